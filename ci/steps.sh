@@ -59,7 +59,7 @@ step_package() {
 }
 
 package() {
-    cargo package --locked --allow-dirty "$@" -p pheap-gc -p pheap-macros -p pheap -p pheap-cli -p pheap-redis
+    cargo package --locked --allow-dirty "$@" -p pheap-gc -p pheap-macros -p pheap -p pheap-cli -p pheap-kv -p pheap-redis
 }
 
 step_docs() {
@@ -147,6 +147,8 @@ step_bench_paper() {
     check_json_lines "$LOGS/threads.jsonl"
     cargo bench --locked --profile dev --bench stores -- --quick --only update8_sync --threads 1 --systems pheap,floor | tee "$LOGS/stores.jsonl"
     check_json_lines "$LOGS/stores.jsonl"
+    cargo bench --locked --profile dev --bench kv -- --quick --only overwrite,readwhilewriting --systems pheap-kv --values 100 --threads 1 | tee "$LOGS/kv.jsonl"
+    check_json_lines "$LOGS/kv.jsonl"
 }
 
 # Fails unless the file is not empty, and each line a JSON object.
@@ -271,7 +273,7 @@ step_oldest_rust() {
         note "oldest_rust was skipped: no toolchain $oldest"
         return
     fi
-    CARGO_TARGET_DIR="$TARGET/oldest-rust" cargo "+$oldest" check --locked -p pheap -p pheap-cli -p pheap-redis --features pheap/serde,pheap/uuid,pheap/ordered-float,pheap/metrics
+    CARGO_TARGET_DIR="$TARGET/oldest-rust" cargo "+$oldest" check --locked -p pheap -p pheap-cli -p pheap-kv -p pheap-redis --features pheap/serde,pheap/uuid,pheap/ordered-float,pheap/metrics
     CARGO_TARGET_DIR="$TARGET/oldest-rust" cargo "+$oldest" check --locked -p pheap-examples --examples
 }
 

@@ -48,8 +48,8 @@ impl<'r> PBytes<'r> {
         Ok(PBytes { bytes: PVec::from_slice(tx, bytes)? })
     }
 
-    /// Frees the buffer when the transaction commits.
-    pub(super) fn give_up(self, tx: &Txn<'r>) {
+    /// Frees the buffer when the transaction commits, rather than leaving it to a collection: for bytes that were moved out of what they were in, such as a value that a map has returned.
+    pub fn free(self, tx: &Txn<'r>) {
         self.bytes.give_up(tx);
     }
 

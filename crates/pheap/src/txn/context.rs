@@ -479,8 +479,8 @@ fn stage(set: &WriteSet, alloc: &mut Allocator, media: &Media, base: usize, reco
     !alloc.is_untouched() && stage_allocated(alloc, media, base, record)
 }
 
-/// Fresh objects of up to this many bytes go into the redo record; more are flushed before it.
-const FRESH_IN_RECORD: usize = 1024;
+/// Fresh objects of up to this many bytes go into the redo record; more are flushed before it. A second fence takes about as long as writing so much twice.
+const FRESH_IN_RECORD: usize = 512;
 
 #[inline(never)]
 fn stage_allocated(alloc: &mut Allocator, media: &Media, base: usize, record: &mut Staged) -> bool {

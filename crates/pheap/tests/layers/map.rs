@@ -12,6 +12,7 @@ const FOLDERS: [&str; 9] = [
     "crates/pheap-gc/src",
     "crates/pheap-macros/src",
     "crates/pheap-cli/src",
+    "crates/pheap-kv/src",
     "crates/pheap-crash/src",
     "crates/pheap-testkit/src",
     "crates/pheap-report/src",

@@ -69,7 +69,7 @@ by_bytes! {
         // SAFETY: allocated by `from_query`, and nothing will point to it, as the caller promises.
         unsafe { buffer::free(tx, this) };
     PBytes<'r>: [u8], |this, view| this.as_slice(view), |query| query, |tx| PBytes::from_slice(tx, query),
-        this.give_up(tx);
+        this.free(tx);
     SharedStr<'r>: str, |this, view| this.as_str(view), |query| query.as_bytes(), |tx| SharedStr::new(tx, query),
         // Others may have it.
         { let _ = this; };

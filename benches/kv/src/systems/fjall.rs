@@ -1,0 +1,79 @@
+use super::{CACHE, Session, Store};
+use crate::Result;
+use ::fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
+use std::path::Path;
+
+pub(crate) struct Fjall {
+    db: Database,
+    entries: Keyspace,
+    /// How a commit is persisted.
+    persist: PersistMode,
+}
+
+impl Fjall {
+    pub(crate) fn open(dir: &Path, sync: bool) -> Result<Fjall> {
+        let db = Database::builder(dir).cache_size(CACHE as u64).open()?;
+        let entries = db.keyspace("entries", KeyspaceCreateOptions::default)?;
+        let persist = if sync { PersistMode::SyncData } else { PersistMode::Buffer };
+        Ok(Fjall { db, entries, persist })
+    }
+
+    fn write(&self, f: impl FnOnce(&mut ::fjall::OwnedWriteBatch, &Keyspace)) -> Result<()> {
+        let mut batch = self.db.batch().durability(Some(self.persist));
+        f(&mut batch, &self.entries);
+        Ok(batch.commit()?)
+    }
+}
+
+impl Store for Fjall {
+    fn session(&self) -> Result<Box<dyn Session + '_>> {
+        Ok(Box::new(InFjall(self)))
+    }
+
+    fn settle(&self) -> Result<()> {
+        Ok(self.db.persist(PersistMode::SyncAll)?)
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        Ok(())
+    }
+}
+
+struct InFjall<'s>(&'s Fjall);
+
+impl Session for InFjall<'_> {
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        if matches!(self.0.persist, PersistMode::Buffer) {
+            return Ok(self.0.entries.insert(key, value)?); // is a transaction by itself
+        }
+        self.0.write(|batch, entries| batch.insert(entries, key, value))
+    }
+
+    fn load(&mut self, all: &[(Vec<u8>, Vec<u8>)]) -> Result<()> {
+        self.0.write(|batch, entries| {
+            all.iter().for_each(|(key, value)| batch.insert(entries, &key[..], &value[..]))
+        })
+    }
+
+    fn get(&mut self, key: &[u8], see: &mut dyn FnMut(&[u8])) -> Result<()> {
+        if let Some(value) = self.0.entries.get(key)? {
+            see(&value);
+        }
+        Ok(())
+    }
+
+    fn delete(&mut self, key: &[u8]) -> Result<()> {
+        if matches!(self.0.persist, PersistMode::Buffer) {
+            return Ok(self.0.entries.remove(key)?);
+        }
+        self.0.write(|batch, entries| batch.remove(entries, key))
+    }
+
+    fn scan(&mut self, from: &[u8], most: usize, see: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {
+        for entry in self.0.entries.range(from..).take(most) {
+            let (key, value) = entry.into_inner()?;
+            see(&key, &value);
+        }
+        Ok(())
+    }
+}

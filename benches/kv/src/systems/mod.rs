@@ -1,0 +1,104 @@
+//! What is measured: one way to use all the stores.
+
+mod fjall;
+mod heed;
+mod pheap;
+mod redb;
+mod rocksdb;
+mod sqlite;
+
+use crate::Result;
+use std::path::Path;
+
+/// How much memory a store may use for a cache of its own, if it has one.
+const CACHE: usize = 1 << 30;
+/// How much address space stores reserve that want to know it.
+const MAP: usize = 64 << 30;
+
+/// A store that is open. Its files are in a directory of its own.
+pub(crate) trait Store: Sync {
+    /// What one thread uses.
+    fn session(&self) -> Result<Box<dyn Session + '_>>;
+    /// Syncs what was committed without a sync.
+    fn settle(&self) -> Result<()>;
+    /// Bytes written so far, if the store counts them.
+    fn written(&self) -> Option<u64> {
+        None
+    }
+    /// Closes it as programs do.
+    fn close(self: Box<Self>) -> Result<()>;
+}
+
+pub(crate) trait Session {
+    /// A transaction that puts one entry.
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()>;
+    /// A transaction that puts many.
+    fn load(&mut self, entries: &[(Vec<u8>, Vec<u8>)]) -> Result<()>;
+    /// Shows the value of a key, if it is there, with as few copies as the store can.
+    fn get(&mut self, key: &[u8], see: &mut dyn FnMut(&[u8])) -> Result<()>;
+    /// A transaction that removes a key, if it is there.
+    fn delete(&mut self, key: &[u8]) -> Result<()>;
+    /// Shows up to so many entries from a key on.
+    fn scan(&mut self, from: &[u8], most: usize, see: &mut dyn FnMut(&[u8], &[u8])) -> Result<()>;
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum System {
+    /// pheap-kv with a log.
+    PheapKv,
+    /// pheap-kv with `Durability::Pmem`, for a directory in memory.
+    PheapKvPmem,
+    Redb,
+    Lmdb,
+    Fjall,
+    Sqlite,
+    /// With a shared library that is installed.
+    Rocksdb,
+}
+
+impl System {
+    const ALL: [System; 7] = [
+        System::PheapKv,
+        System::PheapKvPmem,
+        System::Redb,
+        System::Lmdb,
+        System::Fjall,
+        System::Sqlite,
+        System::Rocksdb,
+    ];
+
+    /// Those that can be measured here.
+    pub(crate) fn all_there() -> Vec<System> {
+        System::ALL.into_iter().filter(|system| *system != System::Rocksdb || rocksdb::is_there()).collect()
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            System::PheapKv => "pheap-kv",
+            System::PheapKvPmem => "pheap-kv-pmem",
+            System::Redb => "redb",
+            System::Lmdb => "lmdb",
+            System::Fjall => "fjall",
+            System::Sqlite => "sqlite",
+            System::Rocksdb => "rocksdb",
+        }
+    }
+
+    /// Whether it can commit like that.
+    pub(crate) fn has(self, sync: bool) -> bool {
+        sync || self != System::PheapKvPmem
+    }
+
+    /// Opens the store in this directory, or creates it.
+    pub(crate) fn open(self, dir: &Path, sync: bool) -> Result<Box<dyn Store>> {
+        Ok(match self {
+            System::PheapKv => Box::new(pheap::Pheap::open(dir, sync, false)?),
+            System::PheapKvPmem => Box::new(pheap::Pheap::open(dir, sync, true)?),
+            System::Redb => Box::new(redb::Redb::open(dir, sync)?),
+            System::Lmdb => Box::new(heed::Heed::open(dir, sync)?),
+            System::Fjall => Box::new(fjall::Fjall::open(dir, sync)?),
+            System::Sqlite => Box::new(sqlite::Sqlite::open(dir, sync)?),
+            System::Rocksdb => Box::new(rocksdb::RocksDb::open(dir, sync)?),
+        })
+    }
+}

@@ -1,0 +1,74 @@
+use super::{Session, Store};
+use crate::Result;
+use pheap_kv::{Batch, Durability, Options, SyncPolicy};
+use std::ops::{Bound, ControlFlow};
+use std::path::Path;
+
+pub(crate) struct Pheap {
+    store: pheap_kv::Store,
+}
+
+impl Pheap {
+    pub(crate) fn open(dir: &Path, sync: bool, pmem: bool) -> Result<Pheap> {
+        let durability = if pmem { Durability::Pmem } else { Durability::Wal };
+        let policy = if sync { SyncPolicy::EveryCommit } else { SyncPolicy::OnDemand };
+        let options = Options::new().durability(durability).sync_policy(policy);
+        Ok(Pheap { store: options.open(dir.join("bench.kv"))? })
+    }
+}
+
+impl Store for Pheap {
+    fn session(&self) -> Result<Box<dyn Session + '_>> {
+        Ok(Box::new(InPheap { store: &self.store, batch: Batch::new() }))
+    }
+
+    fn settle(&self) -> Result<()> {
+        Ok(self.store.sync()?)
+    }
+
+    fn written(&self) -> Option<u64> {
+        Some(self.store.stats().ok()?.bytes_written())
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        Ok(self.store.close()?)
+    }
+}
+
+struct InPheap<'s> {
+    store: &'s pheap_kv::Store,
+    batch: Batch,
+}
+
+impl Session for InPheap<'_> {
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        Ok(self.store.put(key, value)?)
+    }
+
+    fn load(&mut self, entries: &[(Vec<u8>, Vec<u8>)]) -> Result<()> {
+        self.batch.clear();
+        for (key, value) in entries {
+            self.batch.put(self.store, key, value)?;
+        }
+        Ok(self.store.write(&self.batch)?)
+    }
+
+    fn get(&mut self, key: &[u8], see: &mut dyn FnMut(&[u8])) -> Result<()> {
+        self.store.get_with(key, see)?;
+        Ok(())
+    }
+
+    fn delete(&mut self, key: &[u8]) -> Result<()> {
+        self.store.delete(key)?;
+        Ok(())
+    }
+
+    fn scan(&mut self, from: &[u8], most: usize, see: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {
+        let mut left = most;
+        Ok(self.store.for_each::<[u8]>((Bound::Included(from), Bound::Unbounded), |key, value| {
+            see(key, value);
+            left -= 1;
+            if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })?)
+    }
+}

@@ -1,0 +1,227 @@
+//! RocksDB, through its C API, from a shared library that is looked for when the benchmark runs: so nobody has to build it.
+
+use super::{CACHE, Session, Store};
+use crate::Result;
+use libloading::Library;
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::path::Path;
+use std::ptr;
+use std::sync::OnceLock;
+
+/// Debian's librocksdb7.8, or whatever librocksdb-dev has.
+const NAMES: [&str; 2] = ["librocksdb.so.7.8", "librocksdb.so"];
+
+/// An object of the library.
+type Object = *mut c_void;
+type Failure = *mut *mut c_char;
+
+macro_rules! functions {
+    ($($name:ident: fn($($arg:ty),*) $(-> $out:ty)?;)*) => {
+        /// The functions of the library that are used here.
+        struct Functions {
+            $($name: unsafe extern "C" fn($($arg),*) $(-> $out)?,)*
+            _library: Library,
+        }
+
+        impl Functions {
+            fn load(library: Library) -> std::result::Result<Functions, libloading::Error> {
+                Ok(Functions {
+                    // SAFETY: these are the types that rocksdb/c.h has for them, since version 5.
+                    $($name: unsafe { *library.get(concat!("rocksdb_", stringify!($name), "\0").as_bytes())? },)*
+                    _library: library,
+                })
+            }
+        }
+    };
+}
+
+functions! {
+    options_create: fn() -> Object;
+    options_set_create_if_missing: fn(Object, u8);
+    options_set_compression: fn(Object, c_int);
+    options_increase_parallelism: fn(Object, c_int);
+    options_set_block_based_table_factory: fn(Object, Object);
+    block_based_options_create: fn() -> Object;
+    block_based_options_set_block_cache: fn(Object, Object);
+    cache_create_lru: fn(usize) -> Object;
+    open: fn(Object, *const c_char, Failure) -> Object;
+    close: fn(Object);
+    writeoptions_create: fn() -> Object;
+    writeoptions_set_sync: fn(Object, u8);
+    readoptions_create: fn() -> Object;
+    put: fn(Object, Object, *const u8, usize, *const u8, usize, Failure);
+    delete: fn(Object, Object, *const u8, usize, Failure);
+    get_pinned: fn(Object, Object, *const u8, usize, Failure) -> Object;
+    pinnableslice_value: fn(Object, *mut usize) -> *const u8;
+    pinnableslice_destroy: fn(Object);
+    writebatch_create: fn() -> Object;
+    writebatch_put: fn(Object, *const u8, usize, *const u8, usize);
+    writebatch_destroy: fn(Object);
+    write: fn(Object, Object, Object, Failure);
+    create_iterator: fn(Object, Object) -> Object;
+    iter_seek: fn(Object, *const u8, usize);
+    iter_valid: fn(Object) -> u8;
+    iter_next: fn(Object);
+    iter_key: fn(Object, *mut usize) -> *const u8;
+    iter_value: fn(Object, *mut usize) -> *const u8;
+    iter_destroy: fn(Object);
+    flush_wal: fn(Object, u8, Failure);
+    free: fn(*mut c_char);
+}
+
+fn functions() -> Option<&'static Functions> {
+    static FUNCTIONS: OnceLock<Option<Functions>> = OnceLock::new();
+    let load = || {
+        // SAFETY: RocksDB is made to be loaded.
+        let library = NAMES.iter().find_map(|name| unsafe { Library::new(name) }.ok())?;
+        Functions::load(library).ok()
+    };
+    FUNCTIONS.get_or_init(load).as_ref()
+}
+
+/// Whether it is installed.
+pub(crate) fn is_there() -> bool {
+    functions().is_some()
+}
+
+/// A database with the defaults, but no compression, and a cache as the others have one.
+pub(crate) struct RocksDb {
+    f: &'static Functions,
+    db: Object,
+    write: Object,
+    read: Object,
+}
+
+// SAFETY: the library's objects for databases and options may be used by many threads at once.
+unsafe impl Sync for RocksDb {}
+
+impl RocksDb {
+    pub(crate) fn open(dir: &Path, sync: bool) -> Result<RocksDb> {
+        let f = functions().ok_or("there is no librocksdb.so: it is in Debian's package librocksdb-dev")?;
+        let path = CString::new(dir.join("rocksdb").to_str().ok_or("a path that is no text")?)?;
+        let processors = std::thread::available_parallelism()?.get() as c_int;
+        // SAFETY: objects that were just made, and a string that outlives the call. They are never freed: a run has one of each.
+        unsafe {
+            let (options, table) = ((f.options_create)(), (f.block_based_options_create)());
+            (f.options_set_create_if_missing)(options, 1);
+            (f.options_set_compression)(options, 0);
+            (f.options_increase_parallelism)(options, processors.max(2));
+            (f.block_based_options_set_block_cache)(table, (f.cache_create_lru)(CACHE));
+            (f.options_set_block_based_table_factory)(options, table);
+            let write = (f.writeoptions_create)();
+            (f.writeoptions_set_sync)(write, sync.into());
+            let db = attempt(f, |failure| (f.open)(options, path.as_ptr(), failure))?;
+            Ok(RocksDb { f, db, write, read: (f.readoptions_create)() })
+        }
+    }
+}
+
+/// Calls a function that says by its last argument what went wrong.
+fn attempt<R>(f: &Functions, call: impl FnOnce(Failure) -> R) -> Result<R> {
+    let mut failure = ptr::null_mut();
+    let result = call(&raw mut failure);
+    if failure.is_null() {
+        return Ok(result);
+    }
+    // SAFETY: the library has made a string.
+    let text = unsafe { CStr::from_ptr(failure) }.to_string_lossy().into_owned();
+    // SAFETY: it is ours to free, and not used any more.
+    unsafe { (f.free)(failure) };
+    Err(text.into())
+}
+
+/// Bytes of the library's.
+///
+/// # Safety
+/// `of` returns a pointer to so many bytes as it says, which live as long as `'a`.
+unsafe fn bytes<'a>(of: impl FnOnce(*mut usize) -> *const u8) -> &'a [u8] {
+    let mut len = 0;
+    let start = of(&raw mut len);
+    // SAFETY: the caller's premise.
+    if start.is_null() { &[] } else { unsafe { std::slice::from_raw_parts(start, len) } }
+}
+
+impl Store for RocksDb {
+    fn session(&self) -> Result<Box<dyn Session + '_>> {
+        Ok(Box::new(InRocksDb(self)))
+    }
+
+    fn settle(&self) -> Result<()> {
+        // SAFETY: a database that is open.
+        attempt(self.f, |failure| unsafe { (self.f.flush_wal)(self.db, 1, failure) })
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        Ok(())
+    }
+}
+
+impl Drop for RocksDb {
+    fn drop(&mut self) {
+        // SAFETY: a database that is open, and that nobody uses any more.
+        unsafe { (self.f.close)(self.db) };
+    }
+}
+
+struct InRocksDb<'s>(&'s RocksDb);
+
+impl Session for InRocksDb<'_> {
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        let RocksDb { f, db, write, .. } = *self.0;
+        let (key, key_len, value, value_len) = (key.as_ptr(), key.len(), value.as_ptr(), value.len());
+        // SAFETY: a database that is open, and slices that outlive the call.
+        attempt(f, |failure| unsafe { (f.put)(db, write, key, key_len, value, value_len, failure) })
+    }
+
+    fn load(&mut self, entries: &[(Vec<u8>, Vec<u8>)]) -> Result<()> {
+        let RocksDb { f, db, write, .. } = *self.0;
+        // SAFETY: a database that is open, a batch that is freed once, and slices that outlive the calls.
+        unsafe {
+            let batch = (f.writebatch_create)();
+            for (key, value) in entries {
+                (f.writebatch_put)(batch, key.as_ptr(), key.len(), value.as_ptr(), value.len());
+            }
+            let result = attempt(f, |failure| (f.write)(db, write, batch, failure));
+            (f.writebatch_destroy)(batch);
+            result
+        }
+    }
+
+    fn get(&mut self, key: &[u8], see: &mut dyn FnMut(&[u8])) -> Result<()> {
+        let RocksDb { f, db, read, .. } = *self.0;
+        // SAFETY: a database that is open, and a slice that outlives the call.
+        let slice =
+            attempt(f, |failure| unsafe { (f.get_pinned)(db, read, key.as_ptr(), key.len(), failure) })?;
+        if !slice.is_null() {
+            // SAFETY: a value of the library's, which lives until it is freed.
+            see(unsafe { bytes(|len| (f.pinnableslice_value)(slice, len)) });
+            // SAFETY: it is freed once.
+            unsafe { (f.pinnableslice_destroy)(slice) };
+        }
+        Ok(())
+    }
+
+    fn delete(&mut self, key: &[u8]) -> Result<()> {
+        let RocksDb { f, db, write, .. } = *self.0;
+        // SAFETY: a database that is open, and a slice that outlives the call.
+        attempt(f, |failure| unsafe { (f.delete)(db, write, key.as_ptr(), key.len(), failure) })
+    }
+
+    fn scan(&mut self, from: &[u8], most: usize, see: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {
+        let RocksDb { f, db, read, .. } = *self.0;
+        // SAFETY: a database that is open, and an iterator that is freed once; keys and values live until it moves.
+        unsafe {
+            let entries = (f.create_iterator)(db, read);
+            (f.iter_seek)(entries, from.as_ptr(), from.len());
+            for _ in 0..most {
+                if (f.iter_valid)(entries) == 0 {
+                    break;
+                }
+                see(bytes(|len| (f.iter_key)(entries, len)), bytes(|len| (f.iter_value)(entries, len)));
+                (f.iter_next)(entries);
+            }
+            (f.iter_destroy)(entries);
+        }
+        Ok(())
+    }
+}

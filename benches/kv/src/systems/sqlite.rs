@@ -1,0 +1,95 @@
+use super::{CACHE, Session, Store};
+use crate::Result;
+use ::rusqlite::{Connection, TransactionBehavior, params};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// A connection for each thread.
+pub(crate) struct Sqlite {
+    path: PathBuf,
+    sync: bool,
+}
+
+impl Sqlite {
+    pub(crate) fn open(dir: &Path, sync: bool) -> Result<Sqlite> {
+        let store = Sqlite { path: dir.join("bench.sqlite"), sync };
+        store.connect()?.execute_batch(
+            "CREATE TABLE IF NOT EXISTS entries (key BLOB PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;",
+        )?;
+        Ok(store)
+    }
+
+    fn connect(&self) -> Result<Connection> {
+        let connection = Connection::open(&self.path)?;
+        connection.busy_timeout(Duration::from_secs(600))?;
+        let mode: String = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
+        if mode != "wal" {
+            return Err(format!("SQLite's journal is {mode}").into());
+        }
+        connection.pragma_update(None, "synchronous", if self.sync { "FULL" } else { "OFF" })?;
+        connection.pragma_update(None, "cache_size", -(CACHE as i64 >> 10))?;
+        Ok(connection)
+    }
+}
+
+impl Store for Sqlite {
+    fn session(&self) -> Result<Box<dyn Session + '_>> {
+        Ok(Box::new(InSqlite(self.connect()?)))
+    }
+
+    fn settle(&self) -> Result<()> {
+        let connection = self.connect()?;
+        connection.pragma_update(None, "synchronous", "FULL")?;
+        Ok(connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?)
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        Ok(())
+    }
+}
+
+struct InSqlite(Connection);
+
+const PUT: &str = "INSERT OR REPLACE INTO entries VALUES (?1, ?2)";
+
+impl Session for InSqlite {
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.0.prepare_cached(PUT)?.execute(params![key, value])?;
+        Ok(())
+    }
+
+    fn load(&mut self, entries: &[(Vec<u8>, Vec<u8>)]) -> Result<()> {
+        let txn = self.0.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        {
+            let mut put = txn.prepare_cached(PUT)?;
+            for (key, value) in entries {
+                put.execute(params![key, value])?;
+            }
+        }
+        Ok(txn.commit()?)
+    }
+
+    fn get(&mut self, key: &[u8], see: &mut dyn FnMut(&[u8])) -> Result<()> {
+        let mut select = self.0.prepare_cached("SELECT value FROM entries WHERE key = ?1")?;
+        let mut rows = select.query([key])?;
+        if let Some(row) = rows.next()? {
+            see(row.get_ref(0)?.as_blob()?);
+        }
+        Ok(())
+    }
+
+    fn delete(&mut self, key: &[u8]) -> Result<()> {
+        self.0.prepare_cached("DELETE FROM entries WHERE key = ?1")?.execute([key])?;
+        Ok(())
+    }
+
+    fn scan(&mut self, from: &[u8], most: usize, see: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {
+        let mut select =
+            self.0.prepare_cached("SELECT key, value FROM entries WHERE key >= ?1 ORDER BY key LIMIT ?2")?;
+        let mut rows = select.query(params![from, most as i64])?;
+        while let Some(row) = rows.next()? {
+            see(row.get_ref(0)?.as_blob()?, row.get_ref(1)?.as_blob()?);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,206 @@
+//! `Batch`: writes that happen together.
+
+use crate::part;
+use crate::shards::Shards;
+use crate::space::{check_value, expiry};
+use crate::{Error, KeySpace, Result};
+use pheap::Commit;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Writes that happen together, or not at all, in any key spaces of one store; see [`Store::write`](crate::Store::write).
+///
+/// They are kept in memory until then. They take place in their order, so of two for one key the later one counts.
+///
+/// ```
+/// # let store = pheap_kv::Store::in_memory()?;
+/// use pheap_kv::Batch;
+///
+/// let by_name = store.space("by name")?;
+/// let mut batch = Batch::new();
+/// batch.put(&store, "1", "Ann")?;
+/// batch.put(&by_name, "Ann", "1")?;
+/// batch.delete(&by_name, "Anne")?;
+/// store.write(&batch)?;
+/// assert_eq!(by_name.get("Ann")?.as_deref(), Some(&b"1"[..]));
+/// # Ok::<(), pheap_kv::Error>(())
+/// ```
+#[derive(Default)]
+pub struct Batch {
+    /// The store, when there is something.
+    shards: Option<Arc<Shards>>,
+    /// Keys and values.
+    buffer: Vec<u8>,
+    writes: Vec<Write>,
+}
+
+struct Write {
+    key: Range<usize>,
+    what: What,
+}
+
+#[derive(Clone)]
+enum What {
+    Put { value: Range<usize>, expires: Option<u64> },
+    Delete,
+}
+
+impl Batch {
+    /// Without writes.
+    ///
+    /// ```
+    /// assert!(pheap_kv::Batch::new().is_empty());
+    /// ```
+    pub fn new() -> Batch {
+        Batch::default()
+    }
+
+    /// Sets the value of a key.
+    ///
+    /// ```
+    /// # let store = pheap_kv::Store::in_memory()?;
+    /// let mut batch = pheap_kv::Batch::new();
+    /// batch.put(&store, "tea", "green")?;
+    /// assert_eq!(batch.len(), 1);
+    /// # Ok::<(), pheap_kv::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::KeyTooLong`], [`Error::ValueTooLong`]; [`Error::OtherStore`] if the batch has writes for another store.
+    pub fn put(&mut self, space: &KeySpace, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        self.set(space, key.as_ref(), value.as_ref(), None)
+    }
+
+    /// Sets the value of a key that is not there any more after a time, counted from now.
+    ///
+    /// ```
+    /// # let store = pheap_kv::Store::in_memory()?;
+    /// let mut batch = pheap_kv::Batch::new();
+    /// batch.put_for(&store, "session", "Ann", std::time::Duration::from_secs(60))?;
+    /// # Ok::<(), pheap_kv::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`put`](Self::put).
+    pub fn put_for(
+        &mut self,
+        space: &KeySpace,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        ttl: Duration,
+    ) -> Result<()> {
+        self.set(space, key.as_ref(), value.as_ref(), Some(expiry(ttl)))
+    }
+
+    pub(crate) fn set(
+        &mut self,
+        space: &KeySpace,
+        key: &[u8],
+        value: &[u8],
+        expires: Option<u64>,
+    ) -> Result<()> {
+        check_value(value)?;
+        let key = self.key(space, key)?;
+        let value = self.push(value);
+        self.writes.push(Write { key, what: What::Put { value, expires } });
+        Ok(())
+    }
+
+    /// Removes a key.
+    ///
+    /// ```
+    /// # let store = pheap_kv::Store::in_memory()?;
+    /// let mut batch = pheap_kv::Batch::new();
+    /// batch.delete(&store, "tea")?;
+    /// # Ok::<(), pheap_kv::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`put`](Self::put).
+    pub fn delete(&mut self, space: &KeySpace, key: impl AsRef<[u8]>) -> Result<()> {
+        let key = self.key(space, key.as_ref())?;
+        self.writes.push(Write { key, what: What::Delete });
+        Ok(())
+    }
+
+    /// Number of writes.
+    pub fn len(&self) -> usize {
+        self.writes.len()
+    }
+
+    /// Whether there are no writes.
+    pub fn is_empty(&self) -> bool {
+        self.writes.is_empty()
+    }
+
+    /// Bytes of keys and values.
+    pub fn bytes(&self) -> usize {
+        self.buffer.len()
+    }
+
+    /// Removes all writes, to use the memory again. It then takes writes for any store.
+    pub fn clear(&mut self) {
+        self.buffer.clear();
+        self.writes.clear();
+        self.shards = None;
+    }
+
+    fn key(&mut self, space: &KeySpace, key: &[u8]) -> Result<Range<usize>> {
+        let key = space.id.key(key)?;
+        let shards = self.shards.get_or_insert_with(|| space.shards.clone());
+        if !Arc::ptr_eq(shards, &space.shards) {
+            return Err(Error::OtherStore);
+        }
+        Ok(self.push(&key))
+    }
+
+    fn push(&mut self, bytes: &[u8]) -> Range<usize> {
+        let start = self.buffer.len();
+        self.buffer.extend_from_slice(bytes);
+        start..self.buffer.len()
+    }
+
+    /// Whether all is for this store.
+    pub(crate) fn is_for(&self, shards: &Arc<Shards>) -> bool {
+        self.shards.as_ref().is_none_or(|own| Arc::ptr_eq(own, shards))
+    }
+
+    /// Writes all of it in one transaction. There is a `Commit` if that was to be deferred, and is anything.
+    pub(crate) fn write(&self, deferred: bool) -> Result<Option<Commit>> {
+        let Some(shards) = &self.shards else { return Ok(None) };
+        let keys = self.writes.iter().map(|write| &self.buffer[write.key.clone()]);
+        let mut large = Vec::new();
+        let commit = shards.write_all(keys, deferred, |index, tx, part, counts| {
+            let Write { key, what } = &self.writes[index];
+            let key = &self.buffer[key.clone()];
+            match what.clone() {
+                What::Put { value, expires } => {
+                    let value = &self.buffer[value];
+                    counts.put(key.len() + value.len());
+                    part::put(tx, part, key, value, expires, &shards.eras)?;
+                }
+                What::Delete => {
+                    counts.delete(key.len());
+                    part::delete(tx, part, key, &shards.eras)?;
+                }
+            }
+            part::tidy_a_little(tx, part, &shards.eras, key)?;
+            let len = part::len(tx, part);
+            if shards.may_split(len) {
+                large.push((index, len));
+            }
+            Ok(())
+        })?;
+        for (index, len) in large {
+            shards.consider_split(&self.buffer[self.writes[index].key.clone()], len)?;
+        }
+        Ok(commit)
+    }
+}
+
+impl std::fmt::Debug for Batch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Batch").field("len", &self.len()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,69 @@
+//! `Error`: what can go wrong, and what to do about it.
+
+/// The result of most calls.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why a call failed. Whatever failed has changed nothing, unless the text says otherwise.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The heap under the store has refused something: the file is foreign, newer, truncated, locked or on a full disk. Its text says what to do.
+    #[error(transparent)]
+    Heap(#[from] pheap::Error),
+
+    /// The file is a heap, and something else than a store is in it. It was not touched.
+    #[error("the heap has roots that are no key-value store ({root:?}); give the store a file of its own")]
+    NotAStore {
+        /// One of its roots.
+        root: String,
+    },
+
+    /// A newer version of this crate wrote the store.
+    #[error(
+        "the store has format {found}, this program knows formats up to {known}; use a program built with a newer pheap-kv"
+    )]
+    NewerFormat {
+        /// The format found.
+        found: u64,
+        /// The newest one that is known here.
+        known: u64,
+    },
+
+    /// A key is longer than [`MAX_KEY`](crate::MAX_KEY).
+    #[error("a key of {len} bytes: keys have at most {max} bytes; use a hash of it, and keep it in the value", max = crate::MAX_KEY)]
+    KeyTooLong {
+        /// Its length in bytes.
+        len: usize,
+    },
+
+    /// A value is longer than [`MAX_VALUE`](crate::MAX_VALUE).
+    #[error("a value of {len} bytes: values have at most {max} bytes; split it, or keep it in a file", max = crate::MAX_VALUE)]
+    ValueTooLong {
+        /// Its length in bytes.
+        len: usize,
+    },
+
+    /// The name of a key space is empty, or longer than 255 bytes.
+    #[error("key spaces have names of 1 to 255 bytes, not {len}")]
+    InvalidName {
+        /// Its length in bytes.
+        len: usize,
+    },
+
+    /// There are [`MAX_SPACES`](crate::MAX_SPACES) key spaces already.
+    #[error("there are {max} key spaces already; remove one with `Store::remove_space`, or use prefixes of keys", max = crate::MAX_SPACES)]
+    TooManySpaces,
+
+    /// A batch, or a snapshot's reader, was given a key space of another store.
+    #[error("the key space belongs to another store; get one from the store that is written to")]
+    OtherStore,
+
+    /// What [`load`](crate::KeySpace::load) was given is not in ascending order. What came before is in the store.
+    #[error(
+        "entry {index} does not come after the one before it; sort the input by key, bytewise, without duplicates, or use `Batch`"
+    )]
+    NotSorted {
+        /// Number of the offending entry, from 0.
+        index: u64,
+    },
+}

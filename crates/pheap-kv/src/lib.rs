@@ -1,0 +1,40 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+
+//! # In the source
+//!
+//! | file | |
+//! |---|---|
+//! | `part` | what a shard consists of in the heap, and what a transaction on it does |
+//! | `shards` | which shard has a key; reads, transactions and splits |
+//! | `eras`, `snapshot` | which versions snapshots need |
+//! | `unsynced` | which keys' reads must wait for a disk |
+//! | `store`, `space`, `reader`, `range`, `batch`, `options` | what programs call |
+//! | `keys`, `stats`, `error` | stored keys and limits; counters; errors |
+
+mod batch;
+mod eras;
+mod error;
+mod keys;
+mod options;
+mod part;
+mod range;
+mod reader;
+mod shards;
+mod snapshot;
+mod space;
+mod stats;
+mod store;
+mod unsynced;
+
+pub use batch::Batch;
+pub use error::{Error, Result};
+pub use keys::{MAX_KEY, MAX_SPACES, MAX_VALUE};
+pub use options::Options;
+pub use pheap::{Commit, Durability, SyncPolicy};
+pub use range::{Entry, Range};
+pub use reader::Reader;
+pub use snapshot::Snapshot;
+pub use space::KeySpace;
+pub use stats::Stats;
+pub use store::Store;

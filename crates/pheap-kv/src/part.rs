@@ -1,0 +1,363 @@
+//! What a shard consists of in the heap, and what a transaction on it does.
+//!
+//! Values are changed where they are found: a new one is a new object, to which one word is changed, and the old one is freed at the commit. Only if a snapshot needs it, it moves
+//! to `older`, without being copied. So whoever takes no snapshots pays nothing for them.
+
+use crate::eras::Eras;
+use crate::keys::Span;
+use pheap::collections::btree::Entry;
+use pheap::{P, PBTreeMap, PBTreeSet, PBytes, PVec, Persist, Txn, View, field};
+use std::cmp::Ordering;
+use std::mem;
+use std::ops::Bound;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// One shard: the entries of a range of stored keys.
+#[derive(Persist, Default)]
+#[repr(C)]
+pub(crate) struct Part<'r> {
+    /// Changes with the range, so that nobody looks in a shard for what was in it earlier. 0 in one that is not in use.
+    pub(crate) bounds: u64,
+    /// The least key that belongs here. The range ends where the next shard begins.
+    pub(crate) start: PBytes<'r>,
+    newest: PBTreeMap<'r, P<'r, [u8]>, Value<'r>>,
+    /// What was replaced or removed, and is needed by a snapshot.
+    older: PBTreeMap<'r, P<'r, [u8]>, P<'r, PVec<'r, Older<'r>>>>,
+    /// Keys of values that expire, behind the time of that.
+    due: PBTreeSet<'r, P<'r, [u8]>>,
+}
+
+/// Set in the era of a value that expires; the time is behind its bytes.
+const EXPIRES: u64 = 1 << 63;
+/// Bytes of a time: milliseconds since 1970, the most significant first.
+const TIME: usize = 8;
+
+#[derive(Persist)]
+#[repr(C)]
+struct Value<'r> {
+    era: u64,
+    bytes: PBytes<'r>,
+}
+
+#[derive(Persist)]
+#[repr(C)]
+struct Older<'r> {
+    value: Value<'r>,
+    /// The era in which it was replaced.
+    to: u64,
+}
+
+impl<'r> Value<'r> {
+    fn new(tx: &Txn<'r>, bytes: &[u8], expires: Option<u64>, era: u64) -> pheap::Result<Value<'r>> {
+        Ok(match expires {
+            None => Value { era, bytes: PBytes::from_slice(tx, bytes)? },
+            Some(time) => {
+                let bytes = [bytes, &time.to_be_bytes()].concat();
+                Value { era: era | EXPIRES, bytes: PBytes::from_slice(tx, &bytes)? }
+            }
+        })
+    }
+
+    fn era(&self) -> u64 {
+        self.era & !EXPIRES
+    }
+
+    /// When it expires, if it does.
+    #[inline]
+    fn expires(&self, view: &View<'r>) -> Option<u64> {
+        if self.era & EXPIRES == 0 {
+            return None;
+        }
+        // Without a time, which only a forged file can have, it has expired.
+        Some(self.bytes.as_slice(view).last_chunk().map_or(0, |time| u64::from_be_bytes(*time)))
+    }
+
+    /// Its bytes, if it has not expired.
+    #[inline]
+    fn fresh<'v>(&self, view: &'v View<'r>) -> Option<&'v [u8]> {
+        let bytes = self.bytes.as_slice(view);
+        match self.expires(view) {
+            None => Some(bytes),
+            Some(time) => bytes.split_last_chunk::<TIME>().filter(|_| time > now()).map(|(value, _)| value),
+        }
+    }
+}
+
+/// Milliseconds since 1970.
+pub(crate) fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis() as u64)
+}
+
+fn due_key(time: u64, key: &[u8]) -> Vec<u8> {
+    [&time.to_be_bytes(), key].concat()
+}
+
+/// What a reader sees: the newest values, or those of the snapshot that was taken at the end of an era.
+pub(crate) type At = Option<u64>;
+
+/// The value of a key, in a read or a transaction.
+#[inline]
+pub(crate) fn get<'v, 'r>(view: &'v View<'r>, part: P<'r, Part<'r>>, key: &[u8], at: At) -> Option<&'v [u8]> {
+    find(view, part, key, at)?.fresh(view)
+}
+
+/// When the value of a key expires.
+pub(crate) fn expires<'r>(view: &View<'r>, part: P<'r, Part<'r>>, key: &[u8], at: At) -> Option<u64> {
+    find(view, part, key, at)?.expires(view)
+}
+
+#[inline]
+fn find<'v, 'r>(view: &'v View<'r>, part: P<'r, Part<'r>>, key: &[u8], at: At) -> Option<&'v Value<'r>> {
+    let newest = field!(part.newest).get(view, key);
+    match at {
+        None => newest,
+        Some(at) => visible(view, newest, field!(part.older).get(view, key), at),
+    }
+}
+
+fn visible<'v, 'r>(
+    view: &'v View<'r>,
+    newest: Option<&'v Value<'r>>,
+    older: Option<&'v P<'r, PVec<'r, Older<'r>>>>,
+    at: u64,
+) -> Option<&'v Value<'r>> {
+    if let Some(value) = newest
+        && value.era() <= at
+    {
+        return newest;
+    }
+    let version = view[*older?].iter(view).find(|version| version.value.era() <= at && at < version.to)?;
+    Some(&version.value)
+}
+
+/// Shows the entries of a span to `f`, in order or backwards, until it returns false. Returns whether it did.
+pub(crate) fn scan<'r>(
+    view: &View<'r>,
+    part: P<'r, Part<'r>>,
+    span: &Span,
+    at: At,
+    backwards: bool,
+    mut f: impl FnMut(&[u8], &[u8]) -> bool,
+) -> bool {
+    fn end(bound: &Bound<crate::keys::StoredKey>) -> Bound<&[u8]> {
+        bound.as_ref().map(|key| key.as_slice())
+    }
+    let range = (end(&span.0), end(&span.1));
+    let newest = field!(part.newest).range(view, range);
+    let Some(at) = at else {
+        let mut show =
+            |(key, value): (&[u8], &Value<'r>)| value.fresh(view).is_none_or(|value| f(key, value));
+        let mut newest = newest;
+        return !if backwards { newest.rev().all(show) } else { newest.all(&mut show) };
+    };
+    let older = field!(part.older).range(view, range);
+    let mut show = |key: &[u8], newest, older| {
+        visible(view, newest, older, at).and_then(|value| value.fresh(view)).is_none_or(|value| f(key, value))
+    };
+    if backwards {
+        merge(newest.rev(), older.rev(), |one, two| two.cmp(one), &mut show)
+    } else {
+        merge(newest, older, |one, two| one.cmp(two), &mut show)
+    }
+}
+
+/// Shows the items of both, those of equal keys together, until `show` returns false. Returns whether it did.
+fn merge<'v, A: Copy, B: Copy>(
+    one: impl Iterator<Item = (&'v [u8], A)>,
+    two: impl Iterator<Item = (&'v [u8], B)>,
+    order: impl Fn(&[u8], &[u8]) -> Ordering,
+    show: &mut impl FnMut(&[u8], Option<A>, Option<B>) -> bool,
+) -> bool {
+    let (mut one, mut two) = (one.peekable(), two.peekable());
+    loop {
+        let (key, a, b) = match (one.peek().copied(), two.peek().copied()) {
+            (None, None) => return false,
+            (Some((key, a)), None) => (key, Some(a), None),
+            (None, Some((key, b))) => (key, None, Some(b)),
+            (Some((key, a)), Some((other, b))) => match order(key, other) {
+                Ordering::Less => (key, Some(a), None),
+                Ordering::Equal => (key, Some(a), Some(b)),
+                Ordering::Greater => (other, None, Some(b)),
+            },
+        };
+        if a.is_some() {
+            one.next();
+        }
+        if b.is_some() {
+            two.next();
+        }
+        if !show(key, a, b) {
+            return true;
+        }
+    }
+}
+
+/// Sets the value of a key.
+pub(crate) fn put<'r>(
+    tx: &mut Txn<'r>,
+    part: P<'r, Part<'r>>,
+    key: &[u8],
+    value: &[u8],
+    expires: Option<u64>,
+    eras: &Eras,
+) -> pheap::Result<()> {
+    let new = Value::new(tx, value, expires, eras.now())?;
+    let old = match field!(part.newest).entry(tx, key) {
+        Entry::Occupied(mut entry) => Some(mem::replace(entry.get_mut(), new)),
+        Entry::Vacant(entry) => {
+            entry.insert(new)?;
+            None
+        }
+    };
+    // The old one may have the same time.
+    old.map_or(Ok(()), |old| retire(tx, part, key, old, eras))?;
+    if let Some(time) = expires {
+        field!(part.due).insert(tx, &due_key(time, key)[..])?;
+    }
+    Ok(())
+}
+
+/// Removes a key. Returns whether it was there.
+pub(crate) fn delete<'r>(
+    tx: &mut Txn<'r>,
+    part: P<'r, Part<'r>>,
+    key: &[u8],
+    eras: &Eras,
+) -> pheap::Result<bool> {
+    let Some(old) = field!(part.newest).remove(tx, key) else { return Ok(false) };
+    let was_there = old.fresh(tx).is_some();
+    retire(tx, part, key, old, eras)?;
+    Ok(was_there)
+}
+
+/// What becomes of a value that was taken out.
+fn retire<'r>(
+    tx: &mut Txn<'r>,
+    part: P<'r, Part<'r>>,
+    key: &[u8],
+    old: Value<'r>,
+    eras: &Eras,
+) -> pheap::Result<()> {
+    if let Some(time) = old.expires(tx) {
+        field!(part.due).remove(tx, &due_key(time, key)[..]);
+    }
+    let to = eras.now();
+    if !eras.needs(old.era()..to) {
+        old.bytes.free(tx);
+        return Ok(());
+    }
+    let older = field!(part.older);
+    let versions = match older.get(tx, key) {
+        Some(&versions) => versions,
+        None => {
+            let versions = tx.alloc(PVec::new())?;
+            older.insert(tx, key, versions)?;
+            versions
+        }
+    };
+    versions.push(tx, Older { value: old, to })
+}
+
+/// How much each write tidies up.
+const TIDIED: usize = 2;
+
+/// Removes some of what has expired, and the versions of some keys from `from` on that no snapshot needs any more. Returns where to go on, unless all is done.
+pub(crate) fn tidy<'r>(
+    tx: &mut Txn<'r>,
+    part: P<'r, Part<'r>>,
+    eras: &Eras,
+    from: &[u8],
+    most: usize,
+) -> pheap::Result<Option<Vec<u8>>> {
+    let (due, now) = (field!(part.due), now());
+    for _ in 0..most {
+        let Some(key) = tx[due].first(tx).and_then(|due| expired(due, now)) else { break };
+        due.pop_first(tx);
+        delete(tx, part, &key, eras)?;
+    }
+    let older = field!(part.older);
+    let range = (Bound::Included(from), Bound::Unbounded);
+    let keys: Vec<Vec<u8>> = older.range(tx, range).take(most).map(|(key, _)| key.to_vec()).collect();
+    for key in &keys {
+        let Some(&versions) = older.get(tx, &key[..]) else { continue };
+        let mut index = 0;
+        while let Some(version) = tx[versions].get(tx, index) {
+            if eras.needs(version.value.era()..version.to) {
+                index += 1;
+            } else {
+                versions.swap_remove(tx, index).value.bytes.free(tx);
+            }
+        }
+        if versions.is_empty(tx) {
+            older.remove(tx, &key[..]);
+        }
+    }
+    let is_more = tx[due].first(tx).is_some_and(|due| expired(due, now).is_some());
+    Ok(match keys.into_iter().nth(most - 1) {
+        Some(last) => Some([&last[..], &[0]].concat()),
+        None => is_more.then(|| from.to_vec()),
+    })
+}
+
+/// [`tidy`], as each write does: near the key that it was for.
+#[inline]
+pub(crate) fn tidy_a_little<'r>(
+    tx: &mut Txn<'r>,
+    part: P<'r, Part<'r>>,
+    eras: &Eras,
+    key: &[u8],
+) -> pheap::Result<()> {
+    if field!(part.due).is_empty(tx) && field!(part.older).is_empty(tx) {
+        return Ok(());
+    }
+    tidy(tx, part, eras, key, TIDIED).map(drop)
+}
+
+/// The key that was due at a time that has passed.
+fn expired(due: &[u8], now: u64) -> Option<Vec<u8>> {
+    let (time, key) = due.split_first_chunk::<TIME>()?;
+    (u64::from_be_bytes(*time) <= now).then(|| key.to_vec())
+}
+
+/// Entries of a shard.
+pub(crate) fn len<'r>(view: &View<'r>, part: P<'r, Part<'r>>) -> usize {
+    field!(part.newest).len(view)
+}
+
+/// Whether a shard has versions for snapshots.
+pub(crate) fn has_older<'r>(view: &View<'r>, part: P<'r, Part<'r>>) -> bool {
+    !field!(part.older).is_empty(view)
+}
+
+/// The key in the middle, if there are two entries.
+pub(crate) fn middle<'r>(view: &View<'r>, part: P<'r, Part<'r>>) -> Option<Vec<u8>> {
+    let entries = field!(part.newest);
+    let half = entries.len(view) / 2;
+    if half == 0 { None } else { entries.iter(view).nth(half).map(|(key, _)| key.to_vec()) }
+}
+
+/// Moves the entries from `middle` on to a shard of another root. Neither has older versions.
+pub(crate) fn move_from<'a, 'b>(
+    ta: &mut Txn<'a>,
+    from: P<'a, Part<'a>>,
+    tb: &mut Txn<'b>,
+    to: P<'b, Part<'b>>,
+    middle: &[u8],
+) -> pheap::Result<()> {
+    let (entries, due) = (field!(from.newest), field!(from.due));
+    while let Some(key) = last_key(ta, from).filter(|key| key.as_slice() >= middle) {
+        let Some(value) = entries.remove(ta, &key[..]) else { break };
+        let copy = Value { era: value.era, bytes: PBytes::from_slice(tb, value.bytes.as_slice(ta))? };
+        if let Some(time) = value.expires(ta) {
+            due.remove(ta, &due_key(time, &key)[..]);
+            field!(to.due).insert(tb, &due_key(time, &key)[..])?;
+        }
+        value.bytes.free(ta);
+        field!(to.newest).insert(tb, &key[..], copy)?;
+    }
+    Ok(())
+}
+
+fn last_key<'r>(view: &View<'r>, part: P<'r, Part<'r>>) -> Option<Vec<u8>> {
+    field!(part.newest).iter(view).next_back().map(|(key, _)| key.to_vec())
+}

@@ -1,0 +1,357 @@
+//! The shards of a store: which one has a key, and how it is reached.
+//!
+//! The map from keys to shards is in memory, and replaced as a whole when a shard is split. Who has an old one is told by the shard, whose `bounds` are others since then, and looks
+//! again. So neither reads nor writes take a lock for it.
+
+use crate::Result;
+use crate::eras::Eras;
+use crate::keys::StoredKey;
+use crate::part::{self, Part};
+use crate::stats::Counts;
+use crate::unsynced::{Counted, Unsynced};
+use arc_swap::ArcSwap;
+use pheap::{Commit, Heap, P, PBytes, Root, SyncPolicy, Txn, View, field};
+use std::sync::{Arc, Mutex, TryLockError};
+
+/// The name of a root begins with this if it is a shard's.
+const PREFIX: &str = "kv.shard.";
+
+/// A shard of so many entries is split, if there are not enough of them: what a split moves, a write waits for.
+const LARGE: usize = 4096;
+/// How often, in entries, it is asked whether there are.
+const ASKED: usize = 256;
+/// Shards that are enough for each processor.
+const PER_PROCESSOR: usize = 4;
+
+/// A shard, and the range of keys that it had when this was made.
+#[derive(Clone)]
+pub(crate) struct Shard {
+    pub(crate) root: Root<Part<'static>>,
+    pub(crate) counts: Arc<Counts>,
+    start: StoredKey,
+    bounds: u64,
+}
+
+impl Shard {
+    /// The shard with this root; none if it is not in use.
+    fn find(heap: &Heap, name: &str) -> Result<Option<Shard>> {
+        let root: Root<Part> = heap.root(name)?;
+        let (bounds, start) = root.read(|view, part| {
+            let start = StoredKey::from_slice(field!(part.start).as_slice(view));
+            (view[field!(part.bounds)], start)
+        })?;
+        Ok((bounds > 0).then(|| Shard { root, counts: Arc::default(), start, bounds }))
+    }
+
+    /// Whether it still has the keys that it had.
+    #[inline]
+    fn is_current<'r>(&self, view: &View<'r>, part: P<'r, Part<'r>>) -> bool {
+        view[field!(part.bounds)] == self.bounds
+    }
+}
+
+/// All shards, in the order of their keys. The first one begins with the least key.
+pub(crate) struct Map {
+    pub(crate) shards: Vec<Shard>,
+}
+
+impl Map {
+    /// The shard that has a key.
+    #[inline]
+    pub(crate) fn index_of(&self, key: &[u8]) -> usize {
+        self.shards.partition_point(|shard| shard.start.as_slice() <= key).saturating_sub(1)
+    }
+
+    /// The last shard with keys that are less than this one.
+    pub(crate) fn index_before(&self, key: &[u8]) -> usize {
+        self.shards.partition_point(|shard| shard.start.as_slice() < key).saturating_sub(1)
+    }
+
+    #[inline]
+    fn of(&self, key: &[u8]) -> &Shard {
+        &self.shards[self.index_of(key)]
+    }
+
+    fn roots(&self, indices: impl Iterator<Item = usize>) -> Vec<Root<Part<'static>>> {
+        indices.map(|index| self.shards[index].root.clone()).collect()
+    }
+}
+
+/// Which keys a shard has.
+#[derive(Clone, Copy)]
+pub(crate) struct Extent<'m> {
+    map: &'m Map,
+    index: usize,
+}
+
+impl Extent<'_> {
+    /// The least key; none if it is the first shard, which has all that are less.
+    pub(crate) fn start(self) -> Option<StoredKey> {
+        (self.index > 0).then(|| self.map.shards[self.index].start.clone())
+    }
+
+    /// The least key of the next shard.
+    pub(crate) fn end(self) -> Option<StoredKey> {
+        self.map.shards.get(self.index + 1).map(|next| next.start.clone())
+    }
+}
+
+/// What all handles of a store share.
+pub(crate) struct Shards {
+    pub(crate) heap: Heap,
+    pub(crate) eras: Eras,
+    map: ArcSwap<Map>,
+    /// Held by who changes the map.
+    changing: Mutex<()>,
+    enough: usize,
+    /// None if reads never wait for a disk.
+    unsynced: Option<Unsynced>,
+}
+
+/// What a read waits for, until that is durable: so nobody is told what a power failure then takes back.
+#[derive(Clone, Copy)]
+pub(crate) enum Wait<'k> {
+    /// What it has seen of a key.
+    Key(&'k [u8]),
+    /// All that it may have seen.
+    All,
+    /// Nothing: it has only seen what was durable before.
+    Nothing,
+}
+
+impl Shards {
+    /// Finds the shards of a heap, or creates the first one.
+    pub(crate) fn open(heap: Heap, eras: Eras, policy: SyncPolicy) -> Result<Shards> {
+        let mut shards = Vec::new();
+        for root in heap.roots().iter().filter(|root| root.name.starts_with(PREFIX)) {
+            shards.extend(Shard::find(&heap, &root.name)?);
+        }
+        if shards.is_empty() {
+            let name = format!("{PREFIX}0");
+            heap.root::<Part>(&name)?.txn(|tx, part| {
+                tx[field!(part.bounds)] = 1;
+                Ok(())
+            })?;
+            shards.extend(Shard::find(&heap, &name)?);
+        }
+        shards.sort_by(|one, two| one.start.cmp(&two.start));
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let map = ArcSwap::from_pointee(Map { shards });
+        let (enough, unsynced) = (PER_PROCESSOR * processors, Unsynced::of(&heap, policy));
+        Ok(Shards { heap, eras, map, changing: Mutex::new(()), enough, unsynced })
+    }
+
+    pub(crate) fn map(&self) -> Arc<Map> {
+        self.map.load_full()
+    }
+
+    /// Reads the shard that `place` chooses. `f` is told which range of keys it has.
+    #[inline]
+    pub(crate) fn read<R>(
+        &self,
+        place: impl Fn(&Map) -> usize,
+        wait: Wait<'_>,
+        f: impl for<'r> FnOnce(&View<'r>, P<'r, Part<'r>>, Extent<'_>) -> R,
+    ) -> Result<R> {
+        let mut f = Some(f);
+        loop {
+            let map = self.map.load();
+            let index = place(&map);
+            let extent = Extent { map: &map, index };
+            let shard = &map.shards[index];
+            let result = self.look(shard, wait, |view, part| {
+                let f = f.take_if(|_| shard.is_current(view, part))?;
+                Some(f(view, part, extent))
+            })?;
+            match result {
+                Some(result) => return Ok(result),
+                // Who has split the shard is about to replace the map.
+                None => std::thread::yield_now(),
+            }
+        }
+    }
+
+    #[inline]
+    fn look<R>(
+        &self,
+        shard: &Shard,
+        wait: Wait<'_>,
+        f: impl for<'r> FnOnce(&View<'r>, P<'r, Part<'r>>) -> R,
+    ) -> Result<R> {
+        let (unsynced, key) = match (&self.unsynced, wait) {
+            (None, _) | (_, Wait::All) => return Ok(shard.root.read(f)?),
+            (Some(unsynced), Wait::Key(key)) => (unsynced, Some(key)),
+            (Some(unsynced), Wait::Nothing) => (unsynced, None),
+        };
+        let (result, seen) = shard.root.read_deferred(f)?;
+        if !seen.is_durable() && key.is_some_and(|key| unsynced.has(key)) {
+            seen.wait()?;
+        }
+        Ok(result)
+    }
+
+    /// Runs a transaction on the shard that has a key. If that is deferred, it returns what tells when it is durable, and does not wait.
+    #[inline]
+    pub(crate) fn write<R>(
+        &self,
+        key: &[u8],
+        deferred: bool,
+        f: impl for<'r> FnOnce(&mut Txn<'r>, P<'r, Part<'r>>, &Counts) -> pheap::Result<R>,
+    ) -> Result<(R, Option<Commit>)> {
+        let (mut f, mut counted) = (Some(f), None);
+        loop {
+            let map = self.map.load();
+            let shard = map.of(key);
+            let run = transaction(|tx, part| match f.take_if(|_| shard.is_current(tx, part)) {
+                Some(f) => {
+                    counted = self.count(&mut std::iter::once(key));
+                    f(tx, part, &shard.counts).map(Some)
+                }
+                None => Ok(None),
+            });
+            let (result, commit) = if deferred {
+                let (result, commit) = shard.root.txn_deferred(run)?;
+                keep_counted(counted.take(), &shard.root)?;
+                (result, Some(commit))
+            } else {
+                (shard.root.txn(run)?, None)
+            };
+            match result {
+                Some(result) => return Ok((result, commit)),
+                None => std::thread::yield_now(),
+            }
+        }
+    }
+
+    fn count(&self, keys: &mut dyn Iterator<Item = &[u8]>) -> Option<Counted<'_>> {
+        Some(self.unsynced.as_ref()?.count(keys))
+    }
+
+    /// Runs one transaction over the shards that have these keys: `f` is called for each of them, with its index.
+    pub(crate) fn write_all<'k>(
+        &self,
+        keys: impl Iterator<Item = &'k [u8]> + Clone,
+        deferred: bool,
+        mut f: impl for<'r> FnMut(usize, &mut Txn<'r>, P<'r, Part<'r>>, &Counts) -> pheap::Result<()>,
+    ) -> Result<Option<Commit>> {
+        loop {
+            let map = self.map();
+            let places: Vec<usize> = keys.clone().map(|key| map.index_of(key)).collect();
+            let mut involved = places.clone();
+            involved.sort_unstable();
+            involved.dedup();
+            if involved.is_empty() {
+                return Ok(None);
+            }
+            let roots = map.roots(involved.iter().copied());
+            let mut counted = None;
+            let run = |mut shards: pheap::Shards<'_, Part<'static>>| {
+                for (at, &index) in involved.iter().enumerate() {
+                    if !shards.with(at, |tx, part| map.shards[index].is_current(tx, part)) {
+                        return Ok(false);
+                    }
+                }
+                counted = self.count(&mut keys.clone());
+                for (i, index) in places.iter().enumerate() {
+                    let at = involved.partition_point(|other| other < index);
+                    shards.with(at, |tx, part| f(i, tx, part, &map.shards[*index].counts))?;
+                }
+                Ok(true)
+            };
+            let (done, commit) = if deferred {
+                let (done, commit) = pheap::txn_deferred(&roots, run)?;
+                keep_counted(counted.take(), &roots[0])?;
+                (done, Some(commit))
+            } else {
+                (pheap::txn(&roots, run)?, None)
+            };
+            if done {
+                return Ok(commit);
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    /// Ends the era, at one moment for all shards.
+    pub(crate) fn take_snapshot(&self) -> Result<u64> {
+        loop {
+            let map = self.map();
+            let roots = map.roots(0..map.shards.len());
+            // Nothing is written. What is seen is durable when this returns.
+            let era = pheap::txn(&roots, |mut shards| {
+                let current =
+                    (0..shards.len()).all(|i| shards.with(i, |tx, part| map.shards[i].is_current(tx, part)));
+                Ok(current.then(|| self.eras.take()))
+            })?;
+            match era {
+                Some(era) => return Ok(era),
+                None => std::thread::yield_now(),
+            }
+        }
+    }
+
+    /// Splits the shard that has a key, if it is large, which now has `len` entries, and there are not enough shards yet.
+    #[inline]
+    pub(crate) fn consider_split(&self, key: &[u8], len: usize) -> Result<()> {
+        if self.may_split(len) { self.split(key) } else { Ok(()) }
+    }
+
+    /// Whether a shard of so many entries is to be split.
+    #[inline]
+    pub(crate) fn may_split(&self, len: usize) -> bool {
+        len >= LARGE && len.is_multiple_of(ASKED) && self.map.load().shards.len() < self.enough
+    }
+
+    #[inline(never)]
+    fn split(&self, key: &[u8]) -> Result<()> {
+        let _changing = match self.changing.try_lock() {
+            Ok(changing) => changing,
+            Err(TryLockError::WouldBlock) => return Ok(()),
+            // Whoever has panicked has changed the map, or nothing.
+            Err(TryLockError::Poisoned(changing)) => changing.into_inner(),
+        };
+        let map = self.map();
+        let place = map.index_of(key);
+        let shard = &map.shards[place];
+        let Some(middle) = shard.root.read(part::middle)? else { return Ok(()) };
+        // If a program ended here earlier, there is an empty one by that name.
+        let new: Root<Part> = self.heap.root(&format!("{PREFIX}{}", map.shards.len()))?;
+        let bounds = pheap::txn((&shard.root, &new), |((ta, a), (tb, b))| {
+            // Older versions stay where they are, and so does what snapshots may ask for.
+            if !self.eras.is_quiet() || part::has_older(ta, a) {
+                return Ok(None);
+            }
+            part::move_from(ta, a, tb, b, &middle)?;
+            let bounds = ta[field!(a.bounds)] + 1;
+            ta[field!(a.bounds)] = bounds;
+            tb[field!(b.bounds)] = bounds;
+            tb[field!(b.start)] = PBytes::from_slice(tb, &middle)?;
+            Ok(Some(bounds))
+        })?;
+        if let Some(bounds) = bounds {
+            let mut shards = map.shards.clone();
+            shards[place].bounds = bounds;
+            let start = StoredKey::from_slice(&middle);
+            shards.insert(place + 1, Shard { root: new, counts: Arc::default(), start, bounds });
+            self.map.store(Arc::new(Map { shards }));
+        }
+        Ok(())
+    }
+}
+
+/// Has writes counted until they are durable that were deferred. All that is committed to one of their shards by now is durable no earlier than they are.
+fn keep_counted(counted: Option<Counted<'_>>, root: &Root<Part<'static>>) -> pheap::Result<()> {
+    if let Some(counted) = counted {
+        let ((), commit) = root.read_deferred(|_, _| ())?;
+        counted.until(commit);
+    }
+    Ok(())
+}
+
+/// Tells the compiler that this closure works for all brands.
+fn transaction<R, F>(f: F) -> F
+where
+    F: for<'r> FnOnce(&mut Txn<'r>, P<'r, Part<'r>>) -> pheap::Result<R>,
+{
+    f
+}

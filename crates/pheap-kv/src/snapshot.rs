@@ -1,0 +1,82 @@
+//! `Snapshot`: a store as it was.
+
+use crate::keys::SpaceId;
+use crate::reader::Reader;
+use crate::shards::Shards;
+use crate::{Error, KeySpace, Result};
+use std::ops::Deref;
+use std::sync::Arc;
+
+/// A store as it was at one moment, all key spaces and shards alike; made by [`Store::snapshot`](crate::Store::snapshot).
+///
+/// It dereferences to a [`Reader`] of the default key space; [`space`](Self::space) has the others. It is cheap to clone, and can be sent to other threads. Writers go on beside it: a value that it
+/// needs and that is replaced is kept in the heap, without being copied, and freed by later writes when no snapshot needs it any more. No shard is split while there is one, so
+/// programs should not keep them for long.
+///
+/// What expires, expires in snapshots, too. Nothing of a snapshot is left when the store is opened again.
+///
+/// ```
+/// # let store = pheap_kv::Store::in_memory()?;
+/// store.put("tea", "green")?;
+/// let before = store.snapshot()?;
+/// store.put("tea", "black")?;
+/// assert_eq!(before.get("tea")?.as_deref(), Some(&b"green"[..]));
+/// # Ok::<(), pheap_kv::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    reader: Reader,
+}
+
+/// What a snapshot keeps, as long as there is a reader of it.
+pub(crate) struct Pin {
+    shards: Arc<Shards>,
+    pub(crate) era: u64,
+}
+
+impl Drop for Pin {
+    fn drop(&mut self) {
+        self.shards.eras.let_go(self.era);
+    }
+}
+
+impl Snapshot {
+    pub(crate) fn take(shards: &Arc<Shards>) -> Result<Snapshot> {
+        let pin = Pin { shards: shards.clone(), era: shards.take_snapshot()? };
+        let reader = Reader { shards: shards.clone(), id: SpaceId::DEFAULT, pin: Some(Arc::new(pin)) };
+        Ok(Snapshot { reader })
+    }
+
+    /// A key space as it was.
+    ///
+    /// ```
+    /// # let store = pheap_kv::Store::in_memory()?;
+    /// let users = store.space("users")?;
+    /// users.put("1", "Ann")?;
+    /// let before = store.snapshot()?;
+    /// users.delete("1")?;
+    /// assert!(before.space(&users)?.contains_key("1")?);
+    /// # Ok::<(), pheap_kv::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::OtherStore`].
+    pub fn space(&self, space: &KeySpace) -> Result<Reader> {
+        if !Arc::ptr_eq(&space.shards, &self.reader.shards) {
+            return Err(Error::OtherStore);
+        }
+        Ok(Reader { id: space.id, ..self.reader.clone() })
+    }
+
+    pub(crate) fn number(&self, id: SpaceId) -> Reader {
+        Reader { id, ..self.reader.clone() }
+    }
+}
+
+impl Deref for Snapshot {
+    type Target = Reader;
+
+    fn deref(&self) -> &Reader {
+        &self.reader
+    }
+}

@@ -1,0 +1,390 @@
+//! `Store`: opening one, key spaces, and what concerns all of it.
+
+use crate::batch::Batch;
+use crate::eras::Eras;
+use crate::keys::SpaceId;
+use crate::options::Options;
+use crate::part;
+use crate::reader::Reader;
+use crate::shards::Shards;
+use crate::snapshot::Snapshot;
+use crate::space::KeySpace;
+use crate::stats::Stats;
+use crate::{Error, Result};
+use pheap::{Commit, Heap, Persist, SyncPolicy};
+use std::ops::Deref;
+use std::path::Path;
+use std::sync::Arc;
+
+/// What a store is recognised by, and what is counted in it.
+#[derive(Persist, Default)]
+#[repr(C)]
+struct Meta {
+    format: u64,
+    /// How often the store was opened to be written to.
+    openings: u64,
+}
+
+const META: &str = "kv";
+/// The format that is written.
+const FORMAT: u64 = 1;
+
+/// An ordered map of byte strings in a file. See the [crate's documentation](crate).
+///
+/// It dereferences to its default [`KeySpace`], so it is read and written to directly. It is cheap to clone; threads share it. When the last handle is dropped (key spaces and
+/// snapshots are handles, too), the store is closed.
+#[derive(Clone)]
+pub struct Store {
+    space: KeySpace,
+}
+
+impl Deref for Store {
+    type Target = KeySpace;
+
+    fn deref(&self) -> &KeySpace {
+        &self.space
+    }
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Store").field("path", &self.shards.heap.path()).finish_non_exhaustive()
+    }
+}
+
+impl Store {
+    /// Opens the store in this file, or creates it, with the default [`Options`]. After a crash it is recovered.
+    ///
+    /// ```no_run
+    /// let store = pheap_kv::Store::open("data.kv")?;
+    /// # Ok::<(), pheap_kv::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`Options::open`].
+    pub fn open(path: impl AsRef<Path>) -> Result<Store> {
+        Options::new().open(path)
+    }
+
+    /// A store without a file, for tests.
+    ///
+    /// ```
+    /// let store = pheap_kv::Store::in_memory()?;
+    /// assert!(store.iter().next().is_none());
+    /// # Ok::<(), pheap_kv::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If there is no memory.
+    pub fn in_memory() -> Result<Store> {
+        Store::of(Heap::in_memory()?, SyncPolicy::default())
+    }
+
+    /// The store in a heap.
+    pub(crate) fn of(heap: Heap, policy: SyncPolicy) -> Result<Store> {
+        let roots = heap.roots();
+        if let Some(root) = roots.first()
+            && !roots.iter().any(|root| root.name == META)
+        {
+            return Err(Error::NotAStore { root: root.name.clone() });
+        }
+        let root = heap.root::<Meta>(META)?;
+        let opened = root.txn(|tx, meta| {
+            if tx[meta].format == 0 {
+                tx[meta].format = FORMAT;
+            }
+            if tx[meta].format == FORMAT {
+                tx[meta].openings += 1;
+            }
+            Ok((tx[meta].format, tx[meta].openings))
+        });
+        let opened = match opened {
+            // Nothing is written, so there is nothing that eras could be of.
+            Err(pheap::Error::ReadOnly) => {
+                root.read(|view, meta| (view[meta].format, view[meta].openings))?
+            }
+            opened => opened?,
+        };
+        let (FORMAT, openings) = opened else {
+            return Err(Error::NewerFormat { found: opened.0, known: FORMAT });
+        };
+        let shards = Arc::new(Shards::open(heap, Eras::of_opening(openings), policy)?);
+        let space = KeySpace::new(Reader { shards, id: SpaceId::DEFAULT, pin: None });
+        Ok(Store { space })
+    }
+
+    fn with(&self, id: SpaceId) -> Reader {
+        Reader { id, ..Reader::clone(self) }
+    }
+
+    /// The key space of this name, which is created if there is none.
+    ///
+    /// ```
+    /// # let store = pheap_kv::Store::in_memory()?;
+    /// let users = store.space("users")?;
+    /// users.put("1", "Ann")?;
+    /// assert_eq!(store.get("1")?, None);
+    /// # Ok::<(), pheap_kv::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::InvalidName`], [`Error::TooManySpaces`], and as for [`KeySpace::put`].
+    pub fn space(&self, name: &str) -> Result<KeySpace> {
+        if name.is_empty() || name.len() > 255 {
+            return Err(Error::InvalidName { len: name.len() });
+        }
+        if let Some(number) = self.number(name)? {
+            return Ok(KeySpace::new(self.with(number)));
+        }
+        let (key, span) = (SpaceId::CATALOGUE.key(name.as_bytes())?, SpaceId::CATALOGUE.span::<[u8]>(&..));
+        let shards = &self.shards;
+        let (number, _) = shards.write(&key, false, |tx, part, _| {
+            // Somebody else may have been faster.
+            if let Some(number) = part::get(tx, part, &key, None).and_then(number_in) {
+                return Ok(Some(number));
+            }
+            let mut taken = Vec::new();
+            part::scan(tx, part, &span, None, false, |_, number| {
+                taken.extend(number_in(number));
+                true
+            });
+            let free = (SpaceId::FIRST..=u16::MAX).find(|number| !taken.contains(number));
+            if let Some(number) = free {
+                part::put(tx, part, &key, &number.to_be_bytes(), None, &shards.eras)?;
+            }
+            Ok(free)
+        })?;
+        let number = number.ok_or(Error::TooManySpaces)?;
+        Ok(KeySpace::new(self.with(SpaceId::new(number))))
+    }
+
+    fn number(&self, name: &str) -> Result<Option<SpaceId>> {
+        let number = self.with(SpaceId::CATALOGUE).get_with(name, number_in)?;
+        Ok(number.flatten().map(SpaceId::new))
+    }
+
+    /// The names of the key spaces, in order. The default one has none.
+    ///
+    /// ```
+    /// # let store = pheap_kv::Store::in_memory()?;
+    /// store.space("users")?;
+    /// assert_eq!(store.spaces()?, ["users"]);
+    /// # Ok::<(), pheap_kv::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the store has failed.
+    pub fn spaces(&self) -> Result<Vec<String>> {
+        let names = self.with(SpaceId::CATALOGUE).iter();
+        names.map(|entry| Ok(String::from_utf8_lossy(&entry?.0).into_owned())).collect()
+    }
+
+    /// Removes a key space, and all that is in it. Returns whether there was one. Handles of it, and snapshots, must not be used any more: its keys may become those of another one.
+    ///
+    /// It takes one transaction for every few hundred entries. If it is interrupted, the key space is still there, with what is left.
+    ///
+    /// ```
+    /// # let store = pheap_kv::Store::in_memory()?;
+    /// store.space("users")?.put("1", "Ann")?;
+    /// assert!(store.remove_space("users")?);
+    /// assert!(!store.space("users")?.contains_key("1")?);
+    /// # Ok::<(), pheap_kv::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`KeySpace::put`].
+    pub fn remove_space(&self, name: &str) -> Result<bool> {
+        let Some(number) = self.number(name)? else { return Ok(false) };
+        let space = KeySpace::new(self.with(number));
+        let mut batch = Batch::new();
+        loop {
+            for entry in space.iter().take(256) {
+                batch.delete(&space, entry?.0)?;
+            }
+            if batch.is_empty() {
+                break;
+            }
+            self.write_deferred(&batch)?;
+            batch.clear();
+        }
+        KeySpace::new(self.with(SpaceId::CATALOGUE)).delete(name)
+    }
+
+    /// Carries out a batch as one transaction. It is not used up, and can be written again.
+    ///
+    /// ```
+    /// # let store = pheap_kv::Store::in_memory()?;
+    /// let mut batch = pheap_kv::Batch::new();
+    /// batch.put(&store, "a", "1")?;
+    /// batch.put(&store, "b", "2")?;
+    /// store.write(&batch)?;
+    /// # Ok::<(), pheap_kv::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::OtherStore`], and as for [`KeySpace::put`].
+    pub fn write(&self, batch: &Batch) -> Result<()> {
+        self.check(batch)?.write(false).map(drop)
+    }
+
+    /// [`write`](Self::write) that does not wait until it is durable: the [`Commit`] tells when it is. There is none if the batch is empty.
+    ///
+    /// ```
+    /// # let store = pheap_kv::Store::in_memory()?;
+    /// let mut batch = pheap_kv::Batch::new();
+    /// batch.put(&store, "a", "1")?;
+    /// if let Some(commit) = store.write_deferred(&batch)? {
+    ///     commit.wait()?;
+    /// }
+    /// # Ok::<(), pheap_kv::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`write`](Self::write). The `Commit` says whether the disk has failed since.
+    pub fn write_deferred(&self, batch: &Batch) -> Result<Option<Commit>> {
+        self.check(batch)?.write(true)
+    }
+
+    fn check<'b>(&self, batch: &'b Batch) -> Result<&'b Batch> {
+        if batch.is_for(&self.shards) { Ok(batch) } else { Err(Error::OtherStore) }
+    }
+
+    /// The store as it is now, in all key spaces. Writers wait for a moment, and then go on.
+    ///
+    /// ```
+    /// # let store = pheap_kv::Store::in_memory()?;
+    /// let empty = store.snapshot()?;
+    /// store.put("a", "1")?;
+    /// assert!(empty.iter().next().is_none());
+    /// # Ok::<(), pheap_kv::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the store has failed or is closed.
+    pub fn snapshot(&self) -> Result<Snapshot> {
+        Snapshot::take(&self.shards)
+    }
+
+    /// Syncs what was written with a [`SyncPolicy`](crate::SyncPolicy) that does not do so.
+    ///
+    /// ```
+    /// # let store = pheap_kv::Store::in_memory()?;
+    /// store.put("a", "1")?;
+    /// store.sync()?;
+    /// # Ok::<(), pheap_kv::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the disk fails.
+    pub fn sync(&self) -> Result<()> {
+        Ok(self.shards.heap.sync()?)
+    }
+
+    /// Removes what has expired, and versions that no snapshot needs any more. Writes do that, too, each a little.
+    ///
+    /// ```
+    /// # let store = pheap_kv::Store::in_memory()?;
+    /// store.put_for("session", "Ann", std::time::Duration::ZERO)?;
+    /// store.purge()?;
+    /// assert_eq!(store.stats()?.entries, 0);
+    /// # Ok::<(), pheap_kv::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`KeySpace::put`].
+    pub fn purge(&self) -> Result<()> {
+        for shard in &self.shards.map().shards {
+            let mut from = Some(Vec::new());
+            while let Some(next) = from {
+                from = shard.root.txn(|tx, part| part::tidy(tx, part, &self.shards.eras, &next, 256))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies the store to a new file while it is in use. With [`Durability::Wal`](crate::Durability::Wal), writers go on meanwhile, otherwise they wait. See [`pheap::Heap::backup`].
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let store = pheap_kv::Store::open(dir.path().join("data.kv"))?;
+    /// store.put("a", "1")?;
+    /// store.backup(dir.path().join("monday.kv"))?;
+    /// let copy = pheap_kv::Store::open(dir.path().join("monday.kv"))?;
+    /// assert!(copy.contains_key("a")?);
+    /// # Ok::<(), pheap_kv::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Heap`].
+    pub fn backup(&self, path: impl AsRef<Path>) -> Result<()> {
+        Ok(self.shards.heap.backup(path)?)
+    }
+
+    /// Writes the entries of a snapshot, in order, to a new store, which takes as little space as there can be. (Objects do not move within a file, so space that was freed is used again, and
+    /// not given back.) What is written meanwhile is not in it: to replace this store, keep writers away.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let store = pheap_kv::Store::in_memory()?;
+    /// store.put("a", "1")?;
+    /// let small = store.compact_to(dir.path().join("small.kv"), pheap_kv::Options::new())?;
+    /// assert!(small.contains_key("a")?);
+    /// # Ok::<(), pheap_kv::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::NotAStore`] if the file has something in it, and as for [`Options::open`] and [`KeySpace::put`]. What was written so far stays.
+    pub fn compact_to(&self, path: impl AsRef<Path>, options: Options) -> Result<Store> {
+        let to = options.open(path)?;
+        let snapshot = self.snapshot()?;
+        for name in snapshot.number(SpaceId::CATALOGUE).iter() {
+            let (name, number) = name?;
+            let Some(number) = number_in(&number) else { continue };
+            to.space(&String::from_utf8_lossy(&name))?.load_from(&snapshot.number(SpaceId::new(number)))?;
+        }
+        to.load_from(&snapshot)?;
+        Ok(to)
+    }
+
+    /// Sizes, and counters since the store was opened.
+    ///
+    /// ```
+    /// # let store = pheap_kv::Store::in_memory()?;
+    /// store.put("key", "value")?;
+    /// let stats = store.stats()?;
+    /// assert_eq!((stats.entries, stats.puts, stats.shards), (1, 1, 1));
+    /// # Ok::<(), pheap_kv::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the store has failed or is closed.
+    pub fn stats(&self) -> Result<Stats> {
+        let map = self.shards.map();
+        let mut stats =
+            Stats { shards: map.shards.len(), heap: self.shards.heap.stats(), ..Stats::default() };
+        for shard in &map.shards {
+            stats.entries += shard.root.read(|view, part| part::len(view, part) as u64)?;
+            shard.counts.add_to(&mut stats);
+        }
+        Ok(stats)
+    }
+
+    /// Closes the store: all that was written is in the file, which can then be copied and moved. Other handles are of no use any more. (Dropping the last handle closes it, too, and ignores errors.)
+    ///
+    /// ```
+    /// # let store = pheap_kv::Store::in_memory()?;
+    /// store.close()?;
+    /// # Ok::<(), pheap_kv::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Heap`] if the disk fails.
+    pub fn close(self) -> Result<()> {
+        Ok(self.shards.heap.clone().close()?)
+    }
+}
+
+/// The number of a key space, as the catalogue has it.
+fn number_in(value: &[u8]) -> Option<u16> {
+    Some(u16::from_be_bytes(value.try_into().ok()?))
+}

@@ -1,0 +1,130 @@
+//! What is left of a store whose program is killed at any moment: all that was acknowledged, and batches as a whole.
+
+use pheap_kv::{Batch, Durability, Options, Store};
+use pheap_testkit::{child, role, tempdir};
+use std::fs::{File, OpenOptions};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Threads of the program, each with keys of its own.
+const THREADS: u64 = 2;
+const DURABILITIES: [(&str, Durability); 3] =
+    [("process", Durability::Process), ("pmem", Durability::Pmem), ("wal", Durability::Wal)];
+
+fn open(path: &Path, durability: Durability) -> Store {
+    let options =
+        Options::new().heap(|heap| heap.arena_size(1 << 20)).reserve(1 << 32).durability(durability);
+    options.open(path).expect("a store")
+}
+
+fn acknowledged(path: &Path, thread: u64) -> PathBuf {
+    path.with_extension(format!("acknowledged.{thread}"))
+}
+
+fn key(thread: u64, n: u64) -> [u8; 16] {
+    let mut key = [0; 16];
+    key[..8].copy_from_slice(&thread.to_be_bytes());
+    // In no order, so that all shards are written to.
+    key[8..].copy_from_slice(&n.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes());
+    key
+}
+
+fn value(n: u64) -> Vec<u8> {
+    n.to_le_bytes().repeat(1 + n as usize % 150)
+}
+
+/// Writes until it is killed: each time an entry in two key spaces, and how many there are. Every third entry is removed again, every fifth replaced.
+fn write(store: &Store, path: &Path, thread: u64) {
+    let other = store.space("other").expect("a space");
+    let mut file =
+        OpenOptions::new().create(true).append(true).open(acknowledged(path, thread)).expect("a file");
+    for n in count(store, thread).. {
+        let mut batch = Batch::new();
+        batch.put(store, key(thread, n), value(n)).expect("room");
+        batch.put(&other, key(thread, n), b"there").expect("room");
+        batch.put(&other, format!("count {thread}"), (n + 1).to_le_bytes()).expect("room");
+        if n % 3 == 2 {
+            batch.delete(store, key(thread, n - 1)).expect("room");
+        }
+        if n % 5 == 4 {
+            batch.put(store, key(thread, n - 4), value(n)).expect("room");
+        }
+        store.write(&batch).expect("a batch");
+        file.write_all(&[1]).expect("an acknowledgement");
+    }
+}
+
+fn count(store: &Store, thread: u64) -> u64 {
+    let count = store.space("other").and_then(|other| other.get(format!("count {thread}"))).expect("a value");
+    count.map_or(0, |count| u64::from_le_bytes(count.try_into().expect("a number")))
+}
+
+fn check(store: &Store, path: &Path) {
+    let other = store.space("other").expect("a space");
+    let mut all = 0;
+    for thread in 0..THREADS {
+        let count = count(store, thread);
+        let told =
+            File::open(acknowledged(path, thread)).and_then(|file| file.metadata()).expect("a file").len();
+        assert!(count >= told, "thread {thread}: {count} of {told} acknowledged batches");
+        for n in 0..count {
+            let replaced_by = (n % 5 == 0 && n + 4 < count).then_some(n + 4);
+            let removed_by = (n % 3 == 1 && n + 1 < count).then_some(n + 1);
+            let expected = match (replaced_by, removed_by) {
+                (Some(by), _) => Some(value(by)),
+                (None, Some(_)) => None,
+                (None, None) => Some(value(n)),
+            };
+            assert_eq!(
+                store.get(key(thread, n)).expect("a value"),
+                expected,
+                "thread {thread}, {n} of {count}"
+            );
+            assert!(other.contains_key(key(thread, n)).expect("a value"));
+            all += u64::from(expected.is_some());
+        }
+        assert_eq!(other.get(key(thread, count)).expect("a value"), None);
+    }
+    assert_eq!(store.iter().count() as u64, all);
+}
+
+#[test]
+fn nothing_that_was_acknowledged_is_lost() {
+    if let Some((role, path)) = role() {
+        let (_, durability) = DURABILITIES.into_iter().find(|(name, _)| *name == role).expect("a role");
+        let store = open(&path, durability);
+        // Kept while entries are replaced, so that there is something to clear up.
+        let _snapshot = store.snapshot().expect("a snapshot");
+        return std::thread::scope(|scope| {
+            (0..THREADS).for_each(|thread| {
+                drop(scope.spawn({
+                    let (store, path) = (&store, &path);
+                    move || write(store, path, thread)
+                }))
+            });
+        });
+    }
+    for (name, durability) in DURABILITIES {
+        let dir = tempdir();
+        let path = dir.path().join("killed.kv");
+        for round in 1..=4 {
+            let mut child =
+                child("nothing_that_was_acknowledged_is_lost", name, &path).spawn().expect("a child");
+            let enough = |thread| {
+                std::fs::metadata(acknowledged(&path, thread)).is_ok_and(|file| file.len() >= round * 150)
+            };
+            while !(0..THREADS).all(enough) {
+                assert!(child.try_wait().expect("a child").is_none(), "the child has ended");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            child.kill().expect("a signal");
+            child.wait().expect("a child");
+            let store = open(&path, durability);
+            check(&store, &path);
+            store.close().expect("an end");
+        }
+        let heap = pheap::Options::new().verify(true).open(&path).expect("a heap that is well");
+        assert!(heap.check().expect("a check").is_clean());
+    }
+}

@@ -1,0 +1,317 @@
+//! What a store promises, one thing at a time; and what it says to wrong inputs.
+
+use pheap_kv::{Batch, Durability, Error, MAX_KEY, Options, Store, SyncPolicy};
+use pheap_testkit::tempdir;
+use std::path::Path;
+use std::time::Duration;
+
+fn options() -> Options {
+    Options::new().heap(|heap| heap.arena_size(1 << 20)).reserve(1 << 30)
+}
+
+fn open(path: &Path) -> Store {
+    options().open(path).expect("a store")
+}
+
+/// The text of the error, which is one.
+fn refusal(result: pheap_kv::Result<Store>) -> (String, Error) {
+    let error = result.expect_err("an error");
+    (error.to_string(), error)
+}
+
+#[test]
+fn a_foreign_file_is_refused_and_not_touched() {
+    let dir = tempdir();
+    let path = dir.path().join("notes.txt");
+    std::fs::write(&path, "not a store").expect("a file");
+    let (text, error) = refusal(options().open(&path));
+    assert!(matches!(error, Error::Heap(pheap::Error::NotAHeap { .. })), "{text}");
+    assert_eq!(std::fs::read(&path).expect("a file"), b"not a store");
+}
+
+#[test]
+fn a_heap_of_something_else_is_refused_and_not_touched() {
+    let dir = tempdir();
+    let path = dir.path().join("numbers.pheap");
+    let heap = pheap_testkit::small().open(&path).expect("a heap");
+    heap.root::<u64>("number").expect("a root");
+    heap.close().expect("an end");
+    let (text, error) = refusal(options().open(&path));
+    assert!(matches!(&error, Error::NotAStore { root } if root == "number"), "{text}");
+    assert!(text.contains("a file of its own"), "{text}");
+    let heap = pheap_testkit::small().open(&path).expect("a heap");
+    assert_eq!(heap.roots().len(), 1);
+}
+
+#[test]
+fn a_store_of_a_newer_version_is_refused() {
+    #[derive(pheap::Persist, Default)]
+    #[repr(C)]
+    struct Meta {
+        format: u64,
+        openings: u64,
+    }
+    let dir = tempdir();
+    let path = dir.path().join("newer.kv");
+    open(&path).close().expect("an end");
+    let heap = pheap_testkit::small().open(&path).expect("a heap");
+    let meta: pheap::Root<Meta> = heap.root("kv").expect("what the store is recognised by");
+    meta.txn(|tx, meta| {
+        tx[meta].format += 1;
+        Ok(())
+    })
+    .expect("a change");
+    drop(meta);
+    heap.close().expect("an end");
+    let (text, error) = refusal(options().open(&path));
+    assert!(matches!(error, Error::NewerFormat { found: 2, known: 1 }), "{text}");
+}
+
+#[test]
+fn a_truncated_file_is_refused() {
+    let dir = tempdir();
+    let path = dir.path().join("short.kv");
+    open(&path).close().expect("an end");
+    let file = std::fs::OpenOptions::new().write(true).open(&path).expect("a file");
+    file.set_len(100_000).expect("a shorter one");
+    let (text, error) = refusal(options().open(&path));
+    assert!(matches!(error, Error::Heap(pheap::Error::Truncated { .. })), "{text}");
+}
+
+#[test]
+fn a_store_is_opened_once() {
+    let dir = tempdir();
+    let path = dir.path().join("open.kv");
+    let store = open(&path);
+    let (text, error) = refusal(options().open(&path));
+    assert!(matches!(error, Error::Heap(pheap::Error::AlreadyOpen { .. })), "{text}");
+    store.close().expect("an end");
+    open(&path);
+}
+
+#[test]
+fn what_is_too_large_is_refused() {
+    let store = Store::in_memory().expect("a store");
+    let long = vec![1; MAX_KEY + 1];
+    assert!(matches!(store.put(&long, b""), Err(Error::KeyTooLong { len }) if len == MAX_KEY + 1));
+    assert!(matches!(store.get(&long), Err(Error::KeyTooLong { .. })));
+    assert!(matches!(Batch::new().put(&store, &long, b""), Err(Error::KeyTooLong { .. })));
+    store.put(&long[1..], b"longest").expect("a put");
+    assert_eq!(store.get(&long[1..]).expect("a value").as_deref(), Some(&b"longest"[..]));
+    for name in [String::new(), "n".repeat(256)] {
+        assert!(matches!(store.space(&name), Err(Error::InvalidName { .. })));
+    }
+}
+
+#[test]
+fn a_key_space_of_another_store_is_refused() {
+    let (one, two) = (Store::in_memory().expect("a store"), Store::in_memory().expect("another"));
+    let mut batch = Batch::new();
+    batch.put(&one, "a", "1").expect("room");
+    assert!(matches!(batch.put(&two, "a", "1"), Err(Error::OtherStore)));
+    assert!(matches!(two.write(&batch), Err(Error::OtherStore)));
+    assert!(matches!(one.snapshot().expect("a snapshot").space(&two), Err(Error::OtherStore)));
+    one.write(&batch).expect("a batch");
+    batch.clear();
+    batch.put(&two, "a", "1").expect("room in an empty one");
+}
+
+#[test]
+fn what_is_not_sorted_is_refused_where_it_is_not() {
+    let store = Store::in_memory().expect("a store");
+    let error = store.load([("a", "1"), ("b", "2"), ("b", "3")]).expect_err("an error");
+    assert!(matches!(error, Error::NotSorted { index: 2 }), "{error}");
+    assert_eq!(store.iter().count(), 2);
+}
+
+#[test]
+fn nothing_is_left_of_what_has_expired() {
+    let dir = tempdir();
+    let path = dir.path().join("expired.kv");
+    let store = open(&path);
+    store.put_for("gone", "1", Duration::ZERO).expect("a put");
+    store.put_for("later", "2", Duration::from_secs(3600)).expect("a put");
+    store.put_for("kept", "3", Duration::ZERO).expect("a put");
+    // A value that replaces one that expires does not expire.
+    store.put("kept", "4").expect("a put");
+    assert_eq!(store.get("gone").expect("a read"), None);
+    assert_eq!(store.iter().count(), 2);
+    assert!(!store.delete("gone").expect("a delete"));
+    store.close().expect("an end");
+    let store = open(&path);
+    assert!(store.expires_at("later").expect("a time").is_some());
+    assert_eq!(store.expires_at("kept").expect("no time"), None);
+    assert!(store.compare_and_swap("gone", None, Some(b"new")).expect("a swap"));
+    store.purge().expect("a purge");
+    assert_eq!(store.stats().expect("counters").entries, 3);
+    assert_eq!(store.get("kept").expect("a read").as_deref(), Some(&b"4"[..]));
+    assert_eq!(store.get("gone").expect("a read").as_deref(), Some(&b"new"[..]));
+}
+
+#[test]
+fn writes_remove_what_has_expired() {
+    let store = Store::in_memory().expect("a store");
+    for n in 0..50u8 {
+        store.put_for([n], "gone", Duration::ZERO).expect("a put");
+    }
+    for _ in 0..50 {
+        store.put("one", "key").expect("a put");
+    }
+    assert_eq!(store.stats().expect("counters").entries, 1);
+}
+
+#[test]
+fn versions_go_with_the_snapshots() {
+    let store = Store::in_memory().expect("a store");
+    store.put("a", "1").expect("a put");
+    let first = store.snapshot().expect("a snapshot");
+    store.put("a", "2").expect("a put");
+    let second = store.snapshot().expect("a snapshot");
+    store.delete("a").expect("a delete");
+    store.put("b", "3").expect("a put");
+    let get = |snapshot: &pheap_kv::Snapshot| snapshot.get("a").expect("a read");
+    assert_eq!((get(&first).as_deref(), get(&second).as_deref()), (Some(&b"1"[..]), Some(&b"2"[..])));
+    assert!(second.iter().eq_by_key([b"a"]));
+    drop(first);
+    assert_eq!(get(&second).as_deref(), Some(&b"2"[..]));
+    drop(second);
+    store.purge().expect("a purge");
+    assert!(store.iter().eq_by_key([b"b"]));
+}
+
+trait Keys {
+    fn eq_by_key<const N: usize>(self, keys: [&[u8; 1]; N]) -> bool;
+}
+
+impl Keys for pheap_kv::Range {
+    fn eq_by_key<const N: usize>(self, keys: [&[u8; 1]; N]) -> bool {
+        self.map(|entry| entry.expect("an entry").0).eq(keys.map(|key| key.to_vec()))
+    }
+}
+
+#[test]
+fn a_deferred_write_becomes_durable() {
+    let dir = tempdir();
+    let store = options().durability(Durability::Wal).open(dir.path().join("deferred.kv")).expect("a store");
+    let commit = store.put_deferred("a", "1").expect("a put");
+    assert_eq!(store.get("a").expect("a read").as_deref(), Some(&b"1"[..]));
+    commit.wait().expect("a disk that works");
+    assert!(commit.is_durable());
+    let mut batch = Batch::new();
+    assert!(store.write_deferred(&batch).expect("nothing to do").is_none());
+    batch.put(&store, "b", "2").expect("room");
+    let commit = store.write_deferred(&batch).expect("a batch").expect("something to wait for");
+    commit.wait().expect("a disk that works");
+}
+
+#[test]
+fn a_store_that_is_not_synced_is_synced_on_demand() {
+    let dir = tempdir();
+    let options = options().durability(Durability::Wal).sync_policy(SyncPolicy::OnDemand);
+    let store = options.open(dir.path().join("late.kv")).expect("a store");
+    let before = store.stats().expect("counters").heap.syncs;
+    for n in 0..100u8 {
+        store.put([n], "value").expect("a put");
+    }
+    assert!(store.stats().expect("counters").heap.syncs < before + 50);
+    store.sync().expect("a disk that works");
+    assert!(store.stats().expect("counters").heap.syncs > before);
+}
+
+#[test]
+fn a_compact_store_has_the_same_in_less_space() {
+    let dir = tempdir();
+    let options = || options().durability(Durability::Process);
+    let store = options().open(dir.path().join("large.kv")).expect("a store");
+    let users = store.space("users").expect("a space");
+    for n in 0..5000u32 {
+        store.put(n.to_be_bytes(), vec![n as u8; 1000]).expect("a put");
+        users.put_for(n.to_be_bytes(), "user", Duration::from_secs(3600)).expect("a put");
+    }
+    for n in 0..4900u32 {
+        store.delete(n.to_be_bytes()).expect("a delete");
+    }
+    let small = store.compact_to(dir.path().join("small.kv"), options()).expect("a copy");
+    assert!(small.iter().map(Result::unwrap).eq(store.iter().map(Result::unwrap)));
+    let copied = small.space("users").expect("a space");
+    assert!(copied.iter().map(Result::unwrap).eq(users.iter().map(Result::unwrap)));
+    assert_eq!(copied.expires_at(7u32.to_be_bytes()).unwrap(), users.expires_at(7u32.to_be_bytes()).unwrap());
+    let size = |store: &Store| store.stats().expect("counters").heap.file_bytes;
+    assert!(size(&small) * 2 < size(&store), "{} of {}", size(&small), size(&store));
+}
+
+#[test]
+fn key_spaces_keep_their_numbers() {
+    let dir = tempdir();
+    let path = dir.path().join("spaces.kv");
+    let store = open(&path);
+    // More than have a prefix of one byte.
+    for n in 0..300 {
+        store.space(&format!("{n}")).expect("a space").put("number", n.to_string()).expect("a put");
+    }
+    assert!(store.remove_space("7").expect("a removal"));
+    assert!(!store.remove_space("7").expect("nothing"));
+    store.close().expect("an end");
+    let store = open(&path);
+    assert_eq!(store.spaces().expect("names").len(), 299);
+    for n in (0..300).filter(|n| *n != 7) {
+        let space = store.space(&format!("{n}")).expect("a space");
+        assert_eq!(space.get("number").expect("a read"), Some(n.to_string().into_bytes()));
+        assert_eq!(space.iter().count(), 1);
+    }
+    assert_eq!(store.space("7").expect("a new one").iter().count(), 0);
+}
+
+#[test]
+fn a_closed_store_says_so() {
+    let dir = tempdir();
+    let store = open(&dir.path().join("closed.kv"));
+    let (other, mut entries) = (store.clone(), store.iter());
+    other.close().expect("an end");
+    assert!(matches!(store.get("a"), Err(Error::Heap(pheap::Error::Closed))));
+    assert!(matches!(store.put("a", "1"), Err(Error::Heap(pheap::Error::Closed))));
+    assert!(entries.next().is_some_and(|entry| entry.is_err()));
+    assert!(entries.next().is_none(), "an error ends it");
+}
+
+#[test]
+fn writing_while_a_value_is_shown_is_an_error() {
+    let store = Store::in_memory().expect("a store");
+    store.put("a", "1").expect("a put");
+    let result = store.get_with("a", |_| store.put("b", "2")).expect("a read").expect("a value");
+    assert!(matches!(result, Err(Error::Heap(pheap::Error::Nested))));
+}
+
+#[test]
+fn a_read_of_another_key_does_not_wait_for_the_disk_and_one_of_the_same_does() {
+    let dir = tempdir();
+    let store = options().durability(Durability::Wal).open(dir.path().join("late.kv")).expect("a store");
+    store.put("durable", "1").expect("a put");
+    for n in 0..50u32 {
+        let commit = store.put_deferred("late", n.to_le_bytes()).expect("a put");
+        assert_eq!(store.get("durable").expect("a read").as_deref(), Some(&b"1"[..]));
+        assert_eq!(store.get_with("late", |value| value == n.to_le_bytes()).expect("a read"), Some(true));
+        assert!(commit.is_durable(), "what a read has returned is durable");
+    }
+    let mut batch = Batch::new();
+    for n in 0..50u32 {
+        batch.clear();
+        batch.put(&store, "one", n.to_le_bytes()).expect("room");
+        batch.put(&store, "two", n.to_le_bytes()).expect("room");
+        let commit = store.write_deferred(&batch).expect("a batch").expect("something to wait for");
+        assert!(store.contains_key("two").expect("a read") && commit.is_durable());
+    }
+}
+
+#[test]
+fn others_can_follow_a_store() {
+    let dir = tempdir();
+    let path = dir.path().join("followed.kv");
+    let store = options().durability(Durability::Wal).open(&path).expect("a store");
+    store.put("a", "1").expect("a put");
+    let follower = options().heap(|heap| heap.follower(true)).open(&path).expect("a copy in memory");
+    store.put("a", "2").expect("a put");
+    assert_eq!(follower.get("a").expect("a read").as_deref(), Some(&b"1"[..]));
+    assert!(follower.iter().eq_by_key([b"a"]));
+    assert!(matches!(follower.put("a", "3"), Err(Error::Heap(pheap::Error::ReadOnly))));
+}

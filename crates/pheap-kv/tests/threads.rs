@@ -1,0 +1,159 @@
+//! Many threads in one store, while its shards are split.
+
+use pheap_kv::{Batch, Durability, Options, Store};
+use pheap_testkit::{Rng, tempdir};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+fn store(dir: &tempfile::TempDir) -> Store {
+    let options =
+        Options::new().heap(|heap| heap.arena_size(1 << 20)).reserve(1 << 32).durability(Durability::Process);
+    options.open(dir.path().join("threads.kv")).expect("a store")
+}
+
+const ACCOUNTS: u64 = 20_000;
+const EACH: u64 = 100;
+
+fn number(bytes: &[u8]) -> u64 {
+    u64::from_le_bytes(bytes.try_into().expect("8 bytes"))
+}
+
+/// In the order of their hashes, so to speak: neighbours are in different shards.
+fn account(n: u64) -> [u8; 8] {
+    n.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes()
+}
+
+/// Moves money from one account to another by a batch, as only this thread may.
+fn transfer(store: &Store, from: u64, to: u64) {
+    let (mut batch, get) =
+        (Batch::new(), |n| number(&store.get(account(n)).expect("a read").expect("an account")));
+    let (has, gets) = (get(from), get(to));
+    let sum = has.min(7);
+    batch.put(store, account(from), (has - sum).to_le_bytes()).expect("room");
+    batch.put(store, account(to), (gets + sum).to_le_bytes()).expect("room");
+    store.write(&batch).expect("a batch");
+}
+
+#[test]
+fn snapshots_show_no_half_of_a_batch() {
+    let dir = tempdir();
+    let store = store(&dir);
+    for n in 0..ACCOUNTS {
+        store.put(account(n), EACH.to_le_bytes()).expect("a put");
+    }
+    assert!(store.stats().expect("counters").shards > 1, "so many entries are to be in several shards");
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let writers = (0..2u64).map(|thread| {
+            let store = &store;
+            scope.spawn(move || {
+                let mut rng = Rng::from_seed(thread);
+                // Accounts of its own.
+                let mut own = || rng.scaled(ACCOUNTS / 2) * 2 + thread;
+                for _ in 0..3000 {
+                    let (from, to) = (own(), own());
+                    if from != to {
+                        transfer(store, from, to);
+                    }
+                }
+            })
+        });
+        let writers: Vec<_> = writers.collect();
+        let reader = scope.spawn(|| {
+            let mut looks = 0;
+            while !done.load(Relaxed) || looks == 0 {
+                let snapshot = store.snapshot().expect("a snapshot");
+                let sum = |entries: &mut dyn Iterator<Item = pheap_kv::Result<pheap_kv::Entry>>| {
+                    entries.fold((0, 0), |(n, sum), entry| (n + 1, sum + number(&entry.expect("an entry").1)))
+                };
+                assert_eq!(sum(&mut snapshot.iter()), (ACCOUNTS, ACCOUNTS * EACH));
+                assert_eq!(sum(&mut snapshot.iter().rev()), (ACCOUNTS, ACCOUNTS * EACH));
+                looks += 1;
+            }
+        });
+        writers.into_iter().for_each(|writer| writer.join().expect("a writer"));
+        done.store(true, Relaxed);
+        reader.join().expect("a reader");
+    });
+    store.purge().expect("a purge");
+}
+
+#[test]
+fn what_is_written_is_seen_while_shards_are_split() {
+    let dir = tempdir();
+    let store = store(&dir);
+    let written = [AtomicU64::new(0), AtomicU64::new(0)];
+    const N: u64 = 20_000;
+    std::thread::scope(|scope| {
+        for thread in 0..2u64 {
+            let (store, written) = (&store, &written);
+            scope.spawn(move || {
+                let key = |n: u64| account(n * 2 + thread);
+                let other = |n: u64| account(n * 2 + 1 - thread);
+                let mut rng = Rng::from_seed(thread);
+                for n in 0..N {
+                    store.put(key(n), n.to_le_bytes()).expect("a put");
+                    written[thread as usize].store(n + 1, Relaxed);
+                    // What the other thread has written is there.
+                    let there = written[1 - thread as usize].load(Relaxed);
+                    if there > 0 {
+                        let n = rng.scaled(there);
+                        assert_eq!(store.get_with(other(n), number).expect("a read"), Some(n));
+                    }
+                }
+            });
+        }
+    });
+    assert!(store.stats().expect("counters").shards > 1);
+    assert_eq!(store.iter().count() as u64, 2 * N);
+    let mut keys: Vec<_> = (0..2 * N).map(account).collect();
+    keys.sort_unstable();
+    assert!(store.iter().map(|entry| entry.expect("an entry").0).eq(keys.iter().map(|key| key.to_vec())));
+    let path = dir.path().join("threads.kv");
+    store.close().expect("an end");
+    drop(store_again(&path, 2 * N));
+}
+
+fn store_again(path: &std::path::Path, entries: u64) -> Store {
+    let store = Options::new().durability(Durability::Process).open(path).expect("a store");
+    let stats = store.stats().expect("counters");
+    assert!(stats.shards > 1 && stats.entries == entries, "{stats:?}");
+    assert_eq!(store.iter().rev().count() as u64, entries);
+    store
+}
+
+#[test]
+fn one_of_many_wins_a_swap() {
+    let store = Store::in_memory().expect("a store");
+    let wins = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for n in 0..500u64 {
+                    let (old, new) = (n.to_le_bytes(), (n + 1).to_le_bytes());
+                    let expected = (n > 0).then_some(&old[..]);
+                    let won = store.compare_and_swap("n", expected, Some(&new)).expect("a swap");
+                    wins.fetch_add(u64::from(won), Relaxed);
+                }
+            });
+        }
+    });
+    let reached = store.get_with("n", number).expect("a read").expect("a number");
+    assert_eq!(reached, wins.load(Relaxed));
+    assert!(reached > 0);
+}
+
+#[test]
+fn updates_are_not_lost() {
+    let store = Store::in_memory().expect("a store");
+    let add = |old: Option<&[u8]>| Some((old.map_or(0, number) + 1).to_le_bytes());
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..500 {
+                    store.update("n", add).expect("an update");
+                }
+            });
+        }
+    });
+    assert_eq!(store.get_with("n", number).expect("a read"), Some(2000));
+}
