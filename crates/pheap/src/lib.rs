@@ -43,7 +43,7 @@ pub use layout::{Persist, Plain, Pointee, StoreAs, Stored};
 pub use pheap_macros::{Persist, txn};
 pub use ptr::{Key, P};
 pub use values::{
-    PDuration, POption, PSystemTime, PTuple2, PTuple3, PTuple4, PTuple5, PTuple6, PTuple7, PTuple8,
+    PDuration, POption, PSystemTime, PTuple2, PTuple3, PTuple4, PTuple5, PTuple6, PTuple7, PTuple8, Spare,
 };
 
 // Opening a heap, and looking after it.

@@ -33,9 +33,9 @@ macro_rules! __persist_struct {
     (
         [$($generics:tt)*] $name:ident $this:ty where [$($clause:tt)*]
         at $brand:lifetime $at:ty,
-        id $id:ident $text:literal [$($parameter:ident)*]
+        id $id:ident $text:literal was [$($was:literal)*] [$($parameter:ident)*]
         repr $repr:ident $align:literal $gaps:literal
-        { $($index:literal $member:tt: $ty:ty as $label:literal $binding:ident)* }
+        { $($index:literal $member:tt: $ty:ty as $label:literal was [$($was_part:literal)*] since $since:literal $binding:ident)* }
     ) => {
         $crate::__persist_header!([$($generics)*] [$($clause)*]);
 
@@ -89,6 +89,7 @@ macro_rules! __persist_struct {
                     let _: $crate::__private::core::primitive::bool = <Self as $crate::Persist>::PADDED;
                     &$crate::__private::Desc {
                         name: $crate::__private::Name::$id($text),
+                        history: $crate::__private::History { was: &[$($was),*], ..$crate::__private::History::NONE },
                         args: &[$(<$parameter as $crate::Persist>::desc),*],
                         size: $crate::__private::core::mem::size_of::<Self>(),
                         align: $crate::__private::core::mem::align_of::<Self>(),
@@ -97,6 +98,7 @@ macro_rules! __persist_struct {
                                 name: $label,
                                 offset: $crate::__private::core::mem::offset_of!(Self, $member),
                                 ty: $crate::__private::FieldOf::<$ty>::DESC,
+                                history: $crate::__private::History { was: &[$($was_part),*], since: $since },
                             }),*],
                         },
                     }
@@ -126,11 +128,11 @@ macro_rules! __persist_enum {
     (
         [$($generics:tt)*] $name:ident $this:ty where [$($clause:tt)*]
         at $brand:lifetime $at:ty,
-        id $id:ident $text:literal [$($parameter:ident)*]
+        id $id:ident $text:literal was [$($was:literal)*] [$($parameter:ident)*]
         repr $tag:ident $align:literal
         { $(
-            $variant:ident as $variant_label:literal = ($start:expr) + $steps:literal, $gaps:literal
-            { $($index:literal $member:tt: $ty:ty as $label:literal $binding:ident)* }
+            $variant:ident as $variant_label:literal was [$($was_variant:literal)*] since $variant_since:literal = ($start:expr) + $steps:literal, $gaps:literal
+            { $($index:literal $member:tt: $ty:ty as $label:literal was [$($was_part:literal)*] since $since:literal $binding:ident)* }
         )* }
     ) => {
         $crate::__persist_header!([$($generics)*] [$($clause)*]);
@@ -210,6 +212,7 @@ macro_rules! __persist_enum {
                     let _: $crate::__private::core::primitive::bool = <Self as $crate::Persist>::PADDED;
                     &$crate::__private::Desc {
                         name: $crate::__private::Name::$id($text),
+                        history: $crate::__private::History { was: &[$($was),*], ..$crate::__private::History::NONE },
                         args: &[$(<$parameter as $crate::Persist>::desc),*],
                         size: $crate::__private::core::mem::size_of::<Self>(),
                         align: $crate::__private::core::mem::align_of::<Self>(),
@@ -227,8 +230,10 @@ macro_rules! __persist_enum {
                                         name: $label,
                                         offset: slots[$index].offset,
                                         ty: $crate::__private::FieldOf::<$ty>::DESC,
+                                        history: $crate::__private::History { was: &[$($was_part),*], since: $since },
                                     }),*]
                                 },
+                                history: $crate::__private::History { was: &[$($was_variant),*], since: $variant_since },
                             }),*],
                         },
                     }

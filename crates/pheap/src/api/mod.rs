@@ -2,6 +2,7 @@
 //!
 //! Here is the edge at which types make raw addresses safe. Nothing below has type parameters of the program's.
 
+mod accept;
 pub(crate) mod deferred;
 mod lookup;
 mod migrate;

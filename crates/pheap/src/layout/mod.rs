@@ -9,6 +9,7 @@ mod compare;
 pub(crate) mod desc;
 mod describe;
 mod encode;
+mod evolve;
 mod fingerprint;
 mod foreign;
 mod graph;
@@ -23,6 +24,7 @@ mod stored;
 pub(crate) use compare::difference;
 pub(crate) use describe::describe;
 pub(crate) use encode::{decode, encode, encode_as};
+pub(crate) use evolve::{Accepted, accept};
 pub(crate) use fingerprint::fingerprints;
 pub(crate) use graph::{FieldLayout, Graph, MAX_BYTES, Shape, TypeLayout, VariantLayout};
 pub(crate) use pointers::PointerMap;
@@ -33,7 +35,7 @@ pub use stored::{StoreAs, Stored};
 
 use std::marker::PhantomData;
 
-use desc::{Desc, Kind, Name, Prim};
+use desc::{Desc, History, Kind, Name, Prim};
 
 /// A sized type that may live in a heap. Derive it.
 ///
@@ -240,6 +242,7 @@ impl<T: Persist> Pointee for [T] {
         const {
             &Desc {
                 name: Name::own("[]"),
+                history: History::NONE,
                 args: &[],
                 size: 0,
                 align: align_of::<T>(),
@@ -287,7 +290,16 @@ impl Pointee for str {
     const ALIGN: usize = 1;
 
     fn desc() -> &'static Desc {
-        const { &Desc { name: Name::own("str"), args: &[], size: 0, align: 1, kind: Kind::Str } }
+        const {
+            &Desc {
+                name: Name::own("str"),
+                history: History::NONE,
+                args: &[],
+                size: 0,
+                align: 1,
+                kind: Kind::Str,
+            }
+        }
     }
 
     #[inline(always)]
@@ -326,6 +338,7 @@ macro_rules! prims {
                 const {
                     &Desc {
                         name: Name::own(stringify!($ty)),
+history: History::NONE,
                         args: &[],
                         size: size_of::<$ty>(),
                         align: align_of::<$ty>(),
@@ -360,6 +373,7 @@ unsafe impl<T: Persist, const N: usize> Persist for [T; N] {
         const {
             &Desc {
                 name: Name::own("[;]"),
+                history: History::NONE,
                 args: &[],
                 size: size_of::<[T; N]>(),
                 align: align_of::<T>(),
