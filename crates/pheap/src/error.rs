@@ -262,6 +262,28 @@ pub enum Error {
         root: String,
     },
 
+    /// The objects of a root are being [converted](crate::Heap::evolve) to other types: somebody does it now, or a crash has cut it short. The program that has begun goes on with it when it calls
+    /// `evolve` again; the root cannot be opened before, by any program.
+    #[error(
+        "root {root:?} is being converted to other types, which is not finished; the program with the new types goes on with it by `Heap::evolve`, and no other can open the root"
+    )]
+    Unfinished {
+        /// Name of the root.
+        root: String,
+    },
+
+    /// A pointer in the heap leads to a part of an object whose type has changed, and that may be elsewhere in the new type. Nothing was changed; [`Heap::migrate`](crate::Heap::migrate) can do what
+    /// [`Heap::evolve`](crate::Heap::evolve) cannot.
+    #[error(
+        "root {root:?} has pointers to parts of objects of type `{type_name}`, so these cannot be converted one by one; `Heap::migrate` makes a new root from the old one"
+    )]
+    PointerToPart {
+        /// Name of the root.
+        root: String,
+        /// The type that has changed.
+        type_name: String,
+    },
+
     /// A heap cannot store objects of this type, because its type table cannot describe it. Nothing was changed; other types are not affected.
     #[error("a heap cannot keep objects of type `{type_name}`: {why}")]
     UnsupportedType {

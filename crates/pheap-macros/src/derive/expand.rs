@@ -60,8 +60,9 @@ fn enum_impl(input: &Input<'_>, tag: &Ident, variants: &[Variant<'_>]) -> TokenS
     let variants = variants.iter().zip(discriminants(variants)).map(|(variant, (start, steps))| {
         let (name, label) = (variant.name, variant.name.unraw().to_string());
         let (gaps, fields) = described(&variant.fields);
-        let history = history(&variant.history);
-        hygienic!(#name as #label #history = (#start) + #steps, #gaps { #fields })
+        let History { was, since, removed, .. } = &variant.history;
+        let since = Literal::u32_unsuffixed(*since);
+        hygienic!(#name as #label was [#(#was)*] since #since removed [#(#removed)*] = (#start) + #steps, #gaps { #fields })
     });
     hygienic! {
         #krate::__private::persist_enum! { #header, #id repr #tag #align { #(#variants)* } }
@@ -98,14 +99,14 @@ fn id(input: &Input<'_>) -> TokenStream {
     let id = &input.options.id;
     let of = if input.options.own { quote!(own) } else { quote!(new) };
     let parameters = input.generics.type_params().map(|param| &param.ident);
-    let was = &input.options.was;
-    hygienic!(id #of #id was [#(#was)*] [#(#parameters)*])
+    let (was, removed) = (&input.options.was, &input.options.removed);
+    hygienic!(id #of #id was [#(#was)*] removed [#(#removed)*] [#(#parameters)*])
 }
 
-/// What a part was earlier.
-fn history(History { was, since }: &History) -> TokenStream {
+/// What a field was earlier.
+fn history(History { was, since, default, .. }: &History) -> TokenStream {
     let since = Literal::u32_unsuffixed(*since);
-    hygienic!(was [#(#was)*] since #since)
+    hygienic!(was [#(#was)*] since #since default [#default])
 }
 
 /// The alignment that was asked for.

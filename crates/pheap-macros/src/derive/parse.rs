@@ -49,6 +49,10 @@ pub(super) struct History {
     pub(super) was: Vec<String>,
     /// 1 if it always was there.
     pub(super) since: u32,
+    /// Of a field.
+    pub(super) default: Option<Expr>,
+    /// Of a variant.
+    pub(super) removed: Vec<String>,
 }
 
 /// The `#[repr(..)]` hints that matter, each with its place.
@@ -69,6 +73,8 @@ pub(super) struct Options {
     pub(super) id: String,
     /// Ids that it had.
     pub(super) was: Vec<String>,
+    /// Fields that it has no more.
+    pub(super) removed: Vec<String>,
     /// Whether the id is one that `pheap` reserves for itself.
     pub(super) own: bool,
     /// Where it says that the type is a key, if it does.
@@ -102,7 +108,7 @@ impl<'a> Variant<'a> {
             name: &variant.ident,
             discriminant: variant.discriminant.as_ref().map(|(_, value)| value),
             fields: fields(&variant.fields, errors),
-            history: History::parse(&variant.attrs, &mut None, errors),
+            history: History::parse(&variant.attrs, None, errors),
         }
     }
 }
@@ -110,15 +116,20 @@ impl<'a> Variant<'a> {
 fn fields<'a>(fields: &'a syn::Fields, errors: &mut Errors) -> Vec<Field<'a>> {
     let parse = |(member, field): (Member, &'a syn::Field)| {
         let mut adapter = None;
-        let history = History::parse(&field.attrs, &mut adapter, errors);
+        let history = History::parse(&field.attrs, Some(&mut adapter), errors);
         Field { member, ty: &field.ty, history, adapter }
     };
     fields.members().zip(fields).map(parse).collect()
 }
 
 impl History {
-    fn parse(attrs: &[Attribute], adapter: &mut Option<(Span, String)>, errors: &mut Errors) -> Self {
-        let (mut was, mut since) = (Vec::new(), None);
+    /// Fields, not variants, have an adapter.
+    fn parse(
+        attrs: &[Attribute],
+        mut adapter: Option<&mut Option<(Span, String)>>,
+        errors: &mut Errors,
+    ) -> Self {
+        let (mut was, mut removed, mut since, mut default) = (Vec::new(), Vec::new(), None, None);
         for attr in attrs.iter().filter(|attr| attr.path().is_ident("persist")) {
             let parsed = attr.parse_nested_meta(|meta| {
                 if meta.path.is_ident("was") {
@@ -133,7 +144,12 @@ impl History {
                         )),
                         number => set(&mut since, &meta.path, number),
                     }
-                } else if meta.path.is_ident("with") {
+                } else if meta.path.is_ident("default") && adapter.is_some() {
+                    set(&mut default, &meta.path, meta.value()?.parse::<Expr>()?)
+                } else if meta.path.is_ident("removed") && adapter.is_none() {
+                    removed.push(earlier_name(&meta)?);
+                    Ok(())
+                } else if let Some(adapter) = adapter.as_deref_mut().filter(|_| meta.path.is_ident("with")) {
                     let value = match meta.value()?.parse()? {
                         Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => text.value(),
                         other => other.to_token_stream().to_string().replace(' ', ""),
@@ -142,7 +158,7 @@ impl History {
                     Ok(())
                 } else {
                     Err(meta.error(
-                        "unknown key: `#[persist(..)]` on a field or variant takes `was = \"old name\"` and `since = 2`; other keys belong on the type",
+                        "unknown key: `#[persist(..)]` on a field or variant takes `was = \"old name\"`, `since = 2`, on a field `default = ..`, on a variant `removed = \"field\"`; other keys belong on the type",
                     ))
                 }
             });
@@ -150,7 +166,7 @@ impl History {
                 errors.add(error);
             }
         }
-        History { was, since: since.unwrap_or(1) }
+        History { was, since: since.unwrap_or(1), default, removed }
     }
 }
 
@@ -213,6 +229,7 @@ impl Options {
         let mut krate = None;
         let mut id = None;
         let mut was = Vec::new();
+        let mut removed = Vec::new();
         let mut own = None;
         let mut key = None;
         let mut serde = None;
@@ -228,6 +245,9 @@ impl Options {
                     set(&mut id, &meta.path, value.value())
                 } else if meta.path.is_ident("was") {
                     was.push(earlier_name(&meta)?);
+                    Ok(())
+                } else if meta.path.is_ident("removed") {
+                    removed.push(earlier_name(&meta)?);
                     Ok(())
                 } else if meta.path.is_ident("key") {
                     set(&mut key, &meta.path, meta.path.span())
@@ -249,6 +269,7 @@ impl Options {
             krate: krate.map_or_else(|| quote!(::pheap), Path::into_token_stream),
             id: id.unwrap_or_else(|| input.ident.unraw().to_string()),
             was,
+            removed,
             own: own.is_some(),
             key,
             serde,

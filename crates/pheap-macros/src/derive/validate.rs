@@ -1,6 +1,7 @@
 //! The rules, each with a message that says how to follow it.
 
 use quote::ToTokens;
+use syn::spanned::Spanned;
 use syn::visit::Visit;
 use syn::{Attribute, GenericParam, Lifetime};
 
@@ -92,6 +93,12 @@ fn field(input: &Input<'_>, field: &Field<'_>, errors: &mut Errors) {
             format_args!(
                 "a derive cannot change what lies in a field, and `{ty}` would lie there: use `Stored<{ty}, {adapter}>` as its type, which the adapter converts"
             ),
+        );
+    }
+    if field.history.default.is_some() && field.history.since == 1 {
+        errors.at(
+            field.member.span(),
+            "only what is new has a `default` here, which older objects get: `#[persist(since = 2, default = ..)]`",
         );
     }
     StaticBrand { input, errors }.visit_type(field.ty);

@@ -4,6 +4,7 @@
 
 mod accept;
 pub(crate) mod deferred;
+pub(crate) mod evolve;
 mod lookup;
 mod migrate;
 pub(crate) mod root;

@@ -130,6 +130,9 @@ pub struct Variant {
     pub history: History,
 }
 
+/// Writes a value, padding included, to a place that need not be aligned.
+pub(crate) type DefaultFn = unsafe fn(*mut u8);
+
 /// What a type, a field or a variant was in earlier versions of the program: what `#[persist(..)]` says of that.
 #[derive(Debug, Clone, Copy)]
 pub struct History {
@@ -137,11 +140,15 @@ pub struct History {
     pub was: &'static [&'static str],
     /// The version of the type that it came with; 1 if it always was there.
     pub since: u32,
+    /// Of a field: writes what it is in objects that are older; zero if there is none.
+    pub default: Option<DefaultFn>,
+    /// Of a type or variant: fields that it has no more.
+    pub removed: &'static [&'static str],
 }
 
 impl History {
     /// It is as it was.
-    pub const NONE: History = History { was: &[], since: 1 };
+    pub const NONE: History = History { was: &[], since: 1, default: None, removed: &[] };
 
     /// Whether it may be missing in the heap.
     pub(super) fn is_new(&self) -> bool {

@@ -13,6 +13,7 @@ pub(crate) mod guard;
 mod panics;
 #[cfg(all(test, not(pheap_loom)))]
 mod refused;
+pub(crate) mod rewrite;
 mod versions;
 
 use std::cell::UnsafeCell;

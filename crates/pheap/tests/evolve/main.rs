@@ -2,4 +2,6 @@
 #![allow(clippy::unit_arg)] // `Ok(tx[p] = 1)` is a transaction in one line
 
 mod accepted;
+mod converted;
+mod killed;
 mod refused;

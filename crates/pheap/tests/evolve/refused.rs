@@ -51,13 +51,13 @@ versions! {
     #[test] another_name: #[repr(C)] pub(crate) struct T { a: u32, b: u32 } => #[repr(C)] pub(crate) struct T { a: u32, c: u32 }:
         "field `c` is in the program only; `#[persist(was = \"b\")]` on it if that is its old name";
     #[test] a_field_that_does_not_fit: #[repr(C)] pub(crate) struct T { a: u64, b: u32 } => #[repr(C)] pub(crate) struct T { a: u64, b: u32, #[persist(since = 2)] c: u32 }:
-        "field `c` is new, and not where a field of type `Spare` was";
+        "the program's annotations cover this, and objects have to be converted: `heap.evolve::<";
     #[test] a_field_half_in_spare: #[repr(C)] pub(crate) struct T { a: u32, s: Spare<4>, b: u64 } => #[repr(C)] pub(crate) struct T { a: u32, #[persist(since = 2)] c: [u8; 5], b: u64 }:
-        "field `b` is in another place";
+        "the program's annotations cover this, and objects have to be converted: `heap.evolve::<";
     #[test] a_field_that_cannot_be_zero: #[repr(C)] pub(crate) struct T { s: Spare<4> } => #[repr(C)] pub(crate) struct T { #[persist(since = 2)] c: super::One }:
         "field `c` is new, and cannot be zero";
     #[test] a_field_that_is_gone: #[repr(C)] pub(crate) struct T { a: u32, b: u32 } => #[repr(C)] pub(crate) struct T { a: u32, s: Spare<4> }:
-        "field `s` is new, and not where a field of type `Spare` was";
+        "field `b` is in the heap only; `#[persist(was = \"b\")]` on the field that it is now if it has another name, `#[persist(removed = \"b\")]` on the type (or variant) if it is no more";
     #[test] a_field_without_successor: #[repr(C)] pub(crate) struct T { a: u64, b: [u64; 0] } => #[repr(C)] pub(crate) struct T { a: u64 }:
         "field `b` is in the heap only; `#[persist(was = \"b\")]`";
     #[test] another_type: #[repr(C)] pub(crate) struct T { a: u32 } => #[repr(C)] pub(crate) struct T { a: i32 }:
@@ -71,7 +71,7 @@ versions! {
     #[test] a_variant_that_is_gone: #[repr(u8)] #[allow(dead_code)] pub(crate) enum T { #[default] A, B } => #[repr(u8)] pub(crate) enum T { #[default] A }:
         "variant `B` is in the heap only";
     #[test] a_larger_variant: #[repr(u8)] pub(crate) enum T { #[default] A } => #[repr(u8)] #[allow(dead_code)] pub(crate) enum T { #[default] A, #[persist(since = 2)] B(u64) }:
-        "in `T`: the size or the alignment has changed; what is new must fit into a field of type `Spare`";
+        "the program's annotations cover this, and objects have to be converted: `heap.evolve::<";
 }
 
 /// Is 1 or nothing.
