@@ -7,7 +7,7 @@ use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 use std::{env, fs, thread};
 
-use pheap::{Durability, Error, Heap, Migrate, Options, P, PHashMap, PString, Persist, Result, Root, field};
+use pheap::{Durability, Error, Heap, Migrate, Options, P, PHashMap, PString, Persist, Result, Root};
 use pheap_testkit::*;
 
 type Jobs<'r, J> = PHashMap<'r, u64, P<'r, J>>;
