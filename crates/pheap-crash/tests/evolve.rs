@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
+use std::sync::{Mutex, PoisonError};
 
 use pheap::{Durability, Error, Heap, Migrate, Options, P, PBTreeMap, PHashMap, PVec, Persist, field};
 use pheap_crash::medium::{Content, Medium, Snapshot};
@@ -67,6 +68,9 @@ impl Migrate<Size> for Sizes {
         Sizes(-(old.0 as i64), 7)
     }
 }
+
+/// A simulated heap has an address that can be used by one at a time.
+static ADDRESSES: Mutex<()> = Mutex::new(());
 
 const ITEMS: u64 = 20;
 
@@ -162,6 +166,7 @@ fn found_before(heap: &Heap) -> bool {
 }
 
 fn explore(durability: Durability, pin: bool, breadth: Breadth) {
+    let _addresses = ADDRESSES.lock().unwrap_or_else(PoisonError::into_inner);
     let options = Options::new()
         .tuning(SMALL)
         .arena_size(256 << 10)
