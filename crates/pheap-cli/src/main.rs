@@ -51,7 +51,13 @@ enum Command {
     /// Lists the roots and their types
     Roots(Show),
     /// Lists the types with their layouts, as the programs that used the heap had them
-    Types(Show),
+    Types {
+        #[command(flatten)]
+        show: Show,
+        /// Lists what differs in another heap instead, such as one that another version of the program has made. A heap has the types of all versions that it was used by
+        #[arg(long, value_name = "OTHER")]
+        diff: Option<PathBuf>,
+    },
     /// Follows all pointers from the roots and lists all problems
     ///
     /// The exit status is 1 if there are any.
@@ -166,7 +172,10 @@ fn run(args: &Args, out: &mut dyn Write) -> Result {
     match &args.command {
         Command::Info(args) => show::info(&open(how, &args.file)?, args.json, out),
         Command::Roots(args) => show::roots(&open(how, &args.file)?, args.json, out),
-        Command::Types(args) => show::types(&open(how, &args.file)?, args.json, out),
+        Command::Types { show, diff: None } => show::types(&open(how, &show.file)?, show.json, out),
+        Command::Types { show, diff: Some(other) } => {
+            show::differences(&open(how, &show.file)?, &open(how, other)?, show.json, out)
+        }
         Command::Stats(args) => show::stats(&open(how, &args.file)?, args.json, out),
         Command::Check(args) => check::check(how, &args.file, args.json, out),
         Command::Dump(args) => dump::dump(&open(how, &args.file)?, args, out),

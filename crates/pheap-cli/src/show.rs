@@ -1,5 +1,6 @@
 //! `pheap info`, `roots`, `types` and `stats`: tables, or JSON.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
 use pheap::Heap;
@@ -119,6 +120,38 @@ pub fn types(heap: &Heap, as_json: bool, out: &mut dyn Write) -> Result {
     });
     let rows: Vec<_> = types.iter().map(|ty| row([&ty.number, &ty.layout])).collect();
     print(out, as_json, &Value::Array(value.collect()), &rows)
+}
+
+/// Layouts of types of the same name that only one of two heaps has.
+pub fn differences(heap: &Heap, other: &Heap, as_json: bool, out: &mut dyn Write) -> Result {
+    let layouts = |heap: &Heap| {
+        let mut layouts: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        // Those of collections, slices and so on follow from what they are made of.
+        for ty in
+            heap.types().into_iter().filter(|ty| !ty.name.starts_with("pheap::") && !ty.name.starts_with('['))
+        {
+            layouts.entry(ty.name).or_default().insert(ty.layout);
+        }
+        layouts
+    };
+    let (here, there) = (layouts(heap), layouts(other));
+    let only =
+        |name: &String, of: &BTreeMap<String, BTreeSet<String>>, not: &BTreeMap<String, BTreeSet<String>>| {
+            let is_new = |layout: &&String| not.get(name).is_none_or(|layouts| !layouts.contains(*layout));
+            of.get(name).into_iter().flatten().filter(is_new).cloned().collect::<Vec<_>>()
+        };
+    let names: BTreeSet<&String> = here.keys().chain(there.keys()).collect();
+    let (mut values, mut rows) = (Vec::new(), Vec::new());
+    for name in names {
+        let (a, b) = (only(name, &here, &there), only(name, &there, &here));
+        if a.is_empty() && b.is_empty() {
+            continue;
+        }
+        rows.extend(a.iter().map(|layout| row([&"-", layout])));
+        rows.extend(b.iter().map(|layout| row([&"+", layout])));
+        values.push(json!({ "name": name, "here": a, "there": b }));
+    }
+    print(out, as_json, &Value::Array(values), &rows)
 }
 
 pub fn stats(heap: &Heap, as_json: bool, out: &mut dyn Write) -> Result {

@@ -255,7 +255,7 @@ fn lists_may_be_long() -> Result<()> {
 
 #[test]
 fn tables_say_what_there_is() {
-    let (_place, path) = Place::with_index();
+    let (place, path) = Place::with_index();
     let info = json("info", &path, &["--json"]);
     assert!(["wal", "pmem", "process"].iter().any(|offered| info["offered"] == *offered));
     assert_eq!((&info["format"], &info["state"], &info["roots"]), (&json!(3), &json!("closed"), &json!(1)));
@@ -271,6 +271,36 @@ fn tables_say_what_there_is() {
     let layout = word["layout"].as_str().unwrap();
     assert!(layout.starts_with("Word { text: P<str> @0, times: u64 @8,"), "{layout}");
     assert!(text("types", &path, &[]).contains(layout));
+
+    let other = place.path("other");
+    mod later {
+        use pheap::{P, Persist};
+        #[derive(Persist)]
+        #[repr(C)]
+        pub(crate) struct Index<'r> {
+            pub(crate) words: Option<P<'r, Word<'r>>>,
+        }
+        #[derive(Persist)]
+        #[repr(C)]
+        pub(crate) struct Word<'r> {
+            text: P<'r, str>,
+        }
+    }
+    options()
+        .open(&other)
+        .unwrap()
+        .root_or::<later::Index>("index", |_| Ok(later::Index { words: None }))
+        .unwrap();
+    let diff = text("types", &path, &["--diff", other.to_str().unwrap()]);
+    let lines: Vec<&str> = diff.lines().collect();
+    assert!(lines.contains(&format!("-  {layout}").as_str()), "{diff}");
+    assert!(lines.iter().any(|line| line.starts_with("+  Word { text: P<str> @0 }, 8 bytes")), "{diff}");
+    assert!(lines.iter().any(|line| line.starts_with("-  File {")) && !diff.contains("str {"), "{diff}");
+    let differences = json("types", &path, &["--json", "--diff", other.to_str().unwrap()]);
+    assert_eq!(differences[2]["name"], "Word");
+    let copy = place.path("copy");
+    fs::copy(&path, &copy).unwrap();
+    assert_eq!(text("types", &path, &["--diff", copy.to_str().unwrap()]), "");
 
     let stats = json("stats", &path, &["--json"]);
     let of = |name: &str| {

@@ -55,14 +55,17 @@ pub(crate) use hygienic;
 ///
 /// # Attributes
 ///
-/// * `#[persist(id = "shop.order")]`: the name under which the heap knows the type, instead of its Rust name. Set it before
-///   you rename a type that has data.
+/// * `#[persist(id = "shop.order")]`: the name under which the heap knows the type, instead of its Rust name.
 ///   It consists of letters, digits, `_`, `.`, `-`, `/` and `:` (letters need not be ASCII), and does not begin with `pheap::`.
 /// * `#[persist(key)]`: the type can be a key of `PHashMap` and `PBTreeMap`, looked up by itself. It must be `Copy`, `Eq` and `Ord`, have no
 ///   parameters, and fields that are keys of this kind themselves (numbers, `bool`, `char`, `[u8; N]`, `POption`, `PSystemTime` and the like, other types with `#[persist(key)]`).
 /// * `#[persist(serde)]`: values can be exported and imported by way of serde, represented as serde's own derives do it. It needs the feature `serde` of
 ///   `pheap`, and fields that can be too; type parameters get bounds for it. A field of type `Option<P<T>>` may be missing in what is imported. See
 ///   `pheap::exchange`.
+/// * `#[persist(was = "Order")]` on the type, a field or a variant: a name that it had, of which there may be several. `#[persist(since = 2)]` on a field or variant: it came with this version of the
+///   type. With these, a heap of an earlier version opens as it is: the field must lie where a `pheap::Spare` was, and is zero (`None`, empty) in objects that are older; the variant must not make the
+///   enum larger.
+/// * `#[persist(since = 2, default = 7)]` on a field: what it is in objects that are older. `#[persist(removed = "x")]` on a struct or variant: a field that it has no more. For these, and what is larger or in another place, objects are converted: `pheap::Heap::evolve`.
 /// * `#[persist(crate = "path::to::pheap")]`: where `pheap` is, if it was renamed or re-exported.
 ///
 /// ```

@@ -231,7 +231,7 @@ pub enum Error {
         reason: String,
     },
 
-    /// The root has another type. Nothing is ever read as another type; [`Heap::migrate`](crate::Heap::migrate) makes a new root
+    /// The root has another type. Nothing is ever read as another type; annotations say what has another name, or is new, and [`Heap::migrate`](crate::Heap::migrate) makes a new root
     /// from the old one.
     #[error(
         "root {root:?} holds values of another layout; `Heap::migrate` brings them to the new one\n{difference}"
@@ -239,17 +239,49 @@ pub enum Error {
     TypeMismatch {
         /// Name of the root.
         root: String,
-        /// Both layouts, and the first field that differs.
+        /// Both layouts, the first field that differs, and what would help.
         difference: String,
     },
 
-    /// [`Heap::migrate`](crate::Heap::migrate) has changed the root's type since this handle was made.
+    /// The root's type has changed since this handle was made: by [`Heap::migrate`](crate::Heap::migrate), or because it was opened as a type with annotations that allow it.
     #[error(
-        "root {root:?} has another type since `Heap::migrate`; get a new handle of it, with that type, from `Heap::root`"
+        "root {root:?} has another type since this handle was made; get a new handle of it, with that type, from `Heap::root`"
     )]
     Migrated {
         /// Name of the root.
         root: String,
+    },
+
+    /// Annotations (`#[persist(was = ..)]`, `#[persist(since = ..)]`) say that the values of a root are of a type that has changed. They are taken for that when nobody has a pointer to them that was
+    /// made for the old type: a [`Held`](crate::Held), or a [`Snapshot`](crate::Snapshot).
+    #[error(
+        "root {root:?} cannot be opened as a type that has changed while pointers or snapshots of it are held; let go of them first"
+    )]
+    HeldPointers {
+        /// Name of the root.
+        root: String,
+    },
+
+    /// The objects of a root are being [converted](crate::Heap::evolve) to other types: somebody does it now, or a crash has cut it short. The program that has begun goes on with it when it calls
+    /// `evolve` again; the root cannot be opened before, by any program.
+    #[error(
+        "root {root:?} is being converted to other types, which is not finished; the program with the new types goes on with it by `Heap::evolve`, and no other can open the root"
+    )]
+    Unfinished {
+        /// Name of the root.
+        root: String,
+    },
+
+    /// A pointer in the heap leads to a part of an object whose type has changed, and that may be elsewhere in the new type. Nothing was changed; [`Heap::migrate`](crate::Heap::migrate) can do what
+    /// [`Heap::evolve`](crate::Heap::evolve) cannot.
+    #[error(
+        "root {root:?} has pointers to parts of objects of type `{type_name}`, so these cannot be converted one by one; `Heap::migrate` makes a new root from the old one"
+    )]
+    PointerToPart {
+        /// Name of the root.
+        root: String,
+        /// The type that has changed.
+        type_name: String,
     },
 
     /// A heap cannot store objects of this type, because its type table cannot describe it. Nothing was changed; other types are not affected.

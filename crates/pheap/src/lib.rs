@@ -43,8 +43,12 @@ pub use layout::{Persist, Plain, Pointee, StoreAs, Stored};
 pub use pheap_macros::{Persist, txn};
 pub use ptr::{Key, P};
 pub use values::{
-    PDuration, POption, PSystemTime, PTuple2, PTuple3, PTuple4, PTuple5, PTuple6, PTuple7, PTuple8,
+    PDuration, POption, PSystemTime, PTuple2, PTuple3, PTuple4, PTuple5, PTuple6, PTuple7, PTuple8, Spare,
 };
+
+// Types that have changed.
+pub use api::evolve::{Evolution, Progress};
+pub use layout::Migrate;
 
 // Opening a heap, and looking after it.
 pub use heap::{Backup, Durability, Heap, HeapInfo, Options, Report, RootInfo, TypeInfo, Usage};

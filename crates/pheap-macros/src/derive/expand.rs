@@ -5,7 +5,7 @@ use quote::{format_ident, quote};
 use syn::ext::IdentExt;
 use syn::spanned::Spanned;
 
-use super::parse::{Field, Input, Shape, Variant};
+use super::parse::{Field, History, Input, Shape, Variant};
 use super::{brand, exchange, key};
 use crate::hygienic;
 
@@ -60,7 +60,9 @@ fn enum_impl(input: &Input<'_>, tag: &Ident, variants: &[Variant<'_>]) -> TokenS
     let variants = variants.iter().zip(discriminants(variants)).map(|(variant, (start, steps))| {
         let (name, label) = (variant.name, variant.name.unraw().to_string());
         let (gaps, fields) = described(&variant.fields);
-        hygienic!(#name as #label = (#start) + #steps, #gaps { #fields })
+        let History { was, since, removed, .. } = &variant.history;
+        let since = Literal::u32_unsuffixed(*since);
+        hygienic!(#name as #label was [#(#was)*] since #since removed [#(#removed)*] = (#start) + #steps, #gaps { #fields })
     });
     hygienic! {
         #krate::__private::persist_enum! { #header, #id repr #tag #align { #(#variants)* } }
@@ -97,7 +99,14 @@ fn id(input: &Input<'_>) -> TokenStream {
     let id = &input.options.id;
     let of = if input.options.own { quote!(own) } else { quote!(new) };
     let parameters = input.generics.type_params().map(|param| &param.ident);
-    hygienic!(id #of #id [#(#parameters)*])
+    let (was, removed) = (&input.options.was, &input.options.removed);
+    hygienic!(id #of #id was [#(#was)*] removed [#(#removed)*] [#(#parameters)*])
+}
+
+/// What a field was earlier.
+fn history(History { was, since, default, .. }: &History) -> TokenStream {
+    let since = Literal::u32_unsuffixed(*since);
+    hygienic!(was [#(#was)*] since #since default [#default])
 }
 
 /// The alignment that was asked for.
@@ -113,7 +122,8 @@ fn described(fields: &[Field<'_>]) -> (Literal, TokenStream) {
         let index = Literal::usize_unsuffixed(i);
         // Where the type is not what it was, that is what to point to.
         let binding = format_ident!("__field{i}", span = Span::mixed_site().located_at(ty.span()));
-        hygienic!(#index #member: #ty as #label #binding)
+        let history = history(&field.history);
+        hygienic!(#index #member: #ty as #label #history #binding)
     });
     (gaps, quote!(#(#fields)*))
 }

@@ -3,9 +3,13 @@
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, quote};
 use syn::ext::IdentExt;
+use syn::meta::ParseNestedMeta;
 use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
-use syn::{Attribute, Data, DeriveInput, Expr, Generics, LitInt, LitStr, Member, Meta, Path, Token, Type};
+use syn::{
+    Attribute, Data, DeriveInput, Expr, ExprLit, Generics, Lit, LitInt, LitStr, Member, Meta, Path, Token,
+    Type,
+};
 
 use crate::errors::Errors;
 
@@ -29,13 +33,26 @@ pub(super) struct Variant<'a> {
     pub(super) name: &'a Ident,
     pub(super) discriminant: Option<&'a Expr>,
     pub(super) fields: Vec<Field<'a>>,
-    pub(super) attrs: &'a [Attribute],
+    pub(super) history: History,
 }
 
 pub(super) struct Field<'a> {
     pub(super) member: Member,
     pub(super) ty: &'a Type,
-    pub(super) attrs: &'a [Attribute],
+    pub(super) history: History,
+    /// The adapter that `with = ..` names, as one would guess from serde.
+    pub(super) adapter: Option<(Span, String)>,
+}
+
+/// What a part of a type was in earlier versions of the program.
+pub(super) struct History {
+    pub(super) was: Vec<String>,
+    /// 1 if it always was there.
+    pub(super) since: u32,
+    /// Of a field.
+    pub(super) default: Option<Expr>,
+    /// Of a variant.
+    pub(super) removed: Vec<String>,
 }
 
 /// The `#[repr(..)]` hints that matter, each with its place.
@@ -54,6 +71,10 @@ pub(super) struct Options {
     pub(super) krate: TokenStream,
     /// The stable id of the type.
     pub(super) id: String,
+    /// Ids that it had.
+    pub(super) was: Vec<String>,
+    /// Fields that it has no more.
+    pub(super) removed: Vec<String>,
     /// Whether the id is one that `pheap` reserves for itself.
     pub(super) own: bool,
     /// Where it says that the type is a key, if it does.
@@ -70,8 +91,10 @@ impl<'a> Input<'a> {
             repr: Repr::parse(&input.attrs, errors),
             options: Options::parse(input, errors),
             shape: match &input.data {
-                Data::Struct(data) => Shape::Struct(fields(&data.fields)),
-                Data::Enum(data) => Shape::Enum(data.variants.iter().map(Variant::parse).collect()),
+                Data::Struct(data) => Shape::Struct(fields(&data.fields, errors)),
+                Data::Enum(data) => {
+                    Shape::Enum(data.variants.iter().map(|variant| Variant::parse(variant, errors)).collect())
+                }
                 Data::Union(data) => Shape::Union(data.union_token.span),
             },
             data: &input.data,
@@ -80,22 +103,80 @@ impl<'a> Input<'a> {
 }
 
 impl<'a> Variant<'a> {
-    fn parse(variant: &'a syn::Variant) -> Self {
+    fn parse(variant: &'a syn::Variant, errors: &mut Errors) -> Self {
         Variant {
             name: &variant.ident,
             discriminant: variant.discriminant.as_ref().map(|(_, value)| value),
-            fields: fields(&variant.fields),
-            attrs: &variant.attrs,
+            fields: fields(&variant.fields, errors),
+            history: History::parse(&variant.attrs, None, errors),
         }
     }
 }
 
-fn fields(fields: &syn::Fields) -> Vec<Field<'_>> {
-    fields
-        .members()
-        .zip(fields)
-        .map(|(member, field)| Field { member, ty: &field.ty, attrs: &field.attrs })
-        .collect()
+fn fields<'a>(fields: &'a syn::Fields, errors: &mut Errors) -> Vec<Field<'a>> {
+    let parse = |(member, field): (Member, &'a syn::Field)| {
+        let mut adapter = None;
+        let history = History::parse(&field.attrs, Some(&mut adapter), errors);
+        Field { member, ty: &field.ty, history, adapter }
+    };
+    fields.members().zip(fields).map(parse).collect()
+}
+
+impl History {
+    /// Fields, not variants, have an adapter.
+    fn parse(
+        attrs: &[Attribute],
+        mut adapter: Option<&mut Option<(Span, String)>>,
+        errors: &mut Errors,
+    ) -> Self {
+        let (mut was, mut removed, mut since, mut default) = (Vec::new(), Vec::new(), None, None);
+        for attr in attrs.iter().filter(|attr| attr.path().is_ident("persist")) {
+            let parsed = attr.parse_nested_meta(|meta| {
+                if meta.path.is_ident("was") {
+                    was.push(earlier_name(&meta)?);
+                    Ok(())
+                } else if meta.path.is_ident("since") {
+                    let version = meta.value()?.parse::<LitInt>()?;
+                    match version.base10_parse()? {
+                        0 | 1 => Err(syn::Error::new(
+                            version.span(),
+                            "what was there in the first version needs no `since`: it is 2 or more",
+                        )),
+                        number => set(&mut since, &meta.path, number),
+                    }
+                } else if meta.path.is_ident("default") && adapter.is_some() {
+                    set(&mut default, &meta.path, meta.value()?.parse::<Expr>()?)
+                } else if meta.path.is_ident("removed") && adapter.is_none() {
+                    removed.push(earlier_name(&meta)?);
+                    Ok(())
+                } else if let Some(adapter) = adapter.as_deref_mut().filter(|_| meta.path.is_ident("with")) {
+                    let value = match meta.value()?.parse()? {
+                        Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => text.value(),
+                        other => other.to_token_stream().to_string().replace(' ', ""),
+                    };
+                    *adapter = Some((meta.path.span(), value));
+                    Ok(())
+                } else {
+                    Err(meta.error(
+                        "unknown key: `#[persist(..)]` on a field or variant takes `was = \"old name\"`, `since = 2`, on a field `default = ..`, on a variant `removed = \"field\"`; other keys belong on the type",
+                    ))
+                }
+            });
+            if let Err(error) = parsed {
+                errors.add(error);
+            }
+        }
+        History { was, since: since.unwrap_or(1), default, removed }
+    }
+}
+
+/// A name that something had.
+fn earlier_name(meta: &ParseNestedMeta<'_>) -> syn::Result<String> {
+    let value = meta.value()?.parse::<LitStr>()?;
+    if value.value().is_empty() {
+        return Err(syn::Error::new(value.span(), "this is to be the name that it had"));
+    }
+    Ok(value.value())
 }
 
 impl Field<'_> {
@@ -147,6 +228,8 @@ impl Options {
     fn parse(input: &DeriveInput, errors: &mut Errors) -> Self {
         let mut krate = None;
         let mut id = None;
+        let mut was = Vec::new();
+        let mut removed = Vec::new();
         let mut own = None;
         let mut key = None;
         let mut serde = None;
@@ -160,6 +243,12 @@ impl Options {
                         return Err(syn::Error::new(value.span(), "the id of a type must not be empty"));
                     }
                     set(&mut id, &meta.path, value.value())
+                } else if meta.path.is_ident("was") {
+                    was.push(earlier_name(&meta)?);
+                    Ok(())
+                } else if meta.path.is_ident("removed") {
+                    removed.push(earlier_name(&meta)?);
+                    Ok(())
                 } else if meta.path.is_ident("key") {
                     set(&mut key, &meta.path, meta.path.span())
                 } else if meta.path.is_ident("own") {
@@ -168,7 +257,7 @@ impl Options {
                     set(&mut serde, &meta.path, meta.path.span())
                 } else {
                     Err(meta.error(
-                        "unknown key: `#[persist(..)]` takes `id = \"name\"`, `crate = \"path\"`, `key` and `serde`",
+                        "unknown key: `#[persist(..)]` takes `id = \"name\"`, `was = \"old name\"`, `crate = \"path\"`, `key` and `serde`",
                     ))
                 }
             });
@@ -179,6 +268,8 @@ impl Options {
         Options {
             krate: krate.map_or_else(|| quote!(::pheap), Path::into_token_stream),
             id: id.unwrap_or_else(|| input.ident.unraw().to_string()),
+            was,
+            removed,
             own: own.is_some(),
             key,
             serde,

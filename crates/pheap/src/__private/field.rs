@@ -6,7 +6,7 @@
 use std::marker::PhantomData;
 
 use super::{AsDerived, Desc, DescFn};
-use crate::layout::Persist;
+use crate::layout::{Persist, put_value};
 
 /// A type of a field. If it is `Persist`, these are what it says, for what a type has itself comes before what it has by a trait; else they are those of [`NotAField`].
 pub struct FieldOf<T>(PhantomData<T>);
@@ -29,6 +29,15 @@ impl<T: Persist> FieldOf<T> {
         unsafe { T::zero_padding(this) };
     }
 
+    /// Writes a value, with zeros where it has padding, to a place that need not be aligned.
+    ///
+    /// # Safety
+    /// The place is valid for writes of a `T`.
+    pub unsafe fn put(place: *mut u8, value: T) {
+        // SAFETY: the caller's premise.
+        unsafe { put_value(place, value) };
+    }
+
     /// Compiles if a function of this type does: of a type at any brand, and of a field of it.
     #[inline(always)]
     pub fn at_any_brand<S: Persist>(_: for<'o> fn(&mut S::At<'o>, AsDerived<T::At<'o>>)) {}
@@ -48,6 +57,12 @@ pub trait NotAField {
     /// # Safety
     /// Always.
     unsafe fn zero_padding<T>(_: *mut T) {}
+
+    /// Does nothing.
+    ///
+    /// # Safety
+    /// Always.
+    unsafe fn put<T>(_: *mut u8, _: T) {}
 
     /// Compiles whatever the field is.
     fn at_any_brand<S: Persist>(_: for<'o> fn(&mut S::At<'o>, Unknown)) {}

@@ -33,9 +33,9 @@ macro_rules! __persist_struct {
     (
         [$($generics:tt)*] $name:ident $this:ty where [$($clause:tt)*]
         at $brand:lifetime $at:ty,
-        id $id:ident $text:literal [$($parameter:ident)*]
+        id $id:ident $text:literal was [$($was:literal)*] removed [$($removed:literal)*] [$($parameter:ident)*]
         repr $repr:ident $align:literal $gaps:literal
-        { $($index:literal $member:tt: $ty:ty as $label:literal $binding:ident)* }
+        { $($index:literal $member:tt: $ty:ty as $label:literal was [$($was_part:literal)*] since $since:literal default [$($default:expr)?] $binding:ident)* }
     ) => {
         $crate::__persist_header!([$($generics)*] [$($clause)*]);
 
@@ -89,6 +89,7 @@ macro_rules! __persist_struct {
                     let _: $crate::__private::core::primitive::bool = <Self as $crate::Persist>::PADDED;
                     &$crate::__private::Desc {
                         name: $crate::__private::Name::$id($text),
+                        history: $crate::__private::History { was: &[$($was),*], removed: &[$($removed),*], ..$crate::__private::History::NONE },
                         args: &[$(<$parameter as $crate::Persist>::desc),*],
                         size: $crate::__private::core::mem::size_of::<Self>(),
                         align: $crate::__private::core::mem::align_of::<Self>(),
@@ -97,6 +98,7 @@ macro_rules! __persist_struct {
                                 name: $label,
                                 offset: $crate::__private::core::mem::offset_of!(Self, $member),
                                 ty: $crate::__private::FieldOf::<$ty>::DESC,
+                                history: $crate::__persist_history!([$($was_part)*] $since $ty [$($default)?]),
                             }),*],
                         },
                     }
@@ -126,11 +128,11 @@ macro_rules! __persist_enum {
     (
         [$($generics:tt)*] $name:ident $this:ty where [$($clause:tt)*]
         at $brand:lifetime $at:ty,
-        id $id:ident $text:literal [$($parameter:ident)*]
+        id $id:ident $text:literal was [$($was:literal)*] removed [$($removed:literal)*] [$($parameter:ident)*]
         repr $tag:ident $align:literal
         { $(
-            $variant:ident as $variant_label:literal = ($start:expr) + $steps:literal, $gaps:literal
-            { $($index:literal $member:tt: $ty:ty as $label:literal $binding:ident)* }
+            $variant:ident as $variant_label:literal was [$($was_variant:literal)*] since $variant_since:literal removed [$($removed_part:literal)*] = ($start:expr) + $steps:literal, $gaps:literal
+            { $($index:literal $member:tt: $ty:ty as $label:literal was [$($was_part:literal)*] since $since:literal default [$($default:expr)?] $binding:ident)* }
         )* }
     ) => {
         $crate::__persist_header!([$($generics)*] [$($clause)*]);
@@ -210,6 +212,7 @@ macro_rules! __persist_enum {
                     let _: $crate::__private::core::primitive::bool = <Self as $crate::Persist>::PADDED;
                     &$crate::__private::Desc {
                         name: $crate::__private::Name::$id($text),
+                        history: $crate::__private::History { was: &[$($was),*], removed: &[$($removed),*], ..$crate::__private::History::NONE },
                         args: &[$(<$parameter as $crate::Persist>::desc),*],
                         size: $crate::__private::core::mem::size_of::<Self>(),
                         align: $crate::__private::core::mem::align_of::<Self>(),
@@ -227,7 +230,14 @@ macro_rules! __persist_enum {
                                         name: $label,
                                         offset: slots[$index].offset,
                                         ty: $crate::__private::FieldOf::<$ty>::DESC,
+                                        history: $crate::__persist_history!([$($was_part)*] $since $ty [$($default)?]),
                                     }),*]
+                                },
+                                history: $crate::__private::History {
+                                    was: &[$($was_variant),*],
+                                    since: $variant_since,
+                                    removed: &[$($removed_part),*],
+                                    default: $crate::__private::core::option::Option::None,
                                 },
                             }),*],
                         },
@@ -253,6 +263,31 @@ macro_rules! __persist_enum {
 
         $crate::__persist_not_deref!([$($generics)*] $this where [$($clause)*]);
         $crate::__persist_plain!([$($generics)*] $this);
+    };
+}
+
+/// What a field was. The expression is evaluated outside of the `unsafe` block.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __persist_history {
+    ([$($was:literal)*] $since:literal $ty:ty []) => {
+        $crate::__private::History {
+            was: &[$($was),*],
+            since: $since,
+            ..$crate::__private::History::NONE
+        }
+    };
+    ([$($was:literal)*] $since:literal $ty:ty [$default:expr]) => {
+        $crate::__private::History {
+            was: &[$($was),*],
+            since: $since,
+            default: $crate::__private::core::option::Option::Some(|place| {
+                let value: $ty = $default;
+                // SAFETY: the place has room for a value of the type, by the contract of `DefaultFn`.
+                unsafe { $crate::__private::FieldOf::<$ty>::put(place, value) }
+            }),
+            ..$crate::__private::History::NONE
+        }
     };
 }
 

@@ -330,6 +330,38 @@ impl Allocator {
         self.taken.push((NO_SPAN, span));
     }
 
+    /// Spans of the region are of other types from now on, as these entries say. No transaction is open.
+    pub(crate) fn retype(&mut self, store: &Store, retyped: &[Span]) {
+        self.give_back_unfilled(store);
+        for class in &mut self.classes {
+            (class.current, class.cursor) = (NO_SPAN, 0);
+            class.partial.clear();
+            class.owned = 0;
+        }
+        let types: HashMap<u64, u32> = retyped.iter().map(|span| (span.offset, span.entry.ty)).collect();
+        for number in 0..self.spans.end() {
+            let Some(span) = self.spans.get(number) else { continue };
+            let Span { offset, entry, .. } = span.span;
+            let ty = types.get(&offset).copied().unwrap_or(entry.ty);
+            let pointers = if ty == entry.ty { span.pointers.clone() } else { store.pointer_map(ty) };
+            let class = match entry.kind {
+                SpanKind::Small => self.class_of(ty, entry.slot, pointers.clone()),
+                _ => NO_CLASS,
+            };
+            let span = self.spans.get_mut(number);
+            span.retype(ty, class, pointers);
+            span.listed = class != NO_CLASS && span.used < span.slots;
+            let (bytes, listed) = (span.bytes, span.listed);
+            if let Some(class) = self.classes.get_mut(class as usize) {
+                class.owned += bytes;
+                if listed {
+                    class.partial.push(number);
+                }
+            }
+        }
+        self.unlist = false;
+    }
+
     /// Adds the spans that a region had when its heap was opened. `live` tells which slots of one are taken, if that is known; if it is
     /// not, all are, until they have been marked and [swept](crate::gc).
     pub(crate) fn load(

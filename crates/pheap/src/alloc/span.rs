@@ -73,6 +73,14 @@ impl ObjectSpan {
         }
     }
 
+    /// It is of another type from now on.
+    pub(super) fn retype(&mut self, ty: u32, class: u32, pointers: Arc<PointerMap>) {
+        self.span.entry.ty = ty;
+        self.class = class;
+        self.plain = pointers.plain().unwrap_or(0);
+        self.pointers = pointers;
+    }
+
     /// It is not known which slots are taken, until the span is swept.
     pub(super) fn forget_live(&mut self) {
         self.live = Bitmap::new(0);

@@ -49,7 +49,12 @@ impl Heap {
     /// # Errors
     /// [`Error::NoSuchRoot`], [`Error::TypeMismatch`].
     pub fn existing_root<T: Persist>(&self, name: &str) -> Result<Root<T>> {
-        Root::find(self.inner(), name)
+        match Root::find(self.inner(), name) {
+            Err(Error::TypeMismatch { .. }) if self.accept(name, <T as Persist>::desc())? => {
+                Root::find(self.inner(), name)
+            }
+            found => found,
+        }
     }
 
     /// `init` makes the root object.

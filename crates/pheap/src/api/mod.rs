@@ -2,7 +2,9 @@
 //!
 //! Here is the edge at which types make raw addresses safe. Nothing below has type parameters of the program's.
 
+mod accept;
 pub(crate) mod deferred;
+pub(crate) mod evolve;
 mod lookup;
 mod migrate;
 pub(crate) mod root;

@@ -296,47 +296,62 @@ impl<T: Persist> Root<T> {
         f: impl for<'r> FnOnce(&mut Txn<'r>, P<'r, T::At<'r>>) -> Result<P<'r, New::At<'r>>>,
     ) -> Result<()> {
         let (ty, _) = self.heap.register(<New as Persist>::desc())?;
-        self.run(|tx, old| Ok(f(tx, old)?.addr()), |exclusive, new| self.commit_as(exclusive, *new, ty))?;
+        self.run(
+            |tx, old| Ok(f(tx, old)?.addr()),
+            |exclusive, new| {
+                let offset = (new.addr().get() - self.heap.base().addr()) as u64;
+                commit_as(&self.heap, &self.region, exclusive, offset, ty, |_| {})
+            },
+        )?;
         self.region.set_ty(ty);
         Ok(())
     }
+}
 
-    /// Commits a transaction that has made the object at `new`, of type `ty`, which becomes the root.
-    fn commit_as(&self, exclusive: &mut Exclusive<'_>, new: NonNull<u8>, ty: u32) -> Result<()> {
-        let (heap, region, header) = (&*self.heap, &*self.region, self.region.header);
-        heap.check_not_forked()?;
-        let versions = has_versions(heap, ty);
-        let offset = (new.addr().get() - heap.base().addr()) as u64;
-        let at = (header.addr() - heap.base().addr()) as u64;
-        let (salt, entry_at) = {
-            let tables = heap.tables.lock();
-            (tables.header.salt, tables.arena_of(at).entry(at))
-        };
-        let context = exclusive.context();
-        let pages = (REGION_SIZE / PAGE) as u32;
-        let entry = SpanEntry { kind: SpanKind::Region, slot: 0, pages, ty, region: context.region };
-        // Not like the other words: the table has entries of others in the same line.
-        context.alloc.record_again(Span { offset: at, entry_at, entry });
-        let words = header.with_root(offset, ty, salt);
-        for (at, word) in header.logged_words().into_iter().zip(words) {
-            let at = heap.base().wrapping_add(at as usize).cast::<u64>();
-            if bug(Bug::TypeUnlogged) && at != header.root_word() {
-                let media = &exclusive.context().media;
-                // SAFETY: a word of the header, which is mapped and aligned; others look at it behind the region's lock.
-                unsafe { media.store_word(at, word) };
-                media.persist(at.cast(), 8);
-                continue;
-            }
-            // SAFETY: a word of the region's header; the transaction is open, and `run` calls this when its `Txn` is gone.
-            unsafe { write_word(exclusive, at, word) };
+/// Commits a transaction, whose `Txn` is gone, after which the root is the object at `offset`, of type `ty`. If that has worked, calls `done` before anyone sees the region.
+pub(super) fn commit_as(
+    heap: &HeapInner,
+    region: &Region,
+    exclusive: &mut Exclusive<'_>,
+    offset: u64,
+    ty: u32,
+    done: impl FnOnce(&mut Context),
+) -> Result<()> {
+    let header = region.header;
+    heap.check_not_forked()?;
+    let versions = has_versions(heap, ty);
+    let at = (header.addr() - heap.base().addr()) as u64;
+    let (salt, entry_at) = {
+        let tables = heap.tables.lock();
+        (tables.header.salt, tables.arena_of(at).entry(at))
+    };
+    let context = exclusive.context();
+    let pages = (REGION_SIZE / PAGE) as u32;
+    let entry = SpanEntry { kind: SpanKind::Region, slot: 0, pages, ty, region: context.region };
+    // Not like the other words: the table has entries of others in the same line.
+    context.alloc.record_again(Span { offset: at, entry_at, entry });
+    let words = header.with_root(offset, ty, salt);
+    for (at, word) in header.logged_words().into_iter().zip(words) {
+        let at = heap.base().wrapping_add(at as usize).cast::<u64>();
+        if bug(Bug::TypeUnlogged) && at != header.root_word() {
+            let media = &exclusive.context().media;
+            // SAFETY: a word of the header, which is mapped and aligned; others look at it behind the region's lock.
+            unsafe { media.store_word(at, word) };
+            media.persist(at.cast(), 8);
+            continue;
         }
-        if bug(Bug::CycleFromOldRoot) {
-            exclusive.commit()?;
-            region.replace_root(offset, ty, versions);
-            return Ok(());
-        }
-        exclusive.commit_and(|| region.replace_root(offset, ty, versions))
+        // SAFETY: a word of the region's header; the transaction is open, and its `Txn` is gone, for this is its commit.
+        unsafe { write_word(exclusive, at, word) };
     }
+    if bug(Bug::CycleFromOldRoot) {
+        exclusive.commit()?;
+        region.replace_root(offset, ty, versions);
+        return Ok(());
+    }
+    exclusive.commit_and(|context| {
+        region.replace_root(offset, ty, versions);
+        done(context);
+    })
 }
 
 /// Whether versions of roots of this type are kept.

@@ -12,7 +12,7 @@ use std::ptr::NonNull;
 use crate::api::tx::Txn;
 use crate::api::view::View;
 use crate::error::Result;
-use crate::layout::desc::{Desc, Kind, Name};
+use crate::layout::desc::{Desc, History, Kind, Name};
 use crate::layout::{Persist, Pointee, slice_header};
 use crate::os::cpu::settle;
 use crate::ptr::{P, value_of};
@@ -36,6 +36,7 @@ unsafe impl<T: Persist> Persist for Slot<T> {
         const {
             &Desc {
                 name: Name::own("pheap::Slot"),
+                history: History::NONE,
                 args: &[],
                 size: size_of::<T>(),
                 align: align_of::<T>(),

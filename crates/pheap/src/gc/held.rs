@@ -131,6 +131,11 @@ impl HeldTable {
             .for_each(|slot| visit(slot.addr));
     }
 
+    /// Whether anything is held.
+    pub(crate) fn is_used(&self) -> bool {
+        self.slots.lock().slots.iter().any(|slot| slot.references > 0)
+    }
+
     /// Notes what a transaction has left; see [`Versions::note`].
     pub(crate) fn note_version(&self, new: Version, ends: &[u64]) {
         self.versions.lock().note(new, ends);

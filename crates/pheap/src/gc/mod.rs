@@ -28,7 +28,7 @@ mod tracer;
 pub(crate) mod versions;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use pheap_gc::{Budget, Marking, Progress};
@@ -61,6 +61,8 @@ pub(crate) struct State {
     pub(crate) bytes: Gauge,
     /// 1 as long as it is not known what is live.
     pub(crate) unknown: Gauge,
+    /// Whether transactions begin no cycles: somebody rewrites all objects, and each cycle would look at all of them.
+    pub(crate) paused: AtomicBool,
 }
 
 impl State {
@@ -150,7 +152,8 @@ impl Collector {
     /// Whether a transaction is to look after the collection when it has ended: there is one, or one is due.
     #[inline(always)]
     pub(crate) fn is_due(&self, usage: &Usage) -> bool {
-        !self.is_idle() || usage.allocated >= self.soon() || self.wanted
+        (!self.is_idle() || usage.allocated >= self.soon() || self.wanted)
+            && !self.state.paused.load(Ordering::Relaxed)
     }
 
     /// Begins a cycle if it is time for one, and counts what the transaction that has just ended is to do for it. Returns how many bytes it is to mark now,

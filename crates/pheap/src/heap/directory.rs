@@ -5,7 +5,6 @@ use std::sync::Arc;
 use crate::error::{Error, Result};
 use crate::faults::{Bug, bug};
 use crate::heap::{Heap, HeapInner};
-use crate::layout::desc::Desc;
 use crate::region::{Region, guard};
 use crate::store::region_header::MAX_NAME;
 use crate::sync::{MutexGuard, look_at};
@@ -119,17 +118,6 @@ impl HeapInner {
         // A log that refuses records does not say so where metadata are changed.
         self.check_log()?;
         Ok(guard)
-    }
-
-    /// Fails unless the root of `region` has the layout that `desc` describes. Returns the number of that.
-    pub(crate) fn check_type(&self, region: &Region, name: &str, desc: &'static Desc) -> Result<u32> {
-        let mut tables = self.tables.lock();
-        let ty = region.ty();
-        if tables.types.is(ty, desc)? {
-            return Ok(ty);
-        }
-        let difference = tables.types.difference(ty, desc)?.unwrap_or_default();
-        Err(Error::TypeMismatch { root: name.to_owned(), difference })
     }
 }
 

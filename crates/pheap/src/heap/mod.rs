@@ -21,6 +21,7 @@ mod inspect;
 mod memory;
 mod open;
 mod options;
+pub(crate) mod types;
 
 use std::collections::BTreeMap;
 use std::ops::Deref;

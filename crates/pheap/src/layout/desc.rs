@@ -47,6 +47,8 @@ impl Name {
 pub struct Desc {
     /// The stable id.
     pub name: Name,
+    /// What the type was in earlier versions of the program.
+    pub history: History,
     /// Type arguments of a generic type.
     pub args: &'static [DescFn],
     /// Size in bytes (0 for unsized types).
@@ -111,6 +113,8 @@ pub struct Field {
     pub offset: usize,
     /// Its type.
     pub ty: DescFn,
+    /// What it was in earlier versions of the program.
+    pub history: History,
 }
 
 /// A variant of an enum.
@@ -122,6 +126,34 @@ pub struct Variant {
     pub tag: i128,
     /// Its fields.
     pub fields: &'static [Field],
+    /// What it was in earlier versions of the program.
+    pub history: History,
+}
+
+/// Writes a value, padding included, to a place that need not be aligned.
+pub(crate) type DefaultFn = unsafe fn(*mut u8);
+
+/// What a type, a field or a variant was in earlier versions of the program: what `#[persist(..)]` says of that.
+#[derive(Debug, Clone, Copy)]
+pub struct History {
+    /// Names that it had.
+    pub was: &'static [&'static str],
+    /// The version of the type that it came with; 1 if it always was there.
+    pub since: u32,
+    /// Of a field: writes what it is in objects that are older; zero if there is none.
+    pub default: Option<DefaultFn>,
+    /// Of a type or variant: fields that it has no more.
+    pub removed: &'static [&'static str],
+}
+
+impl History {
+    /// It is as it was.
+    pub const NONE: History = History { was: &[], since: 1, default: None, removed: &[] };
+
+    /// Whether it may be missing in the heap.
+    pub(super) fn is_new(&self) -> bool {
+        self.since > 1
+    }
 }
 
 macro_rules! prims {

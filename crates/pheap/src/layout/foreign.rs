@@ -10,7 +10,7 @@ use std::marker::PhantomData;
 use std::mem::offset_of;
 use std::num::{NonZero, Wrapping};
 
-use super::desc::{Desc, Field, Kind, Name, Prim};
+use super::desc::{Desc, Field, History, Kind, Name, Prim};
 use super::{Persist, Plain, Pointee};
 
 /// A struct with one field, which lies at its start and is as large as it.
@@ -21,10 +21,11 @@ macro_rules! as_its_field {
                 assert!(size_of::<Self>() == size_of::<$field>() && align_of::<Self>() == align_of::<$field>());
                 &Desc {
                     name: Name::own($name),
+                    history: History::NONE,
                     args: &[$(<$arg as Persist>::desc),*],
                     size: size_of::<Self>(),
                     align: align_of::<Self>(),
-                    kind: Kind::Struct { fields: &[Field { name: "0", offset: 0, ty: <$field as Persist>::desc }] },
+                    kind: Kind::Struct { fields: &[Field { name: "0", offset: 0, ty: <$field as Persist>::desc, history: History::NONE }] },
                 }
             }
         }
@@ -101,6 +102,7 @@ unsafe impl<T: Pointee + ?Sized> Persist for PhantomData<T> {
         const {
             &Desc {
                 name: Name::own("()"),
+                history: History::NONE,
                 args: &[],
                 size: size_of::<Self>(),
                 align: align_of::<Self>(),

@@ -205,6 +205,29 @@ impl TypeLayout {
         }
     }
 
+    /// The type as if all pointers but those to this one were numbers.
+    pub(crate) fn with_pointers_to(&self, number: u32) -> TypeLayout {
+        let inner = |ty: &TypeLayout| Box::new(ty.with_pointers_to(number));
+        let fields = |fields: &[FieldLayout]| {
+            let of =
+                |field: &FieldLayout| FieldLayout { ty: field.ty.with_pointers_to(number), ..field.clone() };
+            fields.iter().map(of).collect()
+        };
+        let shape = match &self.shape {
+            Shape::Ptr { to, .. } if *to != number => Shape::Prim(Prim::U64),
+            Shape::Array { elem, len } => Shape::Array { elem: inner(elem), len: *len },
+            Shape::Slice(elem) => Shape::Slice(inner(elem)),
+            Shape::Slot(of) => Shape::Slot(inner(of)),
+            Shape::Struct(list) => Shape::Struct(fields(list)),
+            Shape::Enum { tag, variants } => {
+                let of = |v: &VariantLayout| VariantLayout { fields: fields(&v.fields), ..v.clone() };
+                Shape::Enum { tag: *tag, variants: variants.iter().map(of).collect() }
+            }
+            shape => shape.clone(),
+        };
+        TypeLayout { shape, ..self.clone() }
+    }
+
     /// The type with the targets of its pointers renumbered.
     pub(crate) fn renumbered(&self, renumber: &impl Fn(u32) -> u32) -> TypeLayout {
         let mut ty = self.clone();

@@ -6,9 +6,11 @@
 #![allow(unsafe_code)]
 
 mod compare;
+mod convert;
 pub(crate) mod desc;
 mod describe;
 mod encode;
+mod evolve;
 mod fingerprint;
 mod foreign;
 mod graph;
@@ -21,8 +23,11 @@ mod possible;
 mod stored;
 
 pub(crate) use compare::difference;
+pub use convert::Migrate;
+pub(crate) use convert::{Conversion, Converter};
 pub(crate) use describe::describe;
 pub(crate) use encode::{decode, encode, encode_as};
+pub(crate) use evolve::{Successor, successors};
 pub(crate) use fingerprint::fingerprints;
 pub(crate) use graph::{FieldLayout, Graph, MAX_BYTES, Shape, TypeLayout, VariantLayout};
 pub(crate) use pointers::PointerMap;
@@ -32,8 +37,9 @@ pub(crate) use possible::prim_layout;
 pub use stored::{StoreAs, Stored};
 
 use std::marker::PhantomData;
+use std::mem::MaybeUninit;
 
-use desc::{Desc, Kind, Name, Prim};
+use desc::{Desc, History, Kind, Name, Prim};
 
 /// A sized type that may live in a heap. Derive it.
 ///
@@ -240,6 +246,7 @@ impl<T: Persist> Pointee for [T] {
         const {
             &Desc {
                 name: Name::own("[]"),
+                history: History::NONE,
                 args: &[],
                 size: 0,
                 align: align_of::<T>(),
@@ -287,7 +294,16 @@ impl Pointee for str {
     const ALIGN: usize = 1;
 
     fn desc() -> &'static Desc {
-        const { &Desc { name: Name::own("str"), args: &[], size: 0, align: 1, kind: Kind::Str } }
+        const {
+            &Desc {
+                name: Name::own("str"),
+                history: History::NONE,
+                args: &[],
+                size: 0,
+                align: 1,
+                kind: Kind::Str,
+            }
+        }
     }
 
     #[inline(always)]
@@ -326,6 +342,7 @@ macro_rules! prims {
                 const {
                     &Desc {
                         name: Name::own(stringify!($ty)),
+history: History::NONE,
                         args: &[],
                         size: size_of::<$ty>(),
                         align: align_of::<$ty>(),
@@ -360,6 +377,7 @@ unsafe impl<T: Persist, const N: usize> Persist for [T; N] {
         const {
             &Desc {
                 name: Name::own("[;]"),
+                history: History::NONE,
                 args: &[],
                 size: size_of::<[T; N]>(),
                 align: align_of::<T>(),
@@ -372,6 +390,19 @@ unsafe impl<T: Persist, const N: usize> Persist for [T; N] {
         // SAFETY: an array is `N` elements; they are valid, to read and write: the caller's premise.
         unsafe { <[T] as Pointee>::zero_padding_at(this.cast(), N) }
     }
+}
+
+/// Writes a value, with zeros where it has padding, to a place that need not be aligned.
+///
+/// # Safety
+/// The place is valid for writes of a `T`.
+pub(crate) unsafe fn put_value<T: Persist>(place: *mut u8, value: T) {
+    let mut aligned = MaybeUninit::<T>::zeroed();
+    aligned.write(value);
+    // SAFETY: a valid value, that was written just now.
+    unsafe { T::zero_padding(aligned.as_mut_ptr()) };
+    // SAFETY: as many bytes, the caller's premise; one of the two is this function's own.
+    unsafe { place.copy_from_nonoverlapping(aligned.as_ptr().cast(), size_of::<T>()) };
 }
 
 /// Words that can be read: an object, or a part of one, or several.

@@ -9,7 +9,7 @@ use std::sync::Mutex;
 
 use proptest::prelude::*;
 
-use super::desc::{Desc, DescFn, Field, Kind, Name, Prim, Variant};
+use super::desc::{Desc, DescFn, Field, History, Kind, Name, Prim, Variant};
 use super::{Graph, TypeLayout, check_layout, decode, difference, encode, fingerprints};
 
 /// A type that has a size.
@@ -343,7 +343,7 @@ impl Program<'_> {
     }
 
     fn set(n: usize, name: Name, args: &'static [DescFn], (size, align): (usize, usize), kind: Kind) {
-        let desc = keep(Box::leak(Box::new(Desc { name, args, size, align, kind })));
+        let desc = keep(Box::leak(Box::new(Desc { name, history: History::NONE, args, size, align, kind })));
         DESCS.with_borrow_mut(|descs| descs[n] = Some(desc));
     }
 
@@ -392,9 +392,15 @@ impl Program<'_> {
                 name: kept(name),
                 offset,
                 ty: self.ty(ty),
+                history: History::NONE,
             };
             let fields: Vec<_> = parts.iter().zip(offsets).map(field).collect();
-            variants.push(Variant { name: kept(name), tag: *tag, fields: keep(fields.leak()) });
+            variants.push(Variant {
+                name: kept(name),
+                tag: *tag,
+                fields: keep(fields.leak()),
+                history: History::NONE,
+            });
         }
         let kind = match def.tag {
             Some(tag) => Kind::Enum { tag, variants: keep(variants.leak()) },

@@ -10,7 +10,7 @@ impl Exclusive<'_> {
     pub(crate) fn commit_deferred(&mut self) -> Result<u64> {
         let mut end = 0;
         self.commit_then(
-            || {},
+            |_| {},
             |store, wal, position| {
                 store.hand_over(wal, position);
                 end = position;

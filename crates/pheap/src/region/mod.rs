@@ -13,6 +13,7 @@ pub(crate) mod guard;
 mod panics;
 #[cfg(all(test, not(pheap_loom)))]
 mod refused;
+pub(crate) mod rewrite;
 mod versions;
 
 use std::cell::UnsafeCell;
@@ -336,13 +337,13 @@ impl<'a> Exclusive<'a> {
     /// Commits the transaction and lets go of the region.
     #[inline(always)]
     pub(crate) fn commit(&mut self) -> Result<()> {
-        self.commit_and(|| {})
+        self.commit_and(|_| {})
     }
 
     /// [`commit`](Self::commit), and if that has worked, calls `done` before anyone sees the region, its collector included.
     // Takes a reference, for a processor would wait to move what was just written in parts.
     #[inline(always)]
-    pub(crate) fn commit_and(&mut self, done: impl FnOnce()) -> Result<()> {
+    pub(crate) fn commit_and(&mut self, done: impl FnOnce(&mut Context)) -> Result<()> {
         self.commit_then(done, |store, wal, position| store.acknowledge(wal, position))
     }
 
@@ -350,7 +351,7 @@ impl<'a> Exclusive<'a> {
     #[inline(always)]
     fn commit_then(
         &mut self,
-        done: impl FnOnce(),
+        done: impl FnOnce(&mut Context),
         wait: impl FnOnce(&Store, &Wal, u64) -> Result<()>,
     ) -> Result<()> {
         if self.store.is_forked() {
@@ -360,7 +361,7 @@ impl<'a> Exclusive<'a> {
         let result = commit::commit(context);
         self.end_transaction();
         if result.is_ok() {
-            done();
+            done(self.context());
         }
         self.end_held(result.is_ok());
         let store = self.store;

@@ -74,6 +74,11 @@ impl Store {
         }
     }
 
+    /// Where the pointers of the type with this number are.
+    pub(crate) fn pointer_map(&self, ty: u32) -> Arc<PointerMap> {
+        self.tables.lock().types.pointer_map(ty)
+    }
+
     /// The number of a type in the type table, which is added if it is new, and where its pointers are.
     pub(crate) fn register(&self, desc: &'static Desc) -> Result<(u32, Arc<PointerMap>)> {
         self.check_not_forked()?;

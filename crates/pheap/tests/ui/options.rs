@@ -22,6 +22,8 @@ struct Empty {
 struct Twice {
     #[persist(id = "field")]
     id: u64,
+    #[persist(since = 1, was = "")]
+    other: u64,
 }
 
 fn main() {}

@@ -1,0 +1,220 @@
+//! Objects that are converted (`Heap::evolve`), with a crash at any moment of that: whatever it leaves can be opened, nobody can open the root, and whoever converts it again ends with the same.
+
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+use std::sync::{Mutex, PoisonError};
+
+use pheap::{Durability, Error, Heap, Migrate, Options, P, PBTreeMap, PHashMap, PVec, Persist, field};
+use pheap_crash::medium::{Content, Medium, Snapshot};
+use pheap_crash::run::catching;
+use pheap_crash::subset::Breadth;
+use pheap_crash::tuning::SMALL;
+use pheap_testkit::Rng;
+
+/// Images are copied all the time: the allocator of the C library gives each one's memory back to the kernel at once.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+#[derive(Persist, Default)]
+#[repr(C)]
+#[persist(id = "Root")]
+struct Before<'r> {
+    by_id: PHashMap<'r, u64, P<'r, Old<'r>>>,
+    inline: PBTreeMap<'r, u64, Size>,
+    vector: PVec<'r, Size>,
+    last: Option<P<'r, Old<'r>>>,
+}
+
+#[derive(Persist)]
+#[repr(C)]
+#[persist(id = "Item")]
+struct Old<'r> {
+    id: u64,
+    next: Option<P<'r, Old<'r>>>,
+}
+
+#[derive(Persist, Clone, Copy)]
+#[repr(C)]
+struct Size(u64);
+
+/// Some of it in place, some larger.
+#[derive(Persist, Default)]
+#[repr(C)]
+#[persist(id = "Root")]
+struct After<'r> {
+    by_id: PHashMap<'r, u64, P<'r, New<'r>>>,
+    inline: PBTreeMap<'r, u64, Sizes>,
+    vector: PVec<'r, Sizes>,
+    last: Option<P<'r, New<'r>>>,
+}
+
+#[derive(Persist)]
+#[repr(C)]
+#[persist(id = "Item")]
+struct New<'r> {
+    next: Option<P<'r, New<'r>>>,
+    id: u64,
+    #[persist(since = 2, default = 5)]
+    more: u64,
+}
+
+#[derive(Persist, Clone, Copy, PartialEq, Debug)]
+#[repr(C)]
+#[persist(id = "Size")]
+struct Sizes(i64, u64);
+
+impl Migrate<Size> for Sizes {
+    fn migrate(old: Size) -> Sizes {
+        Sizes(-(old.0 as i64), 7)
+    }
+}
+
+/// A simulated heap has an address that can be used by one at a time.
+static ADDRESSES: Mutex<()> = Mutex::new(());
+
+const ITEMS: u64 = 20;
+
+fn make(heap: &Heap) -> pheap::Result<()> {
+    heap.root::<Before>("it")?.txn(|tx, root| {
+        for id in 0..ITEMS {
+            let item = tx.alloc(Old { id, next: tx[root].last })?;
+            tx[root].last = Some(item);
+            field!(root.by_id).insert(tx, id, item)?;
+            field!(root.inline).insert(tx, id, Size(id))?;
+            field!(root.vector).push(tx, Size(id))?;
+        }
+        Ok(())
+    })
+}
+
+fn check(heap: &Heap) -> Result<(), String> {
+    let root = heap.existing_root::<After>("it").map_err(|e| e.to_string())?;
+    root.read(|view, root| {
+        let root = &view[root];
+        let mut next = root.last;
+        for id in (0..ITEMS).rev() {
+            let item = next.unwrap();
+            assert_eq!(root.by_id.get(view, &id), Some(&item));
+            assert_eq!((view[item].id, view[item].more), (id, 5));
+            let sizes = Sizes(-(id as i64), 7);
+            assert_eq!(root.inline.get(view, &id), Some(&sizes));
+            assert_eq!(root.vector.get(view, id as usize), Some(&sizes));
+            next = view[item].next;
+        }
+        assert!(next.is_none());
+    })
+    .map_err(|e| e.to_string())?;
+    is_clean(heap)
+}
+
+fn is_clean(heap: &Heap) -> Result<(), String> {
+    let report = heap.check().map_err(|e| e.to_string())?;
+    if report.is_clean() { Ok(()) } else { Err(report.to_string()) }
+}
+
+fn evolve(heap: &Heap) -> pheap::Result<bool> {
+    heap.evolve::<After>("it").with::<Size, Sizes>().run()
+}
+
+/// Content that a crash can have left while the root was being converted, and whether that was done.
+fn crashes(content: &Content, options: &Options, breadth: Breadth, seed: u64) -> Vec<Content> {
+    let medium = Medium::new(content.clone());
+    let heap = medium.open(options).unwrap();
+    let opening = medium.take_points();
+    catching(|| evolve(&heap).map_err(|e| e.to_string())).unwrap();
+    medium.look();
+    let points = medium.take_points();
+    check(&heap).unwrap();
+    drop(heap);
+    assert_eq!(medium.violations(), Vec::<String>::new());
+    let mut left = Vec::new();
+    let mut now = Snapshot::new(content.clone());
+    opening.iter().for_each(|point| now.advance(point));
+    for (i, point) in points.iter().enumerate() {
+        now.advance(point);
+        let mut rng = Rng::new(&[seed, i as u64]);
+        let _: ControlFlow<()> = point.subsets(breadth, &mut rng, |chosen| {
+            left.push(now.left(point, chosen, false));
+            ControlFlow::Continue(())
+        });
+    }
+    left
+}
+
+/// Opens what is left, looks at what can be seen of it, and goes on. Returns whether it was in the middle.
+fn go_on(content: &Content, options: &Options) -> Result<bool, String> {
+    let medium = Medium::new(content.clone());
+    let heap = catching(|| medium.open(options).map_err(|e| format!("opening fails: {e}")))?;
+    is_clean(&heap)?;
+    let found = (heap.existing_root::<Before>("it").map(drop), heap.existing_root::<After>("it").map(drop));
+    let middle = match found {
+        (Ok(()), Err(Error::TypeMismatch { .. })) | (Err(Error::TypeMismatch { .. }), Ok(())) => false,
+        (Err(Error::Unfinished { .. }), Err(Error::Unfinished { .. })) => true,
+        other => return Err(format!("{other:?}")),
+    };
+    let goes_on = found_before(&heap) || middle;
+    let did = catching(|| evolve(&heap).map_err(|e| e.to_string()))?;
+    if did != goes_on {
+        return Err(format!("there was something to do: {goes_on}, and it did: {did}"));
+    }
+    catching(|| check(&heap))?;
+    Ok(middle)
+}
+
+fn found_before(heap: &Heap) -> bool {
+    heap.existing_root::<Before>("it").is_ok()
+}
+
+fn explore(durability: Durability, pin: bool, breadth: Breadth) {
+    let _addresses = ADDRESSES.lock().unwrap_or_else(PoisonError::into_inner);
+    let options = Options::new()
+        .tuning(SMALL)
+        .arena_size(256 << 10)
+        .reserve(16 << 20)
+        .durability(durability)
+        .pin_undo(pin);
+    let empty = Content::default();
+    let empty = if durability == Durability::Wal { empty.on_disk() } else { empty };
+    let medium = Medium::new(empty);
+    let heap = medium.open(&options).unwrap();
+    make(&heap).unwrap();
+    heap.close().unwrap();
+    let begin = medium.durable();
+    let (mut known, mut middle, mut opened) = (HashSet::new(), 0, 0);
+    for (i, left) in crashes(&begin, &options, breadth, 0).iter().enumerate() {
+        if !known.insert(format!("{left:?}")) {
+            continue;
+        }
+        opened += 1;
+        let was = go_on(left, &options).unwrap_or_else(|error| panic!("{durability:?}, {pin}, {i}: {error}"));
+        middle += u64::from(was);
+        // Another crash while it goes on.
+        if was && middle % 40 == 0 {
+            let few = Breadth { exhaustive: 0, corners: 1, random: 1 };
+            for (j, again) in crashes(left, &options, few, i as u64).iter().enumerate().step_by(7) {
+                opened += 1;
+                go_on(again, &options)
+                    .unwrap_or_else(|error| panic!("{durability:?}, {pin}, {i}, {j}: {error}"));
+            }
+        }
+    }
+    println!("{durability:?}, {pin}: {opened} openings, {middle} in the middle");
+    assert!(middle > 30, "there was hardly anything to explore: {middle} of {opened}");
+}
+
+const BREADTH: Breadth = Breadth { exhaustive: 2, corners: 2, random: 3 };
+
+#[test]
+fn a_crash_at_any_moment_in_memory() {
+    explore(Durability::Pmem, false, BREADTH);
+}
+
+#[test]
+fn a_crash_at_any_moment_of_long_transactions() {
+    explore(Durability::Pmem, true, BREADTH);
+}
+
+#[test]
+fn a_crash_at_any_moment_on_a_disk() {
+    explore(Durability::Wal, false, BREADTH);
+}

@@ -1,0 +1,88 @@
+//! A root whose type the program has annotated since: it is taken as what it is now.
+//!
+//! Objects stay as they are: all that the heap has of the old types are values of the new ones ([`successors`](crate::layout::successors)). What changes is what the heap says of them: the type of the
+//! root, and that of each span of objects. That must change before any object is written as one of a new type: with a pointer in a variant that the old type did not have, the collector would not find
+//! it. **One transaction writes all of it**, so there is no crash that leaves some of it.
+//!
+//! Somebody who holds a pointer, or a snapshot, has it as one of an old type, and might read a value that this type does not have. So nobody may hold any.
+
+use std::collections::HashMap;
+
+use super::root::commit_as;
+use crate::error::{Error, Result};
+use crate::heap::types::{are_values, what_becomes};
+use crate::heap::{Heap, HeapInner};
+use crate::layout::Successor;
+use crate::layout::desc::Desc;
+use crate::region::{Exclusive, Region, guard};
+use crate::store::arena::SpanEntry;
+use crate::store::spans::Span;
+
+impl Heap {
+    /// Gives a root the type that the program has made of its type, if annotations say how. Returns whether the root has it.
+    ///
+    /// # Errors
+    /// [`Error::Nested`], [`Error::HeldPointers`], and those of a transaction.
+    pub(super) fn accept(&self, name: &str, desc: &'static Desc) -> Result<bool> {
+        let heap = self.inner();
+        let found = |region: &Region| {
+            what_becomes(&heap.tables.lock(), region.ty(), desc, &[]).ok().filter(|found| are_values(found))
+        };
+        if heap.is_read_only() || found(&*heap.region(name)?).is_none() {
+            return Ok(false);
+        }
+        if guard::is_inside(heap.id()) {
+            return Err(Error::Nested);
+        }
+        let _creation = heap.lock_creation()?;
+        let region = heap.region(name)?;
+        if heap.tables.lock().types.is(region.ty(), desc)? {
+            return Ok(true); // somebody else was faster
+        }
+        let Some(found) = found(&region) else { return Ok(false) };
+        let (ty, numbers) = heap.numbers(desc, &found)?;
+        heap.retype(&region, name, ty, &numbers)?;
+        Ok(true)
+    }
+}
+
+impl HeapInner {
+    /// The number of a type, and what the numbers of others become.
+    pub(super) fn numbers(
+        &self,
+        desc: &'static Desc,
+        found: &[Successor],
+    ) -> Result<(u32, HashMap<u32, u32>)> {
+        let mut tables = self.tables.lock();
+        let ty = tables.register(self, desc)?;
+        let mut register = |successor: &Successor| Ok((successor.old, tables.register(self, successor.new)?));
+        let numbers = found.iter().map(&mut register).collect::<Result<_>>()?;
+        Ok((ty, numbers))
+    }
+
+    /// Gives the root of a region the type `ty`, and its objects others, by their numbers.
+    pub(super) fn retype(
+        &self,
+        region: &Region,
+        name: &str,
+        ty: u32,
+        numbers: &HashMap<u32, u32>,
+    ) -> Result<()> {
+        let mut exclusive = Exclusive::begin(self, region, region.ty())?;
+        if region.held.is_used() {
+            return Err(Error::HeldPointers { root: name.to_owned() });
+        }
+        let context = exclusive.context();
+        let retyped = |span: &Span| {
+            let ty = *numbers.get(&span.entry.ty).filter(|ty| **ty != span.entry.ty)?;
+            Some(Span { entry: SpanEntry { ty, ..span.entry }, ..*span })
+        };
+        let spans: Vec<Span> = context.alloc.spans.iter().filter_map(|span| retyped(&span.span)).collect();
+        spans.iter().for_each(|span| context.alloc.record_again(*span));
+        commit_as(self, region, &mut exclusive, region.root(), ty, |context| {
+            context.alloc.retype(self, &spans);
+        })?;
+        region.set_ty(ty);
+        Ok(())
+    }
+}

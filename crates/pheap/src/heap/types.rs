@@ -1,0 +1,68 @@
+//! Whether a root is of a type of the program: it has that, or its own has become that.
+
+use crate::error::{Error, Result};
+use crate::heap::HeapInner;
+use crate::heap::check::rule;
+use crate::layout::desc::Desc;
+use crate::layout::{Converter, Successor, TypeLayout, successors};
+use crate::region::Region;
+use crate::store::Tables;
+
+/// The id of the type that a root has while its objects are being converted.
+pub(crate) const UNFINISHED: &str = "pheap::Evolution";
+
+impl HeapInner {
+    /// Fails unless the root of `region` has the layout that `desc` describes. Returns the number of that.
+    pub(crate) fn check_type(&self, region: &Region, name: &str, desc: &'static Desc) -> Result<u32> {
+        let mut tables = self.tables.lock();
+        let ty = region.ty();
+        if tables.types.is(ty, desc)? {
+            return Ok(ty);
+        }
+        if is_unfinished(&tables.types.types[ty as usize]) {
+            return Err(Error::Unfinished { root: name.to_owned() });
+        }
+        let help = match what_becomes(&tables, ty, desc, &[]) {
+            // Nobody writes anything, so the heap need not be told.
+            Ok(found) if are_values(&found) && self.is_read_only() => return Ok(ty),
+            Ok(found) if are_values(&found) => {
+                "the program's annotations cover this; open the root once more".to_owned()
+            }
+            Ok(_) => format!(
+                "the program's annotations cover this, and objects have to be converted: `heap.evolve::<{}>({name:?}).run()?` does that",
+                desc.name.as_str()
+            ),
+            Err(help) => help,
+        };
+        let difference = tables.types.difference(ty, desc)?.unwrap_or_default();
+        Err(Error::TypeMismatch {
+            root: name.to_owned(),
+            difference: format!("{difference}\n  help: {help}"),
+        })
+    }
+}
+
+/// Whether a root of this type is being converted.
+pub(crate) fn is_unfinished(ty: &TypeLayout) -> bool {
+    ty.name == UNFINISHED
+}
+
+/// What the objects of a root of type `ty` are in the program; else what would help.
+pub(crate) fn what_becomes(
+    tables: &Tables,
+    ty: u32,
+    desc: &'static Desc,
+    converters: &[Converter],
+) -> Result<Vec<Successor>, String> {
+    let types = &tables.types.types;
+    let found = successors(types, ty, desc, converters)?;
+    if rule::has_versions(&types[ty as usize]) {
+        return Err("versions of a root that is a `PSnapMap` are kept, so its type cannot change in place; `Heap::migrate` makes a new root from the old one".to_owned());
+    }
+    Ok(found)
+}
+
+/// Whether all objects are, byte for byte, what they are in the program.
+pub(crate) fn are_values(found: &[Successor]) -> bool {
+    found.iter().all(|successor| successor.conversion.is_none())
+}

@@ -1,0 +1,324 @@
+//! What makes a value of a type in a heap into one of a type of the program: bytes that are copied to other places, fields that are new, functions of the program's.
+//!
+//! Compiled by [`successors`](super::successors) from a layout in the type table, and a description in the program.
+
+#![allow(unsafe_code)]
+
+use std::fmt;
+
+use super::desc::{DefaultFn, Desc};
+use super::{Persist, put_value};
+
+/// Makes a value of one type into one of another: reads the value at the first address, and writes it to the second, padding included. Neither need be aligned.
+pub(crate) type ConvertFn = unsafe fn(*const u8, *mut u8);
+
+/// How a value of an older version of a type becomes one of this version: see [`Heap::evolve`](crate::Heap::evolve).
+///
+/// All that there is to look at is the value. What its pointers lead to may have been converted or not, so they can be passed on only (not even the length of a slice is certain); collections are
+/// passed on as they are, or begin empty.
+pub trait Migrate<Old>: Sized {
+    /// The value.
+    fn migrate(old: Old) -> Self;
+}
+
+/// A function of the program's, by which values of one type become values of another.
+pub(crate) struct Converter {
+    pub(crate) old: &'static Desc,
+    pub(crate) new: &'static Desc,
+    pub(crate) call: ConvertFn,
+}
+
+impl Converter {
+    /// By `Migrate`.
+    pub(crate) fn of<Old: Persist, New: Persist>() -> Converter
+    where
+        for<'r> New::At<'r>: Migrate<Old::At<'r>>,
+    {
+        Converter { old: Old::desc(), new: New::desc(), call: migrate::<Old, New> }
+    }
+}
+
+/// # Safety
+/// See [`ConvertFn`].
+unsafe fn migrate<Old: Persist, New: Persist>(old: *const u8, new: *mut u8)
+where
+    for<'r> New::At<'r>: Migrate<Old::At<'r>>,
+{
+    // SAFETY: there is a value of the type at some brand, the caller's premise; the function works for all of them.
+    let old = unsafe { old.cast::<Old::At<'static>>().read_unaligned() };
+    let value = <New::At<'static> as Migrate<Old::At<'static>>>::migrate(old);
+    // SAFETY: there is room for one, the caller's premise.
+    unsafe { put_value(new, value) };
+}
+
+/// One thing to do. Offsets are in bytes, within the old value (`from`) and the new one (`to`), of which all bytes are zero before.
+pub(super) enum Op {
+    Copy {
+        from: u64,
+        to: u64,
+        len: u64,
+    },
+    /// The value of a field that is new.
+    Default {
+        to: u64,
+        write: DefaultFn,
+    },
+    Call {
+        from: u64,
+        to: u64,
+        call: ConvertFn,
+    },
+    All {
+        from: u64,
+        to: u64,
+        ops: Vec<Op>,
+    },
+    /// Nothing if so many bytes are zero.
+    UnlessZero {
+        from: u64,
+        to: u64,
+        size: u64,
+        ops: Vec<Op>,
+    },
+    /// What the tag says, which has so many bytes, and is copied.
+    Variants {
+        from: u64,
+        to: u64,
+        tag: usize,
+        variants: Vec<(u128, Vec<Op>)>,
+    },
+    /// So many values, each so many bytes behind the one before, which are not the same for old and new.
+    Repeat {
+        from: u64,
+        to: u64,
+        strides: (u64, u64),
+        len: u64,
+        ops: Vec<Op>,
+    },
+}
+
+/// So many bytes as they are, where they are.
+pub(super) fn same(at: u64, len: u64) -> Op {
+    Op::Copy { from: at, to: at, len }
+}
+
+impl Op {
+    pub(super) fn repeat(ops: Vec<Op>, old: u64, new: u64, len: u64) -> Op {
+        Op::Repeat { from: 0, to: 0, strides: (old, new), len, ops }
+    }
+
+    pub(super) fn unless_zero(ops: Vec<Op>, size: u64) -> Op {
+        Op::UnlessZero { from: 0, to: 0, size, ops }
+    }
+
+    pub(super) fn variants(tag: usize, variants: Vec<(i128, Vec<Op>)>) -> Op {
+        let mask = u128::MAX >> (128 - tag * 8);
+        let variants = variants.into_iter().map(|(tag, ops)| (tag as u128 & mask, ops)).collect();
+        Op::Variants { from: 0, to: 0, tag, variants }
+    }
+
+    /// The same for values that lie further behind.
+    pub(super) fn moved(mut self, old: u64, new: u64) -> Op {
+        match &mut self {
+            Op::Default { to, .. } => *to += new,
+            Op::Copy { from, to, .. }
+            | Op::Call { from, to, .. }
+            | Op::All { from, to, .. }
+            | Op::UnlessZero { from, to, .. }
+            | Op::Variants { from, to, .. }
+            | Op::Repeat { from, to, .. } => {
+                *from += old;
+                *to += new;
+            }
+        }
+        self
+    }
+
+    /// Bytes of the old value and of the new one that this touches at most, from their starts.
+    fn reach(&self) -> (u64, u64) {
+        let behind = |(from, to): (u64, u64), ops: &[Op]| {
+            let (old, new) = reach(ops);
+            (from + old, to + new)
+        };
+        match self {
+            Op::Copy { from, to, len } => (from + len, to + len),
+            // A function is compiled for types of these sizes: what it needs is within the types that it stands in.
+            Op::Default { to, .. } => (0, *to),
+            Op::Call { from, to, .. } => (*from, *to),
+            Op::All { from, to, ops } => behind((*from, *to), ops),
+            Op::UnlessZero { from, to, size, ops } => {
+                let (old, new) = behind((*from, *to), ops);
+                (old.max(from + size), new)
+            }
+            Op::Variants { from, to, tag, variants } => {
+                let tag = *tag as u64;
+                variants.iter().fold((from + tag, to + tag), |(old, new), (_, ops)| {
+                    let (a, b) = behind((*from, *to), ops);
+                    (old.max(a), new.max(b))
+                })
+            }
+            Op::Repeat { from, to, strides, len, ops } => {
+                let last = len.saturating_sub(1);
+                behind((from + last * strides.0, to + last * strides.1), ops)
+            }
+        }
+    }
+
+    /// # Safety
+    /// See [`run`].
+    unsafe fn run(&self, old: *const u8, new: *mut u8) {
+        let at = |from: u64, to: u64| (old.wrapping_add(from as usize), new.wrapping_add(to as usize));
+        match self {
+            Op::Copy { from, to, len } => {
+                let (old, new) = at(*from, *to);
+                // SAFETY: both values have so many bytes there, for so their types are laid out, and they are apart.
+                unsafe { new.copy_from_nonoverlapping(old, *len as usize) };
+            }
+            // SAFETY: the new value has room for a field of this type there.
+            Op::Default { to, write } => unsafe { write(new.wrapping_add(*to as usize)) },
+            Op::Call { from, to, call } => {
+                let (old, new) = at(*from, *to);
+                // SAFETY: there is a value of the old type, and room for one of the new.
+                unsafe { call(old, new) };
+            }
+            Op::All { from, to, ops } => {
+                let (old, new) = at(*from, *to);
+                // SAFETY: the parts of these values.
+                unsafe { run(ops, old, new) };
+            }
+            Op::UnlessZero { from, to, size, ops } => {
+                let (old, new) = at(*from, *to);
+                // SAFETY: so many bytes, which are definite, the premise of `run`.
+                let bytes = unsafe { std::slice::from_raw_parts(old, *size as usize) };
+                if bytes.iter().any(|&byte| byte != 0) {
+                    // SAFETY: they are a value.
+                    unsafe { run(ops, old, new) };
+                }
+            }
+            Op::Variants { from, to, tag, variants } => {
+                let (old, new) = at(*from, *to);
+                let mut bytes = [0; 16];
+                // SAFETY: a tag of so many bytes, at most 16, is in front of both values.
+                unsafe { bytes.as_mut_ptr().copy_from_nonoverlapping(old, *tag) };
+                // SAFETY: as above.
+                unsafe { new.copy_from_nonoverlapping(bytes.as_ptr(), *tag) };
+                let value = u128::from_le_bytes(bytes);
+                if let Some((_, ops)) = variants.iter().find(|(tag, _)| *tag == value) {
+                    // SAFETY: a value of this variant.
+                    unsafe { run(ops, old, new) };
+                }
+            }
+            Op::Repeat { from, to, strides, len, ops } => {
+                for i in 0..*len {
+                    let (old, new) = at(from + i * strides.0, to + i * strides.1);
+                    // SAFETY: one of the values.
+                    unsafe { run(ops, old, new) };
+                }
+            }
+        }
+    }
+}
+
+fn reach(ops: &[Op]) -> (u64, u64) {
+    ops.iter().map(Op::reach).fold((0, 0), |(old, new), (a, b)| (old.max(a), new.max(b)))
+}
+
+/// # Safety
+/// At `old` there is a value of the type that the ops were compiled for, whose bytes are definite; at `new`, bytes that are zero, for a value of the new type. They are apart.
+unsafe fn run(ops: &[Op], old: *const u8, new: *mut u8) {
+    for op in ops {
+        // SAFETY: the caller's premises.
+        unsafe { op.run(old, new) };
+    }
+}
+
+/// How an object becomes one of another type.
+//
+// Invariant: made for a type in the heap and one of the program, of which `size` and `align` are.
+pub(crate) struct Conversion {
+    ops: Vec<Op>,
+    size: u64,
+    pub(crate) align: u64,
+    /// Of a slice: where elements begin, in old objects and in new ones, and how long an old element is.
+    slice: Option<((u64, u64), u64)>,
+}
+
+impl fmt::Debug for Conversion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Conversion")
+            .field("size", &self.size)
+            .field("align", &self.align)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Conversion {
+    pub(super) fn sized(ops: Vec<Op>, new: &Desc) -> Conversion {
+        debug_assert!(reach(&ops).1 <= new.size as u64);
+        Conversion { ops, size: new.size as u64, align: new.align as u64, slice: None }
+    }
+
+    /// For slices whose elements are converted. `elem` is the new type of these.
+    pub(super) fn slice(headers: (u64, u64), ops: Vec<Op>, old: u64, elem: &Desc) -> Conversion {
+        Conversion {
+            ops,
+            size: elem.size as u64,
+            align: (elem.align as u64).max(8),
+            slice: Some((headers, old)),
+        }
+    }
+
+    /// Whether objects of the new type differ in size.
+    pub(crate) fn is_unsized(&self) -> bool {
+        self.slice.is_some()
+    }
+
+    /// Bytes of the new object for the one at `old`.
+    ///
+    /// # Safety
+    /// There is an object of the old type, whose bytes are definite.
+    pub(crate) unsafe fn bytes(&self, old: *const u8) -> u64 {
+        match self.slice {
+            None => self.size,
+            // SAFETY: a slice begins with its length, the caller's premise.
+            Some((headers, _)) => headers.1 + unsafe { old.cast::<u64>().read_unaligned() } * self.size,
+        }
+    }
+
+    /// Bytes of the object at `old`, of which the slot has `slot`.
+    ///
+    /// # Safety
+    /// As for [`bytes`](Self::bytes).
+    pub(crate) unsafe fn old_bytes(&self, old: *const u8, slot: u64) -> u64 {
+        match self.slice {
+            None => slot,
+            // SAFETY: a slice begins with its length, the caller's premise.
+            Some((headers, size)) => {
+                (headers.0 + unsafe { old.cast::<u64>().read_unaligned() } * size).min(slot)
+            }
+        }
+    }
+
+    /// Makes a new object of the one at `old`.
+    ///
+    /// # Safety
+    /// At `old` is an object of the old type, whose bytes are definite. At `new` are as many [bytes](Self::bytes) as it needs, and zero. The two are apart.
+    pub(crate) unsafe fn run(&self, old: *const u8, new: *mut u8) {
+        match self.slice {
+            // SAFETY: the caller's premises.
+            None => unsafe { run(&self.ops, old, new) },
+            Some((headers, size)) => {
+                // SAFETY: a slice begins with its length.
+                let len = unsafe { old.cast::<u64>().read_unaligned() };
+                // SAFETY: there is room for a length.
+                unsafe { new.cast::<u64>().write_unaligned(len) };
+                for i in 0..len {
+                    let old = old.wrapping_add((headers.0 + i * size) as usize);
+                    let new = new.wrapping_add((headers.1 + i * self.size) as usize);
+                    // SAFETY: an element, and room for the new one.
+                    unsafe { run(&self.ops, old, new) };
+                }
+            }
+        }
+    }
+}

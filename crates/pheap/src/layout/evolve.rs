@@ -1,0 +1,471 @@
+//! What values of a type in a heap are in the program, of which types have changed since: the same bytes, if annotations (`#[persist(was = ..)]`, `#[persist(since = ..)]`) and
+//! [`Spare`](crate::Spare) say so; or what a [`Conversion`] makes of them.
+//!
+//! Types are compared as in [`compare`](super::compare), in pairs along each path of pointers, but by the program's own descriptions: these know what things were called.
+
+use std::collections::BTreeSet;
+
+use super::convert::{Conversion, Converter, Op, same};
+use super::desc::{Desc, Field, History, Kind, Variant};
+use super::graph::{FieldLayout, Graph, Shape, TypeLayout, VariantLayout};
+use super::{difference, slice_header};
+
+/// The id of [`Spare`](crate::Spare), whose bytes are zero.
+const SPARE: &str = "pheap::Spare";
+
+/// Parts of collections, and the fields of them by which these find their entries.
+const KEYS: [(&str, &str); 4] = [
+    ("pheap::hash::Pair", "key"),
+    ("pheap::BTreeEntry", "key"),
+    ("pheap::BTreeBranch", "separator"),
+    ("pheap::SnapNode", "keys"),
+];
+
+/// A part of a collection whose arrays have places without values, which are zero.
+const WITH_VACANCIES: &str = "pheap::SnapNode";
+
+/// What the objects of a type in the heap are in the program.
+pub(crate) struct Successor {
+    pub(crate) old: u32,
+    pub(crate) new: &'static Desc,
+    /// How they become that; `None` if they are.
+    pub(crate) conversion: Option<Conversion>,
+}
+
+/// What the objects are that a value of a type in the heap leads to, itself included; else what would help.
+pub(crate) fn successors(
+    stored: &[TypeLayout],
+    number: u32,
+    program: &'static Desc,
+    converters: &[Converter],
+) -> Result<Vec<Successor>, String> {
+    let todo = vec![Pair { old: number, new: program, is_key: false }];
+    let mut walk = Walk { converters, todo, names: Vec::new() };
+    let mut seen = BTreeSet::new();
+    let mut found: Vec<Successor> = Vec::new();
+    while let Some(pair) = walk.todo.pop() {
+        let Pair { old, new, is_key } = pair;
+        if !seen.insert((old, std::ptr::from_ref(new).addr(), is_key)) {
+            continue;
+        }
+        let ty = stored.get(old as usize).ok_or_else(|| "the type table lacks a type".to_owned())?;
+        let conversion = walk.object(ty, new, is_key).map_err(Obstacle::text)?;
+        if let Some(other) = found.iter().find(|other| other.old == old) {
+            if !are_same(other.new, new) {
+                return Err(format!(
+                    "what was `{}` in the heap would be of two types in the program; {MIGRATE}",
+                    ty.name
+                ));
+            }
+            continue;
+        }
+        found.push(Successor { old, new, conversion });
+    }
+    // Last, for most arguments of a type are found in its fields, where there is more to say.
+    for (name, new) in walk.names {
+        if behind_name(name, new) != Some("") {
+            return Err(format!(
+                "`{name}` is in the heap, and the program has other arguments there; {MIGRATE}"
+            ));
+        }
+    }
+    Ok(found)
+}
+
+/// Whether two descriptions are of one type.
+fn are_same(a: &'static Desc, b: &'static Desc) -> bool {
+    let graphs = || Some((Graph::of(a).ok()?, Graph::of(b).ok()?));
+    std::ptr::eq(a, b) || graphs().is_some_and(|(a, b)| difference((&a.types, 0), (&b.types, 0)).is_none())
+}
+
+/// Two types that a pointer leads to.
+#[derive(Clone, Copy)]
+struct Pair {
+    old: u32,
+    new: &'static Desc,
+    /// Whether a map finds an entry by it.
+    is_key: bool,
+}
+
+struct Walk<'a> {
+    converters: &'a [Converter],
+    /// Targets of pointers that are to be compared.
+    todo: Vec<Pair>,
+    /// Names in the heap of types of the program, with their arguments.
+    names: Vec<(&'a str, &'static Desc)>,
+}
+
+/// Why nothing is known of how a value becomes one of the program's type.
+#[derive(Default)]
+struct Obstacle {
+    /// The innermost type with a name, and the way to the place from there.
+    within: Option<&'static Desc>,
+    path: String,
+    /// What to do about it.
+    help: String,
+}
+
+/// How a value becomes another: what is to be done, or nothing. Offsets are those within the value.
+type Walked = Result<Option<Vec<Op>>, Obstacle>;
+
+fn obstacle<T>(help: String) -> Result<T, Obstacle> {
+    Err(Obstacle { help, ..Obstacle::default() })
+}
+
+impl Obstacle {
+    /// Seen from one step further out.
+    fn below(mut self, step: &str) -> Obstacle {
+        if self.within.is_none() {
+            self.path.insert_str(0, step);
+        }
+        self
+    }
+
+    /// Seen from the whole of a type with a name.
+    fn within(self, ty: &'static Desc) -> Obstacle {
+        Obstacle { within: self.within.or(Some(ty)), ..self }
+    }
+
+    fn text(self) -> String {
+        let Obstacle { within, path, help } = self;
+        match (within, path.trim_start_matches('.')) {
+            (Some(ty), "") => format!("in `{}`: {help}", ty.name.as_str()),
+            (Some(ty), path) => format!("in `{}`, `{path}`: {help}", ty.name.as_str()),
+            (None, _) => help,
+        }
+    }
+}
+
+/// For what no annotation says.
+const MIGRATE: &str = "`impl Migrate<Old> for New` and `Heap::evolve` convert it, or `Heap::migrate` makes a new root from the old one";
+
+impl<'a> Walk<'a> {
+    fn object(
+        &mut self,
+        old: &'a TypeLayout,
+        new: &'static Desc,
+        is_key: bool,
+    ) -> Result<Option<Conversion>, Obstacle> {
+        let (Shape::Slice(old), Kind::Slice { elem: new }) = (&old.shape, &new.kind) else {
+            let ops = self.types(old, new, is_key)?;
+            return Ok(ops.map(|ops| Conversion::sized(ops, new)));
+        };
+        let new = new();
+        let ops = self.types(old, new, is_key).map_err(|e| e.below("[_]"))?;
+        let headers = (slice_header(old.align as usize) as u64, slice_header(new.align) as u64);
+        Ok(match ops {
+            None if headers.0 == headers.1 => None,
+            ops => Some(Conversion::slice(headers, or_copy(ops, old), old.size, new)),
+        })
+    }
+
+    fn types(&mut self, old: &'a TypeLayout, new: &'static Desc, is_key: bool) -> Walked {
+        if let Some(converted) = self.converted(old, new) {
+            return if is_key { obstacle(KEY.to_owned()) } else { Ok(Some(converted)) };
+        }
+        let walked = self.parts(old, new, is_key);
+        let is_named = matches!(new.kind, Kind::Struct { .. } | Kind::Enum { .. });
+        walked.map_err(|e| if is_named { e.within(new) } else { e })
+    }
+
+    /// What a function of the program's makes of a value, if there is one for it.
+    fn converted(&mut self, old: &'a TypeLayout, new: &'static Desc) -> Option<Vec<Op>> {
+        let is_for = |converter: &&Converter| are_same(converter.new, new) && !are_same(converter.old, new);
+        for converter in self.converters.iter().filter(is_for) {
+            let (todo, names) = (self.todo.len(), self.names.len());
+            // Its pointers lead to what these are in the program.
+            if let Ok(None) = self.parts(old, converter.old, false) {
+                return Some(vec![Op::Call { from: 0, to: 0, call: converter.call }]);
+            }
+            self.todo.truncate(todo);
+            self.names.truncate(names);
+        }
+        None
+    }
+
+    fn parts(&mut self, old: &'a TypeLayout, new: &'static Desc, is_key: bool) -> Walked {
+        let is_as_large = (old.size, old.align) == (new.size as u64, new.align as u64);
+        let ops = match (&old.shape, &new.kind) {
+            (Shape::Prim(a), Kind::Prim(b)) if a == b => None,
+            (Shape::Str, Kind::Str) => None,
+            // What never was null may be from now on.
+            (Shape::Ptr { nullable: a, to: old }, Kind::Ptr { nullable: b, to: new }) if a <= b => {
+                self.todo.push(Pair { old: *old, new: new(), is_key });
+                None
+            }
+            (Shape::Array { elem, len: a }, Kind::Array { elem: new, len: b }) if *a == *b as u64 => {
+                let new = new();
+                let ops = self.types(elem, new, is_key).map_err(|e| e.below("[_]"))?;
+                ops.map(|ops| vec![Op::repeat(ops, elem.size, new.size as u64, *a)])
+            }
+            (Shape::Slot(of), Kind::Slot { of: new }) => {
+                self.types(of, new(), is_key)?.map(|ops| vec![vacant_or(ops, of)])
+            }
+            (Shape::Struct(a), Kind::Struct { fields: b }) => {
+                self.named(old, new)?;
+                let is_key = |field: &str| is_key || KEYS.contains(&(new.name.as_str(), field));
+                let ops = self.fields(a, b, new.history.removed, &is_key)?;
+                match ops {
+                    Some(ops) if new.name.as_str() == WITH_VACANCIES => Some(with_vacancies(ops, a)),
+                    ops => ops,
+                }
+            }
+            (Shape::Enum { tag: a, variants: old_variants }, Kind::Enum { tag: b, variants }) if a == b => {
+                self.named(old, new)?;
+                self.variants(old_variants, variants, a.tag_bytes().unwrap_or(1), is_key, is_as_large)?
+            }
+            _ => return obstacle(format!("this is of another type; {MIGRATE}")),
+        };
+        if ops.is_some() && is_key {
+            return obstacle(KEY.to_owned());
+        }
+        Ok(match ops {
+            None if !is_as_large => Some(or_copy(None, old)),
+            ops => ops,
+        })
+    }
+
+    /// Fails unless the program's type has or had the name of that in the heap.
+    fn named(&mut self, old: &'a TypeLayout, new: &'static Desc) -> Result<(), Obstacle> {
+        let name = old.name.split('<').next().unwrap_or_default();
+        if !is_called(name, new.name.as_str(), &new.history) {
+            return obstacle(format!(
+                "the type is `{name}` in the heap; `#[persist(was = \"{name}\")]` on the type if it had this name"
+            ));
+        }
+        self.names.push((&old.name, new));
+        Ok(())
+    }
+
+    fn fields(
+        &mut self,
+        old: &'a [FieldLayout],
+        new: &'static [Field],
+        removed: &[&str],
+        is_key: &dyn Fn(&str) -> bool,
+    ) -> Walked {
+        let is_lost =
+            |field: &&FieldLayout| field.ty.name != SPARE && !removed.contains(&field.name.as_str());
+        let mut left: Vec<&FieldLayout> = old.iter().filter(is_lost).collect();
+        let mut missing = Vec::new();
+        let mut ops = Vec::new();
+        let mut is_same = old.iter().all(|field| !removed.contains(&field.name.as_str()));
+        for field in new {
+            let ty = (field.ty)();
+            let found = left.iter().position(|old| is_called(&old.name, field.name, &field.history));
+            let Some(found) = found.filter(|_| ty.name.as_str() != SPARE) else {
+                missing.push(field);
+                continue;
+            };
+            let old = left.remove(found);
+            let step = format!(".{}", field.name);
+            let of_field = self.types(&old.ty, ty, is_key(field.name)).map_err(|e| e.below(&step))?;
+            is_same &= of_field.is_none() && old.offset == field.offset as u64;
+            ops.extend(
+                or_copy(of_field, &old.ty).into_iter().map(|op| op.moved(old.offset, field.offset as u64)),
+            );
+        }
+        check_versions(new, &missing)?;
+        for field in missing {
+            let ty = (field.ty)();
+            let is_spare = ty.name.as_str() == SPARE;
+            if !is_spare && !field.history.is_new() {
+                return obstacle(unknown_field(field.name, &left));
+            }
+            if is_key(field.name) {
+                return obstacle(KEY.to_owned());
+            }
+            let (start, end) = (field.offset as u64, (field.offset + ty.size) as u64);
+            let is_within = |old: &FieldLayout| {
+                old.ty.name == SPARE && old.offset <= start && end <= old.offset + old.ty.size
+            };
+            is_same &= old.iter().any(is_within);
+            if let Some(write) = field.history.default {
+                is_same = false;
+                ops.push(Op::Default { to: start, write });
+            } else if !may_be_zero(ty) {
+                return obstacle(format!(
+                    "field `{}` is new, and cannot be zero; `#[persist(since = {}, default = ..)]` gives it another value",
+                    field.name, field.history.since
+                ));
+            }
+        }
+        match left.first() {
+            None => Ok((!is_same).then_some(ops)),
+            Some(old) => obstacle(format!(
+                "field `{0}` is in the heap only; `#[persist(was = \"{0}\")]` on the field that it is now if it has another name, `#[persist(removed = \"{0}\")]` on the type (or variant) if it is no more",
+                old.name
+            )),
+        }
+    }
+
+    fn variants(
+        &mut self,
+        old: &'a [VariantLayout],
+        new: &'static [Variant],
+        tag: usize,
+        is_key: bool,
+        is_as_large: bool,
+    ) -> Walked {
+        let mut left: Vec<&VariantLayout> = old.iter().collect();
+        let (mut of_variants, mut is_same) = (Vec::new(), is_as_large);
+        for variant in new {
+            let name = variant.name;
+            match left.iter().position(|old| is_called(&old.name, name, &variant.history)) {
+                Some(found) => {
+                    let old = left.remove(found);
+                    if old.tag != variant.tag {
+                        return obstacle(format!(
+                            "variant `{name}` was number {} and is {}; give it its old number (`{name} = {}`), and add variants behind the others",
+                            old.tag, variant.tag, old.tag
+                        ));
+                    }
+                    let step = format!(".{name}");
+                    let fields =
+                        self.fields(&old.fields, variant.fields, variant.history.removed, &|_| is_key);
+                    let ops = fields.map_err(|e| e.below(&step))?;
+                    is_same &= ops.is_none();
+                    let as_they_are =
+                        || old.fields.iter().map(|field| same(field.offset, field.ty.size)).collect();
+                    of_variants.push((old.tag, ops.unwrap_or_else(as_they_are)));
+                }
+                None if variant.history.is_new() => {
+                    if let Some(old) = old.iter().find(|old| old.tag == variant.tag) {
+                        return obstacle(format!(
+                            "variant `{name}` has the number {}, which is that of `{}` in the heap",
+                            old.tag, old.name
+                        ));
+                    }
+                }
+                None => {
+                    return obstacle(format!(
+                        "variant `{name}` is in the program only; `#[persist(since = 2)]` on it if it is new, `#[persist(was = \"..\")]` if it had another name"
+                    ));
+                }
+            }
+        }
+        match left.first() {
+            None => Ok((!is_same).then(|| vec![Op::variants(tag, of_variants)])),
+            Some(old) => obstacle(format!(
+                "variant `{0}` is in the heap only, and values may be of it; `#[persist(was = \"{0}\")]` on the variant that it is now, if it has another name, else {MIGRATE}",
+                old.name
+            )),
+        }
+    }
+}
+
+/// What a map finds an entry by stays what it is.
+const KEY: &str = "the key of a map may get other names and variants, but no other bytes; insert the entries into a new map";
+
+/// What is to be done, which is to copy the whole if it is nothing else.
+fn or_copy(ops: Option<Vec<Op>>, old: &TypeLayout) -> Vec<Op> {
+    ops.unwrap_or_else(|| vec![same(0, old.size)])
+}
+
+/// The same, unless there is no value: then all is zero, and zero is none.
+fn vacant_or(ops: Vec<Op>, of: &TypeLayout) -> Op {
+    if has_zero(of) { Op::All { from: 0, to: 0, ops } } else { Op::unless_zero(ops, of.size) }
+}
+
+/// The same for arrays of which some places have no value.
+fn with_vacancies(ops: Vec<Op>, fields: &[FieldLayout]) -> Vec<Op> {
+    let elem = |at: u64| fields.iter().find(|field| field.offset == at).map(|field| &field.ty.shape);
+    ops.into_iter()
+        .map(|op| match op {
+            Op::Repeat { from, to, strides, len, ops } => match elem(from) {
+                Some(Shape::Array { elem, .. }) => {
+                    Op::Repeat { from, to, strides, len, ops: vec![vacant_or(ops, elem)] }
+                }
+                _ => Op::Repeat { from, to, strides, len, ops },
+            },
+            op => op,
+        })
+        .collect()
+}
+
+/// Whether something has this name in the heap.
+fn is_called(old: &str, name: &str, history: &History) -> bool {
+    old == name || history.was.contains(&old)
+}
+
+/// What is behind the name of a type, with its arguments, if the text begins with one that it has or had.
+fn behind_name<'t>(text: &'t str, desc: &'static Desc) -> Option<&'t str> {
+    let around = |before: &str, inner: &'static Desc, behind: &str| {
+        behind_name(text.strip_prefix(before)?, inner)?.strip_prefix(behind)
+    };
+    match &desc.kind {
+        Kind::Array { elem, len } => around("[", elem(), &format!("; {len}]")),
+        Kind::Slice { elem } => around("[", elem(), "]"),
+        Kind::Ptr { nullable: true, to } => around("Option<P<", to(), ">>"),
+        Kind::Ptr { nullable: false, to } => around("P<", to(), ">"),
+        Kind::Slot { of } => around("Slot<", of(), ">"),
+        _ => {
+            let end = text.find(['<', '>', ',', ';', ']']).unwrap_or(text.len());
+            let (id, mut rest) = text.split_at(end);
+            if !is_called(id, desc.name.as_str(), &desc.history) {
+                return None;
+            }
+            for (i, arg) in desc.args.iter().enumerate() {
+                rest = behind_name(rest.strip_prefix(if i == 0 { "<" } else { ", " })?, arg())?;
+            }
+            if desc.args.is_empty() { Some(rest) } else { rest.strip_prefix('>') }
+        }
+    }
+}
+
+/// What helps where a field is in the program only, if these are in the heap only.
+fn unknown_field(name: &str, left: &[&FieldLayout]) -> String {
+    let was = left.first().map_or("..", |old| old.name.as_str());
+    format!(
+        "field `{name}` is in the program only; `#[persist(was = \"{was}\")]` on it if that is its old name, `#[persist(since = 2)]` if it is new"
+    )
+}
+
+/// A heap has all fields of a version, or none.
+fn check_versions(all: &'static [Field], missing: &[&'static Field]) -> Result<(), Obstacle> {
+    let is_missing = |field: &Field| missing.iter().any(|other| std::ptr::eq(*other, field));
+    let dated = |field: &&Field| field.history.is_new();
+    let newest =
+        all.iter().filter(dated).filter(|field| !is_missing(field)).max_by_key(|field| field.history.since);
+    let oldest = missing.iter().copied().filter(dated).min_by_key(|field| field.history.since);
+    match (newest, oldest) {
+        (Some(there), Some(field)) if field.history.since <= there.history.since => obstacle(format!(
+            "field `{}`, since version {}, is not in the heap, but `{}`, since version {}, is",
+            field.name, field.history.since, there.name, there.history.since
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// The id of a number that is not zero.
+const NON_ZERO: &str = "pheap::NonZero";
+
+/// Whether zero in all bytes is a value.
+fn may_be_zero(ty: &'static Desc) -> bool {
+    let all = |fields: &'static [Field]| fields.iter().all(|field| may_be_zero((field.ty)()));
+    match &ty.kind {
+        Kind::Prim(_) | Kind::Slot { .. } => true,
+        Kind::Ptr { nullable, .. } => *nullable,
+        Kind::Array { elem, len } => *len == 0 || may_be_zero(elem()),
+        Kind::Struct { fields } => ty.name.as_str() != NON_ZERO && all(fields),
+        Kind::Enum { variants, .. } => {
+            variants.iter().find(|variant| variant.tag == 0).is_some_and(|variant| all(variant.fields))
+        }
+        Kind::Slice { .. } | Kind::Str => false,
+    }
+}
+
+/// The same of a type in the heap.
+fn has_zero(ty: &TypeLayout) -> bool {
+    let all = |fields: &[FieldLayout]| fields.iter().all(|field| has_zero(&field.ty));
+    match &ty.shape {
+        Shape::Prim(_) | Shape::Slot(_) => true,
+        Shape::Ptr { nullable, .. } => *nullable,
+        Shape::Array { elem, len } => *len == 0 || has_zero(elem),
+        Shape::Struct(fields) => !ty.name.starts_with(NON_ZERO) && all(fields),
+        Shape::Enum { variants, .. } => {
+            variants.iter().find(|variant| variant.tag == 0).is_some_and(|variant| all(&variant.fields))
+        }
+        Shape::Slice(_) | Shape::Str => false,
+    }
+}

@@ -1,0 +1,215 @@
+//! Objects that become others, span by span: each in its slot if it fits, else in a new one, to which what was there leads from then on.
+//!
+//! All of a span changes in one transaction, with its type, so a span is of one type at any time. That type says how far the whole has come.
+
+#![allow(unsafe_code)]
+
+use super::Exclusive;
+use crate::alloc::Request;
+use crate::alloc::span::ObjectSpan;
+use crate::error::Result;
+use crate::layout::desc::Desc;
+use crate::layout::{Conversion, PointerMap, Words};
+use crate::os::cpu::settle;
+use crate::store::arena::SpanEntry;
+use crate::store::spans::Span;
+use crate::txn::context::Context;
+
+/// What objects of a type in the heap become.
+pub(crate) struct Rewrite<'a> {
+    pub(crate) desc: &'static Desc,
+    pub(crate) conversion: &'a Conversion,
+    /// Number of the new type.
+    pub(crate) ty: u32,
+    /// Number of the type that objects have of which a new one is elsewhere: a pointer to that.
+    pub(crate) moved: u32,
+}
+
+// Who has an `Exclusive` by `&mut` has no `Txn` of it, so nobody has a reference to an object, nor to the context.
+impl Exclusive<'_> {
+    /// What a transaction that rewrites objects begins with: no cycle is running, and each slot that counts as taken has an object.
+    pub(crate) fn begin_rewriting(&mut self) {
+        let context = self.context();
+        if !context.gc.is_idle() {
+            context.between_states(Context::complete_collection);
+        }
+        let store = context.store();
+        context.alloc.give_back_unfilled(store);
+    }
+
+    /// The spans of objects: number, and entry.
+    pub(crate) fn object_spans(&self) -> Vec<(u32, Span)> {
+        let spans = &self.context().alloc.spans;
+        (0..spans.end()).filter_map(|number| Some((number, spans.get(number)?.span))).collect()
+    }
+
+    /// Converts the objects of a span, of the type that `how` is for. Returns its new entry, which the transaction records.
+    ///
+    /// # Panics
+    /// What a function of the program's does.
+    pub(crate) fn convert(&mut self, number: u32, how: &Rewrite<'_>) -> Result<Span> {
+        let (span, slot, live) = self.slots(number);
+        let place = self.whole(number);
+        let at = |i: u32| place.wrapping_add((u64::from(i) * slot) as usize);
+        // SAFETY: an object of the span.
+        let fits = |i: &u32| unsafe { how.conversion.bytes(at(*i)) } <= slot;
+        let stays = slot.is_multiple_of(how.conversion.align.max(8)) && live.iter().all(fits);
+        let mut old: Vec<u64> = Vec::new();
+        for i in live {
+            let object = at(i);
+            if stays {
+                // SAFETY: an object of the span.
+                let bytes = unsafe { how.conversion.old_bytes(object, slot) } as usize;
+                old.clear();
+                old.resize(bytes.div_ceil(8), 0);
+                // SAFETY: the object has as many bytes, the vector has room for them, and they are apart.
+                unsafe { old.as_mut_ptr().cast::<u8>().copy_from_nonoverlapping(object, bytes) };
+                // SAFETY: a slot of the span, all of which is the transaction's to write.
+                unsafe { object.write_bytes(0, slot as usize) };
+                // SAFETY: an object of the type, and a slot that is large enough and zero.
+                unsafe { how.conversion.run(old.as_ptr().cast(), object) };
+            } else {
+                let new = self.alloc_for(object, how)?;
+                // SAFETY: a slot of the span, which has a word.
+                unsafe { object.cast::<u64>().write(new.addr() as u64) };
+            }
+        }
+        let entry = SpanEntry { ty: if stays { how.ty } else { how.moved }, ..span.entry };
+        let span = Span { entry, ..span };
+        self.context().alloc.record_again(span);
+        Ok(span)
+    }
+
+    /// A new object for the one at `old`.
+    fn alloc_for(&mut self, old: *const u8, how: &Rewrite<'_>) -> Result<*mut u8> {
+        let conversion = how.conversion;
+        // SAFETY: an object of the type.
+        let bytes = unsafe { conversion.bytes(old) };
+        let request =
+            Request { desc: how.desc, bytes, align: conversion.align, unsized_: conversion.is_unsized() };
+        let new = self.context().alloc(request)?;
+        // SAFETY: a new object, of whole words.
+        unsafe { new.write_bytes(0, bytes.next_multiple_of(8) as usize) };
+        // SAFETY: an object of the type, and a new one that is large enough and zero.
+        unsafe { conversion.run(old, new) };
+        Ok(new)
+    }
+
+    /// Makes the pointers of a span lead to where objects have moved, which are in spans of type `moved`. Returns whether there were any.
+    pub(crate) fn redirect(&mut self, number: u32, moved: u32) -> bool {
+        let (_, slot, live) = self.slots(number);
+        let Some(span) = self.context().alloc.spans.get(number) else { return false };
+        let pointers = span.pointers.clone();
+        let start = std::ptr::with_exposed_provenance_mut::<u8>(self.addr(span));
+        let mut found = false;
+        for_each_pointer(&pointers, start, slot, &live, |word| {
+            // SAFETY: a word of an object of the span.
+            found |= self.successor(unsafe { word.read() }, moved).is_some();
+        });
+        if found {
+            let place = self.whole(number);
+            for_each_pointer(&pointers, place, slot, &live, |word| {
+                // SAFETY: a word of an object of the span, which is the transaction's to write.
+                let pointer = unsafe { word.read() };
+                if let Some(new) = self.successor(pointer, moved) {
+                    // SAFETY: as above.
+                    unsafe { word.write(new) };
+                }
+            });
+        }
+        found
+    }
+
+    /// Where the object at an address has moved, if it has.
+    pub(crate) fn successor(&self, addr: u64, moved: u32) -> Option<u64> {
+        let span = self.span_of(addr)?;
+        // SAFETY: the slot of an object that has moved begins with its new address.
+        (span.span.entry.ty == moved)
+            .then(|| unsafe { std::ptr::with_exposed_provenance::<u64>(addr as usize).read() })
+    }
+
+    /// Calls `visit` with each pointer in a span that this map has, null or not.
+    pub(crate) fn pointers_in(&self, number: u32, map: &PointerMap, mut visit: impl FnMut(u64)) {
+        let (_, slot, live) = self.slots(number);
+        let Some(span) = self.context().alloc.spans.get(number) else { return };
+        let start = std::ptr::with_exposed_provenance_mut::<u8>(self.addr(span));
+        // SAFETY: a word of an object of the span.
+        for_each_pointer(map, start, slot, &live, |word| visit(unsafe { word.read() }));
+    }
+
+    /// The type of the object that begins at an address, or else of the one that this leads into.
+    pub(crate) fn type_at(&self, addr: u64) -> Option<(u32, bool)> {
+        let span = self.span_of(addr)?;
+        let inside = (addr - self.store.base().addr() as u64).wrapping_sub(span.span.offset);
+        Some((span.span.entry.ty, inside.is_multiple_of(span.slot)))
+    }
+
+    /// The first words of an object.
+    pub(crate) fn words<const N: usize>(&self, offset: u64) -> Option<[u64; N]> {
+        let addr = self.store.base().addr() as u64 + offset;
+        self.span_of(addr).filter(|span| span.slot >= 8 * N as u64)?;
+        // SAFETY: an object with as many words.
+        Some(unsafe { std::ptr::with_exposed_provenance::<[u64; N]>(addr as usize).read() })
+    }
+
+    /// A new object that consists of these words.
+    pub(crate) fn alloc_words<const N: usize>(
+        &mut self,
+        desc: &'static Desc,
+        words: [u64; N],
+    ) -> Result<u64> {
+        assert!(desc.size == 8 * N && desc.align == 8, "an object of other words");
+        let request = Request { desc, bytes: desc.size as u64, align: 8, unsized_: false };
+        let new = self.context().alloc(request)?;
+        // SAFETY: a new object of that many words.
+        unsafe { new.cast::<[u64; N]>().write(words) };
+        Ok((new.addr() - self.store.base().addr()) as u64)
+    }
+
+    fn span_of(&self, addr: u64) -> Option<&ObjectSpan> {
+        let spans = &self.context().alloc.spans;
+        let offset = addr.wrapping_sub(self.store.base().addr() as u64);
+        spans.get(spans.find(&self.store.page_map, offset)?.0)
+    }
+
+    fn addr(&self, span: &ObjectSpan) -> usize {
+        self.store.base().addr() + span.span.offset as usize
+    }
+
+    /// The entry of a span, bytes of a slot, and those that have objects.
+    fn slots(&self, number: u32) -> (Span, u64, Vec<u32>) {
+        let span = self.context().alloc.spans.get(number).expect("a span of the region");
+        assert!(!span.live.is_empty(), "it is not known what is live");
+        (span.span, span.slot, span.live.ones().map(|slot| slot as u32).collect())
+    }
+
+    /// Where to write all of a span, which has what is there now.
+    fn whole(&mut self, number: u32) -> *mut u8 {
+        let context = self.context();
+        let span = context.alloc.spans.get(number).expect("a span of the region");
+        let (addr, bytes) = (context.store().base().addr() + span.span.offset as usize, span.bytes as usize);
+        // SAFETY: the open transaction's context, to which there is no reference but this one, as long as the call lasts; a span of the region, of which nobody has a reference.
+        let place = unsafe { Context::writable(context, addr, bytes, 8, None) };
+        settle(place);
+        place
+    }
+}
+
+/// Calls `visit` with the address of each pointer, null or not, in these slots.
+fn for_each_pointer(
+    map: &PointerMap,
+    start: *mut u8,
+    slot: u64,
+    live: &[u32],
+    mut visit: impl FnMut(*mut u64),
+) {
+    if !map.has_pointers() {
+        return;
+    }
+    for &i in live {
+        let object = start.wrapping_add((u64::from(i) * slot) as usize);
+        // SAFETY: the words of a slot of a span of a region that is locked; nobody else writes to them.
+        let words = unsafe { Words::new(object.cast(), slot as usize / 8) };
+        map.visit(words, 0..slot as usize, &mut visit);
+    }
+}

@@ -1,0 +1,192 @@
+//! A conversion that is killed (`kill -9`) again and again: 3 times, or `PHEAP_KILLS` times; of 20,000 jobs, or `PHEAP_JOBS`.
+//!
+//! `PHEAP_KILLS=100 PHEAP_JOBS=1000000 cargo test --release -p pheap --test evolve killed -- --nocapture` also tells how long it takes if nobody kills it.
+
+use std::path::Path;
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+use std::{env, fs, thread};
+
+use pheap::{Durability, Error, Heap, Migrate, Options, P, PHashMap, PString, Persist, Result, Root};
+use pheap_testkit::*;
+
+type Jobs<'r, J> = PHashMap<'r, u64, P<'r, J>>;
+
+#[derive(Persist)]
+#[repr(C)]
+#[persist(id = "Job")]
+struct Old<'r> {
+    id: u64,
+    seconds: u64,
+    name: PString<'r>,
+    after: Option<P<'r, Old<'r>>>,
+}
+
+/// As large as before.
+#[derive(Persist)]
+#[repr(C)]
+#[persist(id = "Job")]
+struct Same<'r> {
+    after: Option<P<'r, Same<'r>>>,
+    id: u64,
+    millis: f64,
+    name: PString<'r>,
+}
+
+/// Larger.
+#[derive(Persist)]
+#[repr(C)]
+#[persist(id = "Job")]
+struct Larger<'r> {
+    id: u64,
+    millis: f64,
+    name: PString<'r>,
+    after: Option<P<'r, Larger<'r>>>,
+    tags: [u32; 8],
+}
+
+/// What an old job is, but for pointers to it: these lead to new ones.
+macro_rules! migrations {
+    ($($old:ident => $new:ident { $($more:tt)* };)*) => {$(
+        #[derive(Persist)]
+        #[repr(C)]
+        #[persist(id = "Job")]
+        struct $old<'r> {
+            id: u64,
+            seconds: u64,
+            name: PString<'r>,
+            after: Option<P<'r, $new<'r>>>,
+        }
+
+        impl<'r> Migrate<$old<'r>> for $new<'r> {
+            fn migrate(old: $old<'r>) -> Self {
+                $new { id: old.id, millis: old.seconds as f64 * 1000.0, name: old.name, after: old.after, $($more)* }
+            }
+        }
+    )*};
+}
+
+migrations! {
+    BeforeSame => Same {};
+    BeforeLarger => Larger { tags: [7; 8] };
+}
+
+fn number(name: &str, default: u64) -> u64 {
+    env::var(name).map_or(default, |text| text.parse().expect("a number"))
+}
+
+fn options() -> Options {
+    Options::new().arena_size(16 * MIB).durability(Durability::Wal)
+}
+
+fn make(path: &Path, jobs: u64) -> Result<()> {
+    let heap = options().open(path)?;
+    let root: Root<Jobs<Old>> = heap.root("jobs")?;
+    let mut last = 0;
+    while last < jobs {
+        let next = jobs.min(last + 20_000);
+        root.txn(|tx, root| {
+            for id in last..next {
+                let after = id.checked_sub(1).and_then(|before| tx[root].get(tx, &before).copied());
+                let name = PString::from_str(tx, &format!("job {id}"))?;
+                let job = tx.alloc(Old { id, seconds: 2 * id, name, after })?;
+                root.insert(tx, id, job)?;
+            }
+            Ok(())
+        })?;
+        last = next;
+    }
+    heap.close()
+}
+
+fn evolve(heap: &Heap, larger: bool) -> Result<bool> {
+    match larger {
+        false => heap.evolve::<Jobs<Same>>("jobs").with::<BeforeSame, Same>().run(),
+        true => heap.evolve::<Jobs<Larger>>("jobs").with::<BeforeLarger, Larger>().run(),
+    }
+}
+
+macro_rules! holds {
+    ($heap:ident, $jobs:ident, $job:ident $(, $also:expr)?) => {
+        $heap.existing_root::<Jobs<$job>>("jobs")?.read(|view, root| {
+            assert_eq!(view[root].len() as u64, $jobs);
+            let mut before = None;
+            for id in 0..$jobs {
+                let p = *view[root].get(view, &id).unwrap();
+                let job = &view[p];
+                assert_eq!((job.id, job.millis, job.after), (id, 2000.0 * id as f64, before));
+                assert_eq!(job.name.as_str(view), format!("job {id}"));
+                $(assert_eq!(job.tags, $also);)?
+                before = Some(p);
+            }
+        })?
+    };
+}
+
+fn holds(path: &Path, jobs: u64, larger: bool) -> Result<()> {
+    let heap = options().verify(true).open(path)?;
+    match larger {
+        false => holds!(heap, jobs, Same),
+        true => holds!(heap, jobs, Larger, [7; 8]),
+    }
+    assert!(matches!(heap.root::<Jobs<Old>>("jobs"), Err(Error::TypeMismatch { .. })));
+    let report = heap.check()?;
+    assert!(report.is_clean(), "{report}");
+    heap.close()
+}
+
+fn child(path: &Path, larger: bool) -> Child {
+    let mut command = Command::new(env::current_exe().unwrap());
+    let command = command.args(["killed::a_child", "--exact", "--quiet"]).env("PHEAP_CHILD", path);
+    command.env("PHEAP_LARGER", u64::from(larger).to_string()).spawn().unwrap()
+}
+
+/// What is killed.
+#[test]
+fn a_child() {
+    let Some(path) = env::var_os("PHEAP_CHILD") else { return };
+    let heap = options().open(path).unwrap();
+    evolve(&heap, number("PHEAP_LARGER", 0) == 1).unwrap();
+    heap.close().unwrap();
+}
+
+#[test]
+fn again_and_again() -> Result<()> {
+    let (jobs, kills) = (number("PHEAP_JOBS", 20_000), number("PHEAP_KILLS", 3));
+    let dir = tempdir();
+    let (original, path) = (dir.path().join("original"), dir.path().join("heap"));
+    make(&original, jobs)?;
+    for larger in [false, true] {
+        let fresh = || fs::copy(&original, &path).unwrap();
+        fresh();
+        let heap = options().open(&path)?;
+        let start = Instant::now();
+        assert!(evolve(&heap, larger)?);
+        let takes = start.elapsed();
+        println!("{jobs} jobs, larger: {larger}: {takes:?}");
+        heap.close()?;
+        holds(&path, jobs, larger)?;
+        fresh();
+        let mut rng = Rng::new(&[7, u64::from(larger)]);
+        let (mut killed, mut finished) = (0, 0);
+        while killed < kills {
+            let mut child = child(&path, larger);
+            let limit = 1 + takes.as_micros() as u64 / 2;
+            thread::sleep(Duration::from_micros(rng.below(limit as usize) as u64));
+            if child.try_wait().unwrap().is_some() {
+                finished += 1;
+                holds(&path, jobs, larger)?;
+                fresh();
+                continue;
+            }
+            child.kill().unwrap();
+            child.wait().unwrap();
+            killed += 1;
+        }
+        assert!(child(&path, larger).wait().unwrap().success());
+        holds(&path, jobs, larger)?;
+        println!("killed {killed} times; {} conversions came to an end", finished + 1);
+        let _ = fs::remove_file(dir.path().join("heap.wal"));
+    }
+    Ok(())
+}

@@ -1,0 +1,7 @@
+//! Types that have changed somewhere in the middle of what a root leads to.
+#![allow(clippy::unit_arg)] // `Ok(tx[p] = 1)` is a transaction in one line
+
+mod accepted;
+mod converted;
+mod killed;
+mod refused;
