@@ -333,14 +333,8 @@ type Chain<'v> = std::iter::Chain<std::option::IntoIter<Entry<'v>>, Entries<'v>>
 
 impl<'a: 'b, 'b> Rest<'a, 'b> {
     fn new(of_a: Chain<'a>, of_b: Chain<'b>, parts: u64) -> Rest<'a, 'b> {
-        let mut rest = Rest {
-            all_of_a: of_a.clone(),
-            all_of_b: of_b,
-            part: 0,
-            parts,
-            of_a,
-            of_b: BTreeMap::new(),
-        };
+        let mut rest =
+            Rest { all_of_a: of_a.clone(), all_of_b: of_b, part: 0, parts, of_a, of_b: BTreeMap::new() };
         rest.index();
         rest
     }

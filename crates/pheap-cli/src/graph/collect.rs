@@ -7,7 +7,7 @@ use pheap::{Object, Pointer, Value};
 use crate::print::is_scalar;
 use crate::text::{brief, key_text, short};
 
-/// Letters of a value, of a name, and rows of an object at most.
+/// Letters of a value, of a name, and rows of an object, if there are few items.
 const VALUE: usize = 28;
 const NAME: usize = 24;
 const ROWS: usize = 40;
@@ -49,6 +49,7 @@ pub struct Collector<'v> {
     graph: Graph,
     most: usize,
     items: usize,
+    most_rows: usize,
     /// Nodes by offset and type: the first field of an object has its offset, too.
     known: HashMap<(u64, &'v str), usize>,
     beyond: HashSet<(u64, &'v str)>,
@@ -59,7 +60,8 @@ impl<'v> Collector<'v> {
     pub fn new(most: usize, items: usize) -> Collector<'v> {
         let graph = Graph { nodes: Vec::new(), left_out: 0, is_sound: true };
         let (known, beyond) = (HashMap::new(), HashSet::new());
-        Collector { graph, most, items, known, beyond, queue: VecDeque::new() }
+        let most_rows = ROWS.max(4 * items);
+        Collector { graph, most, items, most_rows, known, beyond, queue: VecDeque::new() }
     }
 
     /// Begins at an object that has a name.
@@ -109,8 +111,8 @@ impl<'v> Collector<'v> {
 
     /// Appends the rows of a value. What it points to has this level.
     fn rows(&mut self, rows: &mut Vec<Row>, name: String, value: Value<'v>, level: usize, nested: usize) {
-        if rows.len() >= ROWS {
-            if rows.len() == ROWS {
+        if rows.len() >= self.most_rows {
+            if rows.len() == self.most_rows {
                 rows.push(plain(String::new(), "…".to_owned()));
             }
             return;
@@ -247,7 +249,10 @@ fn plain(name: String, value: String) -> Row {
 }
 
 fn more(rows: &mut Vec<Row>, more: u64) {
-    if more > 0 && rows.len() <= ROWS {
+    if rows.last().is_some_and(|row| row.value == "…") {
+        return; // there is no room even for what comes before
+    }
+    if more > 0 {
         rows.push(plain(String::new(), format!("… {more} more")));
     }
 }

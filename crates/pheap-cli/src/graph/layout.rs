@@ -83,8 +83,7 @@ pub fn layout(graph: &Graph) -> Layout {
     if let Some(first) = columns.first() {
         stack(&mut boxes, first, |_| None);
     }
-    for level in 1..levels {
-        let column = &mut columns[level];
+    for column in columns.iter_mut().skip(1) {
         let wants: Vec<f64> = column.iter().map(|&number| wanted(graph, &boxes, number)).collect();
         let mut order: Vec<usize> = (0..column.len()).collect();
         order.sort_by(|&a, &b| wants[a].total_cmp(&wants[b]));

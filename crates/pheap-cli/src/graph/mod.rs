@@ -82,7 +82,10 @@ pub fn graph(heap: &Heap, args: &Args, out: &mut dyn Write) -> Result {
                     collector.begin(path, object.pointer());
                 } else {
                     find(objects, &root, &steps, &mut |found| match found {
-                        Found::Value(value, type_name) => Ok(collector.begin_at(path, value, &type_name)),
+                        Found::Value(value, type_name) => {
+                            collector.begin_at(path, value, &type_name);
+                            Ok(())
+                        }
                         Found::About(_) => {
                             Err(Failure::Other(format!("`{path}` is no object that could be drawn")))
                         }

@@ -16,7 +16,7 @@ use crate::text::{brief, short};
 /// Parts of the file, each of which has a colour.
 const PARTS: u64 = 1024;
 /// Elements of each collection that can be browsed.
-const ITEMS: usize = 12;
+const ITEMS: usize = 30;
 const LARGEST: usize = 24;
 /// Types by root; the others are one row.
 const ROWS: usize = 1000;

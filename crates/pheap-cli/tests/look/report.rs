@@ -60,7 +60,9 @@ fn a_report_is_one_page() {
     assert!(page.contains("default-src 'none'"));
     let data = page.split("id=\"data\">").nth(1).and_then(|rest| rest.split("</script>").next()).unwrap();
     let data: Value = serde_json::from_str(data).unwrap();
-    assert_eq!(data["nodes"].as_array().unwrap().len(), 100);
+    let nodes = data["nodes"].as_array().unwrap();
+    assert!((60..=100).contains(&nodes.len()), "{}", nodes.len());
+    assert!(nodes.iter().any(|node| node[0] == "Job" && node[3][0][1] == "\"job 20\""));
     // A name cannot end the element.
     let evil = place.path("</script><b>.pheap");
     if let Ok(()) = fs::create_dir_all(evil.parent().unwrap())

@@ -127,7 +127,7 @@ impl<'v> Object<'v> {
         &self.layout().name
     }
 
-    /// A number below [`Objects::bound`] that no other object has; none if it is a part of one.
+    /// A number below [`bound`](crate::Objects::bound) that no other object has; none if it is a part of one.
     pub fn number(&self) -> Option<u64> {
         let span = &self.map.spans[self.place.span as usize];
         (self.place.inside == 0).then_some(span.first_slot + self.place.slot)
