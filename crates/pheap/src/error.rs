@@ -245,7 +245,7 @@ pub enum Error {
 
     /// The root's type has changed since this handle was made: by [`Heap::migrate`](crate::Heap::migrate), or because it was opened as a type with annotations that allow it.
     #[error(
-        "root {root:?} has another type since this handle was made; get a new handle of it, with that type, from `Heap::root`"
+        "root {root:?} has another type since this handle was made, by `Heap::migrate` or `Heap::evolve`, or because it was opened as that; get a new handle of it, with that type, from `Heap::root`"
     )]
     Migrated {
         /// Name of the root.

@@ -257,7 +257,7 @@ impl Options {
                     set(&mut serde, &meta.path, meta.path.span())
                 } else {
                     Err(meta.error(
-                        "unknown key: `#[persist(..)]` takes `id = \"name\"`, `was = \"old name\"`, `crate = \"path\"`, `key` and `serde`",
+                        "unknown key: `#[persist(..)]` takes `id = \"name\"`, `was = \"old name\"`, `removed = \"field\"`, `crate = \"path\"`, `key` and `serde`",
                     ))
                 }
             });

@@ -4,12 +4,9 @@ use crate::error::{Error, Result};
 use crate::heap::HeapInner;
 use crate::heap::check::rule;
 use crate::layout::desc::Desc;
-use crate::layout::{Converter, Successor, TypeLayout, successors};
+use crate::layout::{Converter, Successor, successors};
 use crate::region::Region;
 use crate::store::Tables;
-
-/// The id of the type that a root has while its objects are being converted.
-pub(crate) const UNFINISHED: &str = "pheap::Evolution";
 
 impl HeapInner {
     /// Fails unless the root of `region` has the layout that `desc` describes. Returns the number of that.
@@ -19,7 +16,7 @@ impl HeapInner {
         if tables.types.is(ty, desc)? {
             return Ok(ty);
         }
-        if is_unfinished(&tables.types.types[ty as usize]) {
+        if tables.types.types[ty as usize].name == rule::UNFINISHED {
             return Err(Error::Unfinished { root: name.to_owned() });
         }
         let help = match what_becomes(&tables, ty, desc, &[]) {
@@ -40,11 +37,6 @@ impl HeapInner {
             difference: format!("{difference}\n  help: {help}"),
         })
     }
-}
-
-/// Whether a root of this type is being converted.
-pub(crate) fn is_unfinished(ty: &TypeLayout) -> bool {
-    ty.name == UNFINISHED
 }
 
 /// What the objects of a root of type `ty` are in the program; else what would help.

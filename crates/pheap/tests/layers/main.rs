@@ -63,6 +63,7 @@ const UNSAFE: &[&str] = &[
     "heap/memory.rs",
     "heap/open/contents.rs",
     "layout/convert.rs",
+    "layout/desc.rs",
     "layout/foreign.rs",
     "layout/instead.rs",
     "layout/mod.rs",

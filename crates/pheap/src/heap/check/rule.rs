@@ -6,6 +6,9 @@
 use crate::layout::desc::{DescFn, Prim};
 use crate::layout::{FieldLayout, Persist, Shape, TypeLayout, VariantLayout};
 
+/// The id of the type that a root has while its objects are being converted to other types. Pointers may lead to others than they say then.
+pub(crate) const UNFINISHED: &str = "pheap::Evolution";
+
 /// A type of this crate's own that files have.
 pub(crate) struct OwnType {
     desc: DescFn,

@@ -2,8 +2,8 @@
 
 use super::map::{HeapMap, MappedRoot, Place};
 use super::plan::{Op, Parts, variant};
+use super::rule::UNFINISHED;
 use super::{Problems, Report, Usage};
-use crate::heap::types::UNFINISHED;
 use crate::layout::{Shape, TypeLayout};
 use crate::os::cpu::prefetch;
 
@@ -105,7 +105,6 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
         }
         let map = self.map;
         if map.type_name(root.ty) == UNFINISHED {
-            // Types of its objects have not all changed yet, and pointers may lead to others than they say.
             while self.todo.next(map).is_some() {}
             return;
         }
