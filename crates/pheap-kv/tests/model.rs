@@ -234,7 +234,7 @@ impl Both {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn it_has_what_maps_have(ops in prop::collection::vec(op(), 1..80)) {

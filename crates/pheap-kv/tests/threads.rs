@@ -157,3 +157,28 @@ fn updates_are_not_lost() {
     });
     assert_eq!(store.get_with("n", number).expect("a read"), Some(2000));
 }
+
+#[test]
+fn a_snapshot_shows_the_same_for_ever() {
+    let store = Store::in_memory().expect("a store");
+    store.put("n", 0u64.to_le_bytes()).expect("a put");
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for n in 1u64.. {
+                store.put("n", n.to_le_bytes()).expect("a put");
+                if done.load(Relaxed) {
+                    break;
+                }
+            }
+        });
+        for _ in 0..20_000 {
+            let snapshot = store.snapshot().expect("a snapshot");
+            let get = || snapshot.get_with("n", number).expect("a read");
+            // At once, and when a write that was under way is done.
+            let first = get();
+            assert!((0..5).all(|_| get() == first));
+        }
+        done.store(true, Relaxed);
+    });
+}

@@ -49,6 +49,22 @@ impl<'r> PBytes<'r> {
     }
 
     /// Frees the buffer when the transaction commits, rather than leaving it to a collection: for bytes that were moved out of what they were in, such as a value that a map has returned.
+    ///
+    /// ```
+    /// # use pheap::{Heap, PBTreeMap, PBytes, Root};
+    /// # fn main() -> pheap::Result<()> {
+    /// # let heap = Heap::in_memory()?;
+    /// let names: Root<PBTreeMap<u64, PBytes>> = heap.root("names")?;
+    /// names.txn(|tx, names| {
+    ///     let new = PBytes::from_slice(tx, b"Ann")?;
+    ///     if let Some(old) = names.insert(tx, 1, new)? {
+    ///         old.free(tx);
+    ///     }
+    ///     Ok(())
+    /// })?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn free(self, tx: &Txn<'r>) {
         self.bytes.give_up(tx);
     }

@@ -1,8 +1,8 @@
 //! Buffers that collections give up are used again: at once, without a collection; but not while their region is being marked.
 
 use pheap::{
-    Durability, Options, P, PBTreeMap, PHashMap, PHashSet, PString, PVec, PVecDeque, Persist, Root, Txn,
-    field,
+    Durability, Options, P, PBTreeMap, PBytes, PHashMap, PHashSet, PString, PVec, PVecDeque, Persist, Root,
+    Txn, field,
 };
 
 #[derive(Persist, Default)]
@@ -64,6 +64,36 @@ fn without_a_collection() {
     assert_eq!(heap.info().file_bytes, used, "buffers pile up");
     // What the last ones have freed waits until the log is emptied.
     assert!(heap.stats().live_objects < 20_000, "{:?}", heap.stats());
+    assert!(heap.check().unwrap().is_clean());
+}
+
+#[test]
+fn of_values_that_were_moved_out_and_freed() {
+    let heap = small().collect_least(1 << 40).in_memory().unwrap();
+    let root: Root<PBTreeMap<u64, PBytes>> = heap.root("map").unwrap();
+    let replace = |round: u64, fails: bool| {
+        root.txn(|tx, map| {
+            let new = PBytes::from_slice(tx, &round.to_le_bytes().repeat(100))?;
+            let old = map.insert(tx, round % 10, new)?;
+            if let Some(old) = old {
+                assert_eq!(old.as_slice(tx), (round - 10).to_le_bytes().repeat(100));
+                old.free(tx);
+            }
+            if fails { Err(pheap::Error::abort("it is all undone")) } else { Ok(()) }
+        })
+    };
+    let mut used = 0;
+    for round in 0..20_000 {
+        if round % 3 == 0 {
+            replace(round, true).unwrap_err();
+        }
+        replace(round, false).unwrap();
+        if round == 2000 {
+            used = heap.info().file_bytes;
+        }
+    }
+    assert_eq!(heap.stats().collections, 0);
+    assert_eq!(heap.info().file_bytes, used, "values pile up");
     assert!(heap.check().unwrap().is_clean());
 }
 
