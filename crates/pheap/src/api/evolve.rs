@@ -352,7 +352,9 @@ impl<'a> Job<'a> {
                     Some(_) => {}
                 }
             }
-            exclusive.commit_and(|context| context.alloc.retype(self.heap, &converted))?;
+            // Nothing waits for the disk but the end: what a crash takes back is done again.
+            let end = exclusive.commit_deferred_and(|context| context.alloc.retype(self.heap, &converted))?;
+            drop(self.heap.deferred(end));
             done += bytes;
             progress(Progress { pass: 1, done, total });
         }
@@ -395,7 +397,7 @@ impl<'a> Job<'a> {
                 done += span.bytes();
                 next = number + 1;
             }
-            exclusive.commit()?;
+            drop(self.heap.deferred(exclusive.commit_deferred()?));
             progress(Progress { pass: 2, done, total });
             if bytes < batch {
                 return Ok(());
