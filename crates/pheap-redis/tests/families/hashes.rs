@@ -1,8 +1,6 @@
 //! Hashes.
 
-mod common;
-
-use common::{Server, converse};
+use crate::common::{Server, converse};
 
 #[test]
 fn what_is_within_a_hash() {

@@ -1,8 +1,6 @@
 //! Lists, and clients that wait for them.
 
-mod common;
-
-use common::{Client, Server, converse};
+use crate::common::{Client, Server, converse};
 
 fn wait_until_blocked(n: usize, client: &mut Client) {
     while !client.ask("info").contains(&format!("blocked_clients:{n}\r")) {

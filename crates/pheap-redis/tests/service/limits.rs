@@ -1,8 +1,6 @@
 //! What a client can make the server keep in memory has limits.
 
-mod common;
-
-use common::{Client, Server, converse};
+use crate::common::{Client, Server, converse};
 
 /// The names of the clients that are connected and have one.
 fn names(client: &mut Client) -> Vec<String> {

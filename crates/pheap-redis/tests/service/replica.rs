@@ -1,17 +1,14 @@
 //! A server that follows a Redis, which must be installed (Debian: `redis-server`). What a Redis does not do is done by a master that is none.
 
-mod common;
-mod replication;
-
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
 
-use common::redis::Redis;
-use common::{Client, Server, converse, free_port};
+use crate::common::redis::Redis;
+use crate::common::{Client, Server, converse, free_port};
+use crate::replication::work::{DBS, prepare, work};
+use crate::replication::{catch_up, info, is_up, shown, until};
 use pheap_testkit::Rng;
-use replication::work::{DBS, prepare, work};
-use replication::{catch_up, info, is_up, shown, until};
 
 const READONLY: &str = "-READONLY You can't write against a read only replica.";
 

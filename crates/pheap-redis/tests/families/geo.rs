@@ -1,8 +1,6 @@
 //! Places on the Earth.
 
-mod common;
-
-use common::{Server, converse};
+use crate::common::{Server, converse};
 
 #[test]
 fn places() {

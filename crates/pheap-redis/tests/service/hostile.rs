@@ -1,11 +1,9 @@
 //! Clients that do what no client should, and moments that are rare.
 
-mod common;
-
 use std::thread::sleep;
 use std::time::Duration;
 
-use common::{Client, FEW_FILES, Server, converse};
+use crate::common::{Client, FEW_FILES, Server, converse};
 
 fn start(folder: &tempfile::TempDir, more: &[&str]) -> Server {
     let mut arguments = vec!["--durability", "process"];

@@ -1,10 +1,8 @@
 //! Sets.
 
-mod common;
-
 use std::collections::HashSet;
 
-use common::{Server, converse};
+use crate::common::{Server, converse};
 
 #[test]
 fn what_is_within_sets() {

@@ -1,10 +1,8 @@
 //! The server as clients meet it: started, spoken to, killed, started again.
 
-mod common;
-
 use std::process::Command;
 
-use common::{Client, LIMITED, Server, converse};
+use crate::common::{Client, LIMITED, Server, converse};
 
 #[test]
 fn what_was_acknowledged_is_there_after_a_kill() {

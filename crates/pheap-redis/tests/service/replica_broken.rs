@@ -1,13 +1,10 @@
 //! A server that follows a master which says what none should, or ends in the midst of it.
 
-mod common;
-mod replication;
-
 use std::path::Path;
 
-use common::{Client, Server, converse, free_port};
-use replication::fake::{Fake, ID, MARK, file, stream};
-use replication::{info, is_up, until};
+use crate::common::{Client, Server, converse, free_port};
+use crate::replication::fake::{Fake, ID, MARK, file, stream};
+use crate::replication::{info, is_up, until};
 
 fn follower(folder: &Path, master: &Fake) -> Server {
     Server::start(folder, &["--replicaof", "127.0.0.1", &master.port().to_string()])

@@ -1,12 +1,10 @@
 //! `maxmemory`: which keys go, and when; and that nothing else goes.
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{Client, Server, converse};
+use crate::common::{Client, Server, converse};
 
 /// A number that `INFO` tells.
 fn info(client: &mut Client, name: &str) -> u64 {

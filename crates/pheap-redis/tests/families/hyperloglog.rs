@@ -1,8 +1,6 @@
 //! HyperLogLogs.
 
-mod common;
-
-use common::{Client, Server, converse};
+use crate::common::{Client, Server, converse};
 
 fn add(client: &mut Client, key: &str, numbers: std::ops::Range<u32>) {
     for number in numbers.clone() {

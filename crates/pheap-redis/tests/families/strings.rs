@@ -1,8 +1,6 @@
 //! Strings, and their bits.
 
-mod common;
-
-use common::{Server, converse};
+use crate::common::{Server, converse};
 
 #[test]
 fn strings_that_are_changed() {

@@ -1,16 +1,13 @@
 //! A replica with a limit on its memory: what it has is its master's affair, until it is promoted.
 
-mod common;
-mod replication;
-
-use common::{Server, converse};
+use crate::common::{Server, converse};
+use crate::replication::fake::{Fake, stream};
+use crate::replication::{info, until};
 use pheap_redis::data::Owned;
 use pheap_redis::rdb;
-use replication::fake::{Fake, stream};
-use replication::{info, until};
 
 /// What the tests read of memory.
-fn number(client: &mut common::Client, section: &str, field: &str) -> u64 {
+fn number(client: &mut crate::common::Client, section: &str, field: &str) -> u64 {
     info(client, section, field).parse().unwrap()
 }
 

@@ -1,12 +1,10 @@
 //! `DUMP` and `RESTORE`, RDB files: to Redis and back. What Redis has to say about it is asked of Redis itself, so it must be installed (Debian: `redis-server`).
 
-mod common;
-
 use std::path::Path;
 use std::process::Command;
 
-use common::redis::Redis;
-use common::{Client, Server, converse};
+use crate::common::redis::Redis;
+use crate::common::{Client, Server, converse};
 
 /// As Redis 7.0.15 dumps `hello`.
 const HELLO: &str = r#""\x00\x05hello\x0a\x00cr\xdfve4 \x0a""#;

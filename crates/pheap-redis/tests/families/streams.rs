@@ -1,8 +1,6 @@
 //! Streams.
 
-mod common;
-
-use common::{Client, Server, converse};
+use crate::common::{Client, Server, converse};
 
 #[test]
 fn entries() {

@@ -1,10 +1,8 @@
 //! Scripts and functions.
 
-mod common;
-
 use std::time::Instant;
 
-use common::{Client, LIMITED, Server, converse};
+use crate::common::{Client, LIMITED, Server, converse};
 
 /// A library of two functions.
 const LIBRARY: &str = "function load \"#!lua name=lib\\nlocal n = 0 \

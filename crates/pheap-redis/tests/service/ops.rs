@@ -1,7 +1,5 @@
 //! What those need who run a server: its log, its figures, how it ends, and what it says if it cannot begin.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -11,7 +9,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{LIMITED, Server, converse, free_port};
+use crate::common::{LIMITED, Server, converse, free_port};
 
 /// A server whose log is a file.
 fn logged(folder: &Path, arguments: &[&str]) -> Server {

@@ -1,14 +1,12 @@
 //! What comes by a connection is read to its end, however it comes: in which pieces, and with which end.
 
-mod common;
-
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use common::{Client, Server};
+use crate::common::{Client, Server};
 use socket2::SockRef;
 
 /// Who hears nothing for so long will not hear anything.

@@ -1,8 +1,6 @@
 //! Sorted sets.
 
-mod common;
-
-use common::{Client, Server, converse};
+use crate::common::{Client, Server, converse};
 
 #[test]
 fn what_is_within_sorted_sets() {

@@ -1,8 +1,6 @@
 //! Client-side caching.
 
-mod common;
-
-use common::{Client, Server, converse};
+use crate::common::{Client, Server, converse};
 
 /// A client in RESP3, and its number.
 fn resp3(server: &Server) -> (Client, String) {

@@ -1,0 +1,16 @@
+//! Commands, a file for each family of them.
+
+mod common;
+
+mod families {
+    mod geo;
+    mod hashes;
+    mod hyperloglog;
+    mod lists;
+    mod rdb;
+    mod scripts;
+    mod sets;
+    mod sorted_sets;
+    mod streams;
+    mod strings;
+}

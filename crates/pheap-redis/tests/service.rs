@@ -1,0 +1,17 @@
+//! What is around commands: connections, limits, the memory's end, operations, replication.
+
+mod common;
+mod replication;
+
+mod service {
+    mod connections;
+    mod evict;
+    mod hostile;
+    mod limits;
+    mod ops;
+    mod replica;
+    mod replica_broken;
+    mod replica_memory;
+    mod server;
+    mod tracking;
+}
