@@ -176,6 +176,22 @@ fn wake<T>(what: &T) {
     }
 }
 
+/// Lets other threads go on while this one waits for what is there to change, if it is decided who goes on.
+#[inline]
+pub(super) fn give_way<T>(what: &T) -> bool {
+    let scheduled = is_scheduled();
+    if scheduled {
+        wait_for(what, true);
+    }
+    scheduled
+}
+
+/// Those who [wait](give_way) for what is there to change need not wait any longer.
+#[inline]
+pub(super) fn has_changed<T>(what: &T) {
+    wake(what);
+}
+
 /// Takes a lock by `attempt`, or waits for it by `wait`.
 fn take<T, G>(lock: &T, attempt: impl Fn() -> TryLockResult<G>, wait: impl FnOnce() -> LockResult<G>) -> G {
     if !is_scheduled() {

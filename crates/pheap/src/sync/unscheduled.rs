@@ -20,6 +20,18 @@ pub(crate) const fn is_scheduled() -> bool {
 #[inline(always)]
 pub(crate) fn step(_what: &'static str) {}
 
+/// Lets other threads go on while this one waits for what is there to change, if it is decided who goes on.
+#[inline(always)]
+pub(super) fn give_way<T>(_what: &T) -> bool {
+    #[cfg(all(test, pheap_loom))]
+    loom::thread::yield_now();
+    cfg!(all(test, pheap_loom))
+}
+
+/// Those who [wait](give_way) for what is there to change need not wait any longer.
+#[inline(always)]
+pub(super) fn has_changed<T>(_what: &T) {}
+
 /// All threads have passed a fence, if that could be done without the system.
 #[cfg(not(all(test, pheap_loom)))]
 #[inline(always)]
