@@ -176,20 +176,26 @@ fn wake<T>(what: &T) {
     }
 }
 
-/// Lets other threads go on while this one waits for what is there to change, if it is decided who goes on.
-#[inline]
-pub(super) fn give_way<T>(what: &T) -> bool {
-    let scheduled = is_scheduled();
-    if scheduled {
-        wait_for(what, true);
-    }
-    scheduled
-}
+/// How threads wait for something to change that no lock guards, where it is decided who goes on.
+#[derive(Debug, Default)]
+pub(super) struct Patience(#[allow(dead_code)] u8); // it has an address of its own
 
-/// Those who [wait](give_way) for what is there to change need not wait any longer.
-#[inline]
-pub(super) fn has_changed<T>(what: &T) {
-    wake(what);
+impl Patience {
+    /// Lets other threads go on, until it may be over. `false` if that is not decided here: who waits looks again.
+    #[inline]
+    pub(super) fn wait(&self, _is_over: impl Fn() -> bool) -> bool {
+        let scheduled = is_scheduled();
+        if scheduled {
+            wait_for(self, true);
+        }
+        scheduled
+    }
+
+    /// It has changed.
+    #[inline]
+    pub(super) fn wake(&self) {
+        wake(self);
+    }
 }
 
 /// Takes a lock by `attempt`, or waits for it by `wait`.

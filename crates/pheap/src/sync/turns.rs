@@ -4,16 +4,17 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 use std::time::Duration;
 use std::{hint, thread};
 
-use super::{AtomicU64, below};
+use super::AtomicU64;
+use super::below::Patience;
 
 /// On a line of its own, for those who wait look at it all the time.
 #[derive(Debug)]
 #[repr(align(128))]
-pub(crate) struct Turns(AtomicU64);
+pub(crate) struct Turns(AtomicU64, Patience);
 
 impl Turns {
     pub(crate) fn new(number: u64) -> Turns {
-        Turns(AtomicU64::new(number))
+        Turns(AtomicU64::new(number), Patience::default())
     }
 
     #[inline]
@@ -27,7 +28,7 @@ impl Turns {
         let mut looks = 0;
         while self.get() != number {
             looks += 1;
-            if !below::give_way(&self.0) {
+            if !self.1.wait(|| self.get() == number) {
                 pause(looks);
             }
         }
@@ -37,13 +38,13 @@ impl Turns {
     #[inline]
     pub(crate) fn set(&self, number: u64) {
         self.0.store(number, Release);
-        below::has_changed(&self.0);
+        self.1.wake();
     }
 
     /// Raises the number to this one, if it is less, when it is nobody's turn.
     pub(crate) fn raise(&self, number: u64) {
         self.0.fetch_max(number, Release);
-        below::has_changed(&self.0);
+        self.1.wake();
     }
 }
 

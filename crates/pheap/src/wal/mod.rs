@@ -24,6 +24,8 @@ pub(crate) mod format;
 mod group;
 #[cfg(all(test, pheap_loom))]
 pub(crate) mod model;
+#[cfg(all(test, not(pheap_loom)))]
+mod open_tests;
 mod pages;
 mod recovery;
 #[cfg(test)]
