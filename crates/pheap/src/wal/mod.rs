@@ -125,7 +125,7 @@ pub(crate) struct Wal {
     layout: Layout,
     seed: Seed,
     settings: Settings,
-    /// Whether records are written where they are appended, under the lock.
+    /// Whether records are written where they are appended.
     at_once: bool,
     tail: Tail,
     /// Something has been written, synced or freed, or has failed.
