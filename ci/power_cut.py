@@ -245,7 +245,11 @@ def explain(device, folder):
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="ci/power-cut.sh", description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="ci/power-cut.sh",
+        description=__doc__.split("\n")[0],
+        epilog="With --server as well, pheap-redis is the load, on the disk; it takes --rounds, --self-test and --seed.",
+    )
     parser.add_argument("--rounds", type=int, default=10, help="power failures for each device (default 10)")
     parser.add_argument("--dax", action="store_true", help="a file system with DAX: Pmem with MAP_SYNC")
     parser.add_argument("--disk", action="store_true", help="a file system on a disk: Wal")

@@ -53,16 +53,24 @@ step_clippy_as_shipped() {
     cargo clippy --locked --all-targets -- -D warnings
 }
 
+# What would be published can be packed. Each night it is built from that, too.
+step_package() {
+    package --no-verify
+}
+
+package() {
+    cargo package --locked --allow-dirty "$@" -p pheap-gc -p pheap-macros -p pheap -p pheap-cli -p pheap-redis
+}
+
 step_docs() {
     RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --all-features --no-deps
     RUSTDOCFLAGS="-D warnings" cargo doc --locked -p pheap --no-deps
 }
 
-# As users build it. `tests/features.rs` checks that it is. TLS is a feature of its own.
+# As users build it. `tests/features.rs` checks that it is.
 step_tests_as_shipped() {
     rm -f "$LOGS/tests_as_shipped.log"
     PHEAP_BUILD=shipped cargo test --locked 2>&1 | tee "$LOGS/tests_as_shipped.log"
-    cargo test --locked -p pheap-redis --features tls --lib --test tls 2>&1 | tee -a "$LOGS/tests_as_shipped.log"
 }
 
 # With the crash lab and its simulator. The compiler's messages and the examples in the docs are the same in both.
@@ -221,17 +229,22 @@ redis_suite() {
     fi
 }
 
-# Power failures of a virtual machine, a few; more with ci/power-cut.sh --rounds 100, and mistakes that must be noticed with --self-test.
-step_power_cut() {
+# What the next steps need. If there is none, the step is noted as skipped.
+has_virtual_machine() {
     local tools=(qemu-system-x86 gcc libc6-dev e2fsprogs python3)
     if ! { command -v qemu-system-x86_64 && command -v python3; } > /dev/null && ! install_packages "${tools[@]}"; then
-        note "power_cut was skipped: it needs Debian's packages ${tools[*]}"
-        return
+        note "$current was skipped: it needs Debian's packages ${tools[*]}"
+        return 1
     fi
     if ! ci/dax-vm/dax-vm setup; then
-        note "power_cut was skipped: the virtual machine could not be set up"
-        return
+        note "$current was skipped: the virtual machine could not be set up"
+        return 1
     fi
+}
+
+# Power failures of a virtual machine, a few; more with ci/power-cut.sh --rounds 100, and mistakes that must be noticed with --self-test.
+step_power_cut() {
+    has_virtual_machine || return 0
     local device status
     for device in dax disk; do
         status=0
@@ -245,6 +258,27 @@ step_power_cut() {
 }
 
 # The rest is for .ci/nightly.
+
+# With the oldest Rust that is promised. (Clippy's `incompatible_msrv` knows what the standard library has had since when, but nothing of the language.)
+step_oldest_rust() {
+    local oldest
+    oldest=$(sed -n 's/^rust-version = "\(.*\)"$/\1.0/p' Cargo.toml)
+    if ! cargo "+$oldest" --version 2> /dev/null && ! rustup toolchain install "$oldest" --profile minimal; then
+        note "oldest_rust was skipped: no toolchain $oldest"
+        return
+    fi
+    CARGO_TARGET_DIR="$TARGET/oldest-rust" cargo "+$oldest" check --locked -p pheap -p pheap-cli -p pheap-redis --features pheap/serde,pheap/uuid,pheap/ordered-float
+    CARGO_TARGET_DIR="$TARGET/oldest-rust" cargo "+$oldest" check --locked -p pheap-examples --examples
+}
+
+# The server's feature, for which most of it is built once more.
+step_tls() {
+    cargo test --locked -p pheap-redis --features tls --lib --test tls
+}
+
+step_package_and_build() {
+    package
+}
 
 # What the compiler says without the feature `serde`.
 step_messages_without_serde() {
@@ -309,6 +343,13 @@ step_differential() {
     for seed in 1 2 3; do
         PHEAP_DIFFERENTIAL=100000 PHEAP_DIFFERENTIAL_SEED=$seed cargo test --locked -p pheap-redis --test differential -- --nocapture
     done
+}
+
+# Power failures of a virtual machine in which pheap-redis runs. Here, because its optimised build takes minutes.
+step_power_cut_server() {
+    has_virtual_machine || return 0
+    ci/power-cut.sh --server --self-test
+    ci/power-cut.sh --server --rounds 30
 }
 
 # What clients of pheap-redis may send, and files that it may be given: ten minutes of each.

@@ -120,8 +120,8 @@ fn run(args: &Args) -> Result<bool> {
         Command::Del { keys } => {
             existing(&args.heap)?;
             let (heap, store) = open(&args.heap)?;
-            let missing: Vec<_> =
-                store.txn(|tx, map| Ok(keys.iter().filter(|key| map.remove(tx, key).is_none()).collect()))?;
+            let missing: Vec<_> = store
+                .txn(|tx, map| Ok(keys.iter().filter(|key| map.remove(tx, *key).is_none()).collect()))?;
             missing.iter().for_each(|key| not_there(key));
             found = missing.is_empty();
             heap.close()?;

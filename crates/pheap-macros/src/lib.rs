@@ -44,7 +44,8 @@ pub(crate) use hygienic;
 ///
 /// * **A layout that the language defines.** `#[repr(C)]` or `#[repr(transparent)]` on a struct, `#[repr(u8)]` or another
 ///   fixed-width integer on an enum. The file outlives the compiler that laid it out.
-/// * **Fields that are `Persist`**: fixed-width numbers, `bool`, `char`, arrays, `P`, `Option<P>`, and types that derive it.
+/// * **Fields that are `Persist`**: fixed-width numbers, `bool`, `char`, arrays, `P`, `Option<P>`, `NonZero` and the like, and types that derive it. `POption`, `PTuple2`, `PDuration` and `PSystemTime` stand for
+///   types whose layout Rust does not define, and `Stored<T, Adapter>` for types of other crates.
 /// * **At most one lifetime**, the brand of the transaction.
 /// * **No `Drop`** (nothing in a heap is ever dropped) **and no `Deref`** (a store through it could not be seen).
 /// * **No attribute macro below it** that changes the type: put the derive below that attribute.
@@ -58,7 +59,7 @@ pub(crate) use hygienic;
 ///   you rename a type that has data.
 ///   It consists of letters, digits, `_`, `.`, `-`, `/` and `:` (letters need not be ASCII), and does not begin with `pheap::`.
 /// * `#[persist(key)]`: the type can be a key of `PHashMap` and `PBTreeMap`, looked up by itself. It must be `Copy`, `Eq` and `Ord`, have no
-///   parameters, and fields that are keys of this kind themselves (numbers, `bool`, `char`, `[u8; N]`, other types with `#[persist(key)]`).
+///   parameters, and fields that are keys of this kind themselves (numbers, `bool`, `char`, `[u8; N]`, `POption`, `PSystemTime` and the like, other types with `#[persist(key)]`).
 /// * `#[persist(serde)]`: values can be exported and imported by way of serde, represented as serde's own derives do it. It needs the feature `serde` of
 ///   `pheap`, and fields that can be too; type parameters get bounds for it. A field of type `Option<P<T>>` may be missing in what is imported. See
 ///   `pheap::exchange`.

@@ -98,6 +98,7 @@ pub const SETTINGS: &[Setting] = &[
     mutable("dbfilename", Kind::Text, "backup.heap"),
     mutable("appendonly", Kind::YesNo, "yes"),
     mutable("appendfsync", Kind::OneOf(&["always", "everysec", "no"]), "always"),
+    mutable("auto-aof-rewrite-min-size", Kind::Bytes, "67108864"),
     mutable("protected-mode", Kind::YesNo, "yes"),
     mutable("requirepass", Kind::Text, ""),
     mutable("timeout", Kind::Int(0, i32::MAX as i64), "0"),

@@ -130,11 +130,12 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
     if arguments.ping {
         return Ok(ping(&config)?);
     }
+    let fold_at = config.int("auto-aof-rewrite-min-size") as u64;
     let settings = match (arguments.durability, config.text("appendfsync")) {
         (Durability::Pmem, _) => Settings::Pmem,
         (Durability::Process, _) => Settings::Process,
-        (Durability::Disk, "everysec") => Settings::LogEachSecond,
-        (Durability::Disk, _) => Settings::Log,
+        (Durability::Disk, "everysec") => Settings::LogEachSecond { fold_at },
+        (Durability::Disk, _) => Settings::Log { fold_at },
     };
     let path = arguments.heap.clone().unwrap_or_else(|| PathBuf::from(config.text("dir")).join("dump.heap"));
     if let Some(file) = &arguments.export {
@@ -161,13 +162,14 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
         "" => None,
         address => Some(Exporter::new(address)?),
     };
+    let store = open(&path, settings, arguments.shards)?;
+    // Not before the heap is this process' own: the file may be another's that has it.
     let _pid_file = match config.text("pidfile") {
         "" => None,
         path => Some(PidFile::new(Path::new(path)).map_err(|error| {
             format!("pidfile {path}: {error}; give a path where this user may write, or none")
         })?),
     };
-    let store = open(&path, settings, arguments.shards)?;
     let clocks = Clocks::new(&config, now());
     if let Some(file) = &arguments.import {
         let began = Instant::now();

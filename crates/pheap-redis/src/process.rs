@@ -5,9 +5,11 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering::Acquire;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag;
 use signal_hook::iterator::{Handle, Signals};
 use signal_hook::low_level::signal_name;
 
@@ -18,11 +20,18 @@ use crate::server::Server;
 pub struct End(Signals);
 
 impl End {
-    /// From now on, these signals do nothing until [`wait`](Self::wait) looks at them.
+    /// From now on, the first of these signals does nothing until [`wait`](Self::wait) looks at it. A second one ends the process at once, also while the heap is being closed, and loses
+    /// nothing that was acknowledged.
     ///
     /// # Errors
     /// If the system refuses.
     pub fn new() -> io::Result<End> {
+        let was_asked = Arc::new(AtomicBool::new(false));
+        for signal in [SIGTERM, SIGINT] {
+            // In this order: what the first one sets, the second one finds.
+            flag::register_conditional_shutdown(signal, 1, was_asked.clone())?;
+            flag::register(signal, was_asked.clone())?;
+        }
         Signals::new([SIGTERM, SIGINT]).map(End)
     }
 
@@ -31,15 +40,11 @@ impl End {
         self.0.handle()
     }
 
-    /// Stops the server when a signal says so. A second one ends the process at once, and loses nothing that was acknowledged.
+    /// Stops the server when a signal says so.
     pub fn wait(mut self, server: &Server) {
         for signal in self.0.forever() {
             let name = signal_name(signal).unwrap_or("a signal");
-            if server.stopping.load(Acquire) {
-                tracing::warn!("{name} once more: the process ends now, and the heap is not closed");
-                std::process::exit(1);
-            }
-            tracing::info!("{name} has asked for the end");
+            tracing::info!("{name} has asked for the end; once more, and the heap is not closed");
             server.stop();
         }
     }

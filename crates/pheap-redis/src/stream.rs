@@ -68,6 +68,11 @@ impl Stream {
         matches!(self, Stream::Unix(_))
     }
 
+    /// Whether it gives less than has come: what was decrypted waits in it, and no event tells of that.
+    pub(crate) fn is_encrypted(&self) -> bool {
+        matches!(self, Stream::Tls(_))
+    }
+
     /// Whether the other end is on this machine.
     pub(crate) fn is_local(&self) -> bool {
         self.tcp()

@@ -269,9 +269,13 @@ fn what_cannot_be_opened_is_left_as_it_is() {
     // One that is in use.
     let mut server = Server::start(folder.path(), &["--durability", "process"]);
     assert_eq!(server.client().ask("set a 1"), "OK");
-    let (began, told) = ends(&mut Server::command(folder.path(), free_port(), &[]));
+    let pid = folder.path().join("pid");
+    std::fs::write(&pid, "the first one's").unwrap();
+    let pidfile = format!("pidfile {}", pid.display());
+    let (began, told) = ends(&mut Server::command(folder.path(), free_port(), &["--set", &pidfile]));
     assert!(!began && told.contains("is open in another process"), "{told}");
     assert_eq!(server.client().ask("get a"), "1");
+    assert_eq!(std::fs::read_to_string(&pid).unwrap(), "the first one's");
     signal(&mut server, "TERM");
     server.process().wait().unwrap();
     drop(server);
@@ -366,4 +370,42 @@ fn a_signal_ends_it_as_it_should() {
         // It was closed, so there was nothing to do.
         assert!(log.contains("which was closed in") && !log.contains("it was not closed"), "{log}");
     }
+}
+
+#[test]
+fn a_log_is_as_long_as_it_may_be() {
+    let folder = tempfile::tempdir().unwrap();
+    // Together as long as the log may be several times before it is folded into the heap's file: those that come wait for that. (A line may have 64 KiB.)
+    let server = Server::start(folder.path(), &["--set", "auto-aof-rewrite-min-size 128kb"]);
+    let mut client = server.client();
+    let value = "x".repeat(32 << 10);
+    (0..32).for_each(|i| assert_eq!(client.ask(&format!("SET {i} {value}")), "OK"));
+    let info = client.ask("INFO");
+    assert!(!info.contains("heap_checkpoints:0"), "{info}");
+    assert_eq!(client.ask("CONFIG GET auto-aof-rewrite-min-size"), "[auto-aof-rewrite-min-size 131072]");
+}
+
+#[test]
+fn nobody_holds_up_the_end() {
+    let (folder, port) = (tempfile::tempdir().unwrap(), free_port());
+    let metrics = format!("127.0.0.1:{port}");
+    let mut server = Server::start(folder.path(), &["--durability", "process", "--metrics", &metrics]);
+    // Many who would be waited for, one after the other, because they ask for nothing.
+    let silent: Vec<TcpStream> = (0..100).map(|_| TcpStream::connect(("127.0.0.1", port)).unwrap()).collect();
+    let began = Instant::now();
+    signal(&mut server, "TERM");
+    assert_eq!(server.process().wait().unwrap().code(), Some(0));
+    assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
+    drop(silent);
+    // A client that reads nothing of what it was told has some time for that. What a service manager says meanwhile, behind a SHUTDOWN, is no reason to leave the heap open.
+    let mut server = Server::start(folder.path(), &["--durability", "process"]);
+    let mut slow = server.client();
+    assert_eq!(slow.ask(&format!("SET long {}", "x".repeat(60_000))), "OK");
+    slow.try_send(&b"GET long\r\n".repeat(1000));
+    let client = &mut server.client();
+    while !client.ask("CLIENT LIST").contains("cmd=get") {}
+    client.send("SHUTDOWN");
+    client.read_to_end();
+    signal(&mut server, "TERM");
+    assert_eq!(server.process().wait().unwrap().code(), Some(0));
 }

@@ -54,7 +54,7 @@ fn the_data_come_while_the_master_is_written_to() {
         let mut master = redis.client();
         prepare(&mut master);
         work(&mut master, &mut Rng::new(&[1, round as u64]), 3000);
-        master.ask("debug populate 20000 many 100");
+        assert_eq!(master.ask("debug populate 5000 many 100"), "OK");
         let server = Server::start(ours.path(), &["--threads", ["1", "2"][round]]);
         let mut replica = server.client();
         // What was there is gone.

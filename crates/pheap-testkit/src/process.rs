@@ -112,7 +112,7 @@ pub fn example(name: &str) -> PathBuf {
     let _one_at_a_time = BUILD.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     if !program.exists() {
         let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["build", "--quiet", "--package", "pheap-suite", "--example", name]);
+        cargo.args(["build", "--quiet", "--package", "pheap-examples", "--example", name]);
         cargo.arg("--target-dir").arg(profile.parent().unwrap());
         if profile.ends_with("release") {
             cargo.arg("--release");

@@ -1,6 +1,7 @@
 //! `Error`: everything that can go wrong, its text, and what to do about it.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::path::PathBuf;
 
 /// The result of most calls.
@@ -8,7 +9,9 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why a call failed. An error never loses a committed transaction: a failed transaction is rolled back (but see
 /// [`OutcomeUnknown`](Error::OutcomeUnknown)), and a file that cannot be opened is left as it was.
-#[derive(Debug, thiserror::Error)]
+///
+/// Its `Debug` is its text as well, because that is what a `main` that returns a `Result` prints.
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The operating system refused a call on the heap file.
@@ -264,6 +267,14 @@ pub enum Error {
     )]
     Nested,
 
+    /// This thread is inside a transaction of another heap already. One heap cannot roll back what another one has committed, so two transactions on two heaps are not one: an error, a panic
+    /// or a crash after the inner one leaves it in place. [`with_several_heaps`](crate::with_several_heaps) allows it.
+    #[error(
+        "this thread is inside a transaction of another heap already, and the two would not be one transaction: what the inner one has committed stays, whatever becomes of the outer one; end the outer one \
+         first, keep both roots in one heap (`pheap::txn`), or allow it with `pheap::with_several_heaps`"
+    )]
+    SeveralHeaps,
+
     /// One transaction was given the same root twice.
     #[error("root {root:?} was given twice to one transaction")]
     DuplicateRoot {
@@ -365,6 +376,12 @@ pub enum Error {
     /// The program aborted the transaction, with this reason. pheap itself never returns it.
     #[error("transaction given up: {0}")]
     Aborted(Cow<'static, str>),
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 impl Error {

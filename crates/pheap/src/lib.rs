@@ -27,20 +27,24 @@ mod sync;
 mod tuning;
 mod txn;
 mod units;
+mod values;
 mod wal;
 
 // Changing and reading what is in a heap.
-pub use api::root::{Root, RootSet, Shards, txn};
+pub use api::root::{Root, RootSet, Shards, txn, with_several_heaps};
 pub use api::tx::Txn;
 pub use api::view::{Shared, View};
 pub use collections::{
-    PBTreeMap, PBTreeSet, PHashMap, PHashSet, PSnapMap, PString, PVec, PVecDeque, Snapshot,
+    PBTreeMap, PBTreeSet, PBytes, PHashMap, PHashSet, PSnapMap, PString, PVec, PVecDeque, SharedStr, Snapshot,
 };
 pub use error::{Error, Result};
 pub use gc::held::Held;
-pub use layout::{Persist, Plain, Pointee};
+pub use layout::{Persist, Plain, Pointee, StoreAs, Stored};
 pub use pheap_macros::{Persist, txn};
 pub use ptr::{Key, P};
+pub use values::{
+    PDuration, POption, PSystemTime, PTuple2, PTuple3, PTuple4, PTuple5, PTuple6, PTuple7, PTuple8,
+};
 
 // Opening a heap, and looking after it.
 pub use heap::{Backup, Durability, Heap, HeapInfo, Options, Report, RootInfo, TypeInfo, Usage};

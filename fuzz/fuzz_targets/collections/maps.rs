@@ -350,9 +350,9 @@ where
 macro_rules! common_of_sets {
     ($tx:ident, $set:ident, $model:ident, $step:ident; $($more:tt)*) => {{
         match *$step {
-            SetStep::Insert(n) => assert_eq!($set.insert($tx, &n.into())?, $model.insert(n.into())),
-            SetStep::Remove(n) => assert_eq!($set.remove($tx, &n.into()), $model.remove(&n.into())),
-            SetStep::Contains(n) => assert_eq!($set.contains($tx, &n.into()), $model.contains(&n.into())),
+            SetStep::Insert(n) => assert_eq!($set.insert($tx, u32::from(n))?, $model.insert(n.into())),
+            SetStep::Remove(n) => assert_eq!($set.remove($tx, u32::from(n)), $model.remove(&n.into())),
+            SetStep::Contains(n) => assert_eq!($set.contains($tx, u32::from(n)), $model.contains(&n.into())),
             SetStep::Extend { first, len, step } => {
                 let new: Vec<u32> = keys(first, len, step).map(u32::from).collect();
                 $set.extend($tx, &new)?;

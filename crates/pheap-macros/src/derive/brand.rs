@@ -63,6 +63,7 @@ fn declared(generics: &Generics) -> impl Iterator<Item = PredicateType> {
     let inline = generics.type_params().map(|param| {
         let name = &param.ident;
         PredicateType {
+            attrs: Vec::new(),
             lifetimes: None,
             bounded_ty: parse_quote!(#name),
             colon_token: Token![:](Span::mixed_site()),

@@ -94,7 +94,7 @@ impl Derive<'_> {
         let mut generics = brand::generics(self.input);
         let brand = &self.brand;
         if generics.lifetimes().next().is_none() {
-            generics.params.insert(0, LifetimeParam::new(brand.clone()).into());
+            generics.params.insert(0, syn::GenericParam::Lifetime(LifetimeParam::new(brand.clone())));
         }
         let parameters: Vec<_> = self.input.generics.type_params().map(|param| param.ident.clone()).collect();
         if !parameters.is_empty() {

@@ -1,7 +1,10 @@
 //! The rules, each with a message that says how to follow it.
 
+use proc_macro2::Span;
+use quote::ToTokens;
+use syn::spanned::Spanned;
 use syn::visit::Visit;
-use syn::{Attribute, GenericParam, Lifetime};
+use syn::{Attribute, Expr, ExprLit, GenericParam, Lifetime, Lit, MetaNameValue};
 
 use super::parse::{Field, Input, Shape};
 use crate::errors::Errors;
@@ -85,7 +88,18 @@ fn enum_repr(input: &Input<'_>, errors: &mut Errors) {
 }
 
 fn field(input: &Input<'_>, field: &Field<'_>, errors: &mut Errors) {
-    no_options(field.attrs, errors);
+    match field.attrs.iter().find_map(adapter) {
+        Some((span, adapter)) => {
+            let ty = field.ty.to_token_stream().to_string().replace(' ', "");
+            errors.at(
+                span,
+                format_args!(
+                    "a derive cannot change what lies in a field, and `{ty}` would lie there: use `Stored<{ty}, {adapter}>` as its type, which the adapter converts"
+                ),
+            );
+        }
+        None => no_options(field.attrs, errors),
+    }
     StaticBrand { input, errors }.visit_type(field.ty);
 }
 
@@ -115,8 +129,18 @@ impl Visit<'_> for StaticBrand<'_> {
 
     // A `'static` behind a plain reference or in a function pointer is not the problem: the type itself is.
     fn visit_type_reference(&mut self, _: &syn::TypeReference) {}
-    fn visit_type_bare_fn(&mut self, _: &syn::TypeBareFn) {}
+    fn visit_type_fn_ptr(&mut self, _: &syn::TypeFnPtr) {}
     fn visit_type_trait_object(&mut self, _: &syn::TypeTraitObject) {}
+}
+
+/// What `#[persist(with = ..)]` names, as one would guess from serde.
+fn adapter(attr: &Attribute) -> Option<(Span, String)> {
+    let name: MetaNameValue = attr.path().is_ident("persist").then(|| attr.parse_args().ok())??;
+    let adapter = match &name.value {
+        Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => text.value(),
+        other => other.to_token_stream().to_string().replace(' ', ""),
+    };
+    name.path.is_ident("with").then(|| (name.span(), adapter))
 }
 
 fn no_options(attrs: &[Attribute], errors: &mut Errors) {

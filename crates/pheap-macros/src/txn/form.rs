@@ -1,6 +1,7 @@
 //! Which of the two kinds of function `#[txn]` stands on.
 
-use proc_macro2::{Ident, TokenStream};
+use super::scope::Names;
+use proc_macro2::{Ident, Span, TokenStream};
 use syn::spanned::Spanned;
 use syn::{Error, FnArg, ItemFn, Pat, Result, ReturnType, Signature, Type};
 
@@ -35,7 +36,7 @@ impl Form {
             return Ok(Form::Joins(joins.into_iter().cloned().collect()));
         }
         match parameters(sig, is_root)?.as_slice() {
-            [] => Err(Error::new(sig.ident.span(), FORMS)),
+            [] => Err(neither(sig)),
             [root] => {
                 opens(sig, root)?;
                 Ok(Form::Opens((*root).clone()))
@@ -47,6 +48,63 @@ impl Form {
             )),
         }
     }
+}
+
+impl Form {
+    /// The names of transactions in the body, and those of pointers.
+    pub(super) fn names(&self, sig: &Signature) -> (Names, Names) {
+        let pointers = sig.inputs.iter().filter_map(|input| match input {
+            FnArg::Typed(input) if is_pointer(&input.ty) => match &*input.pat {
+                Pat::Ident(name) => Some(name.ident.clone()),
+                _ => None,
+            },
+            _ => None,
+        });
+        match self {
+            Form::Joins(names) => (Names::new(names.iter().cloned()), Names::new(pointers)),
+            Form::Opens(root) => {
+                let tx = Ident::new(TX, Span::call_site());
+                (Names::new([tx]), Names::new(pointers.chain([root.clone()])))
+            }
+        }
+    }
+}
+
+/// `P<'r, T>`.
+fn is_pointer(ty: &Type) -> bool {
+    match ty {
+        Type::Path(ty) => {
+            ty.path.segments.last().is_some_and(|last| last.ident == "P" && !last.arguments.is_none())
+        }
+        _ => false,
+    }
+}
+
+/// What `#[txn]` says of a function that is neither: it knows types by their names only, and one of these may be another name for `Root<T>`.
+fn neither(sig: &Signature) -> Error {
+    let aliased = sig.inputs.iter().find_map(|input| match input {
+        FnArg::Typed(input) => match (&*input.pat, &*input.ty) {
+            (Pat::Ident(name), Type::Reference(reference)) => match &*reference.elem {
+                Type::Path(ty) => Some((&name.ident, reference, ty)),
+                _ => None,
+            },
+            _ => None,
+        },
+        FnArg::Receiver(_) => None,
+    });
+    let Some((name, reference, ty)) = aliased else { return Error::new(sig.ident.span(), FORMS) };
+    let alias = &ty.path.segments.last().expect("a path has one").ident;
+    if alias == "Txn" || alias == "Root" || alias.to_string().starts_with(|c: char| c.is_lowercase()) {
+        return Error::new(sig.ident.span(), FORMS);
+    }
+    let written = if reference.mutability.is_some() { "&mut Txn<'_>" } else { "&Root<T>" };
+    let of = if reference.mutability.is_some() { "`Txn`" } else { "`Root<T>`" };
+    Error::new(
+        reference.span(),
+        format_args!(
+            "{FORMS}; it sees how types are written, so if `{alias}` is another name for a {of}, use `{name}: {written}` here"
+        ),
+    )
 }
 
 /// The body becomes a closure, or borrows from its parameters in ways that these cannot.

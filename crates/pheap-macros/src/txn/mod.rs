@@ -2,6 +2,7 @@
 
 mod form;
 mod group;
+mod guess;
 mod place;
 mod rewrite;
 mod scope;
@@ -44,7 +45,10 @@ fn stub(function: &ItemFn, error: &syn::Error) -> TokenStream {
 
 fn expand(args: TokenStream, function: &mut ItemFn) -> syn::Result<()> {
     let krate = Crate::parse(args)?;
-    match Form::of(&function.sig)? {
+    let form = Form::of(&function.sig)?;
+    let (txs, pointers) = form.names(&function.sig);
+    guess::check(txs, pointers, &function.block)?;
+    match form {
         Form::Joins(names) => rewrite::rewrite(&krate, Names::new(names), &mut function.block),
         Form::Opens(root) => {
             let tx = Ident::new(form::TX, Span::call_site());

@@ -13,6 +13,11 @@ impl Names {
         Names(names.into_iter().collect())
     }
 
+    /// The first of them.
+    pub(super) fn first(&self) -> Option<&Ident> {
+        self.0.first()
+    }
+
     /// The transaction that the expression is, if it is just its name.
     pub(super) fn find<'a>(&self, expr: &'a Expr) -> Option<&'a Ident> {
         match expr {

@@ -192,7 +192,7 @@ fn hdel(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let (key, now) = (args[1], cx.now);
     let (count, is_gone) = cx.write(key, |tx, db| {
         let Some(hash) = hash(tx, &tx[db], key, now)? else { return Ok::<_, Fail>((0, false)) };
-        let count = args[2..].iter().filter(|field| hash.remove(tx, field).is_some()).count();
+        let count = args[2..].iter().filter(|field| hash.remove(tx, *field).is_some()).count();
         let is_gone = tx[hash].is_empty();
         if is_gone {
             db.remove(tx, key);

@@ -227,6 +227,7 @@ const RESTART: &[(&str, &str)] = &[
     ("port", "Unable to listen on this port: that takes a restart"),
     ("bind", "Failed to bind to specified addresses: that takes a restart"),
     ("metrics", "Unable to listen there: that takes a restart"),
+    ("auto-aof-rewrite-min-size", "The log is as long as it was made: that takes a restart"),
     ("tls-port", "Unable to listen on this port: that takes a restart"),
     ("tls-cert-file", NO_NEW_TLS),
     ("tls-key-file", NO_NEW_TLS),

@@ -80,7 +80,7 @@ fn remove(cx: &mut Cx<'_>, key: &[u8], elements: &[&[u8]]) -> Result<(usize, boo
     let now = cx.now;
     cx.write(key, |tx, db| {
         let Some(set) = set(tx, &tx[db], key, now)? else { return Ok((0, false)) };
-        let count = elements.iter().filter(|element| set.remove(tx, element)).count();
+        let count = elements.iter().filter(|element| set.remove(tx, *element)).count();
         let is_gone = tx[set].is_empty();
         if is_gone {
             db.remove(tx, key);

@@ -44,9 +44,24 @@ pub enum Settings {
     /// When the process ends in whatever way; a power failure may destroy the heap.
     Process,
     /// A write-ahead log on a disk, synced when somebody waits for that.
-    Log,
+    Log {
+        /// The log is folded into the heap's file when it has so many bytes.
+        fold_at: u64,
+    },
     /// A write-ahead log on a disk, synced each second.
-    LogEachSecond,
+    LogEachSecond {
+        /// The log is folded into the heap's file when it has so many bytes.
+        fold_at: u64,
+    },
+}
+
+/// Below this, the log would be folded for every few commands.
+const LEAST_FOLD_AT: u64 = 128 << 10;
+
+fn with_log(fold_at: u64, policy: SyncPolicy) -> Options {
+    // A checkpoint begins when half of the limit is used.
+    let limit = fold_at.max(LEAST_FOLD_AT).saturating_mul(2);
+    Options::new().durability(Durability::Wal).sync_policy(policy).log_limit(limit)
 }
 
 /// The root of a heap that is not complete yet: an import has begun, and has not ended.
@@ -93,10 +108,10 @@ impl Store {
         let options = match settings {
             Settings::Pmem => Options::new().durability(Durability::Pmem),
             Settings::Process => Options::new().durability(Durability::Process),
-            Settings::Log => Options::new().durability(Durability::Wal).sync_policy(SyncPolicy::OnDemand),
-            Settings::LogEachSecond => Options::new()
-                .durability(Durability::Wal)
-                .sync_policy(SyncPolicy::Every(Duration::from_secs(1))),
+            Settings::Log { fold_at } => with_log(fold_at, SyncPolicy::OnDemand),
+            Settings::LogEachSecond { fold_at } => {
+                with_log(fold_at, SyncPolicy::Every(Duration::from_secs(1)))
+            }
         };
         let heap = options.open(path)?;
         Store::of(heap, path, shards)

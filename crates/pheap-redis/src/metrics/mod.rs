@@ -16,7 +16,7 @@ use crate::server::Server;
 
 /// How long the thread sleeps at most, until it looks whether the server is to stop.
 const TICK: Duration = Duration::from_millis(200);
-/// How long somebody may take to ask, and to read the answer.
+/// How long somebody may take to ask and to read the answer, together.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Bytes of the longest request.
 const LONGEST: usize = 8 << 10;
@@ -71,7 +71,10 @@ impl Exporter {
         while !server.stopping.load(Acquire) {
             // What is wrong with the system, if anything, is told by those who serve clients.
             let _ = self.poll.poll(&mut events, Some(TICK));
-            while let Ok((stream, _)) = self.listener.accept() {
+            // However many wait in a row, the end of the server waits for one of them at most.
+            while !server.stopping.load(Acquire)
+                && let Ok((stream, _)) = self.listener.accept()
+            {
                 if let Err(error) = answer(stream, server) {
                     tracing::debug!("metrics were not collected: {error}");
                 }
@@ -80,9 +83,40 @@ impl Exporter {
     }
 }
 
-fn answer(mut stream: TcpStream, server: &Server) -> io::Result<()> {
+/// A connection that is given up at some time.
+struct Hurried {
+    stream: TcpStream,
+    until: Instant,
+}
+
+impl Hurried {
+    fn left(&self) -> io::Result<Option<Duration>> {
+        let left = self.until.saturating_duration_since(Instant::now());
+        if left.is_zero() { Err(ErrorKind::TimedOut.into()) } else { Ok(Some(left)) }
+    }
+}
+
+impl Read for Hurried {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.stream.set_read_timeout(self.left()?)?;
+        self.stream.read(buffer)
+    }
+}
+
+impl Write for Hurried {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.stream.set_write_timeout(self.left()?)?;
+        self.stream.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush()
+    }
+}
+
+fn answer(stream: TcpStream, server: &Server) -> io::Result<()> {
     stream.set_nonblocking(false)?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    let mut stream = Hurried { stream, until: Instant::now() + PATIENCE };
     let (status, body) = match path(&mut stream)?.as_deref() {
         Some("/metrics") => ("200 OK", figures::all(server)),
         Some("/") => ("200 OK", "The figures of this server are at /metrics.\n".to_owned()),
@@ -97,8 +131,8 @@ fn answer(mut stream: TcpStream, server: &Server) -> io::Result<()> {
 }
 
 /// What somebody gets, or None if it is no such request.
-fn path(stream: &mut TcpStream) -> io::Result<Option<String>> {
-    let (until, mut bytes) = (Instant::now() + PATIENCE, Vec::new());
+fn path(stream: &mut impl Read) -> io::Result<Option<String>> {
+    let mut bytes = Vec::new();
     loop {
         let mut headers = [httparse::EMPTY_HEADER; 64];
         let mut request = httparse::Request::new(&mut headers);
@@ -110,11 +144,6 @@ fn path(stream: &mut TcpStream) -> io::Result<Option<String>> {
             Ok(httparse::Status::Partial) if bytes.len() < LONGEST => {}
             _ => return Ok(None),
         }
-        let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(ErrorKind::TimedOut.into());
-        }
-        stream.set_read_timeout(Some(left))?;
         let mut chunk = [0; 1 << 10];
         match stream.read(&mut chunk) {
             Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),

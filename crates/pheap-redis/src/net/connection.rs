@@ -13,9 +13,6 @@ use crate::resp::input::Input;
 use crate::server::Limits;
 use crate::stream::Stream;
 
-/// Bytes that are read at once.
-const CHUNK: usize = 64 << 10;
-
 /// A client's connection.
 pub(super) struct Connection {
     pub(super) stream: Stream,
@@ -30,6 +27,8 @@ pub(super) struct Connection {
     pub(super) is_held: bool,
     /// There may be more to read.
     pub(super) is_readable: bool,
+    /// A read may leave room though there is more to read: its end, or what is behind a byte out of band.
+    pub(super) leaves_room: bool,
     /// It sends nothing more.
     pub(super) is_at_end: bool,
     /// It is slow to read: how long already.
@@ -64,6 +63,7 @@ impl Connection {
             blocked: None,
             is_held: false,
             is_readable: true,
+            leaves_room: false,
             is_at_end: false,
             slowness: Watch::default(),
             is_over: false,
@@ -103,20 +103,19 @@ impl Connection {
         self.session.profile.state.lock().last_heard = self.last_heard;
     }
 
-    /// Reads what has come, but not all of it if that is much: others have a turn in between.
-    pub(super) fn read(&mut self) -> io::Result<()> {
-        let (buffer, room) = self.input.room(CHUNK);
-        let before = buffer.len();
-        buffer.resize(before + room, 0);
-        let result = self.stream.read(&mut buffer[before..]);
-        let n = *result.as_ref().unwrap_or(&0);
-        buffer.truncate(before + n);
-        match result {
+    /// Reads what has come, by way of `buffer`, but not more than fits there: others have a turn in between.
+    pub(super) fn read(&mut self, buffer: &mut [u8]) -> io::Result<()> {
+        match self.stream.read(buffer) {
             Ok(0) => {
                 self.is_readable = false;
                 self.is_at_end = true;
             }
-            Ok(_) => self.last_heard = Instant::now(),
+            Ok(n) => {
+                self.input.append(&buffer[..n]);
+                self.last_heard = Instant::now();
+                // A socket that leaves room has nothing more, and there is an event for what comes then; but none again for what has come already.
+                self.is_readable = n == buffer.len() || self.stream.is_encrypted() || self.leaves_room;
+            }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.is_readable = false,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),

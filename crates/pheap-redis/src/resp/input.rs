@@ -36,6 +36,11 @@ impl Input {
         (&mut self.bytes, least.max(wanted))
     }
 
+    /// Appends what has come.
+    pub fn append(&mut self, bytes: &[u8]) {
+        self.room(0).0.extend_from_slice(bytes);
+    }
+
     /// Bytes that were not answered yet.
     pub fn pending(&self) -> usize {
         self.bytes.len() - self.start

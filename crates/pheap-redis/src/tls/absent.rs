@@ -75,3 +75,19 @@ impl Write for TlsStream {
         match *self {}
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_asks_for_it_is_told() {
+        let mut config = Config::default();
+        assert!(acceptor(&config).unwrap().is_none() && connector(&config).unwrap().is_none());
+        config.set("tls-port", "6379").unwrap();
+        config.set("tls-replication", "yes").unwrap();
+        let told = acceptor(&config).unwrap_err().to_string();
+        assert!(told.starts_with("tls-port is set, but ") && told.contains("--features tls"), "{told}");
+        assert!(connector(&config).unwrap_err().to_string().starts_with("tls-replication is set, but "));
+    }
+}

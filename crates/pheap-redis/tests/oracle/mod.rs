@@ -1,6 +1,16 @@
 //! Clients that know what a server must answer, and what it must have after it was killed.
 
+pub(crate) mod clients;
 pub(crate) mod model;
 pub(crate) mod owner;
 pub(crate) mod shared;
 pub(crate) mod wire;
+
+/// Kills, for a longer run than usual.
+pub(crate) const ROUNDS: &str = "PHEAP_ORACLE_ROUNDS";
+/// What is random.
+pub(crate) const SEED: &str = "PHEAP_ORACLE_SEED";
+
+pub(crate) fn from_environment(name: &str, default: u64) -> u64 {
+    std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
+}

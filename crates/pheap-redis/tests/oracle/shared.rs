@@ -4,7 +4,7 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
 use pheap_testkit::Rng;
@@ -37,6 +37,8 @@ pub(crate) struct Ledger {
 pub(crate) struct Sharer {
     number: usize,
     next: u64,
+    /// The server's clock may differ by so many milliseconds.
+    clocks_differ: u128,
     /// Its keys that expire: their values and deadlines.
     expiring: BTreeMap<String, Option<(String, u128)>>,
     flight: Flight,
@@ -89,8 +91,14 @@ pub(crate) fn prepare(wire: &mut Wire) -> io::Result<()> {
 }
 
 impl Sharer {
-    pub(crate) fn new(number: usize) -> Sharer {
-        Sharer { number, next: 0, expiring: BTreeMap::new(), flight: Flight::default() }
+    pub(crate) fn new(number: usize, clocks_differ: Duration) -> Sharer {
+        Sharer {
+            number,
+            next: 0,
+            clocks_differ: clocks_differ.as_millis(),
+            expiring: BTreeMap::new(),
+            flight: Flight::default(),
+        }
     }
 
     /// Does this and that until the server is gone. `done` is called for each that was acknowledged.
@@ -360,10 +368,31 @@ impl Sharer {
                 let before = now();
                 let value = wire.ask(&words(&format!("GET {key}")))?;
                 let expected = self.expiring.get(&key).cloned().flatten();
-                is_right(&key, &value, &expected, before).unwrap();
+                self.is_right(&key, &value, &expected, before).unwrap();
             }
         }
         Ok(())
+    }
+
+    /// Whether the value is what it must be that was asked for after `before`.
+    fn is_right(
+        &self,
+        key: &str,
+        value: &Reply,
+        expected: &Option<(String, u128)>,
+        before: u128,
+    ) -> Result<(), String> {
+        let is_right = match expected {
+            None => *value == Reply::Nil,
+            Some((text, deadline)) => {
+                let may_be_there =
+                    before <= *deadline + self.clocks_differ && *value == Reply::Text(text.clone());
+                may_be_there || now() + self.clocks_differ >= *deadline && *value == Reply::Nil
+            }
+        };
+        is_right.then_some(()).ok_or_else(|| {
+            format!("{key} is {value:?} between {before} and {}, it should be {expected:?}", now())
+        })
     }
 }
 
@@ -416,20 +445,6 @@ fn hand_on(wire: &mut Wire, rng: &mut Rng) -> io::Result<()> {
     }
 }
 
-/// Whether the value is what it must be that was asked for after `before`.
-fn is_right(key: &str, value: &Reply, expected: &Option<(String, u128)>, before: u128) -> Result<(), String> {
-    let is_right = match expected {
-        None => *value == Reply::Nil,
-        Some((text, deadline)) => {
-            let may_be_there = before <= *deadline && *value == Reply::Text(text.clone());
-            may_be_there || now() >= *deadline && *value == Reply::Nil
-        }
-    };
-    is_right.then_some(()).ok_or_else(|| {
-        format!("{key} is {value:?} between {before} and {}, it should be {expected:?}", now())
-    })
-}
-
 fn popped(ledger: &Mutex<Ledger>, element: Option<&Reply>) {
     match element {
         None | Some(Reply::Nil) => {}
@@ -479,12 +494,12 @@ pub(crate) fn check(wire: &mut Wire, ledger: &mut Ledger, sharers: &mut [Sharer]
             let value = wire.ask(&words(&format!("GET {key}")))?;
             let expected = sharer.expiring.get(&key).cloned().flatten();
             let was_done = flight.expiring.as_ref().filter(|(of, _)| *of == key).map(|(_, is)| is);
-            match is_right(&key, &value, &expected, before) {
+            match sharer.is_right(&key, &value, &expected, before) {
                 Ok(()) if was_done.is_none() => {}
                 Ok(()) if *was_done.unwrap() == expected => {}
                 was_not_done => {
                     let new = was_done.cloned().flatten();
-                    let is_done = was_done.is_some() && is_right(&key, &value, &new, before).is_ok();
+                    let is_done = was_done.is_some() && sharer.is_right(&key, &value, &new, before).is_ok();
                     if !is_done {
                         was_not_done.unwrap();
                     } else if value != Reply::Nil || was_not_done.is_err() {

@@ -4,6 +4,7 @@
 //! name pheap by a path of the user's choice, at which anything may be. So each of these `macro_rules!` is to be safe whatever it is given; what the
 //! procedural macros have looked at is checked here once more, by the compiler, on the type as it is in the end.
 
+mod field;
 mod persist;
 mod places;
 mod shape;
@@ -44,8 +45,9 @@ pub use crate::__place as place;
 pub use crate::__place_ahead as place_ahead;
 pub use crate::__place_group as place_group;
 pub use crate::__with_serde as with_serde;
+pub use field::{FieldOf, NotAField};
 pub use persist::{slot_at, zero};
-pub use places::{Elements, element, element_checked};
+pub use places::{Elements, element, element_checked, indices};
 pub use shape::{
     AsDerived, Slot, Tag, assert_c, assert_counted, assert_tag, assert_transparent, c_slots, found, gaps,
     unlike,

@@ -39,6 +39,9 @@ macro_rules! __persist_struct {
     ) => {
         $crate::__persist_header!([$($generics)*] [$($clause)*]);
 
+        #[allow(unused_imports)] // where all fields are `Persist`
+        use $crate::__private::NotAField as _;
+
         #[automatically_derived]
         #[allow(deprecated, unused_variables)]
         // SAFETY: the bodies make sure of what the trait asks for, for the type as it is:
@@ -62,26 +65,26 @@ macro_rules! __persist_struct {
                     $(|| <$ty as $crate::Persist>::PADDED)*
             };
 
-            const POINTERS: $crate::__private::core::primitive::bool = false $(|| <$ty as $crate::Persist>::POINTERS)*;
+            const POINTERS: $crate::__private::core::primitive::bool = false $(|| $crate::__private::FieldOf::<$ty>::POINTERS)*;
 
             fn desc() -> &'static $crate::__private::Desc {
+                // Each field is the same at any brand. An alias can hide one: `type Leak = P<'static, u64>`.
+                $($crate::__private::FieldOf::<$ty>::at_any_brand::<Self>(|this, $binding| {
+                    let $name { $member: found, .. } = this;
+                    // Without an expectation, so that nothing is coerced.
+                    let found = $crate::__private::found(found);
+                    $binding.is(found);
+                });)*
                 const {
                     // The type has these fields and no others, of these types.
                     let _: fn(&mut Self) = |this| {
                         let $name { $($member: $binding),* } = this;
                         $(let $binding = $crate::__private::found($binding); let _: $crate::__private::AsDerived<$ty> = $binding;)*
                     };
-                    // And so it is at any brand: it is the same type, also if it has no fields, and each field is. An alias can hide a brand: `type Leak = P<'static, u64>`.
+                    // And so it is at any brand: it is the same type, also if it has no fields.
                     let _: for<'o> fn(&mut <Self as $crate::Persist>::At<'o>) = |this| {
                         let $name { .. } = this;
                     };
-                    $(let _: for<'o> fn(
-                        &mut <Self as $crate::Persist>::At<'o>,
-                        $crate::__private::AsDerived<<$ty as $crate::Persist>::At<'o>>,
-                    ) = |this, $binding| {
-                        let $name { $member: found, .. } = this;
-                        let _ = [$crate::__private::found(found), $binding];
-                    };)*
                     // For its assertions: nothing lives in a heap without its description.
                     let _: $crate::__private::core::primitive::bool = <Self as $crate::Persist>::PADDED;
                     &$crate::__private::Desc {
@@ -93,7 +96,7 @@ macro_rules! __persist_struct {
                             fields: &[$($crate::__private::Field {
                                 name: $label,
                                 offset: $crate::__private::core::mem::offset_of!(Self, $member),
-                                ty: <$ty as $crate::Persist>::desc,
+                                ty: $crate::__private::FieldOf::<$ty>::DESC,
                             }),*],
                         },
                     }
@@ -131,6 +134,9 @@ macro_rules! __persist_enum {
         )* }
     ) => {
         $crate::__persist_header!([$($generics)*] [$($clause)*]);
+
+        #[allow(unused_imports)] // where all fields are `Persist`
+        use $crate::__private::NotAField as _;
 
         #[automatically_derived]
         #[allow(deprecated, unused_variables, unreachable_patterns)]
@@ -177,9 +183,18 @@ macro_rules! __persist_enum {
                 )*
             };
 
-            const POINTERS: $crate::__private::core::primitive::bool = false $($(|| <$ty as $crate::Persist>::POINTERS)*)*;
+            const POINTERS: $crate::__private::core::primitive::bool = false $($(|| $crate::__private::FieldOf::<$ty>::POINTERS)*)*;
 
             fn desc() -> &'static $crate::__private::Desc {
+                // Each field is the same at any brand. An alias can hide one: `type Leak = P<'static, u64>`.
+                $($($crate::__private::FieldOf::<$ty>::at_any_brand::<Self>(|this, $binding| match this {
+                    $name::$variant { $member: found, .. } => {
+                        // Without an expectation, so that nothing is coerced.
+                        let found = $crate::__private::found(found);
+                        $binding.is(found);
+                    }
+                    _ => {}
+                });)*)*
                 const {
                     // The type has these variants and no others, with these fields and no others, of these types.
                     let _: fn(&mut Self) = |this| match *this {
@@ -187,19 +202,10 @@ macro_rules! __persist_enum {
                             $(let $binding = $crate::__private::found($binding); let _: $crate::__private::AsDerived<$ty> = $binding;)*
                         })*
                     };
-                    // And so it is at any brand: it is the same type, also if it has no fields, and each field is. An alias can hide a brand: `type Leak = P<'static, u64>`.
+                    // And so it is at any brand: it is the same type, also if it has no fields.
                     let _: for<'o> fn(&mut <Self as $crate::Persist>::At<'o>) = |this| match this {
                         $($name::$variant { .. } => {})*
                     };
-                    $($(let _: for<'o> fn(
-                        &mut <Self as $crate::Persist>::At<'o>,
-                        $crate::__private::AsDerived<<$ty as $crate::Persist>::At<'o>>,
-                    ) = |this, $binding| match this {
-                        $name::$variant { $member: found, .. } => {
-                            let _ = [$crate::__private::found(found), $binding];
-                        }
-                        _ => {}
-                    };)*)*
                     // For its assertions: nothing lives in a heap without its description.
                     let _: $crate::__private::core::primitive::bool = <Self as $crate::Persist>::PADDED;
                     &$crate::__private::Desc {
@@ -220,7 +226,7 @@ macro_rules! __persist_enum {
                                     [$($crate::__private::Field {
                                         name: $label,
                                         offset: slots[$index].offset,
-                                        ty: <$ty as $crate::Persist>::desc,
+                                        ty: $crate::__private::FieldOf::<$ty>::DESC,
                                     }),*]
                                 },
                             }),*],
@@ -324,9 +330,9 @@ macro_rules! __persist_zero {
     };
     (transparent $base:ident, $head:expr, $gaps:literal, $slots:expr, $($index:literal $ty:ty),*) => {
         let slots: [$crate::__private::Slot; $gaps - 1] = const { $slots };
-        $(if <$ty as $crate::Persist>::PADDED {
+        $(if $crate::__private::FieldOf::<$ty>::PADDED {
             // SAFETY: `base` points to a valid value, by the contract of `zero_padding`, and this is a field of it: where the fields are was asserted in `PADDED`.
-            unsafe { <$ty as $crate::Persist>::zero_padding($base.wrapping_add(slots[$index].offset).cast::<$ty>()) };
+            unsafe { $crate::__private::FieldOf::<$ty>::zero_padding($base.wrapping_add(slots[$index].offset).cast::<$ty>()) };
         })*
     };
 }
@@ -384,6 +390,8 @@ macro_rules! __persist_nothing {
 #[macro_export]
 macro_rules! __persist_key {
     ($name:ident) => {
+        $crate::__key_by_value!([] $name);
+
         #[automatically_derived]
         // SAFETY: `query` returns the key itself.
         unsafe impl<'r> $crate::collections::MapKey<'r> for $name {

@@ -1,36 +1,40 @@
 //! What a store under `#[txn]` expands to: the address of a place within an object, for which no code of the user's runs.
 
-/// Arrays and slices behind raw pointers. Nobody else may say what their elements are.
-pub trait Elements: sealed::Sealed {
-    /// The type of an element.
-    type Elem;
-
+/// Arrays and slices of `T`, behind raw pointers. Nobody else may say what their elements are: neither of a type of theirs, nor with a `T` of theirs. (A parameter, for of an
+/// associated type the compiler would complain once more.)
+#[diagnostic::on_unimplemented(
+    message = "`[..]` of a `{Self}` is a call of its `IndexMut`, which `#[txn]` cannot see through: use `let part = &mut tx[p].part; part[i] = value;`",
+    label = "not an array, nor a slice"
+)]
+pub trait Elements<T>: sealed::Sealed<T> {
     /// Number of elements.
     fn bound(this: *const Self) -> usize;
 }
 
 mod sealed {
-    pub trait Sealed {}
-    impl<T, const N: usize> Sealed for [T; N] {}
-    impl<T> Sealed for [T] {}
+    pub trait Sealed<T> {}
+    impl<T, const N: usize> Sealed<T> for [T; N] {}
+    impl<T> Sealed<T> for [T] {}
 }
 
-impl<T, const N: usize> Elements for [T; N] {
-    type Elem = T;
-
+impl<T, const N: usize> Elements<T> for [T; N] {
     #[inline(always)]
     fn bound(_: *const Self) -> usize {
         N
     }
 }
 
-impl<T> Elements for [T] {
-    type Elem = T;
-
+impl<T> Elements<T> for [T] {
     #[inline(always)]
     fn bound(this: *const Self) -> usize {
         this.len()
     }
+}
+
+/// These are indices.
+#[inline(always)]
+pub const fn indices<const N: usize>(indices: [usize; N]) -> [usize; N] {
+    indices
 }
 
 /// The address of an element.
@@ -39,16 +43,16 @@ impl<T> Elements for [T] {
 /// If there are no more than `index` of them.
 #[inline(always)]
 #[track_caller]
-pub fn element<A: Elements + ?Sized>(array: *mut A, index: usize) -> *mut A::Elem {
+pub fn element<T, A: Elements<T> + ?Sized>(array: *mut A, index: usize) -> *mut T {
     let len = A::bound(array);
     assert!(index < len, "index out of bounds: the len is {len} but the index is {index}");
-    array.cast::<A::Elem>().wrapping_add(index)
+    array.cast::<T>().wrapping_add(index)
 }
 
 /// The address of an element, if there is one.
 #[inline(always)]
-pub fn element_checked<A: Elements + ?Sized>(array: *mut A, index: usize) -> Option<*mut A::Elem> {
-    (index < A::bound(array)).then(|| array.cast::<A::Elem>().wrapping_add(index))
+pub fn element_checked<T, A: Elements<T> + ?Sized>(array: *mut A, index: usize) -> Option<*mut T> {
+    (index < A::bound(array)).then(|| array.cast::<T>().wrapping_add(index))
 }
 
 /// Logs the places of neighbouring stores at once, if each would be logged on its own otherwise.

@@ -8,6 +8,11 @@ use crate::layout::desc::Prim;
 /// The type of a field, exactly: no coercion and no subtyping makes one of these into another.
 pub struct AsDerived<T>(PhantomData<fn(T) -> T>);
 
+impl<T> AsDerived<T> {
+    /// The other one is the same.
+    pub fn is(self, _: AsDerived<T>) {}
+}
+
 /// The type that the field has.
 pub fn found<T>(_: &mut T) -> AsDerived<T> {
     AsDerived(PhantomData)

@@ -8,13 +8,24 @@ use crate::layout::Persist;
 use crate::ptr::P;
 use crate::region::guard;
 
+/// What has a `Default` by which a root is created. A bound of its own, so that a type without one is told what to use instead.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` has no `Default` to create the root with: use `heap.root_or(name, |tx| ..)`, whose closure makes the first value",
+    label = "without a `Default`",
+    note = "for a pointer: `heap.root_or(\"first\", |tx| tx.alloc(0))`. A type of your own may also derive `Default`"
+)]
+pub trait FirstValue: Default {}
+
+#[diagnostic::do_not_recommend]
+impl<T: Default> FirstValue for T {}
+
 impl Heap {
     /// The root with this name. If there is none, creates it with the default value.
     ///
     /// # Errors
     /// [`Error::TypeMismatch`] if the root is of another type (see [`migrate`](Self::migrate)); [`Error::InvalidName`]; [`Error::ReadOnly`], [`Error::OutOfSpace`] and
     /// [`Error::Nested`] if it would have to be created.
-    pub fn root<T: Persist + Default>(&self, name: &str) -> Result<Root<T>> {
+    pub fn root<T: Persist + FirstValue>(&self, name: &str) -> Result<Root<T>> {
         self.root_or_init(name, |tx| tx.alloc_default::<T>())
     }
 

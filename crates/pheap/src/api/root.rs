@@ -32,6 +32,46 @@ use crate::wal::Commit;
 ///
 /// A handle is cheap to clone and can be sent to other threads. Transactions on one root run one after the other, reads run
 /// concurrently, also beside a transaction. Different roots do not wait for one another, so threads scale by using several.
+///
+/// The lifetime of a type in a heap is that of a transaction, and a handle has none. So in a struct or a signature it is written `'static`, which says nothing of how long anything lives
+/// (in a `let` it can be left out):
+///
+/// ```
+/// use pheap::{Heap, PHashMap, PVecDeque, Persist, Root, field};
+///
+/// #[derive(Persist, Default)]
+/// #[repr(C)]
+/// struct Queue<'r> {
+///     waiting: PVecDeque<'r, u64>,
+///     done: PHashMap<'r, u64, u32>,
+/// }
+///
+/// /// Has no lifetime: it can be in an `Arc`, in another thread, in a `static`.
+/// struct Service {
+///     heap: Heap,
+///     queue: Root<Queue<'static>>,
+/// }
+///
+/// impl Service {
+///     fn new(heap: Heap) -> pheap::Result<Service> {
+///         Ok(Service { queue: heap.root("queue")?, heap })
+///     }
+///
+///     fn submit(&self, job: u64) -> pheap::Result<()> {
+///         self.queue.txn(|tx, queue| field!(queue.waiting).push_back(tx, job))
+///     }
+///
+///     fn stop(self) -> pheap::Result<()> {
+///         self.heap.close()
+///     }
+/// }
+///
+/// # fn main() -> pheap::Result<()> {
+/// let service = Service::new(Heap::in_memory()?)?;
+/// service.submit(7)?;
+/// service.stop()
+/// # }
+/// ```
 //
 // Invariant: `region` belongs to `heap`, and `ty` is the number of `T` in the type table of that heap. Only `find` makes a `Root`: the marker is private. (The
 // other fields are seen by tests of other rooms, and written by none.)
@@ -48,6 +88,10 @@ impl<T> Clone for Root<T> {
         Root { heap: self.heap.clone(), region: self.region.clone(), ty: self.ty, marker: PhantomData }
     }
 }
+
+// As for a `Heap`, where it is said why.
+impl<T> std::panic::UnwindSafe for Root<T> {}
+impl<T> std::panic::RefUnwindSafe for Root<T> {}
 
 impl<T> fmt::Debug for Root<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -85,15 +129,15 @@ impl<T: Persist> Root<T> {
     ///
     /// The error type is fixed, so that a closure may end in `Ok(())`; see [`try_txn`](Self::try_txn) for others.
     ///
-    /// Inside, do not wait for a thread that needs the same root, nor for anything that a thread may wait for which reads it: the commit waits for its read to end. Where transactions on two *heaps* are nested, nest them in the same
-    /// order everywhere, as with any two locks; roots of one heap are opened together with [`pheap::txn`](crate::txn()).
+    /// Inside, do not wait for a thread that needs the same root, nor for anything that a thread may wait for which reads it: the commit waits for its read to end. Roots of one heap are opened together with [`pheap::txn`](crate::txn());
+    /// transactions on two *heaps* do not nest, unless [`with_several_heaps`](crate::with_several_heaps) allows it.
     ///
     /// # Cost
     /// A transaction without writes and allocations costs a lock, at most. One that changes a few small objects costs one fence; see the
     /// crate's documentation for longer ones.
     ///
     /// # Errors
-    /// What `f` returns; [`Error::Nested`] if this thread is inside a transaction or read of the heap already; [`Error::OutOfSpace`] if
+    /// What `f` returns; [`Error::Nested`] if this thread is inside a transaction or read of the heap already, and [`Error::SeveralHeaps`] if it is inside a transaction of another one; [`Error::OutOfSpace`] if
     /// the log cannot grow; [`Error::ReadOnly`], [`Error::Closed`], [`Error::Migrated`], [`Error::Forked`]. All of them leave the root as it was. With
     /// [`Durability::Wal`](crate::Durability::Wal), [`Error::OutcomeUnknown`] if the disk fails while this transaction waits for it, and
     /// [`Error::Failed`] if it has failed before.
@@ -361,6 +405,32 @@ pub fn txn<S: RootSet, R>(
     Ok(roots.run(f, false)?.0)
 }
 
+/// Runs `f`, in which this thread may open a transaction on one heap while it is inside a transaction on another. Elsewhere that is [`Error::SeveralHeaps`].
+///
+/// **Two such transactions are not one.** The inner one has committed when it returns: if the outer one then fails, or the program is killed, the change of the inner heap stays, and that of the outer one
+/// is undone. A program that moves something from one heap to another has to find out at its start which of the two has it, or that both have. Nest the heaps in the same order everywhere, as with any two locks.
+///
+/// ```
+/// # use pheap::{Error, Heap};
+/// # fn main() -> pheap::Result<()> {
+/// let (orders, archive) = (Heap::in_memory()?, Heap::in_memory()?);
+/// let (new, old) = (orders.root::<u64>("count")?, archive.root::<u64>("count")?);
+/// let refused = new.txn(|_, _| old.txn(|tx, old| Ok(tx[old] += 1)));
+/// assert!(matches!(refused, Err(Error::SeveralHeaps)));
+/// pheap::with_several_heaps(|| {
+///     new.txn(|tx, new| {
+///         old.txn(|tx, old| Ok(tx[old] += 1))?;
+///         Ok(tx[new] = 0)
+///     })
+/// })?;
+/// assert_eq!(old.read(|view, old| view[old])?, 1);
+/// # Ok(())
+/// # }
+/// ```
+pub fn with_several_heaps<R>(f: impl FnOnce() -> R) -> R {
+    guard::with_several_heaps(f)
+}
+
 /// Roots that one transaction can be opened on; see [`txn`](crate::txn()).
 pub trait RootSet: sealed::Sealed {
     /// What the transaction's closure is given: for a tuple, a `(&mut Txn<'_>, P<'_, T>)` for each root.
@@ -510,7 +580,7 @@ impl<T: Persist> RootSet for &[Root<T>] {
         let heap = common_heap(self.iter().map(|root| &root.heap))?;
         let regions: Vec<(&Region, u32)> = self.iter().map(|root| (&*root.region, root.ty)).collect();
         let group = Group::begin(heap, &regions)?;
-        let result = f(Shards { group: &group, roots: NonNull::from_ref(self) });
+        let result = f(Shards { group: &group, roots: NonNull::from(self) });
         end(heap, group, result, deferred)
     }
 }

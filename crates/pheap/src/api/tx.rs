@@ -272,9 +272,11 @@ impl<'r> Txn<'r> {
     }
 
     /// Keeps a pointer beyond this transaction; valid once the transaction has committed. See [`View::get`].
-    pub fn hold<T>(&self, p: P<'r, T>) -> Held<T::Unbranded>
+    // `H` is known from `T`, and `T` from `H`, so that the type of a literal in the heap may come from a `Held<u64>` that is asked for.
+    pub fn hold<T, H>(&self, p: P<'r, T>) -> Held<H>
     where
-        T: Pointee<At<'r> = T> + ?Sized,
+        T: Pointee<At<'r> = T, Unbranded = H> + ?Sized,
+        H: Pointee<At<'r> = T> + ?Sized,
     {
         let held = self.held().hold(p.addr().as_ptr().expose_provenance(), false);
         // SAFETY: (2), for this call.
@@ -488,7 +490,7 @@ impl<'r> Txn<'r> {
 macro_rules! __place {
     (($tx:expr) ($key:expr) [$($index:expr,)*] $($steps:tt)*) => {{
         let key: $crate::P<'_, _> = $key;
-        let indices: [$crate::__private::core::primitive::usize; _] = [$($index),*];
+        let indices = $crate::__private::indices([$($index),*]);
         let tx: &mut $crate::Txn<'_> = $tx;
         let object = $crate::Txn::__object(tx, key);
         // SAFETY: `object` points to a live object: a `P` says so, whose region `tx` has locked, for they have one brand. `element` has checked the indices. The
@@ -505,7 +507,7 @@ macro_rules! __place {
 macro_rules! __place_ahead {
     (($tx:expr) ($key:expr) [$($index:expr,)*] $($steps:tt)*) => {{
         let key: $crate::P<'_, _> = $key;
-        let indices: [$crate::__private::core::primitive::usize; _] = [$($index),*];
+        let indices = $crate::__private::indices([$($index),*]);
         let tx: &mut $crate::Txn<'_> = $tx;
         let object = $crate::Txn::__object(tx, key);
         // SAFETY: `object` points to a live object: a `P` says so, whose region `tx` has locked, for they have one brand. `element_checked` has checked the

@@ -51,7 +51,7 @@ impl<'r> View<'r> {
     #[inline(always)]
     pub(crate) unsafe fn new(hot: &Hot, held: &Arc<HeldTable>) -> View<'r> {
         View {
-            at: Place { hot: NonNull::from_ref(hot), held: NonNull::from_ref(held) },
+            at: Place { hot: NonNull::from(hot), held: NonNull::from(held) },
             brand: PhantomData,
             not_send_or_sync: PhantomData,
         }

@@ -79,6 +79,34 @@ macro_rules! by_pointer {
     };
 }
 
+/// Nothing implements this: it is the bound of methods that are there for what the compiler says of them.
+#[diagnostic::on_unimplemented(
+    message = "a collection is changed through a pointer to it, which `field!` makes: use `field!(shop.prices).insert(tx, ..)` for `tx[shop].prices.insert(..)`",
+    label = "this is the collection itself",
+    note = "a collection within a collection cannot be changed in place: let the outer one have a `P` to it, as in `PHashMap<'r, K, P<'r, PVec<'r, T>>>`, and use \
+            `let list = *map.get(tx, key).unwrap(); list.push(tx, value)`"
+)]
+pub trait ChangedInPlace {}
+
+/// Methods that a collection does not have, for it is changed through its pointer. Who calls them is told so.
+macro_rules! not_in_place {
+    ([$($param:tt)*] $ty:ty: $($method:ident($($arg:ident),*) -> $out:ty;)*) => {
+        #[doc(hidden)]
+        impl<'r, $($param)*> $ty {
+            $(
+                #[doc(hidden)]
+                #[allow(non_camel_case_types)]
+                pub fn $method<$($arg),*>(&self, $(_: $arg),*) -> $out
+                where
+                    Self: crate::collections::common::ChangedInPlace,
+                {
+                    unreachable!("nothing implements the bound")
+                }
+            )*
+        }
+    };
+}
+
 /// Iterators that show a part of each of what an iterator within this crate yields. Some know `exact`ly how many come, and some have `both_ends`.
 macro_rules! iterators {
     (@also $params:tt $name:tt $args:tt $item:ty, |$entry:pat_param| $part:expr;) => {};
@@ -280,7 +308,7 @@ macro_rules! set_of {
         impl<'r, K: $key<'r>> $set<'r, K> {
             #[doc = concat!("Whether there is such an element. ", $order)]
             #[inline]
-            pub fn contains(&self, view: &View<'r>, element: &K::Query) -> bool {
+            pub fn contains(&self, view: &View<'r>, element: impl KeyArg<'r, K>) -> bool {
                 self.map.contains_key(view, element)
             }
         }
@@ -288,9 +316,18 @@ macro_rules! set_of {
         by_pointer! {
             /// Reading a set by its pointer: short for `view[set].contains(view, …)`.
             [K: $key<'r>] $set<K>:
-            fn contains(element: &K::Query) -> bool;
+            fn contains(element: impl KeyArg<'r, K>) -> bool;
             fn iter() -> $iter<'v, 'r, K>;
             $($($by_pointer)*)?
+        }
+
+        not_in_place! {
+            [K] $set<'r, K>:
+            insert(tx, element) -> Result<bool>;
+            remove(tx, element) -> bool;
+            extend(tx, elements) -> Result<()>;
+            retain(tx, keep) -> ();
+            clear(tx) -> ();
         }
 
         /// Changing a set.
@@ -306,13 +343,13 @@ macro_rules! set_of {
             /// # Errors
             #[doc = concat!("If there is no memory for it, as for [`", stringify!($map), "`].")]
             #[inline]
-            pub fn insert(self, tx: &mut Txn<'r>, element: &K::Query) -> Result<bool> {
+            pub fn insert(self, tx: &mut Txn<'r>, element: impl KeyArg<'r, K>) -> Result<bool> {
                 self.map().insert_key(tx, element)
             }
 
             #[doc = concat!("Removes an element. Returns whether it was there. ", $order)]
             #[inline]
-            pub fn remove(self, tx: &mut Txn<'r>, element: &K::Query) -> bool {
+            pub fn remove(self, tx: &mut Txn<'r>, element: impl KeyArg<'r, K>) -> bool {
                 self.map().remove(tx, element).is_some()
             }
 
@@ -329,4 +366,4 @@ macro_rules! set_of {
     };
 }
 
-pub(super) use {by_pointer, copied, entries, iterators, set_of, sized};
+pub(super) use {by_pointer, copied, entries, iterators, not_in_place, set_of, sized};

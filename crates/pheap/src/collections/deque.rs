@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 
 use super::buffer::{self, Slot, Slots};
-use super::common::{by_pointer, copied, iterators, sized};
+use super::common::{by_pointer, copied, iterators, not_in_place, sized};
 use crate::Persist;
 use crate::api::tx::Txn;
 use crate::api::view::View;
@@ -333,4 +333,15 @@ impl<'v, T: Persist + 'v> DoubleEndedIterator for Elements<'v, '_, T> {
             self.element(self.to)
         })
     }
+}
+
+not_in_place! {
+    [T] PVecDeque<'r, T>:
+    push_back(tx, value) -> Result<()>;
+    push_front(tx, value) -> Result<()>;
+    pop_back(tx) -> Option<T>;
+    pop_front(tx) -> Option<T>;
+    extend(tx, values) -> Result<()>;
+    get_mut(tx, index) -> Option<&'r mut T>;
+    clear(tx) -> ();
 }

@@ -1,4 +1,4 @@
-//! Collections that live in a heap: [`PVec`], [`PVecDeque`], [`PString`], [`PHashMap`], [`PHashSet`], [`PBTreeMap`], [`PBTreeSet`], [`PSnapMap`].
+//! Collections that live in a heap: [`PVec`], [`PVecDeque`], [`PString`], [`PBytes`], [`PHashMap`], [`PHashSet`], [`PBTreeMap`], [`PBTreeSet`], [`PSnapMap`].
 //!
 //! | file | |
 //! |---|---|
@@ -6,7 +6,7 @@
 //! | `common` | what all of them have: sizes, iterators, entries of keys, sets made of maps |
 //! | `key` | what can be a key, and how it is hashed and ordered |
 //! | `own_types` | what `check` is told of the types here |
-//! | `vec`, `string`, `deque` | a buffer that grows |
+//! | `vec`, `string`, `bytes`, `deque` | a buffer that grows |
 //! | `hash` | maps and sets by hash |
 //! | `btree` | maps and sets in order |
 //! | `snap` | maps in order, of which snapshots can be taken |
@@ -20,6 +20,7 @@
 
 pub mod btree;
 mod buffer;
+mod bytes;
 mod common;
 pub mod deque;
 pub mod hash;
@@ -30,9 +31,12 @@ mod string;
 pub mod vec;
 
 pub use btree::{PBTreeMap, PBTreeSet};
+pub use bytes::PBytes;
 pub use deque::PVecDeque;
 pub use hash::{PHashMap, PHashSet};
-pub use key::{HashKey, KeyHasher, MapKey, OrdKey};
+#[doc(hidden)]
+pub use key::ByValue;
+pub use key::{HashKey, KeyArg, KeyHasher, MapKey, OrdKey, SharedStr};
 pub use snap::{Frozen, PSnapMap, Snapshot};
 pub use string::PString;
 pub use vec::PVec;

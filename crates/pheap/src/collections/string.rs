@@ -4,7 +4,7 @@
 
 use std::ops::RangeBounds;
 
-use super::common::by_pointer;
+use super::common::{by_pointer, not_in_place, sized};
 use super::vec::PVec;
 use crate::Persist;
 use crate::api::tx::Txn;
@@ -28,7 +28,7 @@ use crate::ptr::{P, bounds};
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Persist, Default)]
+#[derive(Persist)]
 #[repr(C)]
 #[persist(own, id = "pheap::PString", crate = "crate")]
 pub struct PString<'r> {
@@ -39,12 +39,9 @@ pub struct PString<'r> {
 /// See [`own_types`](super::own_types).
 pub(super) const OWN_TYPES: &[OwnType] = &[OwnType::of::<PString<'static>>(Promise::Collection(Rule::text))];
 
-impl<'r> PString<'r> {
-    /// An empty string, without a buffer.
-    pub const fn new() -> Self {
-        PString { bytes: PVec::new() }
-    }
+sized!(PString<> of "bytes", "a buffer", PString { bytes: PVec::new() }, |text| text.bytes.len());
 
+impl<'r> PString<'r> {
     /// A string with this text.
     ///
     /// # Errors
@@ -56,18 +53,6 @@ impl<'r> PString<'r> {
     /// Frees the buffer when the transaction commits.
     pub(super) fn give_up(self, tx: &Txn<'r>) {
         self.bytes.give_up(tx);
-    }
-
-    /// Length in bytes.
-    #[inline]
-    pub fn len(&self) -> usize {
-        self.bytes.len()
-    }
-
-    /// Whether the string is empty.
-    #[inline]
-    pub fn is_empty(&self) -> bool {
-        self.bytes.is_empty()
     }
 
     /// Number of bytes that there is room for.
@@ -222,4 +207,16 @@ impl<'r> P<'r, PString<'r>> {
     pub fn shrink_to_fit(self, tx: &mut Txn<'r>) -> Result<()> {
         self.bytes().shrink_to_fit(tx)
     }
+}
+
+not_in_place! {
+    [] PString<'r>:
+    push(tx, c) -> Result<()>;
+    push_str(tx, text) -> Result<()>;
+    pop(tx) -> Option<char>;
+    insert(tx, at, c) -> Result<()>;
+    insert_str(tx, at, text) -> Result<()>;
+    set(tx, text) -> Result<()>;
+    truncate(tx, len) -> ();
+    clear(tx) -> ();
 }

@@ -3,13 +3,14 @@
 use std::borrow::Borrow;
 use std::fmt::{self, Write};
 use std::marker::PhantomData;
+use std::num::NonZero;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, SeqAccess, Visitor};
 use serde::ser::{Serialize, Serializer};
 
 use super::export::{Export, Exporter};
 use super::import::{Import, Importer};
-use crate::collections::{MapKey, PString};
+use crate::collections::{MapKey, PBytes, PString, SharedStr};
 use crate::ptr::P;
 
 /// A key that can be exported and imported. `#[persist(key, serde)]` beside `#[derive(Persist)]` implements it.
@@ -99,7 +100,9 @@ macro_rules! by_itself {
     )*};
 }
 
-by_itself! { u8, u16, u32, u64, u128, i8, i16, i32, i64, i128, bool, char }
+by_itself! { u8, u16, u32, u64, u128, i8, i16, i32, i64, i128, bool, char, NonZero<u8>, NonZero<u16>, NonZero<u32>, NonZero<u64>, NonZero<u128>, NonZero<i8>, NonZero<i16>, NonZero<i32>, NonZero<i64>, NonZero<i128> }
+#[cfg(feature = "uuid")]
+by_itself! { uuid::Uuid }
 
 /// Types that are looked up by a string.
 macro_rules! by_text {
@@ -122,7 +125,7 @@ macro_rules! by_text {
     )*};
 }
 
-by_text! { P<'r, str>, PString<'r> }
+by_text! { P<'r, str>, PString<'r>, SharedStr<'r> }
 
 impl<'r, const N: usize> ExchangeKey<'r> for [u8; N] {
     type Owned = [u8; N];
@@ -149,7 +152,9 @@ impl<'r, const N: usize> ExchangeKey<'r> for [u8; N] {
     }
 }
 
-impl<'r> ExchangeKey<'r> for P<'r, [u8]> {
+/// Types that are looked up by bytes.
+macro_rules! by_bytes { ($($ty:ty),*) => {$(
+impl<'r> ExchangeKey<'r> for $ty {
     type Owned = Vec<u8>;
 
     fn export_key<S: Serializer>(
@@ -171,6 +176,9 @@ impl<'r> ExchangeKey<'r> for P<'r, [u8]> {
         hexadecimal(query)
     }
 }
+)*} }
+
+by_bytes! { P<'r, [u8]>, PBytes<'r> }
 
 fn hexadecimal(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(2 * bytes.len());
@@ -180,14 +188,14 @@ fn hexadecimal(bytes: &[u8]) -> String {
     text
 }
 
-fn export_bytes<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+pub(super) fn export_bytes<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
     match serializer.is_human_readable() {
         true => serializer.serialize_str(&hexadecimal(bytes)),
         false => serializer.serialize_bytes(bytes),
     }
 }
 
-fn import_bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
+pub(super) fn import_bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
     match deserializer.is_human_readable() {
         true => deserializer.deserialize_str(Bytes),
         false => deserializer.deserialize_byte_buf(Bytes),

@@ -51,6 +51,7 @@
 //! not nested at all.
 
 mod collections;
+mod counterparts;
 #[doc(hidden)]
 pub mod derived;
 mod export;

@@ -31,6 +31,8 @@ macro_rules! themselves {
     )*};
 }
 
+pub(super) use themselves;
+
 themselves! { u8, u16, u32, u64, u128, i8, i16, i32, i64, i128, f32, f64, bool, char, () }
 
 impl<'r, T: Export<'r>, const N: usize> Export<'r> for [T; N] {
@@ -191,9 +193,9 @@ where
     }
 }
 
-struct Optional<'i, 't, 'r, T> {
-    into: &'i mut Importer<'t, 'r>,
-    of: PhantomData<T>,
+pub(super) struct Optional<'i, 't, 'r, T> {
+    pub(super) into: &'i mut Importer<'t, 'r>,
+    pub(super) of: PhantomData<T>,
 }
 
 impl<'de, 'r, T: Import<'r>> Visitor<'de> for Optional<'_, '_, 'r, T> {

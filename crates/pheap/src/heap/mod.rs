@@ -105,6 +105,12 @@ impl Heap {
         self.inner.mapping.path()
     }
 
+    /// Where the heap is mapped: the address of its first byte, which all pointers in its file are relative to. It is the same at each opening, if the addresses are free;
+    /// [`Options::base`] chooses it when the heap is created.
+    pub fn base(&self) -> u64 {
+        self.inner.base().addr() as u64
+    }
+
     /// Counters since the heap was opened. They may include a running transaction. (In a forked child they keep their values, or are 0 if the heap was
     /// being changed.)
     pub fn stats(&self) -> Stats {
@@ -135,7 +141,8 @@ impl Heap {
     }
 
     /// Closes the heap: waits for running transactions and reads, makes everything durable, and releases the file.
-    /// Remaining handles of roots fail with [`Error::Closed`] from now on.
+    /// Remaining handles of the heap and its roots fail with [`Error::Closed`] from now on: whoever has them. (A program that has only a reference calls
+    /// `heap.clone().close()`.)
     ///
     /// # Errors
     /// [`Error::Nested`] if this thread is inside a transaction or read of the heap, [`Error::Closed`] if it is closed already,
@@ -150,6 +157,11 @@ impl Heap {
         &self.inner
     }
 }
+
+// A panic is no danger to what a handle leads to: one within a transaction has rolled it back, exactly, before anyone sees the heap again, one within a read has changed nothing, and
+// one in the middle of a commit or rollback makes the heap fail (`Error::Failed`). The compiler cannot know that of cells and locks inside.
+impl std::panic::UnwindSafe for Heap {}
+impl std::panic::RefUnwindSafe for Heap {}
 
 impl std::fmt::Debug for Heap {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

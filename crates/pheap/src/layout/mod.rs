@@ -10,12 +10,15 @@ pub(crate) mod desc;
 mod describe;
 mod encode;
 mod fingerprint;
+mod foreign;
 mod graph;
+mod instead;
 mod names;
 #[cfg(test)]
 pub(crate) mod pairs;
 mod pointers;
 mod possible;
+mod stored;
 
 pub(crate) use compare::difference;
 pub(crate) use describe::describe;
@@ -26,6 +29,7 @@ pub(crate) use pointers::PointerMap;
 pub(crate) use possible::check as check_layout;
 #[cfg(test)]
 pub(crate) use possible::prim_layout;
+pub use stored::{StoreAs, Stored};
 
 use std::marker::PhantomData;
 
@@ -33,8 +37,20 @@ use desc::{Desc, Kind, Name, Prim};
 
 /// A sized type that may live in a heap. Derive it.
 ///
-/// The field types are a closed list with a layout that the language guarantees: fixed-width numbers, `bool`, `char`,
-/// arrays, [`P`](crate::P), `Option<P>`, and other types that derive `Persist`.
+/// The field types are a closed list with a layout that is guaranteed: fixed-width numbers, `bool`, `char`, arrays, [`P`](crate::P), `Option<P>`, `NonZero` and
+/// `Option<NonZero>`, `Wrapping`, `Reverse`, `PhantomData`, and other types that derive `Persist`. Other types of the standard library have a counterpart:
+///
+/// | instead of | use |
+/// |---|---|
+/// | `String`, `Vec<u8>` | [`PString`](crate::PString), [`PBytes`](crate::PBytes); `P<str>`, `P<[u8]>` for what stays as it is |
+/// | `Vec`, `VecDeque`, `HashMap`, `BTreeMap` and so on | [`PVec`](crate::PVec), [`PVecDeque`](crate::PVecDeque), [`PHashMap`](crate::PHashMap), [`PBTreeMap`](crate::PBTreeMap) and so on |
+/// | `Box`, `&T` | [`P`](crate::P) |
+/// | `Option<Box<T>>` | `Option<P<T>>` |
+/// | `Option<u32>` and other options | [`POption`](crate::POption) |
+/// | `(A, B)` | [`PTuple2`](crate::PTuple2) and so on, or a struct |
+/// | `Duration`, `SystemTime` | [`PDuration`](crate::PDuration), [`PSystemTime`](crate::PSystemTime) |
+/// | `usize` | `u64` |
+/// | a type of another crate | [`Stored`](crate::Stored); features `uuid` and `ordered-float` have `Uuid` and `OrderedFloat` as they are |
 ///
 /// # Safety
 /// The implementor promises that
@@ -50,10 +66,9 @@ use desc::{Desc, Kind, Name, Prim};
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot live in a persistent heap",
     label = "not `Persist`",
-    note = "use u64 for usize, PString<'r> or P<'r, str> for String, P<'r, T> for Box<T> and &T, PVec<'r, T> or P<'r, [T]> for Vec<T>, \
-            PHashMap and PBTreeMap for maps, Option<P<'r, T>> for an optional object, a `bool` beside the value for other options, and a \
-            struct of your own for a tuple",
-    note = "structs and enums of your own need `#[derive(Persist)]` and `#[repr(C)]` (enums: `#[repr(u8)]`)"
+    note = "a struct or enum of your own needs `#[derive(Persist)]` and `#[repr(C)]` (an enum: `#[repr(u8)]`)",
+    note = "a type of another crate is stored in another form: `Stored<{Self}, Adapter>` with an `Adapter` that implements `StoreAs<{Self}>`",
+    note = "an `Option` of a type that can live in a heap is a `POption<T>`, and a tuple a `PTuple2<A, B>`"
 )]
 pub unsafe trait Persist: Sized {
     /// This type at another brand.

@@ -22,6 +22,23 @@ fn again(mut call: impl FnMut() -> libc::c_int) -> io::Result<libc::c_int> {
     }
 }
 
+/// Locks a file, if nobody has a lock on it that is in the way, until it is closed or [unlocked](unlock). (The standard library has this from Rust 1.89 on.)
+pub(crate) fn try_lock(file: &File, shared: bool) -> io::Result<bool> {
+    let how = if shared { libc::LOCK_SH } else { libc::LOCK_EX };
+    // SAFETY: takes no addresses.
+    match again(|| unsafe { libc::flock(file.as_raw_fd(), how | libc::LOCK_NB) }) {
+        Ok(_) => Ok(true),
+        Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(false),
+        Err(e) => Err(e),
+    }
+}
+
+/// Takes the lock back, also for children that share the open file.
+pub(crate) fn unlock(file: &File) {
+    // SAFETY: takes no addresses.
+    let _ = again(|| unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_UN) });
+}
+
 /// Numbers that nobody could guess.
 pub(crate) fn random<const N: usize>() -> [u64; N] {
     let mut words = [0u64; N];

@@ -12,9 +12,16 @@ impl FlushInstruction {
 #[cfg(target_arch = "x86_64")]
 mod imp {
     use std::arch::asm;
-    use std::arch::x86_64::{__cpuid, __cpuid_count, _mm_sfence};
+    use std::arch::x86_64::{__cpuid_count, _mm_sfence, CpuidResult};
 
     use crate::units::{LINE, LINE_WORDS, lines};
+
+    /// What the processor says of itself.
+    #[allow(unused_unsafe)] // it is safe from Rust 1.94 on
+    fn cpuid(leaf: u32, part: u32) -> CpuidResult {
+        // SAFETY: each processor of this architecture has the instruction, and it changes no memory.
+        unsafe { __cpuid_count(leaf, part) }
+    }
 
     /// How a cache line is written back, the cheapest first.
     #[derive(Clone, Copy, Debug)]
@@ -31,12 +38,12 @@ mod imp {
         /// The best one that this processor has. `None` if it has none (or is not known here).
         pub(crate) fn detect() -> Option<FlushInstruction> {
             // As few questions as it takes: a virtual machine's host answers them, which can take longer than all system calls of an opening.
-            let extended = if __cpuid(0).eax >= 7 { __cpuid_count(7, 0).ebx } else { 0 };
+            let extended = if cpuid(0, 0).eax >= 7 { cpuid(7, 0).ebx } else { 0 };
             if extended & 1 << 24 != 0 {
                 Some(FlushInstruction::Clwb)
             } else if extended & 1 << 23 != 0 {
                 Some(FlushInstruction::Clflushopt)
-            } else if __cpuid(1).edx & 1 << 19 != 0 {
+            } else if cpuid(1, 0).edx & 1 << 19 != 0 {
                 Some(FlushInstruction::Clflush)
             } else {
                 None

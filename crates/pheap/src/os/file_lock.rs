@@ -1,11 +1,12 @@
 //! Who has a heap open: one writer or several readers, counted across processes and names.
 
 use std::collections::HashSet;
-use std::fs::{File, TryLockError};
+use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::calls::try_lock;
 use super::fork::forks;
 use super::own_file::Leaked;
 use crate::error::{Error, Result};
@@ -50,15 +51,11 @@ impl OpenFile {
         if open.contains(&id) && !is_left_out(Kind::Lock) {
             return Err(Error::AlreadyOpen { path: path.to_owned() });
         }
-        let result = match shared {
-            true if !is_left_out(Kind::Lock) => file.try_lock_shared(),
-            false if !is_left_out(Kind::Lock) => file.try_lock(),
-            _ => Ok(()),
-        };
-        match result {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(Error::Locked { path: path.to_owned() }),
-            Err(TryLockError::Error(e)) => return Err(Error::io(format!("locking {}", path.display()), e)),
+        let locked = if is_left_out(Kind::Lock) { Ok(true) } else { try_lock(file, shared) };
+        match locked {
+            Ok(true) => {}
+            Ok(false) => return Err(Error::Locked { path: path.to_owned() }),
+            Err(e) => return Err(Error::io(format!("locking {}", path.display()), e)),
         }
         open.insert(id);
         Ok(OpenFile { id, forks: forks(), listed: AtomicBool::new(true) })

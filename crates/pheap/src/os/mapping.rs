@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::calls::fallocate;
+use super::calls::{fallocate, unlock};
 use super::file_system::is_tmpfs;
 use super::fork;
 use super::own_file::OwnFile;
@@ -387,7 +387,7 @@ impl Mapping {
     /// Lets others open the file.
     pub(crate) fn unlock(&self) {
         if let Some(file) = self.file() {
-            let _ = file.unlock();
+            unlock(file);
         }
     }
 }

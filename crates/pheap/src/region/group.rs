@@ -205,8 +205,11 @@ mod tests {
             // Who is inside of another heap does not.
             let other = Options::new().reserve(1 << 30).in_memory().unwrap();
             let outer: Root<u64> = other.root("outer").unwrap();
-            outer.txn(|_, _| both()).unwrap();
-            outer.txn(|_, _| a.txn(|tx, a| Ok(tx[a] += 1))).unwrap();
+            crate::with_several_heaps(|| {
+                outer.txn(|_, _| both())?;
+                outer.txn(|_, _| a.txn(|tx, a| Ok(tx[a] += 1)))
+            })
+            .unwrap();
             a.region.access().gate.open(closer);
         });
         let counts = [&a, &b].map(|root| root.read(|view, n| view[n]).unwrap());

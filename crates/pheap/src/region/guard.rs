@@ -19,6 +19,8 @@ struct Inside {
 struct Scopes {
     count: Cell<usize>,
     inside: [Cell<Inside>; DEPTH],
+    /// Whether transactions on several heaps may nest.
+    several: Cell<bool>,
     /// With a write-ahead log: the position behind the newest record that each of them has seen, if it reads.
     seen: [Cell<u64>; DEPTH],
 }
@@ -28,6 +30,7 @@ thread_local! {
     static SCOPES: Scopes = const {
         Scopes {
             count: Cell::new(0),
+            several: Cell::new(false),
             inside: [const { Cell::new(Inside { heap: 0, writes: false, looks: false }) }; DEPTH],
             seen: [const { Cell::new(0) }; DEPTH],
         }
@@ -49,8 +52,8 @@ pub(crate) fn enter_snapshot(heap: usize) -> Result<()> {
 fn push(new: Inside) -> Result<()> {
     SCOPES.with(|scopes| {
         let count = scopes.count.get();
-        if count > 0 && !scopes.may_enter(new) {
-            return Err(if count < DEPTH { Error::Nested } else { Error::Unsupported(TOO_DEEP) });
+        if count > 0 {
+            scopes.may_enter(new)?;
         }
         scopes.inside[count % DEPTH].set(new);
         scopes.count.set(count + 1);
@@ -60,18 +63,38 @@ fn push(new: Inside) -> Result<()> {
 
 impl Scopes {
     #[cold]
-    fn may_enter(&self, new: Inside) -> bool {
+    fn may_enter(&self, new: Inside) -> Result<()> {
         let inside = &self.inside[..self.count.get()];
-        let conflict = inside.iter().map(Cell::get).any(|other| {
+        let outer = || inside.iter().map(Cell::get);
+        let conflict = outer().any(|other| {
             other.heap == new.heap && !new.looks && !other.looks && (new.writes || other.writes)
         });
-        !conflict && inside.len() < DEPTH
+        if conflict {
+            return Err(Error::Nested);
+        }
+        if new.writes && outer().any(|other| other.writes) && !self.several.get() {
+            return Err(Error::SeveralHeaps);
+        }
+        if inside.len() < DEPTH { Ok(()) } else { Err(Error::Unsupported(TOO_DEEP)) }
     }
 
     /// Whether one of the first scopes is not just a look at a snapshot.
     fn has_root(&self, count: usize) -> bool {
         self.inside[..count].iter().any(|inside| !inside.get().looks)
     }
+}
+
+/// Runs `f`, in which transactions on several heaps may nest.
+pub(crate) fn with_several_heaps<R>(f: impl FnOnce() -> R) -> R {
+    /// Sets back what it was, also in a panic.
+    struct Before(bool);
+    impl Drop for Before {
+        fn drop(&mut self) {
+            SCOPES.with(|scopes| scopes.several.set(self.0));
+        }
+    }
+    let _before = Before(SCOPES.with(|scopes| scopes.several.replace(true)));
+    f()
 }
 
 /// Takes back the newest [`enter`] of `heap`.

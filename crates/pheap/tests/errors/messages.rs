@@ -119,3 +119,17 @@ fn errors_of_the_programs_own() -> Result<()> {
     assert_eq!(root.read(|view, p| view[p])?, 0);
     Ok(())
 }
+
+/// `fn main() -> pheap::Result<()>` prints the `Debug` of an error: that is its text, with its lines, and not the fields of a variant.
+#[test]
+fn main_prints_the_text() -> Result<()> {
+    let heap = small().in_memory()?;
+    heap.root::<u64>("n")?;
+    let errors = [heap.root::<i64>("n").unwrap_err(), heap.existing_root::<u64>("m").unwrap_err()];
+    for error in &errors {
+        assert_eq!(format!("{error:?}"), error.to_string());
+        assert_eq!(format!("{error:#?}"), error.to_string());
+    }
+    assert!(errors[0].to_string().lines().count() > 1);
+    Ok(())
+}

@@ -87,16 +87,18 @@ fn nested_reads_and_transactions_over_several_roots() -> Result<()> {
 fn heaps_do_not_nest_in_themselves_only() -> Result<()> {
     let (one, two) = (small().in_memory()?, small().in_memory()?);
     let (a, b): (Root<u64>, Root<u64>) = (one.root("a")?, two.root("b")?);
-    a.txn(|tx, p| {
-        tx[p] = 3;
-        b.txn(|tx, q| {
-            tx[q] = 4;
-            assert!(is_nested(a.read(|_, _| ())));
-            Ok(())
-        })?;
-        two.root::<u64>("new")?;
-        assert_eq!(b.read(|view, q| view[q])?, 4);
-        Err::<(), _>(Error::abort("only this one"))
+    pheap::with_several_heaps(|| {
+        a.txn(|tx, p| {
+            tx[p] = 3;
+            b.txn(|tx, q| {
+                tx[q] = 4;
+                assert!(is_nested(a.read(|_, _| ())));
+                Ok(())
+            })?;
+            two.root::<u64>("new")?;
+            assert_eq!(b.read(|view, q| view[q])?, 4);
+            Err::<(), _>(Error::abort("only this one"))
+        })
     })
     .unwrap_err();
     assert_eq!((a.read(|view, p| view[p])?, b.read(|view, p| view[p])?), (0, 4));
@@ -127,4 +129,72 @@ fn a_root_given_twice() -> Result<()> {
     let list = vec![a.clone(), a.clone()];
     assert!(matches!(pheap::txn(&list, |_| Ok(())), Err(Error::DuplicateRoot { .. })));
     a.txn(|_, _| Ok(()))
+}
+
+/// One heap cannot roll back what the other has committed, so that is asked for by name.
+#[test]
+fn transactions_on_two_heaps_nest_only_if_that_is_allowed() -> Result<()> {
+    let (one, other) = (small().in_memory()?, small().in_memory()?);
+    let (a, b): (Root<u64>, Root<u64>) = (one.root("a")?, other.root("b")?);
+    let is_refused = |result: Result<()>| assert!(matches!(result, Err(Error::SeveralHeaps)), "{result:?}");
+    a.txn(|tx, p| {
+        is_refused(b.txn(|_, _| Ok(())));
+        is_refused(pheap::txn((&b,), |_| Ok(())));
+        is_refused(other.root::<u64>("new").map(drop));
+        // What only reads has nothing to take back.
+        tx[p] = b.read(|view, p| view[p] + 1)?;
+        Ok(())
+    })?;
+    b.read(|_, _| a.txn(|tx, p| Ok(tx[p] += 1)))??;
+    let failed = pheap::with_several_heaps(|| {
+        a.txn(|tx, p| {
+            tx[p] = 100;
+            b.txn(|tx, p| Ok(tx[p] = 7))?;
+            Err::<(), _>(Error::abort("after the inner one has committed"))
+        })
+    });
+    assert!(matches!(failed, Err(Error::Aborted(_))));
+    assert_eq!((a.read(|view, p| view[p])?, b.read(|view, p| view[p])?), (2, 7));
+    // Not any more, also behind a panic.
+    let panicked = std::panic::catch_unwind(|| pheap::with_several_heaps(|| panic!("in the middle")));
+    assert!(panicked.is_err());
+    a.txn(|_, _| {
+        is_refused(b.txn(|_, _| Ok(())));
+        Ok(())
+    })
+}
+
+/// A handle is good after a panic: what the transaction did is undone.
+#[test]
+fn handles_are_unwind_safe() -> Result<()> {
+    let heap = small().in_memory()?;
+    let root: Root<u64> = heap.root("a")?;
+    root.txn(|tx, p| Ok(tx[p] = 1))?;
+    let panicked = std::panic::catch_unwind(|| {
+        let _ = heap.stats();
+        root.txn(|tx, p| {
+            tx[p] = 2;
+            panic!("in a transaction")
+        })
+    });
+    let panicked: std::thread::Result<Result<()>> = panicked;
+    assert!(panicked.is_err());
+    assert_eq!(root.read(|view, p| view[p])?, 1);
+    Ok(())
+}
+
+#[test]
+fn a_heap_says_where_it_is() -> Result<()> {
+    let dir = tempdir();
+    let path = dir.path().join("heap");
+    let base = small().open(&path)?.base();
+    assert_eq!(base_of(&std::fs::read(&path).unwrap()), base);
+    let heap = small().open(&path)?;
+    let root: Root<u64> = heap.root("a")?;
+    assert_eq!(heap.base(), base);
+    // As it is shown: `P::<u64>(0x…)`.
+    let shown = root.read(|_, p| format!("{p:?}"))?;
+    let address = shown.split(['(', ')']).nth(1).and_then(|hex| u64::from_str_radix(&hex[2..], 16).ok());
+    assert!(address.is_some_and(|address| (base..base + (1 << 30)).contains(&address)), "{shown} {base:#x}");
+    Ok(())
 }

@@ -3,7 +3,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use pheap::{Error, Heap, P, Persist, Result, Root};
+use pheap::{Error, Heap, P, PVec, Persist, Result, Root};
 use pheap_testkit::*;
 
 #[derive(Persist, Default)]
@@ -289,5 +289,29 @@ fn removal_waits_for_readers_and_writers() -> Result<()> {
             assert!(matches!(root.read(|_, _| ()), Err(Error::Closed)));
         });
     }
+    Ok(())
+}
+
+/// Handles are `UnwindSafe`: a server catches the panic of a request as it is, and goes on.
+#[test]
+fn a_panic_is_caught_around_handles() -> Result<()> {
+    fn is_unwind_safe<T: std::panic::UnwindSafe + std::panic::RefUnwindSafe>() {}
+    is_unwind_safe::<Heap>();
+    is_unwind_safe::<Root<PVec<'static, u64>>>();
+    let heap = Heap::in_memory()?;
+    let list: Root<PVec<u64>> = heap.root("list")?;
+    let caught = catch_unwind(|| {
+        list.txn(|tx, list| {
+            list.push(tx, 1)?;
+            panic!("as a handler may do");
+            #[allow(unreachable_code)]
+            Ok(())
+        })
+    });
+    assert!(caught.is_err());
+    assert!(catch_unwind(|| list.read(|_, _| -> () { panic!("as well") })).is_err());
+    list.txn(|tx, list| list.push(tx, 2))?;
+    list.read(|view, list| assert_eq!(list.as_slice(view, ..), [2]))?;
+    assert!(catch_unwind(|| heap.check().map(|report| report.problems)).unwrap()?.is_empty());
     Ok(())
 }

@@ -30,10 +30,16 @@ fn options(kind: &str, restored: bool) -> Options {
     small.durability(durability).restored(restored)
 }
 
-/// The answer to an error: its name.
+/// The answer to an error: its name, if it is one that the world looks for, and else what it says.
 fn name(error: &Error) -> String {
-    let text = format!("{error:?}");
-    text.split([' ', '(', '{']).next().unwrap_or_default().to_owned()
+    match error {
+        Error::ForeignLog { .. } => "ForeignLog".to_owned(),
+        Error::LogMissing { .. } => "LogMissing".to_owned(),
+        Error::Locked { .. } => "Locked".to_owned(),
+        Error::Copied { .. } => "Copied".to_owned(),
+        Error::Removed { .. } => "Removed".to_owned(),
+        other => other.to_string().replace('\n', " "),
+    }
 }
 
 struct Program {

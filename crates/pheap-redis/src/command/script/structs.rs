@@ -70,8 +70,8 @@ impl<'f> Format<'f> {
                     continue;
                 }
                 other => {
-                    let why = format_args!("invalid format option '{}'", char::from(other));
-                    return Err(bad(self.name, 1, why));
+                    let option = char::from(other);
+                    return Err(bad(self.name, 1, format_args!("invalid format option '{option}'")));
                 }
             };
             let align = if size == 0 || letter == b'c' { 1 } else { size.min(self.align) };

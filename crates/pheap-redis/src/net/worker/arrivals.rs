@@ -71,8 +71,8 @@ impl Turn<'_> {
         drop(config);
         let id = self.server.client_id();
         let token = Token(CLIENTS + id as usize);
-        if self.poll.registry().register(&mut stream, token, Interest::READABLE | Interest::WRITABLE).is_err()
-        {
+        let interests = Interest::READABLE | Interest::WRITABLE | Interest::PRIORITY;
+        if self.poll.registry().register(&mut stream, token, interests).is_err() {
             return;
         }
         self.server.stats.connections.fetch_add(1, Relaxed);

@@ -25,6 +25,9 @@ use crate::mailbox::{Mailbox, Message, Parcel};
 use crate::resp::Reply;
 use crate::server::Server;
 
+/// Bytes that are read at once.
+const CHUNK: usize = 64 << 10;
+
 /// How long a thread sleeps at most.
 const TICK: Duration = Duration::from_millis(100);
 
@@ -81,6 +84,7 @@ impl Worker {
             deaf: BTreeSet::new(),
             next_thread: 0,
             last_tick: Instant::now(),
+            buffer: vec![0; CHUNK].into(),
             evicts: false,
             expiry: Expiry::default(),
             round: VecDeque::new(),
@@ -116,6 +120,8 @@ struct Turn<'s> {
     /// The thread that gets the next client.
     next_thread: usize,
     last_tick: Instant,
+    /// What was read last. It is here so that nobody has to make a new one, of zeros, for each read.
+    buffer: Box<[u8]>,
     /// Keys go for want of memory, and there was no time for more of them.
     evicts: bool,
     expiry: Expiry,
@@ -157,6 +163,7 @@ impl Turn<'_> {
                 Token(token) => {
                     let client = (token - CLIENTS) as u64;
                     if let Some(connection) = self.connections.get_mut(&client) {
+                        connection.leaves_room |= event.is_read_closed() || event.is_priority();
                         connection.is_readable |= event.is_readable() || event.is_read_closed();
                         self.ready.insert(client);
                     } else if self.is_meanwhile {

@@ -21,7 +21,8 @@ impl Turn<'_> {
             match self.serve_one(&mut connection) {
                 Ok(true) => {
                     if self.missed.remove(&client) {
-                        connection.is_readable = true;
+                        // What has happened is not known.
+                        (connection.is_readable, connection.leaves_room) = (true, true);
                         self.ready.insert(client);
                     }
                     self.connections.insert(client, connection);
@@ -48,7 +49,7 @@ impl Turn<'_> {
             return Ok(true);
         }
         if connection.is_readable && !connection.session.closing {
-            connection.read()?;
+            connection.read(&mut self.buffer)?;
             connection.look_at_input(&self.server.limits);
             if connection.is_over {
                 return Ok(false);
@@ -125,7 +126,10 @@ impl Turn<'_> {
         commits: Vec<pheap::Commit>,
         signals: &mut VecDeque<Signal>,
     ) {
-        self.server.stats.dirty.fetch_add(effects.dirty, Relaxed);
+        // All threads have this number in common.
+        if effects.dirty > 0 {
+            self.server.stats.dirty.fetch_add(effects.dirty, Relaxed);
+        }
         let commits = self.to_wait_for(commits);
         let bytes = connection.reply.take();
         let messages = effects.parcels(self.server, connection.session.id);

@@ -9,7 +9,7 @@ use super::range::Position;
 use super::search::{self, Found, Wanted};
 use super::shrink;
 use crate::api::tx::Txn;
-use crate::collections::key::OrdKey;
+use crate::collections::key::{KeyArg, OrdKey, OwnKey};
 use crate::error::Result;
 use crate::layout::Persist;
 use crate::ptr::P;
@@ -26,19 +26,21 @@ impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
     ///
     /// # Errors
     /// If there is no memory for it; see [above](#impl-P<'r,+PBTreeMap<'r,+K,+V>>).
-    pub fn insert(self, tx: &mut Txn<'r>, key: &K::Query, value: V) -> Result<Option<V>> {
-        let wanted = Wanted::new::<K>(key);
+    pub fn insert(self, tx: &mut Txn<'r>, key: impl KeyArg<'r, K>, value: V) -> Result<Option<V>> {
+        let query = key.apart(tx);
+        let wanted = Wanted::new::<K>(&query);
         let mut path = Path::new();
         let found = search::find(tx, tx[self].top.child(), wanted, &mut path);
         if let Some(Found { leaf, place: Ok(place) }) = found {
             return Ok(Some(std::mem::replace(leaf.value_mut(tx, place), value)));
         }
-        grow::insert(self, tx, found, &mut path, wanted, value)?;
+        let key = OwnKey::of(tx, &key, &query)?;
+        grow::insert(self, tx, found, &mut path, wanted, node::Entry { key, value })?;
         Ok(None)
     }
 
     /// Adds a key of a set. Returns whether it was not there.
-    pub(super) fn insert_key(self, tx: &mut Txn<'r>, key: &K::Query) -> Result<bool>
+    pub(super) fn insert_key(self, tx: &mut Txn<'r>, key: impl KeyArg<'r, K>) -> Result<bool>
     where
         V: Default,
     {
@@ -46,23 +48,26 @@ impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
     }
 
     /// The value of a key, to write, if it is there. O(log n).
-    pub fn get_mut<'t>(self, tx: &'t mut Txn<'r>, key: &K::Query) -> Option<&'t mut V> {
-        let wanted = Wanted::new::<K>(key);
+    pub fn get_mut<'t>(self, tx: &'t mut Txn<'r>, key: impl KeyArg<'r, K>) -> Option<&'t mut V> {
+        let query = key.apart(tx);
+        let wanted = Wanted::new::<K>(&query);
         let leaf = search::descend(tx, tx[self].top.child(), wanted, |_, _| {})?;
         let place = search::in_leaf(leaf.seen(tx), wanted).ok()?;
         Some(leaf.value_mut(tx, place))
     }
 
     /// Removes a key, and returns its value. O(log n). Memory that the map had allocated for the key is freed when the transaction commits.
-    pub fn remove(self, tx: &mut Txn<'r>, key: &K::Query) -> Option<V> {
-        let entry = self.take(tx, |tx, top, path| search::find(tx, top, Wanted::new::<K>(key), path))?;
+    pub fn remove(self, tx: &mut Txn<'r>, key: impl KeyArg<'r, K>) -> Option<V> {
+        let query = key.apart(tx);
+        let entry = self.take(tx, |tx, top, path| search::find(tx, top, Wanted::new::<K>(&query), path))?;
         entry.key.give_up(tx);
         Some(entry.value)
     }
 
     /// [`remove`](Self::remove), with the key. O(log n).
-    pub fn remove_entry(self, tx: &mut Txn<'r>, key: &K::Query) -> Option<(K, V)> {
-        let entry = self.take(tx, |tx, top, path| search::find(tx, top, Wanted::new::<K>(key), path))?;
+    pub fn remove_entry(self, tx: &mut Txn<'r>, key: impl KeyArg<'r, K>) -> Option<(K, V)> {
+        let query = key.apart(tx);
+        let entry = self.take(tx, |tx, top, path| search::find(tx, top, Wanted::new::<K>(&query), path))?;
         Some((entry.key.into_inner(), entry.value))
     }
 

@@ -4,10 +4,10 @@ use super::PBTreeMap;
 use super::node::Leaf;
 use super::path::Path;
 use super::search::{self, Found, Wanted};
-use super::{grow, shrink};
+use super::{grow, node, shrink};
 use crate::api::tx::Txn;
 use crate::collections::common::entries;
-use crate::collections::key::OrdKey;
+use crate::collections::key::{OrdKey, OwnKey};
 use crate::error::Result;
 use crate::layout::Persist;
 use crate::ptr::P;
@@ -120,7 +120,9 @@ impl<'t, 'q, 'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> VacantEntry<'t, 'q, 'r, 
     /// # Errors
     /// As for [`P::insert`](P#method.insert).
     pub fn insert(mut self, value: V) -> Result<&'t mut V> {
-        let (leaf, place) = grow::insert(self.map, self.tx, self.found, &mut self.path, self.wanted, value)?;
+        let key = OwnKey::new(self.tx, self.wanted.query)?;
+        let entry = node::Entry { key, value };
+        let (leaf, place) = grow::insert(self.map, self.tx, self.found, &mut self.path, self.wanted, entry)?;
         Ok(leaf.value_mut(self.tx, place))
     }
 }

@@ -21,10 +21,8 @@ pub(super) fn insert<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>>(
     found: Option<Found<'r, K, V>>,
     path: &mut Path<'r, K, V>,
     wanted: Wanted<'_, K::Query>,
-    value: V,
+    entry: Entry<K, V>,
 ) -> Result<(P<'r, Leaf<K, V>>, usize)> {
-    let key = OwnKey::new(tx, wanted.query)?;
-    let entry = Entry { key, value };
     let (leaf, place) = match found {
         Some(Found { leaf, place: Err(place) | Ok(place) }) if leaf.count(tx) < LEAF => (leaf, place),
         found => make_room(map, tx, found, path, wanted)?,

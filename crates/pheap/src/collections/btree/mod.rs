@@ -26,10 +26,11 @@ mod shrink;
 #[cfg(test)]
 mod tests;
 
-use super::common::{by_pointer, sized};
-use super::key::OrdKey;
+use super::common::{by_pointer, not_in_place, sized};
+use super::key::{KeyArg, OrdKey};
 use crate::Persist;
 use crate::api::view::View;
+use crate::error::Result;
 use crate::heap::check::rule::{OwnType, Promise, Rule};
 use crate::ptr::P;
 use branch::Top;
@@ -117,18 +118,22 @@ sized!(PBTreeMap<K, V> of "entries", "nodes", PBTreeMap { len: 0, top: Top::NONE
 impl<'r, K: OrdKey<'r>, V: Persist> PBTreeMap<'r, K, V> {
     /// The value of a key, if the map has it. O(log n).
     #[inline]
-    pub fn get<'v>(&self, view: &'v View<'r>, key: &K::Query) -> Option<&'v V> {
-        let wanted = Wanted::new::<K>(key);
+    pub fn get<'v>(&self, view: &'v View<'r>, key: impl KeyArg<'r, K>) -> Option<&'v V> {
+        let wanted = Wanted::new::<K>(key.seen(view));
         let leaf = search::descend(view, self.top.child(), wanted, |_, _| {})?.seen(view);
         Some(leaf.value(search::in_leaf(leaf, wanted).ok()?))
     }
 
     /// The key, in its borrowed form, and its value. O(log n).
-    pub fn get_key_value<'v>(&self, view: &'v View<'r>, key: &K::Query) -> Option<(&'v K::Query, &'v V)>
+    pub fn get_key_value<'v>(
+        &self,
+        view: &'v View<'r>,
+        key: impl KeyArg<'r, K>,
+    ) -> Option<(&'v K::Query, &'v V)>
     where
         K: 'v,
     {
-        let wanted = Wanted::new::<K>(key);
+        let wanted = Wanted::new::<K>(key.seen(view));
         let leaf = search::descend(view, self.top.child(), wanted, |_, _| {})?.seen(view);
         let entry = leaf.item(search::in_leaf(leaf, wanted).ok()?);
         Some((entry.key.query(view), &entry.value))
@@ -152,7 +157,7 @@ impl<'r, K: OrdKey<'r>, V: Persist> PBTreeMap<'r, K, V> {
 
     /// Whether the map has a key. O(log n).
     #[inline]
-    pub fn contains_key(&self, view: &View<'r>, key: &K::Query) -> bool {
+    pub fn contains_key(&self, view: &View<'r>, key: impl KeyArg<'r, K>) -> bool {
         self.get(view, key).is_some()
     }
 
@@ -190,10 +195,20 @@ impl<'r, K: OrdKey<'r>, V: Persist> PBTreeMap<'r, K, V> {
 by_pointer! {
     /// Reading a map by its pointer: short for `view[map].get(view, …)`.
     [K: OrdKey<'r>, V: Persist] PBTreeMap<K, V>:
-    fn get(key: &K::Query) -> Option<&'v V>;
-    fn contains_key(key: &K::Query) -> bool;
+    fn get(key: impl KeyArg<'r, K>) -> Option<&'v V>;
+    fn contains_key(key: impl KeyArg<'r, K>) -> bool;
     fn iter() -> Iter<'v, 'r, K, V>;
     #[doc = "\n# Panics\nAs there."]
     #[track_caller]
     fn range(range: impl KeyRange<K::Query>) -> Range<'v, 'r, K, V>;
+}
+
+not_in_place! {
+    [K, V] PBTreeMap<'r, K, V>:
+    insert(tx, key, value) -> Result<Option<V>>;
+    remove(tx, key) -> Option<V>;
+    get_mut(tx, key) -> Option<&'r mut V>;
+    extend(tx, entries) -> Result<()>;
+    retain(tx, keep) -> ();
+    clear(tx) -> ();
 }

@@ -4,8 +4,8 @@ use super::{KeyRange, PBTreeMap};
 use crate::Persist;
 use crate::api::tx::Txn;
 use crate::api::view::View;
-use crate::collections::common::{by_pointer, iterators, set_of, sized};
-use crate::collections::key::OrdKey;
+use crate::collections::common::{by_pointer, iterators, not_in_place, set_of, sized};
+use crate::collections::key::{KeyArg, OrdKey};
 use crate::error::Result;
 use crate::ptr::P;
 
@@ -38,7 +38,7 @@ set_of!(PBTreeSet, PBTreeMap of OrdKey, "nodes", "O(log n).", Iter);
 
 impl<'r, K: OrdKey<'r>> PBTreeSet<'r, K> {
     /// The element that equals this one. O(log n).
-    pub fn get<'v>(&self, view: &'v View<'r>, key: &K::Query) -> Option<&'v K::Query>
+    pub fn get<'v>(&self, view: &'v View<'r>, key: impl KeyArg<'r, K>) -> Option<&'v K::Query>
     where
         K: 'v,
     {
@@ -88,7 +88,7 @@ impl<'r, K: OrdKey<'r>> P<'r, PBTreeSet<'r, K>> {
     }
 
     /// Removes an element, and returns it. O(log n).
-    pub fn take(self, tx: &mut Txn<'r>, key: &K::Query) -> Option<K> {
+    pub fn take(self, tx: &mut Txn<'r>, key: impl KeyArg<'r, K>) -> Option<K> {
         self.map().remove_entry(tx, key).map(|(key, ())| key)
     }
 

@@ -2,12 +2,13 @@
 
 use std::borrow::Borrow;
 
-use super::bucket::hash_of;
+use super::bucket::{Pair, hash_of};
 use super::buckets::Buckets;
 use super::iter::Cursor;
 use super::map::Absence;
 use super::{HashKey, PHashMap};
 use crate::api::tx::Txn;
+use crate::collections::key::OwnKey;
 use crate::error::Result;
 use crate::layout::Persist;
 use crate::ptr::P;
@@ -49,7 +50,8 @@ impl<'r, K: HashKey<'r>, V: Persist<At<'r> = V>> P<'r, PHashMap<'r, K, V>> {
                 match self.find(tx, key, hash) {
                     Ok(found) => *found.place.into_mut() = value,
                     Err((tx, absence)) => {
-                        self.add(tx, absence, key, value)?;
+                        let key = OwnKey::new(tx, key)?;
+                        self.add(tx, absence, Pair { key, value })?;
                     }
                 }
             }
@@ -108,7 +110,7 @@ impl<'r, K: HashKey<'r>, V: Persist<At<'r> = V>> P<'r, PHashMap<'r, K, V>> {
                 }
                 None => Absence::Few,
             };
-            new.add_pair(tx, absence, pair).map(drop)
+            new.add(tx, absence, pair).map(drop)
         })
     }
 }

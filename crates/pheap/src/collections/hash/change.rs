@@ -6,7 +6,7 @@ use super::map::{Absence, FEW};
 use super::split::make_room;
 use super::{HashKey, PHashMap};
 use crate::api::tx::Txn;
-use crate::collections::key::OwnKey;
+use crate::collections::key::{KeyArg, OwnKey};
 use crate::error::Result;
 use crate::layout::Persist;
 use crate::ptr::P;
@@ -22,36 +22,46 @@ impl<'r, K: HashKey<'r>, V: Persist<At<'r> = V>> P<'r, PHashMap<'r, K, V>> {
     /// # Errors
     /// If there is no memory for it; see [above](#impl-P<'r,+PHashMap<'r,+K,+V>>).
     #[inline]
-    pub fn insert(self, tx: &mut Txn<'r>, key: &K::Query, value: V) -> Result<Option<V>> {
-        match self.find(tx, key, None) {
+    pub fn insert(self, tx: &mut Txn<'r>, key: impl KeyArg<'r, K>, value: V) -> Result<Option<V>> {
+        let query = key.apart(tx);
+        match self.find(tx, &query, None) {
             Ok(found) => Ok(Some(std::mem::replace(found.place.into_mut(), value))),
-            Err((tx, absence)) => self.add(tx, absence, key, value).map(|_| None),
+            Err((tx, absence)) => {
+                let key = OwnKey::of(tx, &key, &query)?;
+                self.add(tx, absence, Pair { key, value }).map(|_| None)
+            }
         }
     }
 
     /// Adds a key of a set. Returns whether it was not there.
     #[inline]
-    pub(super) fn insert_key(self, tx: &mut Txn<'r>, key: &K::Query) -> Result<bool>
+    pub(super) fn insert_key(self, tx: &mut Txn<'r>, key: impl KeyArg<'r, K>) -> Result<bool>
     where
         V: Default,
     {
-        match self.find(tx, key, None) {
+        let query = key.apart(tx);
+        match self.find(tx, &query, None) {
             Ok(_) => Ok(false),
-            Err((tx, absence)) => self.add(tx, absence, key, V::default()).map(|_| true),
+            Err((tx, absence)) => {
+                let key = OwnKey::of(tx, &key, &query)?;
+                self.add(tx, absence, Pair { key, value: V::default() }).map(|_| true)
+            }
         }
     }
 
     /// The value of a key, to write. O(1). The entry is logged.
     #[inline]
-    pub fn get_mut<'t>(self, tx: &'t mut Txn<'r>, key: &K::Query) -> Option<&'t mut V> {
-        Some(self.find(tx, key, None).ok()?.place.into_mut())
+    pub fn get_mut<'t>(self, tx: &'t mut Txn<'r>, key: impl KeyArg<'r, K>) -> Option<&'t mut V> {
+        let query = key.apart(tx);
+        Some(self.find(tx, &query, None).ok()?.place.into_mut())
     }
 
     /// Removes a key, and returns its value. O(1). Its slot is reused; only [`clear`](Self::clear) and
     /// [`shrink_to_fit`](Self::shrink_to_fit) free the memory.
     #[inline]
-    pub fn remove(self, tx: &mut Txn<'r>, key: &K::Query) -> Option<V> {
-        Some(self.find(tx, key, None).ok()?.take())
+    pub fn remove(self, tx: &mut Txn<'r>, key: impl KeyArg<'r, K>) -> Option<V> {
+        let query = key.apart(tx);
+        Some(self.find(tx, &query, None).ok()?.take())
     }
 
     /// The entry of a key, existing or vacant, to read and change with one search. O(1).
@@ -76,22 +86,9 @@ impl<'r, K: HashKey<'r>, V: Persist<At<'r> = V>> P<'r, PHashMap<'r, K, V>> {
         Entry::new(self, tx, key)
     }
 
-    /// Adds an entry that is not there.
-    #[inline(always)]
-    pub(super) fn add<'t>(
-        self,
-        tx: &'t mut Txn<'r>,
-        absence: Absence<'r, K, V>,
-        query: &K::Query,
-        value: V,
-    ) -> Result<Place<'t, 'r, K, V>> {
-        let key = OwnKey::new(tx, query)?;
-        self.add_pair(tx, absence, Pair { key, value })
-    }
-
     /// Adds an entry that is not there. If there is no memory for it, its key is garbage.
     #[inline(always)]
-    pub(super) fn add_pair<'t>(
+    pub(super) fn add<'t>(
         self,
         tx: &'t mut Txn<'r>,
         absence: Absence<'r, K, V>,

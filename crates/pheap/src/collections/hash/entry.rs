@@ -1,10 +1,11 @@
 //! The entry of a key, existing or vacant.
 
-use super::bucket::Place;
+use super::bucket::{Pair, Place};
 use super::map::{Absence, Occupied};
 use super::{HashKey, PHashMap};
 use crate::api::tx::Txn;
 use crate::collections::common::entries;
+use crate::collections::key::OwnKey;
 use crate::error::Result;
 use crate::layout::Persist;
 use crate::ptr::P;
@@ -92,6 +93,7 @@ impl<'t, 'r, K: HashKey<'r>, V: Persist<At<'r> = V>> VacantEntry<'t, '_, 'r, K, 
     /// As for [`insert`](P::insert).
     #[inline]
     pub fn insert(self, value: V) -> Result<&'t mut V> {
-        self.map.add(self.tx, self.absence, self.key, value).map(Place::into_mut)
+        let key = OwnKey::new(self.tx, self.key)?;
+        self.map.add(self.tx, self.absence, Pair { key, value }).map(Place::into_mut)
     }
 }

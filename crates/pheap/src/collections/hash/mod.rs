@@ -13,9 +13,10 @@ mod set;
 mod split;
 mod tags;
 
-use super::common::by_pointer;
-use super::key::HashKey;
+use super::common::{by_pointer, not_in_place};
+use super::key::{HashKey, KeyArg};
 use crate::api::view::View;
+use crate::error::Result;
 use crate::heap::check::rule::{OwnType, Promise, Rule};
 use crate::layout::Persist;
 use crate::ptr::P;
@@ -45,20 +46,24 @@ pub(super) const OWN_TYPES: &[OwnType] = &[
 impl<'r, K: HashKey<'r>, V: Persist> PHashMap<'r, K, V> {
     /// The value of a key. O(1), as are the next two.
     #[inline]
-    pub fn get<'v>(&self, view: &'v View<'r>, key: &K::Query) -> Option<&'v V> {
-        self.pair(view, key).map(|pair| &pair.value)
+    pub fn get<'v>(&self, view: &'v View<'r>, key: impl KeyArg<'r, K>) -> Option<&'v V> {
+        self.pair(view, key.seen(view)).map(|pair| &pair.value)
     }
 
     /// The key as stored in the map, and its value.
     #[inline]
-    pub fn get_key_value<'v>(&self, view: &'v View<'r>, key: &K::Query) -> Option<(&'v K::Query, &'v V)> {
-        self.pair(view, key).map(|pair| (pair.key.query(view), &pair.value))
+    pub fn get_key_value<'v>(
+        &self,
+        view: &'v View<'r>,
+        key: impl KeyArg<'r, K>,
+    ) -> Option<(&'v K::Query, &'v V)> {
+        self.pair(view, key.seen(view)).map(|pair| (pair.key.query(view), &pair.value))
     }
 
     /// Whether the map has a key.
     #[inline]
-    pub fn contains_key(&self, view: &View<'r>, key: &K::Query) -> bool {
-        self.pair(view, key).is_some()
+    pub fn contains_key(&self, view: &View<'r>, key: impl KeyArg<'r, K>) -> bool {
+        self.pair(view, key.seen(view)).is_some()
     }
 
     /// The entries in arbitrary order, which stays the same while the map is not changed.
@@ -121,12 +126,22 @@ impl<'r, K: HashKey<'r>, V: Persist> PHashMap<'r, K, V> {
 by_pointer! {
     /// Reading a map by its pointer: short for `view[map].get(view, …)`.
     [K: HashKey<'r>, V: Persist] PHashMap<K, V>:
-    fn get(key: &K::Query) -> Option<&'v V>;
-    fn contains_key(key: &K::Query) -> bool;
-    fn get_key_value(key: &K::Query) -> Option<(&'v K::Query, &'v V)>;
+    fn get(key: impl KeyArg<'r, K>) -> Option<&'v V>;
+    fn contains_key(key: impl KeyArg<'r, K>) -> bool;
+    fn get_key_value(key: impl KeyArg<'r, K>) -> Option<(&'v K::Query, &'v V)>;
     fn keys() -> Keys<'v, 'r, K, V>;
     fn values() -> Values<'v, 'r, K, V>;
     fn iter() -> Iter<'v, 'r, K, V>;
     fn scan(from: u64) -> (Iter<'v, 'r, K, V>, u64);
     fn choose(random: impl FnMut() -> u64) -> Option<(&'v K::Query, &'v V)>;
+}
+
+not_in_place! {
+    [K, V] PHashMap<'r, K, V>:
+    insert(tx, key, value) -> Result<Option<V>>;
+    remove(tx, key) -> Option<V>;
+    get_mut(tx, key) -> Option<&'r mut V>;
+    extend(tx, entries) -> Result<()>;
+    retain(tx, keep) -> ();
+    clear(tx) -> ();
 }

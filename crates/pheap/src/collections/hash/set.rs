@@ -2,11 +2,11 @@
 
 use std::borrow::Borrow;
 
-use super::{Cursor, HashKey, Keys, PHashMap};
+use super::{Cursor, HashKey, KeyArg, Keys, PHashMap};
 use crate::Persist;
 use crate::api::tx::Txn;
 use crate::api::view::View;
-use crate::collections::common::{by_pointer, set_of, sized};
+use crate::collections::common::{by_pointer, not_in_place, set_of, sized};
 use crate::error::Result;
 use crate::ptr::P;
 
@@ -67,7 +67,7 @@ impl<'r, K: HashKey<'r>> PHashSet<'r, K> {
         other: &'v PHashSet<'r, K>,
     ) -> impl Iterator<Item = &'v K::Query> + Clone {
         let (less, more) = if self.len() <= other.len() { (self, other) } else { (other, self) };
-        less.iter(view).filter(move |element| more.contains(view, element))
+        less.iter(view).filter(move |element| more.contains(view, *element))
     }
 
     /// The elements that are not in the other set.
@@ -76,7 +76,7 @@ impl<'r, K: HashKey<'r>> PHashSet<'r, K> {
         view: &'v View<'r>,
         other: &'v PHashSet<'r, K>,
     ) -> impl Iterator<Item = &'v K::Query> + Clone {
-        self.iter(view).filter(move |element| !other.contains(view, element))
+        self.iter(view).filter(move |element| !other.contains(view, *element))
     }
 
     /// The elements that are in one of the sets, but not in both.

@@ -20,10 +20,11 @@ mod snapshot;
 #[cfg(test)]
 mod tests;
 
-use super::common::by_pointer;
+use super::common::{by_pointer, not_in_place};
 use crate::Persist;
 use crate::api::view::View;
 use crate::collections::btree::KeyRange;
+use crate::error::Result;
 use crate::heap::check::rule::{OwnType, Promise, Rule};
 use crate::ptr::P;
 use node::Child;
@@ -201,4 +202,12 @@ by_pointer! {
     fn range(range: impl KeyRange<K::Shown>) -> Range<'v, 'r, K, V>;
     #[doc = "\n# Errors\nAs there."]
     fn snapshot() -> crate::Result<Snapshot<K::Unbranded, V::Unbranded>>;
+}
+
+not_in_place! {
+    [K, V] PSnapMap<'r, K, V>:
+    insert(tx, key, value) -> Result<bool>;
+    remove(tx, key) -> Result<bool>;
+    extend(tx, entries) -> Result<()>;
+    clear(tx) -> ();
 }

@@ -7,8 +7,9 @@ mod iter;
 use std::cmp::Ordering;
 use std::ops::RangeBounds;
 
-use super::common::by_pointer;
+use super::common::{by_pointer, not_in_place};
 use crate::api::view::View;
+use crate::error::Result;
 use crate::heap::check::rule::{OwnType, Promise, Rule};
 use crate::layout::Persist;
 use crate::ptr::P;
@@ -124,5 +125,25 @@ by_pointer! {
     /// Reading a vector by its pointer: short for `view[list].get(view, …)`.
     [T: Persist] PVec<T>:
     fn get(index: usize) -> Option<&'v T>;
+    fn as_slice(range: impl RangeBounds<usize>) -> &'v [T];
     fn iter() -> Iter<'v, 'r, T>;
+}
+
+not_in_place! {
+    [T] PVec<'r, T>:
+    push(tx, value) -> Result<()>;
+    pop(tx) -> Option<T>;
+    insert(tx, index, value) -> Result<()>;
+    set(tx, index, value) -> T;
+    remove(tx, index) -> T;
+    swap_remove(tx, index) -> T;
+    extend(tx, values) -> Result<()>;
+    extend_from_slice(tx, values) -> Result<()>;
+    get_mut(tx, index) -> Option<&'r mut T>;
+    as_mut_slice(tx, range) -> &'r mut [T];
+    swap(tx, a, b) -> ();
+    sort(tx) -> ();
+    retain(tx, keep) -> ();
+    truncate(tx, len) -> ();
+    clear(tx) -> ();
 }

@@ -1,14 +1,14 @@
 //! A file that is being made, under a name of its own until it is complete.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, File};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use crate::os::names::has_name;
-use crate::os::{fork, random, rename_to_new};
+use crate::os::{fork, random, rename_to_new, try_lock, unlock};
 
 /// A file under a name of its own, removed again unless it is published.
 pub(super) struct Partial {
@@ -32,10 +32,10 @@ impl Partial {
             let partial = Partial { file, path: Some(path), forks: fork::forks() };
             // Locked as long as somebody works on it: one that is not was left by a program that was killed.
             // SURVIVES unreached: copies are real files, which the simulator does not make; `tests/files/backup.rs` and `tests/names` are for this.
-            match partial.file.try_lock() {
+            match try_lock(&partial.file, false) {
                 // Somebody who tidies up was here first.
-                Err(TryLockError::WouldBlock) => continue,
-                Ok(()) if !has_name(&partial.file)? => continue,
+                Ok(false) => continue,
+                Ok(true) if !has_name(&partial.file)? => continue,
                 // Or the file system has no locks. Then nobody tidies up.
                 _ => return Ok(partial),
             }
@@ -58,7 +58,7 @@ impl Partial {
             }
         }
         // Whoever waits for it to appear may open it at once.
-        let _ = self.file.unlock();
+        unlock(&self.file);
         // SURVIVES unreached: as for the file itself.
         File::open(folder_of(target))?.sync_all()
     }
@@ -73,7 +73,7 @@ impl Drop for Partial {
             let _ = fs::remove_file(path);
         }
         // Not by closing it: a child that was forked meanwhile has it open, too.
-        let _ = self.file.unlock();
+        unlock(&self.file);
     }
 }
 
@@ -111,9 +111,9 @@ fn remove_stale(target: &Path, name: &OsStr) {
         let Ok(file) = File::options().read(true).custom_flags(how).open(entry.path()) else { continue };
         // Its maker has the lock as long as it has that name.
         // SURVIVES unreached: copies are real files, which the simulator does not make.
-        if file.try_lock().is_ok() {
+        if try_lock(&file, false).unwrap_or(false) {
             let _ = fs::remove_file(entry.path());
-            let _ = file.unlock();
+            unlock(&file);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use super::rule::{Rule, is_frozen, own_key};
+use super::rule::{Rule, is_frozen, is_not_zero, own_key};
 use crate::layout::desc::Prim;
 use crate::layout::{FieldLayout, Shape, TypeLayout, check_layout, slice_header};
 
@@ -40,6 +40,11 @@ pub(super) enum Op {
     },
     Char {
         at: u64,
+    },
+    /// Some of `size` bytes is not zero.
+    NotZero {
+        at: u64,
+        size: u64,
     },
     /// Variants by tag, in order.
     Enum {
@@ -122,6 +127,7 @@ fn compile(ty: &TypeLayout, at: u64, ops: &mut Vec<Op>) {
         Shape::Prim(Prim::Char) => ops.push(Op::Char { at }),
         Shape::Prim(_) | Shape::Slice(_) | Shape::Str => {}
         Shape::Struct(fields) => {
+            let first = ops.len();
             // A collection's buffers are looked at together with it.
             match Rule::of(ty) {
                 Some(rule) => ops.push(Op::Own { at, rule }),
@@ -132,7 +138,10 @@ fn compile(ty: &TypeLayout, at: u64, ops: &mut Vec<Op>) {
                 own(ops, at + key.offset);
             }
             if is_frozen(ty) {
-                freeze(ops);
+                freeze(&mut ops[first..]);
+            }
+            if is_not_zero(ty) {
+                ops.push(Op::NotZero { at, size: ty.size });
             }
         }
         Shape::Array { elem, len } => {

@@ -21,6 +21,8 @@ pub(crate) enum Promise {
     Key(&'static str),
     /// What its pointers lead to nobody writes. So such an object has no other pointers than those of values that promise the same.
     Frozen,
+    /// Some byte of it is not zero.
+    NotZero,
     /// Nothing: collections that it consists of have rules of their own, or it is looked at together with the collection that it is a part of.
     Nothing,
 }
@@ -75,7 +77,7 @@ impl Rule {
     pub(super) fn of(ty: &TypeLayout) -> Option<Rule> {
         match promise_of(ty)? {
             Promise::Collection(rule) => rule(ty),
-            Promise::Key(_) | Promise::Frozen | Promise::Nothing => None,
+            Promise::Key(_) | Promise::Frozen | Promise::NotZero | Promise::Nothing => None,
         }
     }
 
@@ -124,13 +126,18 @@ pub(crate) fn has_versions(ty: &TypeLayout) -> bool {
 pub(super) fn own_key(ty: &TypeLayout) -> Option<&'static str> {
     match promise_of(ty)? {
         Promise::Key(field) => Some(field),
-        Promise::Collection(_) | Promise::Frozen | Promise::Nothing => None,
+        Promise::Collection(_) | Promise::Frozen | Promise::NotZero | Promise::Nothing => None,
     }
 }
 
 /// Whether nobody writes what a type's pointers lead to.
 pub(super) fn is_frozen(ty: &TypeLayout) -> bool {
     matches!(promise_of(ty), Some(Promise::Frozen))
+}
+
+/// Whether zero in all bytes is no value of the type.
+pub(super) fn is_not_zero(ty: &TypeLayout) -> bool {
+    matches!(promise_of(ty), Some(Promise::NotZero))
 }
 
 /// A field, by the names on the way to it: where it is, and what.

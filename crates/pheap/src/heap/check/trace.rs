@@ -210,6 +210,11 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
                     self.complain(object, base + at, || format!("is {code:#x}, which is no char"));
                 }
             }
+            Op::NotZero { at, size } => {
+                if map.bytes(object.start + base + at, *size).iter().all(|&byte| byte == 0) {
+                    self.complain(object, base + at, || "is 0, which this number never is".to_owned());
+                }
+            }
             Op::Enum { at, tag, variants } => {
                 let value = map.integer(object.start + base + at, *tag);
                 match variant(variants, value) {

@@ -38,7 +38,7 @@ use super::options::Options;
 use crate::error::{Error, Result};
 use crate::os::file_lock::OpenFile;
 use crate::os::own_file::OwnFile;
-use crate::os::regular;
+use crate::os::{regular, unlock};
 use crate::wal::files::Files;
 use contents::Recovered;
 use found::Found;
@@ -86,7 +86,7 @@ fn open_file(options: &Options, path: &Path) -> Result<Heap> {
         Ok(recovered) => Ok(recovered.finish(options, Some(lock))),
         Err(error) => {
             // A child that another thread has just made shares the lock until it runs another program.
-            let _ = file.unlock();
+            unlock(&file);
             Err(error)
         }
     }

@@ -2,28 +2,37 @@
 
 #![allow(unsafe_code)]
 
+mod argument;
+mod bytes;
+mod itself;
+mod shared;
+
 use std::hash::Hasher;
 
 use siphasher::sip::SipHasher13;
 
-use super::buffer;
-use super::string::PString;
 use crate::api::tx::Txn;
 use crate::api::view::View;
 use crate::error::Result;
 use crate::layout::Persist;
 use crate::layout::desc::Desc;
-use crate::ptr::P;
+
+pub use argument::{ByValue, KeyArg};
+#[cfg(test)]
+pub(super) use itself::key_by_itself;
+pub(super) use shared::OWN_TYPES;
+pub use shared::SharedStr;
 
 /// A key of a map, or an element of a set.
 ///
 /// Maps take keys in their *borrowed form*, and make owned ones: `words.insert(tx, "one", 1)` allocates a string only if
-/// the key is new. Numbers, `bool`, `char` and `[u8; N]` are looked up by themselves, `P<str>` by a `str`, `P<[u8]>` by a `[u8]`. A type of your own that is
-/// `Copy` and `Ord` becomes a key by `#[persist(key)]`.
+/// the key is new. Numbers, `bool`, `char`, `[u8; N]`, and what consists of them (`PTuple2`, `POption`, `Reverse`, `NonZero`, `PSystemTime` and so on) are looked up by
+/// themselves, `P<str>`, `PString` and [`SharedStr`] by a `str`, `P<[u8]>` and `PBytes` by a `[u8]`. A type of your own that is
+/// `Copy` and `Ord` becomes a key by `#[persist(key)]`. [`KeyArg`] says what else can be passed for a key.
 ///
 /// # Safety
 /// What [`query`](MapKey::query) returns lies in the key itself, or in what [`from_query`](MapKey::from_query) has allocated for it and nothing else
-/// points to: maps let the query of one entry live beside a `&mut` to its value.
+/// points to, or where nobody writes: maps let the query of one entry live beside a `&mut` to its value.
 pub unsafe trait MapKey<'r>: Persist<At<'r> = Self> + 'r {
     /// The borrowed form, by which the key is looked up.
     type Query: ?Sized;
@@ -121,6 +130,12 @@ impl<'r, K: MapKey<'r>> OwnKey<K> {
         K::from_query(tx, query).map(OwnKey)
     }
 
+    /// What was passed for a key, and looked up by `query`, as one of a collection's own.
+    #[inline(always)]
+    pub(super) fn of(tx: &Txn<'r>, key: &impl KeyArg<'r, K>, query: &K::Query) -> Result<Self> {
+        key.to_key(tx, query).map(OwnKey)
+    }
+
     /// What it is looked up by.
     #[inline(always)]
     pub(super) fn query<'v>(&'v self, view: &'v View<'r>) -> &'v K::Query {
@@ -141,134 +156,10 @@ impl<'r, K: MapKey<'r>> OwnKey<K> {
     }
 }
 
-/// The first 8 bytes as a number that orders as they do.
-#[inline(always)]
-fn prefix_of_bytes(bytes: &[u8]) -> u64 {
-    if let Some(first) = bytes.first_chunk() {
-        return u64::from_be_bytes(*first);
-    }
-    let mut first = [0; 8];
-    first[..bytes.len()].copy_from_slice(bytes);
-    u64::from_be_bytes(first)
-}
-
-/// A key that is looked up by itself. `$look` is called whenever it is looked at or made.
-macro_rules! key_by_itself {
-    ([$($param:tt)*] $ty:ty, || $look:expr) => {
-        // SAFETY: the query is the key.
-        #[allow(unsafe_code)]
-        unsafe impl<'r $($param)*> MapKey<'r> for $ty {
-            type Query = $ty;
-
-            #[inline(always)]
-            fn query<'v>(&'v self, _: &'v View<'r>) -> &'v $ty {
-                $look;
-                self
-            }
-
-            #[inline(always)]
-            fn from_query(_: &Txn<'r>, query: &$ty) -> Result<$ty> {
-                $look;
-                Ok(*query)
-            }
-        }
-    };
-}
-#[cfg(test)]
-pub(super) use key_by_itself;
-
-/// Types that are looked up by themselves.
-macro_rules! by_itself {
-    ($($(@ $param:ident)? $ty:ty: $exact:expr, |$value:ident, $hasher:ident| $hash:expr, $prefix:expr;)*) => {$(
-        key_by_itself!([$(, const $param: usize)?] $ty, || ());
-
-        impl<'r $(, const $param: usize)?> HashKey<'r> for $ty {
-            #[inline(always)]
-            fn hash($value: &$ty, $hasher: &mut KeyHasher) {
-                $hash
-            }
-        }
-
-        impl<'r $(, const $param: usize)?> OrdKey<'r> for $ty {
-            const EXACT: bool = $exact;
-
-            #[inline(always)]
-            fn prefix($value: &$ty) -> u64 {
-                $prefix
-            }
-        }
-    )*};
-}
-
-by_itself! {
-    u8: true, |x, hasher| hasher.write(&[*x]), (*x).into();
-    u16: true, |x, hasher| hasher.write(&x.to_le_bytes()), (*x).into();
-    u32: true, |x, hasher| hasher.write(&x.to_le_bytes()), (*x).into();
-    u64: true, |x, hasher| hasher.write(&x.to_le_bytes()), *x;
-    u128: false, |x, hasher| hasher.write(&x.to_le_bytes()), (*x >> 64) as u64;
-    i8: true, |x, hasher| hasher.write(&x.to_le_bytes()), i64::from(*x) as u64 ^ 1 << 63;
-    i16: true, |x, hasher| hasher.write(&x.to_le_bytes()), i64::from(*x) as u64 ^ 1 << 63;
-    i32: true, |x, hasher| hasher.write(&x.to_le_bytes()), i64::from(*x) as u64 ^ 1 << 63;
-    i64: true, |x, hasher| hasher.write(&x.to_le_bytes()), *x as u64 ^ 1 << 63;
-    i128: false, |x, hasher| hasher.write(&x.to_le_bytes()), (*x >> 64) as u64 ^ 1 << 63;
-    bool: true, |x, hasher| hasher.write(&[u8::from(*x)]), (*x).into();
-    char: true, |x, hasher| hasher.write(&u32::from(*x).to_le_bytes()), u32::from(*x).into();
-    @N [u8; N]: N <= 8, |bytes, hasher| hasher.write(bytes), prefix_of_bytes(bytes);
-}
-
-/// Types that are looked up by bytes that they own.
-macro_rules! by_bytes {
-    ($($key:ty: $target:ty, |$this:ident, $view:ident| $shown:expr, |$query:ident| $bytes:expr, |$tx:ident| $make:expr, $give_up:expr;)*) => {$(
-        // SAFETY: the query is what `from_query` has allocated.
-        unsafe impl<'r> MapKey<'r> for $key {
-            type Query = $target;
-
-            #[inline(always)]
-            fn query<'v>(&'v self, $view: &'v View<'r>) -> &'v $target {
-                let $this = self;
-                $shown
-            }
-
-            fn from_query($tx: &Txn<'r>, $query: &$target) -> Result<Self> {
-                $make
-            }
-
-            unsafe fn give_up(self, $tx: &Txn<'r>) {
-                let $this = self;
-                $give_up;
-            }
-        }
-
-        impl<'r> HashKey<'r> for $key {
-            #[inline(always)]
-            fn hash($query: &$target, hasher: &mut KeyHasher) {
-                hasher.write($bytes);
-            }
-        }
-
-        impl<'r> OrdKey<'r> for $key {
-            #[inline(always)]
-            fn prefix($query: &$target) -> u64 {
-                prefix_of_bytes($bytes)
-            }
-        }
-    )*};
-}
-
-by_bytes! {
-    P<'r, str>: str, |this, view| &view[*this], |query| query.as_bytes(), |tx| tx.alloc_str(query),
-        // SAFETY: allocated by `from_query`, and nothing will point to it, as the caller promises.
-        unsafe { buffer::free(tx, this) };
-    P<'r, [u8]>: [u8], |this, view| &view[*this], |query| query, |tx| tx.alloc_slice_copy(query),
-        // SAFETY: allocated by `from_query`, and nothing will point to it, as the caller promises.
-        unsafe { buffer::free(tx, this) };
-    PString<'r>: str, |this, view| this.as_str(view), |query| query.as_bytes(), |tx| PString::from_str(tx, query),
-        this.give_up(tx);
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ptr::P;
 
     fn hash<'r, K: HashKey<'r>>(query: &K::Query, secret: [u64; 2]) -> u64 {
         let mut hasher = KeyHasher::new(secret);

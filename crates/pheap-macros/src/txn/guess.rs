@@ -1,0 +1,293 @@
+//! First guesses that cannot compile, and of which the compiler has nothing better to say than that. Here the names are known, so the message has the code to write instead.
+
+use proc_macro2::Ident;
+use quote::ToTokens;
+use syn::spanned::Spanned;
+use syn::visit::{self, Visit};
+use syn::{
+    Arm, Block, Expr, ExprCall, ExprClosure, ExprField, ExprForLoop, ExprMethodCall, Item, Member, Stmt,
+};
+
+use super::place::{Place, Step};
+use super::scope::Names;
+use crate::errors::Errors;
+
+/// Says what is wrong with the body. `pointers` are names of parameters that are a `P`.
+pub(super) fn check(txs: Names, pointers: Names, body: &Block) -> syn::Result<()> {
+    let mut guesses = Guesses { txs, pointers, errors: Errors::default() };
+    guesses.visit_block(body);
+    guesses.errors.into_result()
+}
+
+struct Guesses {
+    txs: Names,
+    pointers: Names,
+    errors: Errors,
+}
+
+impl Guesses {
+    /// Runs `visit`, and forgets which names it has hidden.
+    fn scoped(&mut self, visit: impl FnOnce(&mut Self)) {
+        let (txs, pointers) = (self.txs.clone(), self.pointers.clone());
+        visit(self);
+        (self.txs, self.pointers) = (txs, pointers);
+    }
+
+    fn shadow(&mut self, pattern: &syn::Pat) {
+        self.txs.shadow(pattern);
+        self.pointers.shadow(pattern);
+    }
+
+    /// The pointer, and the fields behind it, of `pointer.field.field`.
+    fn field_of_pointer<'a>(&self, expr: &'a Expr) -> Option<(&'a Ident, Vec<&'a Member>)> {
+        let Expr::Field(ExprField { base, member, .. }) = expr else { return None };
+        if let Some(pointer) = self.pointers.find(base) {
+            return Some((pointer, vec![member]));
+        }
+        let (pointer, mut members) = self.field_of_pointer(base)?;
+        members.push(member);
+        Some((pointer, members))
+    }
+
+    /// A name for the transaction, in messages.
+    fn tx(&self) -> String {
+        self.txs.first().map_or_else(|| "tx".to_owned(), Ident::to_string)
+    }
+
+    /// `&mut tx[key].field`, as the pointer to the field.
+    fn borrowed<'a>(&self, expr: &'a Expr) -> Option<(&'a Ident, String)> {
+        let Expr::Reference(reference) = expr else { return None };
+        reference.mutability?;
+        let place = Place::parse(&reference.expr, &self.txs)?;
+        let (key, fields) = (text(place.key), fields(&place.steps)?);
+        let is_name = matches!(place.key, Expr::Path(_));
+        let pointer = match (fields.is_empty(), is_name) {
+            (true, _) => key,
+            (false, true) => format!("field!({key}{fields})"),
+            (false, false) => format!("field!(({key}){fields})"),
+        };
+        Some((place.tx, pointer))
+    }
+}
+
+/// `.field.0`; none if there is an index among them.
+fn fields(steps: &[Step<'_>]) -> Option<String> {
+    let step = |step: &Step<'_>| match step {
+        Step::Field(member) => Some(format!(".{}", text(member))),
+        Step::Element(_) => None,
+    };
+    steps.iter().map(step).collect()
+}
+
+/// Code without the spaces that tokens are shown with.
+fn text(code: &impl ToTokens) -> String {
+    let shown = code.to_token_stream().to_string();
+    let mut text = shown.replace(" . ", ".").replace(" (", "(").replace(" [", "[").replace(" ;", ";");
+    for (spaced, close) in
+        [("( ", "("), (" )", ")"), ("[ ", "["), (" ]", "]"), ("& ", "&"), (" ,", ","), (" :: ", "::")]
+    {
+        text = text.replace(spaced, close);
+    }
+    text
+}
+
+impl<'ast> Visit<'ast> for Guesses {
+    fn visit_expr_method_call(&mut self, call: &'ast ExprMethodCall) {
+        let method = &call.method;
+        if let Some((pointer, members)) = self.field_of_pointer(&call.receiver) {
+            let path: String = members.iter().map(|member| format!(".{}", text(member))).collect();
+            let takes_tx = call.args.first().is_some_and(|first| self.txs.find(first).is_some());
+            let instead = match takes_tx {
+                true => format!("use `field!({pointer}{path}).{method}({}, ..)`", self.tx()),
+                false => format!("use `{}[{pointer}]{path}.{method}(..)`", self.tx()),
+            };
+            self.errors.at(
+                call.receiver.span(),
+                format_args!("`{pointer}` is a pointer, which has no fields: {instead}"),
+            );
+            return call.args.iter().for_each(|arg| self.visit_expr(arg));
+        }
+        if let Some(tx) = self.txs.find(&call.receiver)
+            && let Some(arg) = call.args.iter().find(|arg| BorrowsMut::is_in(arg, &self.txs))
+        {
+            self.errors.at(
+                arg.span(),
+                format_args!(
+                    "`{tx}` is in use by `{tx}.{method}` before this changes anything: use `let value = {}; {tx}.{method}(value)`",
+                    text(arg)
+                ),
+            );
+            return;
+        }
+        visit::visit_expr_method_call(self, call);
+    }
+
+    fn visit_expr_field(&mut self, field: &'ast ExprField) {
+        if let Some(pointer) = self.pointers.find(&field.base) {
+            self.errors.at(
+                field.span(),
+                format_args!(
+                    "`{pointer}` is a pointer, which has no fields: use `{}[{pointer}].{}`",
+                    self.tx(),
+                    text(&field.member)
+                ),
+            );
+        } else {
+            visit::visit_expr_field(self, field);
+        }
+    }
+
+    fn visit_expr_call(&mut self, call: &'ast ExprCall) {
+        let is_swap = match &*call.func {
+            Expr::Path(path) => path.path.segments.last().is_some_and(|last| last.ident == "swap"),
+            _ => false,
+        };
+        if is_swap
+            && let [one, other] = &call.args.iter().collect::<Vec<_>>()[..]
+            && let (Some((tx, one)), Some((same, other))) = (self.borrowed(one), self.borrowed(other))
+            && tx == same
+        {
+            self.errors.at(
+                call.span(),
+                format_args!("a transaction lends one place at a time: use `{tx}.swap({one}, {other})`"),
+            );
+            return;
+        }
+        visit::visit_expr_call(self, call);
+    }
+
+    fn visit_block(&mut self, block: &'ast Block) {
+        self.scoped(|this| {
+            for statement in &block.stmts {
+                this.visit_stmt(statement);
+                if let Stmt::Local(local) = statement {
+                    this.shadow(&local.pat);
+                }
+            }
+        });
+    }
+
+    fn visit_expr_closure(&mut self, closure: &'ast ExprClosure) {
+        self.scoped(|this| {
+            closure.inputs.iter().for_each(|input| this.shadow(input));
+            this.visit_expr(&closure.body);
+        });
+    }
+
+    fn visit_arm(&mut self, arm: &'ast Arm) {
+        self.scoped(|this| {
+            this.shadow(&arm.pat);
+            visit::visit_arm(this, arm);
+        });
+    }
+
+    fn visit_expr_for_loop(&mut self, expr: &'ast ExprForLoop) {
+        self.visit_expr(&expr.expr);
+        self.scoped(|this| {
+            this.shadow(&expr.pat);
+            this.visit_block(&expr.body);
+        });
+    }
+
+    fn visit_expr_if(&mut self, expr: &'ast syn::ExprIf) {
+        self.scoped(|this| {
+            this.visit_expr(&expr.cond);
+            this.txs.shadow_by_condition(&expr.cond);
+            this.pointers.shadow_by_condition(&expr.cond);
+            this.visit_block(&expr.then_branch);
+        });
+        if let Some((_, otherwise)) = &expr.else_branch {
+            self.visit_expr(otherwise);
+        }
+    }
+
+    fn visit_expr_while(&mut self, expr: &'ast syn::ExprWhile) {
+        self.scoped(|this| {
+            this.visit_expr(&expr.cond);
+            this.txs.shadow_by_condition(&expr.cond);
+            this.pointers.shadow_by_condition(&expr.cond);
+            this.visit_block(&expr.body);
+        });
+    }
+
+    /// A nested item has names of its own.
+    fn visit_item(&mut self, _: &'ast Item) {}
+}
+
+/// Looks for `&mut tx[..]`.
+struct BorrowsMut<'a> {
+    txs: &'a Names,
+    found: bool,
+}
+
+impl BorrowsMut<'_> {
+    fn is_in(expr: &Expr, txs: &Names) -> bool {
+        let mut this = BorrowsMut { txs, found: false };
+        this.visit_expr(expr);
+        this.found
+    }
+}
+
+impl<'ast> Visit<'ast> for BorrowsMut<'_> {
+    fn visit_expr_reference(&mut self, reference: &'ast syn::ExprReference) {
+        self.found |= reference.mutability.is_some() && Place::parse(&reference.expr, self.txs).is_some();
+        visit::visit_expr_reference(self, reference);
+    }
+
+    /// What a closure does is done when it is called.
+    fn visit_expr_closure(&mut self, _: &'ast ExprClosure) {}
+    fn visit_item(&mut self, _: &'ast Item) {}
+}
+
+/// As it is shown.
+#[cfg(test)]
+fn messages(txs: &[&str], pointers: &[&str], body: &str) -> Vec<String> {
+    let names = |names: &[&str]| Names::new(names.iter().map(|name| quote::format_ident!("{name}")));
+    let body: Block = syn::parse_str(&format!("{{ {body} }}")).expect("a body");
+    let error = check(names(txs), names(pointers), &body).err();
+    error.into_iter().flatten().map(|error| error.to_string()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::messages;
+
+    fn of(body: &str) -> String {
+        messages(&["tx"], &["q"], body).join("\n")
+    }
+
+    #[test]
+    fn pointers_have_no_fields() {
+        assert!(of("q.jobs.insert(tx, 5, 6)?;").contains("use `field!(q.jobs).insert(tx, ..)`"));
+        assert!(of("q.shop.jobs.insert(tx, 5)?;").contains("use `field!(q.shop.jobs).insert(tx, ..)`"));
+        assert!(of("let n = q.name.len();").contains("use `tx[q].name.len(..)`"));
+        assert!(of("q.count += 1;").contains("use `tx[q].count`"));
+        assert_eq!(
+            of("tx[q].count += 1; field!(q.jobs).insert(tx, 5)?; q.push(tx, 3); q.at(3); r.field = 3;"),
+            ""
+        );
+        assert_eq!(of("let q = tx[q]; q.count += 1;"), "");
+        assert_eq!(of("for q in list { q.count += 1; } if let Some(q) = x { q.y(); q.z; }"), "");
+    }
+
+    #[test]
+    fn places_are_lent_one_at_a_time() {
+        assert!(
+            of("mem::swap(&mut tx[a].x, &mut tx[b].y.z);")
+                .contains("use `tx.swap(field!(a.x), field!(b.y.z))`")
+        );
+        assert!(of("swap(&mut tx[a], &mut tx[b]);").contains("use `tx.swap(a, b)`"));
+        assert!(of("swap(&mut tx[a.f()].x, &mut tx[b]);").contains("use `tx.swap(field!((a.f()).x), b)`"));
+        assert_eq!(of("swap(&mut x, &mut tx[b]); tx.swap(a, b);"), "");
+    }
+
+    #[test]
+    fn what_changes_something_comes_first() {
+        let said = of("tx.alloc(take(&mut tx[p]))?;");
+        assert!(said.contains("use `let value = take(&mut tx[p]); tx.alloc(value)`"), "{said}");
+        assert_eq!(
+            of("tx.alloc(tx[p])?; tx.alloc(f(|tx| &mut tx[p]))?; list.push(tx, take(&mut tx[p]))?;"),
+            ""
+        );
+    }
+}

@@ -1,0 +1,168 @@
+//! `PBytes`, bytes that can grow.
+
+use std::ops::RangeBounds;
+
+use super::common::{by_pointer, not_in_place, sized};
+use super::vec::PVec;
+use crate::Persist;
+use crate::api::tx::Txn;
+use crate::api::view::View;
+use crate::error::Result;
+use crate::heap::check::rule::{OwnType, Promise};
+use crate::ptr::{P, bounds};
+
+/// Bytes that can grow: what [`PString`](super::PString) is for text, and a key of maps, too. With serde they are bytes, where a `PVec<u8>` is a sequence of numbers. (A `P<[u8]>` stays as
+/// long as it is, and takes a word less.)
+///
+/// ```
+/// # use pheap::{Heap, PBytes, Root};
+/// # fn main() -> pheap::Result<()> {
+/// # let heap = Heap::in_memory()?;
+/// let message: Root<PBytes> = heap.root("message")?;
+/// message.txn(|tx, message| {
+///     message.extend_from_slice(tx, b"simply there")?;
+///     message.replace_range(tx, ..6, b"just")
+/// })?;
+/// assert!(message.read(|view, message| message.as_slice(view) == b"just there")?);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Persist)]
+#[repr(C)]
+#[persist(own, id = "pheap::PBytes", crate = "crate")]
+pub struct PBytes<'r> {
+    bytes: PVec<'r, u8>,
+}
+
+/// See [`own_types`](super::own_types).
+pub(super) const OWN_TYPES: &[OwnType] = &[OwnType::of::<PBytes<'static>>(Promise::Nothing)];
+
+sized!(PBytes<> of "bytes", "a buffer", PBytes { bytes: PVec::new() }, |bytes| bytes.bytes.len());
+
+impl<'r> PBytes<'r> {
+    /// A copy of these bytes.
+    ///
+    /// # Errors
+    /// As for [`Txn::alloc`].
+    pub fn from_slice(tx: &Txn<'r>, bytes: &[u8]) -> Result<Self> {
+        Ok(PBytes { bytes: PVec::from_slice(tx, bytes)? })
+    }
+
+    /// Frees the buffer when the transaction commits.
+    pub(super) fn give_up(self, tx: &Txn<'r>) {
+        self.bytes.give_up(tx);
+    }
+
+    /// Number of bytes that there is room for.
+    pub fn capacity(&self) -> usize {
+        self.bytes.capacity()
+    }
+
+    /// The bytes.
+    #[inline]
+    pub fn as_slice<'v>(&self, view: &'v View<'r>) -> &'v [u8] {
+        self.bytes.as_slice(view, ..)
+    }
+}
+
+by_pointer! {
+    /// Reading bytes by their pointer: short for `view[bytes].as_slice(view)` and so on.
+    [] PBytes<>:
+    fn as_slice() -> &'v [u8];
+}
+
+/// Changing bytes. Operations that may allocate fail as [`PVec::push`](P::push) does, and have changed nothing then.
+impl<'r> P<'r, PBytes<'r>> {
+    #[inline(always)]
+    #[allow(unsafe_code)] // of `field!`
+    fn bytes(self) -> P<'r, PVec<'r, u8>> {
+        crate::field!(self.bytes)
+    }
+
+    /// Appends a byte.
+    ///
+    /// # Errors
+    /// If there is no memory for it.
+    pub fn push(self, tx: &mut Txn<'r>, byte: u8) -> Result<()> {
+        self.bytes().push(tx, byte)
+    }
+
+    /// Removes the last byte.
+    pub fn pop(self, tx: &mut Txn<'r>) -> Option<u8> {
+        self.bytes().pop(tx)
+    }
+
+    /// Appends bytes.
+    ///
+    /// # Errors
+    /// As for [`push`](Self::push).
+    pub fn extend_from_slice(self, tx: &mut Txn<'r>, bytes: &[u8]) -> Result<()> {
+        self.bytes().extend_from_slice(tx, bytes)
+    }
+
+    /// Replaces a range. O(n).
+    ///
+    /// # Errors
+    /// As for [`push`](Self::push).
+    ///
+    /// # Panics
+    /// If the range is not within the bytes.
+    #[track_caller]
+    pub fn replace_range(self, tx: &mut Txn<'r>, range: impl RangeBounds<usize>, bytes: &[u8]) -> Result<()> {
+        let (from, to) = bounds(range, self.len(tx));
+        self.bytes().splice(tx, from, to, bytes)
+    }
+
+    /// Replaces all. Cheaper than to [clear](Self::clear) it and append.
+    ///
+    /// # Errors
+    /// As for [`push`](Self::push).
+    pub fn set(self, tx: &mut Txn<'r>, bytes: &[u8]) -> Result<()> {
+        self.replace_range(tx, .., bytes)
+    }
+
+    /// Removes all from `len` on.
+    pub fn truncate(self, tx: &mut Txn<'r>, len: usize) {
+        self.bytes().truncate(tx, len);
+    }
+
+    /// Removes all. The buffer stays.
+    pub fn clear(self, tx: &mut Txn<'r>) {
+        self.bytes().clear(tx);
+    }
+
+    /// Some of the bytes, to write. They are logged together.
+    ///
+    /// # Panics
+    /// If the range is not within the bytes.
+    #[track_caller]
+    pub fn as_mut_slice<'t>(self, tx: &'t mut Txn<'r>, range: impl RangeBounds<usize>) -> &'t mut [u8] {
+        self.bytes().as_mut_slice(tx, range)
+    }
+
+    /// Reserves room for at least this many more bytes.
+    ///
+    /// # Errors
+    /// As for [`push`](Self::push).
+    pub fn reserve(self, tx: &mut Txn<'r>, more: usize) -> Result<()> {
+        self.bytes().reserve(tx, more)
+    }
+
+    /// Frees unused memory.
+    ///
+    /// # Errors
+    /// As for [`push`](Self::push): the bytes move to a smaller buffer.
+    pub fn shrink_to_fit(self, tx: &mut Txn<'r>) -> Result<()> {
+        self.bytes().shrink_to_fit(tx)
+    }
+}
+
+not_in_place! {
+    [] PBytes<'r>:
+    push(tx, byte) -> Result<()>;
+    pop(tx) -> Option<u8>;
+    extend_from_slice(tx, bytes) -> Result<()>;
+    set(tx, bytes) -> Result<()>;
+    truncate(tx, len) -> ();
+    clear(tx) -> ();
+}

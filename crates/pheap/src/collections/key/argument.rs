@@ -1,0 +1,191 @@
+//! What can be passed for a key.
+
+#![allow(unsafe_code)]
+
+use std::borrow::Borrow;
+use std::ops::Deref;
+
+use super::{MapKey, SharedStr};
+use crate::api::tx::Txn;
+use crate::api::view::View;
+use crate::error::Result;
+use crate::ptr::P;
+
+/// What can be passed for a key of type `K`:
+///
+/// * a reference to its [borrowed form](MapKey::Query), or to what borrows as that: `&str`, `&String` for `P<str>`; `&[u8]`, `&Vec<u8>` for `P<[u8]>`; `&5` for a `u64`;
+/// * a key that is looked up by itself, by value: `5` for a `u64`, a type with `#[persist(key)]`;
+/// * for a key that is a text, a `P<str>` or a [`SharedStr`]; for one of bytes, a `P<[u8]>`.
+///
+/// ```
+/// # use pheap::{Heap, P, PBTreeMap, PHashSet, Persist, Root, SharedStr, field};
+/// #[derive(Persist, Default)]
+/// #[repr(C)]
+/// struct Jobs<'r> {
+///     by_number: PBTreeMap<'r, u64, SharedStr<'r>>,
+///     names: PHashSet<'r, SharedStr<'r>>,
+/// }
+///
+/// # fn main() -> pheap::Result<()> {
+/// # let heap = Heap::in_memory()?;
+/// let jobs: Root<Jobs> = heap.root("jobs")?;
+/// jobs.txn(|tx, jobs| {
+///     let name = SharedStr::new(tx, "sweep")?;
+///     field!(jobs.by_number).insert(tx, 7, name)?;
+///     field!(jobs.names).insert(tx, name)?; // shares the text
+///     let name = *jobs_name(tx, jobs, 7).expect("was inserted");
+///     assert!(field!(jobs.names).remove(tx, name));
+///     assert!(!field!(jobs.names).remove(tx, "sweep"));
+///     Ok(())
+/// })?;
+///
+/// fn jobs_name<'v, 'r>(tx: &'v pheap::Txn<'r>, jobs: P<'r, Jobs<'r>>, number: u64) -> Option<&'v SharedStr<'r>> {
+///     tx[jobs].by_number.get(tx, number)
+/// }
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Safety
+/// [`to_key`](Self::to_key) returns a key as [`MapKey::from_query`] does, which nobody else has; or one that owns nothing.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be looked up in a map whose keys are `{K}`",
+    label = "not a key, nor a reference to what it is looked up by",
+    note = "a reference to a reference has to be dereferenced: `*key`",
+    note = "a key that is a text is passed as `&str`, one of bytes as `&[u8]`, and a number or a type with `#[persist(key)]` as itself or by reference"
+)]
+pub unsafe trait KeyArg<'r, K: MapKey<'r>> {
+    /// The borrowed form, apart from the heap, so that it stays as it is while the map is changed.
+    #[doc(hidden)]
+    type Apart: Deref<Target = K::Query>;
+
+    /// The borrowed form.
+    #[doc(hidden)]
+    fn seen<'v>(&'v self, view: &'v View<'r>) -> &'v K::Query;
+
+    #[doc(hidden)]
+    fn apart(&self, view: &View<'r>) -> Self::Apart;
+
+    /// The key, for the map. `query` is what it was looked up by: to look again would be to trust a `Borrow` of the user's.
+    #[doc(hidden)]
+    #[inline(always)]
+    fn to_key(&self, tx: &Txn<'r>, query: &K::Query) -> Result<K> {
+        K::from_query(tx, query)
+    }
+}
+
+#[diagnostic::do_not_recommend] // so that the message is that of `KeyArg`
+// SAFETY: the key is made by `from_query`.
+unsafe impl<'q, 'r, K, Q> KeyArg<'r, K> for &'q Q
+where
+    K: MapKey<'r, Query: 'q>,
+    Q: Borrow<K::Query> + ?Sized,
+{
+    type Apart = &'q K::Query;
+
+    #[inline(always)]
+    fn seen<'v>(&'v self, _: &'v View<'r>) -> &'v K::Query {
+        (**self).borrow()
+    }
+
+    #[inline(always)]
+    fn apart(&self, _: &View<'r>) -> &'q K::Query {
+        (**self).borrow()
+    }
+}
+
+/// A key that is looked up by itself, when it is passed by value.
+#[derive(Debug, Clone, Copy)]
+pub struct ByValue<K>(pub K);
+
+impl<K> Deref for ByValue<K> {
+    type Target = K;
+
+    #[inline(always)]
+    fn deref(&self) -> &K {
+        &self.0
+    }
+}
+
+/// `KeyArg` for a type that is a key, looked up by itself, and `Copy`.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __key_by_value {
+    ([$($param:tt)*] $ty:ty) => {
+        $crate::__persist_header!([<'r $($param)*>] []);
+
+        // SAFETY: the key is made by `from_query`.
+        unsafe impl<'r $($param)*> $crate::collections::KeyArg<'r, $ty> for $ty {
+            type Apart = $crate::collections::ByValue<$ty>;
+
+            #[inline(always)]
+            fn seen<'v>(&'v self, _: &'v $crate::View<'r>) -> &'v $ty {
+                self
+            }
+
+            #[inline(always)]
+            fn apart(&self, _: &$crate::View<'r>) -> $crate::collections::ByValue<$ty> {
+                $crate::collections::ByValue(*self)
+            }
+        }
+    };
+}
+pub(super) use crate::__key_by_value as by_value;
+
+/// Texts and bytes in the heap, for keys that are looked up by them. They are copied, for what is in the heap moves about while a map is changed.
+macro_rules! in_the_heap {
+    ($($ty:ty: $query:ty, |$this:ident, $view:ident| $seen:expr;)*) => {$(
+        // SAFETY: the key is made by `from_query`.
+        unsafe impl<'r, K: MapKey<'r, Query = $query>> KeyArg<'r, K> for $ty {
+            type Apart = Box<$query>;
+
+            #[inline(always)]
+            fn seen<'v>(&'v self, $view: &'v View<'r>) -> &'v $query {
+                let $this = self;
+                $seen
+            }
+
+            fn apart(&self, view: &View<'r>) -> Box<$query> {
+                KeyArg::<K>::seen(self, view).into()
+            }
+        }
+    )*};
+}
+
+in_the_heap! {
+    P<'r, str>: str, |this, view| &view[*this];
+    P<'r, [u8]>: [u8], |this, view| &view[*this];
+}
+
+/// A text that a map can share. Other keys are made of it.
+///
+/// A key is a type; whether it shares cannot depend on it here, so each says for itself.
+macro_rules! shared {
+    ($($key:ty: |$this:ident, $tx:ident, $query:ident| $own:expr;)*) => {$(
+        // SAFETY: a `SharedStr` owns nothing, and others are made by `from_query`.
+        unsafe impl<'r> KeyArg<'r, $key> for SharedStr<'r> {
+            type Apart = Box<str>;
+
+            #[inline(always)]
+            fn seen<'v>(&'v self, view: &'v View<'r>) -> &'v str {
+                self.as_str(view)
+            }
+
+            fn apart(&self, view: &View<'r>) -> Box<str> {
+                self.as_str(view).into()
+            }
+
+            #[inline]
+            fn to_key(&self, $tx: &Txn<'r>, $query: &str) -> Result<$key> {
+                let $this = self;
+                $own
+            }
+        }
+    )*};
+}
+
+shared! {
+    SharedStr<'r>: |this, _tx, _query| Ok(*this);
+    P<'r, str>: |_this, tx, query| tx.alloc_str(query);
+    crate::PString<'r>: |_this, tx, query| crate::PString::from_str(tx, query);
+}

@@ -1,0 +1,11 @@
+//! Counterparts of types of the standard library whose layout Rust does not define: `POption`, `PTuple2` and so on, `PDuration`, `PSystemTime`.
+//!
+//! Knows what is laid out how. Must not know where values lie.
+
+mod option;
+mod time;
+mod tuple;
+
+pub use option::POption;
+pub use time::{PDuration, PSystemTime};
+pub use tuple::{PTuple2, PTuple3, PTuple4, PTuple5, PTuple6, PTuple7, PTuple8};

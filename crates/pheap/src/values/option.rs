@@ -1,0 +1,122 @@
+//! `POption`.
+
+use pheap_macros::Persist;
+
+use crate::layout::Plain;
+
+/// An `Option` that can live in a heap, of any type that can.
+///
+/// Rust defines how an `Option` is laid out only for pointers and `NonZero`: `Option<P<T>>` and `Option<NonZero<u32>>` are stored as they are. All others are a
+/// `POption`, which is one byte and the value. It converts from and to an `Option` by [`into`](Into::into), and can be matched as one.
+///
+/// ```
+/// # use pheap::{Heap, POption, Persist, Root};
+/// #[derive(Persist, Default)]
+/// #[repr(C)]
+/// struct Person {
+///     born: u32,
+///     died: POption<u32>,
+/// }
+///
+/// # fn main() -> pheap::Result<()> {
+/// # let heap = Heap::in_memory()?;
+/// let ada: Root<Person> = heap.root("ada")?;
+/// ada.txn(|tx, ada| {
+///     tx[ada].born = 1815;
+///     tx[ada].died = Some(1852).into();
+///     Ok(())
+/// })?;
+/// let age = ada.read(|view, ada| view[ada].died.get().map(|died| died - view[ada].born))?;
+/// assert_eq!(age, Some(37));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Persist, Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+#[persist(own, id = "pheap::POption", crate = "crate")]
+pub enum POption<T> {
+    /// No value.
+    #[default]
+    None,
+    /// A value.
+    Some(T),
+}
+
+impl<T: Plain> Plain for POption<T> {}
+
+impl<T> POption<T> {
+    /// As an `Option`, if the value can be copied. (If not: [`as_ref`](Self::as_ref), [`take`](Self::take), or [`into`](Into::into).)
+    #[inline]
+    pub fn get(&self) -> Option<T>
+    where
+        T: Copy,
+    {
+        self.as_ref().copied()
+    }
+
+    /// Sets it from an `Option`, or from a value.
+    #[inline]
+    pub fn set(&mut self, value: impl Into<Option<T>>) {
+        *self = value.into().into();
+    }
+
+    /// The value by reference.
+    #[inline]
+    pub fn as_ref(&self) -> Option<&T> {
+        match self {
+            POption::None => None,
+            POption::Some(value) => Some(value),
+        }
+    }
+
+    /// The value, to write.
+    #[inline]
+    pub fn as_mut(&mut self) -> Option<&mut T> {
+        match self {
+            POption::None => None,
+            POption::Some(value) => Some(value),
+        }
+    }
+
+    /// Moves the value out.
+    #[inline]
+    pub fn take(&mut self) -> Option<T> {
+        std::mem::take(self).into()
+    }
+
+    /// Whether there is a value.
+    #[inline]
+    pub fn is_some(&self) -> bool {
+        matches!(self, POption::Some(_))
+    }
+
+    /// Whether there is none.
+    #[inline]
+    pub fn is_none(&self) -> bool {
+        !self.is_some()
+    }
+}
+
+impl<T> From<Option<T>> for POption<T> {
+    #[inline]
+    fn from(value: Option<T>) -> Self {
+        value.map_or(POption::None, POption::Some)
+    }
+}
+
+impl<T> From<POption<T>> for Option<T> {
+    #[inline]
+    fn from(value: POption<T>) -> Self {
+        match value {
+            POption::None => None,
+            POption::Some(value) => Some(value),
+        }
+    }
+}
+
+impl<T: PartialEq> PartialEq<Option<T>> for POption<T> {
+    #[inline]
+    fn eq(&self, other: &Option<T>) -> bool {
+        self.as_ref() == other.as_ref()
+    }
+}
