@@ -25,9 +25,9 @@ impl Turns {
     /// Waits until the number is this one. Those whose turn comes before have little to do until then, and nothing to wait for.
     #[inline]
     pub(crate) fn wait_for(&self, number: u64) {
-        let mut looks = 0;
+        let mut looks = 0u32;
         while self.get() != number {
-            looks += 1;
+            looks = looks.saturating_add(1);
             if !self.1.wait(|| self.get() == number) {
                 pause(looks);
             }

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use super::Log;
+use super::{Log, Program};
 use crate::error::{Error, Result};
 use crate::log::{Kind, Staged, head};
-use crate::sync::model::{Seed, finds};
+use crate::sync::model::{Seed, explore, failure};
 use crate::sync::{Mistake, Mutex};
 use crate::units::LINE_WORDS;
 use crate::wal::SyncPolicy;
@@ -41,7 +41,7 @@ impl Log {
     }
 }
 
-pub(super) fn two_append() {
+fn two_append() {
     let log = Log::open();
     let other = log.spawn(|log| log.add(1, 1));
     log.add(0, 1);
@@ -50,7 +50,7 @@ pub(super) fn two_append() {
     assert_eq!([0, 1, 3].map(|thread| log.survives_kill(thread)), [Some(2), Some(1), Some(9)]);
 }
 
-pub(super) fn three_append() {
+fn three_append() {
     let log = Log::open();
     let others = [1, 2].map(|thread| log.spawn(move |log| log.add(thread, 1)));
     log.add(0, 1);
@@ -59,7 +59,7 @@ pub(super) fn three_append() {
 }
 
 /// Two threads append, and one of them syncs.
-pub(super) fn beside_a_sync() {
+fn beside_a_sync() {
     let log = Log::open();
     let other = log.spawn(|log| {
         let position = log.adds(1, 1).expect("the disk is fine");
@@ -77,7 +77,7 @@ pub(super) fn beside_a_sync() {
 }
 
 /// What a page has that no record of this epoch changes is in the heap's file once the checkpoint is complete: the page may be given back.
-pub(super) fn beside_a_checkpoint() {
+fn beside_a_checkpoint() {
     let log = Log::open();
     // What is in memory, with the lock of the region.
     let region = Arc::new(Mutex::new(0));
@@ -102,7 +102,7 @@ pub(super) fn beside_a_checkpoint() {
 }
 
 /// Nobody is told that a commit is good after the log has failed.
-pub(super) fn fails() {
+fn fails() {
     let log = Log::open();
     let other = log.spawn(|log| {
         for number in 1..=2 {
@@ -121,7 +121,7 @@ pub(super) fn fails() {
 }
 
 /// The log loses its name: what was appended without the mutex is in the file that takes its place.
-pub(super) fn is_removed() {
+fn is_removed() {
     let log = Log::open();
     let other = log.spawn(|log| {
         for number in 1..=2 {
@@ -137,7 +137,7 @@ pub(super) fn is_removed() {
 }
 
 /// Two threads append where there is room for one record more in the segment, or none.
-pub(super) fn a_segment_ends() {
+fn a_segment_ends() {
     let log = Log::open();
     let segment = log.wal.layout.segment;
     let left = |log: &Log| (segment - log.wal.end() % segment) as usize / 8;
@@ -160,14 +160,38 @@ pub(super) fn a_segment_ends() {
     assert_eq!([0, 1].map(|thread| log.survives_kill(thread)), [Some(3), Some(2)]);
 }
 
-pub(super) fn mistakes_are_found() {
-    let found = |mistake, program| assert!(finds(Seed::Mistake(mistake), 3, program), "{mistake:?}");
-    found(Mistake::PublishEarly, two_append);
-    found(Mistake::CloseEarly, beside_a_sync);
-    found(Mistake::NoteEarly, beside_a_checkpoint);
-    found(Mistake::FailOpen, fails);
-    found(Mistake::ReplaceOpen, is_removed);
-    found(Mistake::OverlookEnd, a_segment_ends);
+const PROGRAMS: [Program; 7] = [
+    ("two append", two_append, 4),
+    ("three append", three_append, 2),
+    ("beside a sync", beside_a_sync, 4),
+    ("beside a checkpoint", beside_a_checkpoint, 3),
+    ("the log fails", fails, 4),
+    ("the log is removed", is_removed, 3),
+    ("a segment ends", a_segment_ends, 3),
+];
+
+#[test]
+fn every_order_is_good() {
+    for (name, program, preemptions) in PROGRAMS {
+        explore(name, preemptions, program);
+    }
+}
+
+#[test]
+fn mistakes_are_found() {
+    let mistakes: [(_, fn(), _); 6] = [
+        (Mistake::PublishEarly, two_append, "acknowledged, but not in the file"),
+        (Mistake::CloseEarly, beside_a_sync, "not durable"),
+        (Mistake::NoteEarly, beside_a_checkpoint, "given back"),
+        (Mistake::FailOpen, fails, "acknowledged after the failure"),
+        (Mistake::ReplaceOpen, is_removed, "acknowledged, but not in the new file"),
+        (Mistake::OverlookEnd, a_segment_ends, "acknowledged, but not in the file"),
+    ];
+    for (mistake, program, why) in mistakes {
+        let found = failure(Seed::Mistake(mistake), 3, program);
+        println!("{mistake:?}: {found:?}");
+        assert!(found.is_some_and(|found| found.contains(why)), "{mistake:?}");
+    }
 }
 
 #[test]
