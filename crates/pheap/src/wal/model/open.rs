@@ -181,17 +181,18 @@ fn every_order_is_good() {
 fn mistakes_are_found() {
     let mistakes: [(_, fn(), _); 6] = [
         (Mistake::PublishEarly, two_append, "acknowledged, but not in the file"),
-        (Mistake::CloseEarly, beside_a_sync, "not durable"),
+        // What is still being copied is said to be written, so that the turn of who copies it never comes.
+        (Mistake::CloseEarly, beside_a_sync, "deadlock"),
         (Mistake::NoteEarly, beside_a_checkpoint, "given back"),
         (Mistake::FailOpen, fails, "acknowledged after the failure"),
         (Mistake::ReplaceOpen, is_removed, "acknowledged, but not in the new file"),
         (Mistake::OverlookEnd, a_segment_ends, "acknowledged, but not in the file"),
     ];
-    for (mistake, program, why) in mistakes {
+    let wrong = mistakes.into_iter().filter_map(|(mistake, program, why)| {
         let found = failure(Seed::Mistake(mistake), 3, program);
-        println!("{mistake:?}: {found:?}");
-        assert!(found.is_some_and(|found| found.contains(why)), "{mistake:?}");
-    }
+        (!found.as_ref().is_some_and(|found| found.contains(why))).then_some((mistake, found))
+    });
+    assert_eq!(wrong.collect::<Vec<_>>(), []);
 }
 
 #[test]
