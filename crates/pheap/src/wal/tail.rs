@@ -106,6 +106,10 @@ impl Tail {
         while self.is_open(end, bytes) {
             let shift = self.shift.load(Ordering::Relaxed);
             let next = end + bytes;
+            // Then the mutex waits for those who append.
+            if next.saturating_sub(self.written.get()) > Turns::SPAN {
+                return None;
+            }
             match self.end.0.compare_exchange_weak(end, next, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => return Some((end, end.wrapping_add(shift))),
                 Err(other) => end = other,
@@ -120,8 +124,7 @@ impl Tail {
         if mistake(Mistake::PublishEarly) {
             return self.written.raise(end);
         }
-        self.written.wait_for(start);
-        self.written.set(end);
+        self.written.end(start, end);
     }
 }
 
