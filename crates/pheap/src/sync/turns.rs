@@ -48,18 +48,16 @@ impl Turns {
     /// Says that a part is done, and waits until all before it are.
     #[inline]
     pub(crate) fn end(&self, start: u64, end: u64) {
-        if self.get() == start {
-            // Nobody goes over a part that does not say that it is done.
-            self.number.0.store(end, Release);
-        } else {
+        if self.get() != start {
             self.done_at(start).store(end, Release);
             self.wait_until(|now| now == start || now >= end);
             if self.get() >= end {
                 return;
             }
             // Whoever was before had not seen yet that this one was done, and another one may see it now.
-            self.number.0.fetch_max(end, AcqRel);
         }
+        // Not a plain store: others may raise it as well, and by more.
+        self.number.0.fetch_max(end, AcqRel);
         self.go_on(end);
         self.patience.wake();
     }

@@ -184,8 +184,7 @@ fn every_order_is_good() {
 fn mistakes_are_found() {
     let mistakes: [(_, fn(), _); 6] = [
         (Mistake::PublishEarly, two_append, "acknowledged, but not in the file"),
-        // What is still being copied is said to be written, so that the turn of who copies it never comes.
-        (Mistake::CloseEarly, beside_a_sync, "deadlock"),
+        (Mistake::CloseEarly, beside_a_sync, "said to be durable"),
         (Mistake::NoteEarly, beside_a_checkpoint, "given back"),
         (Mistake::FailOpen, fails, "acknowledged after the failure"),
         (Mistake::ReplaceOpen, is_removed, "acknowledged, but not in the new file"),
