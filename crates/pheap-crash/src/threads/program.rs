@@ -185,6 +185,8 @@ pub const PROGRAMS: &[Program] = &[
     program("two roots, longer", Memory, &[Add(A), Push(A), Add(A)], &[Push(B), Add(B), Spill(B)]),
     program("two roots, logged", Log, &[Add(A), Add(A)], &[Add(B)]),
     program("two roots, undo", Undo, &[Add(A)], &[Add(B)]),
+    program("two roots, on demand", Lazy, &[Add(A), Add(A)], &[Add(B), Add(B)]),
+    program("two roots beside a sync", Lazy, &[Add(A), Sync], &[Add(B), Add(B)]),
     program("both beside one", Memory, &[Both(A)], &[Add(B), Add(A)]),
     program("both beside one, longer", Memory, &[Add(B), Both(A), Push(A)], &[Push(B), Add(B), Add(A)]),
     program("both beside one, logged", Log, &[Both(A)], &[Add(B)]),

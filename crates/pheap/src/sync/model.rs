@@ -58,15 +58,22 @@ pub(crate) fn explore(name: &str, preemptions: usize, program: fn()) -> Vec<Site
 
 /// Whether [`explore`] finds something wrong with the program when a mistake was seeded.
 pub(crate) fn finds(seed: Seed, preemptions: usize, program: fn()) -> bool {
+    failure(seed, preemptions, program).is_some()
+}
+
+/// What [`explore`] says is wrong with the program when a mistake was seeded.
+pub(crate) fn failure(seed: Seed, preemptions: usize, program: fn()) -> Option<String> {
     let mut seeds = Seeds::default();
     match seed {
         Seed::Mistake(mistake) => seeds.mistake = Some(mistake),
         Seed::Dropped(site) => seeds.dropped = Some(site),
     }
     SEEDS.set(seeds);
-    let found = catch_unwind(AssertUnwindSafe(|| run(preemptions, program))).is_err();
+    let found = catch_unwind(AssertUnwindSafe(|| run(preemptions, program)));
     SEEDS.take();
-    found
+    let panic = found.err()?;
+    let text = panic.downcast_ref::<String>().cloned();
+    Some(text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned())).unwrap_or_default())
 }
 
 fn run(preemptions: usize, program: fn()) -> u64 {

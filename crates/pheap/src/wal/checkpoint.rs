@@ -6,17 +6,17 @@ use std::time::{Duration, Instant};
 
 use super::fold::Fold;
 use super::format::{MARKS, Records};
+use super::tail::Locked;
 use super::{Failure, Folded, State, Wal};
 use crate::error::{Error, Result};
 use crate::os::cpu::bytes;
-use crate::sync::MutexGuard;
 use crate::units::LINE;
 use crate::wal::SyncPolicy;
 
 /// How often it is looked whether the log still has its name, if commits do not.
 const LOOK: Duration = Duration::from_secs(1);
 /// Bytes of records that are brought to the heap's file once nothing was appended for so long. To replay them would take a moment if the program was killed; fewer do not matter.
-const WORTH_FOLDING: u64 = 1 << 20;
+pub(super) const WORTH_FOLDING: u64 = 1 << 20;
 
 impl Wal {
     /// Writes to the heap's file, and syncs it: for the header and new arenas, which no record covers.
@@ -33,7 +33,7 @@ impl Wal {
             written = self.data.sync(); // not in a closure, of which nobody would know who has called it
         }
         written.map_err(|e| {
-            self.fail(&mut self.state.lock(), "writing the heap's file", &e);
+            self.fail(&mut self.tail.lock(), "writing the heap's file", &e);
             Error::io("writing the heap's file", e)
         })
     }
@@ -51,7 +51,7 @@ impl Wal {
         }
         let mut folded = self.folded.lock();
         let (end, live) = {
-            let state = self.state.lock();
+            let state = self.tail.lock();
             self.check(&state)?;
             // In this order, under this lock: what is recorded in the new epoch is behind `end`.
             self.pages.next_epoch();
@@ -68,7 +68,7 @@ impl Wal {
                 self.data.sync()?;
                 self.mark_folded(end, folded.mark)
             });
-            let mut state = self.state.lock();
+            let mut state = self.tail.lock();
             if let Err(e) = result {
                 self.fail(&mut state, "writing a checkpoint to the heap's file", &e);
                 return Err(state.failure.as_ref().expect("it has failed").error());
@@ -140,11 +140,11 @@ impl Wal {
     }
 
     /// Waits until no thread writes to a file: one that has failed, or is about to, may still do so, or think that it has found the log.
-    pub(super) fn quiesce(&self) -> MutexGuard<'_, State> {
+    pub(super) fn quiesce(&self) -> Locked<'_> {
         let _folded = self.folded.lock();
-        let mut state = self.state.lock();
+        let mut state = self.tail.lock();
         while state.writing.is_some() || state.syncing.is_some() {
-            self.changed.wait(&mut state);
+            state.wait(&self.changed);
         }
         state
     }
@@ -154,7 +154,7 @@ impl Wal {
     /// # Errors
     /// [`Error::Failed`], [`Error::Misplaced`].
     pub(crate) fn may_write(&self) -> Result<()> {
-        if self.failed.load(Ordering::Acquire) { self.check(&self.state.lock()) } else { Ok(()) }
+        if self.failed.load(Ordering::Acquire) { self.check(&self.tail.lock()) } else { Ok(()) }
     }
 
     fn check(&self, state: &State) -> Result<()> {
@@ -169,7 +169,7 @@ impl Wal {
     /// next opening does not find.
     fn write_rest(&self) -> Result<()> {
         // SURVIVES unreached: as the sync below; the models run it.
-        let mut state = self.state.lock();
+        let mut state = self.tail.lock();
         self.write_at_once(&mut state);
         self.check(&state)?;
         // SURVIVES unreached: no program of the lab misplaces a log. Somebody may put a real one back after a power failure.
@@ -196,7 +196,7 @@ fn is_worth_folding(state: &State) -> bool {
 impl Wal {
     /// Says that there is one.
     pub(crate) fn set_background(&self, there: bool) {
-        let mut state = self.state.lock();
+        let mut state = self.tail.lock();
         state.background = there;
         state.stop = false;
         self.changed.notify_all();
@@ -204,21 +204,21 @@ impl Wal {
 
     /// Tells it to end.
     pub(crate) fn stop_background(&self) {
-        self.state.lock().stop = true;
+        self.tail.lock().stop = true;
         self.requested.notify_all();
     }
 
     /// Waits until a checkpoint is asked for. `false` if the thread is to end.
     pub(crate) fn wait_for_request(&self) -> bool {
-        let mut state = self.state.lock();
+        let mut state = self.tail.lock();
         while !state.checkpoint && !state.stop && state.failure.is_none() {
             let on_demand = self.settings.policy != SyncPolicy::EveryCommit;
             if !on_demand && !state.unseen && !state.ages {
-                self.requested.wait(&mut state);
+                state.wait(&self.requested);
                 continue;
             }
             // Others may have something to say before that.
-            let is_over = self.requested.wait_until(&mut state, Instant::now() + LOOK);
+            let is_over = state.wait_until(&self.requested, Instant::now() + LOOK);
             let end = state.buffer.end();
             let is_same = std::mem::replace(&mut state.looked, end) == end;
             if is_over && is_same && state.ages {
@@ -226,7 +226,7 @@ impl Wal {
             }
             // Commits make no system call that could tell them that the log has lost its name; or the last ones have not, so soon after others.
             if state.unseen || on_demand && !is_same {
-                let _ = MutexGuard::unlocked(&mut state, || self.keep_found());
+                let _ = state.unlocked(|| self.keep_found());
             }
         }
         !state.stop && state.failure.is_none()
@@ -249,7 +249,7 @@ impl Wal {
     /// Does what was asked for. `after` runs when the checkpoint is complete.
     pub(crate) fn work(&self, after: impl FnOnce()) {
         let (free, segments, due) = {
-            let mut state = self.state.lock();
+            let mut state = self.tail.lock();
             let due = std::mem::take(&mut state.fold) || self.is_checkpoint_due(&state);
             (state.buffer.free_segments(), state.buffer.segments(), due)
         };
@@ -257,7 +257,7 @@ impl Wal {
         if free == 0 && size < self.settings.log_limit {
             // So that no transaction has to. If it fails, one that needs it will find out why.
             let grown = self.grow(1);
-            self.state.lock().full_disk = grown.is_err();
+            self.tail.lock().full_disk = grown.is_err();
             let _ = self.keep_found(); // a failure is kept, for all others to see
         }
         if due {
@@ -267,7 +267,7 @@ impl Wal {
         let limit = self.settings.memory_limit;
         let trigger = (limit / 2).max(self.pages.bytes() + limit / 4);
         self.memory_trigger.store(trigger, Ordering::Relaxed);
-        let mut state = self.state.lock();
+        let mut state = self.tail.lock();
         state.checkpoint = false;
         state.rounds += 1;
         self.changed.notify_all();
@@ -276,11 +276,11 @@ impl Wal {
     /// Waits for one round of the thread in the background, if too many pages are private.
     #[cold]
     pub(crate) fn wait_for_memory(&self) {
-        let mut state = self.state.lock();
+        let mut state = self.tail.lock();
         let rounds = state.rounds;
         self.request(&mut state);
         while state.background && state.rounds == rounds && state.failure.is_none() {
-            self.changed.wait(&mut state);
+            state.wait(&self.changed);
         }
     }
 

@@ -6,12 +6,13 @@ use std::sync::atomic::Ordering;
 
 use super::buffer::Chunk;
 use super::format::HEAD;
+use super::tail::Locked;
 use super::{State, Wal, most_mapped};
 use crate::error::{Error, Result};
 use crate::faults::{Bug, Kind, bug, is_left_out};
 use crate::os::cpu::bytes;
 use crate::os::storage::{Kept, Storage};
-use crate::sync::{AtomicU64, Mistake, MutexGuard, mistake};
+use crate::sync::{Mistake, mistake};
 use crate::units::LINE;
 use crate::wal::SyncPolicy;
 
@@ -30,7 +31,7 @@ impl Wal {
     /// # Errors
     /// [`Error::OutcomeUnknown`].
     pub(crate) fn has_taken_all(&self) -> Result<()> {
-        match &self.state.lock().failure {
+        match &self.tail.lock().failure {
             Some(failure) => Err(Error::OutcomeUnknown { source: failure.source() }),
             None => Ok(()),
         }
@@ -39,7 +40,7 @@ impl Wal {
     /// Whether [`acknowledge`](Self::acknowledge) has nothing to wait for.
     #[inline]
     pub(crate) fn is_acknowledged(&self, position: u64) -> bool {
-        self.level(self.syncs_commits()).load(Ordering::Acquire) >= position
+        self.level(self.syncs_commits()) >= position
     }
 
     /// Whether commits wait for a sync.
@@ -61,14 +62,14 @@ impl Wal {
     /// Where the log may end for who opens it after a power failure, before it has all that was appended by now: up to where it is synced, is being synced, is written, and is being
     /// written. Any sync ends at one of these positions, or has everything.
     pub(crate) fn next_ends(&self) -> [u64; 4] {
-        let state = self.state.lock();
+        let state = self.tail.lock();
         let writing = state.writing.filter(|_| !mistake(Mistake::WriterUnseen));
-        let (durable, written) = (self.durable_end(), self.written.load(Ordering::Acquire));
+        let (durable, written) = (self.durable_end(), self.tail.written.get());
         [durable, state.syncing.unwrap_or(durable), written, writing.unwrap_or(written)]
     }
 
-    fn level(&self, synced: bool) -> &AtomicU64 {
-        if synced { &self.durable } else { &self.written }
+    fn level(&self, synced: bool) -> u64 {
+        if synced { self.durable_end() } else { self.tail.written.get() }
     }
 
     /// Waits until all that was appended is durable.
@@ -85,29 +86,29 @@ impl Wal {
 
     /// Position behind the last record.
     pub(crate) fn end(&self) -> u64 {
-        self.state.lock().buffer.end()
+        self.tail.lock().buffer.end()
     }
 
     /// Waits until what was appended before `position` has been handed to the kernel (or synced). The first thread to come writes and syncs for all
     /// that have come when it begins.
     #[track_caller]
     pub(super) fn reach(&self, position: u64, synced: bool) -> Result<()> {
-        if self.level(synced).load(Ordering::Acquire) >= position || is_left_out(Kind::FileSync) {
+        if self.level(synced) >= position || is_left_out(Kind::FileSync) {
             return Ok(());
         }
         self.reach_now(position, synced)
     }
 
     fn reach_now(&self, position: u64, synced: bool) -> Result<()> {
-        let mut state = self.state.lock();
-        while self.level(synced).load(Ordering::Acquire) < position {
+        let mut state = self.tail.lock();
+        while self.level(synced) < position {
             if let Some(failure) = &state.failure {
                 return Err(Error::OutcomeUnknown { source: failure.source() });
             }
-            let is_written = self.written.load(Ordering::Acquire) >= position;
+            let is_written = self.tail.written.get() >= position;
             let busy = synced && state.syncing.is_some() || !is_written && state.writing.is_some();
             if busy && !mistake(Mistake::TwoLeaders) {
-                self.changed.wait(&mut state);
+                state.wait(&self.changed);
             } else if is_written {
                 self.sync_written(&mut state);
             } else {
@@ -118,11 +119,11 @@ impl Wal {
     }
 
     /// Hands what is in the buffer to the kernel.
-    fn write_buffer(&self, state: &mut MutexGuard<'_, State>) {
+    fn write_buffer(&self, state: &mut Locked<'_>) {
         let chunks = state.buffer.take();
         let end = state.buffer.end();
         state.writing = Some(end);
-        let written = MutexGuard::unlocked(state, || self.write_chunks(&chunks));
+        let written = state.unlocked(|| self.write_chunks(&chunks));
         state.writing = None;
         self.note_written(state, chunks, end, written);
         self.changed.notify_all();
@@ -155,7 +156,7 @@ impl Wal {
             Ok(()) => {
                 // Nobody is told that a commit is good once it is known that the log is not, also not by who closes the heap, and writes the rest.
                 if state.failure.is_none() {
-                    self.written.fetch_max(end, Ordering::Release);
+                    self.tail.written.raise(end);
                 }
                 state.buffer.give_back(chunks);
             }
@@ -164,8 +165,8 @@ impl Wal {
     }
 
     /// Syncs what has been written.
-    fn sync_written(&self, state: &mut MutexGuard<'_, State>) {
-        let end = self.written.load(Ordering::Acquire);
+    fn sync_written(&self, state: &mut Locked<'_>) {
+        let end = self.tail.written.get();
         state.syncing = Some(end);
         if mistake(Mistake::PublishBeforeSync) {
             self.durable.fetch_max(end, Ordering::Release);
@@ -176,7 +177,7 @@ impl Wal {
             // Behind the sync, so that it is known as late as can be. Whoever replaces the log meanwhile syncs what this one has.
             synced.map(|()| self.keep(|log| self.disk.keep_log_lately(log)))
         };
-        let synced = MutexGuard::unlocked(state, || without_panic(sync));
+        let synced = state.unlocked(|| without_panic(sync));
         state.syncing = None;
         match synced {
             Ok(kept) => {
@@ -233,14 +234,14 @@ impl Wal {
     /// The log cannot be put where the next opening would find it, and refuses everything from now on.
     pub(crate) fn keep_found(&self) -> Result<()> {
         {
-            let mut state = self.state.lock();
+            let mut state = self.tail.lock();
             if let Some(failure) = &state.failure {
                 return Err(failure.error());
             }
             state.unseen = false; // before the look, which may come too early for a commit beside it
         }
         let kept = self.keep(|log| self.disk.keep_log(log));
-        let mut state = self.state.lock();
+        let mut state = self.tail.lock();
         self.note_kept(&mut state, &kept);
         state.failure.as_ref().map_or(Ok(()), |failure| Err(failure.error()))
     }
@@ -248,6 +249,10 @@ impl Wal {
     /// Somebody has removed the log's name: gives it a new file with the same content.
     #[cold]
     pub(super) fn replace_log(&self) -> io::Result<()> {
+        // From here on, nobody writes to the file without `log` locked.
+        if !mistake(Mistake::ReplaceOpen) {
+            self.tail.lock().is_first = false;
+        }
         let _growth = self.growth.lock();
         let mut current = self.log.write();
         if self.closing.load(Ordering::Relaxed) {

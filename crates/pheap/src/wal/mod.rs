@@ -10,6 +10,7 @@
 //!
 //! Knows offsets, records and files. Must not know what the heap's words mean: what is to be done after a checkpoint, who asks for one says.
 
+mod append;
 mod buffer;
 mod cache;
 mod checkpoint;
@@ -23,6 +24,8 @@ pub(crate) mod format;
 mod group;
 #[cfg(all(test, pheap_loom))]
 pub(crate) mod model;
+#[cfg(all(test, not(pheap_loom)))]
+mod open_tests;
 mod pages;
 mod recovery;
 #[cfg(test)]
@@ -31,6 +34,7 @@ pub(crate) mod stream;
 #[cfg(all(test, not(pheap_loom)))]
 mod stream_tests;
 mod syncer;
+mod tail;
 #[cfg(test)]
 mod tests;
 #[cfg(all(test, not(pheap_loom)))]
@@ -42,17 +46,16 @@ use std::sync::atomic::{self, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::error::{Error, Result};
-use crate::log::{Range, Staged};
-use crate::os::cpu::bytes;
 use crate::os::storage::{Disk, Storage};
 use crate::stats::Stats;
-use crate::sync::{AtomicBool, AtomicU64, Condvar, Mistake, Mutex, MutexGuard, RwLock, mistake};
+use crate::sync::{AtomicBool, AtomicU64, Condvar, Mutex, RwLock};
 use crate::units::PAGE;
 use buffer::Buffer;
 use format::{HEAD, Layout, Seed};
 use pages::PrivatePages;
 use stream::Queue;
 use syncer::Deferred;
+use tail::{Locked, Tail};
 
 pub use commit::Commit;
 pub(crate) use fold::Fold;
@@ -116,13 +119,15 @@ pub(crate) struct Settings {
 pub(crate) struct Wal {
     disk: Arc<dyn Disk>,
     log: RwLock<Arc<dyn Storage>>,
+    /// The one that it began with, which is used without that lock as long as it is the log.
+    first: Arc<dyn Storage>,
     data: Arc<dyn Storage>,
     layout: Layout,
     seed: Seed,
     settings: Settings,
-    /// Whether records are written where they are appended, under the lock.
+    /// Whether records are written where they are appended.
     at_once: bool,
-    state: Mutex<State>,
+    tail: Tail,
     /// Something has been written, synced or freed, or has failed.
     changed: Condvar,
     /// The heap is being closed, and will need no log: nobody has to find it, and none is made. Changed with the state locked or, when the log is removed, with `log`
@@ -135,8 +140,7 @@ pub(crate) struct Wal {
     /// Whether there is such a thread, and up to which position it is to sync the log. Changed with the state locked.
     has_syncer: AtomicBool,
     wanted: AtomicU64,
-    /// Positions up to which the log has been handed to the kernel, and synced.
-    written: AtomicU64,
+    /// Position up to which the log has been synced.
     durable: AtomicU64,
     failed: AtomicBool,
     /// Held during a checkpoint.
@@ -148,6 +152,8 @@ pub(crate) struct Wal {
     pub(crate) pages: PrivatePages,
     /// How many bytes of them call for a checkpoint: more than the last one has left.
     memory_trigger: AtomicU64,
+    /// How many are too many for who appends to an open log, who asks for a checkpoint then.
+    watched_memory: AtomicU64,
     counters: Counters,
 }
 
@@ -195,6 +201,8 @@ struct State {
     looked: u64,
     /// Whether the log could not grow ahead, and no checkpoint has come since.
     full_disk: bool,
+    /// Whether the log is still the file that it began with.
+    is_first: bool,
     stop: bool,
     /// How often it has done so.
     rounds: u64,
@@ -272,13 +280,14 @@ impl Wal {
         let at_once = settings.policy != SyncPolicy::EveryCommit && log.map(most_mapped(layout, settings));
         Ok(Arc::new(Wal {
             disk,
+            first: log.clone(),
             log: RwLock::new(log),
             data,
             layout,
             seed,
             settings,
             at_once,
-            state: Mutex::new(State {
+            tail: Tail::new(State {
                 buffer,
                 writing: None,
                 syncing: None,
@@ -291,6 +300,7 @@ impl Wal {
                 unseen: false,
                 looked: end,
                 full_disk: false,
+                is_first: true,
                 stop: false,
                 rounds: 0,
                 deferred: Deferred::default(),
@@ -301,7 +311,6 @@ impl Wal {
             ordered: Condvar::new(),
             has_syncer: AtomicBool::new(false),
             wanted: AtomicU64::new(0),
-            written: AtomicU64::new(0),
             durable: AtomicU64::new(0),
             failed: AtomicBool::new(false),
             folded: Mutex::new(Folded { to: end, mark: 0, streams: Vec::new() }),
@@ -309,6 +318,7 @@ impl Wal {
             growth: Mutex::new(()),
             pages: PrivatePages::new(of.reserved)?,
             memory_trigger: AtomicU64::new(settings.memory_limit / 2),
+            watched_memory: AtomicU64::new(u64::MAX),
             counters: Counters::default(),
         }))
     }
@@ -355,12 +365,12 @@ impl Wal {
         if !self.failed.load(Ordering::Acquire) {
             return None;
         }
-        self.state.lock().failure.as_ref().map(Failure::error)
+        self.tail.lock().failure.as_ref().map(Failure::error)
     }
 
     /// Lets the log refuse everything from now on: a sync has failed.
     pub(crate) fn poison(&self, what: &str, error: &io::Error) {
-        self.fail(&mut self.state.lock(), what, error);
+        self.fail(&mut self.tail.lock_to_fail(), what, error);
     }
 
     fn fail(&self, state: &mut State, what: &str, error: &io::Error) {
@@ -384,97 +394,6 @@ impl Wal {
         self.ordered.notify_all();
     }
 
-    /// Appends the new content of ranges, all of it or nothing, and returns the positions before and behind it. `words` is the number of words of the ranges,
-    /// heads included. Nothing waits for a disk, unless the log is full.
-    ///
-    /// # Errors
-    /// [`Error::OutOfSpace`] if the log cannot take it, [`Error::Failed`].
-    pub(crate) fn append<'a>(
-        &self,
-        words: usize,
-        ranges: impl Iterator<Item = Range<'a>>,
-        is_metadata: bool,
-    ) -> Result<std::ops::Range<u64>> {
-        let mut state = self.lock_with_room(words, is_metadata)?;
-        let start = state.buffer.end();
-        state.buffer.append(ranges.inspect(|range| self.note(range)));
-        if self.writes_at_once(&state) {
-            self.write_at_once(&mut state);
-        }
-        Ok(start..self.has_appended(&mut state))
-    }
-
-    /// [`append`](Self::append) of a transaction's entry, which is a record but for its checksum. So it is written from where it is, if it need not be taken apart and nothing is to be
-    /// written before it.
-    ///
-    /// # Errors
-    /// As for `append`.
-    pub(crate) fn append_staged(&self, staged: &mut Staged) -> Result<std::ops::Range<u64>> {
-        let mut state = self.lock_with_room(staged.range_words(), false)?;
-        let start = state.buffer.end();
-        staged.ranges().for_each(|range| self.note(&range));
-        if !self.writes_at_once(&state) {
-            state.buffer.append(staged.ranges());
-        } else if let Some((record, place)) = state.buffer.append_whole(staged) {
-            // SURVIVES drop lock: no program of the lab loses the name of its log while records are written at once; where they are not, one does.
-            let written = self.log.read().write_all(bytes(record), place);
-            let end = state.buffer.end();
-            self.note_written(&mut state, Vec::new(), end, written);
-        } else {
-            state.buffer.append(staged.ranges());
-            self.write_at_once(&mut state);
-        }
-        Ok(start..self.has_appended(&mut state))
-    }
-
-    /// Waits until there is room for so many words of ranges, with their heads.
-    #[inline]
-    fn lock_with_room(&self, words: usize, is_metadata: bool) -> Result<MutexGuard<'_, State>> {
-        let mut state = self.state.lock_briefly();
-        let need = state.buffer.need(words) + if is_metadata { 0 } else { RESERVE };
-        loop {
-            if let Some(failure) = &state.failure {
-                return Err(failure.error());
-            }
-            if need <= state.buffer.room() {
-                return Ok(state);
-            }
-            let made = self.make_room(&mut state, need);
-            if is_metadata
-                && let Err(error) = &made
-                && state.failure.is_none()
-            {
-                // It has been stored already, and others will rely on it. (If the log itself has failed, that says why, and whether closing the heap gets over it.)
-                self.fail(&mut state, "recording metadata", &io::Error::other(error.to_string()));
-            }
-            made?;
-        }
-    }
-
-    /// Notes where a record goes that is about to be appended.
-    fn note(&self, range: &Range<'_>) {
-        self.pages.note(range.offset, range.words.len() as u64 * 8);
-    }
-
-    /// Whether records are written by who appends them. Another thread may be writing what came before, the head of the first segment: then this waits for it, as in any log.
-    fn writes_at_once(&self, state: &State) -> bool {
-        self.at_once && (state.writing.is_none() || mistake(Mistake::OvertakeWriter))
-    }
-
-    /// Sees to what a record calls for. Returns the position behind it.
-    #[inline]
-    fn has_appended(&self, state: &mut State) -> u64 {
-        self.note_unsynced(state);
-        self.watch_for_idleness(state);
-        let may_grow = !state.full_disk
-            && state.buffer.free_segments() == 0
-            && state.buffer.segments() * self.layout.segment < self.settings.log_limit;
-        if may_grow || self.is_checkpoint_due(state) {
-            self.request(state);
-        }
-        state.buffer.end()
-    }
-
     /// Asks the thread in the background for a checkpoint.
     fn request(&self, state: &mut State) {
         if state.background && !state.checkpoint {
@@ -485,16 +404,16 @@ impl Wal {
 
     /// Waits until there may be more room, or makes some.
     #[cold]
-    fn make_room(&self, state: &mut MutexGuard<'_, State>, need: u64) -> Result<()> {
+    fn make_room(&self, state: &mut Locked<'_>, need: u64) -> Result<()> {
         let size = state.buffer.segments() * self.layout.segment;
         let may_grow = size + self.layout.segment <= self.settings.log_limit
             || need > size.max(self.settings.log_limit) / 2;
         let emptied = state.folded == state.buffer.end();
         if may_grow || emptied {
             let missing = need.saturating_sub(state.buffer.room());
-            let grown = MutexGuard::unlocked(state, || self.grow(missing));
+            let grown = state.unlocked(|| self.grow(missing));
             match grown {
-                Ok(()) => return MutexGuard::unlocked(state, || self.keep_found()),
+                Ok(()) => return state.unlocked(|| self.keep_found()),
                 Err(e) if emptied => {
                     let context = format!("the log {} cannot grow: {e}", self.disk.log_path().display());
                     return Err(if is_full(&e) {
@@ -513,18 +432,18 @@ impl Wal {
             let waits = |state: &State| state.rounds == rounds && state.failure.is_none() && state.background;
             // Not until the round is over: its end may have to wait for what this thread has locked.
             while waits(state) && state.buffer.room() < need {
-                self.changed.wait(state);
+                state.wait(&self.changed);
             }
             Ok(())
         } else {
-            MutexGuard::unlocked(state, || self.checkpoint(|| {}))
+            state.unlocked(|| self.checkpoint(|| {}))
         }
     }
 
     /// Makes the log's file longer, by at least `bytes` of room.
     fn grow(&self, bytes: u64) -> io::Result<()> {
         let _growth = self.growth.lock();
-        let have = self.state.lock().buffer.segments();
+        let have = self.tail.lock().buffer.segments();
         let least = bytes.div_ceil(self.layout.segment - crate::units::LINE as u64).max(1);
         let most = (self.settings.log_limit / self.layout.segment).saturating_sub(have);
         // In ever larger steps, for each of them is a sync.
@@ -536,7 +455,7 @@ impl Wal {
         // SURVIVES drop: whoever syncs a record there syncs the length as well. This is so that such a sync has less to do.
         // SURVIVES delay: as above.
         log.sync().inspect_err(|e| self.poison("syncing the log", e))?;
-        self.state.lock().buffer.add_segments(have..have + add);
+        self.tail.lock().buffer.add_segments(have..have + add);
         Ok(())
     }
 

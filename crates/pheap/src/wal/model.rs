@@ -4,6 +4,7 @@
 //! acknowledged does not survive a power cut at that moment.
 
 mod disk;
+mod open;
 mod streams;
 
 use std::sync::Arc;
@@ -402,9 +403,9 @@ fn a_task_waits_for_its_commit() {
 
 /// Looks without asking for anything until something is durable.
 fn until_durable(log: &Log, position: u64) {
-    let mut state = log.wal.state.lock();
+    let mut state = log.wal.tail.lock();
     while !log.wal.is_durable(position) {
-        log.wal.changed.wait(&mut state);
+        state.wait(&log.wal.changed);
     }
 }
 

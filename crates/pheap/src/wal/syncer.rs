@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use super::{State, SyncPolicy, Wal};
 use crate::error::Result;
-use crate::sync::{Mistake, MutexGuard, mistake};
+use crate::sync::{Mistake, mistake};
 
 /// What the thread has to do.
 #[derive(Debug, Default)]
@@ -28,6 +28,11 @@ impl Deferred {
     /// Whether somebody is to be woken when the log is synced up to `end`.
     pub(super) fn is_waited_for(&self, end: u64) -> bool {
         self.wakers.first_key_value().is_some_and(|((position, _), _)| *position <= end)
+    }
+
+    /// Whether it has been noted that something is not synced.
+    pub(super) fn is_since_known(&self) -> bool {
+        self.since.is_some()
     }
 
     /// Takes the wakers of those who wait for no more than `end`.
@@ -55,7 +60,7 @@ impl Wal {
     /// Has the thread sync what was appended before `position`. Waits only if much more is not synced than may be, or there is no thread.
     pub(crate) fn defer(&self, position: u64) {
         let most = if self.has_syncer() {
-            self.want(&self.state.lock(), position);
+            self.want(&self.tail.lock(), position);
             self.settings.unsynced_limit
         } else {
             0
@@ -74,7 +79,7 @@ impl Wal {
     /// Has the thread sync what a read has seen, if commits are synced: not only a commit may be what it has seen, and for the end of a collection nobody waits.
     pub(crate) fn defer_seen(&self, position: u64) {
         if self.settings.policy == SyncPolicy::EveryCommit && self.wanted.load(Ordering::Relaxed) < position {
-            self.want(&self.state.lock(), position);
+            self.want(&self.tail.lock(), position);
         }
     }
 
@@ -96,7 +101,7 @@ impl Wal {
     /// is known, or there is nobody to call it.
     pub(super) fn leave_waker(&self, position: u64, number: &mut Option<u64>, waker: Waker) -> bool {
         let seen_before = mistake(Mistake::LookUnlocked) && self.has_syncer();
-        let mut state = self.state.lock();
+        let mut state = self.tail.lock();
         if self.is_durable(position) || !(seen_before || self.has_syncer()) {
             drop(state);
             return false;
@@ -115,7 +120,7 @@ impl Wal {
 
     /// Forgets a waker.
     pub(super) fn take_waker(&self, position: u64, number: u64) {
-        let taken = self.state.lock().deferred.wakers.remove(&(position, number));
+        let taken = self.tail.lock().deferred.wakers.remove(&(position, number));
         drop(taken);
     }
 }
@@ -130,7 +135,7 @@ impl Wal {
     /// Has `start` start one, unless there is one or may be none any more. It calls [`sync_deferred`](Self::sync_deferred) until it is to end, and then [`end_syncer`](Self::end_syncer).
     pub(crate) fn begin_syncer<T>(&self, start: impl FnOnce() -> Option<T>) -> Option<T> {
         // Locked meanwhile, so that nobody leaves a waker to a thread that cannot be started.
-        let state = self.state.lock();
+        let state = self.tail.lock();
         if self.has_syncer() || state.deferred.stop || state.failure.is_some() {
             return None;
         }
@@ -141,7 +146,7 @@ impl Wal {
 
     /// Syncs what somebody wants to be synced, and wakes those who have waited for that; waits until there is something to do. `false` if the thread is to end.
     pub(crate) fn sync_deferred(&self) -> bool {
-        let mut state = self.state.lock();
+        let mut state = self.tail.lock();
         loop {
             if state.deferred.stop || state.failure.is_some() {
                 return false;
@@ -149,7 +154,7 @@ impl Wal {
             let durable = self.durable_end();
             if state.deferred.is_waited_for(durable) {
                 let wakers = state.deferred.take_wakers(durable);
-                MutexGuard::unlocked(&mut state, || wake(wakers));
+                state.unlocked(|| wake(wakers));
                 continue;
             }
             let wanted = self.wanted.load(Ordering::Relaxed);
@@ -164,23 +169,23 @@ impl Wal {
                         state.deferred.since = None;
                         self.want(&state, state.buffer.end());
                     }
-                    Some(end) => drop(self.ordered.wait_until(&mut state, end)),
-                    None => self.ordered.wait(&mut state), // that is never
+                    Some(end) => drop(state.wait_until(&self.ordered, end)),
+                    None => state.wait(&self.ordered), // that is never
                 },
-                _ => self.ordered.wait(&mut state),
+                _ => state.wait(&self.ordered),
             }
         }
     }
 
     /// Tells it to end.
     pub(crate) fn stop_syncer(&self) {
-        self.state.lock().deferred.stop = true;
+        self.tail.lock().deferred.stop = true;
         self.ordered.notify_all();
     }
 
     /// The thread has ended. Wakes all that wait, for nobody else will.
     pub(crate) fn end_syncer(&self) {
-        let mut state = self.state.lock();
+        let mut state = self.tail.lock();
         self.has_syncer.store(false, Ordering::Release);
         let wakers = state.deferred.take_wakers(u64::MAX);
         drop(state);

@@ -1,7 +1,7 @@
 //! A file of a simulated disk.
 
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -70,30 +70,14 @@ impl SimFile {
             Which::Log => &state.orphan,
         }
     }
-}
 
-impl Storage for SimFile {
-    fn read_some(&self, buf: &mut [u8], at: u64) -> io::Result<usize> {
-        let mut state = lock(&self.state);
-        state.faults.check(self.which, Call::Read)?;
-        let bytes = self.bytes(&state);
-        let rest = &bytes[bytes.len().min(at as usize)..];
-        let n = rest.len().min(buf.len());
-        buf[..n].copy_from_slice(&rest[..n]);
-        Ok(n)
-    }
-
-    fn write_some(&self, bytes: &[u8], at: u64) -> io::Result<usize> {
-        step("write");
-        let mut state = lock(&self.state);
-        state.faults.check(self.which, Call::Write)?;
-        let len = state.faults.shorten(bytes.len());
-        let (bytes, at) = (&bytes[..len], at as usize);
+    fn write(&self, mut state: MutexGuard<'_, State>, bytes: &[u8], at: u64) -> io::Result<()> {
+        let (len, at) = (bytes.len(), at as usize);
         if !self.has_name(&state) {
             let end = state.orphan.len().max(at + len);
             state.orphan.resize(end, 0);
             state.orphan[at..at + len].copy_from_slice(bytes);
-            return Ok(len);
+            return Ok(());
         }
         for number in at / SECTOR..(at + len).div_ceil(SECTOR) {
             let start = number * SECTOR;
@@ -121,7 +105,38 @@ impl Storage for SimFile {
             drop(state);
             SimFile::new(&self.state, which, number).sync_now()?;
         }
+        Ok(())
+    }
+}
+
+impl Storage for SimFile {
+    fn read_some(&self, buf: &mut [u8], at: u64) -> io::Result<usize> {
+        let mut state = lock(&self.state);
+        state.faults.check(self.which, Call::Read)?;
+        let bytes = self.bytes(&state);
+        let rest = &bytes[bytes.len().min(at as usize)..];
+        let n = rest.len().min(buf.len());
+        buf[..n].copy_from_slice(&rest[..n]);
+        Ok(n)
+    }
+
+    fn write_some(&self, bytes: &[u8], at: u64) -> io::Result<usize> {
+        step("write");
+        let mut state = lock(&self.state);
+        state.faults.check(self.which, Call::Write)?;
+        let len = state.faults.shorten(bytes.len());
+        self.write(state, &bytes[..len], at)?;
         Ok(len)
+    }
+
+    fn is_mapped(&self, _: u64, _: u64) -> bool {
+        true
+    }
+
+    fn write_mapped_now(&self, bytes: &[u8], at: u64) {
+        step("store to a mapped file");
+        // What fails is a sync that a mutant owes.
+        let _ = self.write(lock(&self.state), bytes, at);
     }
 
     fn write_late(&self, bytes: &[u8], at: u64) -> io::Result<usize> {

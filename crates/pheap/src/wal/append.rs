@@ -1,0 +1,183 @@
+//! Appending records: under the mutex, or without it where the log is [open](super::tail).
+
+use std::io;
+use std::ops::Range as Positions;
+use std::sync::atomic::Ordering;
+
+use super::checkpoint::WORTH_FOLDING;
+use super::format::PIECE;
+use super::tail::{Locked, LockedOpen};
+use super::{RESERVE, State, SyncPolicy, Wal};
+use crate::error::Result;
+use crate::log::{Range, Staged, ranges};
+use crate::os::cpu::bytes;
+use crate::sync::{Mistake, mistake};
+
+impl Wal {
+    /// Appends the new content of ranges, all of it or nothing, and returns the positions before and behind it. `words` is the number of words of the ranges,
+    /// heads included. Nothing waits for a disk, unless the log is full.
+    ///
+    /// # Errors
+    /// [`Error::OutOfSpace`](crate::Error::OutOfSpace) if the log cannot take it, [`Error::Failed`](crate::Error::Failed).
+    pub(crate) fn append<'a>(
+        &self,
+        words: usize,
+        ranges: impl Iterator<Item = Range<'a>>,
+        is_metadata: bool,
+    ) -> Result<Positions<u64>> {
+        let mut state = self.with_room(self.tail.lock_open(), words, is_metadata)?;
+        let start = state.buffer.end();
+        state.buffer.append(ranges.inspect(|range| self.note(range)));
+        if self.writes_at_once(&state) {
+            self.write_at_once(&mut state);
+        }
+        Ok(start..self.has_appended(&mut state))
+    }
+
+    /// [`append`](Self::append) of a transaction's entry, which is a record but for its checksum. So it is written from where it is, if it need not be taken apart and nothing is to be
+    /// written before it.
+    ///
+    /// # Errors
+    /// As for `append`.
+    #[inline]
+    pub(crate) fn append_staged(&self, staged: &mut Staged) -> Result<Positions<u64>> {
+        let place = match self.append_open(staged) {
+            Some(place) => place,
+            None => {
+                let mutex = self.tail.lock_open();
+                // Whoever had it before may have opened the log. To close it would have all others wait for the mutex, and close it again, one after the other.
+                let Some(place) = self.append_open(staged) else {
+                    return self.append_closed(mutex, staged);
+                };
+                place
+            }
+        };
+        if self.pages.bytes() > self.watched_memory.load(Ordering::Relaxed) {
+            self.request(&mut self.tail.lock());
+        }
+        Ok(place)
+    }
+
+    /// Appends without the mutex, if the log is open for that.
+    #[inline]
+    fn append_open(&self, staged: &mut Staged) -> Option<Positions<u64>> {
+        let len = staged.words.len();
+        if !self.at_once || len > PIECE {
+            return None;
+        }
+        let end = self.tail.look(staged.bytes())?;
+        let record = staged.seal();
+        let size = record.len() as u64 * 8;
+        if mistake(Mistake::NoteEarly) {
+            ranges(&record[..len]).for_each(|range| self.note(&range));
+        }
+        let (start, place) = self.tail.reserve(end, size)?;
+        // From here on all others wait. Nothing may fail, allocate, or take a lock.
+        if !mistake(Mistake::NoteEarly) {
+            ranges(&record[..len]).for_each(|range| self.note(&range));
+        }
+        self.seed.seal(start, &mut record[..len]);
+        self.first.write_mapped(bytes(record), place);
+        self.tail.publish(start, start + size);
+        Some(start..start + size)
+    }
+
+    #[inline(never)]
+    fn append_closed(&self, mutex: LockedOpen<'_>, staged: &mut Staged) -> Result<Positions<u64>> {
+        let mut state = self.with_room(mutex, staged.range_words(), false)?;
+        let start = state.buffer.end();
+        staged.ranges().for_each(|range| self.note(&range));
+        if !self.writes_at_once(&state) {
+            state.buffer.append(staged.ranges());
+        } else if let Some((record, place)) = state.buffer.append_whole(staged) {
+            // SURVIVES drop lock: no program of the lab loses the name of its log while records are written at once; where they are not, one does.
+            let written = self.log.read().write_all(bytes(record), place);
+            let end = state.buffer.end();
+            self.note_written(&mut state, Vec::new(), end, written);
+        } else {
+            state.buffer.append(staged.ranges());
+            self.write_at_once(&mut state);
+        }
+        Ok(start..self.has_appended(&mut state))
+    }
+
+    /// Closes the log, and waits until there is room for so many words of ranges, with their heads.
+    #[inline]
+    fn with_room<'a>(&'a self, mutex: LockedOpen<'a>, words: usize, is_metadata: bool) -> Result<Locked<'a>> {
+        let mut state = self.tail.close(mutex);
+        let need = state.buffer.need(words) + if is_metadata { 0 } else { RESERVE };
+        loop {
+            if let Some(failure) = &state.failure {
+                return Err(failure.error());
+            }
+            if need <= state.buffer.room() {
+                return Ok(state);
+            }
+            let made = self.make_room(&mut state, need);
+            if is_metadata
+                && let Err(error) = &made
+                && state.failure.is_none()
+            {
+                // It has been stored already, and others will rely on it. (If the log itself has failed, that says why, and whether closing the heap gets over it.)
+                self.fail(&mut state, "recording metadata", &io::Error::other(error.to_string()));
+            }
+            made?;
+        }
+    }
+
+    /// Notes where a record goes that has its position, or is about to get it under the mutex: the epoch of a page is that of its last record.
+    fn note(&self, range: &Range<'_>) {
+        self.pages.note(range.offset, range.words.len() as u64 * 8);
+    }
+
+    /// Whether records are written by who appends them. Another thread may be writing what came before, the head of the first segment: then this waits for it, as in any log.
+    fn writes_at_once(&self, state: &State) -> bool {
+        self.at_once && (state.writing.is_none() || mistake(Mistake::OvertakeWriter))
+    }
+
+    /// Sees to what a record calls for, and opens the log for others. Returns the position behind it.
+    #[inline]
+    fn has_appended(&self, state: &mut Locked<'_>) -> u64 {
+        self.note_unsynced(state);
+        self.watch_for_idleness(state);
+        let may_grow = !state.full_disk
+            && state.buffer.free_segments() == 0
+            && state.buffer.segments() * self.layout.segment < self.settings.log_limit;
+        if may_grow || self.is_checkpoint_due(state) {
+            self.request(state);
+        }
+        if self.may_open(state) {
+            self.open(state);
+        }
+        state.buffer.end()
+    }
+
+    /// Whether records may be appended without the mutex: they go to a file that is mapped, and will be, nobody else writes there, and all before them are there.
+    fn may_open(&self, state: &State) -> bool {
+        self.at_once
+            && state.is_first
+            && state.writing.is_none()
+            && state.failure.is_none()
+            && self.tail.written.get() == state.buffer.end()
+            && self.first.is_mapped(state.buffer.last_place(), self.layout.segment)
+    }
+
+    /// Opens the log up to where a record would call for something that needs the mutex.
+    fn open(&self, state: &mut Locked<'_>) {
+        // With `SyncPolicy::Every`, this record has said since when something is not synced.
+        debug_assert!(
+            !matches!(self.settings.policy, SyncPolicy::Every(_)) || state.deferred.is_since_known()
+        );
+        let mut limit = state.buffer.whole_until(RESERVE);
+        if !state.ages {
+            limit = limit.min(state.folded + WORTH_FOLDING);
+        }
+        let may_ask = state.background && !state.checkpoint;
+        if may_ask {
+            limit = limit.min(state.folded + self.settings.log_limit / 2);
+        }
+        let watched = if may_ask { self.memory_trigger.load(Ordering::Relaxed) } else { u64::MAX };
+        self.watched_memory.store(watched, Ordering::Relaxed);
+        state.open(limit);
+    }
+}
