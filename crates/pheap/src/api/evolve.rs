@@ -74,7 +74,7 @@ impl Heap {
     /// in another place, or no more (`#[persist(removed = "..")]` on the type); enums that become larger; and whatever a function makes of a value ([`with`](Evolution::with)). `T` is the type of the root.
     ///
     /// ```
-    /// use pheap::{Heap, Migrate, P, PHashMap, Persist, Result, Root, field};
+    /// use pheap::{Heap, Migrate, P, PHashMap, Persist, Result, Root};
     ///
     /// mod v1 {
     ///     # use pheap::Persist;
@@ -110,7 +110,8 @@ impl Heap {
     /// let old: Root<PHashMap<u64, P<v1::Reading>>> = heap.root("readings")?; // as the old program did
     /// old.txn(|tx, readings| {
     ///     let reading = tx.alloc(v1::Reading { degrees: 20 })?;
-    ///     readings.insert(tx, 7, reading)
+    ///     readings.insert(tx, 7, reading)?;
+    ///     Ok(())
     /// })?;
     /// let readings = open(&heap)?;
     /// readings.read(|view, readings| assert_eq!(view[*view[readings].get(view, &7).unwrap()].kelvins, 293.15))?;
