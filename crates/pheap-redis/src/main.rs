@@ -193,11 +193,12 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
     server.clocks = clocks;
     pheap_redis::command::load_libraries(&server)?;
     pheap_redis::command::begin_replication(&server)?;
+    // Whoever reads that it is there may ask it to end.
+    end.begin();
     tracing::info!(threads = workers.len(), "clients connect to {}", addresses.join(", "));
     if let Some(exporter) = &exporter {
         tracing::info!("metrics are at http://{}/metrics", exporter.address()?);
     }
-    end.begin();
     process::notify("READY=1");
     serve(&server, workers, listeners, link, exporter, end)?;
     process::notify("STOPPING=1");
