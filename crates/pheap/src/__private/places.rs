@@ -55,12 +55,18 @@ pub fn element_checked<T, A: Elements<T> + ?Sized>(array: *mut A, index: usize) 
     (index < A::bound(array)).then(|| array.cast::<T>().wrapping_add(index))
 }
 
+/// Says that what comes to here does so seldom.
+#[cold]
+#[inline]
+pub fn seldom() {}
+
 /// Logs the places of neighbouring stores at once, if each would be logged on its own otherwise.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __place_group {
     (($tx:expr) { $($places:tt)* } { $($last:tt)* }) => {
         if $crate::Txn::__logs_in_place($tx) {
+            $crate::__private::seldom();
             $($places)*
             if $crate::Txn::__is_ahead($tx) {
                 $($last)*;

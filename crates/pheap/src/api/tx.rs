@@ -14,6 +14,7 @@ use crate::layout::{Padding, Persist, Pointee, slice_header};
 use crate::os::cpu;
 use crate::ptr::{P, bounds, value_of};
 use crate::txn::context::{Context, Hot, Mode};
+use crate::txn::write_set::MAX_OBJECT;
 
 /// An open transaction on a root: `tx[p]` reads and writes the object that `p` points to, and [`alloc`](Txn::alloc) creates new ones.
 ///
@@ -43,6 +44,12 @@ impl<'r> Deref for Txn<'r> {
 #[inline(always)]
 fn bytes_of<T: Pointee + ?Sized>(value: *mut T) -> (usize, usize) {
     (value.cast::<u8>().expose_provenance(), T::bytes(value))
+}
+
+/// Whether there may be copies of all of a value like this one. Of a slice there is seldom any.
+#[inline(always)]
+fn has_copies<T: Pointee + ?Sized>(value: *mut T) -> bool {
+    size_of::<*mut T>() == size_of::<*mut u8>() && T::bytes(value) <= MAX_OBJECT
 }
 
 /// Writes a value, with zeros where it has padding.
@@ -331,7 +338,27 @@ impl<'r> Txn<'r> {
     ///
     /// # Safety
     /// `value` is a live value of this region: an object, or a part of one.
+    #[inline(always)]
     pub(crate) unsafe fn writable<T: Pointee + ?Sized>(&mut self, value: *mut T) -> *mut T {
+        let (addr, len) = bytes_of(value);
+        if let Some(place) = self.hot().recent.find(addr, len, T::ALIGN) {
+            if T::PADDED {
+                // SAFETY: (2), for this call.
+                unsafe { self.cx() }.note_padding(addr, Padding::of(value));
+            }
+            return T::relocated(value, place);
+        }
+        // SAFETY: the caller's premise.
+        unsafe { self.writable_at_first(value) }
+    }
+
+    /// [`writable`](Self::writable) for a value that was not looked for lately. By itself, for the code around is to have the registers.
+    ///
+    /// # Safety
+    /// Its premise.
+    #[cold]
+    #[inline(never)]
+    unsafe fn writable_at_first<T: Pointee + ?Sized>(&mut self, value: *mut T) -> *mut T {
         let (addr, len) = bytes_of(value);
         // SAFETY: the context of an open transaction of this thread, by (1), to which there is no reference, by (2). The value is the caller's premise.
         let place = unsafe { Context::writable(self.context(), addr, len, T::ALIGN, Padding::of(value)) };
@@ -344,7 +371,8 @@ impl<'r, T: Pointee + ?Sized> Index<P<'r, T>> for Txn<'r> {
 
     #[inline(always)]
     fn index(&self, p: P<'r, T>) -> &T {
-        &self.view[p]
+        // SAFETY: `p` points to a live `T` of this region, by (3), and `place_in_transaction` says where it, or its copy, is. Nobody has a `&mut` into it: that takes `&mut Txn`.
+        unsafe { &*self.view.place_in_transaction(value_of(p)) }
     }
 }
 
@@ -378,53 +406,62 @@ impl<'r> Txn<'r> {
         object: *mut T,
         place: *mut F,
     ) -> &mut F {
-        let (addr, len) = bytes_of(object);
-        // What may have padding is to be noted. Of a slice there is seldom a copy.
-        if !<F as Pointee>::PADDED
-            && size_of::<*mut T>() == size_of::<*mut u8>()
-            && self.hot().recent.is_used()
-            && let Some(copy) = self.hot().recent.find(addr, len, T::ALIGN)
-        {
-            // SAFETY: what `recent` has is the copy of all of `object` that the transaction reads and writes instead of it, and aligned as it is. `place` is within `object` (the caller's
-            // premise), so this is within the copy, which is this transaction's alone; `&mut self` keeps all other access away.
-            return unsafe { &mut *copy.wrapping_add(place.addr() - addr).cast::<F>() };
+        if !<F as Pointee>::PADDED {
+            if has_copies(object) {
+                let (addr, len) = bytes_of(object);
+                if let Some(copy) = self.hot().recent.find(addr, len, T::ALIGN) {
+                    // SAFETY: what `recent` has is where the transaction reads and writes all of `object`, and aligned as it is. `place` is within `object` (the caller's
+                    // premise), so this is within that, which is this transaction's alone; `&mut self` keeps all other access away.
+                    return unsafe { &mut *copy.wrapping_add(place.addr() - addr).cast::<F>() };
+                }
+            } else {
+                let (addr, len) = bytes_of(place);
+                // SAFETY: (2), for this look.
+                if unsafe { self.cx() }.is_in_place(addr, len, align_of::<F>()) {
+                    // SAFETY: a live value of this region (the caller's premise), which is written where it is; `&mut self` keeps all other access away.
+                    return unsafe { &mut *place };
+                }
+            }
         }
         // SAFETY: the caller's premises.
         unsafe { self.place_at_first(object, place) }
     }
 
-    /// [`__place`](Self::__place) within an object that was not looked for lately.
+    /// [`__place`](Self::__place) within an object that was not looked for lately. By itself, for the code around is to have the registers.
     ///
     /// # Safety
     /// Its premises.
-    #[inline]
+    #[cold]
+    #[inline(never)]
     unsafe fn place_at_first<T: Pointee + ?Sized, F: Persist>(
         &mut self,
         object: *mut T,
         place: *mut F,
     ) -> &mut F {
         let (addr, len) = bytes_of(place);
-        if self.mode() == Mode::Short {
-            // SAFETY: the context of an open transaction of this thread, by (1), to which there is no reference, by (2).
-            if unsafe { Context::takes_object(self.context(), bytes_of(object), (addr, len)) } {
-                // SAFETY: `object` is what a `P` of this brand points to (the caller's premise): a live object of this region, by (3).
-                let whole = unsafe { self.writable(object) };
-                let part = whole.cast::<u8>().wrapping_add(place.addr() - object.addr()).cast::<F>();
-                // SAFETY: `place` is within `object` (the caller's premise), so this is within the copy of it that `writable` has given, which is this
-                // transaction's alone; `&mut self` keeps all other access away.
-                return unsafe { &mut *part };
+        if !<F as Pointee>::PADDED {
+            if let Some(copy) = self.hot().recent.find(addr, len, align_of::<F>()) {
+                // SAFETY: what `recent` has is where the transaction reads and writes this value, and aligned as it is, and this transaction's alone; `&mut self` keeps all other
+                // access away.
+                return unsafe { &mut *copy.cast::<F>() };
             }
-        } else {
             // SAFETY: (2), for this look.
-            let is_in_place = || unsafe { self.cx() }.is_in_place(addr, len, align_of::<F>());
-            if !<F as Pointee>::PADDED && is_in_place() {
+            if unsafe { self.cx() }.is_in_place(addr, len, align_of::<F>()) {
                 // SAFETY: a live value of this region (the caller's premise), which is written where it is; `&mut self` keeps all other access away.
                 return unsafe { &mut *place };
             }
         }
-        // SAFETY: `place` is within a live object of this region (the caller's premise, and (3)).
-        let place = unsafe { self.writable(place) };
-        // SAFETY: `writable` gives a place with this value that is this transaction's alone; `&mut self` keeps all other access away.
+        // SAFETY: the context of an open transaction of this thread, by (1), to which there is no reference, by (2).
+        let place = if unsafe { Context::takes_object(self.context(), bytes_of(object), (addr, len)) } {
+            // SAFETY: `object` is what a `P` of this brand points to (the caller's premise): a live object of this region, by (3).
+            let whole = unsafe { self.writable(object) };
+            // `place` is within `object` (the caller's premise), so this is within where `writable` has said that it is written.
+            whole.cast::<u8>().wrapping_add(place.addr() - object.addr()).cast::<F>()
+        } else {
+            // SAFETY: `place` is within a live object of this region (the caller's premise, and (3)).
+            unsafe { self.writable(place) }
+        };
+        // SAFETY: `writable` gives a place with this value, or with one that it is within, that is this transaction's alone; `&mut self` keeps all other access away.
         unsafe { &mut *place }
     }
 
@@ -432,7 +469,8 @@ impl<'r> Txn<'r> {
     #[doc(hidden)]
     #[inline]
     pub fn __logs_in_place(&self) -> bool {
-        self.mode() == Mode::Long
+        // There are copies in most short transactions, and in no long one but for a while.
+        self.is_in_place() && self.mode() == Mode::Long
     }
 
     /// How many times copies were replaced by wider ones.

@@ -133,21 +133,44 @@ impl<'r> View<'r> {
     pub(crate) fn place_of<T: Pointee + ?Sized>(&self, value: *mut T) -> *const T {
         let filter = self.hot().filter.get();
         // One branch while the write set is empty.
-        if filter != 0 {
-            return self.look_up(filter, value);
-        }
-        value
-    }
-
-    #[inline]
-    fn look_up<T: Pointee + ?Sized>(&self, filter: u64, value: *mut T) -> *const T {
-        let (addr, len) = (value.cast::<u8>().expose_provenance(), T::bytes(value));
-        // An empty value may lie just behind its object, at the beginning of another that has a copy.
-        if len == 0 || filter & filter_bits(addr, len) == 0 {
+        if filter == 0 {
             return value;
         }
-        if let Some(copy) = self.hot().recent.find(addr, len, T::ALIGN) {
-            return T::relocated(value, copy);
+        self.look_for(value).unwrap_or_else(|| self.look_up(value))
+    }
+
+    /// The same, at less cost if the transaction has come to the value lately.
+    #[inline(always)]
+    pub(super) fn place_in_transaction<T: Pointee + ?Sized>(&self, value: *mut T) -> *const T {
+        if let Some(place) = self.look_for(value) {
+            return place;
+        }
+        let (addr, len) = (value.cast::<u8>().expose_provenance(), T::bytes(value));
+        if self.is_in_place() || self.hot().recent.is_unwritten(addr, len) {
+            return value;
+        }
+        self.look_up(value)
+    }
+
+    /// Where the value at `value` is, if that was noted lately.
+    #[inline(always)]
+    fn look_for<T: Pointee + ?Sized>(&self, value: *mut T) -> Option<*const T> {
+        let place =
+            self.hot().recent.find(value.cast::<u8>().expose_provenance(), T::bytes(value), T::ALIGN)?;
+        Some(T::relocated(value, place))
+    }
+
+    /// By itself, for the code around is to have the registers.
+    #[inline(never)]
+    fn look_up<T: Pointee + ?Sized>(&self, value: *mut T) -> *const T {
+        let (addr, len) = (value.cast::<u8>().expose_provenance(), T::bytes(value));
+        // An empty value may lie just behind its object, at the beginning of another that has a copy.
+        if len == 0 {
+            return value;
+        }
+        if self.hot().filter.get() & filter_bits(addr, len) == 0 {
+            self.hot().recent.note_unwritten(addr, len);
+            return value;
         }
         // SAFETY: only a transaction has something in its filter; so there is a context, in this thread, to which there is no reference (second premise of `new`).
         let place = unsafe { Context::readable(self.context(), addr, len, T::ALIGN) };
