@@ -116,6 +116,7 @@ fn doom() -> bool {
         let large = tx[objects].large.unwrap();
         // More copies than there is room for in a log, and then something of which none is made.
         (0..3000).for_each(|i| tx[large.at(i)][0] = 7);
+        find(tx, pair, |pair| pair.a = 1);
         tx[large].fill([8; 16]);
         set(tx, pair, 2);
         seen = tx[field!(pair.b)];
@@ -147,9 +148,10 @@ fn doom_in_place() -> bool {
     let mut seen = (0, 0);
     let result = root.txn(|tx, objects| {
         let pair = pair(tx, objects);
+        let large = tx[objects].large.unwrap();
+        tx[large.at(0)][0] = 7;
         tx.shared();
         find(tx, pair, |pair| pair.a = 1);
-        let large = tx[objects].large.unwrap();
         tx[large].fill([8; 16]);
         tx[field!(pair.a)] = 2;
         set(tx, pair, 3);

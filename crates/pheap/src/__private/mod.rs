@@ -18,6 +18,7 @@ pub use ::core;
 #[cfg(feature = "serde")]
 pub use crate::exchange::derived as serde;
 pub use crate::layout::desc::{Desc, DescFn, Field, Kind, Name, Prim, Variant};
+pub use crate::os::cpu::seldom;
 
 /// What `#[persist(serde)]` adds to a type.
 #[cfg(feature = "serde")]
@@ -47,7 +48,7 @@ pub use crate::__place_group as place_group;
 pub use crate::__with_serde as with_serde;
 pub use field::{FieldOf, NotAField};
 pub use persist::{slot_at, zero};
-pub use places::{Elements, element, element_checked, indices, seldom};
+pub use places::{Elements, element, element_checked, indices};
 pub use shape::{
     AsDerived, Slot, Tag, assert_c, assert_counted, assert_tag, assert_transparent, c_slots, found, gaps,
     unlike,

@@ -55,11 +55,6 @@ pub fn element_checked<T, A: Elements<T> + ?Sized>(array: *mut A, index: usize) 
     (index < A::bound(array)).then(|| array.cast::<T>().wrapping_add(index))
 }
 
-/// Says that what comes to here does so seldom.
-#[cold]
-#[inline]
-pub fn seldom() {}
-
 /// Logs the places of neighbouring stores at once, if each would be logged on its own otherwise.
 #[doc(hidden)]
 #[macro_export]

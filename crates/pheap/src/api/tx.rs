@@ -11,7 +11,7 @@ use crate::alloc::Request;
 use crate::error::{Error, Result};
 use crate::gc::held::{Held, HeldTable};
 use crate::layout::{Padding, Persist, Pointee, slice_header};
-use crate::os::cpu;
+use crate::os::cpu::{self, seldom};
 use crate::ptr::{P, bounds, value_of};
 use crate::txn::context::{Context, Hot, Mode};
 use crate::txn::write_set::MAX_OBJECT;
@@ -341,28 +341,14 @@ impl<'r> Txn<'r> {
     #[inline(always)]
     pub(crate) unsafe fn writable<T: Pointee + ?Sized>(&mut self, value: *mut T) -> *mut T {
         let (addr, len) = bytes_of(value);
-        if let Some(place) = self.hot().recent.find(addr, len, T::ALIGN) {
-            if T::PADDED {
-                // SAFETY: (2), for this call.
-                unsafe { self.cx() }.note_padding(addr, Padding::of(value));
-            }
+        // What may have padding is to be noted.
+        if !T::PADDED
+            && let Some(place) = self.hot().recent.find(addr, len, T::ALIGN)
+        {
             return T::relocated(value, place);
         }
-        // SAFETY: the caller's premise.
-        unsafe { self.writable_at_first(value) }
-    }
-
-    /// [`writable`](Self::writable) for a value that was not looked for lately. By itself, for the code around is to have the registers.
-    ///
-    /// # Safety
-    /// Its premise.
-    #[cold]
-    #[inline(never)]
-    unsafe fn writable_at_first<T: Pointee + ?Sized>(&mut self, value: *mut T) -> *mut T {
-        let (addr, len) = bytes_of(value);
         // SAFETY: the context of an open transaction of this thread, by (1), to which there is no reference, by (2). The value is the caller's premise.
-        let place = unsafe { Context::writable(self.context(), addr, len, T::ALIGN, Padding::of(value)) };
-        T::relocated(value, place)
+        unsafe { writable_at_first(self.context(), value) }
     }
 }
 
@@ -406,63 +392,30 @@ impl<'r> Txn<'r> {
         object: *mut T,
         place: *mut F,
     ) -> &mut F {
-        if !<F as Pointee>::PADDED {
-            if has_copies(object) {
-                let (addr, len) = bytes_of(object);
-                if let Some(copy) = self.hot().recent.find(addr, len, T::ALIGN) {
-                    // SAFETY: what `recent` has is where the transaction reads and writes all of `object`, and aligned as it is. `place` is within `object` (the caller's
-                    // premise), so this is within that, which is this transaction's alone; `&mut self` keeps all other access away.
-                    return unsafe { &mut *copy.wrapping_add(place.addr() - addr).cast::<F>() };
-                }
-            } else {
-                let (addr, len) = bytes_of(place);
-                // SAFETY: (2), for this look.
-                if unsafe { self.cx() }.is_in_place(addr, len, align_of::<F>()) {
-                    // SAFETY: a live value of this region (the caller's premise), which is written where it is; `&mut self` keeps all other access away.
-                    return unsafe { &mut *place };
-                }
-            }
-        }
-        // SAFETY: the caller's premises.
-        unsafe { self.place_at_first(object, place) }
-    }
-
-    /// [`__place`](Self::__place) within an object that was not looked for lately. By itself, for the code around is to have the registers.
-    ///
-    /// # Safety
-    /// Its premises.
-    #[cold]
-    #[inline(never)]
-    unsafe fn place_at_first<T: Pointee + ?Sized, F: Persist>(
-        &mut self,
-        object: *mut T,
-        place: *mut F,
-    ) -> &mut F {
         let (addr, len) = bytes_of(place);
         if !<F as Pointee>::PADDED {
-            if let Some(copy) = self.hot().recent.find(addr, len, align_of::<F>()) {
-                // SAFETY: what `recent` has is where the transaction reads and writes this value, and aligned as it is, and this transaction's alone; `&mut self` keeps all other
-                // access away.
-                return unsafe { &mut *copy.cast::<F>() };
-            }
+            if has_copies(object) {
+                let (whole, bytes) = bytes_of(object);
+                if let Some(noted) = self.hot().recent.find(whole, bytes, T::ALIGN) {
+                    // SAFETY: what `recent` has is where the transaction reads and writes all of `object`, and aligned as it is. `place` is within `object` (the caller's
+                    // premise), so this is within that, which is this transaction's alone; `&mut self` keeps all other access away.
+                    return unsafe { &mut *noted.wrapping_add(addr - whole).cast::<F>() };
+                }
+                seldom();
             // SAFETY: (2), for this look.
-            if unsafe { self.cx() }.is_in_place(addr, len, align_of::<F>()) {
+            } else if unsafe { self.cx() }.is_in_place(addr, len, align_of::<F>()) {
                 // SAFETY: a live value of this region (the caller's premise), which is written where it is; `&mut self` keeps all other access away.
                 return unsafe { &mut *place };
             }
+            if let Some(noted) = self.hot().recent.find(addr, len, align_of::<F>()) {
+                // SAFETY: what `recent` has is where the transaction reads and writes this value, and aligned as it is, and this transaction's alone; `&mut self` keeps all other
+                // access away.
+                return unsafe { &mut *noted.cast::<F>() };
+            }
         }
-        // SAFETY: the context of an open transaction of this thread, by (1), to which there is no reference, by (2).
-        let place = if unsafe { Context::takes_object(self.context(), bytes_of(object), (addr, len)) } {
-            // SAFETY: `object` is what a `P` of this brand points to (the caller's premise): a live object of this region, by (3).
-            let whole = unsafe { self.writable(object) };
-            // `place` is within `object` (the caller's premise), so this is within where `writable` has said that it is written.
-            whole.cast::<u8>().wrapping_add(place.addr() - object.addr()).cast::<F>()
-        } else {
-            // SAFETY: `place` is within a live object of this region (the caller's premise, and (3)).
-            unsafe { self.writable(place) }
-        };
-        // SAFETY: `writable` gives a place with this value, or with one that it is within, that is this transaction's alone; `&mut self` keeps all other access away.
-        unsafe { &mut *place }
+        // SAFETY: the context of an open transaction of this thread, by (1), to which there is no reference, by (2). `object` is what a `P` of this brand points to (the caller's premise): a
+        // live object of this region, by (3). `place` is within it. What comes back is this transaction's alone; `&mut self` keeps all other access away.
+        unsafe { &mut *place_at_first(self.context(), object, place) }
     }
 
     /// Whether each store is logged on its own, so that a group saves fences.
@@ -486,21 +439,20 @@ impl<'r> Txn<'r> {
         unsafe { self.cx() }.mode
     }
 
-    /// Notes a place that will be written soon, if there is one.
+    /// Notes what a store to a place will have logged, if there is such a place.
     ///
     /// # Safety
-    /// `place` is within an object of which [`__object`](Self::__object) of this transaction has said where it is.
+    /// `object` is what [`__object`](Self::__object) of this transaction said, and `place` is within it.
     #[doc(hidden)]
-    #[inline]
-    pub unsafe fn __ahead<F>(&mut self, place: Option<*mut F>) {
-        if let Some(place) = place {
-            // SAFETY: (2), for this call.
-            unsafe { self.cx() }.note_ahead(
-                place.cast::<u8>().expose_provenance(),
-                size_of::<F>(),
-                align_of::<F>(),
-            );
+    pub unsafe fn __ahead<T: Pointee + ?Sized, F>(&mut self, object: *mut T, place: Option<*mut F>) {
+        let Some(place) = place else { return };
+        // SAFETY: (2), for these two calls.
+        let cx = unsafe { self.cx() };
+        if cx.takes_objects(T::bytes(object)) {
+            let (addr, len) = bytes_of(object);
+            return cx.note_ahead(addr, len, T::ALIGN);
         }
+        cx.note_ahead(place.cast::<u8>().expose_provenance(), size_of::<F>(), align_of::<F>());
     }
 
     /// Whether any place was noted. If not, the last one of a group need not be: it can just as well be logged by itself.
@@ -520,22 +472,109 @@ impl<'r> Txn<'r> {
     }
 }
 
+// What follows is for values that were not looked for lately. They are functions of their own, for the code around the calls is to have the registers; and functions of the context, for a
+// `Txn` whose address nobody gets need not be looked at again after each store.
+//
+// Safety, for all of them: `cx` is the context of an open transaction of this thread, to which there is no reference. `value` and `object` are live values of its region, `place` is within
+// `object`, and nobody has a reference to what is going to be written.
+
+/// Where the value is to be written.
+///
+/// # Safety
+/// See above.
+#[cold]
+#[inline(never)]
+unsafe fn writable_at_first<T: Pointee + ?Sized>(cx: *mut Context, value: *mut T) -> *mut T {
+    let (addr, len) = bytes_of(value);
+    // SAFETY: the caller's premises.
+    let place = unsafe {
+        // For any other value this was asked where the call is.
+        let noted =
+            if T::PADDED || !has_copies(value) { (*cx).hot().recent.find(addr, len, T::ALIGN) } else { None };
+        if let Some(place) = noted {
+            (*cx).note_padding(addr, Padding::of(value));
+            place
+        } else {
+            Context::writable(cx, addr, len, T::ALIGN, Padding::of(value))
+        }
+    };
+    T::relocated(value, place)
+}
+
+/// Where `place` is to be written: within a place for all of the object, or by itself.
+///
+/// # Safety
+/// See above.
+#[cold]
+#[inline(never)]
+unsafe fn place_at_first<T: Pointee + ?Sized, F: Persist>(
+    cx: *mut Context,
+    object: *mut T,
+    place: *mut F,
+) -> *mut F {
+    // SAFETY: the caller's premises.
+    unsafe {
+        if (*cx).takes_objects(T::bytes(object)) {
+            return within(place, object, writable_at_first(cx, object));
+        }
+        place_apart(cx, object, place)
+    }
+}
+
+/// The same of an object of which there may be copies of parts.
+///
+/// # Safety
+/// See above.
+#[inline(never)]
+unsafe fn place_apart<T: Pointee + ?Sized, F: Persist>(
+    cx: *mut Context,
+    object: *mut T,
+    place: *mut F,
+) -> *mut F {
+    let (addr, len) = bytes_of(place);
+    // SAFETY: the caller's premises.
+    unsafe {
+        if !<F as Pointee>::PADDED && (*cx).is_in_place(addr, len, align_of::<F>()) {
+            return place;
+        }
+        if (*cx).has_other_part(bytes_of(object), (addr, len)) {
+            return within(place, object, writable_at_first(cx, object));
+        }
+        writable_at_first(cx, place)
+    }
+}
+
+/// Where a part of an object is that is somewhere else.
+#[inline(always)]
+fn within<T: Pointee + ?Sized, F>(part: *mut F, object: *mut T, elsewhere: *mut T) -> *mut F {
+    elsewhere.cast::<u8>().wrapping_add(part.addr() - object.cast::<u8>().addr()).cast()
+}
+
 /// A place that a transaction has made crash-safe, as a `&mut`: `place!((tx) (key) [i, j] .field [0] .0 [1])`, where `[0]` stands for the first index.
 ///
 /// The key and the indices are evaluated in the order in which Rust would, but before the transaction is borrowed, and outside of the `unsafe` block.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __place {
+    (($tx:expr) ($key:expr) [] . await $($steps:tt)*) => {
+        $crate::__private::core::compile_error!("`.await` is not a field")
+    };
+    // Most places are fields: these are one expansion, with nothing that they do not need.
+    (($tx:expr) ($key:expr) [] . $field:tt) => {{
+        let key: $crate::P<'_, _> = $key;
+        let tx: &mut $crate::Txn<'_> = $tx;
+        let object = $crate::Txn::__object(tx, key);
+        // SAFETY: as below.
+        unsafe { $crate::Txn::__place(tx, object, &raw mut (*object).$field) }
+    }};
     (($tx:expr) ($key:expr) [$($index:expr,)*] $($steps:tt)*) => {{
         let key: $crate::P<'_, _> = $key;
         let indices = $crate::__private::indices([$($index),*]);
         let tx: &mut $crate::Txn<'_> = $tx;
         let object = $crate::Txn::__object(tx, key);
-        // SAFETY: `object` points to a live object: a `P` says so, whose region `tx` has locked, for they have one brand. `element` has checked the indices. The
-        // place is made of fields and `element` only, and no type in a heap is `Deref`, so no code of the user's runs.
-        let place = unsafe { &raw mut $crate::__place_in!(indices (*object) $($steps)*) };
-        // SAFETY: `object` is what `__object` has said, and the place is within it.
-        unsafe { $crate::Txn::__place(tx, object, place) }
+        // SAFETY: `object` points to a live object: a `P` says so, whose region `tx` has locked, for they have one brand; and it is what `__object` has said. `element` has checked the
+        // indices. The place is made of fields and `element` only, so it is within the object, and no type in a heap is `Deref`, so no code of the user's runs.
+        unsafe { $crate::Txn::__place(tx, object, &raw mut $crate::__place_in!(indices (*object) $($steps)*)) }
     }};
 }
 
@@ -552,7 +591,7 @@ macro_rules! __place_ahead {
         // indices. The place is made of fields and `element_checked` only, and no type in a heap is `Deref`, so no code of the user's runs.
         let place = unsafe { $crate::__place_checked!([$($index)*] indices (*object) $($steps)*) };
         // SAFETY: `object` is what `__object` has said, and the place is within it.
-        unsafe { $crate::Txn::__ahead(tx, place) }
+        unsafe { $crate::Txn::__ahead(tx, object, place) }
     }};
 }
 

@@ -12,6 +12,7 @@ use crate::gc::accesses;
 use crate::gc::held::{Held, HeldTable};
 use crate::heap::HeapInner;
 use crate::layout::{Persist, Pointee};
+use crate::os::cpu::seldom;
 use crate::ptr::{Brand, P, value_of};
 use crate::region::guard;
 use crate::txn::context::{Context, Hot};
@@ -136,7 +137,7 @@ impl<'r> View<'r> {
         if filter == 0 {
             return value;
         }
-        self.look_for(value).unwrap_or_else(|| self.look_up(value))
+        self.look_for(value).unwrap_or_else(|| self.unless_unwritten(value))
     }
 
     /// The same, at less cost if the transaction has come to the value lately.
@@ -145,11 +146,21 @@ impl<'r> View<'r> {
         if let Some(place) = self.look_for(value) {
             return place;
         }
-        let (addr, len) = (value.cast::<u8>().expose_provenance(), T::bytes(value));
-        if self.is_in_place() || self.hot().recent.is_unwritten(addr, len) {
+        seldom();
+        if self.is_in_place() {
             return value;
         }
-        self.look_up(value)
+        self.unless_unwritten(value)
+    }
+
+    /// Where the value at `value` is, of which no copy was noted lately.
+    #[inline(always)]
+    fn unless_unwritten<T: Pointee + ?Sized>(&self, value: *mut T) -> *const T {
+        let (addr, len) = (value.cast::<u8>().expose_provenance(), T::bytes(value));
+        if self.hot().recent.is_unwritten(addr, len) {
+            return value;
+        }
+        look_up(self.hot(), value)
     }
 
     /// Where the value at `value` is, if that was noted lately.
@@ -159,23 +170,24 @@ impl<'r> View<'r> {
             self.hot().recent.find(value.cast::<u8>().expose_provenance(), T::bytes(value), T::ALIGN)?;
         Some(T::relocated(value, place))
     }
+}
 
-    /// By itself, for the code around is to have the registers.
-    #[inline(never)]
-    fn look_up<T: Pointee + ?Sized>(&self, value: *mut T) -> *const T {
-        let (addr, len) = (value.cast::<u8>().expose_provenance(), T::bytes(value));
-        // An empty value may lie just behind its object, at the beginning of another that has a copy.
-        if len == 0 {
-            return value;
-        }
-        if self.hot().filter.get() & filter_bits(addr, len) == 0 {
-            self.hot().recent.note_unwritten(addr, len);
-            return value;
-        }
-        // SAFETY: only a transaction has something in its filter; so there is a context, in this thread, to which there is no reference (second premise of `new`).
-        let place = unsafe { Context::readable(self.context(), addr, len, T::ALIGN) };
-        T::relocated(value, place.cast_mut())
+/// Where a value is to be read that was not looked for lately, in a transaction that has copies. A function of its own, for the code around the calls is to have the registers; and not of a view,
+/// whose address nobody is to have.
+#[inline(never)]
+fn look_up<T: Pointee + ?Sized>(hot: &Hot, value: *mut T) -> *const T {
+    let (addr, len) = (value.cast::<u8>().expose_provenance(), T::bytes(value));
+    // An empty value may lie just behind its object, at the beginning of another that has a copy.
+    if len == 0 {
+        return value;
     }
+    if hot.filter.get() & filter_bits(addr, len) == 0 {
+        hot.recent.note_unwritten(addr, len);
+        return value;
+    }
+    // SAFETY: only a transaction has something in its filter; so there is a context, in this thread, to which there is no reference (second premise of `View::new`).
+    let place = unsafe { Context::readable(hot.context.get(), addr, len, T::ALIGN) };
+    T::relocated(value, place.cast_mut())
 }
 
 impl<'r, T: Pointee + ?Sized> Index<P<'r, T>> for View<'r> {

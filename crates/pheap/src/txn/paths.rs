@@ -90,31 +90,19 @@ impl Context {
         }
     }
 
-    /// Whether a store to a `place` within an `object` (address, bytes) is to take all of the object.
-    ///
-    /// # Safety
-    /// Premises 1 and 2.
+    /// Whether a store to a part of an object of so many bytes is to take all of the object. In the undo log that is an entry, and a fence, for all stores to it.
     #[inline(always)]
-    pub(crate) unsafe fn takes_object(
-        cx: *const Context,
-        object: (usize, usize),
-        place: (usize, usize),
-    ) -> bool {
-        // SAFETY: the context is there, and nobody writes to it during these looks (premises 1 and 2).
-        let cx = unsafe { &*cx };
-        if object.1 > SMALL {
-            return false;
-        }
-        // A part in lines of which the place has none is not noticed. That costs a copy more, no harm.
-        !cx.granularity.is_fields()
-            || place.1 > 0
-                && cx.hot().filter.get() & filter_bits(place.0, place.1) != 0
-                && cx.has_other_part(object, place)
+    pub(crate) fn takes_objects(&self, bytes: usize) -> bool {
+        bytes <= SMALL && (!self.granularity.is_fields() || self.mode == Mode::Long)
     }
 
-    /// Whether there is a copy of some other part of an object than this place.
-    #[inline(never)]
-    fn has_other_part(&self, object: (usize, usize), place: (usize, usize)) -> bool {
+    /// Whether there is a copy of some other part of a small `object` (address, bytes) than this `place` within it. A part in lines of which the place has none is not
+    /// noticed. That costs a copy more, no harm.
+    #[inline]
+    pub(crate) fn has_other_part(&self, object: (usize, usize), place: (usize, usize)) -> bool {
+        if object.1 > SMALL || place.1 == 0 || self.hot().filter.get() & filter_bits(place.0, place.1) == 0 {
+            return false;
+        }
         // Mostly nothing, and then one look is enough: in a large transaction the filter says little.
         match self.set.find(object.0, object.1) {
             Find::Nothing => false,
@@ -712,7 +700,7 @@ mod tests {
         let root = heap.root::<u64>("number").unwrap();
         root.txn(|tx, p| {
             // SAFETY: all of a live object.
-            unsafe { tx.__ahead(Some(value_of(p))) };
+            unsafe { tx.__ahead(value_of(p), Some(value_of(p))) };
             assert!(tx.__is_ahead());
             Ok(())
         })
