@@ -11,7 +11,7 @@ use crate::alloc::Request;
 use crate::error::{Error, Result};
 use crate::gc::held::{Held, HeldTable};
 use crate::layout::{Padding, Persist, Pointee, slice_header};
-use crate::os::cpu::{self, seldom};
+use crate::os::cpu;
 use crate::ptr::{P, bounds, value_of};
 use crate::txn::context::{Context, Hot, Mode};
 use crate::txn::write_set::MAX_OBJECT;
@@ -401,16 +401,10 @@ impl<'r> Txn<'r> {
                     // premise), so this is within that, which is this transaction's alone; `&mut self` keeps all other access away.
                     return unsafe { &mut *noted.wrapping_add(addr - whole).cast::<F>() };
                 }
-                seldom();
             // SAFETY: (2), for this look.
             } else if unsafe { self.cx() }.is_in_place(addr, len, align_of::<F>()) {
                 // SAFETY: a live value of this region (the caller's premise), which is written where it is; `&mut self` keeps all other access away.
                 return unsafe { &mut *place };
-            }
-            if let Some(noted) = self.hot().recent.find(addr, len, align_of::<F>()) {
-                // SAFETY: what `recent` has is where the transaction reads and writes this value, and aligned as it is, and this transaction's alone; `&mut self` keeps all other
-                // access away.
-                return unsafe { &mut *noted.cast::<F>() };
             }
         }
         // SAFETY: the context of an open transaction of this thread, by (1), to which there is no reference, by (2). `object` is what a `P` of this brand points to (the caller's premise): a
@@ -444,15 +438,12 @@ impl<'r> Txn<'r> {
     /// # Safety
     /// `object` is what [`__object`](Self::__object) of this transaction said, and `place` is within it.
     #[doc(hidden)]
+    #[inline(always)]
     pub unsafe fn __ahead<T: Pointee + ?Sized, F>(&mut self, object: *mut T, place: Option<*mut F>) {
-        let Some(place) = place else { return };
-        // SAFETY: (2), for these two calls.
-        let cx = unsafe { self.cx() };
-        if cx.takes_objects(T::bytes(object)) {
-            let (addr, len) = bytes_of(object);
-            return cx.note_ahead(addr, len, T::ALIGN);
+        if let Some(place) = place {
+            // SAFETY: the context of an open transaction of this thread, by (1), to which there is no reference, by (2).
+            unsafe { note_ahead(self.context(), object, place) };
         }
-        cx.note_ahead(place.cast::<u8>().expose_provenance(), size_of::<F>(), align_of::<F>());
     }
 
     /// Whether any place was noted. If not, the last one of a group need not be: it can just as well be logged by itself.
@@ -534,13 +525,36 @@ unsafe fn place_apart<T: Pointee + ?Sized, F: Persist>(
     let (addr, len) = bytes_of(place);
     // SAFETY: the caller's premises.
     unsafe {
-        if !<F as Pointee>::PADDED && (*cx).is_in_place(addr, len, align_of::<F>()) {
-            return place;
+        if !<F as Pointee>::PADDED {
+            // Not where the store is: there it would cost the stores to objects that have a copy as a whole their registers.
+            if let Some(noted) = (*cx).hot().recent.find(addr, len, align_of::<F>()) {
+                return noted.cast();
+            }
+            if (*cx).is_in_place(addr, len, align_of::<F>()) {
+                return place;
+            }
         }
         if (*cx).has_other_part(bytes_of(object), (addr, len)) {
             return within(place, object, writable_at_first(cx, object));
         }
         writable_at_first(cx, place)
+    }
+}
+
+/// Notes what a store to `place` will have logged.
+///
+/// # Safety
+/// See above.
+#[cold]
+#[inline(never)]
+unsafe fn note_ahead<T: Pointee + ?Sized, F>(cx: *mut Context, object: *mut T, place: *mut F) {
+    // SAFETY: the caller's premises.
+    let cx = unsafe { &mut *cx };
+    if cx.takes_objects(T::bytes(object)) {
+        let (addr, len) = bytes_of(object);
+        cx.note_ahead(addr, len, T::ALIGN);
+    } else {
+        cx.note_ahead(place.cast::<u8>().expose_provenance(), size_of::<F>(), align_of::<F>());
     }
 }
 
