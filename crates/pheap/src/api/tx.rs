@@ -408,8 +408,10 @@ impl<'r> Txn<'r> {
             }
         }
         // SAFETY: the context of an open transaction of this thread, by (1), to which there is no reference, by (2). `object` is what a `P` of this brand points to (the caller's premise): a
-        // live object of this region, by (3). `place` is within it. What comes back is this transaction's alone; `&mut self` keeps all other access away.
-        unsafe { &mut *place_at_first(self.context(), object, place) }
+        // live object of this region, by (3). `place` is within it.
+        let place = unsafe { place_at_first(self.context(), object, place) };
+        // SAFETY: a place with this value that is this transaction's alone; `&mut self` keeps all other access away.
+        unsafe { &mut *place }
     }
 
     /// Whether each store is logged on its own, so that a group saves fences.
@@ -477,18 +479,18 @@ impl<'r> Txn<'r> {
 #[inline(never)]
 unsafe fn writable_at_first<T: Pointee + ?Sized>(cx: *mut Context, value: *mut T) -> *mut T {
     let (addr, len) = bytes_of(value);
-    // SAFETY: the caller's premises.
-    let place = unsafe {
-        // For any other value this was asked where the call is.
-        let noted =
-            if T::PADDED || !has_copies(value) { (*cx).hot().recent.find(addr, len, T::ALIGN) } else { None };
+    // For any other value this was asked where the call is.
+    if T::PADDED || !has_copies(value) {
+        // SAFETY: there is the context, and no other reference to it; this one goes before the next call that takes the pointer.
+        let context = unsafe { &mut *cx };
+        let noted = context.hot().recent.find(addr, len, T::ALIGN);
         if let Some(place) = noted {
-            (*cx).note_padding(addr, Padding::of(value));
-            place
-        } else {
-            Context::writable(cx, addr, len, T::ALIGN, Padding::of(value))
+            context.note_padding(addr, Padding::of(value));
+            return T::relocated(value, place);
         }
-    };
+    }
+    // SAFETY: the caller's premises.
+    let place = unsafe { Context::writable(cx, addr, len, T::ALIGN, Padding::of(value)) };
     T::relocated(value, place)
 }
 
@@ -503,13 +505,14 @@ unsafe fn place_at_first<T: Pointee + ?Sized, F: Persist>(
     object: *mut T,
     place: *mut F,
 ) -> *mut F {
-    // SAFETY: the caller's premises.
-    unsafe {
-        if (*cx).takes_objects(T::bytes(object)) {
-            return within(place, object, writable_at_first(cx, object));
-        }
-        place_apart(cx, object, place)
+    // SAFETY: there is the context, and no other reference to it; this one goes at once.
+    if !unsafe { &*cx }.takes_objects(T::bytes(object)) {
+        // SAFETY: the caller's premises.
+        return unsafe { place_apart(cx, object, place) };
     }
+    // SAFETY: the caller's premises.
+    let whole = unsafe { writable_at_first(cx, object) };
+    within(place, object, whole)
 }
 
 /// The same of an object of which there may be copies of parts.
@@ -523,22 +526,24 @@ unsafe fn place_apart<T: Pointee + ?Sized, F: Persist>(
     place: *mut F,
 ) -> *mut F {
     let (addr, len) = bytes_of(place);
-    // SAFETY: the caller's premises.
-    unsafe {
-        if !<F as Pointee>::PADDED {
-            // Not where the store is: there it would cost the stores to objects that have a copy as a whole their registers.
-            if let Some(noted) = (*cx).hot().recent.find(addr, len, align_of::<F>()) {
-                return noted.cast();
-            }
-            if (*cx).is_in_place(addr, len, align_of::<F>()) {
-                return place;
-            }
+    // SAFETY: there is the context, and no other reference to it; this one goes before the next call that takes the pointer.
+    let context = unsafe { &*cx };
+    if !<F as Pointee>::PADDED {
+        // Not where the store is: there it would cost the stores to objects that have a copy as a whole their registers.
+        if let Some(noted) = context.hot().recent.find(addr, len, align_of::<F>()) {
+            return noted.cast();
         }
-        if (*cx).has_other_part(bytes_of(object), (addr, len)) {
-            return within(place, object, writable_at_first(cx, object));
+        if context.is_in_place(addr, len, align_of::<F>()) {
+            return place;
         }
-        writable_at_first(cx, place)
     }
+    if context.has_other_part(bytes_of(object), (addr, len)) {
+        // SAFETY: the caller's premises.
+        let whole = unsafe { writable_at_first(cx, object) };
+        return within(place, object, whole);
+    }
+    // SAFETY: the caller's premises.
+    unsafe { writable_at_first(cx, place) }
 }
 
 /// Notes what a store to `place` will have logged.
