@@ -4,7 +4,7 @@ use crate::measure::{Plan, Row, interleaved};
 use crate::pmdk::Extra;
 use crate::{Case, Result, Setup};
 use crate::{
-    binary_trees, fannkuch, fill, floor, nbody, pauses, recovery, relocate, replace, restart, sps, txn,
+    binary_trees, fannkuch, fill, floor, nbody, pauses, recovery, relocate, replace, restart, sps, touch, txn,
 };
 use pheap::Durability;
 use std::time::Duration;
@@ -126,6 +126,8 @@ pub fn groups(quick: bool) -> Vec<Group> {
     add("txn_two", log(floor(|setup, n, _| txn::two(setup, n))), plain, transactions);
     let objects = [1, 2, 4, 8, 16].map(Extra::Objects);
     add("txn_objects", log(floor(txn_objects)), &objects, sizes(&[100_000], &[20_000]));
+    // Whole rounds of whole transactions.
+    add("touch", workload(|setup, n, _| touch::cases(setup, n)), plain, sizes(&[102_400], &[25_600]));
     let swaps = sizes(&[1_000, 10_000, 100_000, 1_000_000, 10_000_000], &[10_000, 1_000_000]);
     add("sps", log(floor(|setup, n, _| sps::cases(setup, n))), plain, swaps);
     add("sps_recovery", runs(5, |setup, n, _| recovery::cases(setup, n)), plain, swaps);

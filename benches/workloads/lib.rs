@@ -29,6 +29,7 @@ mod server;
 pub mod sps;
 pub mod targets;
 pub mod threads;
+pub mod touch;
 pub mod txn;
 
 pub use measure::{Case, Sample};

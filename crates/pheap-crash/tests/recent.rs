@@ -116,6 +116,7 @@ fn doom() -> bool {
         let large = tx[objects].large.unwrap();
         // More copies than there is room for in a log, and then something of which none is made.
         (0..3000).for_each(|i| tx[large.at(i)][0] = 7);
+        find(tx, pair, |pair| pair.a = 1);
         tx[large].fill([8; 16]);
         set(tx, pair, 2);
         seen = tx[field!(pair.b)];
@@ -126,13 +127,51 @@ fn doom() -> bool {
     seen == 2
 }
 
+/// Whether what was read before it was written is read from its copy afterwards.
+fn copy() -> bool {
+    let (_heap, root) = heap();
+    root.txn(|tx, objects| {
+        let pair = pair(tx, objects);
+        // With no copy at all, nobody would look for any.
+        let large = tx[objects].large.unwrap();
+        tx[large.at(0)][0] = 7;
+        assert_eq!(tx[pair].a, 0);
+        tx[field!(pair.a)] = 1;
+        Ok(tx[pair].a == 1)
+    })
+    .unwrap()
+}
+
+/// Whether a store to what a long transaction has written where it is goes there no more when its log cannot grow.
+fn doom_in_place() -> bool {
+    let (_heap, root) = heap();
+    let mut seen = (0, 0);
+    let result = root.txn(|tx, objects| {
+        let pair = pair(tx, objects);
+        let large = tx[objects].large.unwrap();
+        tx[large.at(0)][0] = 7;
+        tx.shared();
+        find(tx, pair, |pair| pair.a = 1);
+        tx[large].fill([8; 16]);
+        tx[field!(pair.a)] = 2;
+        set(tx, pair, 3);
+        seen = (tx[pair].a, tx[field!(pair.b)]);
+        Ok(())
+    });
+    assert!(matches!(result, Err(Error::OutOfSpace { .. })), "there was room for the log: {result:?}");
+    assert_eq!(values(&root), (0, 0));
+    seen == (2, 3)
+}
+
 #[test]
 fn what_is_not_forgotten_is_noticed() {
-    let causes: [(fn() -> bool, Bug); 4] = [
+    let causes: [(fn() -> bool, Bug); 6] = [
         (end, Bug::RecentAfterEnd),
         (spill, Bug::RecentAfterSpill),
         (wider, Bug::RecentAfterWider),
         (doom, Bug::RecentAfterDoom),
+        (doom_in_place, Bug::RecentAfterDoom),
+        (copy, Bug::RecentAfterCopy),
     ];
     for (is_right, bug) in causes {
         assert!(is_right(), "without {bug:?}");

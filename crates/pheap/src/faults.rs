@@ -197,8 +197,10 @@ pub enum Bug {
     RecentAfterSpill,
     /// nor when a wider copy takes the place of others,
     RecentAfterWider,
-    /// nor when its log cannot grow.
+    /// nor when its log cannot grow,
     RecentAfterDoom,
+    /// nor what it has read where that is, when a copy is made.
+    RecentAfterCopy,
     /// A copy of a file in use is opened as if it were that file.
     TakeCopies,
     /// Nobody looks whether the file of an open heap still has a name.

@@ -18,6 +18,7 @@ pub use ::core;
 #[cfg(feature = "serde")]
 pub use crate::exchange::derived as serde;
 pub use crate::layout::desc::{Desc, DescFn, Field, History, Kind, Name, Prim, Variant};
+pub use crate::os::cpu::seldom;
 
 /// What `#[persist(serde)]` adds to a type.
 #[cfg(feature = "serde")]

@@ -61,6 +61,7 @@ pub fn element_checked<T, A: Elements<T> + ?Sized>(array: *mut A, index: usize) 
 macro_rules! __place_group {
     (($tx:expr) { $($places:tt)* } { $($last:tt)* }) => {
         if $crate::Txn::__logs_in_place($tx) {
+            $crate::__private::seldom();
             $($places)*
             if $crate::Txn::__is_ahead($tx) {
                 $($last)*;

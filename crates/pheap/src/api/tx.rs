@@ -14,6 +14,7 @@ use crate::layout::{Padding, Persist, Pointee, slice_header};
 use crate::os::cpu;
 use crate::ptr::{P, bounds, value_of};
 use crate::txn::context::{Context, Hot, Mode};
+use crate::txn::write_set::MAX_OBJECT;
 
 /// An open transaction on a root: `tx[p]` reads and writes the object that `p` points to, and [`alloc`](Txn::alloc) creates new ones.
 ///
@@ -43,6 +44,12 @@ impl<'r> Deref for Txn<'r> {
 #[inline(always)]
 fn bytes_of<T: Pointee + ?Sized>(value: *mut T) -> (usize, usize) {
     (value.cast::<u8>().expose_provenance(), T::bytes(value))
+}
+
+/// Whether there may be copies of all of a value like this one. Of a slice there is seldom any.
+#[inline(always)]
+fn has_copies<T: Pointee + ?Sized>(value: *mut T) -> bool {
+    size_of::<*mut T>() == size_of::<*mut u8>() && T::bytes(value) <= MAX_OBJECT
 }
 
 /// Writes a value, with zeros where it has padding.
@@ -331,11 +338,17 @@ impl<'r> Txn<'r> {
     ///
     /// # Safety
     /// `value` is a live value of this region: an object, or a part of one.
+    #[inline(always)]
     pub(crate) unsafe fn writable<T: Pointee + ?Sized>(&mut self, value: *mut T) -> *mut T {
         let (addr, len) = bytes_of(value);
+        // What may have padding is to be noted.
+        if !T::PADDED
+            && let Some(place) = self.hot().recent.find(addr, len, T::ALIGN)
+        {
+            return T::relocated(value, place);
+        }
         // SAFETY: the context of an open transaction of this thread, by (1), to which there is no reference, by (2). The value is the caller's premise.
-        let place = unsafe { Context::writable(self.context(), addr, len, T::ALIGN, Padding::of(value)) };
-        T::relocated(value, place)
+        unsafe { writable_at_first(self.context(), value) }
     }
 }
 
@@ -344,7 +357,8 @@ impl<'r, T: Pointee + ?Sized> Index<P<'r, T>> for Txn<'r> {
 
     #[inline(always)]
     fn index(&self, p: P<'r, T>) -> &T {
-        &self.view[p]
+        // SAFETY: `p` points to a live `T` of this region, by (3), and `place_in_transaction` says where it, or its copy, is. Nobody has a `&mut` into it: that takes `&mut Txn`.
+        unsafe { &*self.view.place_in_transaction(value_of(p)) }
     }
 }
 
@@ -378,53 +392,25 @@ impl<'r> Txn<'r> {
         object: *mut T,
         place: *mut F,
     ) -> &mut F {
-        let (addr, len) = bytes_of(object);
-        // What may have padding is to be noted. Of a slice there is seldom a copy.
-        if !<F as Pointee>::PADDED
-            && size_of::<*mut T>() == size_of::<*mut u8>()
-            && self.hot().recent.is_used()
-            && let Some(copy) = self.hot().recent.find(addr, len, T::ALIGN)
-        {
-            // SAFETY: what `recent` has is the copy of all of `object` that the transaction reads and writes instead of it, and aligned as it is. `place` is within `object` (the caller's
-            // premise), so this is within the copy, which is this transaction's alone; `&mut self` keeps all other access away.
-            return unsafe { &mut *copy.wrapping_add(place.addr() - addr).cast::<F>() };
-        }
-        // SAFETY: the caller's premises.
-        unsafe { self.place_at_first(object, place) }
-    }
-
-    /// [`__place`](Self::__place) within an object that was not looked for lately.
-    ///
-    /// # Safety
-    /// Its premises.
-    #[inline]
-    unsafe fn place_at_first<T: Pointee + ?Sized, F: Persist>(
-        &mut self,
-        object: *mut T,
-        place: *mut F,
-    ) -> &mut F {
         let (addr, len) = bytes_of(place);
-        if self.mode() == Mode::Short {
-            // SAFETY: the context of an open transaction of this thread, by (1), to which there is no reference, by (2).
-            if unsafe { Context::takes_object(self.context(), bytes_of(object), (addr, len)) } {
-                // SAFETY: `object` is what a `P` of this brand points to (the caller's premise): a live object of this region, by (3).
-                let whole = unsafe { self.writable(object) };
-                let part = whole.cast::<u8>().wrapping_add(place.addr() - object.addr()).cast::<F>();
-                // SAFETY: `place` is within `object` (the caller's premise), so this is within the copy of it that `writable` has given, which is this
-                // transaction's alone; `&mut self` keeps all other access away.
-                return unsafe { &mut *part };
-            }
-        } else {
+        if !<F as Pointee>::PADDED {
+            if has_copies(object) {
+                let (whole, bytes) = bytes_of(object);
+                if let Some(noted) = self.hot().recent.find(whole, bytes, T::ALIGN) {
+                    // SAFETY: what `recent` has is where the transaction reads and writes all of `object`, and aligned as it is. `place` is within `object` (the caller's
+                    // premise), so this is within that, which is this transaction's alone; `&mut self` keeps all other access away.
+                    return unsafe { &mut *noted.wrapping_add(addr - whole).cast::<F>() };
+                }
             // SAFETY: (2), for this look.
-            let is_in_place = || unsafe { self.cx() }.is_in_place(addr, len, align_of::<F>());
-            if !<F as Pointee>::PADDED && is_in_place() {
+            } else if unsafe { self.cx() }.is_in_place(addr, len, align_of::<F>()) {
                 // SAFETY: a live value of this region (the caller's premise), which is written where it is; `&mut self` keeps all other access away.
                 return unsafe { &mut *place };
             }
         }
-        // SAFETY: `place` is within a live object of this region (the caller's premise, and (3)).
-        let place = unsafe { self.writable(place) };
-        // SAFETY: `writable` gives a place with this value that is this transaction's alone; `&mut self` keeps all other access away.
+        // SAFETY: the context of an open transaction of this thread, by (1), to which there is no reference, by (2). `object` is what a `P` of this brand points to (the caller's premise): a
+        // live object of this region, by (3). `place` is within it.
+        let place = unsafe { place_at_first(self.context(), object, place) };
+        // SAFETY: a place with this value that is this transaction's alone; `&mut self` keeps all other access away.
         unsafe { &mut *place }
     }
 
@@ -432,7 +418,8 @@ impl<'r> Txn<'r> {
     #[doc(hidden)]
     #[inline]
     pub fn __logs_in_place(&self) -> bool {
-        self.mode() == Mode::Long
+        // There are copies in most short transactions, and in no long one but for a while.
+        self.is_in_place() && self.mode() == Mode::Long
     }
 
     /// How many times copies were replaced by wider ones.
@@ -448,20 +435,16 @@ impl<'r> Txn<'r> {
         unsafe { self.cx() }.mode
     }
 
-    /// Notes a place that will be written soon, if there is one.
+    /// Notes what a store to a place will have logged, if there is such a place.
     ///
     /// # Safety
-    /// `place` is within an object of which [`__object`](Self::__object) of this transaction has said where it is.
+    /// `object` is what [`__object`](Self::__object) of this transaction said, and `place` is within it.
     #[doc(hidden)]
-    #[inline]
-    pub unsafe fn __ahead<F>(&mut self, place: Option<*mut F>) {
+    #[inline(always)]
+    pub unsafe fn __ahead<T: Pointee + ?Sized, F>(&mut self, object: *mut T, place: Option<*mut F>) {
         if let Some(place) = place {
-            // SAFETY: (2), for this call.
-            unsafe { self.cx() }.note_ahead(
-                place.cast::<u8>().expose_provenance(),
-                size_of::<F>(),
-                align_of::<F>(),
-            );
+            // SAFETY: the context of an open transaction of this thread, by (1), to which there is no reference, by (2).
+            unsafe { note_ahead(self.context(), object, place) };
         }
     }
 
@@ -482,22 +465,135 @@ impl<'r> Txn<'r> {
     }
 }
 
+// What follows is for values that were not looked for lately. They are functions of their own, for the code around the calls is to have the registers; and functions of the context, for a
+// `Txn` whose address nobody gets need not be looked at again after each store.
+//
+// Safety, for all of them: `cx` is the context of an open transaction of this thread, to which there is no reference. `value` and `object` are live values of its region, `place` is within
+// `object`, and nobody has a reference to what is going to be written.
+
+/// Where the value is to be written.
+///
+/// # Safety
+/// See above.
+#[cold]
+#[inline(never)]
+unsafe fn writable_at_first<T: Pointee + ?Sized>(cx: *mut Context, value: *mut T) -> *mut T {
+    let (addr, len) = bytes_of(value);
+    // For any other value this was asked where the call is.
+    if T::PADDED || !has_copies(value) {
+        // SAFETY: there is the context, and no other reference to it; this one goes before the next call that takes the pointer.
+        let context = unsafe { &mut *cx };
+        let noted = context.hot().recent.find(addr, len, T::ALIGN);
+        if let Some(place) = noted {
+            context.note_padding(addr, Padding::of(value));
+            return T::relocated(value, place);
+        }
+    }
+    // SAFETY: the caller's premises.
+    let place = unsafe { Context::writable(cx, addr, len, T::ALIGN, Padding::of(value)) };
+    T::relocated(value, place)
+}
+
+/// Where `place` is to be written: within a place for all of the object, or by itself.
+///
+/// # Safety
+/// See above.
+#[cold]
+#[inline(never)]
+unsafe fn place_at_first<T: Pointee + ?Sized, F: Persist>(
+    cx: *mut Context,
+    object: *mut T,
+    place: *mut F,
+) -> *mut F {
+    // SAFETY: there is the context, and no other reference to it; this one goes at once.
+    if !unsafe { &*cx }.takes_objects(T::bytes(object)) {
+        // SAFETY: the caller's premises.
+        return unsafe { place_apart(cx, object, place) };
+    }
+    // SAFETY: the caller's premises.
+    let whole = unsafe { writable_at_first(cx, object) };
+    within(place, object, whole)
+}
+
+/// The same of an object of which there may be copies of parts.
+///
+/// # Safety
+/// See above.
+#[inline(never)]
+unsafe fn place_apart<T: Pointee + ?Sized, F: Persist>(
+    cx: *mut Context,
+    object: *mut T,
+    place: *mut F,
+) -> *mut F {
+    let (addr, len) = bytes_of(place);
+    // SAFETY: there is the context, and no other reference to it; this one goes before the next call that takes the pointer.
+    let context = unsafe { &*cx };
+    if !<F as Pointee>::PADDED {
+        // Not where the store is: there it would cost the stores to objects that have a copy as a whole their registers.
+        if let Some(noted) = context.hot().recent.find(addr, len, align_of::<F>()) {
+            return noted.cast();
+        }
+        if context.is_in_place(addr, len, align_of::<F>()) {
+            return place;
+        }
+    }
+    if context.has_other_part(bytes_of(object), (addr, len)) {
+        // SAFETY: the caller's premises.
+        let whole = unsafe { writable_at_first(cx, object) };
+        return within(place, object, whole);
+    }
+    // SAFETY: the caller's premises.
+    unsafe { writable_at_first(cx, place) }
+}
+
+/// Notes what a store to `place` will have logged.
+///
+/// # Safety
+/// See above.
+#[cold]
+#[inline(never)]
+unsafe fn note_ahead<T: Pointee + ?Sized, F>(cx: *mut Context, object: *mut T, place: *mut F) {
+    // SAFETY: the caller's premises.
+    let cx = unsafe { &mut *cx };
+    if cx.takes_objects(T::bytes(object)) {
+        let (addr, len) = bytes_of(object);
+        cx.note_ahead(addr, len, T::ALIGN);
+    } else {
+        cx.note_ahead(place.cast::<u8>().expose_provenance(), size_of::<F>(), align_of::<F>());
+    }
+}
+
+/// Where a part of an object is that is somewhere else.
+#[inline(always)]
+fn within<T: Pointee + ?Sized, F>(part: *mut F, object: *mut T, elsewhere: *mut T) -> *mut F {
+    elsewhere.cast::<u8>().wrapping_add(part.addr() - object.cast::<u8>().addr()).cast()
+}
+
 /// A place that a transaction has made crash-safe, as a `&mut`: `place!((tx) (key) [i, j] .field [0] .0 [1])`, where `[0]` stands for the first index.
 ///
 /// The key and the indices are evaluated in the order in which Rust would, but before the transaction is borrowed, and outside of the `unsafe` block.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __place {
+    (($tx:expr) ($key:expr) [] . await $($steps:tt)*) => {
+        $crate::__private::core::compile_error!("`.await` is not a field")
+    };
+    // Most places are fields: these are one expansion, with nothing that they do not need.
+    (($tx:expr) ($key:expr) [] . $field:tt) => {{
+        let key: $crate::P<'_, _> = $key;
+        let tx: &mut $crate::Txn<'_> = $tx;
+        let object = $crate::Txn::__object(tx, key);
+        // SAFETY: as below.
+        unsafe { $crate::Txn::__place(tx, object, &raw mut (*object).$field) }
+    }};
     (($tx:expr) ($key:expr) [$($index:expr,)*] $($steps:tt)*) => {{
         let key: $crate::P<'_, _> = $key;
         let indices = $crate::__private::indices([$($index),*]);
         let tx: &mut $crate::Txn<'_> = $tx;
         let object = $crate::Txn::__object(tx, key);
-        // SAFETY: `object` points to a live object: a `P` says so, whose region `tx` has locked, for they have one brand. `element` has checked the indices. The
-        // place is made of fields and `element` only, and no type in a heap is `Deref`, so no code of the user's runs.
-        let place = unsafe { &raw mut $crate::__place_in!(indices (*object) $($steps)*) };
-        // SAFETY: `object` is what `__object` has said, and the place is within it.
-        unsafe { $crate::Txn::__place(tx, object, place) }
+        // SAFETY: `object` points to a live object: a `P` says so, whose region `tx` has locked, for they have one brand; and it is what `__object` has said. `element` has checked the
+        // indices. The place is made of fields and `element` only, so it is within the object, and no type in a heap is `Deref`, so no code of the user's runs.
+        unsafe { $crate::Txn::__place(tx, object, &raw mut $crate::__place_in!(indices (*object) $($steps)*)) }
     }};
 }
 
@@ -514,7 +610,7 @@ macro_rules! __place_ahead {
         // indices. The place is made of fields and `element_checked` only, and no type in a heap is `Deref`, so no code of the user's runs.
         let place = unsafe { $crate::__place_checked!([$($index)*] indices (*object) $($steps)*) };
         // SAFETY: `object` is what `__object` has said, and the place is within it.
-        unsafe { $crate::Txn::__ahead(tx, place) }
+        unsafe { $crate::Txn::__ahead(tx, object, place) }
     }};
 }
 

@@ -12,6 +12,7 @@ use crate::gc::accesses;
 use crate::gc::held::{Held, HeldTable};
 use crate::heap::HeapInner;
 use crate::layout::{Persist, Pointee};
+use crate::os::cpu::seldom;
 use crate::ptr::{Brand, P, value_of};
 use crate::region::guard;
 use crate::txn::context::{Context, Hot};
@@ -133,26 +134,60 @@ impl<'r> View<'r> {
     pub(crate) fn place_of<T: Pointee + ?Sized>(&self, value: *mut T) -> *const T {
         let filter = self.hot().filter.get();
         // One branch while the write set is empty.
-        if filter != 0 {
-            return self.look_up(filter, value);
-        }
-        value
-    }
-
-    #[inline]
-    fn look_up<T: Pointee + ?Sized>(&self, filter: u64, value: *mut T) -> *const T {
-        let (addr, len) = (value.cast::<u8>().expose_provenance(), T::bytes(value));
-        // An empty value may lie just behind its object, at the beginning of another that has a copy.
-        if len == 0 || filter & filter_bits(addr, len) == 0 {
+        if filter == 0 {
             return value;
         }
-        if let Some(copy) = self.hot().recent.find(addr, len, T::ALIGN) {
-            return T::relocated(value, copy);
-        }
-        // SAFETY: only a transaction has something in its filter; so there is a context, in this thread, to which there is no reference (second premise of `new`).
-        let place = unsafe { Context::readable(self.context(), addr, len, T::ALIGN) };
-        T::relocated(value, place.cast_mut())
+        self.look_for(value).unwrap_or_else(|| self.unless_unwritten(value))
     }
+
+    /// The same, at less cost if the transaction has come to the value lately.
+    #[inline(always)]
+    pub(super) fn place_in_transaction<T: Pointee + ?Sized>(&self, value: *mut T) -> *const T {
+        if let Some(place) = self.look_for(value) {
+            return place;
+        }
+        seldom();
+        if self.is_in_place() {
+            return value;
+        }
+        self.unless_unwritten(value)
+    }
+
+    /// Where the value at `value` is, of which no copy was noted lately.
+    #[inline(always)]
+    fn unless_unwritten<T: Pointee + ?Sized>(&self, value: *mut T) -> *const T {
+        let (addr, len) = (value.cast::<u8>().expose_provenance(), T::bytes(value));
+        if self.hot().recent.is_unwritten(addr, len) {
+            return value;
+        }
+        look_up(self.hot(), value)
+    }
+
+    /// Where the value at `value` is, if that was noted lately.
+    #[inline(always)]
+    fn look_for<T: Pointee + ?Sized>(&self, value: *mut T) -> Option<*const T> {
+        let place =
+            self.hot().recent.find(value.cast::<u8>().expose_provenance(), T::bytes(value), T::ALIGN)?;
+        Some(T::relocated(value, place))
+    }
+}
+
+/// Where a value is to be read that was not looked for lately, in a transaction that has copies. A function of its own, for the code around the calls is to have the registers; and not of a view,
+/// whose address nobody is to have.
+#[inline(never)]
+fn look_up<T: Pointee + ?Sized>(hot: &Hot, value: *mut T) -> *const T {
+    let (addr, len) = (value.cast::<u8>().expose_provenance(), T::bytes(value));
+    // An empty value may lie just behind its object, at the beginning of another that has a copy.
+    if len == 0 {
+        return value;
+    }
+    if hot.filter.get() & filter_bits(addr, len) == 0 {
+        hot.recent.note_unwritten(addr, len);
+        return value;
+    }
+    // SAFETY: only a transaction has something in its filter; so there is a context, in this thread, to which there is no reference (second premise of `View::new`).
+    let place = unsafe { Context::readable(hot.context.get(), addr, len, T::ALIGN) };
+    T::relocated(value, place.cast_mut())
 }
 
 impl<'r, T: Pointee + ?Sized> Index<P<'r, T>> for View<'r> {

@@ -159,6 +159,12 @@ mod imp {
 
 pub(crate) use imp::{FlushInstruction, settle_flushes};
 
+/// Says that what comes to here does so seldom.
+#[cold]
+#[inline]
+#[allow(unreachable_pub)] // what `#[txn]` expands to says it, too
+pub fn seldom() {}
+
 /// Starts to load the line at `addr`, which will be written soon. Only a hint.
 #[inline(always)]
 pub(crate) fn prefetch(addr: *const u8) {

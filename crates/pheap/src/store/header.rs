@@ -30,7 +30,7 @@ pub(crate) const SLOT_SIZE: usize = WORDS * 8;
 /// How many bases a header can list.
 pub(crate) const MAX_BASES: usize = 4;
 /// First address that belongs to the kernel.
-const END_OF_ADDRESSES: u64 = 1 << 47;
+pub(crate) const END_OF_ADDRESSES: u64 = 1 << 47;
 
 /// Whether, and how, the heap was in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,7 +13,7 @@ use super::doomed::Byte;
 use super::word_map::BLOCK;
 use super::write_set::{Find, filter_bits};
 use crate::error::Result;
-use crate::faults::Bug;
+use crate::faults::{Bug, bug};
 use crate::layout::Padding;
 use crate::os::cpu;
 use crate::units::LINE;
@@ -46,12 +46,6 @@ impl Context {
             if (*cx).mode == Mode::Short && len > 0 {
                 let (filter, lines) = ((*cx).hot().filter.get(), filter_bits(addr, len));
                 if filter & lines != 0 {
-                    if (*cx).hot().recent.is_used()
-                        && let Some(copy) = (*cx).hot().recent.find(addr, len, align)
-                    {
-                        (*cx).note_padding(addr, padding);
-                        return copy;
-                    }
                     found = (*cx).set.find_aligned(addr, len, align);
                 }
                 match found {
@@ -63,8 +57,7 @@ impl Context {
                     Find::Nothing if !(*cx).alloc.has_fresh() => {
                         if let Some(copy) = (*cx).set.insert(addr, len, align) {
                             (*cx).note_padding(addr, padding);
-                            // The copy is of whole words, which are in the same lines.
-                            (*cx).hot().filter.set(filter | lines);
+                            (*cx).note_copy(addr, len, copy);
                             return copy;
                         }
                     }
@@ -89,37 +82,27 @@ impl Context {
         // SAFETY: the context is there, and nobody else's; the place is in a live value (premises 1 to 3).
         unsafe {
             if padding.is_none() && (*cx).is_in_place(addr, len, align) {
-                return std::ptr::with_exposed_provenance_mut(addr);
+                let in_place = std::ptr::with_exposed_provenance_mut(addr);
+                (*cx).hot().recent.note(addr, len, in_place);
+                return in_place;
             }
             Context::writable_or_spill(cx, addr, len, align, padding, Find::Nothing)
         }
     }
 
-    /// Whether a store to a `place` within an `object` (address, bytes) is to take all of the object, in a short transaction.
-    ///
-    /// # Safety
-    /// Premises 1 and 2.
+    /// Whether a store to a part of an object of so many bytes is to take all of the object. In the undo log that is an entry, and a fence, for all stores to it.
     #[inline(always)]
-    pub(crate) unsafe fn takes_object(
-        cx: *const Context,
-        object: (usize, usize),
-        place: (usize, usize),
-    ) -> bool {
-        // SAFETY: the context is there, and nobody writes to it during these looks (premises 1 and 2).
-        let cx = unsafe { &*cx };
-        if object.1 > SMALL {
-            return false;
-        }
-        // A part in lines of which the place has none is not noticed. That costs a copy more, no harm.
-        !cx.granularity.is_fields()
-            || place.1 > 0
-                && cx.hot().filter.get() & filter_bits(place.0, place.1) != 0
-                && cx.has_other_part(object, place)
+    pub(crate) fn takes_objects(&self, bytes: usize) -> bool {
+        bytes <= SMALL && (!self.granularity.is_fields() || self.mode == Mode::Long)
     }
 
-    /// Whether there is a copy of some other part of an object than this place.
-    #[inline(never)]
-    fn has_other_part(&self, object: (usize, usize), place: (usize, usize)) -> bool {
+    /// Whether there is a copy of some other part of a small `object` (address, bytes) than this `place` within it. A part in lines of which the place has none is not
+    /// noticed. That costs a copy more, no harm.
+    #[inline]
+    pub(crate) fn has_other_part(&self, object: (usize, usize), place: (usize, usize)) -> bool {
+        if object.1 > SMALL || place.1 == 0 || self.hot().filter.get() & filter_bits(place.0, place.1) == 0 {
+            return false;
+        }
         // Mostly nothing, and then one look is enough: in a large transaction the filter says little.
         match self.set.find(object.0, object.1) {
             Find::Nothing => false,
@@ -159,6 +142,7 @@ impl Context {
             if (*cx).mode == Mode::Long {
                 if (*cx).alloc.is_fresh(addr) || Context::log_range(cx, addr, len).is_ok() {
                     (*cx).note_padding(addr, padding);
+                    (*cx).hot().recent.note(addr, len, in_place);
                     return in_place;
                 }
                 Context::doom(cx);
@@ -184,16 +168,32 @@ impl Context {
             return unsafe { self.widen(addr, len, align) };
         }
         if self.alloc.is_fresh(addr) {
-            return Some(std::ptr::with_exposed_provenance_mut(addr));
+            let in_place = std::ptr::with_exposed_provenance_mut(addr);
+            self.hot().recent.note(addr, len, in_place);
+            return Some(in_place);
         }
         if self.set.len() == self.set.limit() && !self.may_grow() {
             return None;
         }
         // SAFETY: a live value (premise 3), which is mapped in whole words, for objects are of whole words.
         let copy = unsafe { self.set.insert(addr, len, align) }?;
-        let filter = &self.hot().filter;
-        filter.set(filter.get() | filter_bits(addr, len));
+        self.note_copy(addr, len, copy);
         Some(copy)
+    }
+
+    /// Notes a copy that was just made, for programs that come back to it. The first one of a transaction is not noted: what comes back to that tells [which
+    /// copies](super::copy_granularity) to take, and a transaction that has one copy only, and comes back to nothing, has nothing to forget.
+    #[inline(always)]
+    fn note_copy(&self, addr: usize, len: usize, copy: *mut u8) {
+        let hot = self.hot();
+        // The copy is of whole words, which are in the same lines.
+        hot.filter.set(hot.filter.get() | filter_bits(addr, len));
+        if !bug(Bug::RecentAfterCopy) {
+            hot.recent.forget_unwritten();
+        }
+        if self.set.len() > 1 && !self.granularity.is_fields() {
+            hot.recent.note(addr, len, copy);
+        }
     }
 
     /// One copy of a value of which there are copies in part. `None` if the transaction must spill.
@@ -214,7 +214,7 @@ impl Context {
 
     /// Notes a value that may have padding, to be zeroed at commit.
     #[inline(always)]
-    fn note_padding(&mut self, addr: usize, padding: Option<Padding>) {
+    pub(crate) fn note_padding(&mut self, addr: usize, padding: Option<Padding>) {
         if let Some(padding) = padding {
             self.padded.add(addr, padding);
         }
@@ -235,7 +235,10 @@ impl Context {
                         return copy;
                     }
                     Find::Copy(_) => Context::spill(cx),
-                    Find::Nothing => return in_place,
+                    Find::Nothing => {
+                        (*cx).hot().recent.note_unwritten(addr, len);
+                        return in_place;
+                    }
                     Find::Part => match (*cx).widen(addr, len, align) {
                         Some(copy) => return copy,
                         None => Context::spill(cx),
@@ -697,7 +700,7 @@ mod tests {
         let root = heap.root::<u64>("number").unwrap();
         root.txn(|tx, p| {
             // SAFETY: all of a live object.
-            unsafe { tx.__ahead(Some(value_of(p))) };
+            unsafe { tx.__ahead(value_of(p), Some(value_of(p))) };
             assert!(tx.__is_ahead());
             Ok(())
         })

@@ -23,7 +23,7 @@ use crate::units::LINE;
 /// Objects at most: the crash lab asks for fewer.
 pub(crate) const MAX_ENTRIES: usize = Tuning::SHIPPED.copies;
 /// Bytes of an object at most.
-const MAX_OBJECT: usize = 1024;
+pub(crate) const MAX_OBJECT: usize = 1024;
 /// A range of more lines is long. None of that length has a copy.
 const LONG: usize = MAX_OBJECT / LINE + 1;
 /// Look-ups of long ranges may take so many steps, then the transaction is better off without a write set.

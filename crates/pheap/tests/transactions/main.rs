@@ -1,5 +1,6 @@
 //! What a transaction does to the objects that it stores to, and what is left when it is rolled back.
 
+mod aliases;
 mod commit_words;
 mod copies;
 mod group_spill;

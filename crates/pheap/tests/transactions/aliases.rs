@@ -1,0 +1,308 @@
+//! Random programs of stores and loads in one `#[txn]` function, against the same program on ordinary memory. Its variables are pointers to the same few objects: of two variables to one
+//! object, to an element and to its slice, and to a field and to its object, none may see what another one has not written.
+
+use pheap::{Durability, Error, Heap, Options, P, Persist, Root, Txn, field, txn};
+use proptest::prelude::*;
+
+const OBJECTS: usize = 4;
+const VARIABLES: usize = 3;
+/// Words of an object.
+const WORDS: usize = 5;
+
+#[derive(Persist, Default, Clone, Copy)]
+#[repr(C)]
+struct Inner {
+    first: u64,
+    pair: [u64; 2],
+}
+
+#[derive(Persist, Default, Clone, Copy)]
+#[repr(C)]
+struct Object {
+    a: u64,
+    inner: Inner,
+    last: u64,
+}
+
+impl Object {
+    fn words(&self) -> [u64; WORDS] {
+        let Inner { first, pair: [x, y] } = self.inner;
+        [self.a, first, x, y, self.last]
+    }
+}
+
+#[derive(Persist)]
+#[repr(C)]
+struct All<'r> {
+    objects: [P<'r, Object>; OBJECTS],
+    slice: P<'r, [Object]>,
+    /// Too much for the log of a heap that cannot grow.
+    large: P<'r, [[u64; 16]]>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Step {
+    /// The variable points to that object, or element of the slice, from here on; the other kind of variable to a field of it.
+    Point {
+        variable: usize,
+        at: usize,
+    },
+    Store {
+        variable: usize,
+        word: usize,
+        value: u64,
+    },
+    Add {
+        variable: usize,
+        word: usize,
+        value: u64,
+    },
+    Load {
+        variable: usize,
+        word: usize,
+    },
+    /// Of the field.
+    StoreInner {
+        variable: usize,
+        word: usize,
+        value: u64,
+    },
+    LoadInner {
+        variable: usize,
+        word: usize,
+    },
+    /// By way of the slice.
+    StoreElement {
+        element: usize,
+        value: u64,
+    },
+    LoadElement {
+        element: usize,
+    },
+    /// Neighbouring assignments, which share a log entry.
+    Group {
+        variables: [usize; 2],
+        value: u64,
+    },
+    Replace {
+        variable: usize,
+        value: u64,
+    },
+    Swap {
+        variables: [usize; 2],
+    },
+    FillSlice(u64),
+    /// All stores go where the objects are, after an entry in the undo log.
+    Spill,
+    Allocate,
+    /// So many stores that the transaction outgrows its copies, and the log if the heap cannot grow.
+    Large(u64),
+    /// The transaction ends here.
+    End {
+        fails: bool,
+    },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let variable = || 0..VARIABLES;
+    let word = || 0..WORDS;
+    let value = any::<u64>;
+    prop_oneof![
+        8 => (variable(), 0..2 * OBJECTS).prop_map(|(variable, at)| Step::Point { variable, at }),
+        8 => (variable(), word(), value()).prop_map(|(variable, word, value)| Step::Store { variable, word, value }),
+        4 => (variable(), word(), value()).prop_map(|(variable, word, value)| Step::Add { variable, word, value }),
+        8 => (variable(), word()).prop_map(|(variable, word)| Step::Load { variable, word }),
+        4 => (variable(), 0usize..3, value()).prop_map(|(variable, word, value)| Step::StoreInner { variable, word, value }),
+        4 => (variable(), 0usize..3).prop_map(|(variable, word)| Step::LoadInner { variable, word }),
+        3 => (0..OBJECTS, value()).prop_map(|(element, value)| Step::StoreElement { element, value }),
+        3 => (0..OBJECTS).prop_map(|element| Step::LoadElement { element }),
+        4 => ([variable(), variable()], value()).prop_map(|(variables, value)| Step::Group { variables, value }),
+        2 => (variable(), value()).prop_map(|(variable, value)| Step::Replace { variable, value }),
+        2 => [variable(), variable()].prop_map(|variables| Step::Swap { variables }),
+        1 => value().prop_map(Step::FillSlice),
+        1 => Just(Step::Spill),
+        2 => Just(Step::Allocate),
+        1 => value().prop_map(Step::Large),
+        4 => any::<bool>().prop_map(|fails| Step::End { fails }),
+    ]
+}
+
+/// The objects, and behind them the elements of the slice.
+type Memory = [[u64; WORDS]; 2 * OBJECTS];
+
+#[txn]
+fn run<'r>(tx: &mut Txn<'r>, root: P<'r, All<'r>>, steps: &[Step], memory: &mut Memory) {
+    let All { objects, slice, large } = tx[root];
+    let pointer = |at: usize| if at < OBJECTS { objects[at] } else { slice.at(at - OBJECTS) };
+    let mut at = [0, 0, OBJECTS];
+    let mut p = at.map(pointer);
+    let mut inner = p.map(|p| field!(p.inner));
+    for step in steps {
+        match *step {
+            Step::Point { variable, at: place } => {
+                at[variable] = place;
+                p[variable] = pointer(place);
+                let object = p[variable];
+                inner[variable] = field!(object.inner);
+            }
+            Step::Store { variable, word, value } => {
+                memory[at[variable]][word] = value;
+                match word {
+                    0 => tx[p[variable]].a = value,
+                    1 => tx[p[variable]].inner.first = value,
+                    2 | 3 => tx[p[variable]].inner.pair[word - 2] = value,
+                    _ => tx[p[variable]].last = value,
+                }
+            }
+            Step::Add { variable, word, value } => {
+                let number = &mut memory[at[variable]][word];
+                *number = number.wrapping_add(value);
+                match word {
+                    0 => tx[p[variable]].a = tx[p[variable]].a.wrapping_add(value),
+                    1 => tx[inner[variable]].first = tx[p[variable]].inner.first.wrapping_add(value),
+                    2 | 3 => {
+                        let old = tx[inner[variable]].pair[word - 2];
+                        tx[p[variable]].inner.pair[word - 2] = old.wrapping_add(value);
+                    }
+                    _ => tx[p[variable]].last = tx[p[variable]].last.wrapping_add(value),
+                }
+            }
+            Step::Load { variable, word } => {
+                let object = &tx[p[variable]];
+                assert_eq!(object.words()[word], memory[at[variable]][word], "{step:?}");
+            }
+            Step::StoreInner { variable, word, value } => {
+                memory[at[variable]][1 + word] = value;
+                match word {
+                    0 => tx[inner[variable]].first = value,
+                    _ => tx[inner[variable]].pair[word - 1] = value,
+                }
+            }
+            Step::LoadInner { variable, word } => {
+                let Inner { first, pair: [x, y] } = tx[inner[variable]];
+                assert_eq!([first, x, y][word], memory[at[variable]][1 + word], "{step:?}");
+            }
+            Step::StoreElement { element, value } => {
+                memory[OBJECTS + element][4] = value;
+                tx[slice][element].last = value;
+            }
+            Step::LoadElement { element } => {
+                assert_eq!(tx[slice][element].words(), memory[OBJECTS + element], "{step:?}");
+            }
+            Step::Group { variables: [i, j], value } => {
+                let (x, y) = (p[i], p[j]);
+                memory[at[i]][0] = value;
+                memory[at[j]][4] = value ^ 1;
+                memory[at[i]][1] = value ^ 2;
+                tx[x].a = value;
+                tx[y].last = value ^ 1;
+                tx[x].inner.first = value ^ 2;
+            }
+            Step::Replace { variable, value } => {
+                memory[at[variable]] = [value, 0, 0, 0, 0];
+                tx[p[variable]] = Object { a: value, ..Object::default() };
+            }
+            Step::Swap { variables: [i, j] } => {
+                memory.swap(at[i], at[j]);
+                tx.swap(p[i], p[j]);
+            }
+            Step::FillSlice(value) => {
+                memory[OBJECTS..].iter_mut().for_each(|words| words[0] = value);
+                tx.slice_mut(slice, ..).iter_mut().for_each(|object| object.a = value);
+            }
+            Step::Spill => tx.leave_copies(),
+            Step::Allocate => {
+                // An object that is new is written where it is; so are its fields.
+                if let Ok(new) = tx.alloc(Object::default()) {
+                    tx[new].a = 1;
+                    tx[field!(new.inner)].pair[1] = 2;
+                    tx[new].last += 3;
+                    assert_eq!(tx[new].words(), [1, 0, 0, 2, 3]);
+                }
+            }
+            Step::Large(value) => tx[large].fill([value; 16]),
+            Step::End { .. } => unreachable!("steps are of one transaction"),
+        }
+    }
+}
+
+/// What spills, unless the transaction cannot be seen by other threads any more.
+trait LeaveCopies {
+    fn leave_copies(&mut self);
+}
+
+impl LeaveCopies for Txn<'_> {
+    fn leave_copies(&mut self) {
+        if !format!("{self:?}").contains("Doomed") {
+            self.shared();
+        }
+    }
+}
+
+fn seen(root: &Root<All<'static>>) -> Memory {
+    root.read(|view, root| {
+        let All { objects, slice, .. } = view[root];
+        let at = |at: usize| if at < OBJECTS { objects[at] } else { slice.at(at - OBJECTS) };
+        std::array::from_fn(|i| view[at(i)].words())
+    })
+    .unwrap()
+}
+
+/// A heap that has room for the log of what is in it, or not.
+fn heap(is_full: bool, pins_undo: bool) -> (Heap, Root<All<'static>>) {
+    const SIZE: u64 = 1 << 20;
+    let options = Options::new().durability(Durability::Process).arena_size(SIZE).pin_undo(pins_undo);
+    let heap = options.max_size(if is_full { SIZE } else { 4 * SIZE }).in_memory().unwrap();
+    let root = heap.root_or("all", |tx| {
+        let mut objects = Vec::new();
+        for _ in 0..OBJECTS {
+            objects.push(tx.alloc(Object::default())?);
+        }
+        let objects = std::array::from_fn(|i| objects[i]);
+        let slice = tx.alloc_slice(OBJECTS, |_| Object::default())?;
+        Ok(All { objects, slice, large: tx.alloc_slice(4400, |_| [0; 16])? })
+    });
+    let root = root.unwrap();
+    (heap, root)
+}
+
+fn cases() -> u32 {
+    std::env::var("PHEAP_COPIES_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(500)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: cases(), ..ProptestConfig::default() })]
+
+    #[test]
+    fn variables_of_one_object_see_the_same(
+        is_full in any::<bool>(),
+        pins_undo in prop::bool::weighted(0.2),
+        steps in prop::collection::vec(step(), 1..120),
+    ) {
+        let (_heap, root) = heap(is_full, pins_undo);
+        let mut memory = Memory::default();
+        for transaction in steps.split_inclusive(|step| matches!(step, Step::End { .. })) {
+            let (steps, fails) = match transaction.split_last() {
+                Some((&Step::End { fails }, steps)) => (steps, fails),
+                _ => (transaction, false),
+            };
+            let before = memory;
+            let result = root.txn(|tx, root| {
+                run(tx, root, steps, &mut memory);
+                if fails { Err(Error::abort("as it was told")) } else { Ok(()) }
+            });
+            match result {
+                Ok(()) => assert!(!fails),
+                Err(Error::OutOfSpace { .. }) => {
+                    assert!(is_full, "there is room for any log");
+                    memory = before;
+                }
+                Err(error) => {
+                    assert!(fails, "{error}");
+                    memory = before;
+                }
+            }
+            prop_assert_eq!(seen(&root), memory);
+        }
+    }
+}
