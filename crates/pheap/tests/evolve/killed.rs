@@ -168,10 +168,10 @@ fn again_and_again() -> Result<()> {
         holds(&path, jobs, larger)?;
         fresh();
         let mut rng = Rng::new(&[7, u64::from(larger)]);
-        let (mut killed, mut finished) = (0, 0);
+        let (mut killed, mut middle, mut finished) = (0, 0, 0);
         while killed < kills {
             let mut child = child(&path, larger);
-            let limit = 1 + takes.as_micros() as u64 / 2;
+            let limit = 1 + takes.as_micros() as u64 * 3 / 2;
             thread::sleep(Duration::from_micros(rng.below(limit as usize) as u64));
             if child.try_wait().unwrap().is_some() {
                 finished += 1;
@@ -182,10 +182,16 @@ fn again_and_again() -> Result<()> {
             child.kill().unwrap();
             child.wait().unwrap();
             killed += 1;
+            let heap = options().read_only(true).open(&path)?;
+            middle +=
+                u64::from(matches!(heap.existing_root::<Jobs<Same>>("jobs"), Err(Error::Unfinished { .. })));
         }
         assert!(child(&path, larger).wait().unwrap().success());
         holds(&path, jobs, larger)?;
-        println!("killed {killed} times; {} conversions came to an end", finished + 1);
+        println!(
+            "killed {killed} times, {middle} in the middle; {} conversions came to an end",
+            finished + 1
+        );
         let _ = fs::remove_file(dir.path().join("heap.wal"));
     }
     Ok(())
