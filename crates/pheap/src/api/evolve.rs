@@ -10,7 +10,8 @@ use pheap_macros::Persist;
 
 use super::root::commit_as;
 use crate::error::{Error, Result};
-use crate::heap::types::{UNFINISHED, are_values, what_becomes};
+use crate::heap::check::rule::UNFINISHED;
+use crate::heap::types::{are_values, what_becomes};
 use crate::heap::{Heap, HeapInner};
 use crate::layout::desc::Desc;
 use crate::layout::{Converter, Migrate, Persist, PointerMap, Successor};

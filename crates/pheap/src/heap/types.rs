@@ -2,14 +2,11 @@
 
 use crate::error::{Error, Result};
 use crate::heap::HeapInner;
-use crate::heap::check::rule;
+use crate::heap::check::rule::{self, UNFINISHED};
 use crate::layout::desc::Desc;
 use crate::layout::{Converter, Successor, TypeLayout, successors};
 use crate::region::Region;
 use crate::store::Tables;
-
-/// The id of the type that a root has while its objects are being converted.
-pub(crate) const UNFINISHED: &str = "pheap::Evolution";
 
 impl HeapInner {
     /// Fails unless the root of `region` has the layout that `desc` describes. Returns the number of that.

@@ -7,7 +7,7 @@ const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 const HEADING: &str = "## Every file\n";
 
 /// The folders whose files are listed.
-const FOLDERS: [&str; 9] = [
+const FOLDERS: [&str; 10] = [
     "crates/pheap/src",
     "crates/pheap-gc/src",
     "crates/pheap-macros/src",

@@ -2,8 +2,8 @@
 
 use super::map::{HeapMap, MappedRoot, Place};
 use super::plan::{Op, Parts, variant};
+use super::rule::UNFINISHED;
 use super::{Problems, Report, Usage};
-use crate::heap::types::UNFINISHED;
 use crate::layout::{Shape, TypeLayout};
 use crate::os::cpu::prefetch;
 
