@@ -3,5 +3,6 @@
 
 mod accepted;
 mod converted;
+mod hostile;
 mod killed;
 mod refused;

@@ -1,0 +1,109 @@
+//! Programs that try to see a value as of a type that it is not of.
+
+use pheap::{Error, Heap, P, Persist, Result, Root, Spare, field};
+use pheap_testkit::*;
+
+macro_rules! persist {
+    ($($(#[$meta:meta])* struct $name:ident $(<$r:lifetime>)? { $($(#[$of:meta])* $field:ident: $ty:ty,)* })*) => {$(
+        #[derive(Persist, Default)]
+        #[repr(C)]
+        $(#[$meta])*
+        pub(crate) struct $name $(<$r>)? { $($(#[$of])* pub(crate) $field: $ty,)* }
+    )*};
+}
+
+/// What pointers to parts lead to changes; the wholes are reachable by these pointers only, or are something else for the new program.
+mod parts {
+    use super::*;
+
+    pub(super) mod old {
+        use super::*;
+        persist! {
+            struct Top<'r> { inner: Option<P<'r, Inner>>, spare: Option<P<'r, Spare<8>>>, whole: Option<P<'r, Outer>>, }
+            struct Outer { x: u64, inner: Inner, }
+            struct Inner { a: u64, spare: Spare<8>, }
+        }
+    }
+
+    /// `Inner` has got a pointer; `Outer` has not.
+    pub(super) mod accepted {
+        use super::*;
+        persist! {
+            struct Top<'r> { inner: Option<P<'r, Inner<'r>>>, spare: Option<P<'r, Spare<8>>>, whole: Option<P<'r, Outer>>, }
+            struct Outer { x: u64, inner: Other, }
+            #[persist(was = "Inner")]
+            struct Other { a: u64, #[persist(since = 2)] number: u64, }
+            struct Inner<'r> { a: u64, #[persist(since = 2)] more: Option<P<'r, str>>, }
+        }
+    }
+
+    /// `Inner` is larger; `Outer` has what is as large as it was.
+    pub(super) mod converted {
+        use super::*;
+        persist! {
+            struct Top<'r> { inner: Option<P<'r, Inner<'r>>>, spare: Option<P<'r, Spare<8>>>, whole: Option<P<'r, Outer>>, }
+            struct Outer { x: u64, inner: Other, }
+            #[persist(was = "Inner")]
+            struct Other { a: u64, spare: Spare<8>, }
+            struct Inner<'r> { #[persist(since = 2)] more: Option<P<'r, str>>, a: u64, }
+        }
+    }
+
+    #[derive(Clone, Copy, Debug)]
+    pub(super) struct Pointers {
+        pub(super) inner: bool,
+        pub(super) spare: bool,
+        pub(super) whole: bool,
+    }
+
+    pub(super) fn make(heap: &Heap, which: Pointers) -> Result<Root<old::Top<'static>>> {
+        let top: Root<old::Top> = heap.root("top")?;
+        top.txn(|tx, top| {
+            let outer = tx.alloc(old::Outer { x: 1, inner: old::Inner { a: 77, spare: Spare::NEW } })?;
+            tx[top].inner = which.inner.then(|| field!(outer.inner));
+            tx[top].spare = which.spare.then(|| field!(outer.inner.spare));
+            Ok(tx[top].whole = which.whole.then_some(outer))
+        })?;
+        Ok(top)
+    }
+}
+
+fn is_for_a_part(result: Result<()>) {
+    let error = result.unwrap_err();
+    assert!(matches!(&error, Error::PointerToPart { type_name, .. } if type_name == "Outer"), "{error}");
+}
+
+#[test]
+fn pointers_to_parts_of_what_they_do_not_say() -> Result<()> {
+    use parts::*;
+    for inner in [true, false] {
+        for whole in [true, false] {
+            let which = Pointers { inner, spare: !inner, whole };
+            let heap = small().in_memory()?;
+            let top = make(&heap, which)?;
+            let accepted = || heap.root::<accepted::Top>("top").map(drop);
+            if inner || whole {
+                is_for_a_part(accepted());
+                is_for_a_part(heap.evolve::<accepted::Top>("top").run().map(drop));
+                heap.root::<old::Top>("top")?;
+            }
+            top.txn(|tx, top| {
+                (tx[top].inner, tx[top].spare) = (None, None);
+                Ok(())
+            })?;
+            accepted()?;
+            assert!(heap.check()?.is_clean());
+        }
+        let heap = small().in_memory()?;
+        let top = make(&heap, Pointers { inner, spare: false, whole: !inner })?;
+        let evolve = || heap.evolve::<converted::Top>("top").run();
+        if inner {
+            is_for_a_part(evolve().map(drop));
+            heap.root::<old::Top>("top")?;
+            top.txn(|tx, top| Ok(tx[top].inner = None))?;
+        }
+        assert!(evolve()?);
+        assert!(heap.check()?.is_clean());
+    }
+    Ok(())
+}
