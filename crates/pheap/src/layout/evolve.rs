@@ -175,7 +175,8 @@ impl<'a> Walk<'a> {
             let (todo, names) = (self.todo.len(), self.names.len());
             // Its pointers lead to what these are in the program.
             if let Ok(None) = self.parts(old, converter.old, false) {
-                return Some(vec![Op::Call { from: 0, to: 0, call: converter.call }]);
+                let (call, pointers) = (converter.call, converter.pointers.clone());
+                return Some(vec![Op::Call { from: 0, to: 0, call, pointers }]);
             }
             self.todo.truncate(todo);
             self.names.truncate(names);

@@ -1,6 +1,8 @@
 //! Programs that try to see a value as of a type that it is not of.
 
-use pheap::{Error, Heap, P, Persist, Result, Root, Spare, field};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use pheap::{Error, Heap, Migrate, P, Persist, Result, Root, Spare, field};
 use pheap_testkit::*;
 
 macro_rules! persist {
@@ -10,6 +12,83 @@ macro_rules! persist {
         $(#[$meta])*
         pub(crate) struct $name $(<$r>)? { $($(#[$of])* pub(crate) $field: $ty,)* }
     )*};
+}
+
+/// Functions that make pointers to parts of objects that move.
+mod functions {
+    use super::*;
+
+    pub(super) mod old {
+        use super::*;
+        persist! {
+            struct Top<'r> { jobs: Option<P<'r, [Job]>>, holder: Option<P<'r, Holder<'r>>>, }
+            struct Holder<'r> { job: Option<P<'r, Job>>, jobs: Option<P<'r, [Job]>>, }
+            struct Job { a: u64, b: u64, }
+        }
+    }
+
+    pub(super) mod new {
+        use super::*;
+        persist! {
+            struct Top<'r> { jobs: Option<P<'r, [Job]>>, holder: Option<P<'r, Holder<'r>>>, }
+            struct Holder<'r> { a: Option<P<'r, u64>>, b: Option<P<'r, u64>>, last: Option<P<'r, Job>>, }
+            struct Job { a: u64, b: u64, #[persist(since = 2)] c: [u64; 9], }
+        }
+    }
+
+    /// What a holder has, and what becomes of it.
+    macro_rules! made {
+        ($name:ident, |$job:ident, $jobs:ident| $make:expr) => {
+            #[derive(Persist)]
+            #[repr(C)]
+            #[persist(id = "Holder")]
+            pub(super) struct $name<'r> {
+                job: Option<P<'r, new::Job>>,
+                jobs: Option<P<'r, [new::Job]>>,
+            }
+
+            impl<'r> Migrate<$name<'r>> for new::Holder<'r> {
+                fn migrate(old: $name<'r>) -> Self {
+                    let ($job, $jobs) = (old.job.unwrap(), old.jobs.unwrap());
+                    $make
+                }
+            }
+        };
+    }
+
+    made!(First, |job, _jobs| new::Holder { a: Some(field!(job.a)), ..Default::default() });
+    made!(Second, |job, _jobs| new::Holder { b: Some(field!(job.b)), ..Default::default() });
+    made!(Last, |_job, jobs| new::Holder { last: jobs.get(1), ..Default::default() });
+}
+
+#[test]
+fn a_function_makes_pointers_to_parts() -> Result<()> {
+    use functions::*;
+    let make = || -> Result<Heap> {
+        let heap = small().in_memory()?;
+        heap.root::<old::Top>("top")?.txn(|tx, top| {
+            let job = tx.alloc(old::Job { a: 0x1234_5678, b: 0x1234_5678 })?;
+            let jobs = tx.alloc_slice(2, |_| old::Job { a: 0x1234_5678, b: 0x1234_5678 })?;
+            tx[top].jobs = Some(jobs);
+            let holder = tx.alloc(old::Holder { job: Some(job), jobs: Some(jobs) })?;
+            Ok(tx[top].holder = Some(holder))
+        })?;
+        Ok(heap)
+    };
+    let [first, second] = [make()?, make()?];
+    let evolve = |heap: &Heap| heap.evolve::<new::Top>("top").with::<Second, new::Holder>().run();
+    let panic = catch_unwind(AssertUnwindSafe(|| evolve(&first))).unwrap_err();
+    let text = panic.downcast_ref::<String>().unwrap();
+    assert!(text.contains("`Migrate` for `Holder` has made a pointer"), "{text}");
+    assert!(matches!(first.root::<new::Top>("top"), Err(Error::Unfinished { .. })));
+    let evolve = |heap: &Heap| heap.evolve::<new::Top>("top").with::<Last, new::Holder>().run();
+    catch_unwind(AssertUnwindSafe(|| evolve(&second))).unwrap_err();
+    // The first part is where the whole is, whose pointer was given.
+    assert!(first.evolve::<new::Top>("top").with::<First, new::Holder>().run()?);
+    first.existing_root::<new::Top>("top")?.read(|view, top| {
+        let holder = &view[view[top].holder.unwrap()];
+        assert_eq!(view[holder.a.unwrap()], 0x1234_5678);
+    })
 }
 
 /// What pointers to parts lead to changes; the wholes are reachable by these pointers only, or are something else for the new program.
