@@ -9,6 +9,7 @@ use super::convert::{Conversion, Converter, Op, same};
 use super::desc::{Desc, Field, History, Kind, Variant};
 use super::graph::{FieldLayout, Graph, Shape, TypeLayout, VariantLayout};
 use super::{difference, slice_header};
+use crate::units::PAGE;
 
 /// The id of [`Spare`](crate::Spare), whose bytes are zero.
 const SPARE: &str = "pheap::Spare";
@@ -148,10 +149,12 @@ impl<'a> Walk<'a> {
     ) -> Result<Option<Conversion>, Obstacle> {
         let (Shape::Slice(old), Kind::Slice { elem: new }) = (&old.shape, &new.kind) else {
             let ops = self.types(old, new, is_key)?;
+            check_alignment(new)?;
             return Ok(ops.map(|ops| Conversion::sized(ops, new)));
         };
         let new = new();
         let ops = self.types(old, new, is_key).map_err(|e| e.below("[_]"))?;
+        check_alignment(new)?;
         let headers = (slice_header(old.align as usize) as u64, slice_header(new.align) as u64);
         Ok(match ops {
             None if headers.0 == headers.1 => None,
@@ -353,6 +356,18 @@ impl<'a> Walk<'a> {
             )),
         }
     }
+}
+
+/// Fails if there is no place in a heap for an object of this type.
+fn check_alignment(ty: &'static Desc) -> Result<(), Obstacle> {
+    if ty.align as u64 <= PAGE {
+        return Ok(());
+    }
+    obstacle(format!(
+        "`{}` is aligned to {} bytes, and objects can be to {PAGE} at most",
+        ty.name.as_str(),
+        ty.align
+    ))
 }
 
 /// What a map finds an entry by stays what it is.

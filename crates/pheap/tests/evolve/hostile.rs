@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use pheap::{Error, Heap, Migrate, P, Persist, Result, Root, Spare, field};
+use pheap::{Error, Heap, Migrate, P, PVec, Persist, Result, Root, Spare, field};
 use pheap_testkit::*;
 
 macro_rules! persist {
@@ -185,4 +185,45 @@ fn pointers_to_parts_of_what_they_do_not_say() -> Result<()> {
         assert!(heap.check()?.is_clean());
     }
     Ok(())
+}
+
+const WORDS: usize = 16 << 10;
+
+#[test]
+fn a_larger_alignment() -> Result<()> {
+    mod old {
+        use super::*;
+        #[derive(Persist)]
+        #[repr(C)]
+        pub(crate) struct T(pub(crate) [u64; WORDS]);
+    }
+    macro_rules! aligned {
+        ($new:ident, $to:literal) => {
+            mod $new {
+                use super::*;
+                #[derive(Persist)]
+                #[repr(C, align($to))]
+                pub(crate) struct T(pub(crate) [u64; WORDS]);
+            }
+        };
+    }
+    aligned!(possible, 4096);
+    aligned!(impossible, 65536);
+    let heap = small().in_memory()?;
+    heap.root::<PVec<P<old::T>>>("top")?.txn(|tx, top| {
+        for i in 0..4 {
+            let one = tx.alloc(old::T([i; WORDS]))?;
+            top.push(tx, one)?;
+        }
+        Ok(())
+    })?;
+    let error = heap.evolve::<PVec<P<impossible::T>>>("top").run().unwrap_err().to_string();
+    assert!(error.contains("`T` is aligned to 65536 bytes, and objects can be to 4096 at most"), "{error}");
+    assert!(heap.evolve::<PVec<P<possible::T>>>("top").run()?);
+    heap.existing_root::<PVec<P<possible::T>>>("top")?.read(|view, top| {
+        for (i, p) in view[top].iter(view).enumerate() {
+            let at = &view[*p];
+            assert_eq!((std::ptr::from_ref(at).addr() % 4096, at.0[WORDS - 1]), (0, i as u64));
+        }
+    })
 }
