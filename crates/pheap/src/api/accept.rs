@@ -73,6 +73,8 @@ impl HeapInner {
         let mut is_collected = false;
         let mut exclusive = loop {
             let mut exclusive = Exclusive::begin(self, region, region.ty())?;
+            // Reads that have begun may still take snapshots.
+            exclusive.context().upgrade();
             if region.held.is_used() {
                 return Err(Error::HeldPointers { root: name.to_owned() });
             }

@@ -272,6 +272,8 @@ impl<'a> Job<'a> {
     /// Says in the heap what is being done, in one transaction, if it can be done.
     fn begin(&self) -> Result<()> {
         let mut exclusive = Exclusive::begin(self.heap, self.region, self.from)?;
+        // Reads that have begun may still take snapshots.
+        exclusive.context().upgrade();
         if self.region.held.is_used() {
             return Err(Error::HeldPointers { root: self.name.to_owned() });
         }

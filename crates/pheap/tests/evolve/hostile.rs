@@ -1,8 +1,11 @@
 //! Programs that try to see a value as of a type that it is not of.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
 
-use pheap::{Error, Heap, Migrate, P, PVec, Persist, Result, Root, Spare, field};
+use pheap::{Error, Heap, Migrate, P, PSnapMap, PVec, Persist, Result, Root, Spare, field};
 use pheap_testkit::*;
 
 macro_rules! persist {
@@ -185,6 +188,39 @@ fn pointers_to_parts_of_what_they_do_not_say() -> Result<()> {
         assert!(heap.check()?.is_clean());
     }
     Ok(())
+}
+
+/// A read that has begun before the new program came takes a snapshot of a map.
+#[test]
+fn a_snapshot_by_a_read_beside() -> Result<()> {
+    mod old {
+        use super::*;
+        persist! { struct Top<'r> { map: PSnapMap<'r, u64, u64>, spare: Spare<8>, } }
+    }
+    mod new {
+        use super::*;
+        persist! { struct Top<'r> { map: PSnapMap<'r, u64, u64>, #[persist(since = 2)] more: [u8; 8], } }
+    }
+    let heap = small().in_memory()?;
+    let top: Root<old::Top> = heap.root("top")?;
+    top.txn(|tx, top| field!(top.map).insert(tx, &1, &2).map(drop))?;
+    let (begun, begins) = mpsc::channel();
+    let snapshot = thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            top.read(|view, top| {
+                begun.send(()).unwrap();
+                // So that the other thread comes as far as it can.
+                thread::sleep(Duration::from_millis(50));
+                view[top].map.snapshot(view)
+            })
+        });
+        begins.recv().unwrap();
+        let error = heap.root::<new::Top>("top").map(drop).unwrap_err();
+        assert!(matches!(error, Error::HeldPointers { .. }), "{error}");
+        reader.join().unwrap()
+    })??;
+    drop(snapshot);
+    heap.root::<new::Top>("top").map(drop)
 }
 
 const WORDS: usize = 16 << 10;
