@@ -5,4 +5,5 @@ mod accepted;
 mod converted;
 mod hostile;
 mod killed;
+mod middle;
 mod refused;
