@@ -256,7 +256,10 @@ impl<'a> Walk<'a> {
         let mut is_same = old.iter().all(|field| !removed.contains(&field.name.as_str()));
         for field in new {
             let ty = (field.ty)();
-            let found = left.iter().position(|old| is_called(&old.name, field.name, &field.history));
+            // Its own name first: an earlier one may be another field's by now.
+            let own = left.iter().position(|old| old.name == field.name);
+            let earlier = || left.iter().position(|old| field.history.was.contains(&old.name.as_str()));
+            let found = own.or_else(earlier);
             let Some(found) = found.filter(|_| ty.name.as_str() != SPARE) else {
                 missing.push(field);
                 continue;
