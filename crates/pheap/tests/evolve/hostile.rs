@@ -223,6 +223,91 @@ fn a_snapshot_by_a_read_beside() -> Result<()> {
     heap.root::<new::Top>("top").map(drop)
 }
 
+/// Maps whose values are in nodes without slots.
+#[test]
+fn maps_of_which_snapshots_are_taken() -> Result<()> {
+    mod old {
+        use super::*;
+        persist! {
+            struct Top<'r> { numbers: PSnapMap<'r, u64, Value>, names: PSnapMap<'r, P<'r, str>, Value>, }
+        }
+        #[derive(Persist, Clone, Copy)]
+        #[repr(u8)]
+        pub(crate) enum Value {
+            One = 1,
+            Number { n: u32 },
+        }
+    }
+    mod new {
+        use super::*;
+        persist! {
+            struct Top<'r> { numbers: PSnapMap<'r, u64, Value>, names: PSnapMap<'r, P<'r, str>, Value>, }
+        }
+        #[derive(Persist, Clone, Copy, Debug, PartialEq)]
+        #[repr(u8)]
+        pub(crate) enum Value {
+            One = 1,
+            Number {
+                n: u32,
+                #[persist(since = 2, default = 8)]
+                m: u32,
+            },
+            #[persist(since = 2)]
+            Large([u64; 9]),
+        }
+    }
+    let heap = small().in_memory()?;
+    let top: Root<old::Top> = heap.root("top")?;
+    let value = |n: u32| if n % 2 == 0 { old::Value::One } else { old::Value::Number { n } };
+    top.txn(|tx, top| {
+        for n in 0..2000 {
+            field!(top.numbers).insert(tx, &n.into(), &value(n))?;
+            field!(top.names).insert(tx, &n.to_string(), &value(n))?;
+        }
+        for n in (0..2000u32).step_by(3) {
+            field!(top.numbers).remove(tx, &n.into())?;
+            field!(top.names).remove(tx, &n.to_string())?;
+        }
+        Ok(())
+    })?;
+    let snapshot = top.read(|view, top| view[top].names.snapshot(view))??;
+    let evolve = || heap.evolve::<new::Top>("top").run();
+    assert!(matches!(evolve(), Err(Error::HeldPointers { .. })));
+    snapshot.read(|map| assert_eq!(map.len(), 1333))?;
+    drop(snapshot);
+    assert!(evolve()?);
+    let top: Root<new::Top> = heap.root("top")?;
+    let value = |n: u32| if n % 2 == 0 { new::Value::One } else { new::Value::Number { n, m: 8 } };
+    let check = || {
+        top.read(|view, top| {
+            for n in 0..2000 {
+                let expected = (n % 3 != 0).then(|| value(n));
+                assert_eq!(view[top].numbers.get(view, &n.into()), expected.as_ref());
+                assert_eq!(view[top].names.get(view, &n.to_string()), expected.as_ref());
+            }
+        })
+    };
+    check()?;
+    let snapshot = top.read(|view, top| view[top].numbers.snapshot(view))??;
+    top.txn(|tx, top| {
+        for n in (0..2000u32).step_by(3) {
+            field!(top.numbers).insert(tx, &n.into(), &new::Value::Large([1; 9]))?;
+        }
+        for n in (0..2000u32).step_by(3) {
+            field!(top.numbers).remove(tx, &n.into())?;
+        }
+        Ok(())
+    })?;
+    snapshot.read(|map| assert_eq!(map.len(), 1333))?;
+    drop(snapshot);
+    check()?;
+    heap.collect()?;
+    check()?;
+    let report = heap.check()?;
+    assert!(report.is_clean(), "{report}");
+    Ok(())
+}
+
 const WORDS: usize = 16 << 10;
 
 #[test]

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use pheap::{Durability, Error, Heap, Persist, Result};
+use pheap::{Durability, Error, Heap, PVec, Persist, Result};
 use pheap_testkit::*;
 
 use super::converted::{MANY, holds_third, make, to_third, v1, v2, v3};
@@ -100,6 +100,59 @@ fn there_is_no_room() -> Result<()> {
             heap.close()?;
         }
         assert!(failed > 1, "{failed}");
+    }
+    Ok(())
+}
+
+/// One object is one transaction, whatever its size.
+#[test]
+fn an_object_that_is_larger_than_a_batch_and_the_log() -> Result<()> {
+    #[derive(Persist, Clone, Copy)]
+    #[repr(C)]
+    #[persist(id = "Point")]
+    struct Old {
+        x: u64,
+    }
+    #[derive(Persist, Clone, Copy)]
+    #[repr(C)]
+    #[persist(id = "Point")]
+    struct Same {
+        #[persist(was = "x")]
+        y: u64,
+    }
+    #[derive(Persist, Clone, Copy)]
+    #[repr(C)]
+    #[persist(id = "Point", removed = "x", removed = "y")]
+    struct Gone {
+        #[persist(since = 2, default = 7)]
+        z: u64,
+    }
+    #[derive(Persist, Clone, Copy)]
+    #[repr(C)]
+    #[persist(id = "Point")]
+    struct Larger {
+        #[persist(since = 3, default = 1)]
+        w: u8,
+        z: u64,
+    }
+    let dir = tempdir();
+    for (i, durability) in [Durability::Wal, Durability::Process].into_iter().enumerate() {
+        let path = dir.path().join(i.to_string());
+        let options = small().durability(durability).log_limit(MIB);
+        let heap = options.open(&path)?;
+        heap.root::<PVec<Old>>("points")?
+            .txn(|tx, points| points.extend(tx, (0..3 << 20).map(|x| Old { x })))?;
+        heap.existing_root::<PVec<Same>>("points")?.read(|view, points| {
+            assert_eq!(view[points].last(view).unwrap().y, (3 << 20) - 1);
+        })?;
+        assert!(heap.evolve::<PVec<Gone>>("points").run()?);
+        assert!(heap.evolve::<PVec<Larger>>("points").run()?);
+        heap.close()?;
+        let heap = options.verify(true).open(&path)?;
+        heap.existing_root::<PVec<Larger>>("points")?.read(|view, points| {
+            assert!(view[points].iter(view).all(|point| (point.w, point.z) == (1, 7)));
+        })?;
+        heap.close()?;
     }
     Ok(())
 }
