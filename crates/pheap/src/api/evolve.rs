@@ -153,7 +153,7 @@ impl<'h> Evolution<'h> {
         self
     }
 
-    /// Calls `f` after each transaction. It must not create, rename or remove roots, nor close the heap: that waits until this is done.
+    /// Calls `f` after each transaction. It must not create, rename, remove or evolve roots, nor open one whose type has changed, nor close the heap: that waits until this is done.
     pub fn on_progress(mut self, f: impl FnMut(Progress) + 'h) -> Self {
         self.progress = Box::new(f);
         self

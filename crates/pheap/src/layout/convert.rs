@@ -357,9 +357,10 @@ impl Conversion {
     pub(crate) unsafe fn old_bytes(&self, old: *const u8, slot: u64) -> u64 {
         match self.slice {
             None => slot,
-            // SAFETY: a slice begins with its length, the caller's premise.
             Some((headers, size)) => {
-                (headers.0 + unsafe { old.cast::<u64>().read_unaligned() } * size).min(slot)
+                // SAFETY: a slice begins with its length, the caller's premise.
+                let len = unsafe { old.cast::<u64>().read_unaligned() };
+                (headers.0 + len * size).min(slot)
             }
         }
     }

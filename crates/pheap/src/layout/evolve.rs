@@ -254,7 +254,10 @@ impl<'a> Walk<'a> {
         let mut missing = Vec::new();
         let mut ops = Vec::new();
         let mut is_same = old.iter().all(|field| !removed.contains(&field.name.as_str()));
-        for field in new {
+        // A field that is new may have the name that an older one had.
+        let mut in_order: Vec<&Field> = new.iter().collect();
+        in_order.sort_by_key(|field| field.history.since);
+        for field in in_order {
             let ty = (field.ty)();
             // Its own name first: an earlier one may be another field's by now.
             let own = left.iter().position(|old| old.name == field.name);

@@ -347,7 +347,7 @@ fn it_goes_on_where_it_was_cut_short() -> Result<()> {
                     heap = options
                         .clone()
                         .verify(true)
-                        .base((1 << 44) + (ticks as u64 % 3 << 40))
+                        .base((1 << 44) + ((ticks as u64 % 3) << 40))
                         .open(&path)?;
                 }
             }

@@ -258,7 +258,7 @@ fn maps_of_which_snapshots_are_taken() -> Result<()> {
     }
     let heap = small().in_memory()?;
     let top: Root<old::Top> = heap.root("top")?;
-    let value = |n: u32| if n % 2 == 0 { old::Value::One } else { old::Value::Number { n } };
+    let value = |n: u32| if n.is_multiple_of(2) { old::Value::One } else { old::Value::Number { n } };
     top.txn(|tx, top| {
         for n in 0..2000 {
             field!(top.numbers).insert(tx, &n.into(), &value(n))?;
@@ -277,7 +277,7 @@ fn maps_of_which_snapshots_are_taken() -> Result<()> {
     drop(snapshot);
     assert!(evolve()?);
     let top: Root<new::Top> = heap.root("top")?;
-    let value = |n: u32| if n % 2 == 0 { new::Value::One } else { new::Value::Number { n, m: 8 } };
+    let value = |n: u32| if n.is_multiple_of(2) { new::Value::One } else { new::Value::Number { n, m: 8 } };
     let check = || {
         top.read(|view, top| {
             for n in 0..2000 {
@@ -305,6 +305,46 @@ fn maps_of_which_snapshots_are_taken() -> Result<()> {
     check()?;
     let report = heap.check()?;
     assert!(report.is_clean(), "{report}");
+    Ok(())
+}
+
+/// A name that a field had is that of a new one, and it is clear which is which, whatever the heap has.
+#[test]
+fn a_name_that_is_used_again() -> Result<()> {
+    mod first {
+        use super::*;
+        persist! { struct T { a: u64, } }
+    }
+    mod second {
+        use super::*;
+        persist! { struct T { #[persist(since = 2, default = 2)] a: u64, #[persist(was = "a")] b: u64, } }
+    }
+    mod third {
+        use super::*;
+        persist! {
+            struct T {
+                #[persist(was = "a")] b: u64,
+                #[persist(since = 3, default = 3)] c: u64,
+                #[persist(since = 2, default = 2)] a: u64,
+            }
+        }
+    }
+    for over_second in [true, false] {
+        let heap = small().in_memory()?;
+        heap.root::<first::T>("top")?.txn(|tx, top| Ok(tx[top].a = 1))?;
+        if over_second {
+            assert!(heap.evolve::<second::T>("top").run()?);
+            heap.root::<second::T>("top")?.txn(|tx, top| {
+                assert_eq!((tx[top].b, tx[top].a), (1, 2));
+                Ok(tx[top].a = 20)
+            })?;
+        }
+        assert!(heap.evolve::<third::T>("top").run()?);
+        let a = if over_second { 20 } else { 2 };
+        heap.root::<third::T>("top")?.read(|view, top| {
+            assert_eq!((view[top].b, view[top].c, view[top].a), (1, 3, a));
+        })?;
+    }
     Ok(())
 }
 
