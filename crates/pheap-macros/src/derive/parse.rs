@@ -244,7 +244,13 @@ impl Options {
                     }
                     set(&mut id, &meta.path, value.value())
                 } else if meta.path.is_ident("was") {
-                    was.push(earlier_name(&meta)?);
+                    let name = earlier_name(&meta)?;
+                    if name.starts_with("pheap::") {
+                        return Err(meta.error(
+                            "types of `pheap` keep promises that another one would not, so none of them becomes another one",
+                        ));
+                    }
+                    was.push(name);
                     Ok(())
                 } else if meta.path.is_ident("removed") {
                     removed.push(earlier_name(&meta)?);

@@ -13,11 +13,13 @@ pub(super) fn validate(input: &Input<'_>, errors: &mut Errors) {
         Shape::Struct(fields) => {
             struct_repr(input, errors);
             fields.iter().for_each(|field| self::field(input, field, errors));
+            earlier_names(fields, &input.options.removed, errors);
         }
         Shape::Enum(variants) => {
             enum_repr(input, errors);
             for variant in variants {
                 variant.fields.iter().for_each(|field| self::field(input, field, errors));
+                earlier_names(&variant.fields, &variant.history.removed, errors);
             }
         }
         // Nothing else about a union is worth saying.
@@ -82,6 +84,39 @@ fn enum_repr(input: &Input<'_>, errors: &mut Errors) {
                  (or a wider integer) to the enum"
             ),
         ),
+    }
+}
+
+/// A field is found in a heap by the names that it has and had, so none of them may be that of something else.
+fn earlier_names(fields: &[Field<'_>], removed: &[String], errors: &mut Errors) {
+    let names: Vec<String> = fields.iter().map(Field::name).collect();
+    let had = |i: usize| {
+        let (names, was) = (&names, &fields[i].history.was);
+        (0..names.len()).filter(move |&other| other != i && was.contains(&names[other]))
+    };
+    for (i, field) in fields.iter().enumerate() {
+        let is_of_this = |name: &&String| **name == names[i] || field.history.was.contains(name);
+        if let Some(name) = removed.iter().find(is_of_this) {
+            errors.at(
+                field.member.span(),
+                format_args!(
+                    "`removed = \"{name}\"` removes what this field holds in heaps that have it: give the field a name that none has had"
+                ),
+            );
+        }
+        let (mut todo, mut seen) = (had(i).collect::<Vec<_>>(), Vec::new());
+        while let Some(other) = todo.pop() {
+            if !seen.contains(&other) {
+                seen.push(other);
+                todo.extend(had(other));
+            }
+        }
+        if seen.contains(&i) {
+            errors.at(
+                field.member.span(),
+                "fields that swap their names are not told apart in a heap, for it has the same names before and after: give them names that none of them has had",
+            );
+        }
     }
 }
 

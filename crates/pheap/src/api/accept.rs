@@ -8,6 +8,7 @@
 
 use std::collections::HashMap;
 
+use super::parts::Changes;
 use super::root::commit_as;
 use crate::error::{Error, Result};
 use crate::heap::types::{are_values, what_becomes};
@@ -22,7 +23,7 @@ impl Heap {
     /// Gives a root the type that the program has made of its type, if annotations say how. Returns whether the root has it.
     ///
     /// # Errors
-    /// [`Error::Nested`], [`Error::HeldPointers`], and those of a transaction.
+    /// [`Error::Nested`], [`Error::HeldPointers`], [`Error::PointerToPart`], and those of a transaction.
     pub(super) fn accept(&self, name: &str, desc: &'static Desc) -> Result<bool> {
         let heap = self.inner();
         let found = |region: &Region| {
@@ -41,7 +42,7 @@ impl Heap {
         }
         let Some(found) = found(&region) else { return Ok(false) };
         let (ty, numbers) = heap.numbers(desc, &found)?;
-        heap.retype(&region, name, ty, &numbers)?;
+        heap.retype(&region, name, ty, &found, &numbers)?;
         Ok(true)
     }
 }
@@ -66,12 +67,30 @@ impl HeapInner {
         region: &Region,
         name: &str,
         ty: u32,
+        found: &[Successor],
         numbers: &HashMap<u32, u32>,
     ) -> Result<()> {
-        let mut exclusive = Exclusive::begin(self, region, region.ty())?;
-        if region.held.is_used() {
-            return Err(Error::HeldPointers { root: name.to_owned() });
-        }
+        let mut is_collected = false;
+        let mut exclusive = loop {
+            let mut exclusive = Exclusive::begin(self, region, region.ty())?;
+            // Reads that have begun may still take snapshots.
+            exclusive.context().upgrade();
+            if region.held.is_used() {
+                return Err(Error::HeldPointers { root: name.to_owned() });
+            }
+            if is_collected {
+                exclusive.begin_rewriting();
+            }
+            match Changes::new(self, found, numbers).check(&exclusive, name) {
+                Ok(()) => break exclusive,
+                Err(error) if is_collected => return Err(error),
+                // Perhaps in what is dead.
+                Err(_) => {}
+            }
+            drop(exclusive);
+            self.collect(region);
+            is_collected = true;
+        };
         let context = exclusive.context();
         let retyped = |span: &Span| {
             let ty = *numbers.get(&span.entry.ty).filter(|ty| **ty != span.entry.ty)?;

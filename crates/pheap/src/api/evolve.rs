@@ -8,13 +8,14 @@ use std::sync::atomic::Ordering;
 
 use pheap_macros::Persist;
 
+use super::parts::Changes;
 use super::root::commit_as;
 use crate::error::{Error, Result};
 use crate::heap::check::rule::UNFINISHED;
 use crate::heap::types::{are_values, what_becomes};
 use crate::heap::{Heap, HeapInner};
 use crate::layout::desc::Desc;
-use crate::layout::{Converter, Migrate, Persist, PointerMap, Successor};
+use crate::layout::{Converter, Migrate, Persist, Successor};
 use crate::ptr::P;
 use crate::region::rewrite::Rewrite;
 use crate::region::{Exclusive, Region, guard};
@@ -153,7 +154,7 @@ impl<'h> Evolution<'h> {
         self
     }
 
-    /// Calls `f` after each transaction. It must not create, rename or remove roots, nor close the heap: that waits until this is done.
+    /// Calls `f` after each transaction. It must not create, rename, remove or evolve roots, nor open one whose type has changed, nor close the heap: that waits until this is done.
     pub fn on_progress(mut self, f: impl FnMut(Progress) + 'h) -> Self {
         self.progress = Box::new(f);
         self
@@ -188,7 +189,7 @@ impl<'h> Evolution<'h> {
         };
         let job = Job::new(heap, &region, &root, desc, &converters)?;
         if job.is_as_it_is && job.from_is_new {
-            heap.retype(&region, &root, job.to, &job.numbers)?;
+            heap.retype(&region, &root, job.to, &job.found, &job.numbers)?;
             return Ok(true);
         }
         // What is not reachable need not be converted, and which slots have objects must be known.
@@ -272,50 +273,18 @@ impl<'a> Job<'a> {
     /// Says in the heap what is being done, in one transaction, if it can be done.
     fn begin(&self) -> Result<()> {
         let mut exclusive = Exclusive::begin(self.heap, self.region, self.from)?;
+        // Reads that have begun may still take snapshots.
+        exclusive.context().upgrade();
         if self.region.held.is_used() {
             return Err(Error::HeldPointers { root: self.name.to_owned() });
         }
         exclusive.begin_rewriting();
-        self.check_pointers(&exclusive)?;
+        Changes::new(self.heap, &self.found, &self.numbers).check(&exclusive, self.name)?;
         let root = self.heap.base().addr() as u64 + self.region.root();
         let words = [root, self.from.into(), self.to.into()];
         let unfinished = exclusive.alloc_words(<Unfinished<'_> as Persist>::desc(), words)?;
         commit_as(self.heap, self.region, &mut exclusive, unfinished, self.unfinished, |_| {})?;
         self.region.set_ty(self.unfinished);
-        Ok(())
-    }
-
-    /// Fails if there are pointers to parts of objects that are to be converted, for these parts may be elsewhere then.
-    fn check_pointers(&self, exclusive: &Exclusive<'_>) -> Result<()> {
-        let types = self.heap.tables.lock().types.types.clone();
-        let converted = |ty: u32| self.found.iter().any(|one| one.old == ty && one.conversion.is_some());
-        let mut maps: HashMap<u32, Vec<(u32, PointerMap)>> = HashMap::new();
-        let mut part = None;
-        for (number, span) in exclusive.object_spans() {
-            let ty = span.entry.ty;
-            let maps = maps.entry(ty).or_insert_with(|| {
-                let layout = &types[ty as usize];
-                let mut targets = Vec::new();
-                layout.for_each_pointer(&mut |to| targets.push(to));
-                targets.sort_unstable();
-                targets.dedup();
-                targets.into_iter().map(|to| (to, PointerMap::of(&layout.with_pointers_to(to)))).collect()
-            });
-            for (to, map) in maps {
-                exclusive.pointers_in(number, map, |pointer| {
-                    if let Some((ty, is_whole)) = exclusive.type_at(pointer)
-                        && (ty != *to || !is_whole)
-                        && converted(ty)
-                    {
-                        part = Some(ty);
-                    }
-                });
-            }
-            if let Some(ty) = part {
-                let type_name = types[ty as usize].name.clone();
-                return Err(Error::PointerToPart { root: self.name.to_owned(), type_name });
-            }
-        }
         Ok(())
     }
 

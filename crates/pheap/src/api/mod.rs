@@ -7,6 +7,7 @@ pub(crate) mod deferred;
 pub(crate) mod evolve;
 mod lookup;
 mod migrate;
+mod parts;
 pub(crate) mod root;
 pub(crate) mod tx;
 pub(crate) mod view;

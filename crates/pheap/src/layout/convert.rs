@@ -5,27 +5,38 @@
 #![allow(unsafe_code)]
 
 use std::fmt;
+use std::sync::Arc;
 
 use super::desc::{DefaultFn, Desc};
-use super::{Persist, put_value};
+use super::{Graph, Persist, PointerMap, Words, put_value};
 
 /// Makes a value of one type into one of another: reads the value at the first address, and writes it to the second, padding included. Neither need be aligned.
 pub(crate) type ConvertFn = unsafe fn(*const u8, *mut u8);
 
 /// How a value of an older version of a type becomes one of this version: see [`Heap::evolve`](crate::Heap::evolve).
 ///
-/// All that there is to look at is the value. What its pointers lead to may have been converted or not, so they can be passed on only (not even the length of a slice is certain); collections are
-/// passed on as they are, or begin empty.
+/// All that there is to look at is the value. What its pointers lead to may have been converted or not, so they can be passed on only (not even the length of a slice is certain, nor where a
+/// [`field!`](crate::field) is); collections are passed on as they are, or begin empty.
+///
+/// The function sees more values than the program has stored: collections have places without a value, which are zero in all bytes, or still have one that was removed. So it should not panic where a number
+/// is zero.
 pub trait Migrate<Old>: Sized {
     /// The value.
+    ///
+    /// # Panics
+    /// The conversion does if the value has a pointer that is none of those of `old`.
     fn migrate(old: Old) -> Self;
 }
 
 /// A function of the program's, by which values of one type become values of another.
+//
+// Invariant: `call` and `pointers` are for these two.
 pub(crate) struct Converter {
     pub(crate) old: &'static Desc,
     pub(crate) new: &'static Desc,
-    pub(crate) call: ConvertFn,
+    pub(super) call: ConvertFn,
+    /// If it may make pointers.
+    pub(super) pointers: Option<Arc<Pointers>>,
 }
 
 impl Converter {
@@ -34,7 +45,56 @@ impl Converter {
     where
         for<'r> New::At<'r>: Migrate<Old::At<'r>>,
     {
-        Converter { old: Old::desc(), new: New::desc(), call: migrate::<Old, New> }
+        let (old, new) = (Old::desc(), New::desc());
+        Converter { old, new, call: migrate::<Old, New>, pointers: Pointers::of(old, new).map(Arc::new) }
+    }
+}
+
+/// Where the pointers of a value are, before and after a function of the program's has converted it.
+//
+// Invariant: compiled for the types of an old value and a new one, of so many words.
+pub(super) struct Pointers {
+    ty: &'static Desc,
+    old: (PointerMap, usize),
+    new: (PointerMap, usize),
+}
+
+impl Pointers {
+    /// `None` if there are none afterwards.
+    fn of(old: &'static Desc, new: &'static Desc) -> Option<Pointers> {
+        let map = |desc: &'static Desc| {
+            // What cannot be described is not in a heap.
+            let graph = Graph::of(desc).ok()?;
+            Some((PointerMap::of(graph.types.first()?), desc.size / 8))
+        };
+        let pointers = Pointers { ty: new, old: map(old)?, new: map(new)? };
+        pointers.new.0.has_pointers().then_some(pointers)
+    }
+
+    /// Fails unless the pointers of the new value are ones that the old one has: others would lead to parts of objects, and these may move.
+    ///
+    /// # Safety
+    /// At both addresses, which are aligned for words if there may be pointers, are such values, which nobody else writes.
+    unsafe fn check(&self, old: *const u8, new: *const u8) {
+        let read = |(map, words): &(PointerMap, usize), value: *const u8, visit: &mut dyn FnMut(u64)| {
+            if !map.has_pointers() {
+                return;
+            }
+            // SAFETY: the words of a value, the caller's premise.
+            let value = unsafe { Words::new(value.cast(), *words) };
+            // SAFETY: one of these words.
+            map.visit(value, 0..words * 8, |word| visit(unsafe { word.read() }));
+        };
+        let mut given = vec![0];
+        read(&self.old, old, &mut |pointer| given.push(pointer));
+        given.sort_unstable();
+        read(&self.new, new, &mut |pointer| {
+            assert!(
+                given.binary_search(&pointer).is_ok(),
+                "`Migrate` for `{}` has made a pointer; it can only pass on those that the old value has, for what they lead to is being converted",
+                self.ty.name.as_str()
+            );
+        });
     }
 }
 
@@ -67,6 +127,7 @@ pub(super) enum Op {
         from: u64,
         to: u64,
         call: ConvertFn,
+        pointers: Option<Arc<Pointers>>,
     },
     All {
         from: u64,
@@ -176,10 +237,14 @@ impl Op {
             }
             // SAFETY: the new value has room for a field of this type there.
             Op::Default { to, write } => unsafe { write(new.wrapping_add(*to as usize)) },
-            Op::Call { from, to, call } => {
+            Op::Call { from, to, call, pointers } => {
                 let (old, new) = at(*from, *to);
                 // SAFETY: there is a value of the old type, and room for one of the new.
                 unsafe { call(old, new) };
+                if let Some(pointers) = pointers {
+                    // SAFETY: both are there now. A value with pointers is aligned for these within its object, and old objects are copied to aligned words.
+                    unsafe { pointers.check(old, new) };
+                }
             }
             Op::All { from, to, ops } => {
                 let (old, new) = at(*from, *to);
@@ -290,10 +355,14 @@ impl Conversion {
     /// # Safety
     /// As for [`bytes`](Self::bytes).
     pub(crate) unsafe fn old_bytes(&self, old: *const u8, slot: u64) -> u64 {
-        let Some((headers, size)) = self.slice else { return slot };
-        // SAFETY: a slice begins with its length, the caller's premise.
-        let len = unsafe { old.cast::<u64>().read_unaligned() };
-        (headers.0 + len * size).min(slot)
+        match self.slice {
+            None => slot,
+            Some((headers, size)) => {
+                // SAFETY: a slice begins with its length, the caller's premise.
+                let len = unsafe { old.cast::<u64>().read_unaligned() };
+                (headers.0 + len * size).min(slot)
+            }
+        }
     }
 
     /// Makes a new object of the one at `old`.

@@ -9,6 +9,7 @@ use super::convert::{Conversion, Converter, Op, same};
 use super::desc::{Desc, Field, History, Kind, Variant};
 use super::graph::{FieldLayout, Graph, Shape, TypeLayout, VariantLayout};
 use super::{difference, slice_header};
+use crate::units::PAGE;
 
 /// The id of [`Spare`](crate::Spare), whose bytes are zero.
 const SPARE: &str = "pheap::Spare";
@@ -148,10 +149,12 @@ impl<'a> Walk<'a> {
     ) -> Result<Option<Conversion>, Obstacle> {
         let (Shape::Slice(old), Kind::Slice { elem: new }) = (&old.shape, &new.kind) else {
             let ops = self.types(old, new, is_key)?;
+            check_alignment(new)?;
             return Ok(ops.map(|ops| Conversion::sized(ops, new)));
         };
         let new = new();
         let ops = self.types(old, new, is_key).map_err(|e| e.below("[_]"))?;
+        check_alignment(new)?;
         let headers = (slice_header(old.align as usize) as u64, slice_header(new.align) as u64);
         Ok(match ops {
             None if headers.0 == headers.1 => None,
@@ -175,7 +178,8 @@ impl<'a> Walk<'a> {
             let (todo, names) = (self.todo.len(), self.names.len());
             // Its pointers lead to what these are in the program.
             if let Ok(None) = self.parts(old, converter.old, false) {
-                return Some(vec![Op::Call { from: 0, to: 0, call: converter.call }]);
+                let (call, pointers) = (converter.call, converter.pointers.clone());
+                return Some(vec![Op::Call { from: 0, to: 0, call, pointers }]);
             }
             self.todo.truncate(todo);
             self.names.truncate(names);
@@ -250,9 +254,15 @@ impl<'a> Walk<'a> {
         let mut missing = Vec::new();
         let mut ops = Vec::new();
         let mut is_same = old.iter().all(|field| !removed.contains(&field.name.as_str()));
-        for field in new {
+        // A field that is new may have the name that an older one had.
+        let mut in_order: Vec<&Field> = new.iter().collect();
+        in_order.sort_by_key(|field| field.history.since);
+        for field in in_order {
             let ty = (field.ty)();
-            let found = left.iter().position(|old| is_called(&old.name, field.name, &field.history));
+            // Its own name first: an earlier one may be another field's by now.
+            let own = left.iter().position(|old| old.name == field.name);
+            let earlier = || left.iter().position(|old| field.history.was.contains(&old.name.as_str()));
+            let found = own.or_else(earlier);
             let Some(found) = found.filter(|_| ty.name.as_str() != SPARE) else {
                 missing.push(field);
                 continue;
@@ -352,6 +362,18 @@ impl<'a> Walk<'a> {
             )),
         }
     }
+}
+
+/// Fails if there is no place in a heap for an object of this type.
+fn check_alignment(ty: &'static Desc) -> Result<(), Obstacle> {
+    if ty.align as u64 <= PAGE {
+        return Ok(());
+    }
+    obstacle(format!(
+        "`{}` is aligned to {} bytes, and objects can be to {PAGE} at most",
+        ty.name.as_str(),
+        ty.align
+    ))
 }
 
 /// What a map finds an entry by stays what it is.

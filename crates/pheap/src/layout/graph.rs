@@ -205,6 +205,27 @@ impl TypeLayout {
         }
     }
 
+    /// Whether a part of a value, at any depth, is of a type with this name.
+    pub(crate) fn has_part(&self, name: &str) -> bool {
+        let is_in = |ty: &TypeLayout| ty.name == name || ty.has_part(name);
+        match &self.shape {
+            Shape::Array { elem, .. } | Shape::Slice(elem) | Shape::Slot(elem) => is_in(elem),
+            Shape::Struct(fields) => fields.iter().any(|field| is_in(&field.ty)),
+            Shape::Enum { variants, .. } => {
+                variants.iter().flat_map(|variant| &variant.fields).any(|field| is_in(&field.ty))
+            }
+            Shape::Ptr { .. } | Shape::Prim(_) | Shape::Str => false,
+        }
+    }
+
+    /// Whether a value is a number, or consists of some.
+    pub(crate) fn is_number(&self) -> bool {
+        match &self.shape {
+            Shape::Array { elem, .. } => elem.is_number(),
+            shape => matches!(shape, Shape::Prim(_)),
+        }
+    }
+
     /// The type as if all pointers but those to this one were numbers.
     pub(crate) fn with_pointers_to(&self, number: u32) -> TypeLayout {
         let inner = |ty: &TypeLayout| Box::new(ty.with_pointers_to(number));

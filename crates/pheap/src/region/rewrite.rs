@@ -128,10 +128,11 @@ impl Exclusive<'_> {
             .then(|| unsafe { std::ptr::with_exposed_provenance::<u64>(addr as usize).read() })
     }
 
-    /// Calls `visit` with each pointer in a span that this map has, null or not.
+    /// Calls `visit` with each pointer in a span that this map has, null or not. If it is not known what is live, all may be.
     pub(crate) fn pointers_in(&self, number: u32, map: &PointerMap, mut visit: impl FnMut(u64)) {
-        let (_, slot, live) = self.slots(number);
         let Some(span) = self.context().alloc.spans.get(number) else { return };
+        let (slot, live) = (span.slot, span.live.ones().map(|slot| slot as u32));
+        let live: Vec<u32> = if span.live.is_empty() { (0..span.slots).collect() } else { live.collect() };
         let start = std::ptr::with_exposed_provenance_mut::<u8>(self.addr(span));
         // SAFETY: a word of an object of the span.
         for_each_pointer(map, start, slot, &live, |word| visit(unsafe { word.read() }));

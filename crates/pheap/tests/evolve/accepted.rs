@@ -139,7 +139,7 @@ fn holds(queue: &Second, n: u32, failed: bool) -> Result<()> {
             match task.state {
                 v2::State::Failed(why) => assert!(failed && view[why] == format!("why {i}")),
                 v2::State::New => assert!(!failed && i % 3 == 0),
-                v2::State::Finished { when } => assert!(i % 3 != 0 && when == i.into()),
+                v2::State::Finished { when } => assert!(i % 3 != 0 && when == u64::from(i)),
             }
             assert_eq!(task.attempts, 0);
             assert_eq!(task.parent, if failed { it.last } else { None });

@@ -10,7 +10,7 @@ use pheap::{
 use pheap_testkit::*;
 
 /// The types of the first version.
-mod v1 {
+pub(super) mod v1 {
     use super::*;
 
     #[derive(Persist, Default)]
@@ -52,7 +52,7 @@ mod v1 {
 }
 
 /// The second version, in which objects are as large as before.
-mod v2 {
+pub(super) mod v2 {
     use super::*;
 
     #[derive(Persist, Default)]
@@ -100,7 +100,7 @@ mod v2 {
 }
 
 /// The third version, in which they grow.
-mod v3 {
+pub(super) mod v3 {
     use super::*;
 
     #[derive(Persist, Default)]
@@ -172,7 +172,7 @@ thread_local! {
     static TICKS: Cell<u32> = const { Cell::new(0) };
 }
 
-fn make(heap: &Heap, n: u64) -> Result<Root<v1::Shop<'static>>> {
+pub(super) fn make(heap: &Heap, n: u64) -> Result<Root<v1::Shop<'static>>> {
     let shop: Root<v1::Shop> = heap.root("shop")?;
     shop.txn(|tx, shop| {
         for i in 0..n {
@@ -209,7 +209,7 @@ fn make(heap: &Heap, n: u64) -> Result<Root<v1::Shop<'static>>> {
 /// What each version finds, in terms of the last one.
 macro_rules! holds {
     ($name:ident, $version:ident, $amount:ident, $state:ident, $also:expr) => {
-        fn $name(heap: &Heap, n: u64) -> Result<()> {
+        pub(super) fn $name(heap: &Heap, n: u64) -> Result<()> {
             heap.existing_root::<$version::Shop>("shop")?.read(|view, shop| {
                 let shop = &view[shop];
                 assert_eq!(shop.orders.len() as u64, n);
@@ -256,7 +256,7 @@ fn to_second(heap: &Heap) -> Result<bool> {
     heap.evolve::<v2::Shop>("shop").with::<v1::Price, v2::Price>().run()
 }
 
-fn to_third(heap: &Heap) -> Result<bool> {
+pub(super) fn to_third(heap: &Heap) -> Result<bool> {
     heap.evolve::<v3::Shop>("shop").with::<v1::Price, v3::Price>().with::<v2::Price, v3::Price>().run()
 }
 
@@ -301,7 +301,7 @@ fn in_place_and_then_to_larger_slots() -> Result<()> {
 }
 
 /// More than one transaction converts.
-const MANY: u64 = 40_000;
+pub(super) const MANY: u64 = 40_000;
 
 /// As if it was killed between any two transactions, or within: what is there is opened again, by whichever program.
 #[test]

@@ -3,5 +3,7 @@
 
 mod accepted;
 mod converted;
+mod hostile;
 mod killed;
+mod middle;
 mod refused;

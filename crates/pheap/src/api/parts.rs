@@ -1,0 +1,84 @@
+//! Pointers to parts of objects, where types change: a part may be elsewhere then, or something else than its pointer says.
+//!
+//! What a root leads to is found by the types of its pointers, and a pointer to a part says nothing of the whole. So a whole may stay what it is while its part changes, or become something with another part there:
+//! then the collector would not find what the new part leads to, or one word would be of two types. Wholes and parts that stay what they are, and numbers in what stays where it is, may have such pointers.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+use crate::heap::HeapInner;
+use crate::layout::{PointerMap, Successor, TypeLayout};
+use crate::region::Exclusive;
+
+/// What types become that a root leads to. Made while its region is locked, so that all types of its objects are known.
+pub(super) struct Changes<'a> {
+    found: &'a [Successor],
+    numbers: &'a HashMap<u32, u32>,
+    types: Arc<Vec<TypeLayout>>,
+}
+
+impl<'a> Changes<'a> {
+    pub(super) fn new(heap: &HeapInner, found: &'a [Successor], numbers: &'a HashMap<u32, u32>) -> Self {
+        Changes { found, numbers, types: heap.tables.lock().types.types.clone() }
+    }
+
+    fn of(&self, number: u32) -> &TypeLayout {
+        &self.types[number as usize]
+    }
+
+    /// Whether a pointer to a `part` must not lead into a `whole`.
+    fn forbids(&self, part: u32, whole: u32) -> bool {
+        let changes = |ty: u32| self.numbers.get(&ty).is_some_and(|new| *new != ty);
+        let is_converted = self.found.iter().any(|one| one.old == whole && one.conversion.is_some());
+        is_converted || (changes(part) || changes(whole)) && !self.of(part).is_number()
+    }
+
+    /// Types to which there may be pointers that are forbidden, by the types of objects that there are.
+    fn suspects(&self, exclusive: &Exclusive<'_>) -> BTreeSet<u32> {
+        let wholes: BTreeSet<u32> = exclusive.object_spans().iter().map(|(_, span)| span.entry.ty).collect();
+        let mut parts = BTreeSet::new();
+        wholes.iter().for_each(|ty| {
+            self.of(*ty).for_each_pointer(&mut |to| {
+                parts.insert(to);
+            })
+        });
+        parts.retain(|&part| {
+            let name = &self.of(part).name;
+            wholes.iter().any(|&ty| ty != part && self.of(ty).has_part(name) && self.forbids(part, ty))
+        });
+        parts
+    }
+
+    /// Fails if there are pointers that are forbidden.
+    pub(super) fn check(&self, exclusive: &Exclusive<'_>, root: &str) -> Result<()> {
+        let suspects = self.suspects(exclusive);
+        if suspects.is_empty() {
+            return Ok(());
+        }
+        let mut maps: HashMap<u32, Vec<(u32, PointerMap)>> = HashMap::new();
+        for (number, span) in exclusive.object_spans() {
+            let ty = span.entry.ty;
+            let maps = maps.entry(ty).or_insert_with(|| {
+                let map = |&to: &u32| (to, PointerMap::of(&self.of(ty).with_pointers_to(to)));
+                suspects.iter().map(map).filter(|(_, map)| map.has_pointers()).collect()
+            });
+            let mut whole = None;
+            for (to, map) in maps {
+                exclusive.pointers_in(number, map, |pointer| {
+                    if let Some((ty, is_whole)) = exclusive.type_at(pointer)
+                        && (ty != *to || !is_whole)
+                        && self.forbids(*to, ty)
+                    {
+                        whole = Some(ty);
+                    }
+                });
+            }
+            if let Some(ty) = whole {
+                let type_name = self.of(ty).name.clone();
+                return Err(Error::PointerToPart { root: root.to_owned(), type_name });
+            }
+        }
+        Ok(())
+    }
+}
