@@ -515,11 +515,11 @@ unsafe fn place_at_first<T: Pointee + ?Sized, F: Persist>(
     within(place, object, whole)
 }
 
-/// The same of an object of which there may be copies of parts.
+/// The same of an object of which there may be copies of parts. Within its one caller, for most transactions that come here do so for each of their stores.
 ///
 /// # Safety
 /// See above.
-#[inline(never)]
+#[inline(always)]
 unsafe fn place_apart<T: Pointee + ?Sized, F: Persist>(
     cx: *mut Context,
     object: *mut T,
@@ -542,8 +542,12 @@ unsafe fn place_apart<T: Pointee + ?Sized, F: Persist>(
         let whole = unsafe { writable_at_first(cx, object) };
         return within(place, object, whole);
     }
+    if <F as Pointee>::PADDED {
+        // SAFETY: the caller's premises.
+        return unsafe { writable_at_first(cx, place) };
+    }
     // SAFETY: the caller's premises.
-    unsafe { writable_at_first(cx, place) }
+    unsafe { Context::writable(cx, addr, len, align_of::<F>(), None) }.cast()
 }
 
 /// Notes what a store to `place` will have logged.

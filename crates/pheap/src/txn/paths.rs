@@ -98,11 +98,16 @@ impl Context {
 
     /// Whether there is a copy of some other part of a small `object` (address, bytes) than this `place` within it. A part in lines of which the place has none is not
     /// noticed. That costs a copy more, no harm.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn has_other_part(&self, object: (usize, usize), place: (usize, usize)) -> bool {
-        if object.1 > SMALL || place.1 == 0 || self.hot().filter.get() & filter_bits(place.0, place.1) == 0 {
-            return false;
-        }
+        object.1 <= SMALL
+            && place.1 > 0
+            && self.hot().filter.get() & filter_bits(place.0, place.1) != 0
+            && self.finds_other_part(object, place)
+    }
+
+    #[inline(never)]
+    fn finds_other_part(&self, object: (usize, usize), place: (usize, usize)) -> bool {
         // Mostly nothing, and then one look is enough: in a large transaction the filter says little.
         match self.set.find(object.0, object.1) {
             Find::Nothing => false,
