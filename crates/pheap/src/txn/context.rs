@@ -42,7 +42,7 @@ pub(crate) struct Hot {
     pub(crate) filter: Cell<u64>,
     /// The context of a transaction; null in a read.
     pub(crate) context: Cell<*mut Context>,
-    /// Copies of the write set: values that a short transaction reads and writes there and nowhere else.
+    /// Where values are that the transaction has come to lately: in a copy, or in their place.
     pub(crate) recent: Recent,
 }
 

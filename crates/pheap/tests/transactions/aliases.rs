@@ -249,21 +249,44 @@ fn seen(root: &Root<All<'static>>) -> Memory {
 }
 
 /// A heap that has room for the log of what is in it, or not.
-fn heap(is_full: bool, pins_undo: bool) -> (Heap, Root<All<'static>>) {
+fn heap(is_full: bool, pins_undo: bool) -> Heap {
     const SIZE: u64 = 1 << 20;
     let options = Options::new().durability(Durability::Process).arena_size(SIZE).pin_undo(pins_undo);
-    let heap = options.max_size(if is_full { SIZE } else { 4 * SIZE }).in_memory().unwrap();
-    let root = heap.root_or("all", |tx| {
+    options.max_size(if is_full { SIZE } else { 4 * SIZE }).in_memory().unwrap()
+}
+
+/// A root of which so many elements are large. Stores to fields take copies of the `fields` alone there, as after transactions that come back to nothing, until one looks at an object.
+fn root(heap: &Heap, name: &str, large: usize, fields: bool) -> Root<All<'static>> {
+    let root = heap.root_or(name, |tx| {
         let mut objects = Vec::new();
         for _ in 0..OBJECTS {
             objects.push(tx.alloc(Object::default())?);
         }
         let objects = std::array::from_fn(|i| objects[i]);
         let slice = tx.alloc_slice(OBJECTS, |_| Object::default())?;
-        Ok(All { objects, slice, large: tx.alloc_slice(4400, |_| [0; 16])? })
+        Ok(All { objects, slice, large: tx.alloc_slice(large, |_| [0; 16])? })
     });
-    let root = root.unwrap();
-    (heap, root)
+    let root: Root<All> = root.unwrap();
+    const QUIET: usize = 20;
+    for _ in 0..if fields { QUIET } else { 0 } {
+        root.txn(|tx, root| {
+            let object = tx[root].objects[0];
+            tx[field!(object.a)] = 0;
+            Ok(())
+        })
+        .unwrap();
+    }
+    root
+}
+
+/// Whether a transaction that ended like this took place.
+fn took_place(result: Result<(), Error>, fails: bool, is_full: bool) -> bool {
+    match result {
+        Ok(()) => assert!(!fails),
+        Err(Error::OutOfSpace { .. }) => assert!(is_full, "there is room for any log"),
+        Err(ref error) => assert!(fails, "{error}"),
+    }
+    result.is_ok()
 }
 
 fn cases() -> u32 {
@@ -277,9 +300,11 @@ proptest! {
     fn variables_of_one_object_see_the_same(
         is_full in any::<bool>(),
         pins_undo in prop::bool::weighted(0.2),
+        fields in any::<bool>(),
         steps in prop::collection::vec(step(), 1..120),
     ) {
-        let (_heap, root) = heap(is_full, pins_undo);
+        let heap = heap(is_full, pins_undo);
+        let root = root(&heap, "all", 4400, fields);
         let mut memory = Memory::default();
         for transaction in steps.split_inclusive(|step| matches!(step, Step::End { .. })) {
             let (steps, fails) = match transaction.split_last() {
@@ -291,18 +316,46 @@ proptest! {
                 run(tx, root, steps, &mut memory);
                 if fails { Err(Error::abort("as it was told")) } else { Ok(()) }
             });
-            match result {
-                Ok(()) => assert!(!fails),
-                Err(Error::OutOfSpace { .. }) => {
-                    assert!(is_full, "there is room for any log");
-                    memory = before;
-                }
-                Err(error) => {
-                    assert!(fails, "{error}");
-                    memory = before;
-                }
+            if !took_place(result, fails, is_full) {
+                memory = before;
             }
             prop_assert_eq!(seen(&root), memory);
+        }
+    }
+
+    /// One of them may spill, or find no room for a log, while there are copies in the other.
+    #[test]
+    fn two_roots_in_one_transaction_do_not_disturb_each_other(
+        is_full in any::<bool>(),
+        pins_undo in prop::bool::weighted(0.2),
+        fields in any::<bool>(),
+        steps in prop::collection::vec((0usize..2, prop::collection::vec(step(), 1..10)), 1..30),
+    ) {
+        let steps: Vec<(usize, Step)> =
+            steps.into_iter().flat_map(|(root, steps)| steps.into_iter().map(move |step| (root, step))).collect();
+        let heap = heap(is_full, pins_undo);
+        let roots = ["one", "two"].map(|name| root(&heap, name, 2200, fields));
+        let mut memory = [Memory::default(); 2];
+        for transaction in steps.split_inclusive(|(_, step)| matches!(step, Step::End { .. })) {
+            let (steps, fails) = match transaction.split_last() {
+                Some((&(_, Step::End { fails }), steps)) => (steps, fails),
+                _ => (transaction, false),
+            };
+            let before = memory;
+            let result = pheap::txn((&roots[0], &roots[1]), |((one, first), (two, second))| {
+                for part in steps.chunk_by(|a, b| a.0 == b.0) {
+                    let steps: Vec<Step> = part.iter().map(|&(_, step)| step).collect();
+                    match part[0].0 {
+                        0 => run(one, first, &steps, &mut memory[0]),
+                        _ => run(two, second, &steps, &mut memory[1]),
+                    }
+                }
+                if fails { Err(Error::abort("as it was told")) } else { Ok(()) }
+            });
+            if !took_place(result, fails, is_full) {
+                memory = before;
+            }
+            prop_assert_eq!([seen(&roots[0]), seen(&roots[1])], memory);
         }
     }
 }
