@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::heap::HeapInner;
-use crate::heap::check::rule::{self, UNFINISHED};
+use crate::heap::check::rule;
 use crate::layout::desc::Desc;
 use crate::layout::{Converter, Successor, successors};
 use crate::region::Region;

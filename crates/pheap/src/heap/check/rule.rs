@@ -120,9 +120,6 @@ impl Rule {
     }
 }
 
-/// The id of the type that a root has while its objects are being converted: what pointers say of their targets may be wrong then.
-pub(crate) const UNFINISHED: &str = "pheap::Evolution";
-
 /// Whether versions of a root of this type are kept until newer ones are durable: a map of which snapshots are taken.
 pub(crate) fn has_versions(ty: &TypeLayout) -> bool {
     matches!(Rule::of(ty), Some(Rule::Snap(_)))
