@@ -26,7 +26,13 @@ fn what_threads_append_side_by_side_is_in_the_file() {
         let ends = AtomicBool::new(false);
         let mut more = 0;
         thread::scope(|scope| {
-            let add = |root: &Root<u64>| root.txn(|tx, n| Ok(tx[n] += 1)).unwrap();
+            let add = |root: &Root<u64>| {
+                root.txn(|tx, n| {
+                    tx[n] += 1;
+                    Ok(())
+                })
+                .unwrap();
+            };
             let threads: Vec<_> = roots_here
                 .iter()
                 .map(|root| scope.spawn(move || (0..ROUNDS).for_each(|_| add(root))))
