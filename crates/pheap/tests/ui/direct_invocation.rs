@@ -8,7 +8,7 @@ use pheap::__private::{persist_enum, persist_struct};
 #[repr(C)]
 pub struct Empty;
 
-persist_struct! { [] Empty Empty where [] at '__at [u64; 100], id new "Empty" [] repr C 1 1 {} }
+persist_struct! { [] Empty Empty where [] at '__at [u64; 100], id new "Empty" was [] removed [] [] repr C 1 1 {} }
 
 #[repr(u8)]
 pub enum Switch {
@@ -17,8 +17,8 @@ pub enum Switch {
 }
 
 persist_enum! {
-    [] Switch Switch where [] at '__at [u64; 100], id new "Switch" [] repr u8 1
-    { Off as "Off" = (0) + 0, 1 {} On as "On" = (0) + 1, 1 {} }
+    [] Switch Switch where [] at '__at [u64; 100], id new "Switch" was [] removed [] [] repr u8 1
+    { Off as "Off" was [] since 0 removed [] = (0) + 0, 1 {} On as "On" was [] since 0 removed [] = (0) + 1, 1 {} }
 }
 
 #[repr(u8)]
@@ -27,8 +27,8 @@ pub enum Only<'r> {
 }
 
 persist_enum! {
-    [<'r>] Only Only<'r> where [] at '__at Only<'__at>, id new "Only" [] repr u8 1
-    { One as "One" = (3) + 0, 2 { 0 0: P<'r, u64> as "0" field } }
+    [<'r>] Only Only<'r> where [] at '__at Only<'__at>, id new "Only" was [] removed [] [] repr u8 1
+    { One as "One" was [] since 0 removed [] = (3) + 0, 2 { 0 0: P<'r, u64> as "0" was [] since 0 default [] field } }
 }
 
 const TAGGED: bool = <Only<'static> as pheap::Persist>::PADDED;
