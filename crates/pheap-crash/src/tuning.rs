@@ -3,5 +3,12 @@
 use pheap::sim::Tuning;
 
 /// For heaps of the lab.
-pub const SMALL: Tuning =
-    Tuning { copies: 32, unindexed: 4, kept_lines: 8, lines_at_a_time: 4, patience: 2, streak: 3 };
+pub const SMALL: Tuning = Tuning {
+    copies: 32,
+    unindexed: 4,
+    kept_lines: 8,
+    lines_at_a_time: 4,
+    fresh_in_record: 1024,
+    patience: 2,
+    streak: 3,
+};

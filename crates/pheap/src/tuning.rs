@@ -16,6 +16,8 @@ pub struct Tuning {
     pub kept_lines: usize,
     /// Lines beyond these that are flushed at a commit, or none: a fence that waits for many takes little longer than one that waits for a few.
     pub lines_at_a_time: usize,
+    /// Bytes of fresh objects that go into a redo record at most; more are flushed before it. A second fence takes about as long as writing so much twice.
+    pub fresh_in_record: usize,
     /// Transactions in a row that do not look again at what they have written, before stores take copies of fields.
     pub patience: u32,
     /// How often in a row a thread locks a region before the lock is biased to it: an eviction takes about as long as some hundred locked
@@ -31,6 +33,7 @@ impl Tuning {
         unindexed: 16,
         kept_lines: 1024,
         lines_at_a_time: 32,
+        fresh_in_record: 512,
         patience: 8,
         streak: 1000,
     };

@@ -115,6 +115,8 @@ pub(crate) struct Context {
     pub(crate) set: WriteSet,
     /// Copies that the write set takes at most.
     pub(super) most_copies: usize,
+    /// Bytes of fresh objects that a record takes at most.
+    fresh_in_record: usize,
     pub(crate) granularity: CopyGranularity,
     pub(crate) logged: WordMap,
     pub(crate) doomed: Doomed,
@@ -165,6 +167,7 @@ impl Context {
             is_between: false,
             set: WriteSet::new(first_copies(limit), tuning),
             most_copies: limit,
+            fresh_in_record: tuning.fresh_in_record,
             granularity: CopyGranularity::new(tuning.patience),
             copies_pending: false,
             logged: WordMap::default(),
@@ -404,13 +407,13 @@ impl Context {
     /// they are many. Returns whether it has done the latter.
     #[inline(always)]
     pub(super) fn stage(&mut self) -> bool {
-        let Context { set, log, alloc, media, base, .. } = self;
-        stage(set, alloc, media, *base, &mut log.staged)
+        let Context { set, log, alloc, media, base, fresh_in_record, .. } = self;
+        stage(set, alloc, media, *base, *fresh_in_record, &mut log.staged)
     }
 
     /// [`stage`](Self::stage), to the record of another log of the transaction.
     pub(super) fn stage_into(&mut self, record: &mut Staged) -> bool {
-        stage(&self.set, &mut self.alloc, &self.media, self.base, record)
+        stage(&self.set, &mut self.alloc, &self.media, self.base, self.fresh_in_record, record)
     }
 
     /// Zeroes the padding of what was written: not before the end, for a spill may come while there are references to a value, and these cover its padding.
@@ -472,24 +475,34 @@ impl Context {
 
 /// See [`Context::stage`].
 #[inline(always)]
-fn stage(set: &WriteSet, alloc: &mut Allocator, media: &Media, base: usize, record: &mut Staged) -> bool {
+fn stage(
+    set: &WriteSet,
+    alloc: &mut Allocator,
+    media: &Media,
+    base: usize,
+    most: usize,
+    record: &mut Staged,
+) -> bool {
     cpu::settle(std::ptr::null_mut());
     // SAFETY: copies and originals are mapped (premise 1 of `WriteSet`), and nobody else writes to the region, premise 2 of `Context`; `settle` has made their bytes definite.
     unsafe { record.add_changes(set.copies(), set.words() + set.len(), set.is_large(), base) };
-    !alloc.is_untouched() && stage_allocated(alloc, media, base, record)
+    !alloc.is_untouched() && stage_allocated(alloc, media, base, most, record)
 }
 
-/// Fresh objects of up to this many bytes go into the redo record; more are flushed before it. A second fence takes about as long as writing so much twice.
-const FRESH_IN_RECORD: usize = 512;
-
 #[inline(never)]
-fn stage_allocated(alloc: &mut Allocator, media: &Media, base: usize, record: &mut Staged) -> bool {
+fn stage_allocated(
+    alloc: &mut Allocator,
+    media: &Media,
+    base: usize,
+    most: usize,
+    record: &mut Staged,
+) -> bool {
     for span in alloc.taken() {
         // SAFETY: the two words of the encoded entry.
         unsafe { record.add(span.entry_at, span.entry.to_words().as_ptr(), ENTRY as usize / 8) };
     }
     let fresh = alloc.fresh_ranges();
-    let inline = fresh.iter().map(|(start, end)| end - start).sum::<usize>() <= FRESH_IN_RECORD;
+    let inline = fresh.iter().map(|(start, end)| end - start).sum::<usize>() <= most;
     for &(start, end) in fresh {
         let ptr = std::ptr::with_exposed_provenance::<u64>(start);
         if inline {
