@@ -31,11 +31,17 @@ if ! [ -d "$suite" ]; then
     (
         cd "$folder"
         if ! [ -e redis_7.0.15.orig.tar.gz ]; then
-            list=/etc/apt/sources.list.d/redis-suite.list
-            printf 'deb-src http://deb.debian.org/debian bookworm main\ndeb-src http://deb.debian.org/debian-security bookworm-security main\n' > "$list"
-            trap 'rm -f "$list"' EXIT
-            apt-get update -qq
-            apt-get source -qq --download-only redis=5:7.0.15-1~deb12u10 || apt-get source -qq --download-only redis
+            # A list and folders of their own: the machine's may name the same place in another way, which apt refuses.
+            apt=$(mktemp -d)
+            trap 'rm -rf "$apt"' EXIT
+            mkdir -p "$apt/lists/partial"
+            keys=/usr/share/keyrings/debian-archive-keyring.gpg
+            signed=
+            [ ! -e "$keys" ] || signed="[signed-by=$keys] "
+            printf "deb-src ${signed}http://deb.debian.org/debian%s main\n" ' bookworm' '-security bookworm-security' > "$apt/list"
+            options=(-qq -o "Dir::Etc::SourceList=$apt/list" -o Dir::Etc::SourceParts=- -o "Dir::State::Lists=$apt/lists")
+            apt-get "${options[@]}" update
+            apt-get "${options[@]}" source --download-only redis=5:7.0.15-1~deb12u10 || apt-get "${options[@]}" source --download-only redis
         fi
         tar xzf redis_7.0.15.orig.tar.gz
     ) || exit 77
