@@ -90,10 +90,10 @@ impl Context {
         }
     }
 
-    /// Whether a store to a part of an object of so many bytes is to take all of the object. In the undo log that is an entry, and a fence, for all stores to it.
+    /// Whether a store to a part of an object of so many bytes is to take a copy of all of the object. A long transaction logs the part: most come to an object once.
     #[inline(always)]
     pub(crate) fn takes_objects(&self, bytes: usize) -> bool {
-        bytes <= SMALL && (!self.granularity.is_fields() || self.mode == Mode::Long)
+        bytes <= SMALL && self.mode == Mode::Short && !self.granularity.is_fields()
     }
 
     /// Whether there is a copy of some other part of a small `object` (address, bytes) than this `place` within it. A part in lines of which the place has none is not
