@@ -31,6 +31,6 @@ persist_enum! {
     { One as "One" was [] since 0 removed [] = (3) + 0, 2 { 0 0: P<'r, u64> as "0" was [] since 0 default [] field } }
 }
 
-const TAGGED: bool = <Only<'static> as pheap::Persist>::PADDED;
+const TAGGED: [(); 0] = [(); <Only<'static> as pheap::Persist>::PADDED as usize];
 
 fn main() {}
