@@ -2,8 +2,8 @@
 //! and an enum with one variant has the tag that is described.
 #![forbid(unsafe_code)]
 
-use pheap::P;
 use pheap::__private::{persist_enum, persist_struct};
+use pheap::{P, Persist};
 
 #[repr(C)]
 pub struct Empty;
@@ -22,15 +22,15 @@ persist_enum! {
 }
 
 #[repr(u8)]
-pub enum Only<'r> {
-    One(P<'r, u64>) = 5,
+pub enum Only<'r, T: Persist> {
+    One(P<'r, T>) = 5,
 }
 
 persist_enum! {
-    [<'r>] Only Only<'r> where [] at '__at Only<'__at>, id new "Only" was [] removed [] [] repr u8 1
-    { One as "One" was [] since 0 removed [] = (3) + 0, 2 { 0 0: P<'r, u64> as "0" was [] since 0 default [] field } }
+    [<'r, T: Persist>] Only Only<'r, T> where [] at '__at Only<'__at, T::At<'__at>>, id new "Only" was [] removed [] [] repr u8 1
+    { One as "One" was [] since 0 removed [] = (3) + 0, 2 { 0 0: P<'r, T> as "0" was [] since 0 default [] field } }
 }
 
-const TAGGED: [(); 0] = [(); <Only<'static> as pheap::Persist>::PADDED as usize];
+const TAGGED: [(); 0] = [(); <Only<'static, u64> as pheap::Persist>::PADDED as usize];
 
 fn main() {}
