@@ -7,8 +7,6 @@ use std::{hint, thread};
 use super::AtomicU64;
 use super::below::Patience;
 
-/// What a part is a multiple of.
-const UNIT: u64 = 64;
 /// How many units may be begun and not done: few in models, where each is an object of its own.
 const UNITS: usize = if cfg!(all(test, pheap_loom)) { 8 } else { 1024 };
 
@@ -26,8 +24,11 @@ pub(crate) struct Turns {
 }
 
 impl Turns {
+    /// What a part is a multiple of.
+    pub(crate) const UNIT: u64 = 64;
+
     /// How long all parts together may be that are begun and not done.
-    pub(crate) const SPAN: u64 = UNITS as u64 * UNIT;
+    pub(crate) const SPAN: u64 = UNITS as u64 * Self::UNIT;
 
     pub(crate) fn new(number: u64) -> Turns {
         let done = (0..UNITS).map(|_| AtomicU64::new(0)).collect();
@@ -87,7 +88,7 @@ impl Turns {
 
     #[inline]
     fn done_at(&self, start: u64) -> &AtomicU64 {
-        &self.done[(start / UNIT) as usize % UNITS]
+        &self.done[(start / Self::UNIT) as usize % UNITS]
     }
 
     #[inline]

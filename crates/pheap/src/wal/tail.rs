@@ -18,6 +18,9 @@ use crate::units::LINE;
 /// In the position of the end: only who has the mutex appends. (Positions are those of lines.)
 const CLOSED: u64 = 1;
 
+// Records are made of whole lines.
+const _: () = assert!(LINE as u64 == Turns::UNIT);
+
 /// On a line of its own.
 #[derive(Debug)]
 #[repr(align(128))]
