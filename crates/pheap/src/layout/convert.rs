@@ -265,7 +265,7 @@ impl Op {
                 let mut bytes = [0; 16];
                 // SAFETY: a tag of so many bytes, at most 16, is in front of both values.
                 unsafe { bytes.as_mut_ptr().copy_from_nonoverlapping(old, *tag) };
-                // SAFETY: as above.
+                // SAFETY: so many bytes of `bytes`, and room for the new value's tag, which is as long.
                 unsafe { new.copy_from_nonoverlapping(bytes.as_ptr(), *tag) };
                 let value = u128::from_le_bytes(bytes);
                 if let Some((_, ops)) = variants.iter().find(|(tag, _)| *tag == value) {

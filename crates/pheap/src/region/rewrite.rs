@@ -112,7 +112,7 @@ impl Exclusive<'_> {
                 // SAFETY: a word of an object of the span, which is the transaction's to write.
                 let pointer = unsafe { word.read() };
                 if let Some(new) = self.successor(pointer, moved) {
-                    // SAFETY: as above.
+                    // SAFETY: the same word, within the place that `whole` has made this transaction's own.
                     unsafe { word.write(new) };
                 }
             });
