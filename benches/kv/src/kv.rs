@@ -1,12 +1,13 @@
 //! pheap-kv beside other key-value stores, under db_bench's workloads and YCSB's, as JSON lines on standard output.
 //!
-//! `cargo bench --bench kv -- [--quick] [--only NAME[,NAME]] [--systems NAME[,NAME]] [--dir DIR] [--threads N[,N]] [--sync 0,1] [--values N[,N]]`
+//! `cargo bench --bench kv -- [--quick] [--only NAME[,NAME]] [--systems NAME[,NAME]] [--dir DIR] [--threads N[,N]] [--sync 0,1] [--values N[,N]] [--table]`
 //!
 //! See `benches/README.md` for what the rows mean.
 
 mod data;
 mod measure;
 mod systems;
+mod table;
 mod workload;
 
 use clap::Parser;
@@ -25,6 +26,9 @@ struct Args {
     /// Small sizes, short runs, no repetitions.
     #[arg(long)]
     quick: bool,
+    /// redb's own table instead of the workloads, of `--entries` [default: 5 million, or 20,000].
+    #[arg(long)]
+    table: bool,
     /// Only these workloads.
     #[arg(long, value_delimiter = ',')]
     only: Vec<Workload>,
@@ -64,7 +68,8 @@ fn main() -> Result<()> {
     }
     // `cargo test --benches` gives no arguments, or `--test`.
     if words.is_empty() || words.iter().any(|word| word == "--test") {
-        return measure::run(&smoke_test());
+        measure::run(&smoke_test())?;
+        return table::run(&smoke_test());
     }
     let args = Args::parse();
     let mut plan = if args.quick { quick() } else { full() };
@@ -81,13 +86,16 @@ fn main() -> Result<()> {
         // Cargo runs this program elsewhere.
         plan.dir = std::env::var_os("PWD").map_or_else(PathBuf::new, PathBuf::from).join(dir);
     }
+    if args.table && !args.quick {
+        plan.entries = table::ENTRIES;
+    }
     plan.entries = args.entries.unwrap_or(plan.entries);
     plan.run = args.seconds.map_or(plan.run, Duration::from_secs_f64);
     plan.rounds = args.rounds.unwrap_or(plan.rounds);
     if plan.threads.contains(&0) || plan.entries == 0 {
         return Err("--threads, --entries: at least one".into());
     }
-    measure::run(&plan)
+    if args.table { table::run(&plan) } else { measure::run(&plan) }
 }
 
 fn full() -> Plan {

@@ -215,7 +215,7 @@ fn cpu_time() -> Result<f64> {
 }
 
 /// Writes out what earlier runs have left behind.
-fn settle_disk(dir: &Path) -> Result<()> {
+pub(crate) fn settle_disk(dir: &Path) -> Result<()> {
     use std::os::fd::AsRawFd as _;
     let dir = std::fs::File::open(dir)?;
     // SAFETY: a file that is open.
@@ -224,7 +224,7 @@ fn settle_disk(dir: &Path) -> Result<()> {
 }
 
 /// Bytes that the files take.
-fn space(dir: &Path) -> Result<u64> {
+pub(crate) fn space(dir: &Path) -> Result<u64> {
     use std::os::unix::fs::MetadataExt as _;
     let mut bytes = 0;
     for entry in std::fs::read_dir(dir)? {

@@ -1,4 +1,4 @@
-use super::{CACHE, Session, Store};
+use super::{CACHE, Reader, Session, Store};
 use crate::Result;
 use ::fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 use std::path::Path;
@@ -34,12 +34,37 @@ impl Store for Fjall {
         Ok(self.db.persist(PersistMode::SyncAll)?)
     }
 
+    fn len(&self) -> Result<u64> {
+        Ok(self.entries.len()? as u64)
+    }
+
+    fn compact(&mut self) -> Result<bool> {
+        Ok(false)
+    }
+
     fn close(self: Box<Self>) -> Result<()> {
         Ok(())
     }
 }
 
 struct InFjall<'s>(&'s Fjall);
+
+impl Reader for InFjall<'_> {
+    fn get(&mut self, key: &[u8], see: &mut dyn FnMut(&[u8])) -> Result<()> {
+        if let Some(value) = self.0.entries.get(key)? {
+            see(&value);
+        }
+        Ok(())
+    }
+
+    fn scan(&mut self, from: &[u8], most: usize, see: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {
+        for entry in self.0.entries.range(from..).take(most) {
+            let (key, value) = entry.into_inner()?;
+            see(&key, &value);
+        }
+        Ok(())
+    }
+}
 
 impl Session for InFjall<'_> {
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
@@ -55,13 +80,6 @@ impl Session for InFjall<'_> {
         })
     }
 
-    fn get(&mut self, key: &[u8], see: &mut dyn FnMut(&[u8])) -> Result<()> {
-        if let Some(value) = self.0.entries.get(key)? {
-            see(&value);
-        }
-        Ok(())
-    }
-
     fn delete(&mut self, key: &[u8]) -> Result<()> {
         if matches!(self.0.persist, PersistMode::Buffer) {
             return Ok(self.0.entries.remove(key)?);
@@ -69,11 +87,11 @@ impl Session for InFjall<'_> {
         self.0.write(|batch, entries| batch.remove(entries, key))
     }
 
-    fn scan(&mut self, from: &[u8], most: usize, see: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {
-        for entry in self.0.entries.range(from..).take(most) {
-            let (key, value) = entry.into_inner()?;
-            see(&key, &value);
-        }
-        Ok(())
+    fn delete_all(&mut self, keys: &[Vec<u8>]) -> Result<()> {
+        self.0.write(|batch, entries| keys.iter().for_each(|key| batch.remove(entries, &key[..])))
+    }
+
+    fn reader(&self) -> Result<Box<dyn Reader + '_>> {
+        Ok(Box::new(InFjall(self.0)))
     }
 }

@@ -1,7 +1,9 @@
-use super::{MAP, Session, Store};
+use super::{MAP, Reader, Session, Store};
 use crate::Result;
 use ::heed::types::Bytes;
-use ::heed::{CommitOrAbort, Database, Env, EnvFlags, EnvOpenOptions, RwTxn};
+use ::heed::{
+    CommitOrAbort, CompactionOption, Database, Env, EnvFlags, EnvOpenOptions, RoTxn, RwTxn, WithTls,
+};
 use std::ops::Bound;
 use std::path::Path;
 
@@ -10,7 +12,11 @@ type Entries = Database<'static, Bytes, Bytes>;
 pub(crate) struct Heed {
     env: Env,
     entries: Entries,
+    sync: bool,
 }
+
+/// The name of the file.
+const DATA: &str = "data.mdb";
 
 impl Heed {
     pub(crate) fn open(dir: &Path, sync: bool) -> Result<Heed> {
@@ -25,7 +31,7 @@ impl Heed {
         let entries = env.create_databases_and_commit(env.write_txn()?, |create, txn| -> Result<_> {
             Ok(CommitOrAbort::<_, ()>::Commit(create.create_database(txn, Some("entries"))?))
         })?;
-        Ok(Heed { env, entries: entries.unwrap_commit() })
+        Ok(Heed { env, entries: entries.unwrap_commit(), sync })
     }
 
     fn write(&self, f: impl FnOnce(&mut RwTxn<'_>, &Entries) -> Result<()>) -> Result<()> {
@@ -44,6 +50,23 @@ impl Store for Heed {
         Ok(self.env.force_sync()?)
     }
 
+    fn len(&self) -> Result<u64> {
+        let txn = self.env.read_txn()?;
+        Ok(self.entries.len(&txn)?)
+    }
+
+    fn compact(&mut self) -> Result<bool> {
+        let dir = self.env.path().join("compact");
+        std::fs::create_dir(&dir)?;
+        self.env.copy_to_path(dir.join(DATA), CompactionOption::Enabled)?;
+        let store = Heed::open(&dir, self.sync)?;
+        let old = std::mem::replace(self, store).env;
+        let path = old.path().join(DATA);
+        old.prepare_for_closing().wait();
+        std::fs::remove_file(path)?;
+        Ok(true)
+    }
+
     fn close(self: Box<Self>) -> Result<()> {
         self.env.prepare_for_closing().wait();
         Ok(())
@@ -51,6 +74,46 @@ impl Store for Heed {
 }
 
 struct InHeed<'s>(&'s Heed);
+
+/// A read transaction.
+struct InTxn<'s> {
+    entries: Entries,
+    txn: RoTxn<'s, WithTls>,
+}
+
+impl Heed {
+    fn read(&self) -> Result<InTxn<'_>> {
+        Ok(InTxn { entries: self.entries, txn: self.env.read_txn()? })
+    }
+}
+
+impl Reader for InHeed<'_> {
+    fn get(&mut self, key: &[u8], see: &mut dyn FnMut(&[u8])) -> Result<()> {
+        self.0.read()?.get(key, see)
+    }
+
+    fn scan(&mut self, from: &[u8], most: usize, see: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {
+        self.0.read()?.scan(from, most, see)
+    }
+}
+
+impl Reader for InTxn<'_> {
+    fn get(&mut self, key: &[u8], see: &mut dyn FnMut(&[u8])) -> Result<()> {
+        if let Some(value) = self.entries.get(&self.txn, key)? {
+            see(value);
+        }
+        Ok(())
+    }
+
+    fn scan(&mut self, from: &[u8], most: usize, see: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {
+        let range = (Bound::Included(from), Bound::Unbounded);
+        for entry in self.entries.range(&self.txn, &range)?.take(most) {
+            let (key, value) = entry?;
+            see(key, value);
+        }
+        Ok(())
+    }
+}
 
 impl Session for InHeed<'_> {
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
@@ -62,25 +125,20 @@ impl Session for InHeed<'_> {
             .write(|txn, entries| Ok(all.iter().try_for_each(|(key, value)| entries.put(txn, key, value))?))
     }
 
-    fn get(&mut self, key: &[u8], see: &mut dyn FnMut(&[u8])) -> Result<()> {
-        let txn = self.0.env.read_txn()?;
-        if let Some(value) = self.0.entries.get(&txn, key)? {
-            see(value);
-        }
-        Ok(())
-    }
-
     fn delete(&mut self, key: &[u8]) -> Result<()> {
         self.0.write(|txn, entries| Ok(entries.delete(txn, key).map(drop)?))
     }
 
-    fn scan(&mut self, from: &[u8], most: usize, see: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {
-        let txn = self.0.env.read_txn()?;
-        let range = (Bound::Included(from), Bound::Unbounded);
-        for entry in self.0.entries.range(&txn, &range)?.take(most) {
-            let (key, value) = entry?;
-            see(key, value);
-        }
-        Ok(())
+    fn delete_all(&mut self, keys: &[Vec<u8>]) -> Result<()> {
+        self.0.write(|txn, entries| {
+            for key in keys {
+                entries.delete(txn, key)?;
+            }
+            Ok(())
+        })
+    }
+
+    fn reader(&self) -> Result<Box<dyn Reader + '_>> {
+        Ok(Box::new(self.0.read()?))
     }
 }

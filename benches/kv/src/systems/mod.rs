@@ -21,6 +21,10 @@ pub(crate) trait Store: Sync {
     fn session(&self) -> Result<Box<dyn Session + '_>>;
     /// Syncs what was committed without a sync.
     fn settle(&self) -> Result<()>;
+    /// Entries, by the fastest way there is to know.
+    fn len(&self) -> Result<u64>;
+    /// Makes the files as small as the store can. Whether it can do anything.
+    fn compact(&mut self) -> Result<bool>;
     /// Bytes written so far, if the store counts them.
     fn written(&self) -> Option<u64> {
         None
@@ -29,17 +33,26 @@ pub(crate) trait Store: Sync {
     fn close(self: Box<Self>) -> Result<()>;
 }
 
-pub(crate) trait Session {
-    /// A transaction that puts one entry.
-    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()>;
-    /// A transaction that puts many.
-    fn load(&mut self, entries: &[(Vec<u8>, Vec<u8>)]) -> Result<()>;
+/// Looking things up.
+pub(crate) trait Reader {
     /// Shows the value of a key, if it is there, with as few copies as the store can.
     fn get(&mut self, key: &[u8], see: &mut dyn FnMut(&[u8])) -> Result<()>;
-    /// A transaction that removes a key, if it is there.
-    fn delete(&mut self, key: &[u8]) -> Result<()>;
     /// Shows up to so many entries from a key on.
     fn scan(&mut self, from: &[u8], most: usize, see: &mut dyn FnMut(&[u8], &[u8])) -> Result<()>;
+}
+
+/// Each call is a transaction of its own.
+pub(crate) trait Session: Reader {
+    /// Puts one entry.
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()>;
+    /// One that puts many.
+    fn load(&mut self, entries: &[(Vec<u8>, Vec<u8>)]) -> Result<()>;
+    /// Removes a key, if it is there.
+    fn delete(&mut self, key: &[u8]) -> Result<()>;
+    /// Removes many keys.
+    fn delete_all(&mut self, keys: &[Vec<u8>]) -> Result<()>;
+    /// What to look up many things with: one transaction for all, where a transaction costs something.
+    fn reader(&self) -> Result<Box<dyn Reader + '_>>;
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]

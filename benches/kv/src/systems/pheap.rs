@@ -1,11 +1,13 @@
-use super::{Session, Store};
+use super::{Reader, Session, Store};
 use crate::Result;
 use pheap_kv::{Batch, Durability, Options, SyncPolicy};
 use std::ops::{Bound, ControlFlow};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 pub(crate) struct Pheap {
     store: pheap_kv::Store,
+    path: PathBuf,
+    options: Options,
 }
 
 impl Pheap {
@@ -13,7 +15,8 @@ impl Pheap {
         let durability = if pmem { Durability::Pmem } else { Durability::Wal };
         let policy = if sync { SyncPolicy::EveryCommit } else { SyncPolicy::OnDemand };
         let options = Options::new().durability(durability).sync_policy(policy);
-        Ok(Pheap { store: options.open(dir.join("bench.kv"))? })
+        let path = dir.join("bench.kv");
+        Ok(Pheap { store: options.clone().open(&path)?, path, options })
     }
 }
 
@@ -24,6 +27,18 @@ impl Store for Pheap {
 
     fn settle(&self) -> Result<()> {
         Ok(self.store.sync()?)
+    }
+
+    fn len(&self) -> Result<u64> {
+        Ok(self.store.stats()?.entries)
+    }
+
+    fn compact(&mut self) -> Result<bool> {
+        let path = self.path.with_extension("compact");
+        let store = self.store.compact_to(&path, self.options.clone())?;
+        std::mem::replace(&mut self.store, store).close()?;
+        std::fs::remove_file(std::mem::replace(&mut self.path, path))?;
+        Ok(true)
     }
 
     fn written(&self) -> Option<u64> {
@@ -40,6 +55,22 @@ struct InPheap<'s> {
     batch: Batch,
 }
 
+impl Reader for InPheap<'_> {
+    fn get(&mut self, key: &[u8], see: &mut dyn FnMut(&[u8])) -> Result<()> {
+        self.store.get_with(key, see)?;
+        Ok(())
+    }
+
+    fn scan(&mut self, from: &[u8], most: usize, see: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {
+        let mut left = most;
+        Ok(self.store.for_each::<[u8]>((Bound::Included(from), Bound::Unbounded), |key, value| {
+            see(key, value);
+            left -= 1;
+            if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })?)
+    }
+}
+
 impl Session for InPheap<'_> {
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         Ok(self.store.put(key, value)?)
@@ -53,22 +84,20 @@ impl Session for InPheap<'_> {
         Ok(self.store.write(&self.batch)?)
     }
 
-    fn get(&mut self, key: &[u8], see: &mut dyn FnMut(&[u8])) -> Result<()> {
-        self.store.get_with(key, see)?;
-        Ok(())
-    }
-
     fn delete(&mut self, key: &[u8]) -> Result<()> {
         self.store.delete(key)?;
         Ok(())
     }
 
-    fn scan(&mut self, from: &[u8], most: usize, see: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {
-        let mut left = most;
-        Ok(self.store.for_each::<[u8]>((Bound::Included(from), Bound::Unbounded), |key, value| {
-            see(key, value);
-            left -= 1;
-            if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        })?)
+    fn delete_all(&mut self, keys: &[Vec<u8>]) -> Result<()> {
+        self.batch.clear();
+        for key in keys {
+            self.batch.delete(self.store, key)?;
+        }
+        Ok(self.store.write(&self.batch)?)
+    }
+
+    fn reader(&self) -> Result<Box<dyn Reader + '_>> {
+        Ok(Box::new(InPheap { store: self.store, batch: Batch::new() }))
     }
 }

@@ -1,6 +1,9 @@
-use super::{CACHE, Session, Store};
+use super::{CACHE, Reader, Session, Store};
 use crate::Result;
-use ::redb::{Database, Durability, ReadableDatabase as _, TableDefinition, TableError, WriteTransaction};
+use ::redb::{
+    Database, Durability, ReadableDatabase as _, ReadableTableMetadata as _, TableDefinition, TableError,
+    WriteTransaction,
+};
 use std::path::Path;
 
 const ENTRIES: TableDefinition<&[u8], &[u8]> = TableDefinition::new("entries");
@@ -47,12 +50,51 @@ impl Store for Redb {
         Ok(self.begin(Durability::Immediate)?.commit()?)
     }
 
+    fn len(&self) -> Result<u64> {
+        Ok(self.table()?.len()?)
+    }
+
+    fn compact(&mut self) -> Result<bool> {
+        self.db.compact()?;
+        Ok(true)
+    }
+
     fn close(self: Box<Self>) -> Result<()> {
         Ok(self.db.close()?)
     }
 }
 
 struct InRedb<'s>(&'s Redb);
+
+/// A read transaction.
+struct InTable(::redb::ReadOnlyTable<&'static [u8], &'static [u8]>);
+
+impl Reader for InRedb<'_> {
+    fn get(&mut self, key: &[u8], see: &mut dyn FnMut(&[u8])) -> Result<()> {
+        InTable(self.0.table()?).get(key, see)
+    }
+
+    fn scan(&mut self, from: &[u8], most: usize, see: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {
+        InTable(self.0.table()?).scan(from, most, see)
+    }
+}
+
+impl Reader for InTable {
+    fn get(&mut self, key: &[u8], see: &mut dyn FnMut(&[u8])) -> Result<()> {
+        if let Some(value) = self.0.get(key)? {
+            see(value.value());
+        }
+        Ok(())
+    }
+
+    fn scan(&mut self, from: &[u8], most: usize, see: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {
+        for entry in self.0.range(from..)?.take(most) {
+            let (key, value) = entry?;
+            see(key.value(), value.value());
+        }
+        Ok(())
+    }
+}
 
 impl Session for InRedb<'_> {
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
@@ -71,13 +113,6 @@ impl Session for InRedb<'_> {
         })
     }
 
-    fn get(&mut self, key: &[u8], see: &mut dyn FnMut(&[u8])) -> Result<()> {
-        if let Some(value) = self.0.table()?.get(key)? {
-            see(value.value());
-        }
-        Ok(())
-    }
-
     fn delete(&mut self, key: &[u8]) -> Result<()> {
         self.0.write(|table| {
             table.remove(key)?;
@@ -85,11 +120,16 @@ impl Session for InRedb<'_> {
         })
     }
 
-    fn scan(&mut self, from: &[u8], most: usize, see: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {
-        for entry in self.0.table()?.range(from..)?.take(most) {
-            let (key, value) = entry?;
-            see(key.value(), value.value());
-        }
-        Ok(())
+    fn delete_all(&mut self, keys: &[Vec<u8>]) -> Result<()> {
+        self.0.write(|table| {
+            for key in keys {
+                table.remove(&key[..])?;
+            }
+            Ok(())
+        })
+    }
+
+    fn reader(&self) -> Result<Box<dyn Reader + '_>> {
+        Ok(Box::new(InTable(self.0.table()?)))
     }
 }

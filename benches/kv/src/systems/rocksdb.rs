@@ -1,6 +1,6 @@
 //! RocksDB, through its C API, from a shared library that is looked for when the benchmark runs: so nobody has to build it.
 
-use super::{CACHE, Session, Store};
+use super::{CACHE, Reader, Session, Store};
 use crate::Result;
 use libloading::Library;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -56,6 +56,7 @@ functions! {
     pinnableslice_destroy: fn(Object);
     writebatch_create: fn() -> Object;
     writebatch_put: fn(Object, *const u8, usize, *const u8, usize);
+    writebatch_delete: fn(Object, *const u8, usize);
     writebatch_destroy: fn(Object);
     write: fn(Object, Object, Object, Failure);
     create_iterator: fn(Object, Object) -> Object;
@@ -65,6 +66,7 @@ functions! {
     iter_key: fn(Object, *mut usize) -> *const u8;
     iter_value: fn(Object, *mut usize) -> *const u8;
     iter_destroy: fn(Object);
+    compact_range: fn(Object, *const u8, usize, *const u8, usize);
     flush_wal: fn(Object, u8, Failure);
     free: fn(*mut c_char);
 }
@@ -116,6 +118,21 @@ impl RocksDb {
     }
 }
 
+impl RocksDb {
+    /// Commits what `fill` puts into a batch.
+    fn write(&self, fill: impl FnOnce(&Functions, Object)) -> Result<()> {
+        let RocksDb { f, db, write, .. } = *self;
+        // SAFETY: a database that is open, and a batch that is freed once.
+        unsafe {
+            let batch = (f.writebatch_create)();
+            fill(f, batch);
+            let result = attempt(f, |failure| (f.write)(db, write, batch, failure));
+            (f.writebatch_destroy)(batch);
+            result
+        }
+    }
+}
+
 /// Calls a function that says by its last argument what went wrong.
 fn attempt<R>(f: &Functions, call: impl FnOnce(Failure) -> R) -> Result<R> {
     let mut failure = ptr::null_mut();
@@ -151,6 +168,19 @@ impl Store for RocksDb {
         attempt(self.f, |failure| unsafe { (self.f.flush_wal)(self.db, 1, failure) })
     }
 
+    /// It can only count them.
+    fn len(&self) -> Result<u64> {
+        let mut len = 0;
+        InRocksDb(self).scan(&[], usize::MAX, &mut |_, _| len += 1)?;
+        Ok(len)
+    }
+
+    fn compact(&mut self) -> Result<bool> {
+        // SAFETY: a database that is open; null stands for the ends of what it has.
+        unsafe { (self.f.compact_range)(self.db, ptr::null(), 0, ptr::null(), 0) };
+        Ok(true)
+    }
+
     fn close(self: Box<Self>) -> Result<()> {
         Ok(())
     }
@@ -165,28 +195,7 @@ impl Drop for RocksDb {
 
 struct InRocksDb<'s>(&'s RocksDb);
 
-impl Session for InRocksDb<'_> {
-    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        let RocksDb { f, db, write, .. } = *self.0;
-        let (key, key_len, value, value_len) = (key.as_ptr(), key.len(), value.as_ptr(), value.len());
-        // SAFETY: a database that is open, and slices that outlive the call.
-        attempt(f, |failure| unsafe { (f.put)(db, write, key, key_len, value, value_len, failure) })
-    }
-
-    fn load(&mut self, entries: &[(Vec<u8>, Vec<u8>)]) -> Result<()> {
-        let RocksDb { f, db, write, .. } = *self.0;
-        // SAFETY: a database that is open, a batch that is freed once, and slices that outlive the calls.
-        unsafe {
-            let batch = (f.writebatch_create)();
-            for (key, value) in entries {
-                (f.writebatch_put)(batch, key.as_ptr(), key.len(), value.as_ptr(), value.len());
-            }
-            let result = attempt(f, |failure| (f.write)(db, write, batch, failure));
-            (f.writebatch_destroy)(batch);
-            result
-        }
-    }
-
+impl Reader for InRocksDb<'_> {
     fn get(&mut self, key: &[u8], see: &mut dyn FnMut(&[u8])) -> Result<()> {
         let RocksDb { f, db, read, .. } = *self.0;
         // SAFETY: a database that is open, and a slice that outlives the call.
@@ -199,12 +208,6 @@ impl Session for InRocksDb<'_> {
             unsafe { (f.pinnableslice_destroy)(slice) };
         }
         Ok(())
-    }
-
-    fn delete(&mut self, key: &[u8]) -> Result<()> {
-        let RocksDb { f, db, write, .. } = *self.0;
-        // SAFETY: a database that is open, and a slice that outlives the call.
-        attempt(f, |failure| unsafe { (f.delete)(db, write, key.as_ptr(), key.len(), failure) })
     }
 
     fn scan(&mut self, from: &[u8], most: usize, see: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {
@@ -223,5 +226,42 @@ impl Session for InRocksDb<'_> {
             (f.iter_destroy)(entries);
         }
         Ok(())
+    }
+}
+
+impl Session for InRocksDb<'_> {
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        let RocksDb { f, db, write, .. } = *self.0;
+        let (key, key_len, value, value_len) = (key.as_ptr(), key.len(), value.as_ptr(), value.len());
+        // SAFETY: a database that is open, and slices that outlive the call.
+        attempt(f, |failure| unsafe { (f.put)(db, write, key, key_len, value, value_len, failure) })
+    }
+
+    fn load(&mut self, entries: &[(Vec<u8>, Vec<u8>)]) -> Result<()> {
+        self.0.write(|f, batch| {
+            for (key, value) in entries {
+                // SAFETY: a batch, and slices that outlive the call.
+                unsafe { (f.writebatch_put)(batch, key.as_ptr(), key.len(), value.as_ptr(), value.len()) };
+            }
+        })
+    }
+
+    fn delete(&mut self, key: &[u8]) -> Result<()> {
+        let RocksDb { f, db, write, .. } = *self.0;
+        // SAFETY: a database that is open, and a slice that outlives the call.
+        attempt(f, |failure| unsafe { (f.delete)(db, write, key.as_ptr(), key.len(), failure) })
+    }
+
+    fn delete_all(&mut self, keys: &[Vec<u8>]) -> Result<()> {
+        self.0.write(|f, batch| {
+            for key in keys {
+                // SAFETY: a batch, and a slice that outlives the call.
+                unsafe { (f.writebatch_delete)(batch, key.as_ptr(), key.len()) };
+            }
+        })
+    }
+
+    fn reader(&self) -> Result<Box<dyn Reader + '_>> {
+        Ok(Box::new(InRocksDb(self.0)))
     }
 }

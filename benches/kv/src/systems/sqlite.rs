@@ -1,4 +1,4 @@
-use super::{CACHE, Session, Store};
+use super::{CACHE, Reader, Session, Store};
 use crate::Result;
 use ::rusqlite::{Connection, TransactionBehavior, params};
 use std::path::{Path, PathBuf};
@@ -43,6 +43,17 @@ impl Store for Sqlite {
         Ok(connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?)
     }
 
+    fn len(&self) -> Result<u64> {
+        let len: i64 = self.connect()?.query_row("SELECT count(*) FROM entries", [], |row| row.get(0))?;
+        Ok(len as u64)
+    }
+
+    fn compact(&mut self) -> Result<bool> {
+        self.connect()?.execute_batch("VACUUM;")?;
+        self.settle()?;
+        Ok(true)
+    }
+
     fn close(self: Box<Self>) -> Result<()> {
         Ok(())
     }
@@ -51,6 +62,49 @@ impl Store for Sqlite {
 struct InSqlite(Connection);
 
 const PUT: &str = "INSERT OR REPLACE INTO entries VALUES (?1, ?2)";
+const DELETE: &str = "DELETE FROM entries WHERE key = ?1";
+
+/// A read transaction.
+struct InTxn<'s>(::rusqlite::Transaction<'s>);
+
+impl Reader for InTxn<'_> {
+    fn get(&mut self, key: &[u8], see: &mut dyn FnMut(&[u8])) -> Result<()> {
+        get(&self.0, key, see)
+    }
+
+    fn scan(&mut self, from: &[u8], most: usize, see: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {
+        scan(&self.0, from, most, see)
+    }
+}
+
+impl Reader for InSqlite {
+    fn get(&mut self, key: &[u8], see: &mut dyn FnMut(&[u8])) -> Result<()> {
+        get(&self.0, key, see)
+    }
+
+    fn scan(&mut self, from: &[u8], most: usize, see: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {
+        scan(&self.0, from, most, see)
+    }
+}
+
+fn get(connection: &Connection, key: &[u8], see: &mut dyn FnMut(&[u8])) -> Result<()> {
+    let mut select = connection.prepare_cached("SELECT value FROM entries WHERE key = ?1")?;
+    let mut rows = select.query([key])?;
+    if let Some(row) = rows.next()? {
+        see(row.get_ref(0)?.as_blob()?);
+    }
+    Ok(())
+}
+
+fn scan(connection: &Connection, from: &[u8], most: usize, see: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {
+    let mut select =
+        connection.prepare_cached("SELECT key, value FROM entries WHERE key >= ?1 ORDER BY key LIMIT ?2")?;
+    let mut rows = select.query(params![from, most as i64])?;
+    while let Some(row) = rows.next()? {
+        see(row.get_ref(0)?.as_blob()?, row.get_ref(1)?.as_blob()?);
+    }
+    Ok(())
+}
 
 impl Session for InSqlite {
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
@@ -69,27 +123,23 @@ impl Session for InSqlite {
         Ok(txn.commit()?)
     }
 
-    fn get(&mut self, key: &[u8], see: &mut dyn FnMut(&[u8])) -> Result<()> {
-        let mut select = self.0.prepare_cached("SELECT value FROM entries WHERE key = ?1")?;
-        let mut rows = select.query([key])?;
-        if let Some(row) = rows.next()? {
-            see(row.get_ref(0)?.as_blob()?);
-        }
-        Ok(())
-    }
-
     fn delete(&mut self, key: &[u8]) -> Result<()> {
-        self.0.prepare_cached("DELETE FROM entries WHERE key = ?1")?.execute([key])?;
+        self.0.prepare_cached(DELETE)?.execute([key])?;
         Ok(())
     }
 
-    fn scan(&mut self, from: &[u8], most: usize, see: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {
-        let mut select =
-            self.0.prepare_cached("SELECT key, value FROM entries WHERE key >= ?1 ORDER BY key LIMIT ?2")?;
-        let mut rows = select.query(params![from, most as i64])?;
-        while let Some(row) = rows.next()? {
-            see(row.get_ref(0)?.as_blob()?, row.get_ref(1)?.as_blob()?);
+    fn delete_all(&mut self, keys: &[Vec<u8>]) -> Result<()> {
+        let txn = self.0.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        {
+            let mut delete = txn.prepare_cached(DELETE)?;
+            for key in keys {
+                delete.execute([key])?;
+            }
         }
-        Ok(())
+        Ok(txn.commit()?)
+    }
+
+    fn reader(&self) -> Result<Box<dyn Reader + '_>> {
+        Ok(Box::new(InTxn(self.0.unchecked_transaction()?)))
     }
 }

@@ -1,0 +1,228 @@
+//! The table by which redb compares itself with other stores (`redb-bench-compare` in its repository): the same rows, in the same order, with the same sizes.
+//!
+//! Keys of 24 random bytes, values of 150; each write is synced. Reads of a row share one transaction, where a store has such.
+
+use crate::Result;
+use crate::measure::{Plan, settle_disk, space};
+use crate::systems::{Reader, Session, Store, System};
+use pheap_suite::Rng;
+use serde_json::json;
+use std::path::Path;
+use std::sync::Barrier;
+use std::time::Instant;
+
+/// Entries of the bulk load, unless told otherwise. The other sizes are in proportion.
+pub(crate) const ENTRIES: u64 = 5_000_000;
+
+const KEY: usize = 24;
+const VALUE: usize = 150;
+/// Entries that a range read goes over.
+const RANGE: usize = 10;
+const THREADS: [usize; 4] = [4, 8, 16, 32];
+
+/// How much of everything.
+struct Sizes {
+    bulk: usize,
+    individual: usize,
+    batches: usize,
+    batch: usize,
+    reads: usize,
+    ranges: usize,
+}
+
+impl Sizes {
+    fn of(entries: u64) -> Sizes {
+        let part = |whole: u64| (whole * entries).div_ceil(ENTRIES).max(1) as usize;
+        Sizes {
+            bulk: entries as usize,
+            individual: part(1_000),
+            batches: part(100),
+            batch: 1_000.min(entries as usize),
+            reads: part(1_000_000),
+            ranges: part(500_000),
+        }
+    }
+}
+
+/// What a row is in: milliseconds, or bytes of the files.
+#[derive(Clone, Copy)]
+enum Unit {
+    Ms,
+    Bytes,
+}
+
+type Row = (String, Unit, Option<f64>);
+
+/// All systems take turns; of each row, the line has the median of the rounds.
+pub(crate) fn run(plan: &Plan) -> Result<()> {
+    let systems: Vec<System> = plan.systems.iter().copied().filter(|system| system.has(true)).collect();
+    let mut runs: Vec<Vec<Vec<Row>>> = vec![Vec::new(); systems.len()];
+    for _ in 0..plan.rounds {
+        for (system, runs) in systems.iter().zip(&mut runs) {
+            let rows = one_run(plan, *system).map_err(|error| format!("{}: {error}", system.name()))?;
+            runs.push(rows);
+        }
+    }
+    let first = runs.first().and_then(|runs| runs.first()).map_or(0, Vec::len);
+    for row in 0..first {
+        for (system, runs) in systems.iter().zip(&runs) {
+            let (name, unit, _) = &runs[0][row];
+            let mut values: Vec<f64> = runs.iter().filter_map(|rows| rows[row].2).collect();
+            values.sort_by(f64::total_cmp);
+            let median = values.get(values.len() / 2);
+            let unit = match unit {
+                Unit::Ms => "ms",
+                Unit::Bytes => "bytes",
+            };
+            let (entries, dir) = (plan.entries, plan.dir.display().to_string());
+            println!(
+                "{}",
+                json!({"bench": "redb_table", "row": name, "system": system.name(), unit: median, "entries": entries, "rounds": plan.rounds, "dir": dir})
+            );
+        }
+    }
+    Ok(())
+}
+
+fn one_run(plan: &Plan, system: System) -> Result<Vec<Row>> {
+    let sizes = Sizes::of(plan.entries);
+    let dir = tempfile::Builder::new().prefix("pheap-kv-bench-").tempdir_in(&plan.dir)?;
+    let mut rows = Vec::new();
+    let total = sizes.bulk + sizes.individual + sizes.batches * sizes.batch;
+    let entries = Entries::new(total);
+    let mut store = system.open(dir.path(), true)?;
+    settle_disk(dir.path())?;
+    let mut timed = |name: &str, f: &mut dyn FnMut() -> Result<()>| -> Result<()> {
+        let begun = Instant::now();
+        f()?;
+        rows.push((name.to_owned(), Unit::Ms, Some(begun.elapsed().as_secs_f64() * 1e3)));
+        Ok(())
+    };
+    let (bulk, rest) = entries.0.split_at(sizes.bulk);
+    let (individual, rest) = rest.split_at(sizes.individual);
+    write(&*store, &mut timed, bulk, individual, rest.chunks(sizes.batch))?;
+    let mut len = 0;
+    timed("len()", &mut || {
+        len = store.len()?;
+        Ok(())
+    })?;
+    // pheap-kv counts the name of the key space, too.
+    if !(total as u64..=total as u64 + 1).contains(&len) {
+        return Err(format!("{len} entries instead of {total}").into());
+    }
+    {
+        let session = store.session()?;
+        let mut reader = session.reader()?;
+        for name in ["random reads", "random reads (again)"] {
+            timed(name, &mut || read(&mut *reader, &entries.0[..sizes.reads.min(total)]))?;
+        }
+        for name in ["random range reads", "random range reads (again)"] {
+            timed(name, &mut || read_ranges(&mut *reader, &entries.0[..sizes.ranges.min(total)]))?;
+        }
+    }
+    for threads in THREADS {
+        timed(&format!("random reads ({threads} threads)"), &mut || {
+            read_side_by_side(&*store, &entries.0, threads)
+        })?;
+    }
+    let removed: Vec<Vec<u8>> = entries.0[..total / 2].iter().map(|(key, _)| key.clone()).collect();
+    timed("removals", &mut || store.session()?.delete_all(&removed))?;
+    store.settle()?;
+    rows.push(("uncompacted size".to_owned(), Unit::Bytes, Some(space(dir.path())? as f64)));
+    let begun = Instant::now();
+    let is_compact = store.compact()?;
+    let ms = begun.elapsed().as_secs_f64() * 1e3;
+    rows.push(("compaction".to_owned(), Unit::Ms, is_compact.then_some(ms)));
+    check(&*store, &entries.0[total / 2..])?;
+    let size = space_when_closed(store, dir.path())?;
+    rows.push(("compacted size".to_owned(), Unit::Bytes, Some(size as f64)));
+    Ok(rows)
+}
+
+type Entry = (Vec<u8>, Vec<u8>);
+
+/// Entries in no order.
+struct Entries(Vec<Entry>);
+
+impl Entries {
+    fn new(len: usize) -> Entries {
+        let mut rng = Rng::from_seed(pheap_suite::SEED);
+        let mut bytes = |len: usize| -> Vec<u8> {
+            let mut bytes = Vec::with_capacity(len.next_multiple_of(8));
+            while bytes.len() < len {
+                bytes.extend_from_slice(&rng.next_u64().to_le_bytes());
+            }
+            bytes.truncate(len);
+            bytes
+        };
+        Entries((0..len).map(|_| (bytes(KEY), bytes(VALUE))).collect())
+    }
+}
+
+type Timed<'t> = dyn FnMut(&str, &mut dyn FnMut() -> Result<()>) -> Result<()> + 't;
+
+fn write<'e>(
+    store: &dyn Store,
+    timed: &mut Timed<'_>,
+    bulk: &[Entry],
+    individual: &[Entry],
+    batches: impl Iterator<Item = &'e [Entry]> + Clone,
+) -> Result<()> {
+    let mut session = store.session()?;
+    timed("bulk load", &mut || session.load(bulk))?;
+    timed("individual writes", &mut || {
+        individual.iter().try_for_each(|(key, value)| session.put(key, value))
+    })?;
+    timed("batch writes", &mut || batches.clone().try_for_each(|batch| session.load(batch)))
+}
+
+/// Looks for all of these, and at what is there.
+fn read(reader: &mut dyn Reader, entries: &[Entry]) -> Result<()> {
+    let (mut sum, mut expected) = (0u64, 0u64);
+    for (key, value) in entries {
+        reader.get(key, &mut |found| sum += u64::from(found[0]))?;
+        expected += u64::from(value[0]);
+    }
+    if sum == expected { Ok(()) } else { Err("values are not those that were put".into()) }
+}
+
+fn read_ranges(reader: &mut dyn Reader, entries: &[Entry]) -> Result<()> {
+    let mut seen = 0u64;
+    for (key, _) in entries {
+        reader.scan(key, RANGE, &mut |_, value| seen += u64::from(value.len() == VALUE))?;
+    }
+    if seen >= entries.len() as u64 { Ok(()) } else { Err("entries are not there".into()) }
+}
+
+fn read_side_by_side(store: &dyn Store, entries: &[Entry], threads: usize) -> Result<()> {
+    let barrier = Barrier::new(threads);
+    std::thread::scope(|scope| {
+        let parts = entries.chunks(entries.len().div_ceil(threads));
+        let works: Vec<_> = (0..threads)
+            .zip(parts.chain(std::iter::repeat(&[][..])))
+            .map(|(_, part)| {
+                let barrier = &barrier;
+                scope.spawn(move || -> Result<()> {
+                    let session = store.session();
+                    barrier.wait();
+                    let session: Box<dyn Session + '_> = session?;
+                    let mut reader = session.reader()?;
+                    read(&mut *reader, part)
+                })
+            })
+            .collect();
+        works.into_iter().try_for_each(|work| work.join().expect("a thread"))
+    })
+}
+
+/// That what was not removed is there.
+fn check(store: &dyn Store, left: &[Entry]) -> Result<()> {
+    let session = store.session()?;
+    let mut reader = session.reader()?;
+    read(&mut *reader, left)
+}
+
+fn space_when_closed(store: Box<dyn Store>, dir: &Path) -> Result<u64> {
+    store.close()?;
+    space(dir)
+}
