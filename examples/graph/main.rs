@@ -153,7 +153,7 @@ fn compute(graph: &Root<Graph<'static>>, expected: &[Vec<u32>]) -> Result<()> {
     {
         return Err("the graph of vectors has other ranks or distances".into());
     }
-    graph.txn(|tx, graph| Ok(Graph::set_ranks(graph, tx, &ranks)))?;
+    graph.txn(|tx, graph| Graph::set_ranks(graph, tx, &ranks))?;
 
     let mut nodes: Vec<(f64, usize)> = graph.read(|view, graph| {
         let nodes = view[graph].nodes.iter(view).map(|&node| view[node].rank);

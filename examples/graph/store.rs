@@ -41,11 +41,12 @@ impl<'r> Graph<'r> {
 
     /// Stores the rank of each node.
     #[txn]
-    pub fn set_ranks(graph: P<'r, Self>, tx: &mut Txn<'r>, ranks: &[f64]) {
+    pub fn set_ranks(graph: P<'r, Self>, tx: &mut Txn<'r>, ranks: &[f64]) -> Result<()> {
         let nodes = tx[graph].nodes.as_slice(tx, ..).to_vec();
         for (node, &rank) in nodes.into_iter().zip(ranks) {
             tx[node].rank = rank;
         }
+        Ok(())
     }
 
     /// What edges lead from a node to, for each node.

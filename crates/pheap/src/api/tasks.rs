@@ -87,8 +87,14 @@ impl<T: Persist> Root<T> {
         let position = Cell::new(0);
         let result = self.run_or(
             f,
-            |exclusive, _| Ok(position.set(exclusive.commit_deferred()?)),
-            |exclusive| Ok(position.set(exclusive.give_up_deferred())),
+            |exclusive, _| {
+                position.set(exclusive.commit_deferred()?);
+                Ok(())
+            },
+            |exclusive| {
+                position.set(exclusive.give_up_deferred());
+                Ok(())
+            },
         );
         (result, self.heap.seen(position.get()))
     }
