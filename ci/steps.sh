@@ -65,6 +65,17 @@ package() {
 step_docs() {
     RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --all-features --no-deps
     RUSTDOCFLAGS="-D warnings" cargo doc --locked -p pheap --no-deps
+    check_anchors "$TARGET/doc/pheap"
+}
+
+# The pages of collections lead to the methods that change them, by the names that rustdoc gives to blocks.
+check_anchors() {
+    local anchors anchor
+    anchors=$(grep -rhoE 'struct\.P\.html#impl-[^"]+' "$1/collections" | sed 's/.*#//' | sort -u)
+    [ "$(wc -l <<< "$anchors")" -ge 9 ]
+    while read -r anchor; do
+        grep -qF "id=\"$anchor\"" "$1/struct.P.html" || { printf 'no block has the id %s\n' "$anchor"; return 1; }
+    done <<< "$anchors"
 }
 
 # As users build it. `tests/features.rs` checks that it is.
@@ -101,7 +112,7 @@ test_results() {
     done
 }
 
-# The examples: a list, a bank that is killed and counted, a key-value store, and an index that is killed and goes on. They and the benchmarks are built as the tests are, which
+# The examples: a list, a bank that is killed and counted, a queue and a graph that are killed, a key-value store, and an index that is killed and goes on. (The web service is killed in its own tests.) They and the benchmarks are built as the tests are, which
 # is done already; the virtual machine runs an optimised build.
 step_examples() {
     local examples="$TARGET/debug/examples" heap="$LOGS/index.pheap" status=0
@@ -109,6 +120,8 @@ step_examples() {
     cargo build --locked --examples --bins
     "$examples/list"
     "$examples/bank" --rounds 3
+    "$examples/queue" --rounds 3
+    "$examples/graph" --edges 100000 --rounds 3
     rm -f "$LOGS/kv.pheap"
     printf '{"apple": "red", "pear": "green"}' | "${kv[@]}" import -
     "${kv[@]}" set apple yellow

@@ -13,14 +13,15 @@
 //! The parent starts itself again as a child process, which makes transfers until it is killed in the middle; then the parent
 //! counts. The sum never changes.
 
-use std::io::{BufRead, BufReader};
+use std::ffi::OsStr;
 use std::os::unix::process::parent_id;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
 use pheap::{Durability, Error, Options, P, Persist, Root, Txn};
+use pheap_examples::{random, run_and_kill};
 
 const BRANCHES: usize = 8;
 const ACCOUNTS: usize = 100;
@@ -177,16 +178,10 @@ fn kill_and_count(heap: Option<&Path>, args: &Args) -> Result<()> {
     println!("{money} in {} accounts at {BRANCHES} branches", BRANCHES * ACCOUNTS);
     let mut below = random(u64::from(std::process::id()));
     for round in 1..=args.rounds {
-        let mut victim = Command::new(std::env::current_exe()?)
-            .args(["--victim", "--threads", &args.threads.to_string(), "--heap"])
-            .arg(&path)
-            .stdout(Stdio::piped())
-            .spawn()?;
-        let mut line = String::new();
-        BufReader::new(victim.stdout.take().expect("it is piped")).read_line(&mut line)?;
-        std::thread::sleep(Duration::from_micros(below(300_000) as u64));
-        victim.kill()?; // SIGKILL
-        victim.wait()?;
+        let threads = args.threads.to_string();
+        let victim: [&OsStr; 5] =
+            ["--victim".as_ref(), "--threads".as_ref(), threads.as_ref(), "--heap".as_ref(), path.as_ref()];
+        run_and_kill(victim, Duration::from_micros(below(300_000) as u64))?;
 
         let (sum, transfers) = count(&open(&path)?)?;
         println!("killed {round} times, {transfers} transfers: {sum}");
@@ -197,15 +192,4 @@ fn kill_and_count(heap: Option<&Path>, args: &Args) -> Result<()> {
     }
     println!("none was lost");
     Ok(())
-}
-
-/// Random numbers below a bound (xorshift).
-fn random(seed: u64) -> impl FnMut(usize) -> usize {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    move |bound| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (((state >> 32) * bound as u64) >> 32) as usize
-    }
 }

@@ -15,6 +15,17 @@ fn list() {
 }
 
 #[test]
+fn queue() {
+    assert!(run("queue", &["--rounds", "4"]).ends_with("none was done twice\n"));
+}
+
+#[test]
+fn graph() {
+    let said = run("graph", &["--edges", "40000", "--piece", "100", "--rounds", "4"]);
+    assert!(said.contains("5000 nodes, 40000 edges") && said.contains("node 0 leads to"), "{said}");
+}
+
+#[test]
 fn bank() {
     assert!(run("bank", &["--rounds", "5"]).ends_with("none was lost\n"));
 }

@@ -4,12 +4,12 @@ use crate::Result;
 use crate::beside;
 use crate::report::{Row, Targets};
 use crate::run::{self, PER_INSERT, Run, Until};
-use crate::systems::{System, Values, median_of_syncs};
+use crate::systems::{System, Values, median_of_syncs, value_of};
 use crate::trace::Tracer;
 use std::fs::File;
 use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// What `--only` knows.
@@ -21,16 +21,18 @@ pub(crate) enum Bench {
     InsertSync,
     InsertNosync,
     Get,
+    OpenGet,
     Read8,
 }
 
 impl Bench {
-    pub(crate) const ALL: [Bench; 6] = [
+    pub(crate) const ALL: [Bench; 7] = [
         Bench::Update8Sync,
         Bench::Update8Nosync,
         Bench::InsertSync,
         Bench::InsertNosync,
         Bench::Get,
+        Bench::OpenGet,
         Bench::Read8,
     ];
 
@@ -41,6 +43,7 @@ impl Bench {
             Bench::InsertSync => "insert_sync",
             Bench::InsertNosync => "insert_nosync",
             Bench::Get => "get",
+            Bench::OpenGet => "open_get",
             Bench::Read8 => "read8",
         }
     }
@@ -94,6 +97,7 @@ pub(crate) fn measure(plan: &Plan) -> Result<()> {
             Bench::InsertNosync => bench.inserts(false, true, plan.benches.contains(&Bench::Get))?,
             Bench::Get if plan.benches.contains(&Bench::InsertNosync) => {}
             Bench::Get => bench.inserts(false, false, true)?,
+            Bench::OpenGet => bench.openings()?,
             Bench::Read8 => beside::measure(plan)?.iter().for_each(|row| println!("{}", row.json())),
         }
     }
@@ -178,6 +182,19 @@ impl Measuring<'_> {
         Ok(())
     }
 
+    fn openings(&mut self) -> Result<()> {
+        let mut systems = self.plan.systems.clone();
+        systems.retain(|&system| system != System::Floor);
+        let mut rows: Vec<Row> =
+            systems.iter().map(|&system| Row::new(system, Bench::OpenGet, true, 1)).collect();
+        for _ in 0..self.plan.repeats {
+            for row in &mut rows {
+                row.runs.push(named(row.system, row.bench, open_run(self.plan, row.system))?);
+            }
+        }
+        self.print(rows, false)
+    }
+
     /// Counts the syncs of what is to be synced, and prints.
     fn print(&mut self, mut rows: Vec<Row>, sync: bool) -> Result<()> {
         for row in &mut rows {
@@ -257,4 +274,32 @@ fn insert_run(plan: &Plan, system: System, sync: bool, get: bool) -> Result<Inse
         if get { Some([run::gets(&*store, &keys, GETS)?, run::gets(&*store, &keys, 1)?]) } else { None };
     store.close()?;
     Ok(InsertRuns { insert, gets })
+}
+
+/// How often a store is opened again.
+const OPENINGS: usize = 20;
+
+/// Opens a store that was closed, and looks up one key.
+fn open_run(plan: &Plan, system: System) -> Result<Run> {
+    let dir = folder(plan)?;
+    let keys = run::keys(plan.inserts);
+    let store = system.open(dir.path(), false)?;
+    run::inserts(&*store, &keys, no_mark)?;
+    store.settle()?;
+    store.close()?;
+    let mut seconds = 0.0;
+    for key in keys.iter().step_by(keys.len().div_ceil(OPENINGS)) {
+        let start = Instant::now();
+        let store = system.open(dir.path(), true)?;
+        let mut found = false;
+        store
+            .session(Values::NONE, 0)?
+            .get(std::slice::from_ref(key), &mut |key, value| found = value == value_of(key))?;
+        seconds += start.elapsed().as_secs_f64();
+        if !found {
+            return Err("a value that was read is wrong".into());
+        }
+        store.close()?;
+    }
+    Ok(Run { n: OPENINGS as u64, seconds })
 }

@@ -1,4 +1,5 @@
 #![doc = include_str!("tour.md")]
+#![cfg_attr(docsrs, feature(doc_cfg))] // says which items need which features
 #![deny(unsafe_code)]
 #![deny(clippy::multiple_unsafe_ops_per_block)]
 
@@ -39,7 +40,7 @@ pub use collections::{
 };
 pub use error::{Error, Result};
 pub use gc::held::Held;
-pub use layout::{Persist, Plain, Pointee, StoreAs, Stored};
+pub use layout::{Branded, Persist, Plain, Pointee, StoreAs, Stored};
 pub use pheap_macros::{Persist, txn};
 pub use ptr::{Key, P};
 pub use values::{
@@ -57,6 +58,7 @@ pub use wal::SyncPolicy;
 
 // Committing and reading without waiting for a disk.
 pub use api::deferred::txn_deferred;
+pub use api::tasks::txn_async;
 pub use wal::Commit;
 
 // Objects whose types the program does not know.
@@ -65,10 +67,16 @@ pub use heap::{Elements, Entries, Entry, Field, Fields, Object, Objects, Pointer
 #[cfg(feature = "serde")]
 pub use exchange::{Export, Import};
 
-/// The programs of the cookbook are tests.
+/// The programs of the documents are tests.
 #[cfg(all(doctest, feature = "serde"))]
-#[doc = include_str!("../../../docs/cookbook.md")]
-mod cookbook {}
+mod documents {
+    #[doc = include_str!("../../../docs/cookbook.md")]
+    mod cookbook {}
+    #[doc = include_str!("../../../docs/service.md")]
+    mod service {}
+    #[doc = include_str!("../../../docs/coming-from.md")]
+    mod coming_from {}
+}
 
 /// What the macros expand to. Not covered by any promise of stability.
 #[doc(hidden)]

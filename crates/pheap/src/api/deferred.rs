@@ -1,5 +1,6 @@
 //! Transactions and reads that do not wait for the disk: a [`Commit`] tells when what they did, or saw, is durable.
 
+use super::root::sealed::End;
 use super::root::{Root, RootSet};
 use super::tx::Txn;
 use super::view::View;
@@ -125,5 +126,7 @@ pub fn txn_deferred<S: RootSet, R>(
     roots: S,
     f: impl for<'a, 'b, 'c, 'd> FnOnce(S::Args<'a, 'b, 'c, 'd>) -> Result<R>,
 ) -> Result<(R, Commit)> {
-    roots.run(f, true)
+    let mut commit = Commit::done();
+    let result = roots.run(f, End::Deferred(&mut commit))?;
+    Ok((result, commit))
 }

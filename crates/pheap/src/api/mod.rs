@@ -9,5 +9,6 @@ mod lookup;
 mod migrate;
 mod parts;
 pub(crate) mod root;
+pub(crate) mod tasks;
 pub(crate) mod tx;
 pub(crate) mod view;

@@ -165,6 +165,17 @@ impl<T: Persist> Root<T> {
         f: impl for<'r> FnOnce(&mut Txn<'r>, P<'r, T::At<'r>>) -> Result<R, E>,
         commit: impl FnOnce(&mut Exclusive<'_>, &R) -> Result<()>,
     ) -> Result<R, E> {
+        self.run_or(f, commit, |exclusive| exclusive.give_up())
+    }
+
+    /// [`run`](Self::run) that leaves to `give_up` how a transaction is rolled back whose `f` has failed.
+    #[inline(always)]
+    pub(super) fn run_or<R, E: From<Error>>(
+        &self,
+        f: impl for<'r> FnOnce(&mut Txn<'r>, P<'r, T::At<'r>>) -> Result<R, E>,
+        commit: impl FnOnce(&mut Exclusive<'_>, &R) -> Result<()>,
+        give_up: impl FnOnce(Exclusive<'_>) -> Result<()>,
+    ) -> Result<R, E> {
         let mut exclusive = Exclusive::begin(&self.heap, &self.region, self.ty)?;
         // SAFETY: `exclusive` has the region locked, with an open transaction, and is not used before `f` returns, when `tx` is gone. The brand is
         // one of its own, for `f` works for all of them.
@@ -177,7 +188,7 @@ impl<T: Persist> Root<T> {
                 Ok(result)
             }
             Err(error) => {
-                exclusive.give_up()?;
+                give_up(exclusive)?;
                 Err(error)
             }
         }
@@ -417,7 +428,7 @@ pub fn txn<S: RootSet, R>(
     roots: S,
     f: impl for<'a, 'b, 'c, 'd> FnOnce(S::Args<'a, 'b, 'c, 'd>) -> Result<R>,
 ) -> Result<R> {
-    Ok(roots.run(f, false)?.0)
+    roots.run(f, End::Waits)
 }
 
 /// Runs `f`, in which this thread may open a transaction on one heap while it is inside a transaction on another. Elsewhere that is [`Error::SeveralHeaps`].
@@ -451,18 +462,35 @@ pub trait RootSet: sealed::Sealed {
     /// What the transaction's closure is given: for a tuple, a `(&mut Txn<'_>, P<'_, T>)` for each root.
     type Args<'a, 'b, 'c, 'd>;
 
-    /// `deferred`: without waiting for a sync.
     #[doc(hidden)]
     fn run<R>(
         self,
         f: impl for<'a, 'b, 'c, 'd> FnOnce(Self::Args<'a, 'b, 'c, 'd>) -> Result<R>,
-        deferred: bool,
-    ) -> Result<(R, Commit)>;
+        end: End<'_>,
+    ) -> Result<R>;
 }
 
-mod sealed {
-    pub trait Sealed {}
+pub(super) mod sealed {
+    use crate::wal::Commit;
+
+    pub trait Sealed {
+        /// See `HeapInner::waits_for_syncs` and `backlog`.
+        fn waits_for_syncs(&self) -> bool;
+        fn backlog(&self) -> Option<Commit>;
+    }
+
+    /// How a transaction over several roots ends.
+    pub enum End<'c> {
+        /// It waits until it is durable, or what it has seen.
+        Waits,
+        /// It leaves a `Commit` if it has not failed.
+        Deferred(&'c mut Commit),
+        /// It leaves a `Commit`, whatever comes of it.
+        Task(&'c mut Commit),
+    }
 }
+
+use sealed::End;
 
 /// The heap that all of these belong to.
 fn common_heap<'h>(mut heaps: impl Iterator<Item = &'h Arc<HeapInner>>) -> Result<&'h Arc<HeapInner>> {
@@ -475,20 +503,37 @@ fn common_heap<'h>(mut heaps: impl Iterator<Item = &'h Arc<HeapInner>>) -> Resul
 }
 
 /// Commits, or rolls back.
-fn end<R>(heap: &Arc<HeapInner>, group: Group<'_>, result: Result<R>, deferred: bool) -> Result<(R, Commit)> {
-    match result {
-        Ok(result) if deferred => Ok((result, heap.deferred(group.commit_deferred()?))),
-        Ok(result) => group.commit().map(|()| (result, Commit::done())),
-        Err(error) => {
-            group.give_up()?;
-            Err(error)
-        }
+fn end<R>(heap: &Arc<HeapInner>, group: Group<'_>, result: Result<R>, how: End<'_>) -> Result<R> {
+    match (&result, how) {
+        (Ok(_), End::Waits) => group.commit()?,
+        (Ok(_), End::Deferred(commit)) => *commit = heap.deferred(group.commit_deferred()?),
+        (Ok(_), End::Task(commit)) => *commit = heap.seen(group.commit_deferred()?),
+        (Err(_), End::Task(commit)) => *commit = heap.seen(group.give_up_deferred()),
+        (Err(_), _) => group.give_up()?,
     }
+    result
+}
+
+/// What a task asks before it opens a transaction on several roots of a heap.
+macro_rules! asks_the_heap {
+    ($roots:ident, $first:expr) => {
+        fn waits_for_syncs(&self) -> bool {
+            let $roots = self;
+            $first.is_some_and(|heap| heap.waits_for_syncs())
+        }
+
+        fn backlog(&self) -> Option<Commit> {
+            let $roots = self;
+            $first.and_then(|heap| heap.backlog())
+        }
+    };
 }
 
 macro_rules! tuples {
     ($($T:ident $lt:lifetime $i:tt),*) => {
-        impl<$($T: Persist),*> sealed::Sealed for ($(&Root<$T>,)*) {}
+        impl<$($T: Persist),*> sealed::Sealed for ($(&Root<$T>,)*) {
+            asks_the_heap!(roots, Some(&roots.0.heap));
+        }
 
         impl<$($T: Persist),*> RootSet for ($(&Root<$T>,)*) {
             type Args<'a, 'b, 'c, 'd> = ($((&$lt mut Txn<$lt>, P<$lt, $T::At<$lt>>),)*);
@@ -496,8 +541,8 @@ macro_rules! tuples {
             fn run<R>(
                 self,
                 f: impl for<'a, 'b, 'c, 'd> FnOnce(Self::Args<'a, 'b, 'c, 'd>) -> Result<R>,
-                deferred: bool,
-            ) -> Result<(R, Commit)> {
+                end: End<'_>,
+            ) -> Result<R> {
                 let heap = common_heap([$(&self.$i.heap),*].into_iter())?;
                 let regions: &[(&Region, u32)] = &[$((&*self.$i.region, self.$i.ty)),*];
                 let group = Group::begin(heap, regions)?;
@@ -508,7 +553,7 @@ macro_rules! tuples {
                     // SAFETY: the group was locked for a root of this type, and `f` works for all brands.
                     unsafe { self.$i.object() },
                 ),)*));
-                end(heap, group, result, deferred)
+                self::end(heap, group, result, end)
             }
         }
     };
@@ -582,7 +627,9 @@ impl<T: Persist> Shards<'_, T> {
     }
 }
 
-impl<T: Persist> sealed::Sealed for &[Root<T>] {}
+impl<T: Persist> sealed::Sealed for &[Root<T>] {
+    asks_the_heap!(roots, roots.first().map(|root| &root.heap));
+}
 
 impl<T: Persist> RootSet for &[Root<T>] {
     type Args<'a, 'b, 'c, 'd> = Shards<'a, T>;
@@ -590,17 +637,19 @@ impl<T: Persist> RootSet for &[Root<T>] {
     fn run<R>(
         self,
         f: impl for<'a, 'b, 'c, 'd> FnOnce(Shards<'a, T>) -> Result<R>,
-        deferred: bool,
-    ) -> Result<(R, Commit)> {
+        end: End<'_>,
+    ) -> Result<R> {
         let heap = common_heap(self.iter().map(|root| &root.heap))?;
         let regions: Vec<(&Region, u32)> = self.iter().map(|root| (&*root.region, root.ty)).collect();
         let group = Group::begin(heap, &regions)?;
         let result = f(Shards { group: &group, roots: NonNull::from(self) });
-        end(heap, group, result, deferred)
+        self::end(heap, group, result, end)
     }
 }
 
-impl<T: Persist> sealed::Sealed for &Vec<Root<T>> {}
+impl<T: Persist> sealed::Sealed for &Vec<Root<T>> {
+    asks_the_heap!(roots, roots.first().map(|root| &root.heap));
+}
 
 impl<T: Persist> RootSet for &Vec<Root<T>> {
     type Args<'a, 'b, 'c, 'd> = Shards<'a, T>;
@@ -608,8 +657,8 @@ impl<T: Persist> RootSet for &Vec<Root<T>> {
     fn run<R>(
         self,
         f: impl for<'a, 'b, 'c, 'd> FnOnce(Shards<'a, T>) -> Result<R>,
-        deferred: bool,
-    ) -> Result<(R, Commit)> {
-        self.as_slice().run(f, deferred)
+        end: End<'_>,
+    ) -> Result<R> {
+        self.as_slice().run(f, end)
     }
 }

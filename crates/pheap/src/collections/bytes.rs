@@ -27,6 +27,8 @@ use crate::ptr::{P, bounds};
 /// # Ok(())
 /// # }
 /// ```
+///
+#[doc = include_str!("pbytes.md")]
 #[derive(Persist)]
 #[repr(C)]
 #[persist(own, id = "pheap::PBytes", crate = "crate")]

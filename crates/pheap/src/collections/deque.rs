@@ -27,6 +27,8 @@ use crate::ptr::P;
 /// # Ok(())
 /// # }
 /// ```
+///
+#[doc = include_str!("pvecdeque.md")]
 #[derive(Persist)]
 #[repr(C)]
 #[persist(own, id = "pheap::PVecDeque", crate = "crate")]

@@ -28,6 +28,8 @@ use crate::ptr::{P, bounds};
 /// # Ok(())
 /// # }
 /// ```
+///
+#[doc = include_str!("pstring.md")]
 #[derive(Persist)]
 #[repr(C)]
 #[persist(own, id = "pheap::PString", crate = "crate")]

@@ -36,6 +36,21 @@ impl HeapInner {
         Commit::at(wal, position)
     }
 
+    /// Whether a transaction waits for the disk before it returns.
+    pub(crate) fn waits_for_syncs(&self) -> bool {
+        self.wal().is_some_and(|wal| wal.syncs_commits())
+    }
+
+    /// What has to be durable before a task may commit more: no more than so many bytes are to be unsynced, and a task does not wait for that when it commits.
+    pub(crate) fn backlog(self: &Arc<Self>) -> Option<Commit> {
+        if self.is_forked() {
+            return None; // what waits there is the parent's
+        }
+        let wal = self.wal()?;
+        let least = wal.end().saturating_sub(wal.settings().unsynced_limit);
+        (!wal.is_durable(least)).then(|| self.seen(least))
+    }
+
     /// Starts the thread if the policy needs it.
     pub(super) fn sync_at_intervals(self: &Arc<Self>) {
         if let Some(wal) = self.wal()

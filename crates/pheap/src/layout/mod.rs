@@ -108,6 +108,25 @@ pub unsafe trait Persist: Sized {
 )]
 pub trait Plain: for<'r> Persist<At<'r> = Self> {}
 
+/// A [`Persist`] type of the brand `'r`: the bound of generic code that changes a heap. What a transaction with that brand is given, and stores, is of such types.
+///
+/// ```
+/// # use pheap::{Branded, P, PVec, Result, Txn};
+/// fn push_twice<'r, T: Branded<'r> + Copy>(tx: &mut Txn<'r>, all: P<'r, PVec<'r, T>>, value: T) -> Result<()> {
+///     all.push(tx, value)?;
+///     all.push(tx, value)
+/// }
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be stored in a heap by a transaction that has another brand",
+    label = "not of the brand of the transaction",
+    note = "generic code has the bound `T: Branded<'r>`, with the `'r` of its `Txn<'r>`"
+)]
+pub trait Branded<'r>: Persist<At<'r> = Self> {}
+
+#[diagnostic::do_not_recommend]
+impl<'r, T: Persist<At<'r> = T>> Branded<'r> for T {}
+
 mod sealed {
     pub trait Sealed {}
     impl<T: super::Persist> Sealed for T {}

@@ -23,6 +23,14 @@ impl Exclusive<'_> {
         })?;
         Ok(end)
     }
+
+    /// [`give_up`](Exclusive::give_up), without waiting: with a write-ahead log, the position behind all that was seen.
+    #[cold]
+    pub(crate) fn give_up_deferred(self) -> u64 {
+        let (store, region) = (self.store, self.region);
+        drop(self);
+        if store.wal().is_none() || store.is_forked() { 0 } else { region.counters.position.get() }
+    }
 }
 
 impl Group<'_> {

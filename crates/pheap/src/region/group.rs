@@ -128,6 +128,17 @@ impl<'a> Group<'a> {
         regions.iter().try_for_each(|region| region.wait_for_records(store))
     }
 
+    /// [`give_up`](Group::give_up), as for [one region](Exclusive::give_up_deferred).
+    pub(crate) fn give_up_deferred(self) -> u64 {
+        let store = self.locked[0].store;
+        let regions: Vec<&Region> = self.locked.iter().map(|one| one.region).collect();
+        drop(self);
+        if store.wal().is_none() || store.is_forked() {
+            return 0;
+        }
+        regions.iter().map(|region| region.counters.position.get()).max().unwrap_or(0)
+    }
+
     /// In a forked child: leaves the transaction to the parent.
     fn abandon_if_forked(&mut self) -> bool {
         let is_forked = self.locked.first().is_some_and(|one| one.store.is_forked());

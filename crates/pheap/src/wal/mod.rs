@@ -35,6 +35,8 @@ pub(crate) mod stream;
 mod stream_tests;
 mod syncer;
 mod tail;
+#[cfg(all(test, not(pheap_loom)))]
+mod task_tests;
 #[cfg(test)]
 mod tests;
 #[cfg(all(test, not(pheap_loom)))]

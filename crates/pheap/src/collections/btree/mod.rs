@@ -91,6 +91,8 @@ use range::Between;
 ///
 /// If the `Ord` of keys contradicts itself, or panics, a map may find, order or keep keys in any way, but nothing worse happens: no
 /// undefined behaviour, no value twice, no endless loop.
+///
+#[doc = include_str!("pbtreemap.md")]
 #[derive(Persist)]
 #[repr(C)]
 #[persist(own, id = "pheap::PBTreeMap", crate = "crate")]

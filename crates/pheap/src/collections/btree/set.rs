@@ -27,6 +27,8 @@ use crate::ptr::P;
 /// # Ok(())
 /// # }
 /// ```
+///
+#[doc = include_str!("pbtreeset.md")]
 #[derive(Persist)]
 #[repr(C)]
 #[persist(own, id = "pheap::PBTreeSet", crate = "crate")]

@@ -69,6 +69,8 @@ type Few<'r, K, V> = P<'r, [Slot<Pair<K, V>>]>;
 /// hashes (because of a bad [`HashKey`]) are compared one by one.
 ///
 /// Values that are collections themselves can be read, replaced and moved, but not changed in place: use a `PHashMap<K, P<PVec<T>>>` for that.
+///
+#[doc = include_str!("phashmap.md")]
 #[derive(Persist)]
 #[repr(C)]
 #[persist(own, id = "pheap::PHashMap", crate = "crate")]

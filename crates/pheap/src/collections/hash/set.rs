@@ -26,6 +26,8 @@ use crate::ptr::P;
 /// # Ok(())
 /// # }
 /// ```
+///
+#[doc = include_str!("phashset.md")]
 #[derive(Persist)]
 #[repr(C)]
 #[persist(own, id = "pheap::PHashSet", crate = "crate")]

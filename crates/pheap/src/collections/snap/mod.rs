@@ -81,6 +81,8 @@ pub use snapshot::Snapshot;
 /// that it fits into when it is small.
 ///
 /// If the `Ord` of keys contradicts itself, or panics, a map may find, order or keep keys in any way, but nothing worse happens.
+///
+#[doc = include_str!("psnapmap.md")]
 #[derive(Persist)]
 #[repr(C)]
 #[persist(own, id = "pheap::PSnapMap", crate = "crate")]

@@ -52,6 +52,8 @@ const LONGEST_BLOCK: usize = 4096;
 ///
 /// It grows by doubling, and shrinks only when asked to ([`shrink_to_fit`](P::shrink_to_fit)). A push costs a redo record of one or two lines. Elements
 /// that are collections themselves can be read, replaced and moved, but not changed in place: use a `PVec<P<PVec<T>>>` for that.
+///
+#[doc = include_str!("pvec.md")]
 #[derive(Persist)]
 #[repr(C)]
 #[persist(own, id = "pheap::PVec", crate = "crate")]

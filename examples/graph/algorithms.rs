@@ -1,0 +1,43 @@
+//! Algorithms on a graph, wherever it is: all they ask is where the edges of a node lead.
+
+use std::collections::VecDeque;
+
+/// The number of edges from a node to each other one; `u32::MAX` if there is no way.
+pub fn distances<'g>(nodes: usize, from: usize, out: impl Fn(usize) -> &'g [u32]) -> Vec<u32> {
+    let mut distances = vec![u32::MAX; nodes];
+    distances[from] = 0;
+    let mut todo = VecDeque::from([from]);
+    while let Some(node) = todo.pop_front() {
+        for &next in out(node) {
+            if distances[next as usize] == u32::MAX {
+                distances[next as usize] = distances[node] + 1;
+                todo.push_back(next as usize);
+            }
+        }
+    }
+    distances
+}
+
+/// PageRank, with the usual damping.
+pub fn page_rank<'g>(nodes: usize, rounds: usize, out: impl Fn(usize) -> &'g [u32]) -> Vec<f64> {
+    const DAMPING: f64 = 0.85;
+
+    let mut ranks = vec![1.0 / nodes as f64; nodes];
+    for _ in 0..rounds {
+        let (mut next, mut dangling) = (vec![0.0; nodes], 0.0);
+        for (node, rank) in ranks.iter().enumerate() {
+            let out = out(node);
+            if out.is_empty() {
+                dangling += rank;
+            }
+            let share = rank / out.len() as f64;
+            for &to in out {
+                next[to as usize] += share;
+            }
+        }
+        let rest = (1.0 - DAMPING + DAMPING * dangling) / nodes as f64;
+        next.iter_mut().for_each(|rank| *rank = rest + DAMPING * *rank);
+        ranks = next;
+    }
+    ranks
+}

@@ -1,0 +1,114 @@
+//! The content of the heap: players, who are logged in by sessions, and the order of their points.
+//!
+//! Plain structs and functions. None of them knows of tasks, nor of HTTP.
+
+use std::cmp::Reverse;
+use std::time::SystemTime;
+
+use pheap::{P, PBTreeMap, PHashMap, PSystemTime, Persist, Result, Txn, View, field};
+use serde::Serialize;
+
+/// The root.
+#[derive(Persist, Default)]
+#[repr(C)]
+pub struct Game<'r> {
+    /// By their names.
+    pub players: PHashMap<'r, P<'r, str>, P<'r, Player<'r>>>,
+    /// By their tokens.
+    pub sessions: PHashMap<'r, u128, Session<'r>>,
+    /// All players, the best last.
+    pub board: PBTreeMap<'r, Place, P<'r, Player<'r>>>,
+}
+
+#[derive(Persist)]
+#[repr(C)]
+pub struct Player<'r> {
+    pub name: P<'r, str>,
+    pub place: Place,
+}
+
+/// What the board is ordered by: of two with as many points, the one who came first is the better one.
+#[derive(Persist, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(C)]
+#[persist(key)]
+pub struct Place {
+    pub points: u64,
+    pub number: Reverse<u64>,
+}
+
+#[derive(Persist, Clone, Copy)]
+#[repr(C)]
+pub struct Session<'r> {
+    pub player: P<'r, Player<'r>>,
+    pub until: PSystemTime,
+}
+
+/// A line of the board, as it is told to others.
+#[derive(Serialize)]
+pub struct Line {
+    pub name: String,
+    pub points: u64,
+}
+
+impl<'r> Game<'r> {
+    /// Begins a session of the player with this name, who is made if there is none.
+    pub fn log_in(
+        game: P<'r, Self>,
+        tx: &mut Txn<'r>,
+        name: &str,
+        token: u128,
+        until: SystemTime,
+    ) -> Result<()> {
+        let player = match tx[game].players.get(tx, name) {
+            Some(&player) => player,
+            None => {
+                let place = Place { points: 0, number: Reverse(tx[game].players.len() as u64) };
+                let player = tx.alloc(Player { name: tx.alloc_str(name)?, place })?;
+                field!(game.players).insert(tx, name, player)?;
+                field!(game.board).insert(tx, place, player)?;
+                player
+            }
+        };
+        field!(game.sessions).insert(tx, token, Session { player, until: until.into() })?;
+        Ok(())
+    }
+
+    /// The player whose session this is.
+    pub fn player(&self, view: &View<'r>, token: u128) -> Option<P<'r, Player<'r>>> {
+        let session = self.sessions.get(view, token)?;
+        (session.until.get() > SystemTime::now()).then_some(session.player)
+    }
+
+    /// Gives points to a player, who moves on the board.
+    pub fn add_points(
+        game: P<'r, Self>,
+        tx: &mut Txn<'r>,
+        player: P<'r, Player<'r>>,
+        points: u64,
+    ) -> Result<Line> {
+        let board = field!(game.board);
+        let old = tx[player].place;
+        let place = Place { points: old.points.saturating_add(points), ..old };
+        board.remove(tx, old);
+        board.insert(tx, place, player)?;
+        tx[player].place = place;
+        Ok(Line::of(tx, player))
+    }
+
+    /// The first lines of the board.
+    pub fn best(&self, view: &View<'r>, lines: usize) -> Vec<Line> {
+        self.board.values(view).rev().take(lines).map(|&player| Line::of(view, player)).collect()
+    }
+
+    /// Ends the sessions whose time is over.
+    pub fn end_sessions(game: P<'r, Self>, tx: &mut Txn<'r>, now: SystemTime) {
+        field!(game.sessions).retain(tx, |_, session| session.until.get() > now);
+    }
+}
+
+impl Line {
+    fn of<'r>(view: &View<'r>, player: P<'r, Player<'r>>) -> Line {
+        let player = &view[player];
+        Line { name: view[player.name].to_owned(), points: player.place.points }
+    }
+}
