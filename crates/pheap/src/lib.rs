@@ -31,6 +31,7 @@ mod values;
 mod wal;
 
 // Changing and reading what is in a heap.
+pub use api::nested::Carried;
 pub use api::root::{Root, RootSet, Shards, txn, with_several_heaps};
 pub use api::tx::Txn;
 pub use api::view::{Shared, View};
