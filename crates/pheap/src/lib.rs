@@ -36,7 +36,8 @@ pub use api::root::{Root, RootSet, Shards, txn, with_several_heaps};
 pub use api::tx::Txn;
 pub use api::view::{Shared, View};
 pub use collections::{
-    PBTreeMap, PBTreeSet, PBytes, PHashMap, PHashSet, PSnapMap, PString, PVec, PVecDeque, SharedStr, Snapshot,
+    PBTreeMap, PBTreeSet, PBytes, PHashMap, PHashSet, PPriorityQueue, PSnapMap, PString, PVec, PVecDeque, SharedStr,
+    Snapshot,
 };
 pub use error::{Error, Result};
 pub use gc::held::Held;
