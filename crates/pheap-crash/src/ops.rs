@@ -128,6 +128,9 @@ fn nest<'r>(tx: &mut Txn<'r>, p: P<'r, Record<'r>>, value: u64, long: bool) -> p
     let failed = tx.nested(p, |tx, p| {
         // A node of the transaction's own.
         cut(tx, p)?;
+        if tx[p].list.is_some() {
+            pop_free(tx, p)?;
+        }
         push(tx, p, 0)?;
         if long {
             overlap(tx, p, 0)?;

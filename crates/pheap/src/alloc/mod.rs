@@ -119,7 +119,7 @@ pub(crate) struct Usage {
 }
 
 /// How far a transaction has come, by what it has allocated and freed.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub(crate) struct Mark {
     /// Ranges of fresh objects.
     fresh: usize,

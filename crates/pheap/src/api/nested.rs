@@ -6,6 +6,7 @@
 #![allow(unsafe_code)]
 
 use super::tx::Txn;
+use crate::error;
 use crate::layout::Pointee;
 use crate::ptr::P;
 use crate::txn::context::Context;
@@ -153,7 +154,7 @@ impl<'r> Txn<'r> {
     /// # }
     /// ```
     ///
-    /// What else `f` has done is taken back likewise: what it has held is [`NotHeld`](Error::NotHeld) afterwards, what would have been freed at the commit stays. What it has allocated is garbage, until the
+    /// What else `f` has done is taken back likewise: what it has held is [`NotHeld`](crate::Error::NotHeld) afterwards, what would have been freed at the commit stays. What it has allocated is garbage, until the
     /// next collection. In a transaction over several roots, a nested part is one of its root: what it does to others is not taken back.
     ///
     /// If `f` panics, its changes are taken back, and the panic goes on. If nobody catches it within the transaction, all of that is rolled back, as ever.
@@ -167,8 +168,8 @@ impl<'r> Txn<'r> {
     pub fn nested<C: Carried<'r>, R>(
         &mut self,
         carried: C,
-        f: impl for<'n> FnOnce(&mut Txn<'n>, C::At<'n>) -> crate::Result<R>,
-    ) -> crate::Result<R> {
+        f: impl for<'n> FnOnce(&mut Txn<'n>, C::At<'n>) -> error::Result<R>,
+    ) -> error::Result<R> {
         self.try_nested(carried, f)
     }
 

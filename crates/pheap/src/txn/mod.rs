@@ -14,7 +14,7 @@
 //! | [`padded`] | what no record should hold |
 //! | [`parts`] | over several roots: which parts of a record count |
 //! | [`word_map`] | long: old content into the undo log, stores in place |
-//! | [`savepoint`] | how a part of a transaction is taken back |
+//! | [`savepoint`], [`nested`] | how a part of a transaction is taken back |
 //! | [`upgrade`] | when readers are kept away |
 //! | [`doomed`] | what happens when the log cannot grow |
 //! | [`recovery`] | what happens at the next open |
@@ -28,6 +28,7 @@ mod dirty;
 mod doomed;
 mod line_index;
 pub(crate) mod log;
+mod nested;
 mod padded;
 mod parts;
 mod paths;

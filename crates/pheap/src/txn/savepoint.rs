@@ -4,22 +4,16 @@
 //! of its own, or in memory if it is doomed. To take that back is to write the words again, newest first, as a program would that has kept them. So a savepoint knows nothing of media,
 //! logs and records, and they know nothing of it: a crash takes back all of the transaction, as ever.
 //!
-//! While a savepoint is open, each store asks [`Context::writable`], unless [`recent`](super::recent) knows the place; and that knows only what was asked for since the savepoint.
-
-#![allow(unsafe_code)]
-#![expect(clippy::multiple_unsafe_ops_per_block, reason = "a block is about one context, which is borrowed piece by piece")]
+//! This is the list. What a transaction does with it is in [`nested`](super::nested).
 
 use std::mem::MaybeUninit;
 
-use super::context::{Context, Mode};
 use super::padded::Padded;
 use super::word_map::WordMap;
 use crate::alloc::Mark;
-use crate::faults::{Bug, bug};
-use crate::layout::Padding;
 
 /// A word that may be padding.
-type Word = MaybeUninit<u64>;
+pub(super) type Word = MaybeUninit<u64>;
 
 /// Memory for so many words is kept.
 const FEW: usize = 1 << 13;
@@ -35,16 +29,18 @@ pub(crate) struct Savepoints {
     spare: WordMap,
 }
 
-struct Savepoint {
+/// A savepoint, and what it is to go back to of what is kept elsewhere.
+pub(super) struct Savepoint {
     /// How many there were of these.
     runs: usize,
     words: usize,
-    held: usize,
-    allocated: Mark,
     /// Words of which it is known what they were.
     saved: WordMap,
-    /// What had been noted before.
-    padded: Padded,
+    /// Pointers that were held.
+    pub(super) held: usize,
+    pub(super) allocated: Mark,
+    /// Values whose padding was to be zeroed.
+    pub(super) padded: Padded,
 }
 
 impl Savepoints {
@@ -53,23 +49,44 @@ impl Savepoints {
         !self.open.is_empty()
     }
 
-    /// Notes what words are, unless that is known: so many bytes of the heap from `start` on, which are at `place` now.
-    ///
-    /// # Safety
-    /// So many bytes are at `place`, and nobody writes to them. All are whole words.
-    unsafe fn save(&mut self, start: usize, place: *const u8, len: usize) {
+    /// Opens a savepoint, within the one that is open, if one is.
+    pub(super) fn open(&mut self, held: usize, allocated: Mark, padded: Padded) {
+        let saved = std::mem::take(&mut self.spare);
+        let (runs, words) = (self.runs.len(), self.words.len());
+        self.open.push(Savepoint { runs, words, saved, held, allocated, padded });
+    }
+
+    /// The savepoint that was opened last.
+    pub(super) fn last(&self) -> Option<&Savepoint> {
+        self.open.last()
+    }
+
+    /// The same, which is open no more.
+    pub(super) fn close(&mut self) -> Option<Savepoint> {
+        self.open.pop()
+    }
+
+    /// Takes the list back since a savepoint that was closed.
+    pub(super) fn take_since(&mut self, mut savepoint: Savepoint) -> Before {
+        savepoint.saved.drain_lines(|_| {});
+        self.spare = savepoint.saved;
+        let (runs, words) = (self.runs.split_off(savepoint.runs), self.words.split_off(savepoint.words));
+        Before { runs, words }
+    }
+
+    /// Notes what the words from the offset `start` of the heap on are now, unless it is known what they were.
+    pub(super) fn save(&mut self, start: usize, now: &[Word]) {
         let Savepoints { open, runs, words, .. } = self;
         let Some(savepoint) = open.last_mut() else { return };
-        savepoint.saved.insert(start, start + len, |offset, bytes| {
-            let from = place.wrapping_add(offset - start).cast::<Word>();
+        savepoint.saved.insert(start, start + now.len() * 8, |offset, bytes| {
+            let first = (offset - start) / 8;
             runs.push((offset, bytes / 8));
-            // SAFETY: a part of what is at `place`, the caller's premise: whole words.
-            words.extend_from_slice(unsafe { std::slice::from_raw_parts(from, bytes / 8) });
+            words.extend_from_slice(&now[first..first + bytes / 8]);
         });
     }
 
-    /// Closes the savepoint that was opened last, whose changes stay. If it was within another one, that can take them back.
-    fn keep(&mut self, mut savepoint: Savepoint) {
+    /// Keeps what was changed since a savepoint that was closed. If it was within another one, that can take it back.
+    pub(super) fn keep(&mut self, mut savepoint: Savepoint) {
         savepoint.saved.drain_lines(|_| {});
         let Some(outer) = self.open.last_mut() else {
             self.runs.clear();
@@ -94,118 +111,65 @@ impl Savepoints {
     }
 }
 
-/// The premises of [`Context::writable`].
-impl Context {
-    /// Opens a savepoint.
-    pub(crate) fn open_savepoint(&mut self) {
-        let savepoint = Savepoint {
-            runs: self.savepoints.runs.len(),
-            words: self.savepoints.words.len(),
-            held: self.held.len(),
-            allocated: self.alloc.mark(),
-            saved: std::mem::take(&mut self.savepoints.spare),
-            padded: std::mem::take(&mut self.padded),
-        };
-        self.savepoints.open.push(savepoint);
-        if !bug(Bug::RecentAfterSavepoint) {
-            self.hot().recent.forget();
-        }
+/// What words were before a part of a transaction.
+pub(super) struct Before {
+    runs: Vec<(usize, usize)>,
+    words: Vec<Word>,
+}
+
+impl Before {
+    /// The runs, the one that was written last first: the offset in the heap, and the words.
+    pub(super) fn newest_first(&self) -> impl Iterator<Item = (usize, &[Word])> {
+        let mut rest = &self.words[..];
+        self.runs.iter().rev().map(move |&(start, count)| {
+            let words;
+            (rest, words) = rest.split_at(rest.len() - count);
+            (start, words)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(words: &[u64]) -> Vec<Word> {
+        words.iter().map(|&word| Word::new(word)).collect()
     }
 
-    /// Closes the savepoint that was opened last. What has changed since then stays.
-    pub(crate) fn keep_changes(&mut self) {
-        let Some(mut savepoint) = self.savepoints.open.pop() else { return };
-        let inside = std::mem::replace(&mut self.padded, std::mem::take(&mut savepoint.padded));
-        inside.iter().for_each(|(addr, padding)| self.padded.add(addr, padding));
-        self.savepoints.keep(savepoint);
+    /// What is to be written to go back, as numbers.
+    fn taken(savepoints: &mut Savepoints) -> Vec<(usize, usize)> {
+        let savepoint = savepoints.close().expect("one is open");
+        let before = savepoints.take_since(savepoint);
+        before.newest_first().map(|(start, words)| (start, words.len())).collect()
     }
 
-    /// Closes the savepoint that was opened last without another look at it: its transaction is taken back as a whole.
-    pub(crate) fn drop_savepoint(&mut self) {
-        self.savepoints.open.pop();
+    fn open(savepoints: &mut Savepoints) {
+        savepoints.open(0, Mark::default(), Padded::default());
     }
 
-    /// Takes back what has changed since the savepoint was opened that was opened last, and closes it. Returns the slots of pointers that were held since.
-    pub(crate) unsafe fn take_changes_back(cx: *mut Context) -> Vec<u32> {
-        // SAFETY: the context is there, and nobody else's. What was written is the transaction's to write again: nobody has a reference to it.
-        unsafe {
-            let Some(savepoint) = (*cx).savepoints.open.pop() else { return Vec::new() };
-            let Savepoint { runs, words, held, allocated, mut saved, padded } = savepoint;
-            // What is left of it as garbage is to have no padding, either, and soon values may be no values of their types.
-            if (*cx).mode != Mode::Doomed {
-                (*cx).write_back_copies();
-                (*cx).zero_padding();
-            }
-            (*cx).padded = padded;
-            let runs = (*cx).savepoints.runs.split_off(runs);
-            let mut words = (*cx).savepoints.words.split_off(words);
-            for (start, count) in runs.into_iter().rev() {
-                let first = words.len() - count;
-                let place = Context::writable_now(cx, (*cx).base() + start, count * 8, 8, None);
-                place.cast::<Word>().copy_from_nonoverlapping(words[first..].as_ptr(), count);
-                words.truncate(first);
-            }
-            saved.drain_lines(|_| {});
-            (*cx).savepoints.spare = saved;
-            if !bug(Bug::SavepointKeepsFrees) {
-                (*cx).alloc.take_back_frees(allocated);
-            }
-            (*cx).ahead.clear();
-            // What was asked for since is not what was asked for since the savepoint around.
-            (*cx).hot().recent.forget();
-            (*cx).held.split_off(held)
+    #[test]
+    fn each_word_is_noted_once_for_each_savepoint() {
+        let mut savepoints = Savepoints::default();
+        open(&mut savepoints);
+        savepoints.save(80, &words(&[1, 2, 3]));
+        savepoints.save(72, &words(&[0, 1, 2]));
+        open(&mut savepoints);
+        savepoints.save(80, &words(&[7]));
+        savepoints.save(800, &words(&[8, 9]));
+        // What the outer one knows, it does not take over.
+        let inner = savepoints.close().expect("one is open");
+        savepoints.keep(inner);
+        assert_eq!(taken(&mut savepoints), [(800, 2), (72, 1), (80, 3)]);
+        assert!(!savepoints.is_open() && savepoints.words.is_empty() && savepoints.runs.is_empty());
+        // A loop of parts leaves no more than one of them.
+        open(&mut savepoints);
+        for _ in 0..100 {
+            open(&mut savepoints);
+            savepoints.save(80, &words(&[1]));
+            let inner = savepoints.close().expect("one is open");
+            savepoints.keep(inner);
         }
-    }
-
-    /// [`writable`](Self::writable) while a savepoint is open.
-    #[cold]
-    #[inline(never)]
-    pub(super) unsafe fn writable_since_savepoint(
-        cx: *mut Context,
-        addr: usize,
-        len: usize,
-        align: usize,
-        padding: Option<Padding>,
-    ) -> *mut u8 {
-        if len == 0 {
-            return std::ptr::with_exposed_provenance_mut(addr);
-        }
-        // Whole words, for what they were is kept by the word. They belong to the same object, and are in the same copy.
-        let (start, end) = (addr & !7, (addr + len).next_multiple_of(8));
-        // SAFETY: the premises of `writable`, but that the words may have a byte more than the value, of the same object.
-        unsafe {
-            let place = Context::writable_now(cx, start, end - start, align.max(8), None);
-            (*cx).save_words(start, place, end - start);
-            let place = place.wrapping_add(addr - start);
-            (*cx).note_padding(addr, padding);
-            if (*cx).mode != Mode::Doomed {
-                (*cx).hot().recent.note(addr, len, place);
-            }
-            place
-        }
-    }
-
-    /// Makes the transaction able to go back to its last savepoint, if one is open, although these bytes of an object of its own are about to be changed where they are.
-    pub(crate) fn save_in_place(&mut self, addr: usize, len: usize) {
-        if self.savepoints.is_open() {
-            // SAFETY: an object of the transaction's own is where its address says, and nobody else has it.
-            unsafe { self.save_words(addr, std::ptr::with_exposed_provenance(addr), len.next_multiple_of(8)) };
-        }
-    }
-
-    /// # Safety
-    /// So many bytes, which are whole words, are at `place`, and nobody writes to them.
-    unsafe fn save_words(&mut self, addr: usize, place: *const u8, len: usize) {
-        let Some(savepoint) = self.savepoints.open.last() else { return };
-        // Nobody can have a pointer to what was allocated since, when that is taken back.
-        if self.alloc.is_fresh_since(addr, savepoint.allocated) {
-            return;
-        }
-        if bug(Bug::SavepointForgetsFresh) && self.alloc.is_fresh(addr) {
-            return;
-        }
-        let start = addr - self.base();
-        // SAFETY: the caller's premise.
-        unsafe { self.savepoints.save(start, place, len) };
+        assert_eq!(taken(&mut savepoints), [(80, 1)]);
     }
 }
