@@ -284,7 +284,10 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVecDeque<'r, T>> {
     pub fn swap(self, tx: &mut Txn<'r>, a: usize, b: usize) {
         let ring = tx[self].ring();
         let len = ring.len;
-        assert!(a < len && b < len, "index out of bounds: the length is {len} but the indices are {a} and {b}");
+        assert!(
+            a < len && b < len,
+            "index out of bounds: the length is {len} but the indices are {a} and {b}"
+        );
         // SAFETY: slots of the buffer.
         unsafe { tx.swap(buffer::pointer_to(ring.at(a)), buffer::pointer_to(ring.at(b))) };
     }

@@ -205,7 +205,8 @@ fn apply<'r, K: Key<'r>, V: Value<'r>>(
         Op::Extract(n, rest) => {
             let values: Vec<u64> = twin.values().copied().collect();
             let mut next = values.iter();
-            let taken: Vec<_> = map.extract_if(tx, |_, _| next.next().is_some_and(|v| v % n == rest)).collect();
+            let taken: Vec<_> =
+                map.extract_if(tx, |_, _| next.next().is_some_and(|v| v % n == rest)).collect();
             let gone: Vec<_> = twin.iter().filter(|(_, v)| *v % n == rest).collect();
             assert_eq!(taken.len(), gone.len());
             for ((key, value), (other_key, other)) in taken.iter().zip(gone) {
@@ -286,7 +287,10 @@ fn compare<'r, K: Key<'r>, V: Value<'r>>(
     for i in 0..20 {
         let (a, b) = (K::make(i * 149), K::make(i * 271 % 3000));
         assert_eq!(map.contains_key(view, a.borrow()), twin.contains_key(a.borrow()));
-        assert_eq!(map.rank(view, a.borrow()), twin.range::<K::Query, _>((Bound::Unbounded, Bound::Excluded(a.borrow()))).count());
+        assert_eq!(
+            map.rank(view, a.borrow()),
+            twin.range::<K::Query, _>((Bound::Unbounded, Bound::Excluded(a.borrow()))).count()
+        );
         assert!(
             map.get_key_value(view, a.borrow()).map(|(k, _)| k)
                 == twin.get_key_value(a.borrow()).map(|(k, _)| k.borrow())

@@ -250,7 +250,10 @@ fn apply<'r, K: Key<'r>, V: Value<'r>>(
         }
         Op::RemoveEntry(k) => {
             let old = K::with(k, |key| map.remove_entry(tx, key));
-            assert_eq!(old.map(|(key, value)| (K::number(key.query(tx)), value.value(tx))), twin.remove_entry(&k));
+            assert_eq!(
+                old.map(|(key, value)| (K::number(key.query(tx)), value.value(tx))),
+                twin.remove_entry(&k)
+            );
         }
         Op::ChangeAll(v) => {
             let value = V::make(tx, v)?;

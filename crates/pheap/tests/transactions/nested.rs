@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use pheap::{
-    Durability, Error, Heap, Options, P, PBTreeMap, PHashMap, PSnapMap, PString, PVec, PVecDeque, Persist, Result,
-    Root, Txn, View, field,
+    Durability, Error, Heap, Options, P, PBTreeMap, PHashMap, PSnapMap, PString, PVec, PVecDeque, Persist,
+    Result, Root, Txn, View, field,
 };
 use proptest::prelude::*;
 
@@ -254,7 +254,10 @@ fn new(options: Options) -> (Heap, Root<All<'static>>) {
 }
 
 /// Runs transactions, some of which fail as a whole, and compares what is there with the model.
-fn follows_the_model(options: Options, transactions: &[(Vec<Op>, bool)]) -> std::result::Result<(), TestCaseError> {
+fn follows_the_model(
+    options: Options,
+    transactions: &[(Vec<Op>, bool)],
+) -> std::result::Result<(), TestCaseError> {
     let (heap, root) = new(options);
     let mut model = root.read(seen).unwrap();
     for (ops, fails) in transactions {
@@ -266,7 +269,9 @@ fn follows_the_model(options: Options, transactions: &[(Vec<Op>, bool)]) -> std:
         });
         match result {
             Ok(()) => {}
-            Err(Error::Aborted(_) | Error::OutOfSpace { .. } | Error::ReservationFull { .. }) => model = before,
+            Err(Error::Aborted(_) | Error::OutOfSpace { .. } | Error::ReservationFull { .. }) => {
+                model = before
+            }
             Err(error) => panic!("{error}"),
         }
         prop_assert_eq!(&root.read(seen).unwrap(), &model);
@@ -450,8 +455,9 @@ fn in_a_transaction_over_several_roots_it_is_of_one() {
 fn pointers_are_carried_in_by_ones_and_many() {
     let (_heap, root) = new(small());
     root.txn(|tx, p| {
-        let nodes: Vec<P<'_, Node<'_>>> =
-            (0..3).map(|value| tx.alloc(Node { value, small: value as u8, next: None })).collect::<Result<_>>()?;
+        let nodes: Vec<P<'_, Node<'_>>> = (0..3)
+            .map(|value| tx.alloc(Node { value, small: value as u8, next: None }))
+            .collect::<Result<_>>()?;
         let text = tx.alloc_str("text")?;
         let carried = (p, nodes.clone(), [Some(text), None], (text, (p,)));
         tx.nested(carried, |tx, (p, nodes, [text, none], (same, (root,)))| {

@@ -73,7 +73,9 @@ impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
         let count = tx[self].range(tx, (range.start(), range.end())).count();
         let mut taken = Vec::with_capacity(count);
         for _ in 0..count {
-            let first = |tx: &Txn<'r>, top, path: &mut _| Span::new(tx, top, (range.start(), range.end())).first(path);
+            let first = |tx: &Txn<'r>, top, path: &mut _| {
+                Span::new(tx, top, (range.start(), range.end())).first(path)
+            };
             let Some(entry) = self.take(tx, first) else { break };
             taken.push((entry.key.into_inner(), entry.value));
         }

@@ -39,7 +39,9 @@ impl<'r, K: OrdKey<'r>, V: Persist> PBTreeMap<'r, K, V> {
         let leaf = search::descend(view, self.top.child(), wanted, |inner, place| {
             let children = inner.count(view);
             before += match all.take() {
-                Some(all) if place > children / 2 => all.saturating_sub(entries(view, inner, place..children, MAX_HEIGHT)),
+                Some(all) if place > children / 2 => {
+                    all.saturating_sub(entries(view, inner, place..children, MAX_HEIGHT))
+                }
                 _ => entries(view, inner, 0..place, MAX_HEIGHT),
             };
         });

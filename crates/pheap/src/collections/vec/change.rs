@@ -106,7 +106,11 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
     }
 
     /// Removes the elements for which `is_wanted` is true, and returns them in order. O(n), as [`retain`](Self::retain).
-    pub fn extract_if(self, tx: &mut Txn<'r>, mut is_wanted: impl FnMut(&T) -> bool) -> std::vec::IntoIter<T> {
+    pub fn extract_if(
+        self,
+        tx: &mut Txn<'r>,
+        mut is_wanted: impl FnMut(&T) -> bool,
+    ) -> std::vec::IntoIter<T> {
         // The user's code comes first: should it panic, nothing has moved.
         let kept: Vec<bool> = tx[self].iter(tx).map(|element| !is_wanted(element)).collect();
         let (len, order) = self.put_first(tx, &kept);
