@@ -121,6 +121,32 @@ fn replace<'r>(tx: &mut Txn<'r>, p: P<'r, Record<'r>>, elements: &[u64]) -> phea
     Ok(old)
 }
 
+/// Changes something, then all kinds of things in a nested part, which fails; and something in one that does not.
+fn nest<'r>(tx: &mut Txn<'r>, p: P<'r, Record<'r>>, value: u64, long: bool) -> pheap::Result<()> {
+    push(tx, p, value)?;
+    tx[p].x = value;
+    let failed = tx.nested(p, |tx, p| {
+        // A node of the transaction's own.
+        cut(tx, p)?;
+        if tx[p].list.is_some() {
+            pop_free(tx, p)?;
+        }
+        push(tx, p, 0)?;
+        if long {
+            overlap(tx, p, 0)?;
+        }
+        tx.nested(p, |tx, p| Ok((tx[p].x, tx[p].y) = (0, 0)))?;
+        write_bytes(tx, p, [9; 8])?;
+        let old = replace(tx, p, &elements(0))?;
+        many(tx, p, 7)?;
+        // SAFETY: only its root had a pointer to it.
+        unsafe { tx.__free_at_commit(old) };
+        Err::<(), _>(as_it_should())
+    });
+    aborted(failed)?;
+    tx.nested(p, |tx, p| Ok(tx[p].y = value + 1))
+}
+
 fn elements(value: u64) -> Vec<u64> {
     (0..SLICE as u64).map(|i| value + i).collect()
 }
@@ -382,6 +408,11 @@ pub fn one(root: &Handle, model: &mut RootState, what: One, value: u64) -> pheap
                 many(tx, p, value)?;
                 without(tx, p, value)
             })
+        }
+        One::Nest | One::NestLong => {
+            model.list.insert(0, value);
+            (model.x, model.y) = (value, value + 1);
+            root.txn(|tx, p| nest(tx, p, value, what == One::NestLong))
         }
         One::Abort | One::AbortLong => aborted(root.txn(|tx, p| {
             set(tx, p, value)?;

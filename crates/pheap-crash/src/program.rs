@@ -91,6 +91,10 @@ named! {
         Without = "without",
         /// And sets all elements of the slice before.
         WithoutLong = "without-long",
+        /// Changes something, and more in nested parts: one of them fails.
+        Nest = "nest",
+        /// The same, and the part that fails outgrows the copies.
+        NestLong = "nest-long",
         /// Fails after short writes.
         Abort = "abort",
         /// Fails after long ones.

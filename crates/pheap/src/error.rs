@@ -343,6 +343,15 @@ pub enum Error {
         size: u64,
     },
 
+    /// No addresses are left for another heap in this process: all those that heaps may have are reserved by others.
+    #[error(
+        "too many heaps are open in this process: no {reserved} bytes of addresses are left; close some (dropping all handles of each), or create heaps with a smaller `Options::reserve`"
+    )]
+    TooManyHeaps {
+        /// Bytes of addresses that the heap reserves.
+        reserved: u64,
+    },
+
     /// The heap is open read-only.
     #[error("the heap is open read-only; open it without `read_only(true)` to change it")]
     ReadOnly,

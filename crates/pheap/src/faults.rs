@@ -199,8 +199,14 @@ pub enum Bug {
     RecentAfterWider,
     /// nor when its log cannot grow,
     RecentAfterDoom,
-    /// nor what it has read where that is, when a copy is made.
+    /// nor what it has read where that is, when a copy is made,
     RecentAfterCopy,
+    /// nor what it has written, at a savepoint.
+    RecentAfterSavepoint,
+    /// A transaction that goes back to a savepoint leaves objects of its own as they are,
+    SavepointForgetsFresh,
+    /// and frees at its commit what it has freed since.
+    SavepointKeepsFrees,
     /// A copy of a file in use is opened as if it were that file.
     TakeCopies,
     /// Nobody looks whether the file of an open heap still has a name.

@@ -32,17 +32,20 @@ mod values;
 mod wal;
 
 // Changing and reading what is in a heap.
+pub use api::nested::Carried;
 pub use api::root::{Root, RootSet, Shards, txn, with_several_heaps};
 pub use api::tx::Txn;
 pub use api::view::{Shared, View};
 pub use collections::{
-    PBTreeMap, PBTreeSet, PBytes, PHashMap, PHashSet, PSnapMap, PString, PVec, PVecDeque, SharedStr, Snapshot,
+    PBTreeMap, PBTreeSet, PBytes, PHashMap, PHashSet, PPriorityQueue, PSnapMap, PString, PVec, PVecDeque,
+    SharedStr, Snapshot,
 };
 pub use error::{Error, Result};
 pub use gc::held::Held;
 pub use layout::{Branded, Persist, Plain, Pointee, StoreAs, Stored};
 pub use pheap_macros::{Persist, txn};
 pub use ptr::{Key, P};
+pub use region::Watch;
 pub use values::{
     PDuration, POption, PSystemTime, PTuple2, PTuple3, PTuple4, PTuple5, PTuple6, PTuple7, PTuple8, Spare,
 };

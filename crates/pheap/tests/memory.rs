@@ -4,7 +4,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use pheap::{Heap, PHashMap, PString, PVec, Persist, Root, field};
+use pheap::{Durability, Error, Heap, Options, PHashMap, PString, PVec, Persist, Root, field};
 
 /// Counts the bytes that are allocated.
 struct Counting;
@@ -105,4 +105,45 @@ fn an_enormous_file_is_checked_in_little_memory() {
     assert_eq!(heap.existing_root::<u64>("n").unwrap().read(|view, n| view[n]).unwrap(), 7);
     let most = MOST.load(Ordering::Relaxed) - before;
     assert!(most < 1 << 20, "{most} bytes");
+}
+
+/// With 8 TiB each, eight heaps have all addresses. Here, for other programs of tests open heaps side by side.
+#[test]
+fn there_are_too_many_heaps() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let large = || Options::new().reserve(1 << 43);
+    let mut heaps = Vec::new();
+    let error = loop {
+        match large().in_memory() {
+            Ok(heap) => heaps.push(heap),
+            Err(error) => break error,
+        }
+        assert!(heaps.len() <= 8);
+    };
+    assert!(matches!(error, Error::TooManyHeaps { reserved: 0x800_0000_0000 }), "{error}");
+    assert!(error.to_string().contains("Options::reserve"), "{error}");
+    // Small ones find no room either, until one is gone.
+    if heaps.len() == 8 {
+        assert!(matches!(Options::new().in_memory(), Err(Error::TooManyHeaps { .. })));
+    }
+    heaps.pop();
+    assert!(large().in_memory().is_ok());
+}
+
+/// What cannot need many addresses does not reserve them, so that there can be more heaps.
+#[test]
+fn small_heaps_reserve_less() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let dir = tempfile::tempdir().unwrap();
+    let reserved = |options: Options, name: &str| {
+        options.durability(Durability::Process).open(dir.path().join(name)).unwrap().info().reserved
+    };
+    assert_eq!(reserved(Options::new(), "default"), 128 << 30);
+    assert_eq!(reserved(Options::new().max_size(16 << 20), "small"), 4 << 30);
+    assert_eq!(reserved(Options::new().max_size(1 << 30), "larger"), 16 << 30);
+    assert_eq!(reserved(Options::new().max_size(16 << 20).reserve(1 << 30), "asked for"), 1 << 30);
+    // What it has reserved is for ever.
+    assert_eq!(reserved(Options::new(), "small"), 4 << 30);
+    let in_memory = Heap::in_memory().unwrap().info().reserved;
+    assert!((4 << 30..=128 << 30).contains(&in_memory), "{in_memory}");
 }

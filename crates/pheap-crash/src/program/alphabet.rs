@@ -64,7 +64,7 @@ pub fn alphabet(setting: Setting) -> Vec<Op> {
             _ if full => ("set push big grow wide", "map-fill"),
             _ if lazy => ("set push many grow", "map-insert map-clear"),
             _ => (
-                "set pair push pop-free many weary big grow wide replace abort",
+                "set pair push pop-free many weary big grow wide replace nest-long abort",
                 "map-insert map-remove map-fill map-abort; both-map three",
             ),
         };
@@ -87,7 +87,7 @@ pub fn alphabet(setting: Setting) -> Vec<Op> {
     if eager {
         let (a, shelved) = match (pin, crashed) {
             (false, false) => (
-                "set push pop-free cut hold let-go relink stuff replace unlink-big churn abort-free many",
+                "set push pop-free cut hold let-go relink stuff replace nest unlink-big churn abort-free many",
                 "map-fill map-clear tree-fill tree-thin snap-fill snap-thin vec-push vec-grow",
             ),
             (true, _) => {
@@ -108,10 +108,10 @@ pub fn alphabet(setting: Setting) -> Vec<Op> {
         "a: set push big grow wide burst; b: set grow; both-many; b: remove create; a: migrate; power; \
          a: shelve map-fill vec-grow"
     } else if pin {
-        "a: pair bytes push pop big grow wide abort panic; b: set push; both both-push both-abort three; \
+        "a: pair bytes push pop big grow wide nest abort panic; b: set push; both both-push both-abort three; \
          b: remove create; a: migrate; close kill torn; a: map-insert map-fill tree-fill vec-grow map-panic"
     } else {
-        "a: set pair bytes slice swap push pop many overlap widen weary big grow wide abort abort-long panic \
+        "a: set pair bytes slice swap push pop many overlap widen weary big grow wide nest nest-long abort abort-long panic \
             burst fill pop-free replace; \
          b: set push many big; both both-many both-push both-big both-abort three last; b: create remove rename; a: migrate; \
          close kill power torn collect convert; \

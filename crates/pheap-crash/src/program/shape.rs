@@ -35,7 +35,9 @@ impl Shape {
                     return None;
                 }
                 match one {
-                    One::Push | One::Without | One::WithoutLong => self.listed[i] += 1,
+                    One::Push | One::Without | One::WithoutLong | One::Nest | One::NestLong => {
+                        self.listed[i] += 1
+                    }
                     One::Pop | One::PopFree | One::Cut => self.listed[i] = self.listed[i].checked_sub(1)?,
                     One::Hold => (self.listed[i], self.held[i]) = (self.listed[i].checked_sub(1)?, true),
                     One::LetGo | One::Relink if !self.held[i] => return None,

@@ -48,6 +48,9 @@ fn programs(wal: bool) -> impl Iterator<Item = Program> {
         "eager: migrate a; collect; churn a",
         "full eager: waste a; too-much a; waste a",
         "map-insert a; map-abort a; map-remove a",
+        "nest a; nest-long a",
+        "push a; nest a; stuff a",
+        "pin: push a; nest a; stuff a",
     ];
     let longer: &[&str] = if wal { &on_disk } else { &in_memory };
     let longer: Vec<Program> = longer.iter().map(|text| text.parse().expect("a program")).collect();

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 #[derive(Default)]
 pub(crate) struct Fresh {
     ranges: Vec<(usize, usize)>,
-    /// Start of each range → its end. Filled in when somebody asks: most transactions never do.
-    by_start: BTreeMap<usize, usize>,
+    /// Start of each range → its end, and its number. Filled in when somebody asks: most transactions never do.
+    by_start: BTreeMap<usize, (usize, usize)>,
     /// How many ranges are in `by_start`.
     sorted: usize,
 }
@@ -28,14 +28,22 @@ impl Fresh {
         match self.ranges.last() {
             None => false,
             Some(&(start, end)) if (start..end).contains(&addr) => true,
-            _ => self.find(addr),
+            _ => self.find(addr).is_some(),
         }
     }
 
-    fn find(&mut self, addr: usize) -> bool {
-        self.by_start.extend(self.ranges[self.sorted..].iter().copied());
+    /// Whether `addr` lies in one of the ranges that were added when there were `first` of them.
+    pub(super) fn contains_since(&mut self, addr: usize, first: usize) -> bool {
+        self.find(addr).is_some_and(|number| number >= first)
+    }
+
+    /// The number of the range that `addr` lies in.
+    fn find(&mut self, addr: usize) -> Option<usize> {
+        let new = self.ranges.iter().enumerate().skip(self.sorted);
+        self.by_start.extend(new.map(|(number, &(start, end))| (start, (end, number))));
         self.sorted = self.ranges.len();
-        self.by_start.range(..=addr).next_back().is_some_and(|(_, &end)| addr < end)
+        let (_, &(end, number)) = self.by_start.range(..=addr).next_back()?;
+        (addr < end).then_some(number)
     }
 
     /// The ranges: first address, and the one behind the last.
@@ -79,7 +87,9 @@ mod tests {
             (5024, false),
         ] {
             assert_eq!(fresh.contains(addr), is, "{addr}");
+            assert_eq!(fresh.contains_since(addr, 0), is, "{addr}");
         }
+        assert!(fresh.contains_since(1000, 1) && !fresh.contains_since(5000, 1));
         fresh.clear();
         assert!(fresh.is_empty() && !fresh.contains(1000));
     }

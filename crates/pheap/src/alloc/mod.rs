@@ -118,6 +118,14 @@ pub(crate) struct Usage {
     pub(crate) allocated: u64,
 }
 
+/// How far a transaction has come, by what it has allocated and freed.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Mark {
+    /// Ranges of fresh objects.
+    fresh: usize,
+    frees: usize,
+}
+
 /// What to allocate.
 #[derive(Clone, Copy)]
 pub(crate) struct Request {
@@ -428,7 +436,13 @@ impl Allocator {
         if !self.has_fresh() {
             return false;
         }
-        let Allocator { hot, saved, classes, fresh, .. } = self;
+        self.is_in_run(addr) || self.fresh.contains(addr)
+    }
+
+    /// Whether `addr` lies in an object in one of the runs that are being filled.
+    #[inline]
+    fn is_in_run(&self, addr: usize) -> bool {
+        let Allocator { hot, saved, classes, .. } = self;
         // Those at hand go on behind where their class thinks that they are.
         let in_hot = |hot: &HotClass| {
             hot.desc != 0 && (classes[hot.class as usize].fresh_from..hot.next).contains(&addr)
@@ -437,10 +451,26 @@ impl Allocator {
             let class = &classes[saved.class as usize];
             (class.fresh_from..class.next).contains(&addr)
         };
-        hot.iter().any(in_hot) || saved.iter().any(in_class) || fresh.contains(addr)
+        hot.iter().any(in_hot) || saved.iter().any(in_class)
     }
 
-    /// The ranges of fresh objects, complete: no more objects are allocated in this transaction.
+    /// What the open transaction has allocated and freed so far.
+    pub(crate) fn mark(&mut self) -> Mark {
+        Mark { fresh: self.fresh_ranges().len(), frees: self.frees.len() }
+    }
+
+    /// Whether `addr` lies in an object that the open transaction has allocated after the mark.
+    pub(crate) fn is_fresh_since(&mut self, addr: usize, mark: Mark) -> bool {
+        // Of runs, what came before a mark is in the ranges.
+        self.has_fresh() && (self.is_in_run(addr) || self.fresh.contains_since(addr, mark.fresh))
+    }
+
+    /// Nothing that was freed after the mark is freed at the commit. What was allocated since stays, as garbage.
+    pub(crate) fn take_back_frees(&mut self, mark: Mark) {
+        self.frees.truncate(mark.frees);
+    }
+
+    /// The ranges of fresh objects, with all that were allocated so far.
     pub(crate) fn fresh_ranges(&mut self) -> &[(usize, usize)] {
         self.return_runs();
         let Allocator { saved, classes, fresh, objects, .. } = self;

@@ -7,6 +7,7 @@ pub(crate) mod deferred;
 pub(crate) mod evolve;
 mod lookup;
 mod migrate;
+pub(crate) mod nested;
 mod parts;
 pub(crate) mod root;
 pub(crate) mod tasks;

@@ -19,7 +19,7 @@ use crate::heap::check::rule;
 use crate::layout::Persist;
 use crate::layout::desc::Desc;
 use crate::ptr::P;
-use crate::region::{Exclusive, Group, Region, Shared, guard};
+use crate::region::{Exclusive, Group, Region, Shared, Watch, guard};
 use crate::stats::Live;
 use crate::store::arena::{SpanEntry, SpanKind};
 use crate::store::region_header::{REGION_SIZE, root_word};
@@ -216,6 +216,18 @@ impl<T: Persist> Root<T> {
         Ok(self.look(f, |shared| shared.finish())?.0)
     }
 
+    /// [`read`](Self::read) with a closure that may fail, so that one `?` is enough: `root.try_read(|view, p| Ok::<_, MyError>(..))?`.
+    ///
+    /// # Errors
+    /// What `f` returns, and as for `read`.
+    #[inline]
+    pub fn try_read<R, E: From<Error>>(
+        &self,
+        f: impl for<'r> FnOnce(&View<'r>, P<'r, T::At<'r>>) -> Result<R, E>,
+    ) -> Result<R, E> {
+        self.read(f)?
+    }
+
     /// Runs `f` in a read that `end` ends.
     #[inline(always)]
     pub(super) fn look<R, E>(
@@ -244,6 +256,40 @@ impl<T: Persist> Root<T> {
         }
         self.heap.collect(&self.region);
         Ok(())
+    }
+
+    /// Has `f` called after each transaction on this root that has changed something, until what this returns is dropped: to wake those who wait for a change.
+    ///
+    /// It is called by the thread that has run the transaction, when nothing is locked any more, before `txn` returns: when the transaction is durable, if `txn` waits for that. So it may read the root, and others
+    /// may have changed it again meanwhile. It is told nothing; whoever wants to know what has changed looks. Transactions of other processes, and migrations, are not told of.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+    /// # fn main() -> pheap::Result<()> {
+    /// # let heap = pheap::Heap::in_memory()?;
+    /// let hits = heap.root::<u64>("hits")?;
+    /// let changes = Arc::new(AtomicU64::new(0));
+    /// let counter = changes.clone();
+    /// let watch = hits.watch(move || drop(counter.fetch_add(1, Relaxed)));
+    /// hits.txn(|tx, hits| Ok(tx[hits] += 1))?;
+    /// hits.txn(|tx, hits| Ok(tx[hits]))?; // changes nothing
+    /// drop(watch);
+    /// hits.txn(|tx, hits| Ok(tx[hits] += 1))?;
+    /// assert_eq!(changes.load(Relaxed), 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// A closure that has a handle of the heap keeps it open until the `Watch` is dropped.
+    ///
+    /// # Cost
+    /// Nothing for roots that nobody watches, but for a look at a flag.
+    ///
+    /// # Panics
+    /// A panic of `f` comes out of the `txn` that has called it, which has committed.
+    pub fn watch(&self, f: impl Fn() + Send + Sync + 'static) -> Watch {
+        Watch::new(&self.region, Arc::new(f))
     }
 
     /// What is known to be alive of what the root leads to. Reads two numbers, and waits for nobody.

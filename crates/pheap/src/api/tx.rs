@@ -71,7 +71,7 @@ impl<'r> Txn<'r> {
     /// As long as the transaction lives:
     /// * `hot` and `held` are those of one region, which this thread has locked for writing.
     /// * `hot` has a context, in which a transaction is open, and no reference to the context is used by others.
-    /// * No other `Txn` of the region is alive, and `'r` is a brand that only pointers into the region have.
+    /// * No other `Txn` of the region is used, and `'r` is a brand that only pointers into the region have.
     #[inline(always)]
     pub(crate) unsafe fn new(hot: &Hot, held: &Arc<HeldTable>) -> Txn<'r> {
         // SAFETY: a view asks for less than the caller has promised: a lock for writing, an open transaction, and a brand of its own.
@@ -321,10 +321,12 @@ impl<'r> Txn<'r> {
     /// Changes an object where it is, if this transaction has made it. Returns whether it did.
     pub(crate) fn change_new<T: Persist>(&mut self, p: P<'r, T>, change: impl FnOnce(&mut T)) -> bool {
         let object = value_of(p);
-        // SAFETY: (2), for this look.
-        if !unsafe { self.cx() }.alloc.is_fresh(object.expose_provenance()) {
+        // SAFETY: (2), for these calls.
+        let cx = unsafe { self.cx() };
+        if !cx.alloc.is_fresh(object.expose_provenance()) {
             return false;
         }
+        cx.save_in_place(object.expose_provenance(), size_of::<T>());
         // SAFETY: a live object of this region, by (3), which needs no log, for the transaction has made it; `&mut self` keeps all other access away.
         change(unsafe { &mut *object });
         if <T as Pointee>::PADDED {

@@ -2,6 +2,8 @@
 
 #![allow(unsafe_code)]
 
+use std::ops::RangeBounds;
+
 use super::buffer::{self, Slot, Slots};
 use super::common::{by_pointer, copied, iterators, not_in_place, sized};
 use crate::Persist;
@@ -9,7 +11,7 @@ use crate::api::tx::Txn;
 use crate::api::view::View;
 use crate::error::{Error, Result};
 use crate::heap::check::rule::{OwnType, Promise, Rule};
-use crate::ptr::P;
+use crate::ptr::{P, bounds};
 
 /// A queue with two ends in a ring buffer: `VecDeque` for a heap.
 ///
@@ -220,6 +222,128 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVecDeque<'r, T>> {
             }
             value
         }
+    }
+
+    /// Moves an element to a slot that has none, and leaves its own without one.
+    fn shift(tx: &mut Txn<'r>, ring: Ring<T>, from: usize, to: usize) {
+        let value = Self::take(tx, ring, from);
+        // SAFETY: both are places of the ring, for the callers name those of elements, or one for which there is room.
+        unsafe { buffer::write(tx, ring.at(to)).put(value) };
+    }
+
+    /// Inserts an element at `index`, before those that are there. O(n): the elements on the side of the nearer end move by one.
+    ///
+    /// # Errors
+    /// As for [`push_back`](Self::push_back).
+    ///
+    /// # Panics
+    /// If `index` is greater than the length.
+    #[track_caller]
+    pub fn insert(self, tx: &mut Txn<'r>, index: usize, value: T) -> Result<()> {
+        let len = tx[self].len();
+        assert!(index <= len, "index out of bounds: the length is {len} but the index is {index}");
+        let mut ring = self.with_room(tx)?;
+        if index < len / 2 {
+            // It begins one place earlier.
+            ring.head = ring.place(ring.slots.len - 1);
+            (0..index).for_each(|i| Self::shift(tx, ring, i + 1, i));
+        } else {
+            (index..len).rev().for_each(|i| Self::shift(tx, ring, i, i + 1));
+        }
+        // SAFETY: there is room for one more, and what was here has moved.
+        unsafe { buffer::write(tx, ring.at(index)).put(value) };
+        let queue = &mut tx[self];
+        queue.head = ring.head as u64;
+        queue.len += 1;
+        Ok(())
+    }
+
+    /// Removes element `index`, if there is one. O(n): the elements on the side of the nearer end move by one.
+    pub fn remove(self, tx: &mut Txn<'r>, index: usize) -> Option<T> {
+        let ring = tx[self].ring();
+        if index >= ring.len {
+            return None;
+        }
+        let value = Self::take(tx, ring, index);
+        let mut head = ring.head;
+        if index < ring.len / 2 {
+            (0..index).rev().for_each(|i| Self::shift(tx, ring, i, i + 1));
+            head = ring.place(1);
+        } else {
+            (index + 1..ring.len).for_each(|i| Self::shift(tx, ring, i, i - 1));
+        }
+        let queue = &mut tx[self];
+        queue.head = head as u64;
+        queue.len -= 1;
+        Some(value)
+    }
+
+    /// Swaps two elements.
+    ///
+    /// # Panics
+    /// If one of them does not exist.
+    #[track_caller]
+    pub fn swap(self, tx: &mut Txn<'r>, a: usize, b: usize) {
+        let ring = tx[self].ring();
+        let len = ring.len;
+        assert!(
+            a < len && b < len,
+            "index out of bounds: the length is {len} but the indices are {a} and {b}"
+        );
+        // SAFETY: slots of the buffer.
+        unsafe { tx.swap(buffer::pointer_to(ring.at(a)), buffer::pointer_to(ring.at(b))) };
+    }
+
+    /// Removes elements `range` and returns them. O(n): those behind them move up.
+    ///
+    /// # Panics
+    /// If the range is not within the queue.
+    #[track_caller]
+    pub fn drain(self, tx: &mut Txn<'r>, range: impl RangeBounds<usize>) -> std::vec::IntoIter<T> {
+        let ring = tx[self].ring();
+        let (from, to) = bounds(range, ring.len);
+        let taken: Vec<T> = (from..to).map(|i| Self::take(tx, ring, i)).collect();
+        if !taken.is_empty() {
+            (to..ring.len).for_each(|i| Self::shift(tx, ring, i, i - taken.len()));
+            tx[self].len -= taken.len() as u64;
+        }
+        taken.into_iter()
+    }
+
+    /// Removes all elements from `len` on.
+    pub fn truncate(self, tx: &mut Txn<'r>, len: usize) {
+        if len < tx[self].len() {
+            self.drain(tx, len..);
+        }
+    }
+
+    /// Keeps the elements for which `keep` is true. O(n).
+    pub fn retain(self, tx: &mut Txn<'r>, keep: impl FnMut(&T) -> bool) {
+        // The user's code comes first: should it panic, nothing has moved.
+        let kept: Vec<bool> = tx[self].iter(tx).map(keep).collect();
+        let (ring, mut to) = (tx[self].ring(), 0);
+        for (from, _) in kept.iter().enumerate().filter(|(_, kept)| **kept) {
+            if from != to {
+                // What was there is kept no more, or has moved.
+                Self::shift(tx, ring, from, to);
+            }
+            to += 1;
+        }
+        self.truncate(tx, to);
+    }
+
+    /// Moves all elements of `other` to the end of this one.
+    ///
+    /// # Errors
+    /// As for [`push_back`](Self::push_back); then nothing has moved.
+    ///
+    /// # Panics
+    /// If the two are the same.
+    pub fn append(self, tx: &mut Txn<'r>, other: P<'r, PVecDeque<'r, T>>) -> Result<()> {
+        assert!(self != other, "a queue cannot be appended to itself");
+        self.reserve(tx, tx[other].len())?;
+        let elements = other.drain(tx, ..);
+        self.extend(tx, elements)
     }
 
     /// Element `index` from the front, to write, if there is one.

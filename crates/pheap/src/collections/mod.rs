@@ -1,4 +1,4 @@
-//! Collections that live in a heap: [`PVec`], [`PVecDeque`], [`PString`], [`PBytes`], [`PHashMap`], [`PHashSet`], [`PBTreeMap`], [`PBTreeSet`], [`PSnapMap`].
+//! Collections that live in a heap: [`PVec`], [`PVecDeque`], [`PString`], [`PBytes`], [`PPriorityQueue`], [`PHashMap`], [`PHashSet`], [`PBTreeMap`], [`PBTreeSet`], [`PSnapMap`].
 //!
 //! | file | |
 //! |---|---|
@@ -6,7 +6,7 @@
 //! | `common` | what all of them have: sizes, iterators, entries of keys, sets made of maps |
 //! | `key` | what can be a key, and how it is hashed and ordered |
 //! | `own_types` | what `check` is told of the types here |
-//! | `vec`, `string`, `bytes`, `deque` | a buffer that grows |
+//! | `vec`, `string`, `bytes`, `deque`, `priority` | a buffer that grows |
 //! | `hash` | maps and sets by hash |
 //! | `btree` | maps and sets in order |
 //! | `snap` | maps in order, of which snapshots can be taken |
@@ -26,6 +26,7 @@ pub mod deque;
 pub mod hash;
 mod key;
 mod own_types;
+pub mod priority;
 pub mod snap;
 mod string;
 pub mod vec;
@@ -37,6 +38,7 @@ pub use hash::{PHashMap, PHashSet};
 #[doc(hidden)]
 pub use key::ByValue;
 pub use key::{HashKey, KeyArg, KeyHasher, MapKey, OrdKey, SharedStr};
+pub use priority::PPriorityQueue;
 pub use snap::{Frozen, PSnapMap, Snapshot};
 pub use string::PString;
 pub use vec::PVec;

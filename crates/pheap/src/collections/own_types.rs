@@ -2,7 +2,7 @@
 
 use std::num::NonZero;
 
-use super::{btree, bytes, deque, hash, key, snap, string, vec};
+use super::{btree, bytes, deque, hash, key, priority, snap, string, vec};
 use crate::heap::check::rule::{Known, OwnType, OwnTypes, Promise};
 
 /// Not of this room, but known in the same way.
@@ -15,6 +15,7 @@ impl OwnTypes for Known {
         bytes::OWN_TYPES,
         key::OWN_TYPES,
         deque::OWN_TYPES,
+        priority::OWN_TYPES,
         hash::OWN_TYPES,
         btree::OWN_TYPES,
         snap::OWN_TYPES,

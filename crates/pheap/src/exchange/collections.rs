@@ -9,7 +9,7 @@ use serde::ser::Serializer;
 use super::export::{Export, Exporter};
 use super::import::{Import, Importer};
 use super::{sequence, values};
-use crate::collections::{PString, PVec, PVecDeque};
+use crate::collections::{PPriorityQueue, PString, PVec, PVecDeque};
 use crate::layout::Persist;
 
 impl<'r, T: Persist + Export<'r>> Export<'r> for PVec<'r, T> {
@@ -67,6 +67,27 @@ impl<'de, 'r, T: Import<'r>> Visitor<'de> for Queue<'_, '_, 'r, T> {
             into.heap(pushed)?;
             index += 1;
         }
+        Ok(std::mem::take(&mut into.tx()[queue]))
+    }
+}
+
+/// In any order.
+impl<'r, T: Persist + Export<'r>> Export<'r> for PPriorityQueue<'r, T> {
+    fn export<S: Serializer>(&self, at: Exporter<'_, 'r>, serializer: S) -> Result<S::Ok, S::Error> {
+        at.sequence(serializer, self.iter(at.view()))
+    }
+}
+
+impl<'r, T: Import<'r> + Ord> Import<'r> for PPriorityQueue<'r, T> {
+    fn import<'de, D: Deserializer<'de>>(
+        into: &mut Importer<'_, 'r>,
+        deserializer: D,
+    ) -> Result<Self, D::Error> {
+        let elements: Vec<T> = sequence::elements(into, deserializer)?;
+        let queue = into.tx().alloc(PPriorityQueue::new());
+        let queue = into.heap(queue)?;
+        let filled = queue.extend(into.tx(), elements);
+        into.heap(filled)?;
         Ok(std::mem::take(&mut into.tx()[queue]))
     }
 }

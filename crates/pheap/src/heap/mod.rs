@@ -145,15 +145,15 @@ impl Heap {
     }
 
     /// Closes the heap: waits for running transactions and reads, makes everything durable, and releases the file.
-    /// Remaining handles of the heap and its roots fail with [`Error::Closed`] from now on: whoever has them. (A program that has only a reference calls
-    /// `heap.clone().close()`.)
+    /// All handles of the heap and its roots, this one and whoever has others, fail with [`Error::Closed`] from now on. If a transaction keeps it waiting for a second, it says so by a warning
+    /// of the crate `tracing`, with the name of the root.
     ///
     /// # Errors
     /// [`Error::Nested`] if this thread is inside a transaction or read of the heap, [`Error::Closed`] if it is closed already,
     /// [`Error::Io`] if the disk failed: the heap is then closed, but not marked as closed. [`Error::Removed`] if the heap's file was removed: then the heap stays open until its last handle
     /// is dropped, so that another handle can [save](Heap::backup) its content. [`Error::Failed`] if the heap has failed. (If it has because `membarrier` is refused, its file is released
     /// with the last handle.)
-    pub fn close(self) -> Result<()> {
+    pub fn close(&self) -> Result<()> {
         self.inner.close(false)
     }
 

@@ -54,7 +54,7 @@ pub struct Options {
     pub(crate) read_only: bool,
     pub(crate) follower: bool,
     pub(crate) arena_size: u64,
-    pub(crate) reserve: u64,
+    pub(crate) reserve: Option<u64>,
     pub(crate) base: Option<u64>,
     pub(crate) max_size: u64,
     pub(crate) pin_undo: bool,
@@ -65,6 +65,10 @@ pub struct Options {
     pub(crate) collect_least: u64,
     pub(crate) tuning: Tuning,
 }
+
+/// Addresses of a heap, if nothing else is asked for: as many, or so many at least if it is known that it will not need more.
+const RESERVED: u64 = 128 << 30;
+const LEAST_RESERVED: u64 = 4 << 30;
 
 impl Default for Options {
     fn default() -> Options {
@@ -77,7 +81,7 @@ impl Default for Options {
             read_only: false,
             follower: false,
             arena_size: 1 << 20,
-            reserve: 128 << 30,
+            reserve: None,
             base: None,
             max_size: u64::MAX,
             pin_undo: false,
@@ -166,10 +170,12 @@ impl Options {
         self
     }
 
-    /// Bytes of addresses that a new heap reserves: a power of two, and the maximal size of the heap for ever. The default is 128 GiB, the maximum 8 TiB.
-    /// Addresses cost nothing, but a process has only 128 TiB of them.
+    /// Bytes of addresses that a new heap reserves: a power of two, and the maximal size of the heap for ever. The maximum is 8 TiB. The default is 128 GiB; less where that cannot be needed: a heap in memory reserves
+    /// what the machine has of that, and one that is created with a [`max_size`](Self::max_size) 16 times that, both at least 4 GiB.
+    ///
+    /// Addresses cost nothing, but heaps have only 64 TiB of them in a process: with none left, opening is [`Error::TooManyHeaps`].
     pub fn reserve(mut self, bytes: u64) -> Options {
-        self.reserve = bytes;
+        self.reserve = Some(bytes);
         self
     }
 
@@ -238,6 +244,12 @@ impl Options {
         self
     }
 
+    /// What a new heap reserves that can have so many bytes at most, as far as is known.
+    pub(super) fn reservation(&self, most: u64) -> u64 {
+        let needed = most.clamp(LEAST_RESERVED, RESERVED).next_power_of_two();
+        self.reserve.unwrap_or(needed.max(self.arena_size))
+    }
+
     /// Fails unless these options make sense.
     pub(super) fn check(&self) -> Result<()> {
         if !self.arena_size.is_power_of_two() || self.arena_size < 8 * PAGE {
@@ -245,7 +257,9 @@ impl Options {
                 "`Options::arena_size` must be a power of two of at least 32 KiB",
             ));
         }
-        if !self.reserve.is_power_of_two() || self.reserve < self.arena_size || self.reserve > 1 << 43 {
+        let is_possible =
+            |bytes: u64| bytes.is_power_of_two() && bytes >= self.arena_size && bytes <= 1 << 43;
+        if !is_possible(self.reservation(u64::MAX)) {
             return Err(Error::InvalidOption(
                 "`Options::reserve` must be a power of two, at least the arena size and at most 8 TiB",
             ));

@@ -5,6 +5,7 @@
 use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -46,6 +47,18 @@ pub(crate) fn random<const N: usize>() -> [u64; N] {
     let got = unsafe { libc::getrandom(words.as_mut_ptr().cast(), N * 8, 0) };
     assert_eq!(got, N as isize * 8, "getrandom failed: {}", io::Error::last_os_error());
     words
+}
+
+/// Bytes of memory that this machine has, with what it swaps to. As many as there can be, if it does not say.
+pub(crate) fn memory() -> u64 {
+    let mut info = MaybeUninit::<libc::sysinfo>::uninit();
+    // SAFETY: the call writes the structure, and reads nothing.
+    if unsafe { libc::sysinfo(info.as_mut_ptr()) } != 0 {
+        return u64::MAX;
+    }
+    // SAFETY: the call has worked, so all of it was written.
+    let info = unsafe { info.assume_init() };
+    (info.totalram + info.totalswap).saturating_mul(info.mem_unit.into())
 }
 
 /// Reserves space in a file, which becomes so long at least. `EFBIG` beyond what a file of this process may have.

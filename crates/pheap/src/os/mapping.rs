@@ -107,7 +107,10 @@ impl Mapping {
             }
             match Mapping::reserve(base, reserved, backing) {
                 Ok(mapping) => return Ok(mapping),
-                Err((e, back)) => (error, backing) = (e, back),
+                Err((Error::AddressInUse { .. }, back)) => {
+                    (error, backing) = (Error::TooManyHeaps { reserved }, back);
+                }
+                Err((e, _)) => return Err(e),
             }
         }
         Err(error)

@@ -24,7 +24,7 @@ use std::num::NonZero;
 use std::sync::OnceLock;
 
 pub(crate) use calls::{
-    check_file_size, file_in_memory, file_size_limit, random, rename_to_new, seek_data, share_blocks,
+    check_file_size, file_in_memory, file_size_limit, memory, random, rename_to_new, seek_data, share_blocks,
     try_lock, unlock,
 };
 pub(crate) use unnamed::unnamed_file;

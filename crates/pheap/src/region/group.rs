@@ -108,9 +108,13 @@ impl<'a> Group<'a> {
         let result = commit::commit_group(&mut self.contexts());
         let store = self.locked[0].store;
         let position = self.locked.iter().map(|one| one.context().media.position()).max().unwrap_or(0);
+        let regions = self.locked.iter().map(|one| one.region);
+        let told: Vec<&Region> = regions.filter(|region| region.is_to_tell()).collect();
         self.end(result.is_ok());
         result.map_err(|error| *error)?;
-        store.wal().map_or(Ok(()), |wal| wait(store, wal, position))
+        store.wal().map_or(Ok(()), |wal| wait(store, wal, position))?;
+        told.into_iter().for_each(Region::tell);
+        Ok(())
     }
 
     pub(crate) fn commit(self) -> Result<()> {

@@ -15,6 +15,7 @@ mod panics;
 mod refused;
 pub(crate) mod rewrite;
 mod versions;
+mod watch;
 
 use std::cell::UnsafeCell;
 use std::marker::PhantomData;
@@ -47,6 +48,7 @@ use crate::txn::log::Log;
 use crate::wal::Wal;
 
 pub(crate) use group::Group;
+pub use watch::Watch;
 
 /// A region while the heap is open. On lines of its own, like its [`Counters`].
 #[repr(align(128))]
@@ -60,12 +62,16 @@ pub(crate) struct Region {
     serves: AtomicU32,
     /// The number of the type of which versions are kept, if the root is of such a type. Written under the lock, or before anybody else has the region.
     versioned: AtomicU32,
+    watchers: watch::Watchers,
     pub(crate) header: RegionHeader,
     pub(crate) name: Mutex<String>,
     pub(crate) held: Arc<HeldTable>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) state: Arc<State>,
 }
+
+/// Who waits longer than this to close a heap says for whom.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Serves nobody: removed, or its heap closed, and nothing may be touched any more. No type has this number.
 const GONE: u32 = u32::MAX;
@@ -115,6 +121,7 @@ impl Region {
             listed: AtomicU32::new(ty),
             serves: AtomicU32::new(ty),
             versioned: AtomicU32::new(versions::NONE),
+            watchers: watch::Watchers::default(),
             header,
             name: Mutex::new(name),
             held,
@@ -364,10 +371,14 @@ impl<'a> Exclusive<'a> {
             done(self.context());
         }
         self.end_held(result.is_ok());
-        let store = self.store;
+        let (store, region) = (self.store, self.region);
+        let tells = region.is_to_tell() && result.is_ok();
         let Some(wal) = store.wal() else {
             self.context().collect_some();
             self.let_go();
+            if tells {
+                region.tell();
+            }
             return result.map_err(|error| *error);
         };
         let context = self.context();
@@ -376,7 +387,11 @@ impl<'a> Exclusive<'a> {
         // Others may have the region meanwhile. They will wait for their own records, which are behind this one.
         self.let_go();
         result.map_err(|error| *error)?;
-        wait(store, wal, position)
+        wait(store, wal, position)?;
+        if tells {
+            region.tell();
+        }
+        Ok(())
     }
 
     /// Rolls the transaction back and lets go of the region. Why it was given up may tell of what it has read, so that must be durable.
@@ -597,7 +612,13 @@ impl Region {
 
     /// Waits for the region, for work that leaves nothing certain of it until it has [ended](Exclusive::ended). The thread is not inside of the heap.
     fn lock_alone(&self) -> Result<Exclusive<'_>, Refused> {
-        self.access().lock_unbiased()?;
+        if !self.access().try_lock_unbiased_for(PATIENCE)? {
+            // SURVIVES unreached: nothing in the lab takes so long.
+            let root = self.name.lock().clone();
+            tracing::warn!(root, "closing a heap, or removing a root, waits for a transaction on it");
+            // SURVIVES unreached: as above.
+            self.access().lock_unbiased()?;
+        }
         // SAFETY: the lock is held, as long as which the heap lives, and where that is never changes.
         let store = unsafe { (*self.context.get()).store() };
         Ok(Exclusive { store, region: self, state: LOCKED | ENDING })

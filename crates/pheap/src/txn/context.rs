@@ -11,6 +11,7 @@ use super::doomed::Doomed;
 use super::log::{Log, Segment};
 use super::padded::Padded;
 use super::recent::Recent;
+use super::savepoint::Savepoints;
 use super::word_map::WordMap;
 use super::write_set::{Find, MAX_ENTRIES, WriteSet, first_copies};
 use crate::alloc::{Allocator, Needs, Request};
@@ -122,6 +123,7 @@ pub(crate) struct Context {
     pub(crate) doomed: Doomed,
     /// Whether copies in the set are still to be moved: another root of the transaction has spilled, and there may be a `&mut` to one of them.
     pub(crate) copies_pending: bool,
+    pub(crate) savepoints: Savepoints,
     /// Lines that records in the log cover, and that are not flushed yet.
     pub(crate) dirty: DirtyLines,
     /// Values whose padding is to be zeroed.
@@ -170,6 +172,7 @@ impl Context {
             fresh_in_record: tuning.fresh_in_record,
             granularity: CopyGranularity::new(tuning.patience),
             copies_pending: false,
+            savepoints: Savepoints::default(),
             logged: WordMap::default(),
             doomed: Doomed::default(),
             dirty: DirtyLines::new(tuning),
@@ -234,6 +237,7 @@ impl Context {
     #[inline(always)]
     fn begin_short(&mut self) {
         self.txn += 1;
+        debug_assert!(!self.savepoints.is_open());
         self.alloc.begin(self.txn);
         // What the last one has noted and not logged may belong to others by now.
         self.ahead.clear();

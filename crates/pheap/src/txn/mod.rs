@@ -14,6 +14,7 @@
 //! | [`padded`] | what no record should hold |
 //! | [`parts`] | over several roots: which parts of a record count |
 //! | [`word_map`] | long: old content into the undo log, stores in place |
+//! | [`savepoint`], [`nested`] | how a part of a transaction is taken back |
 //! | [`upgrade`] | when readers are kept away |
 //! | [`doomed`] | what happens when the log cannot grow |
 //! | [`recovery`] | what happens at the next open |
@@ -27,11 +28,13 @@ mod dirty;
 mod doomed;
 mod line_index;
 pub(crate) mod log;
+mod nested;
 mod padded;
 mod parts;
 mod paths;
 mod recent;
 pub(crate) mod recovery;
+mod savepoint;
 mod spill;
 mod upgrade;
 mod word_map;

@@ -40,6 +40,24 @@ impl Context {
         align: usize,
         padding: Option<Padding>,
     ) -> *mut u8 {
+        // SAFETY: the context is there, and nobody else's (premises 1 and 2); the others are passed on.
+        unsafe {
+            match (*cx).savepoints.is_open() {
+                true => Context::writable_since_savepoint(cx, addr, len, align, padding),
+                false => Context::writable_now(cx, addr, len, align, padding),
+            }
+        }
+    }
+
+    /// The same, without a look at savepoints.
+    #[inline(always)]
+    pub(super) unsafe fn writable_now(
+        cx: *mut Context,
+        addr: usize,
+        len: usize,
+        align: usize,
+        padding: Option<Padding>,
+    ) -> *mut u8 {
         // SAFETY: the context is there, and nobody else's; the place is in a live value (premises 1 to 3), of which a copy that `find` has shown is one.
         unsafe {
             let mut found = Find::Nothing;
@@ -236,7 +254,10 @@ impl Context {
             if (*cx).mode == Mode::Short {
                 match (*cx).set.find_aligned(addr, len, align) {
                     Find::Copy(copy) if !(*cx).looks_again() => {
-                        (*cx).hot().recent.note(addr, len, copy);
+                        // What was read, and not written since a savepoint, is to be asked for once more.
+                        if !(*cx).savepoints.is_open() {
+                            (*cx).hot().recent.note(addr, len, copy);
+                        }
                         return copy;
                     }
                     Find::Copy(_) => Context::spill(cx),
@@ -526,7 +547,7 @@ impl Context {
         self.mode == Mode::Long && len > 0 && self.is_logged(addr, len, align)
     }
 
-    /// Whether one byte or more are in the undo log of a transaction that is long, and in their place.
+    /// Whether one byte or more are in the undo log of a transaction that is long, and in their place; and no savepoint is to know of it.
     #[inline(always)]
     pub(crate) fn is_logged(&self, addr: usize, len: usize, align: usize) -> bool {
         let offset = addr - self.base();
@@ -534,7 +555,7 @@ impl Context {
             true => self.logged.contains_word(offset),
             false => self.logged.contains(offset, offset + len),
         };
-        logged && !self.copies_pending
+        logged && !self.copies_pending && !self.savepoints.is_open()
     }
 
     /// Notes a place in `ahead`, unless it is in the undo log.

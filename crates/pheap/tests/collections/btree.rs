@@ -26,6 +26,11 @@ enum Op {
     Clear,
     /// Those whose value has this remainder stay.
     Retain(u64, u64),
+    /// Those go.
+    Extract(u64, u64),
+    Drain(u64, u64),
+    /// The entries at both ends, by their entries.
+    Ends(u64),
     ChangeMany(u64, u64),
 }
 
@@ -44,6 +49,9 @@ fn op() -> BoxedStrategy<Op> {
         1 => Just(Op::PopLast),
         1 => Just(Op::Clear),
         1 => (1..5u64, 0..5u64).prop_map(|(n, r)| Op::Retain(n, r)),
+        1 => (1..5u64, 0..5u64).prop_map(|(n, r)| Op::Extract(n, r)),
+        1 => (key(), key()).prop_map(|(a, b)| Op::Drain(a, b)),
+        1 => any::<u64>().prop_map(Op::Ends),
         1 => (key(), key()).prop_map(|(a, b)| Op::ChangeMany(a.min(b), a.max(b) + 1)),
     ]
     .boxed()
@@ -194,6 +202,39 @@ fn apply<'r, K: Key<'r>, V: Value<'r>>(
             map.retain(tx, |_, _| next.next().is_some_and(|v| v % n == rest));
             twin.retain(|_, v| *v % n == rest);
         }
+        Op::Extract(n, rest) => {
+            let values: Vec<u64> = twin.values().copied().collect();
+            let mut next = values.iter();
+            let taken: Vec<_> =
+                map.extract_if(tx, |_, _| next.next().is_some_and(|v| v % n == rest)).collect();
+            let gone: Vec<_> = twin.iter().filter(|(_, v)| *v % n == rest).collect();
+            assert_eq!(taken.len(), gone.len());
+            for ((key, value), (other_key, other)) in taken.iter().zip(gone) {
+                assert!(key.query(tx) == other_key.borrow() && value.value(tx) == *other);
+            }
+            twin.retain(|_, v| *v % n != rest);
+        }
+        Op::Drain(a, b) => {
+            let (a, b) = (K::make(a), K::make(b));
+            let (a, b) = (a.clone().min(b.clone()), a.max(b));
+            let range = || (Bound::Included(a.borrow()), Bound::Included(b.borrow()));
+            let taken: Vec<_> = map.drain(tx, range()).collect();
+            let gone: Vec<_> = twin.range::<K::Query, _>(range()).map(|(k, v)| (k.clone(), *v)).collect();
+            assert_eq!(taken.len(), gone.len());
+            for ((key, value), (other_key, other)) in taken.iter().zip(&gone) {
+                assert!(key.query(tx) == other_key.borrow() && value.value(tx) == *other);
+            }
+            gone.iter().for_each(|(key, _)| drop(twin.remove(key.borrow())));
+        }
+        Op::Ends(v) => {
+            let new = V::make(tx, v)?;
+            assert_eq!(map.first_entry(tx).map(|mut entry| entry.insert(new)).is_some(), !twin.is_empty());
+            if let Some(mut entry) = twin.first_entry() {
+                entry.insert(v);
+            }
+            let last = map.last_entry(tx).map(|entry| entry.remove());
+            assert_eq!(last.map(|last| last.value(tx)), twin.pop_last().map(|(_, v)| v));
+        }
         Op::ChangeMany(a, b) => {
             let (a, b) = (K::make(a), K::make(b));
             let (a, b) = (a.clone().min(b.clone()), a.max(b));
@@ -236,11 +277,20 @@ fn compare<'r, K: Key<'r>, V: Value<'r>>(
         assert!(a == b.map(Borrow::borrow));
     }
     assert!(ends.next().is_none());
+    for (n, (key, value)) in twin.iter().enumerate().step_by(1 + twin.len() / 50) {
+        let (k, v) = map.nth(view, n).expect("as many");
+        assert!(k == key.borrow() && v.value(view) == *value);
+    }
+    assert!(map.nth(view, twin.len()).is_none() && map.nth(view, usize::MAX).is_none());
     assert!(map.first_key_value(view).map(|(k, _)| k) == twin.keys().next().map(Borrow::borrow));
     assert!(map.last_key_value(view).map(|(k, _)| k) == twin.keys().next_back().map(Borrow::borrow));
     for i in 0..20 {
         let (a, b) = (K::make(i * 149), K::make(i * 271 % 3000));
         assert_eq!(map.contains_key(view, a.borrow()), twin.contains_key(a.borrow()));
+        assert_eq!(
+            map.rank(view, a.borrow()),
+            twin.range::<K::Query, _>((Bound::Unbounded, Bound::Excluded(a.borrow()))).count()
+        );
         assert!(
             map.get_key_value(view, a.borrow()).map(|(k, _)| k)
                 == twin.get_key_value(a.borrow()).map(|(k, _)| k.borrow())

@@ -15,6 +15,13 @@ enum Op {
     PopFront,
     Set(usize, u64),
     Extend(Vec<u64>),
+    Insert(usize, u64),
+    Remove(usize),
+    Swap(usize, usize),
+    Drain(usize, usize),
+    Truncate(usize),
+    /// Those whose value has this remainder go.
+    Retain(u64),
     Reserve(usize),
     Shrink,
     Clear,
@@ -37,6 +44,12 @@ impl Twins for Queues {
             6 => Just(Op::PopFront),
             2 => (0..20usize, value()).prop_map(|(i, v)| Op::Set(i, v)),
             1 => prop::collection::vec(value(), 0..30).prop_map(Op::Extend),
+            3 => (0..40usize, value()).prop_map(|(i, v)| Op::Insert(i, v)),
+            3 => (0..40usize).prop_map(Op::Remove),
+            1 => (0..40usize, 0..40usize).prop_map(|(i, j)| Op::Swap(i, j)),
+            1 => (0..40usize, 0..40usize).prop_map(|(i, j)| Op::Drain(i.min(j), i.max(j))),
+            1 => (0..40usize).prop_map(Op::Truncate),
+            1 => (0..4u64).prop_map(Op::Retain),
             1 => (0..30usize).prop_map(Op::Reserve),
             1 => Just(Op::Shrink),
             1 => Just(Op::Clear),
@@ -83,6 +96,36 @@ impl Twins for Queues {
                 queue.extend(tx, elements)?;
                 twin.extend(values);
             }
+            &Op::Insert(i, v) => {
+                let (i, element) = (i.min(twin.len()), tx.alloc(v)?);
+                queue.insert(tx, i, element)?;
+                twin.insert(i, v);
+            }
+            &Op::Remove(i) => {
+                let removed = queue.remove(tx, i);
+                assert_eq!(removed.map(|p| tx[p]), twin.remove(i));
+            }
+            &Op::Swap(i, j) => {
+                if i.max(j) < twin.len() {
+                    queue.swap(tx, i, j);
+                    twin.swap(i, j);
+                }
+            }
+            &Op::Drain(i, j) => {
+                let range = i.min(twin.len())..j.min(twin.len());
+                let drained = queue.drain(tx, range.clone());
+                assert!(drained.map(|p| tx[p]).eq(twin.drain(range)));
+            }
+            &Op::Truncate(n) => {
+                queue.truncate(tx, n);
+                twin.truncate(n);
+            }
+            &Op::Retain(n) => {
+                let kept: Vec<bool> = twin.iter().map(|v| v % 4 != n).collect();
+                let mut kept = kept.into_iter();
+                queue.retain(tx, |_| kept.next().unwrap());
+                twin.retain(|v| v % 4 != n);
+            }
             &Op::Reserve(n) => {
                 queue.reserve(tx, n)?;
                 assert!(tx[queue].capacity() >= twin.len() + n);
@@ -109,6 +152,21 @@ impl Twins for Queues {
         assert_eq!(queue.front(view).map(value), twin.front().copied());
         assert_eq!(queue.back(view).map(value), twin.back().copied());
     }
+}
+
+#[test]
+fn a_queue_takes_all_of_another_one() {
+    let heap = pheap::Heap::in_memory().unwrap();
+    let a = heap.root::<PVecDeque<u64>>("a").unwrap();
+    a.txn(|tx, a| {
+        let other = tx.alloc(PVecDeque::new())?;
+        a.extend(tx, 0..5)?;
+        other.extend(tx, 5..9)?;
+        a.append(tx, other)?;
+        assert!(a.iter(tx).copied().eq(0..9) && other.is_empty(tx));
+        Ok(())
+    })
+    .unwrap();
 }
 
 #[test]

@@ -22,6 +22,8 @@ enum Op {
     Occupied(u64, u64),
     Extend(u64, u64),
     Retain(u64),
+    Extract(u64),
+    RemoveEntry(u64),
     ChangeAll(u64),
     Drain,
     Clear,
@@ -42,6 +44,8 @@ fn op() -> BoxedStrategy<Op> {
         4 => (key(), value()).prop_map(|(k, v)| Op::Occupied(k, v)),
         2 => (key(), 0..300u64).prop_map(|(k, n)| Op::Extend(k, n)),
         1 => (1..5u64).prop_map(Op::Retain),
+        1 => (1..5u64).prop_map(Op::Extract),
+        2 => key().prop_map(Op::RemoveEntry),
         1 => value().prop_map(Op::ChangeAll),
         1 => Just(Op::Drain),
         1 => Just(Op::Clear),
@@ -208,6 +212,9 @@ fn apply<'r, K: Key<'r>, V: Value<'r>>(
                     if v % 2 == 0 {
                         let old = entry.insert(value);
                         assert_eq!(old.value(tx), twin.insert(v));
+                    } else if v % 3 == 0 {
+                        let (key, value) = entry.remove_entry();
+                        assert_eq!((K::number(key.query(tx)), value.value(tx)), twin.remove_entry());
                     } else {
                         let value = entry.remove();
                         assert_eq!(value.value(tx), twin.remove());
@@ -233,6 +240,20 @@ fn apply<'r, K: Key<'r>, V: Value<'r>>(
         Op::Retain(n) => {
             map.retain(tx, |key, _| K::number(key) % n == 0);
             twin.retain(|k, _| k % n == 0);
+        }
+        Op::Extract(n) => {
+            let taken: Vec<_> = map.extract_if(tx, |key, _| K::number(key) % n == 0).collect();
+            let taken = taken.iter().map(|(key, value)| (K::number(key.query(tx)), value.value(tx)));
+            let gone: Twin = twin.iter().filter(|(k, _)| *k % n == 0).map(|(k, v)| (*k, *v)).collect();
+            assert_eq!(taken.collect::<Twin>(), gone);
+            twin.retain(|k, _| k % n != 0);
+        }
+        Op::RemoveEntry(k) => {
+            let old = K::with(k, |key| map.remove_entry(tx, key));
+            assert_eq!(
+                old.map(|(key, value)| (K::number(key.query(tx)), value.value(tx))),
+                twin.remove_entry(&k)
+            );
         }
         Op::ChangeAll(v) => {
             let value = V::make(tx, v)?;

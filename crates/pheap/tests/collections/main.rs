@@ -8,6 +8,7 @@ mod hash_choose;
 mod hash_scan;
 mod hash_shapes;
 mod keys;
+mod priority;
 mod reuse;
 mod snap;
 mod string;

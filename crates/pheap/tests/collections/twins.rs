@@ -45,6 +45,8 @@ enum End {
 #[derive(Debug, Clone)]
 enum Step<Op> {
     Txn(Vec<Op>, End),
+    /// The latter in a nested part that fails.
+    Nested(Vec<Op>, Vec<Op>),
     /// One transaction for each operation.
     Singly(Vec<Op>),
     Collect,
@@ -60,6 +62,8 @@ fn steps<Op: std::fmt::Debug + Clone + 'static>(op: BoxedStrategy<Op>) -> BoxedS
     let end = prop_oneof![6 => Just(End::Commit), 1 => Just(End::Error), 1 => Just(End::Panic)];
     let step = prop_oneof![
         6 => (prop::collection::vec(op.clone(), 0..60), end).prop_map(|(ops, end)| Step::Txn(ops, end)),
+        2 => (prop::collection::vec(op.clone(), 0..30), prop::collection::vec(op.clone(), 0..30))
+            .prop_map(|(ops, nested)| Step::Nested(ops, nested)),
         4 => prop::collection::vec(op, 0..40).prop_map(Step::Singly),
         2 => Just(Step::Collect),
         1 => Just(Step::Reopen),
@@ -96,7 +100,10 @@ struct Bed<T: Twins> {
     twin: T::Std,
 }
 
-impl<T: Twins> Bed<T> {
+impl<T: Twins> Bed<T>
+where
+    for<'r, 'n> <T::Root as Persist>::At<'r>: Persist<At<'n> = <T::Root as Persist>::At<'n>>,
+{
     fn new(pin_undo: bool) -> Bed<T> {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let places = PLACES + HEAPS.fetch_add(1, Ordering::Relaxed) * PLACES_OF_ONE * RESERVE;
@@ -153,8 +160,26 @@ impl<T: Twins> Bed<T> {
         }
     }
 
+    fn nested(&mut self, ops: &[T::Op], nested: &[T::Op]) {
+        let (root, twin) = (self.root().clone(), &mut self.twin);
+        let done = root.txn(|tx, root| {
+            ops.iter().try_for_each(|op| T::apply(op, tx, root, twin))?;
+            let failed = tx.nested(root, |tx, root| {
+                let mut twin = twin.clone();
+                nested.iter().try_for_each(|op| T::apply(op, tx, root, &mut twin))?;
+                T::compare(tx, root, &twin);
+                Err::<(), _>(pheap::Error::abort("given up"))
+            });
+            assert!(matches!(failed, Err(pheap::Error::Aborted(_))), "{failed:?}");
+            T::compare(tx, root, twin);
+            ops.iter().try_for_each(|op| T::apply(op, tx, root, twin))
+        });
+        done.expect("a transaction");
+    }
+
     fn step(&mut self, step: &Step<T::Op>) {
         match step {
+            Step::Nested(ops, nested) => self.nested(ops, nested),
             Step::Txn(ops, end) => self.txn(ops, *end),
             Step::Singly(ops) => ops.iter().for_each(|op| self.txn(std::slice::from_ref(op), End::Commit)),
             Step::Collect => self.root().collect().expect("a collection"),
@@ -185,6 +210,7 @@ impl<T: Twins> Bed<T> {
 pub(crate) fn run<T: Twins + 'static>()
 where
     T::Op: 'static,
+    for<'r, 'n> <T::Root as Persist>::At<'r>: Persist<At<'n> = <T::Root as Persist>::At<'n>>,
 {
     let config = ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() };
     proptest!(config, |(steps in steps(T::ops()), pin_undo in any::<bool>())| {

@@ -22,6 +22,7 @@ enum Op {
     Resize(usize, u64),
     Drain(usize, usize),
     Retain(u64),
+    Extract(u64),
     Dedup,
     Reverse,
     Sort,
@@ -47,6 +48,7 @@ fn op() -> BoxedStrategy<Op> {
         1 => (at(), value()).prop_map(|(n, v)| Op::Resize(n, v)),
         1 => (at(), at()).prop_map(|(a, b)| Op::Drain(a, b)),
         1 => (1..5u64).prop_map(Op::Retain),
+        1 => (1..5u64).prop_map(Op::Extract),
         1 => Just(Op::Dedup),
         1 => Just(Op::Reverse),
         1 => Just(Op::Sort),
@@ -197,6 +199,12 @@ impl Twins for Numbers {
             Op::Retain(n) => {
                 vec.retain(tx, |v| v % n != 0);
                 twin.retain(|v| v % n != 0);
+            }
+            Op::Extract(n) => {
+                let taken: Vec<u64> = vec.extract_if(tx, |v| v % n == 0).collect();
+                let (gone, kept) = twin.iter().partition(|&v| v % n == 0);
+                assert_eq!(taken, gone as Vec<u64>);
+                *twin = kept;
             }
             Op::Dedup => {
                 vec.dedup(tx);

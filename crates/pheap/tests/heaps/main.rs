@@ -7,3 +7,4 @@ mod held;
 mod roots;
 mod shared;
 mod type_identity;
+mod watch;

@@ -44,6 +44,7 @@ const EXPORTS: &str = "collections";
 const UNSAFE: &[&str] = &[
     "__private/field.rs",
     "__private/persist.rs",
+    "api/nested.rs",
     "api/root.rs",
     "api/tx.rs",
     "api/view.rs",
@@ -85,6 +86,7 @@ const UNSAFE: &[&str] = &[
     "sync/fence.rs",
     "txn/context.rs",
     "txn/log.rs",
+    "txn/nested.rs",
     "txn/paths.rs",
     "txn/recovery.rs",
     "txn/write_set.rs",

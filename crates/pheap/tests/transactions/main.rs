@@ -6,6 +6,7 @@ mod copies;
 mod group_spill;
 mod kept_copies;
 mod model;
+mod nested;
 mod padding;
 mod parts;
 mod rollback;

@@ -72,7 +72,7 @@ pub(super) fn foreign_log(files: &[(Vec<u8>, Vec<u8>)]) -> Result<(), String> {
     must_be_refused("an older log", open(&again.0, Some(one.1.clone())))?;
     // The heap that was not closed, closed.
     let (disk, heap) = open(&one.0, Some(one.1.clone()));
-    heap.and_then(Heap::close).map_err(|error| format!("with its own log: {error}"))?;
+    heap.and_then(|heap| heap.close()).map_err(|error| format!("with its own log: {error}"))?;
     let closed = disk.view();
     if closed.log.is_some() {
         return Err("a heap that was closed has a log".to_owned());

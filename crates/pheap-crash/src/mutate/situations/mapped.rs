@@ -4,7 +4,7 @@ use crate::report::Said;
 use std::sync::Arc;
 
 use pheap::sim::disk::{Call, DiskImage, Fault, SimDisk, Which as File};
-use pheap::{Durability, Error, Heap};
+use pheap::{Durability, Error};
 
 use super::{crash_everywhere, must_hold};
 use crate::medium::{Content, Medium, Moment, Snapshot};
@@ -33,7 +33,7 @@ pub(super) fn explore([_, _, closed, crashed]: &Ready) -> Result<(), String> {
             let wrong = |error| format!("{what}, of which sync {after} fails: {error}");
             let disk = disk(image.clone());
             disk.fail(Fault { which: File::Data, call: Call::Datasync, after, times: 1, error: EIO });
-            let logged = options(Setting::default(), base).simulate_disk(&disk).and_then(Heap::close);
+            let logged = options(Setting::default(), base).simulate_disk(&disk).and_then(|heap| heap.close());
             let failed = disk.failed() > 0;
             if let (Err(error), false) = (logged, failed) {
                 return Err(wrong(error.to_string()));

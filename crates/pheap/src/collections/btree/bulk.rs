@@ -1,7 +1,7 @@
 //! Changing many entries of an ordered map: `extend`, `clear`, `retain` and the like.
 
 use super::PBTreeMap;
-use super::node::{Child, MAX_HEIGHT};
+use super::node::{Child, Entry, MAX_HEIGHT};
 use super::range::{KeyRange, Span};
 use super::shrink::{self, Mended};
 use crate::api::tx::Txn;
@@ -41,15 +41,20 @@ impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
     pub fn retain(self, tx: &mut Txn<'r>, mut keep: impl FnMut(&K::Query, &V) -> bool) {
         // The user's code comes first: should it panic, nothing has moved.
         let kept: Vec<bool> = tx[self].iter(tx).map(|(key, value)| keep(key, value)).collect();
-        if kept.iter().all(|kept| *kept) {
-            return;
-        }
         if !kept.contains(&true) {
             return self.clear(tx);
         }
+        self.keep(tx, kept, &mut |tx, entry| entry.key.give_up(tx));
+    }
+
+    /// Keeps the entries for which there is a `true`, and hands the others to `gone`.
+    fn keep(self, tx: &mut Txn<'r>, kept: Vec<bool>, gone: &mut impl FnMut(&Txn<'r>, Entry<K, V>)) {
+        if kept.iter().all(|kept| *kept) {
+            return;
+        }
         let top = tx[self].top.child();
         let mut kept = kept.into_iter();
-        sift(tx, self, top, MAX_HEIGHT, &mut kept);
+        sift(tx, self, top, MAX_HEIGHT, &mut kept, gone);
         // What was alone below its parent has neighbours when that was merged.
         for _ in 0..MAX_HEIGHT {
             if !mend(tx, top, MAX_HEIGHT) {
@@ -57,6 +62,37 @@ impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
             }
         }
         shrink::mend_top(self, tx);
+    }
+
+    /// Removes the entries whose keys are in a range, and returns them in order. O(k log n) for k entries.
+    ///
+    /// # Panics
+    /// As for [`PBTreeMap::range`].
+    #[track_caller]
+    pub fn drain(self, tx: &mut Txn<'r>, range: impl KeyRange<K::Query>) -> std::vec::IntoIter<(K, V)> {
+        let count = tx[self].range(tx, (range.start(), range.end())).count();
+        let mut taken = Vec::with_capacity(count);
+        for _ in 0..count {
+            let first = |tx: &Txn<'r>, top, path: &mut _| {
+                Span::new(tx, top, (range.start(), range.end())).first(path)
+            };
+            let Some(entry) = self.take(tx, first) else { break };
+            taken.push((entry.key.into_inner(), entry.value));
+        }
+        taken.into_iter()
+    }
+
+    /// Removes the entries for which `is_wanted` is true, and returns them in order. O(n).
+    pub fn extract_if(
+        self,
+        tx: &mut Txn<'r>,
+        mut is_wanted: impl FnMut(&K::Query, &V) -> bool,
+    ) -> std::vec::IntoIter<(K, V)> {
+        // The user's code comes first: should it panic, nothing has moved.
+        let kept: Vec<bool> = tx[self].iter(tx).map(|(key, value)| !is_wanted(key, value)).collect();
+        let mut taken = Vec::new();
+        self.keep(tx, kept, &mut |_, Entry { key, value }| taken.push((key.into_inner(), value)));
+        taken.into_iter()
     }
 
     /// Removes all entries. O(n): their keys and the nodes are freed.
@@ -81,13 +117,14 @@ impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
     }
 }
 
-/// Removes the entries below a child that are not kept.
+/// Moves the entries below a child out that are not kept.
 fn sift<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>>(
     tx: &mut Txn<'r>,
     map: P<'r, PBTreeMap<'r, K, V>>,
     child: Child<'r, K, V>,
     height: usize,
     kept: &mut impl Iterator<Item = bool>,
+    gone: &mut impl FnMut(&Txn<'r>, Entry<K, V>),
 ) {
     match child {
         Child::Leaf(leaf) => {
@@ -99,13 +136,13 @@ fn sift<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>>(
                 }
                 let entry = leaf.remove_entry(tx, place);
                 tx[map].len -= 1;
-                entry.key.give_up(tx);
+                gone(tx, entry);
             }
         }
         Child::Inner(inner) if height > 0 => {
             for place in 0..inner.count(tx) {
                 let child = inner.seen(tx).child(place);
-                sift(tx, map, child, height - 1, kept);
+                sift(tx, map, child, height - 1, kept, gone);
             }
         }
         Child::Inner(_) | Child::None(_) => {}

@@ -1,7 +1,7 @@
 //! The changing methods of `PBTreeMap`, as programs call them.
 
 use super::PBTreeMap;
-use super::entry::Entry;
+use super::entry::{Entry, OccupiedEntry};
 use super::grow;
 use super::node::{self, Child};
 use super::path::Path;
@@ -85,7 +85,7 @@ impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
 
     /// Removes the entry that is found, if there is one.
     #[inline]
-    fn take(
+    pub(super) fn take(
         self,
         tx: &mut Txn<'r>,
         find: impl FnOnce(&Txn<'r>, Child<'r, K, V>, &mut Path<'r, K, V>) -> Option<Found<'r, K, V>>,
@@ -93,6 +93,16 @@ impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
         let mut path = Path::new();
         let Found { leaf, place } = find(tx, tx[self].top.child(), &mut path)?;
         Some(shrink::remove(self, tx, leaf, &mut path, place.ok()?))
+    }
+
+    /// The entry with the least key, to read and change. O(log n).
+    pub fn first_entry<'t>(self, tx: &'t mut Txn<'r>) -> Option<OccupiedEntry<'t, 'r, K, V>> {
+        OccupiedEntry::at_end(self, tx, false)
+    }
+
+    /// The entry with the greatest key, to read and change. O(log n).
+    pub fn last_entry<'t>(self, tx: &'t mut Txn<'r>) -> Option<OccupiedEntry<'t, 'r, K, V>> {
+        OccupiedEntry::at_end(self, tx, true)
     }
 
     /// The entry of a key, existing or vacant, to read and change with one search. O(log n).

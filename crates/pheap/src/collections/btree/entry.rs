@@ -3,6 +3,7 @@
 use super::PBTreeMap;
 use super::node::Leaf;
 use super::path::Path;
+use super::range::Position;
 use super::search::{self, Found, Wanted};
 use super::{grow, node, shrink};
 use crate::api::tx::Txn;
@@ -70,6 +71,13 @@ impl<'t, 'q, 'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> Entry<'t, 'q, 'r, K, V> 
 entries!(OrdKey);
 
 impl<'t, 'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> OccupiedEntry<'t, 'r, K, V> {
+    /// The first or last one of a map.
+    pub(super) fn at_end(map: P<'r, PBTreeMap<'r, K, V>>, tx: &'t mut Txn<'r>, last: bool) -> Option<Self> {
+        let mut path = Path::new();
+        let Found { leaf, place } = Position::at_end(tx, tx[map].top.child(), last, &mut path)?;
+        Some(OccupiedEntry { map, tx, leaf, path, place: place.ok()? })
+    }
+
     /// What the key is looked up by.
     pub fn key(&self) -> &K::Query {
         self.leaf.seen(self.tx).query(self.place)

@@ -8,6 +8,7 @@
 //! | `grow`, `shrink` | insertion and splits; removal and merges |
 //! | `change`, `entry`, `bulk` | the public operations |
 //! | `range`, `iter` | reading in order |
+//! | `rank` | places in the order |
 //! | `set` | `PBTreeSet` |
 
 mod branch;
@@ -20,6 +21,7 @@ mod iter;
 mod node;
 mod path;
 mod range;
+mod rank;
 mod search;
 pub mod set;
 mod shrink;
@@ -200,6 +202,7 @@ by_pointer! {
     fn get(key: impl KeyArg<'r, K>) -> Option<&'v V>;
     fn contains_key(key: impl KeyArg<'r, K>) -> bool;
     fn iter() -> Iter<'v, 'r, K, V>;
+    fn rank(key: impl KeyArg<'r, K>) -> usize;
     #[doc = "\n# Panics\nAs there."]
     #[track_caller]
     fn range(range: impl KeyRange<K::Query>) -> Range<'v, 'r, K, V>;

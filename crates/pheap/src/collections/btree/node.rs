@@ -543,6 +543,16 @@ impl<'r, K: Persist, V: Persist> Child<'r, K, V> {
         }
     }
 
+    /// Starts to load the number of its items.
+    #[inline(always)]
+    pub(super) fn prefetch_count(self) {
+        match self {
+            Child::Leaf(leaf) => cpu::prefetch(leaf.head_ptr().cast()),
+            Child::Inner(inner) => cpu::prefetch(inner.head_ptr().cast()),
+            Child::None(_) => {}
+        }
+    }
+
     /// Number of its items.
     pub(super) fn count(self, view: &View<'r>) -> usize {
         match self {

@@ -222,6 +222,15 @@ impl<'r, K: OrdKey<'r>, V: Persist> Span<'r, K, V> {
         Position { leaf: Some(leaf), place, path }.forward(view)
     }
 
+    /// Where the first entry is. The way to it is put into `path`.
+    pub(super) fn first(&self, path: &mut Path<'r, K, V>) -> Option<Found<'r, K, V>> {
+        if self.front.is(&self.back) {
+            return None;
+        }
+        *path = self.front.path;
+        Some(Found { leaf: self.front.leaf?, place: Ok(self.front.place) })
+    }
+
     /// The next entry: its leaf, and its place.
     #[inline(always)]
     pub(super) fn next<'v>(&mut self, view: &'v View<'r>) -> Option<(SeenLeaf<'v, 'r, K, V>, usize)> {

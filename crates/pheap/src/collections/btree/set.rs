@@ -63,6 +63,19 @@ impl<'r, K: OrdKey<'r>> PBTreeSet<'r, K> {
         self.iter(view).next_back()
     }
 
+    /// How many elements are less than this one: [`PBTreeMap::rank`].
+    pub fn rank(&self, view: &View<'r>, key: impl KeyArg<'r, K>) -> usize {
+        self.map.rank(view, key)
+    }
+
+    /// The element at a place in order, counted from 0: [`PBTreeMap::nth`].
+    pub fn nth<'v>(&self, view: &'v View<'r>, n: usize) -> Option<&'v K::Query>
+    where
+        K: 'v,
+    {
+        self.map.nth(view, n).map(|(key, ())| key)
+    }
+
     /// The elements in order, from both ends.
     #[inline]
     pub fn iter<'v>(&self, view: &'v View<'r>) -> Iter<'v, 'r, K> {

@@ -5,7 +5,7 @@ use std::borrow::Borrow;
 use super::bucket::{Pair, hash_of};
 use super::buckets::Buckets;
 use super::iter::Cursor;
-use super::map::Absence;
+use super::map::{Absence, Home};
 use super::{HashKey, PHashMap};
 use crate::api::tx::Txn;
 use crate::collections::key::OwnKey;
@@ -60,18 +60,39 @@ impl<'r, K: HashKey<'r>, V: Persist<At<'r> = V>> P<'r, PHashMap<'r, K, V>> {
 
     /// Keeps the entries for which `keep` is true. O(n).
     pub fn retain(self, tx: &mut Txn<'r>, mut keep: impl FnMut(&K::Query, &V) -> bool) {
+        for home in self.homes(tx, |key, value| !keep(key, value)) {
+            self.take(tx, home);
+        }
+    }
+
+    /// Removes the entries for which `is_wanted` is true, and returns them, in no particular order. O(n).
+    pub fn extract_if(
+        self,
+        tx: &mut Txn<'r>,
+        is_wanted: impl FnMut(&K::Query, &V) -> bool,
+    ) -> std::vec::IntoIter<(K, V)> {
+        let homes = self.homes(tx, is_wanted);
+        let mut taken = Vec::with_capacity(homes.len());
+        for home in homes {
+            let Pair { key, value } = self.take_pair(tx, home);
+            taken.push((key.into_inner(), value));
+        }
+        taken.into_iter()
+    }
+
+    /// Where the entries are for which `is_wanted` is true, in an order in which they can be taken.
+    fn homes(self, tx: &Txn<'r>, mut is_wanted: impl FnMut(&K::Query, &V) -> bool) -> Vec<Home<'r, K, V>> {
         let mut cursor = Cursor::new(&tx[self], tx);
         let mut homes = Vec::new();
         // The user's code comes first: should it panic, nothing has changed.
         while let Some((home, pair)) = cursor.next_home() {
-            if !keep(pair.key.query(tx), &pair.value) {
+            if is_wanted(pair.key.query(tx), &pair.value) {
                 homes.push(home);
             }
         }
         // From the last one on: among few, the last one moves to where another was.
-        for home in homes.into_iter().rev() {
-            self.take(tx, home);
-        }
+        homes.reverse();
+        homes
     }
 
     /// Calls `change` with each entry; the value can be changed. O(n). All entries are logged: to change a few of many, find those first.

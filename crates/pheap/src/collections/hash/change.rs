@@ -64,6 +64,12 @@ impl<'r, K: HashKey<'r>, V: Persist<At<'r> = V>> P<'r, PHashMap<'r, K, V>> {
         Some(self.find(tx, &query, None).ok()?.take())
     }
 
+    /// [`remove`](Self::remove), with the key. O(1).
+    pub fn remove_entry(self, tx: &mut Txn<'r>, key: impl KeyArg<'r, K>) -> Option<(K, V)> {
+        let query = key.apart(tx);
+        Some(self.find(tx, &query, None).ok()?.take_pair())
+    }
+
     /// The entry of a key, existing or vacant, to read and change with one search. O(1).
     ///
     /// ```

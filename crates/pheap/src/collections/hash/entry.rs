@@ -79,6 +79,11 @@ impl<'t, 'r, K: HashKey<'r>, V: Persist<At<'r> = V>> OccupiedEntry<'t, '_, 'r, K
     pub fn remove(self) -> V {
         self.found.take()
     }
+
+    /// Removes the entry, and returns its key and value.
+    pub fn remove_entry(self) -> (K, V) {
+        self.found.take_pair()
+    }
 }
 
 impl<'t, 'r, K: HashKey<'r>, V: Persist<At<'r> = V>> VacantEntry<'t, '_, 'r, K, V> {

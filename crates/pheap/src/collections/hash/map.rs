@@ -170,6 +170,12 @@ impl<'r, K: HashKey<'r>, V: Persist> Occupied<'_, 'r, K, V> {
     pub(super) fn take(self) -> V {
         self.map.take(self.place.tx(), self.home)
     }
+
+    /// Moves the key and the value out.
+    pub(super) fn take_pair(self) -> (K, V) {
+        let Pair { key, value } = self.map.take_pair(self.place.tx(), self.home);
+        (key.into_inner(), value)
+    }
 }
 
 impl<'r, K: HashKey<'r>, V: Persist> P<'r, PHashMap<'r, K, V>> {
@@ -254,7 +260,14 @@ impl<'r, K: HashKey<'r>, V: Persist> P<'r, PHashMap<'r, K, V>> {
     /// Moves a value out, and frees its key.
     #[inline(always)]
     pub(super) fn take(self, tx: &mut Txn<'r>, home: Home<'r, K, V>) -> V {
-        let Pair { key, value } = match home {
+        let Pair { key, value } = self.take_pair(tx, home);
+        key.give_up(tx);
+        value
+    }
+
+    /// The same, with the key.
+    pub(super) fn take_pair(self, tx: &mut Txn<'r>, home: Home<'r, K, V>) -> Pair<K, V> {
+        match home {
             Home::Few(index) => self.take_from_few(tx, index),
             Home::Bucket { at: (bucket, slot), first } => {
                 let pair = bucket.take(tx, slot, self);
@@ -264,9 +277,7 @@ impl<'r, K: HashKey<'r>, V: Persist> P<'r, PHashMap<'r, K, V>> {
                 }
                 pair
             }
-        };
-        key.give_up(tx);
-        value
+        }
     }
 
     fn take_from_few(self, tx: &mut Txn<'r>, index: usize) -> Pair<K, V> {

@@ -105,6 +105,20 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
         self.split_off(tx, len - (to - from)).into_iter()
     }
 
+    /// Removes the elements for which `is_wanted` is true, and returns them in order. O(n), as [`retain`](Self::retain).
+    pub fn extract_if(
+        self,
+        tx: &mut Txn<'r>,
+        mut is_wanted: impl FnMut(&T) -> bool,
+    ) -> std::vec::IntoIter<T> {
+        // The user's code comes first: should it panic, nothing has moved.
+        let kept: Vec<bool> = tx[self].iter(tx).map(|element| !is_wanted(element)).collect();
+        let (len, order) = self.put_first(tx, &kept);
+        let mut taken: Vec<(usize, T)> = order[len..].iter().copied().zip(self.split_off(tx, len)).collect();
+        taken.sort_unstable_by_key(|(index, _)| *index);
+        taken.into_iter().map(|(_, element)| element).collect::<Vec<T>>().into_iter()
+    }
+
     /// Keeps the elements for which `keep` is true. O(n); all elements from the first removed one on are logged.
     pub fn retain(self, tx: &mut Txn<'r>, keep: impl FnMut(&T) -> bool) {
         // The user's code comes first: should it panic, nothing has moved.
@@ -132,14 +146,22 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
     }
 
     fn keep(self, tx: &mut Txn<'r>, kept: &[bool]) {
-        let Some(from) = kept.iter().position(|kept| !kept) else { return };
+        let (len, _) = self.put_first(tx, kept);
+        self.truncate(tx, len);
+    }
+
+    /// Puts the elements for which there is a `true` before the others, in their order. Returns how many they are, and where each element was.
+    fn put_first(self, tx: &mut Txn<'r>, kept: &[bool]) -> (usize, Vec<usize>) {
+        let mut order: Vec<usize> = (0..kept.len()).collect();
+        let Some(from) = kept.iter().position(|kept| !kept) else { return (kept.len(), order) };
         let elements = self.as_mut_slice(tx, from..);
         let mut to = 0;
         for i in (0..elements.len()).filter(|&i| kept[from + i]) {
             elements.swap(i, to);
+            order.swap(from + i, from + to);
             to += 1;
         }
-        self.truncate(tx, from + to);
+        (from + to, order)
     }
 
     /// Reverses the order.

@@ -272,6 +272,7 @@ fn own_value<'v>(part: Part<'v>, ty: &'v TypeLayout) -> Option<Result<Value<'v>,
             other => other,
         },
         "PBytes" => inside("bytes")?,
+        "PPriorityQueue" => inside("elements")?,
         "SharedStr" => match inside("text")? {
             Value::Pointer(pointer) => match pointer.target() {
                 Ok(target) => target?.value(),

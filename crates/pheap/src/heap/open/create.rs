@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::heap::options::Options;
 use crate::media::{Medium, SyncedFile};
 use crate::os::mapping::Backing;
+use crate::os::memory;
 use crate::store::header::Use;
 use crate::store::relocate;
 use crate::wal::WalTail;
@@ -57,7 +58,7 @@ pub(super) fn create(options: &Options, place: &dyn Place) -> Result<Recovered> 
 
 /// Makes a heap in memory.
 pub(super) fn create_in_memory(options: &Options) -> Result<Recovered> {
-    let header = new_header(options);
+    let header = new_header(options, memory());
     let mapping = relocate::reserve(options.base, &header, Backing::Memory)?;
     Contents::create(mapping, Medium::Process, header)
 }

@@ -69,7 +69,8 @@ pub(super) trait Place {
 
     /// The header of a heap that is made here.
     fn new_header(&self, options: &Options) -> Result<Header> {
-        Ok(new_header(options))
+        // The limit may be another one at the next opening, but the reservation will not.
+        Ok(new_header(options, options.max_size.saturating_mul(16)))
     }
 
     /// Refuses a heap that is not whole, or may be torn.
@@ -186,8 +187,8 @@ pub(super) fn sync_directory(path: &Path) -> Result<()> {
         .map_err(|e| Error::io(format!("syncing the directory {}", parent.display()), e))
 }
 
-/// The header of a new heap.
-pub(super) fn new_header(options: &Options) -> Header {
+/// The header of a new heap that can have so many bytes at most, as far as is known.
+pub(super) fn new_header(options: &Options, most: u64) -> Header {
     let [a, b, salt] = random();
     let unit = options.arena_size;
     Header {
@@ -195,7 +196,7 @@ pub(super) fn new_header(options: &Options) -> Header {
         uuid: u128::from(a) | u128::from(b) << 64,
         arena_unit: unit,
         mapped: Arena::size_for(0, 1, unit),
-        reserved: options.reserve,
+        reserved: options.reservation(most),
         salt,
         bases: Vec::new(),
         boot: 0,

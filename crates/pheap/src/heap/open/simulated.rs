@@ -63,7 +63,7 @@ fn path() -> &'static Path {
 
 /// Of each run the same.
 fn header(options: &Options) -> Header {
-    Header { uuid: 1, salt: 0x5eed, ..new_header(options) }
+    Header { uuid: 1, salt: 0x5eed, ..new_header(options, u64::MAX) }
 }
 
 /// Reserves the addresses of a heap.

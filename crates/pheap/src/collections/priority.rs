@@ -1,0 +1,246 @@
+//! `PPriorityQueue`, a queue in the order of its elements.
+
+use super::common::{by_pointer, iterators, not_in_place, sized};
+use super::vec::{self, PVec};
+use crate::Persist;
+use crate::api::tx::Txn;
+use crate::api::view::View;
+use crate::error::Result;
+use crate::heap::check::rule::{OwnType, Promise};
+use crate::ptr::P;
+
+/// Children of an element: with four, an element moves half as often as with two, and each move writes to the heap.
+const CHILDREN: usize = 4;
+
+/// A priority queue: `BinaryHeap` for a heap. The greatest element comes out first; with [`Reverse`](std::cmp::Reverse), the least.
+///
+/// ```
+/// # use std::cmp::Reverse;
+/// # use pheap::{Heap, PPriorityQueue, Root};
+/// # fn main() -> pheap::Result<()> {
+/// # let heap = Heap::in_memory()?;
+/// let timers: Root<PPriorityQueue<Reverse<u64>>> = heap.root("timers")?;
+/// timers.txn(|tx, timers| {
+///     timers.extend(tx, [30, 10, 20].map(Reverse))?;
+///     assert_eq!(timers.peek(tx), Some(&Reverse(10)));
+///     assert_eq!(timers.pop(tx), Some(Reverse(10)));
+///     timers.push(tx, Reverse(5))?;
+///     assert_eq!(timers.drain_sorted(tx), [Reverse(5), Reverse(20), Reverse(30)]);
+///     Ok(())
+/// })?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// Elements are ordered by themselves, without the heap: so a queue of jobs has a struct for an element, with what it is ordered by and a `P` to the job, and with an `Ord` of its own (or a key by
+/// `#[persist(key)]`). Equal elements come in any order.
+///
+/// It is a heap of four children each (Johnson, "Priority queues with update and finding minimum spanning trees", 1975) in a [`PVec`].
+///
+/// If the `Ord` of elements contradicts itself, or panics, they come in any order, but nothing worse happens: none is lost, and none comes twice.
+#[derive(Persist)]
+#[repr(C)]
+#[persist(own, id = "pheap::PPriorityQueue", crate = "crate")]
+pub struct PPriorityQueue<'r, T> {
+    elements: PVec<'r, T>,
+}
+
+/// See [`own_types`](super::own_types).
+pub(super) const OWN_TYPES: &[OwnType] = &[OwnType::of::<PPriorityQueue<'static, u8>>(Promise::Nothing)];
+
+sized!(PPriorityQueue<T> of "elements", "a buffer", PPriorityQueue { elements: PVec::new() }, |queue| queue.elements.len());
+
+/// Reading.
+impl<'r, T: Persist> PPriorityQueue<'r, T> {
+    /// The greatest element, which comes out next. O(1).
+    #[inline]
+    pub fn peek<'v>(&self, view: &'v View<'r>) -> Option<&'v T> {
+        self.elements.first(view)
+    }
+
+    /// The elements in any order, from both ends.
+    #[inline]
+    pub fn iter<'v>(&self, view: &'v View<'r>) -> Iter<'v, 'r, T> {
+        Iter(self.elements.iter(view))
+    }
+
+    /// Number of elements that there is room for.
+    pub fn capacity(&self) -> usize {
+        self.elements.capacity()
+    }
+}
+
+by_pointer! {
+    /// Reading a queue by its pointer: short for `view[queue].peek(view)` and so on.
+    [T: Persist] PPriorityQueue<T>:
+    fn peek() -> Option<&'v T>;
+    fn iter() -> Iter<'v, 'r, T>;
+}
+
+not_in_place! {
+    [T] PPriorityQueue<'r, T>:
+    push(tx, element) -> Result<()>;
+    pop(tx) -> Option<T>;
+    extend(tx, elements) -> Result<()>;
+    clear(tx) -> ();
+}
+
+/// Changing a queue.
+///
+/// Whatever these return, a transaction that ends in an error leaves the queue as it was. Operations that may allocate fail with [`Error::OutOfSpace`](crate::Error::OutOfSpace) or
+/// [`Error::ReservationFull`](crate::Error::ReservationFull) if the heap cannot grow; then they have changed nothing.
+impl<'r, T: Persist<At<'r> = T> + Ord> P<'r, PPriorityQueue<'r, T>> {
+    #[inline(always)]
+    #[allow(unsafe_code)] // of `field!`
+    fn elements(self) -> P<'r, PVec<'r, T>> {
+        crate::field!(self.elements)
+    }
+
+    /// Adds an element. O(log n); O(1) on average, if they come in any order.
+    ///
+    /// # Errors
+    /// If there is no memory for it; see [above](#impl-P<'r,+PPriorityQueue<'r,+T>>).
+    pub fn push(self, tx: &mut Txn<'r>, element: T) -> Result<()> {
+        self.elements().push(tx, element)?;
+        self.raise(tx, tx[self].len() - 1);
+        Ok(())
+    }
+
+    /// Removes the greatest element. O(log n).
+    pub fn pop(self, tx: &mut Txn<'r>) -> Option<T> {
+        if tx[self].is_empty() {
+            return None;
+        }
+        let greatest = self.elements().swap_remove(tx, 0);
+        self.lower(tx, 0);
+        Some(greatest)
+    }
+
+    /// Adds an element and removes the greatest one, which may be the same. O(log n), and never fails: a queue of the n least elements is
+    /// kept like this.
+    pub fn push_pop(self, tx: &mut Txn<'r>, element: T) -> T {
+        if tx[self].peek(tx).is_none_or(|greatest| *greatest <= element) {
+            return element;
+        }
+        let greatest = self.elements().set(tx, 0, element);
+        self.lower(tx, 0);
+        greatest
+    }
+
+    /// Lets `change` change the greatest element, which is then put where it belongs. O(log n). Returns what `change` has, if there was an element.
+    pub fn change_first<R>(self, tx: &mut Txn<'r>, change: impl FnOnce(&mut T) -> R) -> Option<R> {
+        let result = change(self.elements().get_mut(tx, 0)?);
+        self.lower(tx, 0);
+        Some(result)
+    }
+
+    /// Adds what an iterator yields. O(n log n) at most.
+    ///
+    /// # Errors
+    /// As for [`push`](Self::push). What came before is added then; an `Err` that leaves the transaction undoes that.
+    pub fn extend(self, tx: &mut Txn<'r>, elements: impl IntoIterator<Item = T>) -> Result<()> {
+        elements.into_iter().try_for_each(|element| self.push(tx, element))
+    }
+
+    /// Moves all elements of another queue to this one.
+    ///
+    /// # Errors
+    /// As for [`push`](Self::push); then nothing has moved.
+    ///
+    /// # Panics
+    /// If the two are the same.
+    pub fn append(self, tx: &mut Txn<'r>, other: P<'r, PPriorityQueue<'r, T>>) -> Result<()> {
+        assert!(self != other, "a queue cannot be appended to itself");
+        let (here, there) = (tx[self].len(), tx[other].len());
+        self.elements().append(tx, other.elements())?;
+        if there < here / 2 {
+            (here..here + there).for_each(|index| self.raise(tx, index));
+        } else {
+            self.order(tx);
+        }
+        Ok(())
+    }
+
+    /// Keeps the elements for which `keep` is true. O(n).
+    pub fn retain(self, tx: &mut Txn<'r>, keep: impl FnMut(&T) -> bool) {
+        let before = tx[self].len();
+        self.elements().retain(tx, keep);
+        if tx[self].len() < before {
+            self.order(tx);
+        }
+    }
+
+    /// Removes all elements, and returns them in any order. O(n).
+    pub fn drain(self, tx: &mut Txn<'r>) -> std::vec::IntoIter<T> {
+        self.elements().drain(tx, ..)
+    }
+
+    /// Removes all elements, and returns them in the order in which they would have come out. O(n log n).
+    pub fn drain_sorted(self, tx: &mut Txn<'r>) -> Vec<T> {
+        let mut elements: Vec<T> = self.drain(tx).collect();
+        elements.sort_by(|a, b| b.cmp(a));
+        elements
+    }
+
+    /// Makes room for at least so many elements more.
+    ///
+    /// # Errors
+    /// As for [`push`](Self::push).
+    pub fn reserve(self, tx: &mut Txn<'r>, more: usize) -> Result<()> {
+        self.elements().reserve(tx, more)
+    }
+
+    /// Gives up memory that is not in use.
+    ///
+    /// # Errors
+    /// As for [`push`](Self::push): the elements move to a smaller buffer.
+    pub fn shrink_to_fit(self, tx: &mut Txn<'r>) -> Result<()> {
+        self.elements().shrink_to_fit(tx)
+    }
+
+    /// Removes all elements. O(1).
+    pub fn clear(self, tx: &mut Txn<'r>) {
+        self.elements().clear(tx);
+    }
+
+    /// Moves an element towards the front until none before it is less. By swaps: should the order panic, all elements are there.
+    fn raise(self, tx: &mut Txn<'r>, mut index: usize) {
+        while index > 0 {
+            let parent = (index - 1) / CHILDREN;
+            let elements = &tx[self].elements;
+            if elements.get(tx, index) <= elements.get(tx, parent) {
+                return;
+            }
+            self.elements().swap(tx, index, parent);
+            index = parent;
+        }
+    }
+
+    /// Moves an element towards the end until none behind it is greater.
+    fn lower(self, tx: &mut Txn<'r>, mut index: usize) {
+        loop {
+            let elements = &tx[self].elements;
+            let children = index * CHILDREN + 1..(index * CHILDREN + 1 + CHILDREN).min(elements.len());
+            let greatest = children.max_by_key(|&child| elements.get(tx, child));
+            match greatest {
+                Some(child) if elements.get(tx, child) > elements.get(tx, index) => {
+                    self.elements().swap(tx, index, child);
+                    index = child;
+                }
+                _ => return,
+            }
+        }
+    }
+
+    /// Puts all elements in order. O(n).
+    fn order(self, tx: &mut Txn<'r>) {
+        let parents = tx[self].len().saturating_sub(2) / CHILDREN + 1;
+        (0..parents).rev().for_each(|index| self.lower(tx, index));
+    }
+}
+
+iterators! {
+    /// The elements of a [`PPriorityQueue`] in any order; made by [`PPriorityQueue::iter`].
+    [T: Persist] Iter<T>(vec::Iter<'v, 'r, T>) => &'v T, |element| element;
+    debug_list of [T] exact both_ends;
+}

@@ -1,0 +1,86 @@
+//! Who is told of the commits of a region.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::Region;
+
+/// What is called after a commit.
+type Told = Arc<dyn Fn() + Send + Sync>;
+
+/// The functions that are called after commits, in the order in which they came.
+#[derive(Default)]
+pub(super) struct Watchers {
+    /// Whether there are any: all that a commit looks at.
+    any: AtomicBool,
+    list: Mutex<List>,
+}
+
+/// With the number of the last one that came.
+type List = (u64, Vec<(u64, Told)>);
+
+impl Watchers {
+    fn list(&self) -> MutexGuard<'_, List> {
+        // SURVIVES unreached: locks of std's own are not watched. This is none of the heap's: what is called is the program's.
+        self.list.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Has a function called after each commit of a root, until it is dropped; made by [`Root::watch`](crate::Root::watch).
+#[must_use = "the function is called until this is dropped"]
+pub struct Watch {
+    region: Arc<Region>,
+    number: u64,
+}
+
+impl Watch {
+    pub(crate) fn new(region: &Arc<Region>, told: Told) -> Watch {
+        let watchers = &region.watchers;
+        let mut list = watchers.list();
+        list.0 += 1;
+        let number = list.0;
+        list.1.push((number, told));
+        watchers.any.store(true, Ordering::Relaxed);
+        Watch { region: region.clone(), number }
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        let watchers = &self.region.watchers;
+        let gone = {
+            let mut list = watchers.list();
+            let gone =
+                list.1.iter().position(|(number, _)| *number == self.number).map(|at| list.1.remove(at));
+            watchers.any.store(!list.1.is_empty(), Ordering::Relaxed);
+            gone
+        };
+        // With nothing locked: it is the program's, and may be the last to have a heap.
+        drop(gone);
+    }
+}
+
+impl fmt::Debug for Watch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watch").finish_non_exhaustive()
+    }
+}
+
+impl Region {
+    /// Whether somebody is to be told of the transaction whose commit has just worked: it has stored something, and the region is locked still.
+    #[inline(always)]
+    pub(super) fn is_to_tell(&self) -> bool {
+        self.watchers.any.load(Ordering::Relaxed) && self.access().is_upgraded()
+    }
+
+    /// Tells those who watch. Nothing is locked, and this thread is not inside of the heap.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn tell(&self) {
+        let list = self.watchers.list();
+        let told: Vec<Told> = list.1.iter().map(|(_, told)| told.clone()).collect();
+        drop(list);
+        told.iter().for_each(|told| told());
+    }
+}

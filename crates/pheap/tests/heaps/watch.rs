@@ -1,0 +1,75 @@
+//! Who watches a root is told of each commit that has changed something, once it is over.
+#![allow(clippy::unit_arg)] // `Ok(tx[p] = 1)` is a transaction in one line
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use pheap::{Durability, Error, Heap, Result, Root, Watch};
+use pheap_testkit::*;
+
+/// Counts what is told, and sees what the root has then.
+fn counted(root: &Root<u64>) -> (Watch, Arc<AtomicU64>, Arc<AtomicU64>) {
+    let (count, seen) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let (counter, shown, reader) = (count.clone(), seen.clone(), root.clone());
+    let watch = root.watch(move || {
+        counter.fetch_add(1, Ordering::Relaxed);
+        shown.store(reader.read(|view, n| view[n]).unwrap(), Ordering::Relaxed);
+    });
+    (watch, count, seen)
+}
+
+#[test]
+fn commits_are_told_when_they_are_over() -> Result<()> {
+    for durability in [Durability::Process, Durability::Pmem, Durability::Wal] {
+        for pin in [false, true] {
+            let dir = tempdir();
+            let heap = small().durability(durability).pin_undo(pin).open(dir.path().join("x"))?;
+            let [a, b]: [Root<u64>; 2] = ["a", "b"].map(|name| heap.root(name).unwrap());
+            let (watch, count, seen) = counted(&a);
+            let told = || (count.load(Ordering::Relaxed), seen.load(Ordering::Relaxed));
+            a.txn(|tx, a| Ok(tx[a] = 5))?;
+            assert_eq!(told(), (1, 5), "{durability:?}");
+            b.txn(|tx, b| Ok(tx[b] = 6))?;
+            assert!(
+                a.txn(|tx, a| Err::<(), _>({
+                    tx[a] = 7;
+                    Error::abort("no")
+                }))
+                .is_err()
+            );
+            a.read(|view, a| view[a])?;
+            assert_eq!(told(), (1, 5));
+            pheap::txn((&b, &a), |((tb, b), (ta, a))| Ok((tb[b], ta[a]) = (8, 8)))?;
+            assert_eq!(told(), (2, 8));
+            let ((), commit) = a.txn_deferred(|tx, a| Ok(tx[a] = 9))?;
+            assert_eq!(told(), (3, 9));
+            commit.wait()?;
+            drop(watch);
+            a.txn(|tx, a| Ok(tx[a] = 10))?;
+            assert_eq!(told(), (3, 9));
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn who_is_told_may_change_the_root_and_stop() -> Result<()> {
+    let heap = Heap::in_memory()?;
+    let root: Root<u64> = heap.root("n")?;
+    let (other, _kept) = (root.clone(), counted(&root));
+    let first = root.watch(move || {
+        if other.read(|view, n| view[n]).unwrap() < 5 {
+            other.txn(|tx, n| Ok(tx[n] += 1)).unwrap();
+        }
+    });
+    root.txn(|tx, n| Ok(tx[n] = 1))?;
+    assert_eq!(root.read(|view, n| view[n])?, 5);
+    drop(first);
+    let watch = root.watch(|| resume_unwind(Box::new("expected")));
+    let panic = catch_unwind(AssertUnwindSafe(|| root.txn(|tx, n| Ok(tx[n] = 7))));
+    assert_eq!(*panic.unwrap_err().downcast::<&str>().unwrap(), "expected");
+    drop(watch);
+    assert_eq!(root.read(|view, n| view[n])?, 7);
+    root.txn(|tx, n| Ok(tx[n] = 8))
+}
