@@ -20,18 +20,22 @@ pub fn kill(rounds: u32, seed: u64, check: impl Fn(bool) -> Result<Findings>) ->
             .stdout(Stdio::piped())
             .spawn()?;
         let lines = BufReader::new(victim.stdout.take().expect("it is piped")).lines();
-        let reports = std::thread::spawn(move || {
-            lines.map_while(|line| line.ok()?.parse::<u64>().ok()).last().unwrap_or(0)
-        });
+        let mut reports = lines.map_while(|line| line.ok()?.parse::<u64>().ok());
         // Now and then while it still opens the heap, or recovers it.
-        let patience = if random.percent(25) { 20_000 } else { 1_000_000 };
-        std::thread::sleep(Duration::from_micros(random.within(0, patience).into()));
+        let patience = if random.percent(25) {
+            20
+        } else {
+            reports.next();
+            500
+        };
+        let last = std::thread::spawn(move || reports.last().unwrap_or(0));
+        std::thread::sleep(Duration::from_millis(random.within(0, patience).into()));
         if let Some(status) = victim.try_wait()? {
             return Err(format!("the run has ended by itself: {status}").into());
         }
         victim.kill()?; // SIGKILL
         victim.wait()?;
-        let reported = reports.join().expect("it only reads");
+        let reported = last.join().expect("it only reads");
 
         let orders = sound(&check(random.percent(50))?)?;
         println!("killed {round} times: {} new orders, {reported} were reported", orders - before);

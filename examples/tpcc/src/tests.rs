@@ -75,7 +75,9 @@ fn each_condition_is_checked() {
         (&["1", "8"], |tx, warehouse, _| tx[warehouse].paid += 1),
         (&["1", "9"], |tx, _, district| tx[district].paid += 1),
         (&["2"], |tx, _, district| tx[district].next_order += 1),
-        (&["2", "5", "11"], |tx, _, district| drop(field!(district.new_orders).pop_back(tx))),
+        (&["2", "5", "11"], |tx, _, district| {
+            field!(district.new_orders).pop_back(tx).unwrap();
+        }),
         (&["3", "5"], |tx, _, district| {
             let new = field!(district.new_orders).get_mut(tx, 0).unwrap();
             new.order -= 1;

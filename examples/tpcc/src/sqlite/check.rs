@@ -95,8 +95,8 @@ const SUMS: &str = "
 pub fn check(path: &Path) -> Result<Findings> {
     let connection = connect(path, "FULL")?;
     connection.execute_batch(SUMS)?;
-    let mut findings = Findings::default();
-    findings.orders = connection.query_row("SELECT count(*) FROM orders", [], |row| row.get(0))?;
+    let orders: u32 = connection.query_row("SELECT count(*) FROM orders", [], |row| row.get(0))?;
+    let mut findings = Findings { orders: orders.into(), ..Findings::default() };
     for (condition, violated) in CONDITIONS {
         let count = format!("SELECT count(*) FROM ({violated})");
         let rows: u32 = connection.query_row(&count, [], |row| row.get(0))?;
