@@ -378,9 +378,8 @@ step_tpcc() {
     cargo build --locked --release -p pheap-tpcc
     for flags in "--durability pmem" "--durability wal" "--durability wal --outstanding 1000"; do
         rm -f "$heap"*
+        "$tpcc" load --path "$heap" --warehouses 2 --items 10000 --customers 300
         # shellcheck disable=SC2086 # several words
-        "$tpcc" load $flags --path "$heap" --warehouses 2 --items 10000 --customers 300
-        # shellcheck disable=SC2086
         "$tpcc" run $flags --path "$heap" --threads 2 --kills 100
     done
     rm -f "$heap"*

@@ -10,7 +10,7 @@ use crate::tables::{
 };
 
 /// What each customer has paid before, in cents.
-pub const FIRST_PAYMENT: u32 = 10_00;
+pub const FIRST_PAYMENT: u32 = 1000;
 
 /// Now, in microseconds.
 pub fn now() -> u64 {
@@ -64,7 +64,7 @@ pub fn district(random: &mut Random, size: Size, warehouse: u32, number: u8, now
 pub fn item(random: &mut Random) -> Item {
     Item {
         image: random.within(1, 10_000),
-        price: random.within(1_00, 100_00),
+        price: random.within(100, 10_000),
         name: random.text(14),
         data: random.data(),
     }
@@ -111,7 +111,7 @@ fn customer(random: &mut Random, number: u32, size: Size, since: u64) -> Custome
         },
         last_order: 0,
         discount: random.within(0, 5000),
-        credit_limit: 50_000_00,
+        credit_limit: 5_000_000,
         since,
         credit: if random.percent(10) { Credit::Bad } else { Credit::Good },
         first: random.text(8),
