@@ -287,7 +287,7 @@ step_oldest_rust() {
         return
     fi
     CARGO_TARGET_DIR="$TARGET/oldest-rust" cargo "+$oldest" check --locked -p pheap -p pheap-cli -p pheap-kv -p pheap-redis --features pheap/serde,pheap/uuid,pheap/ordered-float,pheap/metrics
-    CARGO_TARGET_DIR="$TARGET/oldest-rust" cargo "+$oldest" check --locked -p pheap-examples --examples
+    CARGO_TARGET_DIR="$TARGET/oldest-rust" cargo "+$oldest" check --locked -p pheap-examples -p pheap-tpcc --bins --examples
 }
 
 # The server's feature, for which most of it is built once more.
@@ -382,6 +382,20 @@ step_fuzz_redis() {
     FUZZ_FEATURES=redis fuzz redis_request any -max_total_time=600
     FUZZ_FEATURES=redis fuzz redis_rdb any -max_total_time=600 -malloc_limit_mb=64
     FUZZ_FEATURES=redis fuzz redis_commands any -max_total_time=600
+}
+
+# TPC-C, killed a hundred times with each kind of durability; and what SQLite answers to the same requests.
+step_tpcc() {
+    local heap="$LOGS/tpcc.pheap" tpcc="$TARGET/release/tpcc" flags
+    cargo test --locked -p pheap-tpcc --features sqlite
+    cargo build --locked --release -p pheap-tpcc
+    for flags in "--durability pmem" "--durability wal" "--durability wal --outstanding 1000"; do
+        rm -f "$heap"*
+        "$tpcc" load --path "$heap" --warehouses 2 --items 10000 --customers 300
+        # shellcheck disable=SC2086 # several words
+        "$tpcc" run $flags --path "$heap" --threads 2 --kills 100
+    done
+    rm -f "$heap"*
 }
 
 step_more_crashes() {

@@ -1,0 +1,47 @@
+//! An open heap with a company in it.
+
+use pheap::{Error, Heap, Result, Root};
+
+use crate::requests::Size;
+use crate::tables::{Items, Warehouse};
+
+pub struct Company {
+    pub heap: Heap,
+    pub items: Root<Items<'static>>,
+    /// By number less 1.
+    pub warehouses: Vec<Root<Warehouse<'static>>>,
+    pub size: Size,
+}
+
+impl Company {
+    /// The company that was loaded into this heap.
+    pub fn of(heap: Heap) -> Result<Company> {
+        let items: Root<Items> = heap.existing_root("items")?;
+        let mut warehouses: Vec<Root<Warehouse>> = Vec::new();
+        loop {
+            match heap.existing_root(&warehouse_name(warehouses.len() as u32 + 1)) {
+                Ok(warehouse) => warehouses.push(warehouse),
+                Err(Error::NoSuchRoot(_)) if !warehouses.is_empty() => break,
+                Err(error) => return Err(error),
+            }
+        }
+        let size = Size {
+            warehouses: warehouses.len() as u32,
+            items: items.read(|view, items| view[items].len() as u32)?,
+            customers: warehouses[0].read(|view, first| {
+                let district = view[first].districts.at(0);
+                view[district].customers.len() as u32
+            })?,
+        };
+        Ok(Company { heap, items, warehouses, size })
+    }
+
+    pub fn warehouse(&self, number: u32) -> &Root<Warehouse<'static>> {
+        &self.warehouses[number as usize - 1]
+    }
+}
+
+/// The root of a warehouse.
+pub fn warehouse_name(number: u32) -> String {
+    format!("warehouse {number}")
+}

@@ -1,0 +1,82 @@
+//! A customer pays, perhaps at another warehouse than the own one.
+
+use std::io::Write;
+
+use pheap::{Commit, P, Result, Txn, field, txn};
+
+use super::find;
+use crate::company::Company;
+use crate::requests::{Answer, Payment};
+use crate::rows::now;
+use crate::tables::{Credit, Customer, History, Text, Warehouse};
+
+pub(super) fn run(company: &Company, payment: &Payment) -> Result<(Answer, Commit)> {
+    let here = company.warehouse(payment.warehouse);
+    if payment.customer_warehouse == payment.warehouse {
+        return here.txn_deferred(|tx, warehouse| {
+            let (customer, balance) = pay(tx, warehouse, payment)?;
+            take(tx, warehouse, payment, customer)?;
+            Ok(Answer::Paid { customer, balance })
+        });
+    }
+    // The customer's account is below another root. Both change, or none.
+    let home = company.warehouse(payment.customer_warehouse);
+    pheap::txn_deferred((here, home), |((tx, warehouse), (tx_home, home))| {
+        let (customer, balance) = pay(tx_home, home, payment)?;
+        take(tx, warehouse, payment, customer)?;
+        Ok(Answer::Paid { customer, balance })
+    })
+}
+
+/// The side of the customer. Returns who it was, and the balance.
+#[txn]
+fn pay<'r>(tx: &mut Txn<'r>, home: P<'r, Warehouse<'r>>, payment: &Payment) -> Result<(u32, i64)> {
+    let district = tx[home].districts.at(usize::from(payment.customer_district) - 1);
+    let number = find(tx, district, &payment.who)?;
+    let customer = tx[district].customers.at(number as usize - 1);
+    let mut account = tx[customer].account;
+    account.balance -= i64::from(payment.amount);
+    account.paid += u64::from(payment.amount);
+    account.payments += 1;
+    tx[customer].account = account;
+    if tx[customer].credit == Credit::Bad {
+        tx[customer].data = note(&tx[customer], payment, number);
+    }
+    Ok((number, account.balance))
+}
+
+/// What is written about customers with bad credit: each payment, the newest one first.
+fn note(customer: &Customer, payment: &Payment, number: u32) -> Text<500> {
+    let mut text = Vec::with_capacity(600);
+    let Payment { warehouse, district, customer_warehouse, customer_district, amount, .. } = payment;
+    write!(text, "{number} {customer_district} {customer_warehouse} {district} {warehouse} {amount} ")
+        .expect("there is memory");
+    text.extend_from_slice(customer.data.as_bytes());
+    Text::new(&text)
+}
+
+/// The side of the warehouse that is paid.
+#[txn]
+fn take<'r>(
+    tx: &mut Txn<'r>,
+    warehouse: P<'r, Warehouse<'r>>,
+    payment: &Payment,
+    customer: u32,
+) -> Result<()> {
+    let district = tx[warehouse].districts.at(usize::from(payment.district) - 1);
+    tx[warehouse].paid += u64::from(payment.amount);
+    tx[district].paid += u64::from(payment.amount);
+    let names = [tx[warehouse].name.as_bytes(), b"    ", tx[district].name.as_bytes()].concat();
+    let row = History {
+        date: now(),
+        amount: payment.amount,
+        customer_warehouse: payment.customer_warehouse,
+        customer,
+        customer_district: payment.customer_district,
+        district: payment.district,
+        data: Text::new(&names),
+    };
+    let next = tx[district].history.len() as u32;
+    field!(district.history).insert(tx, next, row)?;
+    Ok(())
+}
