@@ -54,7 +54,6 @@ fn a_log_goes_on_behind_what_was_found() {
         "wal lazy small: fill a; torn; fill b; kill; fill a; power; push b",
         "wal small: fill a; checkpoint; fill b; kill; fill b; checkpoint; power; push a",
     ]);
-    breaks(Bug::GoOnInPlace, &["wal lazy: push a; set a; torn; set b"]);
 }
 
 #[test]

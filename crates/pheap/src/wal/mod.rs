@@ -345,7 +345,7 @@ impl Wal {
             requested: Condvar::new(),
             ordered: Condvar::new(),
             has_syncer: AtomicBool::new(false),
-            wanted: AtomicU64::new(0),
+            wanted: AtomicU64::new(synced),
             durable: AtomicU64::new(synced),
             failed: AtomicBool::new(false),
             folded: Mutex::new(Folded { to: mark.folded, mark: 1 - place, streams: Vec::new() }),
