@@ -40,7 +40,15 @@ impl Buffer {
     /// Of a new log of `segments` segments.
     pub(crate) fn new(layout: Layout, seed: Seed, segments: u64) -> Buffer {
         let first = 1; // so that no position is 0
-        Buffer::begin(layout, seed, layout.nonce, Vec::new(), (0..segments).collect(), layout.start(first), first)
+        Buffer::begin(
+            layout,
+            seed,
+            layout.nonce,
+            Vec::new(),
+            (0..segments).collect(),
+            layout.start(first),
+            first,
+        )
     }
 
     /// Of a run behind `end`, which is where the `live` segments end. It begins with a segment of its own, with the number `next`; there is a `free` one.

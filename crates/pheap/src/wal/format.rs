@@ -398,7 +398,11 @@ pub(super) fn read_mark(file: &dyn Storage, layout: Layout, seed: Seed) -> io::R
 }
 
 /// The segments whose heads are whole, oldest first, with their places in the file.
-fn read_heads(file: &dyn Storage, layout: Layout, seed: Seed) -> io::Result<BTreeMap<u64, (SegmentHead, u64)>> {
+fn read_heads(
+    file: &dyn Storage,
+    layout: Layout,
+    seed: Seed,
+) -> io::Result<BTreeMap<u64, (SegmentHead, u64)>> {
     let mut heads = BTreeMap::new();
     for place in layout.segments(file)? {
         let mut bytes = [0; LINE];

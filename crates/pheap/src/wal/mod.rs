@@ -28,11 +28,11 @@ pub(crate) mod model;
 mod open_tests;
 mod pages;
 mod recovery;
+#[cfg(test)]
+mod refusal_tests;
 mod resume;
 #[cfg(all(test, not(pheap_loom)))]
 mod resume_tests;
-#[cfg(test)]
-mod refusal_tests;
 pub(crate) mod stream;
 #[cfg(all(test, not(pheap_loom)))]
 mod stream_tests;

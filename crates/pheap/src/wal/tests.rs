@@ -438,7 +438,9 @@ fn a_torn_mark_leaves_the_other_one() {
         }
         log.write();
         let end = log.buffer.end();
-        (&log.file as &dyn Storage).write_all(bytes(&super::tests::mark(end, log.seed)), MARKS[mark as usize]).unwrap();
+        (&log.file as &dyn Storage)
+            .write_all(bytes(&super::tests::mark(end, log.seed)), MARKS[mark as usize])
+            .unwrap();
         if mark == 0 {
             log.buffer.recycle(end);
         }
