@@ -28,6 +28,7 @@ macro_rules! each_bug {
             a_rollback_into_a_span_that_was_swept: RollbackToSwept,
             live_slots_of_a_heap_that_was_not_closed: KeepLiveSlots,
             pages_that_are_dropped_before_they_are_in_the_file: DropEarly,
+            records_that_an_earlier_run_has_left: GoOnInPlace,
             a_type_that_changes_without_its_root: TypeUnlogged,
             a_cycle_that_begins_with_an_old_root: CycleFromOldRoot,
             a_copy_that_outlives_a_rollback: KeepStaleCopies,

@@ -264,7 +264,7 @@ fn open(path: &Path, settings: Settings, shards: u32) -> Result<Store, OpenError
     );
     if heap.replayed_records + heap.rolled_back_entries > 0 {
         tracing::info!(
-            "it was not closed: {} records of its log were written to it, {} entries were taken back",
+            "it was not closed: {} records of its log were read, {} entries were taken back",
             heap.replayed_records,
             heap.rolled_back_entries,
         );

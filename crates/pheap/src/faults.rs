@@ -217,6 +217,10 @@ pub enum Bug {
     TellAtOnce,
     /// What failed syncs have left in the page cache, while a heap was made ready for a log, is taken to be on the disk.
     TrustPageCache,
+    /// What failed syncs have left of a log there is taken to be on the disk, whatever is known of it.
+    TrustLog,
+    /// A log goes on right behind what was found in it, where an earlier process may have left more.
+    GoOnInPlace,
     /// The next header is written while nobody knows whether the one that was read is on the disk.
     TrustHeader,
     /// The second slot of the header is written though the sync of the first one has failed.

@@ -59,7 +59,7 @@ fn programs(wal: bool) -> impl Iterator<Item = Program> {
 }
 
 fn is_of_the_log(bug: Bug) -> bool {
-    bug == Bug::DropEarly
+    [Bug::DropEarly, Bug::GoOnInPlace].contains(&bug)
 }
 
 fn find(bug: Bug) -> Option<Failure> {

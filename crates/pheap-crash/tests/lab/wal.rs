@@ -44,6 +44,24 @@ fn a_killed_process_loses_nothing() {
     holds(&["wal lazy: push a; kill; push a; torn", "wal: big a; kill; checkpoint; power"]);
 }
 
+/// What is behind the end that was found may be whole records behind a gap, the beginning of a transaction, or what an opening has begun that was cut short itself.
+#[test]
+fn a_log_goes_on_behind_what_was_found() {
+    holds(&[
+        "wal: push a; kill; push b; kill; set a; power; both-push",
+        "wal lazy: push a; kill; set b; torn; push a; torn; push b",
+        "wal lazy: burst a; torn; burst b; torn; set a; checkpoint; kill; set b",
+        "wal lazy small: fill a; torn; fill b; kill; fill a; power; push b",
+        "wal small: fill a; checkpoint; fill b; kill; fill b; checkpoint; power; push a",
+    ]);
+}
+
+#[test]
+fn any_call_may_fail_while_a_log_goes_on() {
+    survives_faults(&["wal: push a; kill; push b", "wal lazy: push a; kill; push b; sync"]);
+    assert!(fails_with(Bug::TrustLog, &["wal: push a; set a"]), "it does no harm");
+}
+
 #[test]
 fn heaps_go_from_memory_to_a_disk_and_back() {
     holds(&["push a; push b; convert; set a; power", "pin: big a; wide a; convert; push a; convert; set a"]);

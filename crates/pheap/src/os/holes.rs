@@ -14,8 +14,17 @@ use crate::units::PAGE;
 /// Where the file system cannot (or copies pages when they are written, whatever was reserved), holes stay.
 pub(crate) fn fill(file: &File, path: &Path, len: u64) -> Result<()> {
     let context = || format!("reserving the space of {}", path.display());
-    let metadata = file.metadata().map_err(|e| Error::io(context(), e))?;
-    let missing = len.saturating_sub(metadata.blocks() * 512);
+    reserve(file, len).map_err(|error| match error.raw_os_error() {
+        Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG) => {
+            Error::OutOfSpace { reason: format!("{}: {error}", context()) }
+        }
+        _ => Error::io(context(), error),
+    })
+}
+
+/// [`fill`], for any file.
+pub(crate) fn reserve(file: &File, len: u64) -> io::Result<()> {
+    let missing = len.saturating_sub(file.metadata()?.blocks() * 512);
     if missing == 0 {
         return Ok(());
     }
@@ -24,17 +33,13 @@ pub(crate) fn fill(file: &File, path: &Path, len: u64) -> Result<()> {
         Ok(FileSystem { free: Some(free), .. }) if free < missing => PAGE.min(len),
         _ => len,
     };
-    let error = match fallocate(file, 0, possible) {
-        Ok(()) if possible == len => return Ok(()),
-        Ok(()) => io::Error::from_raw_os_error(libc::ENOSPC),
-        Err(error) => error,
-    };
-    match error.raw_os_error() {
-        Some(libc::EOPNOTSUPP | libc::ENOSYS) => Ok(()),
-        Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG) => {
-            Err(Error::OutOfSpace { reason: format!("{}: {error}", context()) })
-        }
-        _ => Err(Error::io(context(), error)),
+    match fallocate(file, 0, possible) {
+        Ok(()) if possible == len => Ok(()),
+        Ok(()) => Err(io::Error::from_raw_os_error(libc::ENOSPC)),
+        Err(error) => match error.raw_os_error() {
+            Some(libc::EOPNOTSUPP | libc::ENOSYS) => Ok(()),
+            _ => Err(error),
+        },
     }
 }
 

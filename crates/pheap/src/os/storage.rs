@@ -53,6 +53,14 @@ pub(crate) trait Storage: Send + Sync + Debug {
     /// What the operating system says.
     fn extend_now(&self, from: u64, to: u64) -> io::Result<()>;
 
+    /// Sees to it that there is room for the first `len` bytes, which a copy of the file may have as holes. Changes none of them.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    fn fill_holes(&self, _len: u64) -> io::Result<()> {
+        Ok(())
+    }
+
     /// Makes writes to the first `len` bytes so cheap that they may be made under a lock: copies in memory that the kernel has, and writes some time, or at a sync.
     /// As with other writes, what is written at one time is written by one thread, and the file never becomes shorter. Whether that is so; if not, nothing has changed.
     fn map(&self, _len: u64) -> bool {

@@ -76,7 +76,7 @@ impl Wal {
         if !mistake(Mistake::NoteEarly) {
             ranges(&record[..len]).for_each(|range| self.note(&range));
         }
-        self.seed.seal(start, &mut record[..len]);
+        self.records.seal(start, &mut record[..len]);
         self.first.write_mapped(bytes(record), place);
         self.tail.publish(start, start + size);
         Some(start..start + size)

@@ -2,7 +2,8 @@
 
 use std::collections::VecDeque;
 
-use super::format::{LEAST, Layout, MORE, PIECE, Seed};
+use super::format::{LEAST, Layout, MORE, PIECE, Seed, Segment, SegmentHead};
+use crate::faults::{Bug, bug};
 use crate::log::{Range, Staged, head};
 use crate::units::{LINE, LINE_WORDS};
 
@@ -18,11 +19,16 @@ pub(crate) struct Chunk {
 pub(crate) struct Buffer {
     layout: Layout,
     seed: Seed,
-    /// Places in the file of the segments with records, oldest first; the number of the first of them.
-    live: VecDeque<u64>,
-    oldest: u64,
-    /// Places of segments without.
+    run: u64,
+    /// Of the records of this run.
+    records: Seed,
+    /// The segments with records, oldest first; the number of the one after them.
+    live: VecDeque<Segment>,
+    next: u64,
+    /// Places in the file of segments without.
     free: VecDeque<u64>,
+    /// Position up to which the log is known to be synced.
+    synced: u64,
     /// Position of the next record.
     end: u64,
     chunks: Vec<Chunk>,
@@ -33,18 +39,60 @@ pub(crate) struct Buffer {
 impl Buffer {
     /// Of a new log of `segments` segments.
     pub(crate) fn new(layout: Layout, seed: Seed, segments: u64) -> Buffer {
+        let first = 1; // so that no position is 0
+        Buffer::begin(
+            layout,
+            seed,
+            layout.nonce,
+            Vec::new(),
+            (0..segments).collect(),
+            layout.start(first),
+            first,
+        )
+    }
+
+    /// Of a run behind `end`, which is where the `live` segments end. It begins with a segment of its own, with the number `next`; there is a `free` one.
+    pub(crate) fn begin(
+        layout: Layout,
+        seed: Seed,
+        run: u64,
+        live: Vec<Segment>,
+        free: VecDeque<u64>,
+        end: u64,
+        next: u64,
+    ) -> Buffer {
         let mut buffer = Buffer {
             layout,
             seed,
-            live: VecDeque::new(),
-            oldest: 1,
-            free: (0..segments).collect(),
-            end: layout.segment, // the first segment has number 1, so that no position is 0
+            run,
+            records: seed.of_run(run),
+            live: live.into(),
+            next,
+            free,
+            synced: end,
+            end,
             chunks: Vec::new(),
             spare: Vec::new(),
         };
-        buffer.next_segment();
+        match buffer.live.back() {
+            Some(last) if bug(Bug::GoOnInPlace) && buffer.left() > 0 => buffer.records = last.seed,
+            _ => buffer.next_segment(),
+        }
         buffer
+    }
+
+    /// The seed of what is appended.
+    pub(crate) fn records(&self) -> Seed {
+        self.records
+    }
+
+    pub(crate) fn synced(&self) -> u64 {
+        self.synced
+    }
+
+    /// The log was synced up to a position.
+    pub(crate) fn set_synced(&mut self, synced: u64) {
+        self.synced = synced;
     }
 
     /// Position behind the last record.
@@ -86,9 +134,9 @@ impl Buffer {
         (self.live.len() + self.free.len()) as u64
     }
 
-    /// Places of the segments with records, with their numbers.
-    pub(crate) fn live(&self) -> Vec<(u64, u64)> {
-        (self.oldest..).zip(self.live.iter().copied()).collect()
+    /// The segments with records, oldest first.
+    pub(crate) fn live(&self) -> Vec<Segment> {
+        self.live.iter().copied().collect()
     }
 
     /// Adds the segments with these places in the file.
@@ -98,11 +146,10 @@ impl Buffer {
 
     /// Uses segments again whose records are all before `position`.
     pub(crate) fn recycle(&mut self, position: u64) {
-        while self.oldest < self.layout.sequence(position)
-            && let Some(place) = self.live.pop_front()
-        {
-            self.free.push_back(place);
-            self.oldest += 1;
+        let last = self.layout.sequence(position);
+        while let Some(segment) = self.live.front().filter(|segment| segment.sequence < last) {
+            self.free.push_back(segment.place);
+            self.live.pop_front();
         }
     }
 
@@ -128,13 +175,13 @@ impl Buffer {
     /// Begins the next segment, of which there is one.
     fn next_segment(&mut self) {
         let place = self.free.pop_front().expect("the caller has seen that there is room");
-        let previous_end = self.end;
-        let sequence = self.oldest + self.live.len() as u64;
+        let Buffer { run, synced, end: previous_end, next: sequence, .. } = *self;
         let start = self.layout.start(sequence);
-        self.live.push_back(place);
+        self.live.push_back(Segment { sequence, place, previous_end, seed: self.records });
+        self.next += 1;
         let mut words = std::mem::take(&mut self.spare);
         words.clear();
-        words.extend(self.seed.segment_head(start, sequence, previous_end));
+        words.extend(SegmentHead { sequence, previous_end, run, synced }.to_words(self.seed, start));
         self.chunks.push(Chunk { file_offset: self.layout.file_offset(place), words });
         self.end = start + LINE as u64;
     }
@@ -182,15 +229,15 @@ impl Buffer {
         }
         let place = self.place();
         let record = staged.seal();
-        self.seed.seal(self.end, &mut record[..len]);
+        self.records.seal(self.end, &mut record[..len]);
         self.end += record.len() as u64 * 8;
         Some((record, place))
     }
 
     /// Where the next record goes in the file, if it is in this segment.
     fn place(&self) -> u64 {
-        let place = *self.live.back().expect("a log has a segment");
-        self.layout.file_offset(place) + self.end % self.layout.segment
+        let last = self.live.back().expect("a log has a segment");
+        self.layout.file_offset(last.place) + self.end % self.layout.segment
     }
 
     /// Begins a record, in the next segment if this one is almost full, and returns its place in [`words`](Self::words).
@@ -204,7 +251,7 @@ impl Buffer {
     }
 
     fn end_record(&mut self, start: usize, flags: u64) {
-        let (seed, position) = (self.seed, self.end);
+        let (seed, position) = (self.records, self.end);
         let words = self.words();
         let len = words.len() - start;
         words[start + 1] = len as u64 | flags;

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::fold::Fold;
-use super::format::{MARKS, Records};
+use super::format::{MARKS, Mark, Records, Segment};
 use super::tail::Locked;
 use super::{Failure, Folded, State, Wal};
 use crate::error::{Error, Result};
@@ -91,26 +91,29 @@ impl Wal {
     /// The other mark stays as it is until this one is there.
     fn mark_folded(&self, end: u64, mark: usize) -> io::Result<()> {
         let log = self.log.read();
-        log.write_all(bytes(&self.seed.mark(end)), MARKS[mark])?;
+        // By now the heap's header names this run.
+        let says = Mark { folded: end, runs: self.runs, run: self.run, before: self.run };
+        log.write_all(bytes(&says.to_words(self.seed)), MARKS[mark])?;
         // SURVIVES delay: one write may come before it then, to the segment that has been free for longest. Without the mark, recovery begins with one after that
         // and replays what the heap's file has; or with that one, and finds nothing.
         log.sync()
     }
 
     /// Writes the records up to a position to the heap's file, and says how many bytes that were.
-    fn fold(&self, folded: &Folded, to: u64, live: &[(u64, u64)]) -> io::Result<u64> {
+    fn fold(&self, folded: &Folded, to: u64, live: &[Segment]) -> io::Result<u64> {
         let from = folded.to;
         let log = self.log.read().clone();
         let mut fold = Fold::new(&*self.data);
         let mut at = from;
-        for &(sequence, place) in live {
-            let (start, end) = (self.layout.start(sequence), self.layout.start(sequence + 1));
-            if end <= from || start >= to {
+        for (number, segment) in live.iter().enumerate() {
+            let Segment { sequence, place, seed, .. } = *segment;
+            let start = self.layout.start(sequence) + LINE as u64;
+            let end = live.get(number + 1).map_or(to, |next| next.previous_end.min(to));
+            if end <= from || start > to {
                 continue;
             }
-            let first = at.max(start + LINE as u64);
-            let mut records =
-                Records::read(&*log, self.layout, self.seed, place, first, end.min(to) - first)?;
+            let first = at.max(start);
+            let mut records = Records::read(&*log, self.layout, seed, place, first, end - first)?;
             while let Some(record) = records.next() {
                 folded.streams.iter().for_each(|stream| stream.add(record));
                 fold.add(record)?;
@@ -188,7 +191,7 @@ impl Wal {
     }
 }
 
-fn is_worth_folding(state: &State) -> bool {
+pub(super) fn is_worth_folding(state: &State) -> bool {
     state.buffer.end() - state.folded > WORTH_FOLDING
 }
 

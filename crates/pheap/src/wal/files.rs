@@ -14,7 +14,7 @@ use crate::os::maps::Window;
 use crate::os::names::{FileId, Names, Stat};
 use crate::os::own_file::OwnFile;
 use crate::os::storage::{Disk, Kept, Storage};
-use crate::os::{check_file_size, seek_data};
+use crate::os::{check_file_size, holes, seek_data};
 
 #[derive(Debug)]
 struct OnDisk {
@@ -70,6 +70,10 @@ impl Storage for OnDisk {
             window.grow(to);
         }
         Ok(())
+    }
+
+    fn fill_holes(&self, len: u64) -> io::Result<()> {
+        holes::reserve(&self.file, len)
     }
 
     fn map(&self, len: u64) -> bool {

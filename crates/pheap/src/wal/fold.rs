@@ -26,6 +26,7 @@ struct Piece {
 /// New bytes for the heap's file, written when they are many.
 pub(crate) struct Fold<'a> {
     data: &'a dyn Storage,
+    most: usize,
     pieces: Vec<Piece>,
     words: Vec<u64>,
     written: u64,
@@ -33,12 +34,17 @@ pub(crate) struct Fold<'a> {
 
 impl<'a> Fold<'a> {
     pub(crate) fn new(data: &'a dyn Storage) -> Fold<'a> {
-        Fold { data, pieces: Vec::new(), words: Vec::new(), written: 0 }
+        Fold::with_room(data, MOST)
+    }
+
+    /// With so many words of memory.
+    pub(crate) fn with_room(data: &'a dyn Storage, most: usize) -> Fold<'a> {
+        Fold { data, most, pieces: Vec::new(), words: Vec::new(), written: 0 }
     }
 
     /// Adds the ranges of a record, which is newer than all before it.
     pub(crate) fn add(&mut self, record: &[u64]) -> io::Result<()> {
-        if self.words.len() + record.len() + size_of::<Piece>() / 8 * self.pieces.len() > MOST {
+        if self.words.len() + record.len() + size_of::<Piece>() / 8 * self.pieces.len() > self.most {
             self.write()?;
         }
         ranges(record).for_each(|range| self.add_range(&range));

@@ -31,8 +31,8 @@ impl LiveLog {
     pub(crate) fn open(disk: &dyn Disk, of: &WalIdentity) -> Result<LiveLog> {
         let (log, layout) = own_log(disk, of)?;
         let (seed, error) = (Seed::new(of.salt, layout), format!("reading {}", disk.log_path().display()));
-        let end = read_mark(&*log, layout, seed).map_err(|e| Error::io(&*error, e))?;
-        Ok(LiveLog { log, layout, seed, found: Found { end, ..Found::default() }, error })
+        let (mark, _) = read_mark(&*log, layout, seed).map_err(|e| Error::io(&*error, e))?;
+        Ok(LiveLog { log, layout, seed, found: Found::behind(mark.folded), error })
     }
 
     /// Reads all that was appended before this is called, and perhaps more. A checkpoint begins when its records are in the log, so whatever has reached the heap's file until now is among
@@ -52,11 +52,11 @@ impl LiveLog {
             let before = found.end;
             read_on(&**log, *layout, *seed, found).map_err(error)?;
             // After the records. A segment is used again when a mark behind it has been written, and the old file of a log loses its head before anything is appended to the new one.
-            let mark = read_mark(&**log, *layout, *seed).map_err(error)?;
+            let (mark, _) = read_mark(&**log, *layout, *seed).map_err(error)?;
             if read_head(&**log).map_err(error)? != Head::Log(*layout) && !bug(Bug::OverlookNewLog) {
                 return Ok(false);
             }
-            if mark <= found.end || bug(Bug::OverlookLap) {
+            if mark.folded <= found.end || bug(Bug::OverlookLap) {
                 return Ok(true);
             }
             // The end of the log, when it was read; or what has overwritten the next record.
@@ -72,6 +72,6 @@ impl LiveLog {
     /// # Errors
     /// [`Error::Corrupt`] if it cannot be replayed there.
     pub(crate) fn into_tail(self, mapped: u64) -> Result<WalTail> {
-        WalTail { found: self.found, log: Some(self.log) }.within(mapped)
+        WalTail { found: self.found, log: Some((self.log, self.layout)) }.within(mapped)
     }
 }

@@ -4,12 +4,15 @@
 //! when they are added, and used again when a checkpoint has brought their records to the heap's file. A position in the log is the number
 //! of its segment times their size, plus the offset in it; it never comes back, so it is in the seed of each checksum.
 //!
+//! A *run* is what one process appends, from an opening of the heap on. It begins with a segment of its own, and its number is in the seeds of its records: what an earlier run has left
+//! behind the end that was found is none of its records, wherever it ends.
+//!
 //! | in a segment | |
 //! |---|---|
-//! | line 0 | checksum, number of the segment, position where the records of the segment before end |
+//! | line 0 | checksum, number of the segment, position where the records before it end, run, position up to which the log had been synced |
 //! | then | records: whole lines, each an entry as in the [log of a region](crate::txn::log), with [`MORE`] if its transaction goes on |
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 
 use xxhash_rust::xxh3::xxh3_64;
@@ -27,7 +30,7 @@ pub(crate) const HEAD: u64 = 4096;
 pub(crate) const MARKS: [u64; 2] = [512, 1024];
 /// First word of the file. Not text, so that no text file can have it.
 const MAGIC: u64 = u64::from_le_bytes(*b"\x89PHEWAL\n");
-const FORMAT: u64 = 2;
+const FORMAT: u64 = 3;
 /// Bytes of a segment, at most. What is made is far shorter.
 const MOST_SEGMENT: u64 = 1 << 30;
 const HEAD_WORDS: usize = 8;
@@ -178,16 +181,17 @@ impl Seed {
         self.0 ^ position.wrapping_mul(0xa076_1d64_78bd_642f)
     }
 
-    /// The first line of a segment that begins at `position`.
-    pub(crate) fn segment_head(self, position: u64, sequence: u64, previous_end: u64) -> [u64; LINE_WORDS] {
-        let mut words = [0, sequence, previous_end, 0, 0, 0, 0, 0];
-        words[0] = checksum(self.at(position), &words);
-        words
+    /// The seed of what a run appends.
+    pub(crate) fn of_run(self, run: u64) -> Seed {
+        Seed(self.0 ^ run.wrapping_mul(0x8ebc_6af0_9c88_c6e3).rotate_left(31))
     }
 
-    /// Says that the heap's file has everything before a position.
-    pub(crate) fn mark(self, folded: u64) -> [u64; LINE_WORDS] {
-        self.segment_head(u64::MAX, folded, 0)
+    /// The line that says these words, at a position.
+    pub(crate) fn line(self, position: u64, says: [u64; LINE_WORDS - 1]) -> [u64; LINE_WORDS] {
+        let mut words = [0; LINE_WORDS];
+        words[1..].copy_from_slice(&says);
+        words[0] = checksum(self.at(position), &words);
+        words
     }
 
     /// Completes a record that is going to be at `position`; its second word says how long it is.
@@ -198,6 +202,73 @@ impl Seed {
     fn is_sealed(self, position: u64, record: &[u64]) -> bool {
         holds(record[0], checksum(self.at(position), record))
     }
+}
+
+/// The first line of a segment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SegmentHead {
+    pub(crate) sequence: u64,
+    /// Position at which the records end that come before those of this segment.
+    pub(crate) previous_end: u64,
+    pub(crate) run: u64,
+    /// Position up to which the log had been synced by then.
+    pub(crate) synced: u64,
+}
+
+impl SegmentHead {
+    /// `start` is the position at which the segment begins.
+    pub(crate) fn to_words(self, seed: Seed, start: u64) -> [u64; LINE_WORDS] {
+        seed.line(start, [self.sequence, self.previous_end, self.run, self.synced, 0, 0, 0])
+    }
+
+    /// `None` if it is torn, or no head at all.
+    fn from_words(words: [u64; LINE_WORDS], layout: Layout, seed: Seed) -> Option<SegmentHead> {
+        let [_, sequence, previous_end, run, synced, ..] = words;
+        let head = SegmentHead { sequence, previous_end, run, synced };
+        let start = layout.positions(sequence)?.start; // the number may be any
+        holds(words, head.to_words(seed, start)).then_some(head)
+    }
+}
+
+/// What the first page says that changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Mark {
+    /// How many runs there were before this one.
+    pub(crate) runs: u64,
+    /// Position up to which the heap's file has everything.
+    pub(crate) folded: u64,
+    /// The run, and the one that the heap's header may name as long as it does not know of this.
+    pub(crate) run: u64,
+    pub(crate) before: u64,
+}
+
+impl Mark {
+    /// What holds of a log without a mark.
+    pub(crate) fn first(layout: Layout) -> Mark {
+        Mark { runs: 0, folded: layout.start(1), run: layout.nonce, before: layout.nonce }
+    }
+
+    pub(crate) fn to_words(self, seed: Seed) -> [u64; LINE_WORDS] {
+        seed.line(u64::MAX, [self.folded, self.runs, self.run, self.before, 0, 0, 0])
+    }
+
+    fn from_words(words: [u64; LINE_WORDS], seed: Seed) -> Option<Mark> {
+        let [_, folded, runs, run, before, ..] = words;
+        let mark = Mark { runs, folded, run, before };
+        (holds(words, mark.to_words(seed)) && folded.is_multiple_of(LINE as u64)).then_some(mark)
+    }
+}
+
+/// A segment that has records.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Segment {
+    pub(crate) sequence: u64,
+    /// Its place in the file.
+    pub(crate) place: u64,
+    /// Position at which the records end that come before its own.
+    pub(crate) previous_end: u64,
+    /// Of its records.
+    pub(crate) seed: Seed,
 }
 
 /// The words of a segment from one position on, as they are in the file.
@@ -247,16 +318,64 @@ impl Records {
 /// What there is in a log from some position on.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
-    /// The records of complete transactions, oldest first.
-    pub(crate) records: Vec<Vec<u64>>,
+    /// The records of complete transactions, oldest first, as they lie in the file.
+    pieces: Vec<Vec<u64>>,
     pub(crate) transactions: u64,
     /// Position behind the last one of them.
     pub(crate) end: u64,
+    /// The segments that were read, oldest first.
+    pub(crate) segments: Vec<Segment>,
+    /// Number of the newest segment of all, whether it was read or not.
+    pub(crate) newest: u64,
+    /// Position up to which the log had been synced, as far as the segments say.
+    pub(crate) synced: u64,
+}
+
+impl Found {
+    /// Nothing, behind a position.
+    pub(crate) fn behind(end: u64) -> Found {
+        Found { end, ..Found::default() }
+    }
+
+    /// The records, oldest first.
+    pub(crate) fn records(&self) -> impl Iterator<Item = &[u64]> {
+        self.pieces.iter().flat_map(|piece| {
+            let mut rest = &piece[..];
+            std::iter::from_fn(move || {
+                let len = *rest.get(1)? as u32 as usize;
+                let record;
+                (record, rest) = rest.split_at(len.next_multiple_of(LINE_WORDS).min(rest.len()));
+                Some(&record[..len])
+            })
+        })
+    }
+
+    /// How much there is.
+    fn size(&self) -> (usize, usize) {
+        (self.pieces.len(), self.pieces.last().map_or(0, Vec::len))
+    }
+
+    /// Forgets what was found since there was so much.
+    fn cut(&mut self, (pieces, words): (usize, usize)) {
+        self.pieces.truncate(pieces);
+        if let Some(last) = self.pieces.last_mut() {
+            last.truncate(words);
+        }
+    }
+
+    /// Adds the beginning of what was read: that many words.
+    fn add(&mut self, mut words: Vec<u64>, len: usize) {
+        if len < words.len() / 2 {
+            words = words[..len].to_vec(); // who reads again and again finds little each time
+        }
+        words.truncate(len);
+        self.pieces.push(words);
+    }
 }
 
 /// Reads a log up to the first record that is not complete.
 pub(crate) fn read_all(file: &dyn Storage, layout: Layout, seed: Seed) -> io::Result<Found> {
-    let mut found = Found { end: read_mark(file, layout, seed)?, ..Found::default() };
+    let mut found = Found::behind(read_mark(file, layout, seed)?.0.folded);
     read_on(file, layout, seed, &mut found)?;
     Ok(found)
 }
@@ -266,59 +385,86 @@ fn line(bytes: &[u8]) -> [u64; LINE_WORDS] {
     std::array::from_fn(|i| u64::from_le_bytes(*bytes[i * 8..].first_chunk().expect("8 bytes")))
 }
 
-/// Position up to which the heap's file has everything.
-pub(super) fn read_mark(file: &dyn Storage, layout: Layout, seed: Seed) -> io::Result<u64> {
+/// The newest mark, and in which of the two places it is.
+pub(super) fn read_mark(file: &dyn Storage, layout: Layout, seed: Seed) -> io::Result<(Mark, usize)> {
     let mut bytes = [0; (MARKS[1] - MARKS[0]) as usize + LINE];
     file.read_copies(&mut bytes, MARKS[0])?;
-    let marks = MARKS.map(|place| line(&bytes[(place - MARKS[0]) as usize..]));
-    let is_whole =
-        |mark: &[u64; LINE_WORDS]| holds(*mark, seed.mark(mark[1])) && mark[1].is_multiple_of(LINE as u64);
-    Ok(marks.into_iter().filter(is_whole).map(|mark| mark[1]).fold(layout.start(1), u64::max))
+    let marks = [0, 1].map(|number| {
+        let words = line(&bytes[(MARKS[number] - MARKS[0]) as usize..]);
+        Mark::from_words(words, seed).map(|mark| (mark, number))
+    });
+    // The first one to be written is that at place 0.
+    Ok(marks.into_iter().flatten().max().unwrap_or((Mark::first(layout), 1)))
+}
+
+/// The segments whose heads are whole, oldest first, with their places in the file.
+fn read_heads(
+    file: &dyn Storage,
+    layout: Layout,
+    seed: Seed,
+) -> io::Result<BTreeMap<u64, (SegmentHead, u64)>> {
+    let mut heads = BTreeMap::new();
+    for place in layout.segments(file)? {
+        let mut bytes = [0; LINE];
+        file.read_up_to(&mut bytes, layout.file_offset(place))?;
+        if let Some(head) = SegmentHead::from_words(line(&bytes), layout, seed) {
+            heads.insert(head.sequence, (head, place));
+        }
+    }
+    Ok(heads)
 }
 
 /// Reads on from where `found` ends, up to the first record that is not complete.
 pub(super) fn read_on(file: &dyn Storage, layout: Layout, seed: Seed, found: &mut Found) -> io::Result<()> {
-    let mut places = BTreeMap::new();
-    for index in layout.segments(file)? {
-        let mut bytes = [0; LINE];
-        file.read_up_to(&mut bytes, layout.file_offset(index))?;
-        let words = line(&bytes);
-        // Torn, or damaged: the number may be any.
-        let Some(positions) = layout.positions(words[1]) else { continue };
-        if holds(words, seed.segment_head(positions.start, words[1], words[2])) {
-            places.insert(words[1], (index, words[2]));
-        }
-    }
-    let mut open: Vec<Vec<u64>> = Vec::new();
+    let heads = read_heads(file, layout, seed)?;
+    found.newest = heads.last_key_value().map_or(0, |(&sequence, _)| sequence);
+    found.segments.clear();
+    // Of several, the newest.
+    let behind: HashMap<u64, (SegmentHead, u64)> =
+        heads.values().map(|segment| (segment.0.previous_end, *segment)).collect();
+    // A run goes on where complete transactions end; within a run, a segment does where records end. Where a run was cut short, there may be several.
+    let next = |least: u64, ends: [u64; 2]| {
+        let segments = ends.iter().filter_map(|end| behind.get(end)).copied();
+        segments.filter(|(head, _)| head.sequence >= least).max_by_key(|(head, _)| head.sequence)
+    };
     let mut at = found.end;
     let first = layout.sequence(at);
-    for sequence in first.. {
-        let Some(&(index, previous_end)) = places.get(&sequence) else { break };
-        let Some(positions) = layout.positions(sequence) else { break };
-        let start = positions.start + LINE as u64;
-        // Else the one before ends in a record that is torn.
-        if sequence > first && !holds(previous_end, at) {
-            break;
+    let inside = heads.get(&first).filter(|_| at != layout.start(first)).copied();
+    let mut segment = inside.or_else(|| next(first, [at; 2]));
+    let mut complete = found.size();
+    while let Some((head, place)) = segment {
+        let SegmentHead { sequence, previous_end, run, synced } = head;
+        let positions = layout.positions(sequence).expect("its head was read");
+        let of_run = seed.of_run(run);
+        found.segments.push(Segment { sequence, place, previous_end, seed: of_run });
+        found.synced = found.synced.max(synced);
+        if previous_end != at {
+            found.cut(complete); // what the run before has not completed, nobody will
         }
-        at = at.max(start);
+        at = at.max(positions.start + LINE as u64);
         loop {
             // Not all of it at once: who reads again and again what another process appends finds little each time.
             let bytes = positions.end.saturating_sub(at).min(READ);
-            let mut records = Records::read(file, layout, seed, index, at, bytes)?;
+            let mut records = Records::read(file, layout, of_run, place, at, bytes)?;
+            let mut complete_here = None;
             while let Some(record) = records.next() {
-                let more = record[1] & MORE != 0;
-                open.push(record.to_vec());
-                if !more {
+                if record[1] & MORE == 0 {
                     found.transactions += 1;
-                    found.records.append(&mut open);
-                    found.end = records.position();
+                    complete_here = Some(records.at);
                 }
             }
-            if records.position() == at {
+            if records.at == 0 {
                 break;
             }
+            if let Some(words) = complete_here {
+                complete = (found.pieces.len() + 1, words);
+                found.end = at + words as u64 * 8;
+            }
             at = records.position();
+            found.add(records.words, records.at);
         }
+        segment = next(sequence + 1, [at, found.end]);
     }
+    found.cut(complete);
     Ok(())
 }

@@ -184,6 +184,7 @@ impl Wal {
                 // Another thread may have looked since, and not found it.
                 if self.note_kept(state, &kept) && state.failure.is_none() {
                     self.durable.fetch_max(end, Ordering::Release);
+                    state.buffer.set_synced(end);
                     self.counters.syncs.fetch_add(1, Ordering::Relaxed);
                 }
                 self.changed.notify_all();

@@ -30,6 +30,9 @@ mod pages;
 mod recovery;
 #[cfg(test)]
 mod refusal_tests;
+mod resume;
+#[cfg(all(test, not(pheap_loom)))]
+mod resume_tests;
 pub(crate) mod stream;
 #[cfg(all(test, not(pheap_loom)))]
 mod stream_tests;
@@ -53,7 +56,7 @@ use crate::stats::Stats;
 use crate::sync::{AtomicBool, AtomicU64, Condvar, Mutex, RwLock};
 use crate::units::PAGE;
 use buffer::Buffer;
-use format::{HEAD, Layout, Seed};
+use format::{HEAD, Layout, Mark, Seed};
 use pages::PrivatePages;
 use stream::Queue;
 use syncer::Deferred;
@@ -116,6 +119,13 @@ pub(crate) struct Settings {
     pub(crate) unsynced_limit: u64,
 }
 
+impl Settings {
+    /// Bytes of a segment of a new log.
+    fn segment(&self) -> u64 {
+        (self.log_limit / 16).clamp(64 << 10, 1 << 20).next_multiple_of(HEAD)
+    }
+}
+
 /// The log of an open heap.
 #[derive(Debug)]
 pub(crate) struct Wal {
@@ -126,6 +136,10 @@ pub(crate) struct Wal {
     data: Arc<dyn Storage>,
     layout: Layout,
     seed: Seed,
+    /// What this process appends: its number, the seed of its records, and how many there were before.
+    run: u64,
+    records: Seed,
+    runs: u64,
     settings: Settings,
     /// Whether records are written where they are appended.
     at_once: bool,
@@ -248,11 +262,10 @@ fn is_full(error: &io::Error) -> bool {
 impl Wal {
     /// Makes a new log for a heap whose file is complete. The header must say so before the first record counts.
     pub(crate) fn create(disk: Arc<dyn Disk>, of: WalIdentity, settings: Settings) -> Result<Arc<Wal>> {
-        let segment = (settings.log_limit / 16).clamp(64 << 10, 1 << 20).next_multiple_of(HEAD);
+        let segment = settings.segment();
         let layout = Layout { uuid: of.uuid, id: of.id + 1, nonce: disk.nonce(), segment };
         let seed = Seed::new(of.salt, layout);
         let segments = 2;
-        let data = disk.data();
         let error = |e: io::Error| {
             let context = format!("creating the log {}", disk.log_path().display());
             if is_full(&e) {
@@ -278,44 +291,66 @@ impl Wal {
             let _ = disk.remove_log(&*log);
         })?;
         let buffer = Buffer::new(layout, seed, segments);
+        let mark = Mark { folded: buffer.end(), ..Mark::first(layout) }; // there is nothing before that
+        Wal::of(disk, log, &of, settings, layout, (mark, 1), buffer)
+    }
+
+    /// A log as it is, up to where it is synced. `mark` is the newest one, and its place.
+    fn of(
+        disk: Arc<dyn Disk>,
+        log: Arc<dyn Storage>,
+        of: &WalIdentity,
+        settings: Settings,
+        layout: Layout,
+        (mark, place): (Mark, usize),
+        buffer: Buffer,
+    ) -> Result<Arc<Wal>> {
+        let seed = Seed::new(of.salt, layout);
+        let synced = buffer.synced();
         let end = buffer.end();
         let at_once = settings.policy != SyncPolicy::EveryCommit && log.map(most_mapped(layout, settings));
         Ok(Arc::new(Wal {
+            data: disk.data(),
             disk,
             first: log.clone(),
             log: RwLock::new(log),
-            data,
             layout,
             seed,
+            run: mark.run,
+            records: buffer.records(),
+            runs: mark.runs,
             settings,
             at_once,
-            tail: Tail::new(State {
-                buffer,
-                writing: None,
-                syncing: None,
-                failure: None,
-                folded: end,
-                background: false,
-                checkpoint: false,
-                fold: false,
-                ages: false,
-                unseen: false,
-                looked: end,
-                full_disk: false,
-                is_first: true,
-                stop: false,
-                rounds: 0,
-                deferred: Deferred::default(),
-            }),
+            tail: Tail::new(
+                State {
+                    buffer,
+                    writing: None,
+                    syncing: None,
+                    failure: None,
+                    folded: mark.folded,
+                    background: false,
+                    checkpoint: false,
+                    fold: false,
+                    ages: false,
+                    unseen: false,
+                    looked: end,
+                    full_disk: false,
+                    is_first: true,
+                    stop: false,
+                    rounds: 0,
+                    deferred: Deferred::default(),
+                },
+                synced,
+            ),
             changed: Condvar::new(),
             closing: AtomicBool::new(false),
             requested: Condvar::new(),
             ordered: Condvar::new(),
             has_syncer: AtomicBool::new(false),
-            wanted: AtomicU64::new(0),
-            durable: AtomicU64::new(0),
+            wanted: AtomicU64::new(synced),
+            durable: AtomicU64::new(synced),
             failed: AtomicBool::new(false),
-            folded: Mutex::new(Folded { to: end, mark: 0, streams: Vec::new() }),
+            folded: Mutex::new(Folded { to: mark.folded, mark: 1 - place, streams: Vec::new() }),
             base: AtomicUsize::new(0),
             growth: Mutex::new(()),
             pages: PrivatePages::new(of.reserved)?,
@@ -335,9 +370,9 @@ impl Wal {
         &*self.data
     }
 
-    /// What tells it apart from logs of copies of the heap.
+    /// What tells it apart from logs of copies of the heap, and from copies of this log: the number of the run.
     pub(crate) fn nonce(&self) -> u64 {
-        self.layout.nonce
+        self.run
     }
 
     /// Where the heap is mapped.

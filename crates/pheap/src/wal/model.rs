@@ -85,7 +85,7 @@ impl Log {
         let salt = Salt::new(IDENTITY.salt, self.wal.layout);
         let found = read_all(log, self.wal.layout, salt).expect("a log");
         let place = Log::place(thread);
-        let logged = found.records.iter().flat_map(|record| ranges(record));
+        let logged = found.records().flat_map(ranges);
         logged.filter(|range| range.offset == place).map(|range| range.words[0]).last()
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::WalIdentity;
 use super::fold::Fold;
-use super::format::{Found, Head, Layout, MARKS, Seed, read_all, read_head};
+use super::format::{Found, Head, Layout, MARKS, Seed, read_all, read_head, read_mark};
 use crate::error::{Error, Result};
 use crate::faults::holds;
 use crate::log::{Range, ranges};
@@ -19,7 +19,7 @@ use crate::units::LINE;
 pub(crate) struct WalTail {
     pub(super) found: Found,
     /// Where it was read, if the heap needs it.
-    pub(super) log: Option<Arc<dyn Storage>>,
+    pub(super) log: Option<(Arc<dyn Storage>, Layout)>,
 }
 
 impl WalTail {
@@ -44,7 +44,7 @@ impl WalTail {
                     Err(foreign("it belongs to another heap"))
                 }
                 Head::Log(layout) if layout.id > of.id + 1 => Err(foreign("it is newer than the heap")),
-                Head::Log(layout) if is_own(layout, of) => Ok(WalTail::default()),
+                Head::Log(layout) if is_own(&*log, layout, of).map_err(error)? => Ok(WalTail::default()),
                 Head::Log(layout) if layout.id == of.id + 1 && is_unused(&*log, layout).map_err(error)? => {
                     Ok(WalTail::default())
                 }
@@ -54,7 +54,7 @@ impl WalTail {
         }
         let (log, layout) = own_log(disk, of)?;
         let found = read_all(&*log, layout, Seed::new(of.salt, layout)).map_err(error)?;
-        WalTail { found, log: Some(log) }.within(of.mapped)
+        WalTail { found, log: Some((log, layout)) }.within(of.mapped)
     }
 
     /// Fails if it says something of what is not in the heap, which has so many bytes.
@@ -67,7 +67,7 @@ impl WalTail {
 
     /// What is to be written, in this order.
     pub(crate) fn ranges(&self) -> impl Iterator<Item = Range<'_>> {
-        self.found.records.iter().flat_map(|record| ranges(record))
+        self.found.records().flat_map(ranges)
     }
 
     /// Number of transactions.
@@ -81,7 +81,7 @@ impl WalTail {
     /// What the operating system says.
     pub(crate) fn sync(&self) -> io::Result<()> {
         // SURVIVES unreached: programs of the lab open no heap only to read it; a test of `heap/open/simulated.rs` does.
-        self.log.iter().filter(|_| self.transactions() > 0).try_for_each(|log| log.sync())
+        self.log.iter().filter(|_| self.transactions() > 0).try_for_each(|(log, _)| log.sync())
     }
 }
 
@@ -122,16 +122,24 @@ pub(super) fn own_log(disk: &dyn Disk, of: &WalIdentity) -> Result<(Arc<dyn Stor
         Some((_, Head::Log(layout))) if !holds(layout.id, of.id) => {
             foreign("it is an older or newer one of the same heap")
         }
-        Some((_, Head::Log(layout))) if !is_own(layout, of) => foreign(OF_A_COPY),
-        Some((log, Head::Log(layout))) => Ok((log, layout)),
+        Some((log, Head::Log(layout))) => {
+            let is_own = is_own(&*log, layout, of);
+            if is_own.map_err(|e| Error::io(format!("reading {}", path.display()), e))? {
+                Ok((log, layout))
+            } else {
+                foreign(OF_A_COPY)
+            }
+        }
     }
 }
 
 const OF_A_COPY: &str = "it is that of a copy of the heap";
 
-/// Whether a log with the right number is the one that the header names, and not one that another copy of the heap has counted alike.
-fn is_own(layout: Layout, of: &WalIdentity) -> bool {
-    holds(layout.nonce, of.nonce)
+/// Whether a log with the right number is the one that the header names, and not one that another copy of the heap has counted alike, nor a copy from an earlier time: each opening
+/// begins a run.
+fn is_own(log: &dyn Storage, layout: Layout, of: &WalIdentity) -> io::Result<bool> {
+    let (mark, _) = read_mark(log, layout, Seed::new(of.salt, layout))?;
+    Ok(holds([mark.run, mark.before].contains(&of.nonce), true))
 }
 
 /// Whether this is what a head that was never completed may say of a uuid: a disk has any words of it.
@@ -155,14 +163,14 @@ fn is_unused(log: &dyn Storage, layout: Layout) -> io::Result<bool> {
 
 /// Brings what a crash has left in the log to the heap's file, durably. Doing so twice changes nothing more.
 pub(crate) fn fold_tail(disk: &dyn Disk, leftover: &WalTail) -> io::Result<()> {
-    if let Some(log) = &leftover.log
-        && !leftover.found.records.is_empty()
+    if let Some((log, _)) = &leftover.log
+        && leftover.transactions() > 0
     {
         write_again(&**log, 0, |at| log.data_from(at))?;
     }
     let data = disk.data();
     let mut fold = Fold::new(&*data);
-    for record in &leftover.found.records {
+    for record in leftover.found.records() {
         fold.add(record)?;
     }
     fold.finish()?;

@@ -21,8 +21,8 @@ use crate::os::cpu::{bytes, bytes_mut};
 use crate::os::{check_file_size, fork};
 use crate::sync::{Mistake, Mutex, mistake};
 
-/// Words that are kept in memory.
-const MOST: usize = 64 << 20 >> 3;
+/// Words that are kept in memory. A checkpoint may hand out all that is in a log at once.
+const MOST: usize = 8 << 20 >> 3;
 /// Words that are read from the file at once: more than a record has.
 const CHUNK: u64 = 1 << 20 >> 3;
 

@@ -49,11 +49,12 @@ pub(super) struct Locked<'a> {
 pub(super) struct LockedOpen<'a>(MutexGuard<'a, State>);
 
 impl Tail {
-    pub(super) fn new(state: State) -> Tail {
+    /// All before `written` is in the log.
+    pub(super) fn new(state: State, written: u64) -> Tail {
         Tail {
             state: Mutex::new(state),
             end: End(AtomicU64::new(CLOSED)),
-            written: Turns::new(0),
+            written: Turns::new(written),
             limit: AtomicU64::new(0),
             shift: AtomicU64::new(0),
         }

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 
 use super::buffer::Buffer;
 use super::fold::Fold;
-use super::format::{Head, Layout, MARKS, Seed, read_all, read_head};
+use super::format::{Head, Layout, MARKS, Mark, Seed, read_all, read_head};
 use super::{Settings, Wal, WalIdentity, WalTail};
 use crate::log::{Range, ranges};
 use crate::os::cpu::bytes;
@@ -18,7 +18,7 @@ use crate::os::storage::{Disk, FileId, Kept, Storage};
 use crate::units::{HEADER_SIZE, PAGE};
 use crate::wal::SyncPolicy;
 
-const LAYOUT: Layout = Layout { uuid: 7 << 64 | 9, id: 3, nonce: 5, segment: 64 << 10 };
+pub(super) const LAYOUT: Layout = Layout { uuid: 7 << 64 | 9, id: 3, nonce: 5, segment: 64 << 10 };
 
 #[derive(Debug, Default)]
 pub(super) struct InMemory(pub(super) Mutex<Vec<u8>>);
@@ -59,9 +59,9 @@ impl Storage for InMemory {
 }
 
 /// Ranges of a transaction: offset in words and length in words. The words are made from both and a number.
-type Ranges = Vec<(u64, usize)>;
+pub(super) type Ranges = Vec<(u64, usize)>;
 
-fn content(ranges: &Ranges, number: u64) -> Vec<(u64, Vec<u64>)> {
+pub(super) fn content(ranges: &Ranges, number: u64) -> Vec<(u64, Vec<u64>)> {
     let words = |&(at, len): &(u64, usize)| (0..len as u64).map(|i| (at + i) << 20 | number).collect();
     ranges.iter().map(|range| (HEADER_SIZE + range.0 * 8, words(range))).collect()
 }
@@ -104,7 +104,7 @@ impl Log {
     fn checkpoint(&mut self) {
         self.write();
         let end = self.buffer.end();
-        (&self.file as &dyn Storage).write_all(bytes(&self.seed.mark(end)), MARKS[0]).unwrap();
+        (&self.file as &dyn Storage).write_all(bytes(&mark(end, self.seed)), MARKS[0]).unwrap();
         self.buffer.recycle(end);
     }
 
@@ -112,7 +112,7 @@ impl Log {
     fn replay(&self) -> (BTreeMap<u64, u64>, u64) {
         let found = read_all(&self.file, LAYOUT, self.seed).unwrap();
         let mut heap = BTreeMap::new();
-        for record in &found.records {
+        for record in found.records() {
             for range in ranges(record) {
                 heap.extend((range.offset..).step_by(8).zip(range.words.iter().copied()));
             }
@@ -121,7 +121,12 @@ impl Log {
     }
 }
 
-fn model<'a>(transactions: impl Iterator<Item = &'a Vec<(u64, Vec<u64>)>>) -> BTreeMap<u64, u64> {
+/// Says that the heap's file has all before `folded`.
+fn mark(folded: u64, seed: Seed) -> [u64; 8] {
+    Mark { folded, ..Mark::first(LAYOUT) }.to_words(seed)
+}
+
+pub(super) fn model<'a>(transactions: impl Iterator<Item = &'a Vec<(u64, Vec<u64>)>>) -> BTreeMap<u64, u64> {
     let mut heap = BTreeMap::new();
     for (offset, words) in transactions.flatten() {
         heap.extend((*offset..).step_by(8).zip(words.iter().copied()));
@@ -129,7 +134,7 @@ fn model<'a>(transactions: impl Iterator<Item = &'a Vec<(u64, Vec<u64>)>>) -> BT
     heap
 }
 
-fn some_ranges() -> impl Strategy<Value = Ranges> {
+pub(super) fn some_ranges() -> impl Strategy<Value = Ranges> {
     let len = prop_oneof![4 => 1usize..20, 2 => 20usize..3000, 1 => 3000usize..20_000];
     prop::collection::vec((0u64..100_000, len), 1..5)
 }
@@ -196,9 +201,9 @@ proptest! {
         log.write();
         let found = read_all(&log.file, LAYOUT, log.seed).unwrap();
         let mut fold = Fold::new(&data);
-        found.records.iter().for_each(|record| fold.add(record).unwrap());
+        found.records().for_each(|record| fold.add(record).unwrap());
         let written = fold.finish().unwrap();
-        let changed = found.records.iter().flat_map(|record| ranges(record));
+        let changed = found.records().flat_map(ranges);
         let pages: BTreeSet<u64> =
             changed.flat_map(|range| range.offset / PAGE..range.end().div_ceil(PAGE)).collect();
         prop_assert_eq!(written, pages.len() as u64 * PAGE, "each page once");
@@ -409,7 +414,7 @@ fn damaged_heads_of_free_segments_and_one_damaged_mark_change_nothing() {
     let free = heads(3).into_iter().skip(MARKS.len()).find(|head| {
         let file = log.file.0.lock().unwrap();
         let sequence = u64::from_le_bytes(file[head.start + 8..][..8].try_into().unwrap());
-        !log.buffer.live().iter().any(|&(live, _)| live == sequence)
+        !log.buffer.live().iter().any(|live| live.sequence == sequence)
     });
     let free = free.expect("a segment is free");
     let good = log.file.0.lock().unwrap().clone();
@@ -433,7 +438,9 @@ fn a_torn_mark_leaves_the_other_one() {
         }
         log.write();
         let end = log.buffer.end();
-        (&log.file as &dyn Storage).write_all(bytes(&log.seed.mark(end)), MARKS[mark as usize]).unwrap();
+        (&log.file as &dyn Storage)
+            .write_all(bytes(&super::tests::mark(end, log.seed)), MARKS[mark as usize])
+            .unwrap();
         if mark == 0 {
             log.buffer.recycle(end);
         }

@@ -33,7 +33,7 @@ impl Heap {
     /// later one. With other durabilities, transactions wait until the copy is complete; reads go on.
     ///
     /// Where the file system can share the blocks of two files (btrfs, XFS), the copy takes next to no time and space; elsewhere it takes both for the pages that are in use. What
-    /// transactions change meanwhile is kept, 64 MiB of it in memory, more in a file without a name, in the folder of the copy. The file has the permissions of the heap's. It appears under its name when
+    /// transactions change meanwhile is kept, 24 MiB of it in memory, more in a file without a name, in the folder of the copy. The file has the permissions of the heap's. It appears under its name when
     /// it is complete and durable. If the program is killed before that, a file called `.NAME.NUMBER.partial` remains, which the next backup to `path` removes.
     ///
     /// Use this to copy a heap that is open. A copy that other programs make of the open file may be torn, and is refused as [`Error::Copied`].

@@ -25,6 +25,9 @@ pub(super) trait Target {
     }
 }
 
+/// Words of memory for records that wait to be written.
+const ROOM: usize = 16 << 20 >> 3;
+
 /// A new file.
 pub(super) struct FileTarget<'a> {
     file: &'a File,
@@ -37,7 +40,7 @@ pub(super) struct FileTarget<'a> {
 impl<'a> FileTarget<'a> {
     /// `storage` is the same file.
     pub(super) fn new(file: &'a File, storage: &'a dyn Storage) -> FileTarget<'a> {
-        FileTarget { file, storage, fold: Fold::new(storage) }
+        FileTarget { file, storage, fold: Fold::with_room(storage, ROOM) }
     }
 }
 
@@ -52,7 +55,7 @@ impl Target for FileTarget<'_> {
     }
 
     fn finish(&mut self, headers: &[u8], mapped: u64) -> io::Result<()> {
-        std::mem::replace(&mut self.fold, Fold::new(self.storage)).finish()?;
+        std::mem::replace(&mut self.fold, Fold::with_room(self.storage, ROOM)).finish()?;
         self.file.set_len(mapped)?;
         // SURVIVES unreached: as above.
         self.storage.write_all(headers, 0)

@@ -4,9 +4,10 @@
 #![deny(clippy::wildcard_enum_match_arm)]
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::AtomicU8;
 use std::sync::{Arc, OnceLock};
 
+use super::store::store;
 use super::survey::{Outlook, Surveyed, check_roots, free_pages, read_regions};
 use crate::alloc::bitmaps::LiveSlots;
 use crate::error::{Error, Result};
@@ -71,10 +72,7 @@ impl Contents {
     /// Reads what `mapping` shows, with what the `tail` of its log holds besides: then it is private. All of it is looked at, also what only logs know, and nothing is written.
     pub(super) fn read(mapping: Mapping, header: Header, tail: &WalTail) -> Result<Contents> {
         let heap = map(&mapping, &header)?;
-        for range in tail.ranges() {
-            let places = heap.slice(range.offset, range.words.len());
-            places.iter().zip(range.words).for_each(|(place, &word)| place.store(word, Ordering::Relaxed));
-        }
+        store(&mapping, heap, header.mapped, tail);
         let page_map = PageMap::new(header.reserved)?;
         let stored = Stored::of(&mapping, heap);
         let mut arenas = Vec::new();

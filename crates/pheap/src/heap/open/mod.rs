@@ -25,6 +25,7 @@ mod place;
 mod plan;
 #[cfg(feature = "sim")]
 mod simulated;
+mod store;
 mod survey;
 mod verify;
 mod wal;

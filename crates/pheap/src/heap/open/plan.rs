@@ -58,6 +58,26 @@ impl Plan<'_> {
         if let Some(disk) = place.disk()
             && contents.header.in_use == Use::In(MediumKind::Wal)
         {
+            let at = contents.mapping.base().addr() as u64;
+            if matches!(chosen, Chosen::Wal)
+                && target.is_none()
+                && contents.header.bases == [at]
+                && !contents.has_stale_logs
+            {
+                wal::make_durable(&**disk, &contents.header, false)?;
+                let of = contents.header.wal_identity();
+                if let Some(log) = Wal::resume(disk, &of, settings(options), &tail)? {
+                    drop(tail);
+                    let logged = place.backing(View::Logged);
+                    if view == View::Private {
+                        contents.mapping.show(logged); // with what was stored there
+                    } else {
+                        contents = contents.show(None, logged)?;
+                    }
+                    tracing::info!(path = %place.path().display(), medium = "Wal", "opened a heap");
+                    return use_log(log, contents);
+                }
+            }
             wal::settle(&mut contents.header, &**disk, &tail)?;
             contents.live = None;
         }
@@ -134,20 +154,29 @@ pub(super) fn with_log(
     disk: &Arc<dyn Disk>,
     mut contents: Contents,
 ) -> Result<Recovered> {
-    let settings = Settings {
+    wal::make_durable(&**disk, &contents.header, false)?;
+    wal::retire_old_log(&mut contents.header, &**disk)?;
+    let contents = contents.show(None, place.backing(View::Logged))?;
+    let wal = Wal::create(disk.clone(), contents.header.wal_identity(), settings(options))?;
+    let recovered = use_log(wal.clone(), contents);
+    if wal.failure().is_none() && recovered.is_err() {
+        wal.remove(); // else the header may say by now that it counts
+    }
+    recovered
+}
+
+/// Opens a heap that is complete, but for its header, with its log.
+fn use_log(wal: Arc<Wal>, contents: Contents) -> Result<Recovered> {
+    wal.set_base(contents.mapping.base().addr());
+    let recovered = contents.recover(Medium::Wal(wal.clone()));
+    wal.failure().map_or(recovered, Err)
+}
+
+fn settings(options: &Options) -> Settings {
+    Settings {
         policy: options.sync_policy,
         log_limit: options.log_limit,
         memory_limit: options.memory_limit,
         unsynced_limit: options.unsynced_limit,
-    };
-    wal::make_durable(&**disk, &contents.header, false)?;
-    wal::retire_old_log(&mut contents.header, &**disk)?;
-    let contents = contents.show(None, place.backing(View::Logged))?;
-    let wal = Wal::create(disk.clone(), contents.header.wal_identity(), settings)?;
-    wal.set_base(contents.mapping.base().addr());
-    let recovered = contents.recover(Medium::Wal(wal.clone()));
-    if let Some(error) = wal.failure() {
-        return Err(error); // the header may say by now that the log counts
     }
-    recovered.inspect_err(|_| wal.remove())
 }

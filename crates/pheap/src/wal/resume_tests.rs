@@ -1,0 +1,251 @@
+//! Tests: logs that go on after crashes, again and again.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use proptest::prelude::*;
+
+use super::tests::{InMemory, LAYOUT, Ranges, content, model, some_ranges};
+use super::{Settings, SyncPolicy, Wal, WalIdentity, WalTail};
+use crate::error::{Error, Result};
+use crate::log::Range;
+use crate::os::storage::{Disk, FileId, Kept, Storage};
+use crate::units::HEADER_SIZE;
+
+const SECTOR: usize = 512;
+
+/// A log of which the disk has what was synced, and any sectors of what was written since.
+#[derive(Debug, Default)]
+struct Cut {
+    now: InMemory,
+    synced: Mutex<Vec<u8>>,
+}
+
+impl Cut {
+    /// The power fails.
+    fn cut(&self, mut keep: impl FnMut() -> bool) {
+        let (mut now, mut synced) = (self.now.0.lock().unwrap(), self.synced.lock().unwrap());
+        synced.resize(now.len(), 0);
+        for (new, old) in now.chunks_mut(SECTOR).zip(synced.chunks(SECTOR)) {
+            if new != old && !keep() {
+                new.copy_from_slice(old);
+            }
+        }
+        synced.clone_from(&now);
+    }
+}
+
+impl Storage for Cut {
+    fn read_some(&self, buf: &mut [u8], at: u64) -> io::Result<usize> {
+        self.now.read_some(buf, at)
+    }
+
+    fn write_some(&self, bytes: &[u8], at: u64) -> io::Result<usize> {
+        self.now.write_some(bytes, at)
+    }
+
+    fn sync_now(&self) -> io::Result<()> {
+        self.synced.lock().unwrap().clone_from(&self.now.0.lock().unwrap());
+        Ok(())
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        self.now.len()
+    }
+
+    fn extend_now(&self, from: u64, to: u64) -> io::Result<()> {
+        self.now.extend_now(from, to)
+    }
+
+    fn id(&self) -> FileId {
+        self.now.id()
+    }
+}
+
+/// A heap's file, which loses nothing, and a log.
+#[derive(Debug, Default)]
+struct Files {
+    data: Arc<InMemory>,
+    log: Arc<Cut>,
+    nonces: AtomicU64,
+}
+
+impl Disk for Files {
+    fn log_path(&self) -> PathBuf {
+        "log".into()
+    }
+
+    fn data(&self) -> Arc<dyn Storage> {
+        self.data.clone()
+    }
+
+    fn open_log(&self) -> io::Result<Option<Arc<dyn Storage>>> {
+        Ok(Some(self.log.clone()))
+    }
+
+    fn create_log(&self) -> io::Result<Arc<dyn Storage>> {
+        Ok(self.log.clone())
+    }
+
+    fn keep_log(&self, _: &dyn Storage) -> io::Result<Kept> {
+        Ok(Kept::Here)
+    }
+
+    fn keep_data(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn remove_log(&self, _: &dyn Storage) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn nonce(&self) -> u64 {
+        self.nonces.fetch_add(2, Ordering::Relaxed) + 1
+    }
+}
+
+const SETTINGS: Settings = Settings {
+    policy: SyncPolicy::EveryCommit,
+    log_limit: 512 << 10,
+    memory_limit: 1 << 30,
+    unsynced_limit: 1 << 20,
+};
+
+fn of(nonce: u64, id: u64, in_use: bool) -> WalIdentity {
+    WalIdentity { uuid: LAYOUT.uuid, salt: 99, id, nonce, in_use, mapped: 1 << 21, reserved: 1 << 30 }
+}
+
+fn append(wal: &Wal, content: &[(u64, Vec<u64>)]) {
+    let words = content.iter().map(|(_, words)| words.len() + 1).sum();
+    wal.append(words, content.iter().map(|(offset, words)| Range { offset: *offset, words }), false).unwrap();
+}
+
+/// What the words of the heap are after a replay.
+fn replayed(files: &Files, tail: &WalTail) -> BTreeMap<u64, u64> {
+    let data = files.data.0.lock().unwrap();
+    let words = data.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap()));
+    let mut heap: BTreeMap<u64, u64> =
+        (0..).step_by(8).zip(words).filter(|&(at, word)| at >= HEADER_SIZE && word != 0).collect();
+    for range in tail.ranges() {
+        heap.extend((range.offset..).step_by(8).zip(range.words.iter().copied()));
+    }
+    heap
+}
+
+/// What a run does before it is cut short.
+#[derive(Debug, Clone)]
+enum Step {
+    Commit(Ranges),
+    Sync,
+    Write,
+    Checkpoint,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        6 => some_ranges().prop_map(Step::Commit),
+        2 => Just(Step::Sync),
+        2 => Just(Step::Write),
+        1 => Just(Step::Checkpoint),
+    ];
+    prop::collection::vec(step, 0..8)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Each run finds all that was synced, and of the rest a beginning; and what was not found never comes back.
+    #[test]
+    fn runs_that_are_cut_short_lose_nothing(
+        runs in prop::collection::vec((steps(), any::<bool>()), 1..8),
+        choices in prop::collection::vec(any::<bool>(), 1..100),
+    ) {
+        let files = Arc::new(Files::default());
+        let disk: Arc<dyn Disk> = files.clone();
+        let mut choices = choices.into_iter().cycle();
+        let mut wal = Wal::create(disk.clone(), of(0, 2, false), SETTINGS).unwrap();
+        let mut header = of(wal.nonce(), wal.id(), true);
+        // What is in the heap, how much of it was synced, and how much is in the file.
+        let mut all: Vec<Vec<(u64, Vec<u64>)>> = Vec::new();
+        let mut number = 0;
+        for (steps, is_named) in runs {
+            // Else it is cut short before the header names it: then nothing is synced.
+            if is_named {
+                header.nonce = wal.nonce();
+            }
+            let mut synced = all.len();
+            for step in steps.into_iter().filter(|_| is_named) {
+                match step {
+                    Step::Commit(ranges) => {
+                        number += 1;
+                        all.push(content(&ranges, number));
+                        append(&wal, all.last().unwrap());
+                    }
+                    Step::Sync => {
+                        wal.sync().unwrap();
+                        synced = all.len();
+                    }
+                    Step::Write => wal.write_at_once(&mut wal.tail.lock()),
+                    Step::Checkpoint => {
+                        wal.checkpoint(|| {}).unwrap();
+                        synced = all.len();
+                    }
+                }
+            }
+            drop(wal);
+            files.log.cut(|| choices.next().unwrap());
+            let tail = WalTail::read(&*disk, &header).unwrap();
+            let heap = replayed(&files, &tail);
+            let found = (synced..=all.len()).find(|&found| model(all[..found].iter()) == heap);
+            prop_assert!(found.is_some(), "{} of {} synced", synced, all.len());
+            all.truncate(found.unwrap());
+            wal = Wal::resume(&disk, &header, SETTINGS, &tail).unwrap().expect("it goes on");
+        }
+    }
+}
+
+/// A log from an earlier time is none that the heap could go on with.
+#[test]
+fn a_copy_of_the_log_from_an_earlier_run_is_foreign() {
+    let files = Arc::new(Files::default());
+    let disk: Arc<dyn Disk> = files.clone();
+    let wal = Wal::create(disk.clone(), of(0, 2, false), SETTINGS).unwrap();
+    let first = of(wal.nonce(), wal.id(), true);
+    append(&wal, &content(&vec![(5, 5)], 1));
+    wal.sync().unwrap();
+    let copy = files.log.now.0.lock().unwrap().clone();
+    let read = |of: &WalIdentity| WalTail::read(&*disk, of).map(|tail| tail.transactions());
+    let resume = |of: &WalIdentity| -> Result<Arc<Wal>> {
+        Ok(Wal::resume(&disk, of, SETTINGS, &WalTail::read(&*disk, of)?)?.unwrap())
+    };
+    let second = of(resume(&first).unwrap().nonce(), first.id, true);
+    // The header may name either, until there is a checkpoint.
+    assert_eq!((read(&first).unwrap(), read(&second).unwrap()), (1, 1));
+    let wal = resume(&second).unwrap();
+    let third = of(wal.nonce(), first.id, true);
+    assert!(matches!(read(&first), Err(Error::ForeignLog { .. })));
+    assert_eq!((read(&second).unwrap(), read(&third).unwrap()), (1, 1));
+    wal.checkpoint(|| {}).unwrap();
+    assert!(matches!(read(&second), Err(Error::ForeignLog { .. })));
+    assert_eq!(read(&third).unwrap(), 0);
+    *files.log.now.0.lock().unwrap() = copy;
+    assert!(matches!(read(&third), Err(Error::ForeignLog { .. })));
+}
+
+/// With segments of another size, a new log is made; and without room for one more segment.
+#[test]
+fn a_log_does_not_go_on_where_it_cannot() {
+    let files = Arc::new(Files::default());
+    let disk: Arc<dyn Disk> = files.clone();
+    let wal = Wal::create(disk.clone(), of(0, 2, false), SETTINGS).unwrap();
+    let header = of(wal.nonce(), wal.id(), true);
+    let tail = WalTail::read(&*disk, &header).unwrap();
+    let longer = Settings { log_limit: 64 << 20, ..SETTINGS };
+    let before = files.log.now.0.lock().unwrap().clone();
+    assert!(Wal::resume(&disk, &header, longer, &tail).unwrap().is_none());
+    assert!(*files.log.now.0.lock().unwrap() == before);
+    assert!(Wal::resume(&disk, &header, SETTINGS, &tail).unwrap().is_some());
+}
