@@ -68,13 +68,13 @@ step_docs() {
     check_anchors "$TARGET/doc/pheap"
 }
 
-# The pages of collections lead to the methods that change them, by the names that rustdoc gives to blocks.
+# The pages of collections lead to the methods that change them.
 check_anchors() {
     local anchors anchor
-    anchors=$(grep -rhoE 'struct\.P\.html#impl-[^"]+' "$1/collections" | sed 's/.*#//' | sort -u)
+    anchors=$(grep -rhoE 'struct\.P\.html#change-[A-Za-z-]+' "$1/collections" | sed 's/.*#//' | sort -u)
     [ "$(wc -l <<< "$anchors")" -ge 9 ]
     while read -r anchor; do
-        grep -qF "id=\"$anchor\"" "$1/struct.P.html" || { printf 'no block has the id %s\n' "$anchor"; return 1; }
+        grep -qF "id=\"$anchor\"" "$1/struct.P.html" || { printf 'nothing has the id %s\n' "$anchor"; return 1; }
     done <<< "$anchors"
 }
 

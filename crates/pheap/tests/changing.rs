@@ -6,20 +6,22 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-/// The collections: the file that has the type, and its parameters.
-const COLLECTIONS: [(&str, &str, &str); 9] = [
-    ("PBTreeMap", "btree", "'r, K, V"),
-    ("PBTreeSet", "btree", "'r, K"),
-    ("PBytes", "", "'r"),
-    ("PHashMap", "hash", "'r, K, V"),
-    ("PHashSet", "hash", "'r, K"),
-    ("PSnapMap", "snap", "'r, K, V"),
-    ("PString", "", "'r"),
-    ("PVec", "vec", "'r, T"),
-    ("PVecDeque", "", "'r, T"),
+/// The collections, and the folders that have their types.
+const COLLECTIONS: [(&str, &str); 9] = [
+    ("PBTreeMap", "btree"),
+    ("PBTreeSet", "btree"),
+    ("PBytes", ""),
+    ("PHashMap", "hash"),
+    ("PHashSet", "hash"),
+    ("PSnapMap", "snap"),
+    ("PString", ""),
+    ("PVec", "vec"),
+    ("PVecDeque", ""),
 ];
 
 struct Method {
+    /// Where the page of pointers has its block.
+    anchor: String,
     arguments: Vec<String>,
     /// The first sentence of its documentation.
     what: String,
@@ -35,6 +37,12 @@ fn said(line: &str) -> Option<&str> {
         line.strip_prefix("#[doc = concat!(\"").map(|rest| rest.split('"').next().unwrap_or(rest))
     });
     text.map(str::trim)
+}
+
+/// The anchor that a line of documentation has.
+fn id(line: &str) -> Option<String> {
+    let (_, rest) = line.split_once("<a id=\"")?;
+    rest.split('"').next().map(str::to_owned)
 }
 
 /// Up to where the first sentence ends.
@@ -72,7 +80,7 @@ fn arguments(head: &str) -> Vec<String> {
 }
 
 /// The methods that a block of a source has, and that take a transaction.
-fn methods_of(block: &[&str]) -> BTreeMap<String, Method> {
+fn methods_of(block: &[&str], anchor: &str) -> BTreeMap<String, Method> {
     let (mut methods, mut docs) = (BTreeMap::new(), Vec::new());
     for (i, line) in block.iter().enumerate() {
         let code = line.trim_start();
@@ -84,7 +92,8 @@ fn methods_of(block: &[&str]) -> BTreeMap<String, Method> {
             let head: String = head.map(|line| line.trim()).collect::<Vec<_>>().join(" ");
             if head.contains("Txn<'r>") && head.contains("self") && !head.contains("&self") {
                 let name = rest.split(['(', '<']).next().unwrap_or(rest);
-                let method = Method { arguments: arguments(&head), what: first_sentence(&docs) };
+                let (arguments, what) = (arguments(&head), first_sentence(&docs));
+                let method = Method { anchor: anchor.to_owned(), arguments, what };
                 methods.insert(name.to_owned(), method);
             }
             docs.clear();
@@ -112,27 +121,30 @@ fn methods(collection: &str) -> BTreeMap<String, Method> {
             }
             let end = format!("{}}}", &line[..line.len() - code.len()]);
             let len = lines[i..].iter().position(|line| *line == end).expect("a block ends");
-            all.extend(methods_of(&lines[i..i + len]));
+            let docs = lines[..i].iter().rev().take_while(|line| line.trim_start().starts_with(['/', '#']));
+            let id = if of_macro {
+                Some(format!("change-{collection}"))
+            } else {
+                docs.filter_map(|line| id(line)).last()
+            };
+            all.extend(methods_of(&lines[i..i + len], &id.unwrap_or_default()));
         }
     }
     all
 }
 
-/// Where the page of pointers has them.
-fn anchor(collection: &str, parameters: &str) -> String {
-    let parameters = parameters.replace(", ", ",+");
-    format!("crate::P#impl-P%3C'r,+{collection}%3C{parameters}%3E%3E")
-}
-
-fn list(collection: &str, parameters: &str) -> String {
+fn list(collection: &str) -> String {
     let mut list = format!(
-        "# Changing it\n\nMethods of the pointer to it ([all about them]({})). To a field, [`field!`](crate::field) makes it: `field!(shop.goods).clear(tx)`.\n\n| | |\n|---|---|\n",
-        anchor(collection, parameters)
+        "# Changing it\n\nMethods of the pointer to it ([all about them](crate::P#change-{collection})). To a field, [`field!`](crate::field) makes it: `field!(shop.goods).clear(tx)`.\n\n| | |\n|---|---|\n",
     );
-    for (name, Method { arguments, what }) in methods(collection) {
+    for (name, Method { anchor, arguments, what }) in methods(collection) {
+        assert!(
+            anchor.starts_with(&format!("change-{collection}")),
+            "the block of {collection}::{name} has no anchor"
+        );
         let arguments = arguments.join(", ");
         let what = what.replace("(Self::", "(crate::P::").replace('|', "\\|");
-        writeln!(list, "| [`{name}`]({})`({arguments})` | {what} |", anchor(collection, parameters)).unwrap();
+        writeln!(list, "| [`{name}`](crate::P#{anchor})`({arguments})` | {what} |").unwrap();
     }
     list
 }
@@ -140,9 +152,9 @@ fn list(collection: &str, parameters: &str) -> String {
 #[test]
 fn the_pages_of_collections_list_what_changes_them() {
     let update = std::env::var_os("PHEAP_UPDATE_LISTS").is_some();
-    for (collection, within, parameters) in COLLECTIONS {
+    for (collection, within) in COLLECTIONS {
         let file = folder().join(within).join(format!("{}.md", collection.to_lowercase()));
-        let list = list(collection, parameters);
+        let list = list(collection);
         if update {
             std::fs::write(&file, list).unwrap();
         } else {
@@ -181,8 +193,5 @@ fn all_methods_are_found() {
     has("PBytes", &["set"]);
     has("PVecDeque", &["push_front"]);
     assert_eq!(methods("PHashMap")["insert"].arguments, ["tx", "key", "value"]);
-    assert_eq!(
-        methods("PVec")["push"].what,
-        "Appends an element. Amortised O(1).".split_inclusive(". ").next().unwrap().trim()
-    );
+    assert_eq!(methods("PVec")["push"].what, "Appends an element.");
 }

@@ -89,7 +89,7 @@ by_pointer! {
     fn as_slice() -> &'v [u8];
 }
 
-/// Changing bytes. Operations that may allocate fail as [`PVec::push`](P::push) does, and have changed nothing then.
+/// <a id="change-PBytes"></a>Changing bytes. Operations that may allocate fail as [`PVec::push`](P::push) does, and have changed nothing then.
 impl<'r> P<'r, PBytes<'r>> {
     #[inline(always)]
     #[allow(unsafe_code)] // of `field!`

@@ -330,7 +330,7 @@ macro_rules! set_of {
             clear(tx) -> ();
         }
 
-        /// Changing a set.
+        #[doc = concat!("<a id=\"change-", stringify!($set), "\"></a>Changing a set.")]
         impl<'r, K: $key<'r>> P<'r, $set<'r, K>> {
             #[inline(always)]
             #[allow(unsafe_code)] // of `field!`

@@ -129,7 +129,7 @@ by_pointer! {
     fn iter() -> Iter<'v, 'r, T>;
 }
 
-/// Changing a queue.
+/// <a id="change-PVecDeque"></a>Changing a queue.
 ///
 /// Operations that may allocate fail with [`Error::OutOfSpace`] or [`Error::ReservationFull`] if the heap cannot grow, and have changed nothing then.
 impl<'r, T: Persist<At<'r> = T>> P<'r, PVecDeque<'r, T>> {

@@ -76,7 +76,7 @@ by_pointer! {
     fn as_str() -> &'v str;
 }
 
-/// Changing a string. Operations that may allocate fail as [`PVec::push`](P::push) does, and have changed nothing then.
+/// <a id="change-PString"></a>Changing a string. Operations that may allocate fail as [`PVec::push`](P::push) does, and have changed nothing then.
 impl<'r> P<'r, PString<'r>> {
     #[inline(always)]
     fn bytes(self) -> P<'r, PVec<'r, u8>> {

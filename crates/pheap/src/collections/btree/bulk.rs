@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::layout::Persist;
 use crate::ptr::P;
 
-/// Changing many entries.
+/// <a id="change-PBTreeMap-more"></a>Changing many entries.
 impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
     /// Calls `change` with each entry, in the order of the keys; the value can be changed. O(n).
     ///

@@ -14,7 +14,7 @@ use crate::error::Result;
 use crate::layout::Persist;
 use crate::ptr::P;
 
-/// Changing a map.
+/// <a id="change-PBTreeMap"></a>Changing a map.
 ///
 /// Whatever these return, a transaction that ends in an error or a panic leaves the map as it was. Operations that may allocate fail with
 /// [`Error::OutOfSpace`](crate::Error::OutOfSpace) or [`Error::ReservationFull`](crate::Error::ReservationFull) if the heap cannot grow; then they have

@@ -92,6 +92,7 @@ impl<'r, K: OrdKey<'r>> PBTreeSet<'r, K> {
     }
 }
 
+/// <a id="change-PBTreeSet-more"></a>Changing a set, further.
 impl<'r, K: OrdKey<'r>> P<'r, PBTreeSet<'r, K>> {
     /// [`PBTreeSet::range`].
     ///

@@ -16,7 +16,7 @@ use crate::ptr::P;
 /// Entries that [`P::extend`] looks for at a time.
 const GROUP: usize = 16;
 
-/// Changing many entries.
+/// <a id="change-PHashMap-more"></a>Changing many entries.
 impl<'r, K: HashKey<'r>, V: Persist<At<'r> = V>> P<'r, PHashMap<'r, K, V>> {
     /// Inserts the items of an iterator. Faster than one [`insert`](Self::insert) after the other, because it waits for the memory of several entries at
     /// once.

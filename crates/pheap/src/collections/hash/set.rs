@@ -115,6 +115,7 @@ impl<'r, K: HashKey<'r>> PHashSet<'r, K> {
     }
 }
 
+/// <a id="change-PHashSet-more"></a>Changing a set, further.
 impl<'r, K: HashKey<'r>> P<'r, PHashSet<'r, K>> {
     /// Inserts what an iterator yields. Faster than one [`insert`](Self::insert) after the other.
     ///

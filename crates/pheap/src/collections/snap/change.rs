@@ -84,7 +84,7 @@ where
     Ok(Grown::Two(tx.alloc(left)?, right.keys()[0], tx.alloc(right)?))
 }
 
-/// Changing a map.
+/// <a id="change-PSnapMap"></a>Changing a map.
 ///
 /// Operations that may allocate fail with [`Error::OutOfSpace`](crate::Error::OutOfSpace) or [`Error::ReservationFull`](crate::Error::ReservationFull) if the heap cannot
 /// grow; then they have changed nothing. Removal is one of them.

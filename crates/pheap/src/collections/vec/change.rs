@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::layout::Persist;
 use crate::ptr::{P, bounds};
 
-/// Changing a vector.
+/// <a id="change-PVec-more"></a>Changing a vector.
 ///
 /// Whatever these return, a transaction that ends in an error leaves the vector as it was. Operations that may allocate fail with
 /// [`Error::OutOfSpace`](crate::Error::OutOfSpace) or [`Error::ReservationFull`](crate::Error::ReservationFull) if the heap cannot grow, and with [`Error::TooLarge`](crate::Error::TooLarge); then they have changed nothing.

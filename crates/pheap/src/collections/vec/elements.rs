@@ -164,7 +164,7 @@ impl<'v, T: Persist> Values<'v, '_, T> {
     }
 }
 
-/// Changing a vector.
+/// <a id="change-PVec"></a>Changing a vector.
 impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
     /// The slots of the buffer, and how many are in use.
     #[inline(always)]
