@@ -157,11 +157,12 @@ impl Image {
         while start + segment <= self.files[LOG].len() {
             self.seals.wal_segments.push(start);
             self.add(LOG, [start..start + LINE]);
-            let sequence = self.word(LOG, start + 8);
+            let (sequence, run) = (self.word(LOG, start + 8), self.word(LOG, start + 24));
+            let records = seeds.of_run(run);
             let mut at = start + LINE;
             while at + LINE <= start + segment {
                 let position = sequence * segment as u64 + (at - start) as u64;
-                let seed = seeds.at(position);
+                let seed = records.at(position);
                 self.seals.entries.push(Entry { file: LOG, at, seed });
                 let words = self.words(LOG, at, start + segment);
                 if words.is_none_or(|words| words[0] != checksum(seed, &words)) {

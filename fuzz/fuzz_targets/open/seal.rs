@@ -55,6 +55,11 @@ impl WalSeeds {
         WalSeeds(salt ^ id.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29) ^ nonce)
     }
 
+    /// Those of the records of a run.
+    pub fn of_run(self, run: u64) -> WalSeeds {
+        WalSeeds(self.0 ^ run.wrapping_mul(0x8ebc_6af0_9c88_c6e3).rotate_left(31))
+    }
+
     pub fn at(self, position: u64) -> u64 {
         self.0 ^ position.wrapping_mul(0xa076_1d64_78bd_642f)
     }
