@@ -42,10 +42,10 @@ impl Context {
     ) -> *mut u8 {
         // SAFETY: the context is there, and nobody else's (premises 1 and 2); the others are passed on.
         unsafe {
-            match (*cx).route {
-                Route::Short if len > 0 => Context::writable_in_short(cx, addr, len, align, padding),
-                Route::Short | Route::Long => Context::writable_in_long(cx, addr, len, align, padding),
-                Route::Other => Context::writable_otherwise(cx, addr, len, align, padding),
+            if (*cx).route == Route::Short && len > 0 {
+                Context::writable_in_short(cx, addr, len, align, padding)
+            } else {
+                Context::writable_otherwise(cx, addr, len, align, padding)
             }
         }
     }
@@ -97,33 +97,14 @@ impl Context {
         unsafe {
             match (*cx).mode {
                 Mode::Short if len > 0 => Context::writable_in_short(cx, addr, len, align, padding),
-                _ => Context::writable_in_long(cx, addr, len, align, padding),
+                _ => Context::writable_or_spill(cx, addr, len, align, padding, Find::Nothing),
             }
         }
     }
 
-    /// The same where a savepoint is to know of it, or in a transaction that is doomed.
-    #[cold]
+    /// The same in a transaction that is not short, or if a savepoint is to know of it. By itself, for what it takes would be at the expense of those that are.
     #[inline(never)]
     unsafe fn writable_otherwise(
-        cx: *mut Context,
-        addr: usize,
-        len: usize,
-        align: usize,
-        padding: Option<Padding>,
-    ) -> *mut u8 {
-        // SAFETY: the context is there, and nobody else's (premises 1 and 2); the others are passed on.
-        unsafe {
-            match (*cx).savepoints.is_open() {
-                true => Context::writable_since_savepoint(cx, addr, len, align, padding),
-                false => Context::writable_in_long(cx, addr, len, align, padding),
-            }
-        }
-    }
-
-    /// The same in a transaction that is not short. By itself, for what it takes would be at the expense of those that are.
-    #[inline(never)]
-    unsafe fn writable_in_long(
         cx: *mut Context,
         addr: usize,
         len: usize,
@@ -136,6 +117,9 @@ impl Context {
                 let in_place = std::ptr::with_exposed_provenance_mut(addr);
                 (*cx).hot().recent.note(addr, len, in_place);
                 return in_place;
+            }
+            if (*cx).savepoints.is_open() {
+                return Context::writable_since_savepoint(cx, addr, len, align, padding);
             }
             Context::writable_or_spill(cx, addr, len, align, padding, Find::Nothing)
         }
