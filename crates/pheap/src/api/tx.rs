@@ -249,9 +249,9 @@ impl<'r> Txn<'r> {
             cpu::prefetch(b.cast());
             let (addr_a, addr_b) = (a.expose_provenance(), b.expose_provenance());
             // SAFETY: (2), for this look.
-            let is_logged = |addr| unsafe { self.cx() }.is_logged(addr, len, align_of::<T>());
+            let is_in_place = |addr| unsafe { self.cx() }.is_in_place(addr, len, align_of::<T>());
             // What may have padding is to be noted, logged or not.
-            if !<T as Pointee>::PADDED && is_logged(addr_a) && is_logged(addr_b) {
+            if !<T as Pointee>::PADDED && is_in_place(addr_a) && is_in_place(addr_b) {
                 // SAFETY: two live objects of one type, by (3); the undo log has both, so they are written where they are, and `&mut self` keeps
                 // all other access away.
                 return unsafe { std::ptr::swap(a, b) };

@@ -112,7 +112,7 @@ impl<'r, T: Persist<At<'r> = T> + Ord> P<'r, PPriorityQueue<'r, T>> {
             return None;
         }
         let greatest = self.elements().swap_remove(tx, 0);
-        self.lower(tx, 0);
+        self.sink(tx);
         Some(greatest)
     }
 
@@ -218,18 +218,30 @@ impl<'r, T: Persist<At<'r> = T> + Ord> P<'r, PPriorityQueue<'r, T>> {
 
     /// Moves an element towards the end until none behind it is greater.
     fn lower(self, tx: &mut Txn<'r>, mut index: usize) {
-        loop {
+        while let Some(child) = self.greatest_child(tx, index) {
             let elements = &tx[self].elements;
-            let children = index * CHILDREN + 1..(index * CHILDREN + 1 + CHILDREN).min(elements.len());
-            let greatest = children.max_by_key(|&child| elements.get(tx, child));
-            match greatest {
-                Some(child) if elements.get(tx, child) > elements.get(tx, index) => {
-                    self.elements().swap(tx, index, child);
-                    index = child;
-                }
-                _ => return,
+            if elements.get(tx, child) <= elements.get(tx, index) {
+                return;
             }
+            self.elements().swap(tx, index, child);
+            index = child;
         }
+    }
+
+    /// [`lower`](Self::lower) for a first element that was the last one: it goes down all the way, or nearly so. So it is not compared on the way, as Wegener ("Bottom-up heapsort", 1993) recommends.
+    fn sink(self, tx: &mut Txn<'r>) {
+        let mut index = 0;
+        while let Some(child) = self.greatest_child(tx, index) {
+            self.elements().swap(tx, index, child);
+            index = child;
+        }
+        self.raise(tx, index);
+    }
+
+    fn greatest_child(self, tx: &Txn<'r>, index: usize) -> Option<usize> {
+        let elements = &tx[self].elements;
+        let first = index * CHILDREN + 1;
+        (first..(first + CHILDREN).min(elements.len())).max_by_key(|&child| elements.get(tx, child))
     }
 
     /// Puts all elements in order. O(n).

@@ -19,7 +19,7 @@ type Done = Result<(), Box<Error>>;
 #[inline(always)]
 pub(crate) fn commit(context: &mut Context) -> Done {
     if context.is_untouched() {
-        context.mode = Mode::Short;
+        context.end_mode();
         return Ok(());
     }
     commit_changes(context)
@@ -287,7 +287,7 @@ fn end(context: &mut Context) {
     context.copies_pending = false;
     context.hot().forget_copies(0, Bug::RecentAfterEnd);
     context.granularity.end_transaction();
-    context.mode = Mode::Short;
+    context.end_mode();
     context.is_between = false;
 }
 

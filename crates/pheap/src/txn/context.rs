@@ -90,6 +90,15 @@ pub(crate) enum Mode {
     Doomed,
 }
 
+/// What a store does that asks for its place: what [`Mode`] says, unless there is more to do.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Route {
+    Short,
+    Long,
+    /// The transaction is doomed, or a savepoint is to know of the store.
+    Other,
+}
+
 /// Everything about a region that its lock guards.
 //
 // Premises, for what is `unsafe` here:
@@ -111,6 +120,8 @@ pub(crate) struct Context {
     pub(crate) alloc: Allocator,
     pub(crate) gc: Collector,
     pub(crate) mode: Mode,
+    /// Follows from the mode, and from whether a savepoint is open: in one look.
+    pub(super) route: Route,
     /// Whether a panic now would leave the region between two states, neither of which can be reached any more. See [`between_states`](Self::between_states).
     pub(crate) is_between: bool,
     pub(crate) set: WriteSet,
@@ -166,6 +177,7 @@ impl Context {
             alloc: Allocator::default(),
             gc,
             mode: Mode::Short,
+            route: Route::Short,
             is_between: false,
             set: WriteSet::new(first_copies(limit), tuning),
             most_copies: limit,
@@ -243,13 +255,34 @@ impl Context {
         self.ahead.clear();
     }
 
+    /// How the transaction keeps its writes from now on.
+    pub(super) fn set_mode(&mut self, mode: Mode) {
+        self.mode = mode;
+        self.set_route();
+    }
+
+    /// A savepoint was opened or closed.
+    pub(super) fn set_route(&mut self) {
+        self.route = match self.mode {
+            Mode::Short if !self.savepoints.is_open() => Route::Short,
+            Mode::Long if !self.savepoints.is_open() => Route::Long,
+            _ => Route::Other,
+        };
+    }
+
+    /// The transaction has ended: the next one begins as all do.
+    #[inline(always)]
+    pub(super) fn end_mode(&mut self) {
+        (self.mode, self.route) = (Mode::Short, Route::Short);
+    }
+
     /// For tests and measurements: as if each transaction were long. By itself, or what the caller has would be in memory, and not in registers.
     #[cold]
     #[inline(never)]
     fn begin_long(contexts: &mut [&mut Context]) {
         Context::upgrade_all(contexts);
         for context in contexts {
-            context.mode = Mode::Long;
+            context.set_mode(Mode::Long);
             context.retire_records();
         }
     }

@@ -19,6 +19,7 @@ impl Context {
     pub(crate) fn open_savepoint(&mut self) {
         let padded = std::mem::take(&mut self.padded);
         self.savepoints.open(self.held.len(), self.alloc.mark(), padded);
+        self.set_route();
         if !bug(Bug::RecentAfterSavepoint) {
             self.hot().recent.forget();
         }
@@ -30,11 +31,13 @@ impl Context {
         let inside = std::mem::replace(&mut self.padded, std::mem::take(&mut savepoint.padded));
         inside.iter().for_each(|(addr, padding)| self.padded.add(addr, padding));
         self.savepoints.keep(savepoint);
+        self.set_route();
     }
 
     /// Closes the savepoint that was opened last without another look at it: its transaction is taken back as a whole.
     pub(crate) fn drop_savepoint(&mut self) {
         self.savepoints.close();
+        self.set_route();
     }
 
     /// Takes back what has changed since the savepoint was opened that was opened last, and closes it. Returns the slots of pointers that were held since.
@@ -57,6 +60,7 @@ impl Context {
                 let place = Context::writable_now(cx, (*cx).base() + start, words.len() * 8, 8, None);
                 place.cast::<Word>().copy_from_nonoverlapping(words.as_ptr(), words.len());
             }
+            (*cx).set_route();
             (*cx).ahead.clear();
             // What was asked for since is not what was asked for since the savepoint around.
             (*cx).hot().recent.forget();

@@ -8,7 +8,7 @@
 
 use std::ops::Range;
 
-use super::context::{Context, Mode};
+use super::context::{Context, Mode, Route};
 use super::doomed::Byte;
 use super::word_map::BLOCK;
 use super::write_set::{Find, filter_bits};
@@ -42,16 +42,17 @@ impl Context {
     ) -> *mut u8 {
         // SAFETY: the context is there, and nobody else's (premises 1 and 2); the others are passed on.
         unsafe {
-            match (*cx).savepoints.is_open() {
-                true => Context::writable_since_savepoint(cx, addr, len, align, padding),
-                false => Context::writable_now(cx, addr, len, align, padding),
+            if (*cx).route == Route::Short && len > 0 {
+                Context::writable_in_short(cx, addr, len, align, padding)
+            } else {
+                Context::writable_otherwise(cx, addr, len, align, padding)
             }
         }
     }
 
-    /// The same, without a look at savepoints.
+    /// The same in a short transaction, for one byte or more.
     #[inline(always)]
-    pub(super) unsafe fn writable_now(
+    unsafe fn writable_in_short(
         cx: *mut Context,
         addr: usize,
         len: usize,
@@ -61,36 +62,49 @@ impl Context {
         // SAFETY: the context is there, and nobody else's; the place is in a live value (premises 1 to 3), of which a copy that `find` has shown is one.
         unsafe {
             let mut found = Find::Nothing;
-            if (*cx).mode == Mode::Short && len > 0 {
-                let (filter, lines) = ((*cx).hot().filter.get(), filter_bits(addr, len));
-                if filter & lines != 0 {
-                    found = (*cx).set.find_aligned(addr, len, align);
+            let (filter, lines) = ((*cx).hot().filter.get(), filter_bits(addr, len));
+            if filter & lines != 0 {
+                found = (*cx).set.find_aligned(addr, len, align);
+            }
+            match found {
+                Find::Copy(copy) if !(*cx).looks_again() => {
+                    (*cx).hot().recent.note(addr, len, copy);
+                    (*cx).note_padding(addr, padding);
+                    return copy;
                 }
-                match found {
-                    Find::Copy(copy) if !(*cx).looks_again() => {
-                        (*cx).hot().recent.note(addr, len, copy);
+                Find::Nothing if !(*cx).alloc.has_fresh() => {
+                    if let Some(copy) = (*cx).set.insert(addr, len, align) {
                         (*cx).note_padding(addr, padding);
+                        (*cx).note_copy(addr, len, copy);
                         return copy;
                     }
-                    Find::Nothing if !(*cx).alloc.has_fresh() => {
-                        if let Some(copy) = (*cx).set.insert(addr, len, align) {
-                            (*cx).note_padding(addr, padding);
-                            (*cx).note_copy(addr, len, copy);
-                            return copy;
-                        }
-                    }
-                    _ => {}
                 }
-            } else {
-                return Context::writable_in_long(cx, addr, len, align, padding);
+                _ => {}
             }
             Context::writable_or_spill(cx, addr, len, align, padding, found)
         }
     }
 
-    /// The same in a transaction that is not short. By itself, for what it takes would be at the expense of those that are.
+    /// The same, without a look at savepoints.
+    pub(super) unsafe fn writable_now(
+        cx: *mut Context,
+        addr: usize,
+        len: usize,
+        align: usize,
+        padding: Option<Padding>,
+    ) -> *mut u8 {
+        // SAFETY: the context is there, and nobody else's (premises 1 and 2); the others are passed on.
+        unsafe {
+            match (*cx).mode {
+                Mode::Short if len > 0 => Context::writable_in_short(cx, addr, len, align, padding),
+                _ => Context::writable_or_spill(cx, addr, len, align, padding, Find::Nothing),
+            }
+        }
+    }
+
+    /// The same in a transaction that is not short, or if a savepoint is to know of it. By itself, for what it takes would be at the expense of those that are.
     #[inline(never)]
-    unsafe fn writable_in_long(
+    unsafe fn writable_otherwise(
         cx: *mut Context,
         addr: usize,
         len: usize,
@@ -103,6 +117,9 @@ impl Context {
                 let in_place = std::ptr::with_exposed_provenance_mut(addr);
                 (*cx).hot().recent.note(addr, len, in_place);
                 return in_place;
+            }
+            if (*cx).savepoints.is_open() {
+                return Context::writable_since_savepoint(cx, addr, len, align, padding);
             }
             Context::writable_or_spill(cx, addr, len, align, padding, Find::Nothing)
         }
@@ -377,7 +394,7 @@ impl Context {
             debug_assert_eq!(member.mode, Mode::Short);
             // Old records must not be replayed over what is now written in place.
             member.retire_records();
-            member.mode = Mode::Long;
+            member.set_mode(Mode::Long);
             let first = originals.len();
             originals.extend(member.set.copies().map(|(addr, _, words)| (addr, words * 8)));
             originals[first..].iter().for_each(|&(addr, len)| member.shade(addr, len));
@@ -438,7 +455,7 @@ impl Context {
         for member in unsafe { Context::members(cx) } {
             // SAFETY: one of the group, of which there is no reference to any (premises 1 and 2).
             let member = unsafe { &mut *member };
-            member.mode = Mode::Doomed;
+            member.set_mode(Mode::Doomed);
             member.gc.wanted = true;
             if std::ptr::eq(member, cx) {
                 member.copies_pending = false;
@@ -541,21 +558,21 @@ impl Context {
         Some(start..start + span.slot as usize)
     }
 
-    /// Whether a place can be written where it is, for its transaction is long and has logged it.
+    /// Whether a place can be written where it is, for its transaction is long and has logged it, and no savepoint is to know of it.
     #[inline(always)]
     pub(crate) fn is_in_place(&self, addr: usize, len: usize, align: usize) -> bool {
-        self.mode == Mode::Long && len > 0 && self.is_logged(addr, len, align)
+        self.route == Route::Long && len > 0 && self.is_logged(addr, len, align)
     }
 
-    /// Whether one byte or more are in the undo log of a transaction that is long, and in their place; and no savepoint is to know of it.
+    /// Whether one byte or more are in the undo log of a transaction that is long, and in their place.
     #[inline(always)]
-    pub(crate) fn is_logged(&self, addr: usize, len: usize, align: usize) -> bool {
+    fn is_logged(&self, addr: usize, len: usize, align: usize) -> bool {
         let offset = addr - self.base();
         let logged = match len <= align && align <= 8 {
             true => self.logged.contains_word(offset),
             false => self.logged.contains(offset, offset + len),
         };
-        logged && !self.copies_pending && !self.savepoints.is_open()
+        logged && !self.copies_pending
     }
 
     /// Notes a place in `ahead`, unless it is in the undo log.
