@@ -11,7 +11,7 @@ use std::ops::Range;
 use super::context::{Context, Mode};
 use super::doomed::Byte;
 use super::word_map::BLOCK;
-use super::write_set::{Find, filter_bits};
+use super::write_set::{Find, filter_bits, filter_bits_aligned};
 use crate::error::Result;
 use crate::faults::{Bug, bug};
 use crate::layout::Padding;
@@ -72,7 +72,7 @@ impl Context {
 
     /// The same in a transaction that is not short. By itself, for what it takes would be at the expense of those that are.
     #[inline(never)]
-    unsafe fn writable_in_long(
+    pub(crate) unsafe fn writable_in_long(
         cx: *mut Context,
         addr: usize,
         len: usize,
@@ -88,6 +88,25 @@ impl Context {
             }
             Context::writable_or_spill(cx, addr, len, align, padding, Find::Nothing)
         }
+    }
+
+    /// A copy of a value without padding in a short transaction, if that is simple: there is none of anything in the same lines, nothing is fresh, and there is room.
+    ///
+    /// # Safety
+    /// Premises 3 and 4.
+    #[inline(always)]
+    pub(crate) unsafe fn copy_at_once(&mut self, addr: usize, len: usize, align: usize) -> Option<*mut u8> {
+        let hot = self.hot();
+        let (filter, lines) = (hot.filter.get(), filter_bits_aligned(addr, len, align));
+        if filter & lines != 0 || len == 0 || self.alloc.has_fresh() {
+            return None;
+        }
+        let is_fields = self.granularity.is_fields();
+        // SAFETY: a live value (premise 3), which is mapped in whole words, for objects are of whole words. The words are in the same lines.
+        let copy = unsafe { self.set.insert_at_once(addr, len, align) }?;
+        self.hot().filter.set(filter | lines);
+        self.note_new_copy(addr, len, copy, is_fields);
+        Some(copy)
     }
 
     /// Whether a store to a part of an object of so many bytes is to take a copy of all of the object. A long transaction logs the part: most come to an object once.
@@ -147,7 +166,6 @@ impl Context {
             if (*cx).mode == Mode::Long {
                 if (*cx).alloc.is_fresh(addr) || Context::log_range(cx, addr, len).is_ok() {
                     (*cx).note_padding(addr, padding);
-                    (*cx).hot().recent.note(addr, len, in_place);
                     return in_place;
                 }
                 Context::doom(cx);
@@ -193,10 +211,17 @@ impl Context {
         let hot = self.hot();
         // The copy is of whole words, which are in the same lines.
         hot.filter.set(hot.filter.get() | filter_bits(addr, len));
+        self.note_new_copy(addr, len, copy, self.granularity.is_fields());
+    }
+
+    /// The same, but for the filter.
+    #[inline(always)]
+    fn note_new_copy(&self, addr: usize, len: usize, copy: *mut u8, is_fields: bool) {
+        let hot = self.hot();
         if !bug(Bug::RecentAfterCopy) {
             hot.recent.forget_unwritten();
         }
-        if self.set.len() > 1 && !self.granularity.is_fields() {
+        if !is_fields && self.set.len() > 1 {
             hot.recent.note(addr, len, copy);
         }
     }
