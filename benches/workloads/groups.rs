@@ -4,7 +4,8 @@ use crate::measure::{Plan, Row, interleaved};
 use crate::pmdk::Extra;
 use crate::{Case, Result, Setup};
 use crate::{
-    binary_trees, fannkuch, fill, floor, nbody, pagerank, pauses, recovery, relocate, replace, restart, sps, touch, txn,
+    binary_trees, fannkuch, fill, floor, nbody, pagerank, pauses, recovery, relocate, replace, restart, sps,
+    touch, txn,
 };
 use pheap::Durability;
 use std::time::Duration;

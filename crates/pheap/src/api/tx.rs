@@ -501,11 +501,7 @@ unsafe fn writable_at_first<T: Pointee + ?Sized>(cx: *mut Context, value: *mut T
 /// See above; `hot` is that of the context.
 #[cold]
 #[inline(never)]
-unsafe fn place_apart<T: Pointee + ?Sized, F: Persist>(
-    hot: &Hot,
-    object: *mut T,
-    place: *mut F,
-) -> *mut F {
+unsafe fn place_apart<T: Pointee + ?Sized, F: Persist>(hot: &Hot, object: *mut T, place: *mut F) -> *mut F {
     let (addr, len) = bytes_of(place);
     let cx = hot.context.get();
     if !<F as Pointee>::PADDED {
@@ -519,10 +515,14 @@ unsafe fn place_apart<T: Pointee + ?Sized, F: Persist>(
         let context = unsafe { &mut *cx };
         if context.mode != Mode::Short {
             if context.is_in_place(addr, len, align_of::<F>()) {
+                // Where the stores are, they look for all of the object.
+                if len == T::bytes(object) {
+                    hot.recent.note(addr, len, place.cast());
+                }
                 return place;
             }
             // SAFETY: the caller's premises.
-            return unsafe { Context::writable_in_long(cx, addr, len, align_of::<F>(), None) }.cast();
+            return unsafe { Context::writable_by_log(cx, addr, len, None) }.cast();
         }
         if !context.takes_objects(T::bytes(object)) {
             // SAFETY: a live value, to which nobody has a reference: the caller's premises.

@@ -72,7 +72,7 @@ impl Context {
 
     /// The same in a transaction that is not short. By itself, for what it takes would be at the expense of those that are.
     #[inline(never)]
-    pub(crate) unsafe fn writable_in_long(
+    unsafe fn writable_in_long(
         cx: *mut Context,
         addr: usize,
         len: usize,
@@ -86,7 +86,7 @@ impl Context {
                 (*cx).hot().recent.note(addr, len, in_place);
                 return in_place;
             }
-            Context::writable_or_spill(cx, addr, len, align, padding, Find::Nothing)
+            Context::writable_by_log(cx, addr, len, padding)
         }
     }
 
@@ -96,6 +96,7 @@ impl Context {
     /// Premises 3 and 4.
     #[inline(always)]
     pub(crate) unsafe fn copy_at_once(&mut self, addr: usize, len: usize, align: usize) -> Option<*mut u8> {
+        debug_assert_eq!(self.mode, Mode::Short);
         let hot = self.hot();
         let (filter, lines) = (hot.filter.get(), filter_bits_aligned(addr, len, align));
         if filter & lines != 0 || len == 0 || self.alloc.has_fresh() {
@@ -135,8 +136,8 @@ impl Context {
         }
     }
 
-    /// The same where the write set has no copy of all of it, and cannot simply take one: parts of it have copies, it may be fresh, it does not fit, or the
-    /// transaction is not short. Or there is a copy, which is not to be used any more.
+    /// The same in a short transaction where the write set has no copy of all of it, and cannot simply take one: parts of it have copies, it may be fresh, or it does not fit. Or
+    /// there is a copy, which is not to be used any more.
     #[inline(never)]
     unsafe fn writable_or_spill(
         cx: *mut Context,
@@ -146,22 +147,34 @@ impl Context {
         padding: Option<Padding>,
         found: Find,
     ) -> *mut u8 {
+        // SAFETY: the context is there, and nobody else's; the place is in a live value (premises 1 to 3).
+        unsafe {
+            let in_part = matches!(found, Find::Part);
+            if !matches!(found, Find::Copy(_))
+                && let Some(place) = (*cx).writable_in_set(addr, len, align, in_part)
+            {
+                (*cx).note_padding(addr, padding);
+                return place;
+            }
+            Context::spill(cx);
+            Context::writable_by_log(cx, addr, len, padding)
+        }
+    }
+
+    /// The same in a transaction that is not short, and has not logged all of it.
+    #[inline(never)]
+    pub(crate) unsafe fn writable_by_log(
+        cx: *mut Context,
+        addr: usize,
+        len: usize,
+        padding: Option<Padding>,
+    ) -> *mut u8 {
         let in_place = std::ptr::with_exposed_provenance_mut::<u8>(addr);
         if len == 0 {
             return in_place;
         }
         // SAFETY: the context is there, and nobody else's; the place is in a live value (premises 1 to 3).
         unsafe {
-            if (*cx).mode == Mode::Short {
-                let in_part = matches!(found, Find::Part);
-                if !matches!(found, Find::Copy(_))
-                    && let Some(place) = (*cx).writable_in_set(addr, len, align, in_part)
-                {
-                    (*cx).note_padding(addr, padding);
-                    return place;
-                }
-                Context::spill(cx);
-            }
             (*cx).write_back_copies();
             if (*cx).mode == Mode::Long {
                 if (*cx).alloc.is_fresh(addr) || Context::log_range(cx, addr, len).is_ok() {

@@ -54,7 +54,7 @@ impl Recent {
 
     /// Says where the `len` bytes at `addr` are read and written, until [`forget`](Self::forget).
     #[inline(always)]
-    pub(super) fn note(&self, addr: usize, len: usize, place: *mut u8) {
+    pub(crate) fn note(&self, addr: usize, len: usize, place: *mut u8) {
         if len <= LONGEST {
             let slot = slot(addr, len);
             self.any.set(true);

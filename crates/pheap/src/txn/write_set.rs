@@ -219,12 +219,7 @@ impl WriteSet {
     /// # Safety
     /// The premise of `insert`.
     #[inline(always)]
-    pub(crate) unsafe fn insert_at_once(
-        &mut self,
-        addr: usize,
-        len: usize,
-        align: usize,
-    ) -> Option<*mut u8> {
+    pub(crate) unsafe fn insert_at_once(&mut self, addr: usize, len: usize, align: usize) -> Option<*mut u8> {
         let start = if align >= 8 { addr } else { addr & !7 };
         let whole = (addr - start + len).next_multiple_of(8);
         let number = self.entries.len();
