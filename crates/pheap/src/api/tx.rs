@@ -593,12 +593,7 @@ macro_rules! __place {
     (($tx:expr) ($key:expr) [] . await $($steps:tt)*) => {
         $crate::__private::core::compile_error!("`.await` is not a field")
     };
-    // Most places are fields, and most keys are names, which can stand where they are used: these are one expansion, with nothing that they do not need.
-    (($tx:ident) ($key:ident) [] . $field:tt) => {{
-        let object = $crate::Txn::__object($tx, $key);
-        // SAFETY: as below. A name is the same transaction both times.
-        unsafe { $crate::Txn::__place($tx, object, &raw mut (*object).$field) }
-    }};
+    // Most places are fields: these are one expansion, with nothing that they do not need.
     (($tx:expr) ($key:expr) [] . $field:tt) => {{
         let key: $crate::P<'_, _> = $key;
         let tx: &mut $crate::Txn<'_> = $tx;
@@ -621,13 +616,17 @@ macro_rules! __place {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __place_ahead {
-    (($tx:ident) ($key:ident) [] . await $($steps:tt)*) => {
+    (($tx:expr) ($key:expr) [] . await $($steps:tt)*) => {
         $crate::__private::core::compile_error!("`.await` is not a field")
     };
-    (($tx:ident) ($key:ident) [] . $field:tt) => {{
-        let object = $crate::Txn::__object($tx, $key);
+    (($tx:expr) ($key:expr) [] . $field:tt) => {{
+        let key: $crate::P<'_, _> = $key;
+        let tx: &mut $crate::Txn<'_> = $tx;
+        let object = $crate::Txn::__object(tx, key);
         // SAFETY: as in `__place`.
-        unsafe { $crate::Txn::__ahead($tx, object, $crate::__private::core::option::Option::Some(&raw mut (*object).$field)) }
+        let place = unsafe { &raw mut (*object).$field };
+        // SAFETY: `object` is what `__object` has said, and the place is within it.
+        unsafe { $crate::Txn::__ahead(tx, object, $crate::__private::core::option::Option::Some(place)) }
     }};
     (($tx:expr) ($key:expr) [$($index:expr,)*] $($steps:tt)*) => {{
         let key: $crate::P<'_, _> = $key;
