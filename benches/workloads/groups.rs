@@ -4,7 +4,8 @@ use crate::measure::{Plan, Row, interleaved};
 use crate::pmdk::Extra;
 use crate::{Case, Result, Setup};
 use crate::{
-    binary_trees, fannkuch, fill, floor, nbody, pauses, recovery, relocate, replace, restart, sps, touch, txn,
+    binary_trees, fannkuch, fill, floor, nbody, pagerank, pauses, recovery, relocate, replace, restart, sps,
+    touch, txn,
 };
 use pheap::Durability;
 use std::time::Duration;
@@ -135,6 +136,8 @@ pub fn groups(quick: bool) -> Vec<Group> {
     add("nbody", floor(|setup, n, _| nbody::cases(setup, n)), plain, steps);
     let lengths = sizes(&[7, 8, 9, 10], &[9]);
     add("fannkuch", smoke(7, workload(|setup, n, _| fannkuch::cases(setup, n))), plain, lengths);
+    let updates = sizes(&[2_000, 20_000, 200_000], &[2_000, 200_000]);
+    add("pagerank", workload(|setup, n, _| pagerank::cases(setup, n)), plain, updates);
     let depths = sizes(&[12, 14, 16, 18], &[12, 16]);
     add("binary_trees", log(smoke(6, workload(|setup, n, _| binary_trees::cases(setup, n)))), plain, depths);
     let threads = [1, 2, 4].map(Extra::Threads);

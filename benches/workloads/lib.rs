@@ -16,6 +16,7 @@ pub mod measure;
 #[allow(unsafe_code)]
 mod mi_box;
 pub mod nbody;
+pub mod pagerank;
 #[allow(unsafe_code)]
 mod pages;
 pub mod pauses;

@@ -13,7 +13,7 @@ use crate::gc::held::{Held, HeldTable};
 use crate::layout::{Padding, Persist, Pointee, slice_header};
 use crate::os::cpu;
 use crate::ptr::{P, bounds, value_of};
-use crate::txn::context::{Context, Hot, Mode};
+use crate::txn::context::{Context, Hot, Mode, Route};
 use crate::txn::write_set::MAX_OBJECT;
 
 /// An open transaction on a root: `tx[p]` reads and writes the object that `p` points to, and [`alloc`](Txn::alloc) creates new ones.
@@ -411,7 +411,7 @@ impl<'r> Txn<'r> {
         }
         // SAFETY: the context of an open transaction of this thread, by (1), to which there is no reference, by (2). `object` is what a `P` of this brand points to (the caller's premise): a
         // live object of this region, by (3). `place` is within it.
-        let place = unsafe { place_at_first(self.context(), object, place) };
+        let place = unsafe { place_apart(self.hot(), object, place) };
         // SAFETY: a place with this value that is this transaction's alone; `&mut self` keeps all other access away.
         unsafe { &mut *place }
     }
@@ -496,33 +496,53 @@ unsafe fn writable_at_first<T: Pointee + ?Sized>(cx: *mut Context, value: *mut T
     T::relocated(value, place)
 }
 
+/// Where `place` is to be written, by itself if that is simple. There are no calls but in the end: so no registers are saved for a store that ends here, and most do that come to a field again, or
+/// are the first to one.
+///
+/// # Safety
+/// See above; `hot` is that of the context.
+#[cold]
+#[inline(never)]
+unsafe fn place_apart<T: Pointee + ?Sized, F: Persist>(hot: &Hot, object: *mut T, place: *mut F) -> *mut F {
+    let (addr, len) = bytes_of(place);
+    let cx = hot.context.get();
+    if !<F as Pointee>::PADDED {
+        // Most transactions that come here for each of their stores have noted nothing.
+        if hot.recent.has_any()
+            && let Some(noted) = hot.recent.find(addr, len, align_of::<F>())
+        {
+            return noted.cast();
+        }
+        // SAFETY: there is the context, and no other reference to it; this one goes before the next call that takes the pointer.
+        let context = unsafe { &mut *cx };
+        if context.route == Route::Long {
+            if context.is_in_place(addr, len, align_of::<F>()) {
+                // Where the stores are, they look for all of the object.
+                if len == T::bytes(object) {
+                    hot.recent.note(addr, len, place.cast());
+                }
+                return place;
+            }
+            // SAFETY: the caller's premises.
+            return unsafe { Context::writable_by_log(cx, addr, len, None) }.cast();
+        }
+        if context.route == Route::Short && !context.takes_objects(T::bytes(object)) {
+            // SAFETY: a live value, to which nobody has a reference: the caller's premises.
+            if let Some(copy) = unsafe { context.copy_at_once(addr, len, align_of::<F>()) } {
+                return copy.cast();
+            }
+        }
+    }
+    // SAFETY: the caller's premises.
+    unsafe { place_at_first(cx, object, place) }
+}
+
 /// Where `place` is to be written: within a place for all of the object, or by itself.
 ///
 /// # Safety
 /// See above.
-#[cold]
 #[inline(never)]
 unsafe fn place_at_first<T: Pointee + ?Sized, F: Persist>(
-    cx: *mut Context,
-    object: *mut T,
-    place: *mut F,
-) -> *mut F {
-    // SAFETY: there is the context, and no other reference to it; this one goes at once.
-    if !unsafe { &*cx }.takes_objects(T::bytes(object)) {
-        // SAFETY: the caller's premises.
-        return unsafe { place_apart(cx, object, place) };
-    }
-    // SAFETY: the caller's premises.
-    let whole = unsafe { writable_at_first(cx, object) };
-    within(place, object, whole)
-}
-
-/// The same of an object of which there may be copies of parts. Within its one caller, for most transactions that come here do so for each of their stores.
-///
-/// # Safety
-/// See above.
-#[inline(always)]
-unsafe fn place_apart<T: Pointee + ?Sized, F: Persist>(
     cx: *mut Context,
     object: *mut T,
     place: *mut F,
@@ -530,16 +550,7 @@ unsafe fn place_apart<T: Pointee + ?Sized, F: Persist>(
     let (addr, len) = bytes_of(place);
     // SAFETY: there is the context, and no other reference to it; this one goes before the next call that takes the pointer.
     let context = unsafe { &*cx };
-    if !<F as Pointee>::PADDED {
-        // Not where the store is: there it would cost the stores to objects that have a copy as a whole their registers.
-        if let Some(noted) = context.hot().recent.find(addr, len, align_of::<F>()) {
-            return noted.cast();
-        }
-        if context.is_in_place(addr, len, align_of::<F>()) {
-            return place;
-        }
-    }
-    if context.has_other_part(bytes_of(object), (addr, len)) {
+    if context.takes_objects(T::bytes(object)) || context.has_other_part(bytes_of(object), (addr, len)) {
         // SAFETY: the caller's premises.
         let whole = unsafe { writable_at_first(cx, object) };
         return within(place, object, whole);
@@ -607,6 +618,18 @@ macro_rules! __place {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __place_ahead {
+    (($tx:expr) ($key:expr) [] . await $($steps:tt)*) => {
+        $crate::__private::core::compile_error!("`.await` is not a field")
+    };
+    (($tx:expr) ($key:expr) [] . $field:tt) => {{
+        let key: $crate::P<'_, _> = $key;
+        let tx: &mut $crate::Txn<'_> = $tx;
+        let object = $crate::Txn::__object(tx, key);
+        // SAFETY: as in `__place`.
+        let place = unsafe { &raw mut (*object).$field };
+        // SAFETY: `object` is what `__object` has said, and the place is within it.
+        unsafe { $crate::Txn::__ahead(tx, object, $crate::__private::core::option::Option::Some(place)) }
+    }};
     (($tx:expr) ($key:expr) [$($index:expr,)*] $($steps:tt)*) => {{
         let key: $crate::P<'_, _> = $key;
         let indices = $crate::__private::indices([$($index),*]);

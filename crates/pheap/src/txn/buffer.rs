@@ -42,10 +42,21 @@ impl Buffer {
     /// `align` is a power of two up to that of a line; `bytes` is less than the first piece has.
     #[inline(always)]
     pub(super) fn take(&mut self, bytes: usize, align: usize) -> Option<*mut u8> {
+        if let Some(at) = self.take_at_hand(bytes, align) {
+            return Some(at);
+        }
+        let at = self.next_piece()?;
+        self.next = at.wrapping_add(bytes);
+        Some(at)
+    }
+
+    /// [`take`](Self::take) from the piece that is in use.
+    #[inline(always)]
+    pub(super) fn take_at_hand(&mut self, bytes: usize, align: usize) -> Option<*mut u8> {
         let align_mask = align - 1; // a power of two: no division
-        let mut at = self.next.map_addr(|next| (next + align_mask) & !align_mask);
+        let at = self.next.map_addr(|next| (next + align_mask) & !align_mask);
         if at.addr() + bytes > self.end {
-            at = self.next_piece()?;
+            return None;
         }
         self.next = at.wrapping_add(bytes);
         Some(at)

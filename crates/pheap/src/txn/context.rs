@@ -92,7 +92,7 @@ pub(crate) enum Mode {
 
 /// What a store does that asks for its place: what [`Mode`] says, unless there is more to do.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Route {
+pub(crate) enum Route {
     Short,
     Long,
     /// The transaction is doomed, or a savepoint is to know of the store.
@@ -121,7 +121,7 @@ pub(crate) struct Context {
     pub(crate) gc: Collector,
     pub(crate) mode: Mode,
     /// Follows from the mode, and from whether a savepoint is open: in one look.
-    pub(super) route: Route,
+    pub(crate) route: Route,
     /// Whether a panic now would leave the region between two states, neither of which can be reached any more. See [`between_states`](Self::between_states).
     pub(crate) is_between: bool,
     pub(crate) set: WriteSet,

@@ -11,7 +11,7 @@ use std::ops::Range;
 use super::context::{Context, Mode, Route};
 use super::doomed::Byte;
 use super::word_map::BLOCK;
-use super::write_set::{Find, filter_bits};
+use super::write_set::{Find, filter_bits, filter_bits_aligned};
 use crate::error::Result;
 use crate::faults::{Bug, bug};
 use crate::layout::Padding;
@@ -97,7 +97,7 @@ impl Context {
         unsafe {
             match (*cx).mode {
                 Mode::Short if len > 0 => Context::writable_in_short(cx, addr, len, align, padding),
-                _ => Context::writable_or_spill(cx, addr, len, align, padding, Find::Nothing),
+                _ => Context::writable_by_log(cx, addr, len, padding),
             }
         }
     }
@@ -121,8 +121,28 @@ impl Context {
             if (*cx).savepoints.is_open() {
                 return Context::writable_since_savepoint(cx, addr, len, align, padding);
             }
-            Context::writable_or_spill(cx, addr, len, align, padding, Find::Nothing)
+            Context::writable_by_log(cx, addr, len, padding)
         }
+    }
+
+    /// A copy of a value without padding in a short transaction, if that is simple: there is none of anything in the same lines, nothing is fresh, and there is room.
+    ///
+    /// # Safety
+    /// Premises 3 and 4.
+    #[inline(always)]
+    pub(crate) unsafe fn copy_at_once(&mut self, addr: usize, len: usize, align: usize) -> Option<*mut u8> {
+        debug_assert!(self.route == Route::Short);
+        let hot = self.hot();
+        let (filter, lines) = (hot.filter.get(), filter_bits_aligned(addr, len, align));
+        if filter & lines != 0 || len == 0 || self.alloc.has_fresh() {
+            return None;
+        }
+        let is_fields = self.granularity.is_fields();
+        // SAFETY: a live value (premise 3), which is mapped in whole words, for objects are of whole words. The words are in the same lines.
+        let copy = unsafe { self.set.insert_at_once(addr, len, align) }?;
+        self.hot().filter.set(filter | lines);
+        self.note_new_copy(addr, len, copy, is_fields);
+        Some(copy)
     }
 
     /// Whether a store to a part of an object of so many bytes is to take a copy of all of the object. A long transaction logs the part: most come to an object once.
@@ -151,8 +171,8 @@ impl Context {
         }
     }
 
-    /// The same where the write set has no copy of all of it, and cannot simply take one: parts of it have copies, it may be fresh, it does not fit, or the
-    /// transaction is not short. Or there is a copy, which is not to be used any more.
+    /// The same in a short transaction where the write set has no copy of all of it, and cannot simply take one: parts of it have copies, it may be fresh, or it does not fit. Or
+    /// there is a copy, which is not to be used any more.
     #[inline(never)]
     unsafe fn writable_or_spill(
         cx: *mut Context,
@@ -162,27 +182,38 @@ impl Context {
         padding: Option<Padding>,
         found: Find,
     ) -> *mut u8 {
+        // SAFETY: the context is there, and nobody else's; the place is in a live value (premises 1 to 3).
+        unsafe {
+            let in_part = matches!(found, Find::Part);
+            if !matches!(found, Find::Copy(_))
+                && let Some(place) = (*cx).writable_in_set(addr, len, align, in_part)
+            {
+                (*cx).note_padding(addr, padding);
+                return place;
+            }
+            Context::spill(cx);
+            Context::writable_by_log(cx, addr, len, padding)
+        }
+    }
+
+    /// The same in a transaction that is not short, and has not logged all of it, if no savepoint is to know of it.
+    #[inline(never)]
+    pub(crate) unsafe fn writable_by_log(
+        cx: *mut Context,
+        addr: usize,
+        len: usize,
+        padding: Option<Padding>,
+    ) -> *mut u8 {
         let in_place = std::ptr::with_exposed_provenance_mut::<u8>(addr);
         if len == 0 {
             return in_place;
         }
         // SAFETY: the context is there, and nobody else's; the place is in a live value (premises 1 to 3).
         unsafe {
-            if (*cx).mode == Mode::Short {
-                let in_part = matches!(found, Find::Part);
-                if !matches!(found, Find::Copy(_))
-                    && let Some(place) = (*cx).writable_in_set(addr, len, align, in_part)
-                {
-                    (*cx).note_padding(addr, padding);
-                    return place;
-                }
-                Context::spill(cx);
-            }
             (*cx).write_back_copies();
             if (*cx).mode == Mode::Long {
                 if (*cx).alloc.is_fresh(addr) || Context::log_range(cx, addr, len).is_ok() {
                     (*cx).note_padding(addr, padding);
-                    (*cx).hot().recent.note(addr, len, in_place);
                     return in_place;
                 }
                 Context::doom(cx);
@@ -228,10 +259,17 @@ impl Context {
         let hot = self.hot();
         // The copy is of whole words, which are in the same lines.
         hot.filter.set(hot.filter.get() | filter_bits(addr, len));
+        self.note_new_copy(addr, len, copy, self.granularity.is_fields());
+    }
+
+    /// The same, but for the filter.
+    #[inline(always)]
+    fn note_new_copy(&self, addr: usize, len: usize, copy: *mut u8, is_fields: bool) {
+        let hot = self.hot();
         if !bug(Bug::RecentAfterCopy) {
             hot.recent.forget_unwritten();
         }
-        if self.set.len() > 1 && !self.granularity.is_fields() {
+        if !is_fields && self.set.len() > 1 {
             hot.recent.note(addr, len, copy);
         }
     }

@@ -34,6 +34,12 @@ impl Recent {
         }
     }
 
+    /// Whether anything was [noted](Self::note).
+    #[inline(always)]
+    pub(crate) fn has_any(&self) -> bool {
+        self.any.get()
+    }
+
     /// Where the `len` bytes at `addr` are read and written, if that was [noted](Self::note), and is aligned to `align`.
     #[inline(always)]
     pub(crate) fn find(&self, addr: usize, len: usize, align: usize) -> Option<*mut u8> {
@@ -48,7 +54,7 @@ impl Recent {
 
     /// Says where the `len` bytes at `addr` are read and written, until [`forget`](Self::forget).
     #[inline(always)]
-    pub(super) fn note(&self, addr: usize, len: usize, place: *mut u8) {
+    pub(crate) fn note(&self, addr: usize, len: usize, place: *mut u8) {
         if len <= LONGEST {
             let slot = slot(addr, len);
             self.any.set(true);

@@ -10,8 +10,9 @@ use super::write_set::first_copies;
 
 /// Looks at copies, for each of the most that there may be, after which a transaction leaves them: a few for each copy cost less than the fence that it may need then.
 const LOOKS: usize = 8;
-/// Copies in each block that make them dense: with fewer, a program that goes through an object once is better off with the copies.
-const CLOSE: usize = 16;
+/// Copies in each block that make them dense: these cost as much as logging the block. With fewer, a program that goes through an object once is better off with the copies. Without fences it is half
+/// of them.
+const CLOSE: usize = 12;
 /// Bits of the table of blocks.
 const TABLE: usize = 4096;
 /// Entries that are looked at to find out whether they are parts of large objects.
@@ -56,7 +57,8 @@ impl Context {
             table[bit / 64] |= 1 << (bit % 64);
         }
         let copies = self.set.len();
-        copies >= CLOSE.min(first_copies(self.most_copies)) * blocks && {
+        let close = if self.media.is_slow() { CLOSE } else { CLOSE / 2 };
+        copies >= close.min(first_copies(self.most_copies)) * blocks && {
             let step = copies.div_ceil(SAMPLE);
             self.set.copies().step_by(step).all(|(addr, ..)| self.is_in_large_object(addr))
         }

@@ -207,15 +207,48 @@ impl WriteSet {
         }
         let copy = self.buffer.take(whole, align.max(8))?;
         let entry = Entry { addr: start, copy, len: whole };
-        if !self.is_kept(entry) {
-            // SAFETY: the original is mapped, the caller's premise; the copy is as long, and was taken for it just now.
-            unsafe {
-                let original = std::ptr::with_exposed_provenance::<MaybeUninit<u64>>(start);
-                copy.cast::<MaybeUninit<u64>>().copy_from_nonoverlapping(original, whole / 8);
-            }
-        }
+        // SAFETY: the original is mapped, the caller's premise; the copy was taken for it just now.
+        unsafe { self.fill(entry) };
         self.add(entry);
         Some(entry.copy_of(addr))
+    }
+
+    /// [`insert`](Self::insert), if that is simple: there are so few entries that they are not in the index, and memory for the copy is at hand. The set has nothing of the words that the object
+    /// lies in.
+    ///
+    /// # Safety
+    /// The premise of `insert`.
+    #[inline(always)]
+    pub(crate) unsafe fn insert_at_once(&mut self, addr: usize, len: usize, align: usize) -> Option<*mut u8> {
+        let start = if align >= 8 { addr } else { addr & !7 };
+        let whole = (addr - start + len).next_multiple_of(8);
+        let number = self.entries.len();
+        if whole > MAX_OBJECT || align > LINE || number == self.limit || number >= self.unindexed {
+            return None;
+        }
+        let copy = self.buffer.take_at_hand(whole, align.max(8))?;
+        let entry = Entry { addr: start, copy, len: whole };
+        // SAFETY: the original is mapped, the caller's premise; the copy was taken for it just now.
+        unsafe { self.fill(entry) };
+        self.words += whole / 8;
+        // SAFETY: there is room for `ROOM`, (2), and `new` has made `unindexed` no more than that.
+        unsafe { self.entries.push(entry) };
+        Some(entry.copy_of(addr))
+    }
+
+    /// Copies the original of an entry, which is about to be the next one, unless that was done in the transaction before.
+    ///
+    /// # Safety
+    /// The original is mapped, and the copy as long.
+    #[inline(always)]
+    unsafe fn fill(&mut self, entry: Entry) {
+        if !self.is_kept(entry) {
+            let original = std::ptr::with_exposed_provenance::<MaybeUninit<u64>>(entry.addr);
+            // SAFETY: both are of so many words: the caller's premise.
+            unsafe {
+                entry.copy.cast::<MaybeUninit<u64>>().copy_from_nonoverlapping(original, entry.len / 8);
+            }
+        }
     }
 
     /// [`insert`](Self::insert) of a value of which the set has [parts](Self::parts_within) only: they become parts of its copy. The old copies stay where they are, for references
@@ -396,6 +429,12 @@ pub(crate) fn filter_bits(addr: usize, len: usize) -> u64 {
     let first = addr / LINE;
     let count = (addr + len.max(1) - 1) / LINE - first + 1;
     if count >= 64 { u64::MAX } else { ((1u64 << count) - 1).rotate_left(first as u32 % 64) }
+}
+
+/// The same of a value that is aligned to `align`, at less cost if that says that it lies in one line.
+#[inline(always)]
+pub(crate) fn filter_bits_aligned(addr: usize, len: usize, align: usize) -> u64 {
+    if len <= align && align <= LINE { 1 << (addr / LINE % 64) } else { filter_bits(addr, len) }
 }
 
 /// Words as those of a heap, and copies of them, for tests.
