@@ -224,7 +224,9 @@ fn apply<'r, K: Key<'r>, V: Value<'r>>(
             for ((key, value), (other_key, other)) in taken.iter().zip(&gone) {
                 assert!(key.query(tx) == other_key.borrow() && value.value(tx) == *other);
             }
-            gone.iter().for_each(|(key, _)| drop(twin.remove(key.borrow())));
+            for (key, _) in &gone {
+                twin.remove(key.borrow());
+            }
         }
         Op::Ends(v) => {
             let new = V::make(tx, v)?;
