@@ -249,7 +249,11 @@ impl<'r> LenOfList<'r> for pheap::Shared<'_, 'r> {
 fn new(options: Options) -> (Heap, Root<All<'static>>) {
     let heap = options.in_memory().unwrap();
     let root: Root<All> = heap.root("all").unwrap();
-    root.txn(|tx, p| Ok(tx[p].big = Some(tx.alloc_slice(BIG, |_| 0)?))).unwrap();
+    root.txn(|tx, p| {
+        tx[p].big = Some(tx.alloc_slice(BIG, |_| 0)?);
+        Ok(())
+    })
+    .unwrap();
     (heap, root)
 }
 
@@ -322,7 +326,11 @@ fn full() -> (Heap, Root<All<'static>>) {
     let options = Options::new().durability(Durability::Process).arena_size(SIZE).max_size(SIZE);
     let heap = options.in_memory().unwrap();
     let root: Root<All> = heap.root("all").unwrap();
-    root.txn(|tx, p| Ok(tx[p].big = Some(tx.alloc_slice(66_000, |i| i as u64)?))).unwrap();
+    root.txn(|tx, p| {
+        tx[p].big = Some(tx.alloc_slice(66_000, |i| i as u64)?);
+        Ok(())
+    })
+    .unwrap();
     (heap, root)
 }
 
