@@ -50,6 +50,7 @@ impl Wal {
         let begun = Mark { runs: mark.runs + 1, run: disk.nonce(), before: of.nonce, ..mark };
         let begin = || {
             // First of all: what is before the mark is going to be overwritten, and what is behind it to be shown.
+            // SURVIVES drop: no program of the lab has the sync of a mark fail, and fills the log then until a segment is used again. SURVIVES delay: as above.
             log.write_all(bytes(&mark.to_words(seed)), MARKS[place])?;
             if !bug(Bug::TrustLog) {
                 write_unsynced_again(&*log, layout, tail, &live)?;
