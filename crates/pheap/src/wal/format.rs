@@ -321,7 +321,8 @@ pub(crate) struct Found {
     /// The records of complete transactions, oldest first, as they lie in the file.
     pieces: Vec<Vec<u64>>,
     pub(crate) transactions: u64,
-    /// Position behind the last one of them.
+    /// Position from which on it was read, and behind the last one of them.
+    pub(crate) begin: u64,
     pub(crate) end: u64,
     /// The segments that were read, oldest first.
     pub(crate) segments: Vec<Segment>,
@@ -334,7 +335,7 @@ pub(crate) struct Found {
 impl Found {
     /// Nothing, behind a position.
     pub(crate) fn behind(end: u64) -> Found {
-        Found { end, ..Found::default() }
+        Found { begin: end, end, ..Found::default() }
     }
 
     /// The records, oldest first.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::WalIdentity;
 use super::fold::Fold;
-use super::format::{Found, Head, Layout, MARKS, Seed, read_all, read_head, read_mark};
+use super::format::{Found, Head, Layout, MARKS, Seed, read_all, read_head, read_mark, read_on};
 use crate::error::{Error, Result};
 use crate::faults::holds;
 use crate::log::{Range, ranges};
@@ -82,6 +82,21 @@ impl WalTail {
     pub(crate) fn sync(&self) -> io::Result<()> {
         // SURVIVES unreached: programs of the lab open no heap only to read it; a test of `heap/open/simulated.rs` does.
         self.log.iter().filter(|_| self.transactions() > 0).try_for_each(|(log, _)| log.sync())
+    }
+
+    /// Fails if the log does not say any more what was read of it, and written again since: after a sync has failed, the page cache may forget at any time what the disk has never got. Who
+    /// relied on it would append behind records that nobody finds.
+    pub(super) fn check_there(&self, salt: u64) -> io::Result<()> {
+        let Some((log, layout)) = &self.log else { return Ok(()) };
+        let (found, seed) = (&self.found, Seed::new(salt, *layout));
+        let (mark, _) = read_mark(&**log, *layout, seed)?;
+        let mut again = Found::behind(found.synced.clamp(found.begin, found.end));
+        read_on(&**log, *layout, seed, &mut again)?;
+        if (mark.folded, again.end) != (found.begin, found.end) {
+            let why = "what was read there a moment ago is gone, for the disk has failed before; open the heap again";
+            return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+        }
+        Ok(())
     }
 }
 
@@ -162,11 +177,13 @@ fn is_unused(log: &dyn Storage, layout: Layout) -> io::Result<bool> {
 }
 
 /// Brings what a crash has left in the log to the heap's file, durably. Doing so twice changes nothing more.
-pub(crate) fn fold_tail(disk: &dyn Disk, leftover: &WalTail) -> io::Result<()> {
+/// `salt` is the heap's.
+pub(crate) fn fold_tail(disk: &dyn Disk, leftover: &WalTail, salt: u64) -> io::Result<()> {
     if let Some((log, _)) = &leftover.log
         && leftover.transactions() > 0
     {
         write_again(&**log, 0, |at| log.data_from(at))?;
+        leftover.check_there(salt)?;
     }
     let data = disk.data();
     let mut fold = Fold::new(&*data);

@@ -22,7 +22,7 @@ impl Wal {
     /// Goes on with the log that `tail` was read of, for a heap that is mapped privately with all that `tail` says. The header that was read is durable. When this returns, so is all that
     /// was read of the log, and the header may name the new run.
     ///
-    /// `None` if the log cannot be used with these settings, or the disk is full. Then it says what it has said before.
+    /// `None` if the log cannot be used with these settings, or the disk is full, or the log as long as it may be. Then it says what it has said before.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -42,10 +42,11 @@ impl Wal {
         // Those behind the end have nothing that counts.
         let live = found.segments.iter().filter(|segment| layout.start(segment.sequence) < found.end);
         let live: Vec<Segment> = live.copied().collect();
-        let free = match free_segments(&*log, layout, &live) {
-            Err(e) if is_full(&e) => return Ok(None),
+        let free = match free_segments(&*log, layout, &live, settings.log_limit) {
+            Err(e) if is_full(&e) => None,
             free => free.map_err(error)?,
         };
+        let Some(free) = free else { return Ok(None) };
         let (mark, place) = read_mark(&*log, layout, seed).map_err(error)?;
         let begun = Mark { runs: mark.runs + 1, run: disk.nonce(), before: of.nonce, ..mark };
         let begin = || {
@@ -55,6 +56,7 @@ impl Wal {
             if !bug(Bug::TrustLog) {
                 write_unsynced_again(&*log, layout, tail, &live)?;
             }
+            tail.check_there(of.salt)?;
             log.sync()?;
             // Then over the other one, for a disk may tear what it writes.
             log.write_all(bytes(&begun.to_words(seed)), MARKS[1 - place])?;
@@ -78,15 +80,25 @@ impl Wal {
     }
 }
 
-/// The places of the segments that are not `live`: some, at least.
-fn free_segments(log: &dyn Storage, layout: Layout, live: &[Segment]) -> io::Result<VecDeque<u64>> {
+/// The places of the segments that are not `live`: some, at least. `None` if the log is too long to have them.
+fn free_segments(
+    log: &dyn Storage,
+    layout: Layout,
+    live: &[Segment],
+    log_limit: u64,
+) -> io::Result<Option<VecDeque<u64>>> {
     let have = log.len()?.saturating_sub(HEAD) / layout.segment;
-    log.fill_holes(layout.file_offset(have))?;
     let add = LEAST_FREE.saturating_sub(have - live.len() as u64);
+    // Each opening takes a segment, and a program that never lives long makes no checkpoint, which alone would give them back.
+    if add > 0 && have + add > log_limit / layout.segment + LEAST_FREE {
+        return Ok(None);
+    }
+    log.fill_holes(layout.file_offset(have))?;
     if add > 0 {
         log.extend(layout.file_offset(have), layout.file_offset(have + add))?;
     }
-    Ok((0..have + add).filter(|place| live.iter().all(|segment| segment.place != *place)).collect())
+    let is_free = |place: &u64| live.iter().all(|segment| segment.place != *place);
+    Ok(Some((0..have + add).filter(is_free).collect()))
 }
 
 /// Writes once more what was read of a log, as far as the segments do not say that it was synced.
@@ -108,6 +120,9 @@ fn write_unsynced_again(
         while at < end {
             let most = bytes.len().min((end - at) as usize);
             let have = log.read_up_to(&mut bytes[..most], at)?;
+            if have == 0 {
+                return Ok(()); // somebody has made the file shorter, and what was read of it is not there
+            }
             log.write_all(&bytes[..have], at)?;
             at += have as u64;
         }

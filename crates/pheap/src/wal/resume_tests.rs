@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use proptest::prelude::*;
 
 use super::tests::{InMemory, LAYOUT, Ranges, content, model, some_ranges};
-use super::{Settings, SyncPolicy, Wal, WalIdentity, WalTail};
+use super::{Settings, SyncPolicy, Wal, WalIdentity, WalTail, fold_tail};
 use crate::error::{Error, Result};
 use crate::log::Range;
 use crate::os::storage::{Disk, FileId, Kept, Storage};
@@ -22,6 +22,9 @@ const SECTOR: usize = 512;
 struct Cut {
     now: InMemory,
     synced: Mutex<Vec<u8>>,
+    /// After how many syncs the power fails, at the next one.
+    ends: Mutex<Option<usize>>,
+    full: AtomicBool,
 }
 
 impl Cut {
@@ -48,6 +51,9 @@ impl Storage for Cut {
     }
 
     fn sync_now(&self) -> io::Result<()> {
+        if let Some(left) = &mut *self.ends.lock().unwrap() {
+            *left = left.checked_sub(1).ok_or(io::ErrorKind::Other)?;
+        }
         self.synced.lock().unwrap().clone_from(&self.now.0.lock().unwrap());
         Ok(())
     }
@@ -57,6 +63,9 @@ impl Storage for Cut {
     }
 
     fn extend_now(&self, from: u64, to: u64) -> io::Result<()> {
+        if self.full.load(Ordering::Relaxed) {
+            return Err(io::Error::from_raw_os_error(libc::ENOSPC));
+        }
         self.now.extend_now(from, to)
     }
 
@@ -157,10 +166,10 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Each run finds all that was synced, and of the rest a beginning; and what was not found never comes back.
+    /// Each run finds all that was synced, and of the rest a beginning; and what was not found never comes back. A run ends by a kill or a power failure, and so may openings, at each sync.
     #[test]
     fn runs_that_are_cut_short_lose_nothing(
-        runs in prop::collection::vec((steps(), any::<bool>()), 1..8),
+        runs in prop::collection::vec((steps(), any::<bool>(), any::<bool>(), 0usize..4), 1..8),
         choices in prop::collection::vec(any::<bool>(), 1..100),
     ) {
         let files = Arc::new(Files::default());
@@ -171,7 +180,7 @@ proptest! {
         // What is in the heap, how much of it was synced, and how much is in the file.
         let mut all: Vec<Vec<(u64, Vec<u64>)>> = Vec::new();
         let mut number = 0;
-        for (steps, is_named) in runs {
+        for (steps, is_named, mut is_killed, syncs) in runs {
             // Else it is cut short before the header names it: then nothing is synced.
             if is_named {
                 header.nonce = wal.nonce();
@@ -196,13 +205,26 @@ proptest! {
                 }
             }
             drop(wal);
-            files.log.cut(|| choices.next().unwrap());
-            let tail = WalTail::read(&*disk, &header).unwrap();
-            let heap = replayed(&files, &tail);
-            let found = (synced..=all.len()).find(|&found| model(all[..found].iter()) == heap);
-            prop_assert!(found.is_some(), "{} of {} synced", synced, all.len());
-            all.truncate(found.unwrap());
-            wal = Wal::resume(&disk, &header, SETTINGS, &tail).unwrap().expect("it goes on");
+            let mut ends = Some(syncs);
+            wal = loop {
+                if !is_killed {
+                    files.log.cut(|| choices.next().unwrap());
+                }
+                let tail = WalTail::read(&*disk, &header).unwrap();
+                let heap = replayed(&files, &tail);
+                let found = (synced..=all.len()).find(|&found| model(all[..found].iter()) == heap);
+                prop_assert!(found.is_some(), "{} of {} synced", synced, all.len());
+                all.truncate(found.unwrap());
+                *files.log.ends.lock().unwrap() = ends;
+                let resumed = Wal::resume(&disk, &header, SETTINGS, &tail);
+                *files.log.ends.lock().unwrap() = None;
+                match resumed {
+                    Ok(Some(wal)) => break wal,
+                    Ok(None) => return Ok(()), // it is too long
+                    Err(e) => prop_assert!(ends.take().is_some_and(|syncs| syncs < 2), "{e}"),
+                }
+                is_killed = false;
+            };
         }
     }
 }
@@ -235,7 +257,7 @@ fn a_copy_of_the_log_from_an_earlier_run_is_foreign() {
     assert!(matches!(read(&third), Err(Error::ForeignLog { .. })));
 }
 
-/// With segments of another size, a new log is made; and without room for one more segment.
+/// With segments of another size, a new log is made; and without room for one more segment, unless there are some.
 #[test]
 fn a_log_does_not_go_on_where_it_cannot() {
     let files = Arc::new(Files::default());
@@ -247,5 +269,67 @@ fn a_log_does_not_go_on_where_it_cannot() {
     let before = files.log.now.0.lock().unwrap().clone();
     assert!(Wal::resume(&disk, &header, longer, &tail).unwrap().is_none());
     assert!(*files.log.now.0.lock().unwrap() == before);
+    files.log.full.store(true, Ordering::Relaxed);
+    let wal = Wal::resume(&disk, &header, SETTINGS, &tail).unwrap().unwrap();
+    append(&wal, &content(&vec![(5, 5)], 1));
+    wal.sync().unwrap();
+    let before = files.log.now.0.lock().unwrap().clone();
+    let tail = WalTail::read(&*disk, &header).unwrap();
+    assert!(Wal::resume(&disk, &header, SETTINGS, &tail).unwrap().is_none());
+    assert!(*files.log.now.0.lock().unwrap() == before);
+    files.log.full.store(false, Ordering::Relaxed);
     assert!(Wal::resume(&disk, &header, SETTINGS, &tail).unwrap().is_some());
+}
+
+/// Of a program that is killed soon after each opening, no run makes a checkpoint. Some time an opening does not go on with the log, but brings it to the heap's file.
+#[test]
+fn a_log_that_goes_on_again_and_again_has_a_limit() {
+    let files = Arc::new(Files::default());
+    let disk: Arc<dyn Disk> = files.clone();
+    let mut wal = Wal::create(disk.clone(), of(0, 2, false), SETTINGS).unwrap();
+    let mut runs = 0;
+    loop {
+        runs += 1;
+        append(&wal, &content(&vec![(runs, 5)], runs));
+        wal.sync().unwrap();
+        let header = of(wal.nonce(), wal.id(), true);
+        drop(wal);
+        let tail = WalTail::read(&*disk, &header).unwrap();
+        assert_eq!(tail.transactions(), runs);
+        let Some(next) = Wal::resume(&disk, &header, SETTINGS, &tail).unwrap() else { break };
+        wal = next;
+        assert!(files.log.len().unwrap() <= SETTINGS.log_limit + 3 * SETTINGS.segment(), "{runs} runs");
+    }
+    assert!(runs * SETTINGS.segment() >= SETTINGS.log_limit / 2, "only {runs} runs");
+}
+
+/// A sync has failed, and the page cache has forgotten what that should have written, while the heap was being opened: what a run would append behind it is found by nobody.
+#[test]
+fn what_is_gone_since_it_was_read_is_not_gone_on_with() {
+    for checkpoint in [false, true] {
+        let files = Arc::new(Files::default());
+        let disk: Arc<dyn Disk> = files.clone();
+        let wal = Wal::create(disk.clone(), of(0, 2, false), SETTINGS).unwrap();
+        let header = of(wal.nonce(), wal.id(), true);
+        append(&wal, &content(&vec![(5, 5)], 1));
+        wal.sync().unwrap();
+        let disk_has = files.log.now.0.lock().unwrap().clone();
+        append(&wal, &content(&vec![(50, 5)], 2));
+        wal.write_at_once(&mut wal.tail.lock());
+        if checkpoint {
+            wal.checkpoint(|| {}).unwrap();
+        }
+        drop(wal);
+        let read = || WalTail::read(&*disk, &header).unwrap();
+        let tail = read();
+        *files.log.now.0.lock().unwrap() = disk_has;
+        assert!(matches!(Wal::resume(&disk, &header, SETTINGS, &tail), Err(Error::Io { .. })));
+        if !checkpoint {
+            let data = files.data.0.lock().unwrap().clone();
+            fold_tail(&*disk, &tail, header.salt).unwrap_err();
+            assert!(*files.data.0.lock().unwrap() == data, "a part of a transaction may be there");
+        }
+        assert_eq!(read().transactions(), 1);
+        assert!(Wal::resume(&disk, &header, SETTINGS, &read()).unwrap().is_some());
+    }
 }

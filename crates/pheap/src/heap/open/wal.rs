@@ -11,11 +11,13 @@ use crate::wal::{WalTail, fold_tail, write_again};
 
 /// Brings what a crash has left in the log to the heap's file, and marks that as closed. The log is left to the caller, who may [retire](retire_old_log) it then.
 pub(super) fn settle(header: &mut Header, disk: &dyn Disk, tail: &WalTail) -> Result<()> {
-    let settled = write_header_again(disk, header).and_then(|()| fold_tail(disk, tail)).and_then(|()| {
-        header.in_use = Use::Closed;
-        header.live_slots = (0, 0);
-        write_header(header, disk)
-    });
+    let salt = header.salt;
+    let settled =
+        write_header_again(disk, header).and_then(|()| fold_tail(disk, tail, salt)).and_then(|()| {
+            header.in_use = Use::Closed;
+            header.live_slots = (0, 0);
+            write_header(header, disk)
+        });
     settled.map_err(|e| Error::io("bringing the log to the heap's file", e))
 }
 
