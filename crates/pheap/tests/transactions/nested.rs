@@ -1,5 +1,4 @@
 //! What a nested part of a transaction has changed is taken back if it fails, and nothing else, however the transaction keeps its changes.
-#![allow(clippy::unit_arg)] // `Ok(tx[p] = 1)` is a transaction in one line
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
