@@ -161,7 +161,9 @@ pub(crate) fn read_head(file: &dyn Storage) -> io::Result<Head> {
         || !segment.is_multiple_of(HEAD)
         || !(2 * PIECE as u64 * 8..=MOST_SEGMENT).contains(&segment)
     {
-        return Ok(Head::Foreign("another version of pheap wrote it"));
+        return Ok(Head::Foreign(
+            "another version of pheap wrote it; open the heap with that one, and close it, before this one can",
+        ));
     }
     Ok(Head::Log(Layout { uuid, id: words[4], nonce, segment }))
 }
