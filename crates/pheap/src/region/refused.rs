@@ -41,7 +41,7 @@ fn a_heap_fails_if_nobody_knows_who_is_inside_of_it() {
         assert!(matches!(root.read(|_, _| ()), Err(Error::Closed)));
         let again = open().map(drop);
         assert!(matches!(again, Err(Error::AlreadyOpen { .. })), "{again:?}");
-        drop((root, other));
+        drop((heap, root, other));
         let number: Root<u64> = open().unwrap().root("number").unwrap();
         assert_eq!(number.read(|view, n| view[n]).unwrap(), often + 1);
     }
