@@ -26,6 +26,7 @@ impl<'r, K: OrdKey<'r>, V: Persist> PBTreeMap<'r, K, V> {
     /// let scores: Root<PBTreeMap<u64, u32>> = heap.root("scores")?;
     /// scores.txn(|tx, scores| scores.extend(tx, [(&70, 1), (&90, 2), (&80, 3)]))?;
     /// scores.read(|view, scores| {
+    ///     let scores = &view[scores];
     ///     assert_eq!((scores.rank(view, 80), scores.rank(view, 85)), (1, 2));
     ///     assert_eq!(scores.nth(view, 1), Some((&80, &3)));
     ///     assert_eq!(scores.nth(view, 3), None);

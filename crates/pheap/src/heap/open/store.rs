@@ -11,6 +11,8 @@ use crate::wal::WalTail;
 
 /// Pages that are mapped at a time.
 const RUN: u64 = 256;
+/// Pages of which it is noted together which ones are changed: a gibibyte.
+const GROUP: u64 = 1 << 18;
 /// Threads that share that, at most: it is the kernel's work, on tables that they share.
 const THREADS: usize = 4;
 /// Runs for each of them, at least.
@@ -29,19 +31,26 @@ pub(super) fn store(mapping: &Mapping, heap: Words<'_>, mapped: u64, tail: &WalT
 
 /// The pages that the log changes: where they begin, and how many bytes, in order.
 fn runs(mapped: u64, tail: &WalTail) -> Vec<(u64, u64)> {
-    let mut changed = vec![false; (mapped / PAGE) as usize];
+    // A heap may be enormous, and the log is about a part of it.
+    let mut changed = vec![Vec::new(); mapped.div_ceil(PAGE * GROUP) as usize];
     for range in tail.ranges() {
-        changed[(range.offset / PAGE) as usize..range.end().div_ceil(PAGE) as usize].fill(true);
+        for page in range.offset / PAGE..range.end().div_ceil(PAGE) {
+            let group = &mut changed[(page / GROUP) as usize];
+            group.resize(GROUP as usize, false);
+            group[(page % GROUP) as usize] = true;
+        }
     }
     let mut runs = Vec::new();
-    let mut first = 0;
-    for pages in changed.chunk_by(|one, next| one == next) {
-        let end = first + pages.len() as u64;
-        if pages[0] {
-            let starts = (first..end).step_by(RUN as usize);
-            runs.extend(starts.map(|page| (page * PAGE, RUN.min(end - page) * PAGE)));
+    for (number, group) in (0..).zip(&changed) {
+        let mut first = number * GROUP;
+        for pages in group.chunk_by(|one, next| one == next) {
+            let end = first + pages.len() as u64;
+            if pages[0] {
+                let starts = (first..end).step_by(RUN as usize);
+                runs.extend(starts.map(|page| (page * PAGE, RUN.min(end - page) * PAGE)));
+            }
+            first = end;
         }
-        first = end;
     }
     runs
 }
