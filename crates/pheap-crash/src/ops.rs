@@ -124,6 +124,8 @@ fn replace<'r>(tx: &mut Txn<'r>, p: P<'r, Record<'r>>, elements: &[u64]) -> phea
 /// Changes something, then all kinds of things in a nested part, which fails; and something in one that does not.
 fn nest<'r>(tx: &mut Txn<'r>, p: P<'r, Record<'r>>, value: u64, long: bool) -> pheap::Result<()> {
     push(tx, p, value)?;
+    // Twice: where that is written is known by then, and the nested part is to ask all the same.
+    tx[p].x = 0;
     tx[p].x = value;
     let failed = tx.nested(p, |tx, p| {
         // A node of the transaction's own.
