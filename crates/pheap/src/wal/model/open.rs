@@ -164,7 +164,7 @@ fn a_segment_ends() {
 }
 
 const PROGRAMS: [Program; 7] = [
-    ("two append", two_append, 4),
+    ("two append", two_append, 3),
     ("three append", three_append, 2),
     ("beside a sync", beside_a_sync, 4),
     ("beside a checkpoint", beside_a_checkpoint, 3),
