@@ -208,11 +208,11 @@ step_fuzz() {
     local -x CARGO_PROFILE_RELEASE_OPT_LEVEL=1 RUSTFLAGS="-Zrandomize-layout"
     cargo +nightly fuzz build
     # `crash` takes as long as the others together.
-    fuzz crash 2000 > "$LOGS/fuzz-crash.log" 2>&1 &
+    fuzz crash 1000 > "$LOGS/fuzz-crash.log" 2>&1 &
     local crash=$! status=0
-    fuzz model 4000
+    fuzz model 2000
     fuzz collections 1500
-    fuzz open 4000
+    fuzz open 2000
     wait "$crash" || status=$?
     cat "$LOGS/fuzz-crash.log"
     return "$status"
