@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use pheap::{Durability, Error, Options, P, Persist, Root, Txn};
-use pheap_examples::{random, run_and_kill};
+use pheap_examples::{exit_code, random, run_and_kill};
 
 const BRANCHES: usize = 8;
 const ACCOUNTS: usize = 100;
@@ -58,17 +58,10 @@ type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    let result = match &args.heap {
+    exit_code(match &args.heap {
         Some(heap) if args.victim => transfer_for_ever(heap, args.threads).map_err(Into::into),
         heap => kill_and_count(heap.as_deref(), &args),
-    };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    })
 }
 
 /// Opens the bank, or founds it.

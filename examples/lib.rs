@@ -1,9 +1,10 @@
 //! What the examples share: they start themselves again, and kill what they have started.
 
+use std::error::Error;
 use std::ffi::OsStr;
 use std::io::{self, BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Command, ExitCode, ExitStatus, Stdio};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
@@ -49,6 +50,17 @@ pub fn run_and_kill<A: AsRef<OsStr>>(
         Ok(victim)
     } else {
         Err(io::Error::other(format!("the program that was to be killed has failed: {status}")))
+    }
+}
+
+/// What a program ends with. An error is told on standard error.
+pub fn exit_code(result: Result<(), Box<dyn Error>>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
     }
 }
 

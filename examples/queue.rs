@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use pheap::{Heap, P, PBTreeMap, POption, PVecDeque, Persist, Root, View, field};
-use pheap_examples::{random, run_and_kill};
+use pheap_examples::{exit_code, random, run_and_kill};
 
 // ---- What is in the heap -------------------------------------------------------------------------------------------------------
 
@@ -139,17 +139,10 @@ type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    let result = match &args.heap {
+    exit_code(match &args.heap {
         Some(heap) if args.victim => work_for_ever(heap, args.workers).map_err(Into::into),
         heap => kill_and_look(heap.as_deref(), &args),
-    };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    })
 }
 
 /// What is in the text of a job.

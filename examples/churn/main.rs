@@ -85,14 +85,7 @@ fn duration(text: &str) -> std::result::Result<Duration, &'static str> {
 }
 
 fn main() -> ExitCode {
-    let args = Args::parse();
-    match run(&args) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    pheap_examples::exit_code(run(&Args::parse()))
 }
 
 fn run(args: &Args) -> Result<()> {

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use pheap::{Heap, Root};
-use pheap_examples::{random, run_and_kill};
+use pheap_examples::{exit_code, random, run_and_kill};
 
 use store::Graph;
 
@@ -57,19 +57,12 @@ type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    let result = match &args.heap {
+    exit_code(match &args.heap {
         Some(heap) if args.victim => {
             load(heap, &args, |done| println!("{done}")).map(drop).map_err(Into::into)
         }
         heap => run(heap.as_deref(), &args),
-    };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    })
 }
 
 /// The edges of the graph, the same in each run. Few nodes have many.
