@@ -2,17 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use proptest::prelude::*;
 
-use super::tests::{InMemory, LAYOUT, Ranges, content, model, some_ranges};
+use super::tests::{InMemory, LAYOUT, Ranges, TestDisk, content, model, some_ranges};
 use super::{Settings, SyncPolicy, Wal, WalIdentity, WalTail, fold_tail};
 use crate::error::{Error, Result};
 use crate::log::Range;
-use crate::os::storage::{Disk, FileId, Kept, Storage};
+use crate::os::storage::{Disk, FileId, Storage};
 use crate::units::HEADER_SIZE;
 
 const SECTOR: usize = 512;
@@ -75,46 +74,7 @@ impl Storage for Cut {
 }
 
 /// A heap's file, which loses nothing, and a log.
-#[derive(Debug, Default)]
-struct Files {
-    data: Arc<InMemory>,
-    log: Arc<Cut>,
-    nonces: AtomicU64,
-}
-
-impl Disk for Files {
-    fn log_path(&self) -> PathBuf {
-        "log".into()
-    }
-
-    fn data(&self) -> Arc<dyn Storage> {
-        self.data.clone()
-    }
-
-    fn open_log(&self) -> io::Result<Option<Arc<dyn Storage>>> {
-        Ok(Some(self.log.clone()))
-    }
-
-    fn create_log(&self) -> io::Result<Arc<dyn Storage>> {
-        Ok(self.log.clone())
-    }
-
-    fn keep_log(&self, _: &dyn Storage) -> io::Result<Kept> {
-        Ok(Kept::Here)
-    }
-
-    fn keep_data(&self) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn remove_log(&self, _: &dyn Storage) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn nonce(&self) -> u64 {
-        self.nonces.fetch_add(2, Ordering::Relaxed) + 1
-    }
-}
+type Files = TestDisk<InMemory, Cut>;
 
 const SETTINGS: Settings = Settings {
     policy: SyncPolicy::EveryCommit,

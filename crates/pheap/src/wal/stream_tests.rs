@@ -2,15 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use super::stream::{Stream, records};
-use super::tests::InMemory;
+use super::tests::{InMemory, TestDisk};
 use super::{Settings, SyncPolicy, Wal, WalIdentity};
 use crate::log::{Range, ranges};
 use crate::os::cpu::bytes;
-use crate::os::storage::{Disk, FileId, Kept, Storage};
+use crate::os::storage::{FileId, Storage};
 use crate::units::{HEADER_SIZE, PAGE};
 
 const WORDS: usize = 10 * PAGE as usize / 8;
@@ -113,46 +112,6 @@ impl Storage for Data {
     }
 }
 
-#[derive(Debug)]
-struct Files {
-    data: Arc<Data>,
-    log: Arc<InMemory>,
-}
-
-impl Disk for Files {
-    fn log_path(&self) -> PathBuf {
-        "log".into()
-    }
-
-    fn data(&self) -> Arc<dyn Storage> {
-        self.data.clone()
-    }
-
-    fn open_log(&self) -> io::Result<Option<Arc<dyn Storage>>> {
-        Ok(Some(self.log.clone()))
-    }
-
-    fn create_log(&self) -> io::Result<Arc<dyn Storage>> {
-        Ok(self.log.clone())
-    }
-
-    fn keep_log(&self, _: &dyn Storage) -> io::Result<Kept> {
-        Ok(Kept::Here)
-    }
-
-    fn keep_data(&self) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn remove_log(&self, _: &dyn Storage) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn nonce(&self) -> u64 {
-        7
-    }
-}
-
 /// A log of a small heap, and all states that the heap has had, by the positions behind their records.
 struct World {
     data: Arc<Data>,
@@ -168,13 +127,13 @@ impl World {
         let random = || Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let data = Data { file: InMemory::default(), random: Mutex::new(random()), copier: Mutex::new(None) };
         let data = Arc::new(data);
-        let files = Files { data: data.clone(), log: Arc::default() };
+        let files = TestDisk::new(data.clone(), Arc::<InMemory>::default());
         let (mapped, reserved) = (1 << 20, 1 << 30);
         let of = WalIdentity { uuid: 7, salt: 99, id: 3, nonce: 5, in_use: false, mapped, reserved };
         let (log_limit, memory_limit, unsynced_limit) = (256 << 10, 1 << 20, 1 << 20);
         let policy = SyncPolicy::OnDemand;
         let settings = Settings { policy, log_limit, memory_limit, unsynced_limit };
-        let wal = Wal::create(Arc::new(files), of, settings).unwrap();
+        let wal = Wal::create(files, of, settings).unwrap();
         World { data, wal, random: random(), state: vec![0; WORDS], states: BTreeMap::new(), number: 0 }
     }
 

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::Range as Bytes;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use proptest::prelude::*;
@@ -55,6 +56,54 @@ impl Storage for InMemory {
 
     fn id(&self) -> FileId {
         FileId { device: 0, inode: 0 }
+    }
+}
+
+/// A heap's file and its log, of one name as long as they live.
+#[derive(Debug, Default)]
+pub(super) struct TestDisk<D, L> {
+    pub(super) data: Arc<D>,
+    pub(super) log: Arc<L>,
+    nonces: AtomicU64,
+}
+
+impl<D: Storage + 'static, L: Storage + 'static> TestDisk<D, L> {
+    pub(super) fn new(data: Arc<D>, log: Arc<L>) -> Arc<TestDisk<D, L>> {
+        Arc::new(TestDisk { data, log, nonces: AtomicU64::default() })
+    }
+}
+
+impl<D: Storage + 'static, L: Storage + 'static> Disk for TestDisk<D, L> {
+    fn log_path(&self) -> PathBuf {
+        "log".into()
+    }
+
+    fn data(&self) -> Arc<dyn Storage> {
+        self.data.clone()
+    }
+
+    fn open_log(&self) -> io::Result<Option<Arc<dyn Storage>>> {
+        Ok(Some(self.log.clone()))
+    }
+
+    fn create_log(&self) -> io::Result<Arc<dyn Storage>> {
+        Ok(self.log.clone())
+    }
+
+    fn keep_log(&self, _: &dyn Storage) -> io::Result<Kept> {
+        Ok(Kept::Here)
+    }
+
+    fn keep_data(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn remove_log(&self, _: &dyn Storage) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn nonce(&self) -> u64 {
+        self.nonces.fetch_add(2, Ordering::Relaxed) + 1
     }
 }
 
@@ -454,11 +503,11 @@ fn a_torn_mark_leaves_the_other_one() {
     assert!(found > 1 && heap.contains_key(&one(folded)[0].0), "without it, the older one does");
 }
 
-/// A disk whose log is tried out, of which it has a copy from the middle of that.
+/// A log that is tried out, of which there is a copy from the middle of that.
 #[derive(Debug, Default)]
 struct Tried {
-    log: Arc<InMemory>,
-    amid: Arc<Mutex<Vec<u8>>>,
+    log: InMemory,
+    amid: Mutex<Vec<u8>>,
 }
 
 impl Storage for Tried {
@@ -494,40 +543,6 @@ impl Storage for Tried {
     }
 }
 
-impl Disk for Tried {
-    fn log_path(&self) -> PathBuf {
-        "log".into()
-    }
-
-    fn data(&self) -> Arc<dyn Storage> {
-        Arc::new(InMemory::default())
-    }
-
-    fn open_log(&self) -> io::Result<Option<Arc<dyn Storage>>> {
-        Ok(Some(self.log.clone()))
-    }
-
-    fn create_log(&self) -> io::Result<Arc<dyn Storage>> {
-        Ok(Arc::new(Tried { log: self.log.clone(), amid: self.amid.clone() }))
-    }
-
-    fn keep_log(&self, _: &dyn Storage) -> io::Result<Kept> {
-        Ok(Kept::Here)
-    }
-
-    fn keep_data(&self) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn remove_log(&self, _: &dyn Storage) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn nonce(&self) -> u64 {
-        7
-    }
-}
-
 /// A program is killed while a new log is tried out: the heap is a closed one, and what lies there is of no use.
 #[test]
 fn what_is_left_of_trying_out_a_log_is_none() {
@@ -542,16 +557,16 @@ fn what_is_left_of_trying_out_a_log_is_none() {
     };
     let (log_limit, memory_limit, unsynced_limit) = (1 << 20, 1 << 20, 1 << 20);
     let settings = Settings { policy: SyncPolicy::EveryCommit, log_limit, memory_limit, unsynced_limit };
-    let disk = Tried::default();
-    let wal = Wal::create(Arc::new(Tried { log: disk.log.clone(), amid: disk.amid.clone() }), of, settings);
-    drop(wal.unwrap());
-    let whole = disk.log.0.lock().unwrap().clone();
-    let amid = std::mem::take(&mut *disk.amid.lock().unwrap());
+    let tried = Arc::<Tried>::default();
+    let disk = TestDisk::new(Arc::<InMemory>::default(), tried.clone());
+    drop(Wal::create(disk.clone(), of, settings).unwrap());
+    let whole = tried.log.0.lock().unwrap().clone();
+    let amid = std::mem::take(&mut *tried.amid.lock().unwrap());
     assert!(!amid.is_empty());
     // As it was at that moment; and with the head, which a disk may have before it has the rest.
     let with_head = [&whole[..PAGE as usize], &amid[PAGE as usize..]].concat();
     for left in [whole, amid, with_head] {
-        *disk.log.0.lock().unwrap() = left;
-        assert_eq!(WalTail::read(&disk, &of).unwrap().transactions(), 0);
+        *tried.log.0.lock().unwrap() = left;
+        assert_eq!(WalTail::read(&*disk, &of).unwrap().transactions(), 0);
     }
 }
