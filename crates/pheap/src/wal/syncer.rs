@@ -12,9 +12,6 @@ use super::{State, SyncPolicy, Wal};
 use crate::error::Result;
 use crate::sync::{Mistake, mistake};
 
-/// Bytes that are synced before their time has come: what was not, an opening after a crash writes again, and waits for that.
-const MUCH: u64 = 8 << 20;
-
 /// What the thread has to do.
 #[derive(Debug, Default)]
 pub(super) struct Deferred {
@@ -91,19 +88,12 @@ impl Wal {
         self.ordered.notify_all();
     }
 
-    /// Notes that something was appended that is to be synced some time later, or soon if it is much.
+    /// Notes that something was appended that is to be synced some time later.
     #[inline]
     pub(super) fn note_unsynced(&self, state: &mut State) {
-        if !matches!(self.settings.policy, SyncPolicy::Every(_)) {
-            return;
-        }
-        if state.deferred.since.is_none() {
+        if matches!(self.settings.policy, SyncPolicy::Every(_)) && state.deferred.since.is_none() {
             state.deferred.since = Some(Instant::now());
             self.ordered.notify_all();
-        }
-        let end = state.buffer.end();
-        if end.saturating_sub(self.wanted.load(Ordering::Relaxed)) > MUCH {
-            self.want(state, end);
         }
     }
 
