@@ -18,6 +18,7 @@ use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, AtomicUsize};
+use std::time::{Duration, Instant};
 
 use super::fork;
 use super::syncs::Syncs;
@@ -228,6 +229,9 @@ struct Own {
     syncs: Syncs,
 }
 
+/// A fork that takes longer than this is waiting for the thread that opens a file.
+const FORK_STUCK: Duration = Duration::from_secs(10);
+
 impl OwnFile {
     /// A file on which no lock is going to be taken.
     pub(crate) fn new(file: File) -> OwnFile {
@@ -242,18 +246,18 @@ impl OwnFile {
     /// Those of `open`.
     pub(crate) fn open<E>(mut open: impl FnMut() -> Result<File, E>) -> Result<OwnFile, E> {
         watch();
-        // A child that is forked between the call and the entry in the list keeps the file open. That one has no lock, and another one is opened. If somebody forks
-        // without end, this gives in some time: then such a child would have to live longer than its parent to matter.
-        let mut left = 1000;
+        // A child that is forked between the call and the entry in the list keeps the file open. That one has no lock, and another one is opened. A fork takes long
+        // if its thread has to wait for a processor; one that waits for what this thread has, in a handler of somebody else's, never ends. So this gives in some
+        // time: then such a child would have to live longer than its parent to matter.
+        let started = Instant::now();
         loop {
             let (begun, idle) = (BEGUN.load(SeqCst), UNDER_WAY.load(SeqCst) == 0);
             let file = OwnFile::new(open()?);
-            left -= 1;
-            if left == 0 || idle && BEGUN.load(SeqCst) == begun {
+            if idle && BEGUN.load(SeqCst) == begun || started.elapsed() > FORK_STUCK {
                 return Ok(file);
             }
             drop(file);
-            std::thread::yield_now();
+            std::thread::sleep(Duration::from_micros(100));
         }
     }
 

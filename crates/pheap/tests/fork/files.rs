@@ -157,7 +157,8 @@ fn the_lock_goes_with_a_parent_that_opens_while_it_forks() {
         let dir = tempdir();
         let path = dir.path().join("x");
         run_killed("files::opens_and_forks", "both", &path);
-        assert!(opened_soon(&small(), &path).is_ok(), "round {round}");
+        let opened = opened_soon(&small(), &path);
+        assert!(opened.is_ok(), "round {round}: {:?}", opened.err());
         std::fs::write(path.with_extension("end"), "").unwrap();
     }
 }
