@@ -5,6 +5,7 @@
 
 #![allow(clippy::unit_arg)] // transactions of one assignment
 
+mod evolve;
 mod files;
 mod forks;
 mod heaps;
@@ -36,6 +37,8 @@ pub fn programs() -> &'static [Contention] {
         ("looking", heaps::looking),
         ("collections", heaps::collections),
         ("migrations", heaps::migrations),
+        ("accepted types", evolve::accepted),
+        ("converted objects", evolve::converted),
         ("closing", heaps::closing),
         ("opening", files::opening),
         ("opened twice", files::opened_twice),

@@ -141,14 +141,24 @@ pub(super) fn memory() -> Result<(), String> {
     let heap = options.open(folder.path().join("heap")).unwrap();
     let [a, b, c] = &arrays(&heap, 8 << 10);
     let fill = |root: &Root<_>, number| fill(root, number).unwrap();
+    // Short transactions, each of which changes another page.
+    let scatter = |root: &Root<P<'static, [u64]>>, number| {
+        for page in 0..16 {
+            root.txn(|tx, array| {
+                let element = tx[array].at(page << 9);
+                Ok(tx[element] = number)
+            })
+            .unwrap();
+        }
+    };
     // These do not wait for memory.
     let read = |root: &Root<P<'static, [u64]>>| {
         assert_eq!(root.read(|view, array| view[view[array]].len()).unwrap(), 8 << 10)
     };
     run(
         20,
-        &[&|n| fill(a, n), &|n| fill(b, n), &|n| fill(c, n)],
-        &[&|_| read(a), &|_| read(b), &|_| drop(heap.stats())],
+        &[&|n| fill(a, n), &|n| fill(b, n), &|n| scatter(c, n)],
+        &[&|_| read(a), &|_| read(b), &|n| scatter(c, n), &|_| drop(heap.stats())],
     )
 }
 

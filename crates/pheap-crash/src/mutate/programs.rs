@@ -289,6 +289,8 @@ const RECORDS: usize = 8;
 /// Programs on a disk of which each call fails, once.
 const FAILING: &[&str] = &[
     "wal: push a",
+    "wal: push a; set a",
+    "wal: push a; kill; push b",
     "wal: grow a; set a",
     "wal: push a; checkpoint; set a",
     "wal: remove b; create b",

@@ -404,5 +404,6 @@ fn begun(heap: &HeapInner, region: &Region, unfinished: u32, desc: &'static Desc
 /// What an [`Unfinished`] consists of.
 fn words(exclusive: &Exclusive<'_>, region: &Region) -> Result<[u64; 3]> {
     let words = exclusive.words(region.root());
+    // SURVIVES unreached: no program has a heap that is corrupt in this way.
     words.ok_or_else(|| Error::corrupt(format!("root {:?} is not where it should be", *region.name.lock())))
 }

@@ -211,6 +211,7 @@ pub(crate) fn write_again(
         if n == 0 {
             break;
         }
+        // SURVIVES delay: the next sync makes it durable, which is that of what is written next. The power would have to go before that, when a sync had failed before.
         file.write_all(&bytes[..n], place)?;
         at = place + n as u64;
     }

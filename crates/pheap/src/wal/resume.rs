@@ -51,7 +51,7 @@ impl Wal {
         let begun = Mark { runs: mark.runs + 1, run: disk.nonce(), before: of.nonce, ..mark };
         let begin = || {
             // First of all: what is before the mark is going to be overwritten, and what is behind it to be shown.
-            // SURVIVES drop: no program of the lab has the sync of a mark fail, and fills the log then until a segment is used again. SURVIVES delay: as above.
+            // SURVIVES drop: no program of the lab has the sync of a mark fail, and fills the log then until a segment is used again. SURVIVES delay: nor has it the power fail between.
             log.write_all(bytes(&mark.to_words(seed)), MARKS[place])?;
             if !bug(Bug::TrustLog) {
                 write_unsynced_again(&*log, layout, tail, &live)?;
@@ -72,7 +72,7 @@ impl Wal {
         let begun = Mark { folded, ..begun };
         let wal = Wal::of(disk.clone(), log, of, settings, layout, (begun, 1 - place), buffer)?;
         tail.ranges().for_each(|range| wal.pages.note(range.offset, range.words.len() as u64 * 8));
-        // SURVIVES drop: nobody else has the log yet.
+        // SURVIVES unreached: nobody else has the log yet.
         let mut state = wal.tail.lock();
         state.ages = is_worth_folding(&state);
         drop(state);

@@ -1,0 +1,167 @@
+//! Roots that become ones of another type while others use the heap.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use pheap::{Error, Heap, Migrate, P, PVec, Persist, field};
+
+use super::{run, small};
+
+#[derive(Persist, Default)]
+#[repr(C)]
+#[persist(id = "contention::Root")]
+struct Before<'r> {
+    items: PVec<'r, P<'r, Old>>,
+}
+
+#[derive(Persist)]
+#[repr(C)]
+#[persist(id = "contention::Item")]
+struct Old {
+    id: u64,
+}
+
+/// With items that are larger.
+#[derive(Persist, Default)]
+#[repr(C)]
+#[persist(id = "contention::Root")]
+struct After<'r> {
+    items: PVec<'r, P<'r, New>>,
+}
+
+#[derive(Persist)]
+#[repr(C)]
+#[persist(id = "contention::Item")]
+struct New {
+    id: u64,
+    twice: u64,
+}
+
+/// Whether the next conversion is to be cut short, without a crash.
+static CUT_SHORT: AtomicBool = AtomicBool::new(false);
+
+impl Migrate<Old> for New {
+    fn migrate(old: Old) -> New {
+        if old.id == ITEMS / 2 && CUT_SHORT.swap(false, Ordering::Relaxed) {
+            resume_unwind(Box::new("cut short"));
+        }
+        New { id: old.id, twice: 2 * old.id }
+    }
+}
+
+/// The same words by another name.
+#[derive(Persist, Default)]
+#[repr(C)]
+#[persist(id = "contention::Named")]
+struct OldName<'r> {
+    a: u64,
+    number: Option<P<'r, u64>>,
+}
+
+#[derive(Persist, Default)]
+#[repr(C)]
+#[persist(id = "contention::Named")]
+struct NewName<'r> {
+    #[persist(was = "a")]
+    b: u64,
+    number: Option<P<'r, u64>>,
+}
+
+fn heap() -> Heap {
+    small().in_memory().expect("a heap in memory")
+}
+
+/// Whether it is one of the errors that somebody may get whose root is being changed by others.
+fn is_expected<T>(result: &pheap::Result<T>) -> bool {
+    matches!(
+        result,
+        Ok(_)
+            | Err(Error::NoSuchRoot(_)
+                | Error::Migrated { .. }
+                | Error::Closed
+                | Error::Unfinished { .. }
+                | Error::HeldPointers { .. }
+                | Error::TypeMismatch { .. })
+    )
+}
+
+fn is_fine<T>(result: pheap::Result<T>) {
+    let error = result.as_ref().err().map(ToString::to_string);
+    assert!(is_expected(&result), "{error:?}");
+}
+
+/// Types that fit are taken as they are.
+pub(super) fn accepted() -> Result<(), String> {
+    let heap = heap();
+    let old = || {
+        is_fine(heap.root::<OldName>("x").and_then(|root| {
+            for _ in 0..20 {
+                root.txn(|tx, named| Ok(tx[named].a += 1))?;
+            }
+            root.txn(|tx, named| {
+                let number = tx.alloc(5)?;
+                tx[named].number = Some(number);
+                Ok(drop(tx.hold(number)))
+            })
+        }));
+    };
+    let new = || {
+        is_fine(heap.existing_root::<NewName>("x").and_then(|root| root.read(|view, named| view[named].b)));
+    };
+    let again = |_| {
+        old();
+        new();
+        drop(heap.remove_root("x"));
+    };
+    let others = |_| {
+        drop(heap.stats());
+        is_fine(heap.root::<u64>("other"));
+    };
+    run(60, &[&again], &[&|_| new(), &|_| old(), &|_| old(), &others])
+}
+
+/// Objects are converted, by several threads at a time.
+pub(super) fn converted() -> Result<(), String> {
+    let heap = heap();
+    let fill = || {
+        let root = heap.root::<Before>("x");
+        is_fine(root.and_then(|root| {
+            root.txn(|tx, before| {
+                for id in 0..ITEMS {
+                    let item = tx.alloc(Old { id })?;
+                    field!(before.items).push(tx, item)?;
+                }
+                Ok(())
+            })
+        }));
+    };
+    let convert = || is_fine(heap.evolve::<After>("x").with::<Old, New>().run());
+    // Nobody says how.
+    let mistaken = || is_fine(heap.evolve::<After>("x").run());
+    let look = |_| {
+        let ids = heap.existing_root::<After>("x").and_then(|root| {
+            root.read(|view, after| {
+                view[after].items.iter(view).map(|&item| view[item].twice - view[item].id).sum()
+            })
+        });
+        assert!(matches!(ids, Ok(ITEM_SUM)) || is_expected::<u64>(&ids) && ids.is_err(), "{ids:?}");
+    };
+    let again = |round| {
+        fill();
+        mistaken();
+        if round % 2 == 0 {
+            CUT_SHORT.store(true, Ordering::Relaxed);
+            let _ = catch_unwind(AssertUnwindSafe(convert));
+        }
+        convert();
+        drop(heap.remove_root("x"));
+    };
+    let others = |_| {
+        drop(heap.stats());
+        is_fine(heap.root::<u64>("other"));
+    };
+    run(20, &[&again], &[&|_| drop(catch_unwind(AssertUnwindSafe(convert))), &look, &others, &others])
+}
+
+const ITEMS: u64 = 300;
+const ITEM_SUM: u64 = ITEMS * (ITEMS - 1) / 2;
