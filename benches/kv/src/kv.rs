@@ -50,6 +50,9 @@ struct Args {
     /// Entries [default: a million, or 20,000].
     #[arg(long)]
     entries: Option<u64>,
+    /// MiB that a store may use for a cache of its own.
+    #[arg(long, default_value_t = 1024)]
+    cache: usize,
     /// Seconds that a run takes [default: 3, or 0.3].
     #[arg(long)]
     seconds: Option<f64>,
@@ -91,6 +94,7 @@ fn main() -> Result<()> {
     }
     plan.entries = args.entries.unwrap_or(plan.entries);
     plan.run = args.seconds.map_or(plan.run, Duration::from_secs_f64);
+    plan.cache = args.cache << 20;
     plan.rounds = args.rounds.unwrap_or(plan.rounds);
     if plan.threads.contains(&0) || plan.entries == 0 {
         return Err("--threads, --entries: at least one".into());
@@ -107,6 +111,7 @@ fn full() -> Plan {
         sync: vec![false, true],
         values: vec![100, 400, 800],
         entries: 1_000_000,
+        cache: 1 << 30,
         run: Duration::from_secs(3),
         rounds: 3,
     }

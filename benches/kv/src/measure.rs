@@ -20,6 +20,8 @@ pub(crate) struct Plan {
     pub(crate) sync: Vec<bool>,
     pub(crate) values: Vec<usize>,
     pub(crate) entries: u64,
+    /// Bytes that a store may use for a cache of its own.
+    pub(crate) cache: usize,
     /// How long a run takes, unless there is nothing more to do.
     pub(crate) run: Duration,
     pub(crate) rounds: usize,
@@ -78,7 +80,7 @@ fn measure(plan: &Plan, case: &Case) -> Result<()> {
 
 fn one_run(plan: &Plan, case: &Case, system: System) -> Result<serde_json::Value> {
     let dir = tempfile::Builder::new().prefix("pheap-kv-bench-").tempdir_in(&plan.dir)?;
-    let store = system.open(dir.path(), case.sync)?;
+    let store = system.open(dir.path(), case.sync, plan.cache)?;
     // Ten times larger records, so a tenth of them.
     let entries = if case.workload == Workload::YcsbG { plan.entries.div_ceil(10) } else { plan.entries };
     let shared = Shared {

@@ -1,4 +1,4 @@
-use super::{CACHE, Reader, Session, Store};
+use super::{Reader, Session, Store};
 use crate::Result;
 use ::fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 use std::path::Path;
@@ -11,8 +11,8 @@ pub(crate) struct Fjall {
 }
 
 impl Fjall {
-    pub(crate) fn open(dir: &Path, sync: bool) -> Result<Fjall> {
-        let db = Database::builder(dir).cache_size(CACHE as u64).open()?;
+    pub(crate) fn open(dir: &Path, sync: bool, cache: usize) -> Result<Fjall> {
+        let db = Database::builder(dir).cache_size(cache as u64).open()?;
         let entries = db.keyspace("entries", KeyspaceCreateOptions::default)?;
         let persist = if sync { PersistMode::SyncData } else { PersistMode::Buffer };
         Ok(Fjall { db, entries, persist })

@@ -10,8 +10,6 @@ mod sqlite;
 use crate::Result;
 use std::path::Path;
 
-/// How much memory a store may use for a cache of its own, if it has one.
-const CACHE: usize = 1 << 30;
 /// How much address space stores reserve that want to know it.
 const MAP: usize = 64 << 30;
 
@@ -102,16 +100,16 @@ impl System {
         sync || self != System::PheapKvPmem
     }
 
-    /// Opens the store in this directory, or creates it.
-    pub(crate) fn open(self, dir: &Path, sync: bool) -> Result<Box<dyn Store>> {
+    /// Opens the store in this directory, or creates it. It may use so many bytes for a cache of its own, if it has one.
+    pub(crate) fn open(self, dir: &Path, sync: bool, cache: usize) -> Result<Box<dyn Store>> {
         Ok(match self {
-            System::PheapKv => Box::new(pheap::Pheap::open(dir, sync, false)?),
-            System::PheapKvPmem => Box::new(pheap::Pheap::open(dir, sync, true)?),
-            System::Redb => Box::new(redb::Redb::open(dir, sync)?),
+            System::PheapKv => Box::new(pheap::Pheap::open(dir, sync, false, cache)?),
+            System::PheapKvPmem => Box::new(pheap::Pheap::open(dir, sync, true, cache)?),
+            System::Redb => Box::new(redb::Redb::open(dir, sync, cache)?),
             System::Lmdb => Box::new(heed::Heed::open(dir, sync)?),
-            System::Fjall => Box::new(fjall::Fjall::open(dir, sync)?),
-            System::Sqlite => Box::new(sqlite::Sqlite::open(dir, sync)?),
-            System::Rocksdb => Box::new(rocksdb::RocksDb::open(dir, sync)?),
+            System::Fjall => Box::new(fjall::Fjall::open(dir, sync, cache)?),
+            System::Sqlite => Box::new(sqlite::Sqlite::open(dir, sync, cache)?),
+            System::Rocksdb => Box::new(rocksdb::RocksDb::open(dir, sync, cache)?),
         })
     }
 }

@@ -1,4 +1,4 @@
-use super::{CACHE, Reader, Session, Store};
+use super::{Reader, Session, Store};
 use crate::Result;
 use ::redb::{
     Database, Durability, ReadableDatabase as _, ReadableTableMetadata as _, TableDefinition, TableError,
@@ -14,8 +14,8 @@ pub(crate) struct Redb {
 }
 
 impl Redb {
-    pub(crate) fn open(dir: &Path, sync: bool) -> Result<Redb> {
-        let db = Database::builder().set_cache_size(CACHE).create(dir.join("bench.redb"))?;
+    pub(crate) fn open(dir: &Path, sync: bool, cache: usize) -> Result<Redb> {
+        let db = Database::builder().set_cache_size(cache).create(dir.join("bench.redb"))?;
         let store = Redb { db, durability: if sync { Durability::Immediate } else { Durability::None } };
         let txn = store.begin(Durability::Immediate)?;
         txn.open_table(ENTRIES)?;

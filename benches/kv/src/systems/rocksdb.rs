@@ -1,6 +1,6 @@
 //! RocksDB, through its C API, from a shared library that is looked for when the benchmark runs: so nobody has to build it.
 
-use super::{CACHE, Reader, Session, Store};
+use super::{Reader, Session, Store};
 use crate::Result;
 use libloading::Library;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -98,7 +98,7 @@ pub(crate) struct RocksDb {
 unsafe impl Sync for RocksDb {}
 
 impl RocksDb {
-    pub(crate) fn open(dir: &Path, sync: bool) -> Result<RocksDb> {
+    pub(crate) fn open(dir: &Path, sync: bool, cache: usize) -> Result<RocksDb> {
         let f = functions().ok_or("there is no librocksdb.so: it is in Debian's package librocksdb-dev")?;
         let path = CString::new(dir.join("rocksdb").to_str().ok_or("a path that is no text")?)?;
         let processors = std::thread::available_parallelism()?.get() as c_int;
@@ -108,7 +108,7 @@ impl RocksDb {
             (f.options_set_create_if_missing)(options, 1);
             (f.options_set_compression)(options, 0);
             (f.options_increase_parallelism)(options, processors.max(2));
-            (f.block_based_options_set_block_cache)(table, (f.cache_create_lru)(CACHE));
+            (f.block_based_options_set_block_cache)(table, (f.cache_create_lru)(cache));
             (f.options_set_block_based_table_factory)(options, table);
             let write = (f.writeoptions_create)();
             (f.writeoptions_set_sync)(write, sync.into());

@@ -1,4 +1,4 @@
-use super::{CACHE, Reader, Session, Store};
+use super::{Reader, Session, Store};
 use crate::Result;
 use ::rusqlite::{Connection, TransactionBehavior, params};
 use std::path::{Path, PathBuf};
@@ -8,11 +8,12 @@ use std::time::Duration;
 pub(crate) struct Sqlite {
     path: PathBuf,
     sync: bool,
+    cache: usize,
 }
 
 impl Sqlite {
-    pub(crate) fn open(dir: &Path, sync: bool) -> Result<Sqlite> {
-        let store = Sqlite { path: dir.join("bench.sqlite"), sync };
+    pub(crate) fn open(dir: &Path, sync: bool, cache: usize) -> Result<Sqlite> {
+        let store = Sqlite { path: dir.join("bench.sqlite"), sync, cache };
         store.connect()?.execute_batch(
             "CREATE TABLE IF NOT EXISTS entries (key BLOB PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;",
         )?;
@@ -27,7 +28,7 @@ impl Sqlite {
             return Err(format!("SQLite's journal is {mode}").into());
         }
         connection.pragma_update(None, "synchronous", if self.sync { "FULL" } else { "OFF" })?;
-        connection.pragma_update(None, "cache_size", -(CACHE as i64 >> 10))?;
+        connection.pragma_update(None, "cache_size", -(self.cache as i64 >> 10))?;
         Ok(connection)
     }
 }

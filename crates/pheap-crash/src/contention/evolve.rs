@@ -2,6 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::yield_now;
 
 use pheap::{Error, Heap, Migrate, P, PVec, Persist, field};
 
@@ -96,17 +97,26 @@ pub(super) fn accepted() -> Result<(), String> {
     let old = || {
         is_fine(heap.root::<OldName>("x").and_then(|root| {
             for _ in 0..20 {
-                root.txn(|tx, named| Ok(tx[named].a += 1))?;
+                // Long enough for somebody to come.
+                root.txn(|tx, named| Ok((tx[named].a += 1, yield_now())).map(drop))?;
             }
-            root.txn(|tx, named| {
+            let held = root.txn(|tx, named| {
                 let number = tx.alloc(5)?;
                 tx[named].number = Some(number);
-                Ok(drop(tx.hold(number)))
-            })
+                Ok(tx.hold(number))
+            })?;
+            (0..1000).for_each(|_| drop(held.clone()));
+            Ok(())
         }));
     };
     let new = || {
         is_fine(heap.existing_root::<NewName>("x").and_then(|root| root.read(|view, named| view[named].b)));
+    };
+    let look = || {
+        is_fine(
+            heap.existing_root::<OldName>("x")
+                .and_then(|root| root.read(|_, _| (0..20).for_each(|_| yield_now()))),
+        );
     };
     let again = |_| {
         old();
@@ -117,7 +127,7 @@ pub(super) fn accepted() -> Result<(), String> {
         drop(heap.stats());
         is_fine(heap.root::<u64>("other"));
     };
-    run(60, &[&again], &[&|_| new(), &|_| old(), &|_| old(), &others])
+    run(60, &[&again], &[&|_| new(), &|_| old(), &|_| look(), &others])
 }
 
 /// Objects are converted, by several threads at a time.

@@ -12,6 +12,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::calls::{fallocate, statfs, unlock};
 use super::file_system::is_tmpfs;
 use super::fork;
+use super::memory;
 use super::own_file::OwnFile;
 use super::reservation::{Place, Reservation, keep_from_children, take_kept};
 use super::simulated::Simulated;
@@ -210,7 +211,17 @@ impl Mapping {
         }
         // SAFETY: the range was mapped just now.
         unsafe { keep_from_children(got, to - from) };
+        if fd >= 0 && memory::is_much(to) {
+            self.expect_no_order(to);
+        }
         Ok(())
+    }
+
+    /// Tells the kernel that what lies beside a page that is read is of no use. It would read up to megabytes for each, and with more of the file than memory can hold, that takes
+    /// other pages away. Only a hint.
+    fn expect_no_order(&self, to: u64) {
+        // SAFETY: these pages are mapped, and no byte of them changes.
+        unsafe { libc::madvise(self.base.as_ptr().cast(), to as usize, libc::MADV_RANDOM) };
     }
 
     fn addresses(&self) -> MutexGuard<'_, Option<Reservation>> {

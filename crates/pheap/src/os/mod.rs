@@ -11,6 +11,7 @@ pub(crate) mod holes;
 pub(crate) mod identity;
 pub(crate) mod mapping;
 pub(crate) mod maps;
+mod memory;
 pub(crate) mod names;
 pub(crate) mod own_file;
 pub(crate) mod regular;

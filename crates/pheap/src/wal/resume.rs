@@ -57,6 +57,8 @@ impl Wal {
                 write_unsynced_again(&*log, layout, tail, &live)?;
             }
             tail.check_there(of.salt)?;
+            // Before the other mark is written: if the sync of this one has failed, the disk may have none, and a power failure could tear both.
+            // SURVIVES drop: no program of the lab has the sync of a mark fail, and the power in the opening after that. SURVIVES delay: for the same reason.
             log.sync()?;
             // Then over the other one, for a disk may tear what it writes.
             log.write_all(bytes(&begun.to_words(seed)), MARKS[1 - place])?;
@@ -123,6 +125,7 @@ fn write_unsynced_again(
             if have == 0 {
                 return Ok(()); // somebody has made the file shorter, and what was read of it is not there
             }
+            // SURVIVES delay: it comes behind the sync then, and is made durable by that of the new mark.
             log.write_all(&bytes[..have], at)?;
             at += have as u64;
         }
