@@ -155,7 +155,11 @@ impl<T: Persist> Root<T> {
         &self,
         f: impl for<'r> FnOnce(&mut Txn<'r>, P<'r, T::At<'r>>) -> Result<R, E>,
     ) -> Result<R, E> {
-        self.run(f, |exclusive, _| exclusive.commit())
+        self.run(f, |exclusive, _| {
+            let committed = exclusive.commit();
+            exclusive.tell();
+            committed
+        })
     }
 
     /// Opens a transaction, runs `f` in it, and hands what it returns to `commit`. If `f` fails, rolls the transaction back.
@@ -260,8 +264,15 @@ impl<T: Persist> Root<T> {
 
     /// Has `f` called after each transaction on this root that has changed something, until what this returns is dropped: to wake those who wait for a change.
     ///
-    /// It is called by the thread that has run the transaction, when nothing is locked any more, before `txn` returns: when the transaction is durable, if `txn` waits for that. So it may read the root, and others
-    /// may have changed it again meanwhile. It is told nothing; whoever wants to know what has changed looks. Transactions of other processes, and migrations, are not told of.
+    /// It is called by the thread that has run the transaction, when nothing of the heap is locked any more, before `txn` returns: when the transaction is durable, if `txn` waits for that, or when the disk has
+    /// failed meanwhile. So it may read the root, and others may have changed it again. It is told nothing; whoever wants to know what has changed looks.
+    /// (It may be called when nothing has: for a transaction over several roots, if it has changed one of them, and for long ones.)
+    ///
+    /// Those who are not to wait for the disk, [deferred](Self::txn_deferred) transactions and [tasks](Self::txn_async), call it when it was seen to that the transaction becomes durable. (A
+    /// [`read`](Self::read) in `f` waits for that; a [`read_deferred`](Self::read_deferred) does not.) In a transaction that is [nested](crate::with_several_heaps) in one of another heap, or in a read of one,
+    /// what that has locked is still locked. Transactions of other processes, and migrations, are not told of.
+    ///
+    /// A call that another thread has begun may go on for a moment when the `Watch` is dropped.
     ///
     /// ```
     /// # use std::sync::Arc;
@@ -287,7 +298,7 @@ impl<T: Persist> Root<T> {
     /// Nothing for roots that nobody watches, but for a look at a flag.
     ///
     /// # Panics
-    /// A panic of `f` comes out of the `txn` that has called it, which has committed.
+    /// A panic of `f` comes out of the `txn` that has called it, which has committed, when all others who watch have been told.
     pub fn watch(&self, f: impl Fn() + Send + Sync + 'static) -> Watch {
         Watch::new(&self.region, Arc::new(f))
     }
@@ -549,14 +560,22 @@ fn common_heap<'h>(mut heaps: impl Iterator<Item = &'h Arc<HeapInner>>) -> Resul
 }
 
 /// Commits, or rolls back.
-fn end<R>(heap: &Arc<HeapInner>, group: Group<'_>, result: Result<R>, how: End<'_>) -> Result<R> {
-    match (&result, how) {
-        (Ok(_), End::Waits) => group.commit()?,
-        (Ok(_), End::Deferred(commit)) => *commit = heap.deferred(group.commit_deferred()?),
-        (Ok(_), End::Task(commit)) => *commit = heap.seen(group.commit_deferred()?),
-        (Err(_), End::Task(commit)) => *commit = heap.seen(group.give_up_deferred()),
-        (Err(_), _) => group.give_up()?,
-    }
+fn end<R>(heap: &Arc<HeapInner>, mut group: Group<'_>, result: Result<R>, how: End<'_>) -> Result<R> {
+    let committed = match (&result, how) {
+        (Ok(_), End::Waits) => group.commit(),
+        (Ok(_), End::Deferred(commit)) => group.commit_deferred().map(|end| *commit = heap.deferred(end)),
+        (Ok(_), End::Task(commit)) => group.commit_deferred().map(|end| *commit = heap.seen(end)),
+        (Err(_), End::Task(commit)) => {
+            *commit = heap.seen(group.give_up_deferred());
+            return result;
+        }
+        (Err(_), _) => {
+            group.give_up()?;
+            return result;
+        }
+    };
+    group.tell();
+    committed?;
     result
 }
 

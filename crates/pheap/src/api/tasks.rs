@@ -84,19 +84,20 @@ impl<T: Persist> Root<T> {
         &self,
         f: impl for<'r> FnOnce(&mut Txn<'r>, P<'r, T::At<'r>>) -> Result<R, E>,
     ) -> (Result<R, E>, Commit) {
-        let position = Cell::new(0);
+        let commit = Cell::new(Commit::done());
         let result = self.run_or(
             f,
             |exclusive, _| {
-                position.set(exclusive.commit_deferred()?);
+                commit.set(self.heap.seen(exclusive.commit_deferred()?));
+                exclusive.tell();
                 Ok(())
             },
             |exclusive| {
-                position.set(exclusive.give_up_deferred());
+                commit.set(self.heap.seen(exclusive.give_up_deferred()));
                 Ok(())
             },
         );
-        (result, self.heap.seen(position.get()))
+        (result, commit.into_inner())
     }
 
     /// [`read`](Self::read) for tasks: the first poll runs `f`, and the future is ready when all that `f` has seen is durable. As for a [transaction](Self::txn_async), it is a task that

@@ -269,7 +269,7 @@ impl<R: Deref<Target = Region>> Drop for Beside<R> {
 pub(crate) struct Exclusive<'a> {
     store: &'a Store,
     pub(crate) region: &'a Region,
-    /// [`OPEN`], [`ENDING`], [`LOCKED`] and [`LAST`]. A word: padding between flags would be copied along with them.
+    /// [`OPEN`], [`ENDING`], [`LOCKED`], [`LAST`] and [`UNTOLD`]. A word: padding between flags would be copied along with them.
     state: usize,
 }
 
@@ -281,6 +281,8 @@ const LOCKED: usize = 2;
 const LAST: usize = 4;
 /// The transaction has ended, and what comes after that has not.
 const ENDING: usize = 8;
+/// The transaction has committed a change, of which those who watch the root have not been told.
+const UNTOLD: usize = 16;
 
 impl<'a> Exclusive<'a> {
     /// Waits for the region, whose root is to be of type `ty`, and opens a transaction on it.
@@ -372,13 +374,11 @@ impl<'a> Exclusive<'a> {
         }
         self.end_held(result.is_ok());
         let (store, region) = (self.store, self.region);
-        let tells = region.is_to_tell() && result.is_ok();
+        let untold = if result.is_ok() && region.is_to_tell() { UNTOLD } else { 0 };
         let Some(wal) = store.wal() else {
             self.context().collect_some();
             self.let_go();
-            if tells {
-                region.tell();
-            }
+            self.state = untold;
             return result.map_err(|error| *error);
         };
         let context = self.context();
@@ -386,12 +386,18 @@ impl<'a> Exclusive<'a> {
         context.collect_some();
         // Others may have the region meanwhile. They will wait for their own records, which are behind this one.
         self.let_go();
+        self.state = untold;
         result.map_err(|error| *error)?;
-        wait(store, wal, position)?;
-        if tells {
-            region.tell();
+        wait(store, wal, position)
+    }
+
+    /// Tells those who watch the root of what was committed, whether it is known to be durable or never will be. For transactions of the program's: others may have locked what those need.
+    #[inline(always)]
+    pub(crate) fn tell(&mut self) {
+        if self.state & UNTOLD != 0 {
+            self.state = 0;
+            watch::tell(&[self.region]);
         }
-        Ok(())
     }
 
     /// Rolls the transaction back and lets go of the region. Why it was given up may tell of what it has read, so that must be durable.

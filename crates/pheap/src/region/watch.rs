@@ -1,6 +1,7 @@
 //! Who is told of the commits of a region.
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -73,14 +74,31 @@ impl Region {
     pub(super) fn is_to_tell(&self) -> bool {
         self.watchers.any.load(Ordering::Relaxed) && self.access().is_upgraded()
     }
+}
 
-    /// Tells those who watch. Nothing is locked, and this thread is not inside of the heap.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn tell(&self) {
-        let list = self.watchers.list();
-        let told: Vec<Told> = list.1.iter().map(|(_, told)| told.clone()).collect();
+/// Tells all who watch these regions. Nothing is locked, and this thread is not inside of the heap.
+///
+/// # Panics
+/// If one of them does, when all have been told.
+#[cold]
+#[inline(never)]
+pub(super) fn tell(regions: &[&Region]) {
+    let mut first = None;
+    for region in regions {
+        let list = region.watchers.list();
+        let all: Vec<Told> = list.1.iter().map(|(_, told)| told.clone()).collect();
         drop(list);
-        told.iter().for_each(|told| told());
+        for told in all {
+            // The closure has it, for to drop it may panic, too: its `Watch` may be gone.
+            match (catch_unwind(AssertUnwindSafe(move || told())), &first) {
+                (Ok(()), _) => {}
+                (Err(panic), None) => first = Some(panic),
+                // So may that.
+                (Err(panic), Some(_)) => std::mem::forget(panic),
+            }
+        }
+    }
+    if let Some(panic) = first {
+        resume_unwind(panic);
     }
 }
