@@ -270,7 +270,8 @@ impl<T: Persist> Root<T> {
     ///
     /// Those who are not to wait for the disk, [deferred](Self::txn_deferred) transactions and [tasks](Self::txn_async), call it when it was seen to that the transaction becomes durable. (A
     /// [`read`](Self::read) in `f` waits for that; a [`read_deferred`](Self::read_deferred) does not.) In a transaction that is [nested](crate::with_several_heaps) in one of another heap, or in a read of one,
-    /// what that has locked is still locked. Transactions of other processes, and migrations, are not told of.
+    /// what that has locked is still locked. Transactions of other processes, migrations, and the end of the root or the heap
+    /// are not told of.
     ///
     /// A call that another thread has begun may go on for a moment when the `Watch` is dropped.
     ///
@@ -300,7 +301,7 @@ impl<T: Persist> Root<T> {
     /// # Panics
     /// A panic of `f` comes out of the `txn` that has called it, which has committed, when all others who watch have been told.
     pub fn watch(&self, f: impl Fn() + Send + Sync + 'static) -> Watch {
-        Watch::new(&self.region, Arc::new(f))
+        Watch::new(&self.region, Arc::new(f), self.heap.is_forked())
     }
 
     /// What is known to be alive of what the root leads to. Reads two numbers, and waits for nobody.

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::Region;
+use crate::os::fork;
 
 /// What is called after a commit.
 type Told = Arc<dyn Fn() + Send + Sync>;
@@ -32,23 +33,35 @@ impl Watchers {
 #[must_use = "the function is called until this is dropped"]
 pub struct Watch {
     region: Arc<Region>,
+    /// 0 if nobody is ever told.
     number: u64,
+    /// The process that has the list, as counted by [`fork::forks`].
+    forks: u64,
 }
 
 impl Watch {
-    pub(crate) fn new(region: &Arc<Region>, told: Told) -> Watch {
+    /// In a `forked` child nobody commits, and the list may be locked for ever.
+    pub(crate) fn new(region: &Arc<Region>, told: Told, forked: bool) -> Watch {
+        let (region, forks) = (region.clone(), fork::forks());
+        if forked {
+            return Watch { region, number: 0, forks };
+        }
         let watchers = &region.watchers;
         let mut list = watchers.list();
         list.0 += 1;
         let number = list.0;
         list.1.push((number, told));
         watchers.any.store(true, Ordering::Relaxed);
-        Watch { region: region.clone(), number }
+        drop(list);
+        Watch { region, number, forks }
     }
 }
 
 impl Drop for Watch {
     fn drop(&mut self) {
+        if self.number == 0 || self.forks != fork::forks() {
+            return;
+        }
         let watchers = &self.region.watchers;
         let gone = {
             let mut list = watchers.list();
@@ -100,5 +113,26 @@ pub(super) fn tell(regions: &[&Region]) {
     }
     if let Some(panic) = first {
         resume_unwind(panic);
+    }
+}
+
+#[cfg(all(test, not(pheap_loom)))]
+mod tests {
+    use pheap_testkit::forks::in_child;
+
+    use crate::{Heap, Root};
+
+    #[test]
+    fn a_child_waits_for_no_list_of_its_parent() {
+        let root: Root<u64> = Heap::in_memory().unwrap().root("n").unwrap();
+        let mut watch = Some(root.watch(|| {}));
+        let list = root.region.watchers.list();
+        let done = in_child(|| {
+            drop(watch.take());
+            drop(root.watch(|| {}));
+            true
+        });
+        drop(list);
+        done.unwrap();
     }
 }
