@@ -1,7 +1,8 @@
 //! Transactions and reads that do not wait for the disk: a [`Commit`] tells when what they did, or saw, is durable.
 
-use super::root::sealed::End;
-use super::root::{Root, RootSet};
+use super::root::Root;
+use super::several::RootSet;
+use super::several::sealed::End;
 use super::tx::Txn;
 use super::view::View;
 use crate::error::{Error, Result};

@@ -2,8 +2,9 @@
 
 use std::cell::Cell;
 
-use super::root::sealed::End;
-use super::root::{Root, RootSet};
+use super::root::Root;
+use super::several::RootSet;
+use super::several::sealed::End;
 use super::tx::Txn;
 use super::view::View;
 use crate::error::{Error, Result};
