@@ -41,8 +41,8 @@ impl<T: Persist> Root<T> {
     /// Inside `f` there is no `.await`, so no task keeps a root to itself while it waits for something else.
     ///
     /// # Dropping the future
-    /// Before its first poll, nothing has happened. After that, the transaction has taken place (or failed): it becomes durable, and it is only not told when. (So in a `select!`, what was
-    /// dropped may have happened. Spawn a task for what must be known.)
+    /// Before its first poll, nothing has happened. After that, the transaction has taken place (or failed): it becomes durable, and it is only not told when. If too much was unsynced, it may not have
+    /// begun. (So in a `select!`, what was dropped may have happened. Spawn a task for what must be known.)
     ///
     /// With other durabilities, and with [`SyncPolicy::OnDemand`](crate::SyncPolicy::OnDemand) or [`Every`](crate::SyncPolicy::Every), this is [`txn`](Self::txn), which does not wait for the disk then.
     /// In a forked child, which has no threads, it waits in the poll.

@@ -34,7 +34,7 @@ const LOCKED: usize = 2;
 const LAST: usize = 4;
 /// The transaction has ended, and what comes after that has not.
 const ENDING: usize = 8;
-/// The transaction has committed a change, of which those who watch the root have not been told.
+/// The transaction has committed a change, of which those who watch the root, if somebody does, have not been told.
 const UNTOLD: usize = 16;
 
 impl<'a> Exclusive<'a> {
@@ -130,7 +130,7 @@ impl<'a> Exclusive<'a> {
         }
         self.end_held(result.is_ok());
         let (store, region) = (self.store, self.region);
-        let untold = if result.is_ok() && region.is_to_tell() { UNTOLD } else { 0 };
+        let untold = if result.is_ok() && region.is_to_tell(store) { UNTOLD } else { 0 };
         let Some(wal) = store.wal() else {
             self.context().collect_some();
             self.let_go();
@@ -150,8 +150,7 @@ impl<'a> Exclusive<'a> {
     /// Tells those who watch the root of what was committed, whether it is known to be durable or never will be. For transactions of the program's: others may have locked what those need.
     #[inline(always)]
     pub(crate) fn tell(&mut self) {
-        if self.state & UNTOLD != 0 {
-            self.state = 0;
+        if std::mem::take(&mut self.state) & UNTOLD != 0 && self.region.is_watched() {
             watch::tell(&[self.region]);
         }
     }

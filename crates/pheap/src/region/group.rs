@@ -21,7 +21,7 @@ pub(crate) struct Group<'a> {
     order: Vec<usize>,
     /// Whether the transaction has ended, and what comes after that has not.
     is_ending: bool,
-    /// The regions with a change that was committed, of which those who watch them have not been told.
+    /// The regions with a change that was committed, of which those who watch them, if somebody does, have not been told.
     untold: Vec<&'a Region>,
 }
 
@@ -112,7 +112,7 @@ impl<'a> Group<'a> {
         let position = self.locked.iter().map(|one| one.context().media.position()).max().unwrap_or(0);
         if result.is_ok() {
             let regions = self.locked.iter().map(|one| one.region);
-            self.untold = regions.filter(|region| region.is_to_tell()).collect();
+            self.untold = regions.filter(|region| region.is_to_tell(store)).collect();
         }
         self.end(result.is_ok());
         result.map_err(|error| *error)?;
@@ -125,8 +125,9 @@ impl<'a> Group<'a> {
 
     /// Tells those who watch the roots of what was committed, as for [one region](Exclusive::tell).
     pub(crate) fn tell(&mut self) {
-        if !self.untold.is_empty() {
-            watch::tell(&std::mem::take(&mut self.untold));
+        let untold = std::mem::take(&mut self.untold);
+        if untold.iter().any(|region| region.is_watched()) {
+            watch::tell(&untold);
         }
     }
 

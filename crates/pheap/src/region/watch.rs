@@ -2,11 +2,12 @@
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::Region;
 use crate::os::fork;
+use crate::store::Store;
 
 /// What is called after a commit.
 type Told = Arc<dyn Fn() + Send + Sync>;
@@ -14,7 +15,7 @@ type Told = Arc<dyn Fn() + Send + Sync>;
 /// The functions that are called after commits, in the order in which they came.
 #[derive(Default)]
 pub(super) struct Watchers {
-    /// Whether there are any: all that a commit looks at.
+    /// Whether there are any.
     any: AtomicBool,
     list: Mutex<List>,
 }
@@ -53,6 +54,8 @@ impl Watch {
         list.1.push((number, told));
         watchers.any.store(true, Ordering::Relaxed);
         drop(list);
+        // Before a look at what is durable, which takes no lock: who raises that looks here afterwards.
+        fence(Ordering::SeqCst);
         Watch { region, number, forks }
     }
 }
@@ -82,10 +85,17 @@ impl fmt::Debug for Watch {
 }
 
 impl Region {
-    /// Whether somebody is to be told of the transaction whose commit has just worked: it has stored something, and the region is locked still.
+    /// Whether anybody watches. Who has seen what was there before a transaction has come before its thread looks, and is seen: the region's lock is between them, or that of its versions.
     #[inline(always)]
-    pub(super) fn is_to_tell(&self) -> bool {
-        self.watchers.any.load(Ordering::Relaxed) && self.access().is_upgraded()
+    pub(super) fn is_watched(&self) -> bool {
+        self.watchers.any.load(Ordering::Relaxed)
+    }
+
+    /// Whether somebody may be to be told of the transaction whose commit has just worked: it has stored something, and the region is locked still. With a write-ahead log, who watches may come
+    /// later: as long as the transaction is not durable, its change [may not be seen](crate::Root::durable_snapshot).
+    #[inline(always)]
+    pub(super) fn is_to_tell(&self, store: &Store) -> bool {
+        (store.wal().is_some() || self.is_watched()) && self.access().is_upgraded()
     }
 }
 

@@ -2,9 +2,8 @@
 #![allow(clippy::unit_arg)] // transactions of one assignment
 
 use std::future::Future;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
@@ -172,59 +171,6 @@ fn a_commit_that_is_dropped_becomes_durable() {
     }
 }
 
-/// Or panics, so that nobody ever has the commit.
-#[test]
-fn who_watches_is_told_when_it_was_seen_to_that_a_commit_becomes_durable() {
-    let setup = Setup::every_commit();
-    let Setup { a, b, .. } = &setup;
-    let (wal, waker) = (setup.wal(), Waker::noop());
-    let calls: [&dyn Fn(); 4] = [
-        &|| drop(add(a)),
-        &|| drop(crate::txn_deferred((b, a), |((tb, b), (ta, a))| Ok((tb[b], ta[a]) = (1, 1)))),
-        &|| drop(pin!(a.txn_async(|tx, n| Ok(tx[n] += 1))).poll(&mut Context::from_waker(waker))),
-        &|| {
-            drop(
-                pin!(crate::txn_async((a,), |((tx, n),)| Ok(tx[n] += 1)))
-                    .poll(&mut Context::from_waker(waker)),
-            )
-        },
-    ];
-    let (wanted, seen) = (Arc::new(AtomicU64::new(0)), wal.clone());
-    let shown = wanted.clone();
-    let _watch = a.watch(move || {
-        shown.store(seen.wanted.load(Ordering::Relaxed), Ordering::Relaxed);
-        resume_unwind(Box::new("expected"));
-    });
-    while_the_disk_stands_still(&wal, || {
-        for (i, call) in calls.iter().enumerate() {
-            catch_unwind(AssertUnwindSafe(call)).unwrap_err();
-            assert_eq!(wanted.load(Ordering::Relaxed), wal.end(), "{i}");
-        }
-    });
-    // So a read that waits has nobody to wait for but the disk.
-    assert_eq!(get(a).unwrap(), 3);
-}
-
-#[test]
-fn who_watches_is_told_of_a_broken_disk() {
-    let setup = &Setup::every_commit();
-    let told = Arc::new(AtomicU64::new(0));
-    let (count, root) = (told.clone(), setup.a.clone());
-    let _watch = setup.a.watch(move || {
-        assert!(get(&root).is_err());
-        count.fetch_add(1, Ordering::Relaxed);
-    });
-    let work = |note: &dyn Fn(&'static str)| {
-        note("begins");
-        let done = setup.a.txn(|tx, n| Ok(tx[n] = 1));
-        assert!(is_unknown(&done), "{done:?}");
-        note("told");
-    };
-    let fails = || setup.wal().poison("syncing the log", &io::Error::from_raw_os_error(libc::EIO));
-    until_it_waits(setup, &["begins"], work, fails);
-    assert_eq!(told.load(Ordering::Relaxed), 1);
-}
-
 /// Not only commits are what a read has seen: for the end of a collection nobody waits.
 #[test]
 fn what_a_read_has_seen_becomes_durable() {
@@ -355,7 +301,7 @@ fn closing_makes_everything_durable_and_says_so() {
 }
 
 /// Runs `work` in a thread that notes its steps, with what is not durable, until it has noted the first ones and waits. Then `meanwhile` runs, and the disk goes on.
-fn until_it_waits(
+pub(super) fn until_it_waits(
     setup: &Setup,
     first: &[&str],
     work: impl FnOnce(&dyn Fn(&'static str)) + Send,
