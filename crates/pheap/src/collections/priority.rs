@@ -261,7 +261,7 @@ impl<'r, T: Persist<At<'r> = T> + Ord> P<'r, PPriorityQueue<'r, T>> {
     /// Puts an element at `place`, and moves all on the way from there to the first one up. Returns that. No code of the program's runs meanwhile, so a panic of its order changes nothing.
     fn replace_first(self, tx: &mut Txn<'r>, mut place: usize, mut element: T) -> T {
         loop {
-            element = self.elements().set(tx, place, element);
+            std::mem::swap(self.elements().get_mut(tx, place).expect("an element"), &mut element);
             if place == 0 {
                 return element;
             }
