@@ -33,7 +33,8 @@ mod wal;
 
 // Changing and reading what is in a heap.
 pub use api::nested::Carried;
-pub use api::root::{Root, RootSet, Shards, txn, with_several_heaps};
+pub use api::root::Root;
+pub use api::several::{RootSet, Shards, txn, with_several_heaps};
 pub use api::tx::Txn;
 pub use api::view::{Shared, View};
 pub use collections::{

@@ -1,7 +1,8 @@
 //! Transactions and reads that do not wait for the disk: a [`Commit`] tells when what they did, or saw, is durable.
 
-use super::root::sealed::End;
-use super::root::{Root, RootSet};
+use super::root::Root;
+use super::several::RootSet;
+use super::several::sealed::End;
 use super::tx::Txn;
 use super::view::View;
 use crate::error::{Error, Result};
@@ -62,12 +63,13 @@ impl<T: Persist> Root<T> {
         &self,
         f: impl for<'r> FnOnce(&mut Txn<'r>, P<'r, T::At<'r>>) -> Result<R, E>,
     ) -> Result<(R, Commit), E> {
-        let mut position = 0;
+        let mut commit = Commit::done();
         let result = self.run(f, |exclusive, _| {
-            position = exclusive.commit_deferred()?;
+            commit = self.heap.deferred(exclusive.commit_deferred()?);
+            exclusive.tell();
             Ok(())
         })?;
-        Ok((result, self.heap.deferred(position)))
+        Ok((result, commit))
     }
 
     /// [`read`](Self::read) that does not wait until what it has seen is durable: it waits for the root only, and the [`Commit`] tells when that is so.

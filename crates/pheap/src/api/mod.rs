@@ -10,6 +10,7 @@ mod migrate;
 pub(crate) mod nested;
 mod parts;
 pub(crate) mod root;
+pub(crate) mod several;
 pub(crate) mod tasks;
 pub(crate) mod tx;
 pub(crate) mod view;

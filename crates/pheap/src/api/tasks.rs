@@ -2,8 +2,9 @@
 
 use std::cell::Cell;
 
-use super::root::sealed::End;
-use super::root::{Root, RootSet};
+use super::root::Root;
+use super::several::RootSet;
+use super::several::sealed::End;
 use super::tx::Txn;
 use super::view::View;
 use crate::error::{Error, Result};
@@ -40,8 +41,8 @@ impl<T: Persist> Root<T> {
     /// Inside `f` there is no `.await`, so no task keeps a root to itself while it waits for something else.
     ///
     /// # Dropping the future
-    /// Before its first poll, nothing has happened. After that, the transaction has taken place (or failed): it becomes durable, and it is only not told when. (So in a `select!`, what was
-    /// dropped may have happened. Spawn a task for what must be known.)
+    /// Before its first poll, nothing has happened. After that, the transaction has taken place (or failed): it becomes durable, and it is only not told when. If too much was unsynced, it may not have
+    /// begun. (So in a `select!`, what was dropped may have happened. Spawn a task for what must be known.)
     ///
     /// With other durabilities, and with [`SyncPolicy::OnDemand`](crate::SyncPolicy::OnDemand) or [`Every`](crate::SyncPolicy::Every), this is [`txn`](Self::txn), which does not wait for the disk then.
     /// In a forked child, which has no threads, it waits in the poll.
@@ -84,19 +85,20 @@ impl<T: Persist> Root<T> {
         &self,
         f: impl for<'r> FnOnce(&mut Txn<'r>, P<'r, T::At<'r>>) -> Result<R, E>,
     ) -> (Result<R, E>, Commit) {
-        let position = Cell::new(0);
+        let commit = Cell::new(Commit::done());
         let result = self.run_or(
             f,
             |exclusive, _| {
-                position.set(exclusive.commit_deferred()?);
+                commit.set(self.heap.seen(exclusive.commit_deferred()?));
+                exclusive.tell();
                 Ok(())
             },
             |exclusive| {
-                position.set(exclusive.give_up_deferred());
+                commit.set(self.heap.seen(exclusive.give_up_deferred()));
                 Ok(())
             },
         );
-        (result, self.heap.seen(position.get()))
+        (result, commit.into_inner())
     }
 
     /// [`read`](Self::read) for tasks: the first poll runs `f`, and the future is ready when all that `f` has seen is durable. As for a [transaction](Self::txn_async), it is a task that

@@ -111,8 +111,29 @@ impl<T: Persist> Slot<T> {
     /// There is one.
     #[inline(always)]
     pub(crate) unsafe fn take(&self) -> T {
+        debug_assert!(!T::POINTERS || !self.is_zero() || may_be_zero(T::desc()), "a slot without a value");
         // SAFETY: there is a value, as the caller promises.
         unsafe { self.0.assume_init_read() }
+    }
+
+    fn is_zero(&self) -> bool {
+        let bytes = std::ptr::from_ref(self).cast::<u8>();
+        settle(bytes.cast_mut());
+        // SAFETY: so many bytes, definite now.
+        (0..size_of::<Self>()).all(|i| unsafe { bytes.add(i).read() } == 0)
+    }
+}
+
+/// Whether zero in all bytes can be a value.
+fn may_be_zero(desc: &Desc) -> bool {
+    match &desc.kind {
+        Kind::Ptr { nullable, .. } => *nullable,
+        Kind::Array { elem, len } => *len == 0 || may_be_zero(elem()),
+        Kind::Struct { fields } => fields.iter().all(|field| may_be_zero((field.ty)())),
+        Kind::Enum { variants, .. } => variants
+            .iter()
+            .any(|variant| variant.tag == 0 && variant.fields.iter().all(|field| may_be_zero((field.ty)()))),
+        Kind::Prim(_) | Kind::Slot { .. } | Kind::Slice { .. } | Kind::Str => true,
     }
 }
 

@@ -322,14 +322,18 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVecDeque<'r, T>> {
         // The user's code comes first: should it panic, nothing has moved.
         let kept: Vec<bool> = tx[self].iter(tx).map(keep).collect();
         let (ring, mut to) = (tx[self].ring(), 0);
-        for (from, _) in kept.iter().enumerate().filter(|(_, kept)| **kept) {
-            if from != to {
-                // What was there is kept no more, or has moved.
-                Self::shift(tx, ring, from, to);
+        for (from, kept) in kept.into_iter().enumerate() {
+            match kept {
+                // What was there has gone, or has moved.
+                true if from != to => Self::shift(tx, ring, from, to),
+                true => {}
+                false => drop(Self::take(tx, ring, from)),
             }
-            to += 1;
+            to += usize::from(kept);
         }
-        self.truncate(tx, to);
+        if to < ring.len {
+            tx[self].len = to as u64;
+        }
     }
 
     /// Moves all elements of `other` to the end of this one.

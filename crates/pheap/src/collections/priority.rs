@@ -37,7 +37,8 @@ const CHILDREN: usize = 4;
 ///
 /// It is a heap of four children each (Johnson, "Priority queues with update and finding minimum spanning trees", 1975) in a [`PVec`].
 ///
-/// If the `Ord` of elements contradicts itself, or panics, they come in any order, but nothing worse happens: none is lost, and none comes twice.
+/// If the `Ord` of elements contradicts itself, or panics, they come in any order, but nothing worse happens: none is lost, and none comes twice. (So it is after a panic in
+/// [`change_first`](P::change_first).)
 #[derive(Persist)]
 #[repr(C)]
 #[persist(own, id = "pheap::PPriorityQueue", crate = "crate")]
@@ -108,12 +109,10 @@ impl<'r, T: Persist<At<'r> = T> + Ord> P<'r, PPriorityQueue<'r, T>> {
 
     /// Removes the greatest element. O(log n).
     pub fn pop(self, tx: &mut Txn<'r>) -> Option<T> {
-        if tx[self].is_empty() {
-            return None;
-        }
-        let greatest = self.elements().swap_remove(tx, 0);
-        self.sink(tx);
-        Some(greatest)
+        let last = tx[self].len().checked_sub(1)?;
+        let place = self.place_of_last(tx, last);
+        let element = self.elements().pop(tx)?;
+        Some(if last == 0 { element } else { self.replace_first(tx, place, element) })
     }
 
     /// Adds an element and removes the greatest one, which may be the same. O(log n), and never fails: a queue of the n least elements is
@@ -122,9 +121,8 @@ impl<'r, T: Persist<At<'r> = T> + Ord> P<'r, PPriorityQueue<'r, T>> {
         if tx[self].peek(tx).is_none_or(|greatest| *greatest <= element) {
             return element;
         }
-        let greatest = self.elements().set(tx, 0, element);
-        self.lower(tx, 0);
-        greatest
+        let place = self.place_below(tx, 0, &element);
+        self.replace_first(tx, place, element)
     }
 
     /// Lets `change` change the greatest element, which is then put where it belongs. O(log n). Returns what `change` has, if there was an element.
@@ -176,10 +174,17 @@ impl<'r, T: Persist<At<'r> = T> + Ord> P<'r, PPriorityQueue<'r, T>> {
     }
 
     /// Removes all elements, and returns them in the order in which they would have come out. O(n log n).
+    ///
+    /// # Panics
+    /// As [`slice::sort`]: perhaps, if the `Ord` of elements contradicts itself. Then all of them are in the queue.
     pub fn drain_sorted(self, tx: &mut Txn<'r>) -> Vec<T> {
-        let mut elements: Vec<T> = self.drain(tx).collect();
-        elements.sort_by(|a, b| b.cmp(a));
-        elements
+        let mut order: Vec<(usize, &T)> = tx[self].iter(tx).enumerate().collect();
+        order.sort_by(|(_, a), (_, b)| b.cmp(a));
+        let mut ranks = vec![0; order.len()];
+        order.into_iter().enumerate().for_each(|(rank, (index, _))| ranks[index] = rank);
+        let mut elements: Vec<(usize, T)> = ranks.into_iter().zip(self.drain(tx)).collect();
+        elements.sort_unstable_by_key(|(rank, _)| *rank);
+        elements.into_iter().map(|(_, element)| element).collect()
     }
 
     /// Makes room for at least so many elements more.
@@ -216,9 +221,9 @@ impl<'r, T: Persist<At<'r> = T> + Ord> P<'r, PPriorityQueue<'r, T>> {
         }
     }
 
-    /// Moves an element towards the end until none behind it is greater.
+    /// Moves an element towards the end until none behind it is greater. By swaps, as above.
     fn lower(self, tx: &mut Txn<'r>, mut index: usize) {
-        while let Some(child) = self.greatest_child(tx, index) {
+        while let Some(child) = self.greatest_child(tx, index, tx[self].len()) {
             let elements = &tx[self].elements;
             if elements.get(tx, child) <= elements.get(tx, index) {
                 return;
@@ -228,20 +233,47 @@ impl<'r, T: Persist<At<'r> = T> + Ord> P<'r, PPriorityQueue<'r, T>> {
         }
     }
 
-    /// [`lower`](Self::lower) for a first element that was the last one: it goes down all the way, or nearly so. So it is not compared on the way, as Wegener ("Bottom-up heapsort", 1993) recommends.
-    fn sink(self, tx: &mut Txn<'r>) {
-        let mut index = 0;
-        while let Some(child) = self.greatest_child(tx, index) {
-            self.elements().swap(tx, index, child);
+    /// Where an element comes to lie that replaces the one at `index`, if all greater ones below that move up.
+    fn place_below(self, tx: &Txn<'r>, mut index: usize, element: &T) -> usize {
+        let elements = &tx[self].elements;
+        while let Some(child) = self.greatest_child(tx, index, elements.len()) {
+            if elements.get(tx, child) <= Some(element) {
+                break;
+            }
             index = child;
         }
-        self.raise(tx, index);
+        index
     }
 
-    fn greatest_child(self, tx: &Txn<'r>, index: usize) -> Option<usize> {
+    /// [`place_below`](Self::place_below) for the last element, at `last`, that replaces the first one: it goes down all the way, or nearly so. So it is not compared on the way, as Wegener
+    /// ("Bottom-up heapsort", 1993) recommends.
+    fn place_of_last(self, tx: &Txn<'r>, last: usize) -> usize {
+        let (elements, mut index) = (&tx[self].elements, 0);
+        while let Some(child) = self.greatest_child(tx, index, last) {
+            index = child;
+        }
+        while index > 0 && elements.get(tx, index) < elements.get(tx, last) {
+            index = (index - 1) / CHILDREN;
+        }
+        index
+    }
+
+    /// Puts an element at `place`, and moves all on the way from there to the first one up. Returns that. No code of the program's runs meanwhile, so a panic of its order changes nothing.
+    fn replace_first(self, tx: &mut Txn<'r>, mut place: usize, mut element: T) -> T {
+        loop {
+            std::mem::swap(self.elements().get_mut(tx, place).expect("an element"), &mut element);
+            if place == 0 {
+                return element;
+            }
+            place = (place - 1) / CHILDREN;
+        }
+    }
+
+    /// The greatest child of the element at `index`, among the first `len`.
+    fn greatest_child(self, tx: &Txn<'r>, index: usize, len: usize) -> Option<usize> {
         let elements = &tx[self].elements;
         let first = index * CHILDREN + 1;
-        (first..(first + CHILDREN).min(elements.len())).max_by_key(|&child| elements.get(tx, child))
+        (first..(first + CHILDREN).min(len)).max_by_key(|&child| elements.get(tx, child))
     }
 
     /// Puts all elements in order. O(n).

@@ -35,7 +35,7 @@ impl Exclusive<'_> {
 
 impl Group<'_> {
     /// [`commit`](Group::commit), as for [one region](Exclusive::commit_deferred).
-    pub(crate) fn commit_deferred(self) -> Result<u64> {
+    pub(crate) fn commit_deferred(&mut self) -> Result<u64> {
         let mut end = 0;
         self.commit_then(|store, wal, position| {
             store.hand_over(wal, position);

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::{Exclusive, Region, guard, refused};
+use super::{Exclusive, Region, guard, refused, watch};
 use crate::error::{Error, Result};
 use crate::faults::{Bug, bug};
 use crate::gc::held::HeldTable;
@@ -21,6 +21,8 @@ pub(crate) struct Group<'a> {
     order: Vec<usize>,
     /// Whether the transaction has ended, and what comes after that has not.
     is_ending: bool,
+    /// The regions with a change that was committed, of which those who watch them, if somebody does, have not been told.
+    untold: Vec<&'a Region>,
 }
 
 impl<'a> Group<'a> {
@@ -46,7 +48,7 @@ impl<'a> Group<'a> {
             .iter()
             .map(|one| sorted.binary_search_by_key(&place(one), place).expect("it is the same list"))
             .collect();
-        Ok(Group { locked, order, is_ending: false })
+        Ok(Group { locked, order, is_ending: false, untold: Vec::new() })
     }
 
     /// Waits for one region at a time, and only while it has none: another thread may hold one of them in a read, and wait for
@@ -101,24 +103,32 @@ impl<'a> Group<'a> {
     }
 
     /// Commits the transaction, lets go of the regions, and with a write-ahead log then does what `wait` does, with the position behind the record.
-    pub(super) fn commit_then(mut self, wait: impl FnOnce(&Store, &Wal, u64) -> Result<()>) -> Result<()> {
+    pub(super) fn commit_then(&mut self, wait: impl FnOnce(&Store, &Wal, u64) -> Result<()>) -> Result<()> {
         if self.abandon_if_forked() {
             return Err(Error::Forked);
         }
         let result = commit::commit_group(&mut self.contexts());
         let store = self.locked[0].store;
         let position = self.locked.iter().map(|one| one.context().media.position()).max().unwrap_or(0);
-        let regions = self.locked.iter().map(|one| one.region);
-        let told: Vec<&Region> = regions.filter(|region| region.is_to_tell()).collect();
+        if result.is_ok() {
+            let regions = self.locked.iter().map(|one| one.region);
+            self.untold = regions.filter(|region| region.is_to_tell(store)).collect();
+        }
         self.end(result.is_ok());
         result.map_err(|error| *error)?;
-        store.wal().map_or(Ok(()), |wal| wait(store, wal, position))?;
-        told.into_iter().for_each(Region::tell);
-        Ok(())
+        store.wal().map_or(Ok(()), |wal| wait(store, wal, position))
     }
 
-    pub(crate) fn commit(self) -> Result<()> {
+    pub(crate) fn commit(&mut self) -> Result<()> {
         self.commit_then(|store, wal, position| store.acknowledge(wal, position))
+    }
+
+    /// Tells those who watch the roots of what was committed, as for [one region](Exclusive::tell).
+    pub(crate) fn tell(&mut self) {
+        let untold = std::mem::take(&mut self.untold);
+        if untold.iter().any(|region| region.is_watched()) {
+            watch::tell(&untold);
+        }
     }
 
     /// Rolls the transaction back, as for [one region](Exclusive::give_up).

@@ -1,4 +1,4 @@
-//! Regions: one for each named root, with a lock, an allocator and a log of its own. `Exclusive` and `Shared` are what a transaction and a read hold.
+//! Regions: one for each named root, with a lock, an allocator and a log of its own. [`Exclusive`] and `Shared` are what a transaction and a read hold.
 //!
 //! Knows how a thread gets a region and lets go of it, whatever happens meanwhile. Must not know types, nor what a transaction does.
 
@@ -7,6 +7,7 @@
 pub(crate) mod all;
 mod collect;
 mod deferred;
+mod exclusive;
 mod group;
 pub(crate) mod guard;
 #[cfg(test)]
@@ -23,17 +24,15 @@ use std::ops::Deref;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::time::Duration;
 
 use crate::alloc::bitmaps::LiveSlots;
 use crate::alloc::span::ObjectSpan;
 use crate::error::{Error, Result};
-use crate::faults::{Bug, bug, may_panic};
+use crate::faults::{Bug, bug};
 use crate::gc::held::HeldTable;
 use crate::gc::{Collector, Pace, State};
 use crate::layout::PointerMap;
 use crate::media::Media;
-use crate::os::cpu::settle_flushes;
 use crate::stats::Counters;
 use crate::store::Store;
 use crate::store::region_header::RegionHeader;
@@ -42,11 +41,10 @@ use crate::sync::Access;
 use crate::sync::access::Entry;
 use crate::sync::fence::Refused;
 use crate::sync::{Mutex, look_at};
-use crate::txn::commit;
 use crate::txn::context::{Context, Front, Hot};
 use crate::txn::log::Log;
-use crate::wal::Wal;
 
+pub(crate) use exclusive::Exclusive;
 pub(crate) use group::Group;
 pub use watch::Watch;
 
@@ -69,9 +67,6 @@ pub(crate) struct Region {
     pub(crate) counters: Arc<Counters>,
     pub(crate) state: Arc<State>,
 }
-
-/// Who waits longer than this to close a heap says for whom.
-const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Serves nobody: removed, or its heap closed, and nothing may be touched any more. No type has this number.
 const GONE: u32 = u32::MAX;
@@ -265,260 +260,6 @@ impl<R: Deref<Target = Region>> Drop for Beside<R> {
     }
 }
 
-/// A region whose only writer this thread is. Dropping it rolls the transaction back, unless it was committed, which lets go of the region, too.
-pub(crate) struct Exclusive<'a> {
-    store: &'a Store,
-    pub(crate) region: &'a Region,
-    /// [`OPEN`], [`ENDING`], [`LOCKED`] and [`LAST`]. A word: padding between flags would be copied along with them.
-    state: usize,
-}
-
-/// The transaction is neither committed nor rolled back.
-const OPEN: usize = 1;
-/// The region is not let go of.
-const LOCKED: usize = 2;
-/// This thread [leaves](guard::leave) the heap with the region.
-const LAST: usize = 4;
-/// The transaction has ended, and what comes after that has not.
-const ENDING: usize = 8;
-
-impl<'a> Exclusive<'a> {
-    /// Waits for the region, whose root is to be of type `ty`, and opens a transaction on it.
-    #[inline(always)] // a call would return it through memory, which costs as much as the lock
-    pub(crate) fn begin(store: &'a Store, region: &'a Region, ty: u32) -> Result<Exclusive<'a>> {
-        store.check_writable()?;
-        store.wait_for_memory();
-        guard::enter(store.id(), true)?;
-        if region.access().lock_upgradable(guard::is_nested).is_err() {
-            return Err(refused(store));
-        }
-        let exclusive = Exclusive::locked(store, region, ty)?;
-        exclusive.context().begin();
-        Ok(exclusive)
-    }
-
-    /// The lock was taken. The thread has [entered](guard::enter) the heap, and leaves it if this fails.
-    #[inline(always)]
-    fn locked(store: &'a Store, region: &'a Region, ty: u32) -> Result<Exclusive<'a>> {
-        if region.serves(ty) {
-            Ok(Exclusive { store, region, state: OPEN | LOCKED | LAST })
-        } else {
-            Err(Exclusive { store, region, state: LOCKED | LAST }.wrong_type())
-        }
-    }
-
-    /// Takes the lock if it is free, beside another one of the same heap.
-    fn try_locked(store: &'a Store, (region, ty): (&'a Region, u32)) -> Result<Option<Exclusive<'a>>> {
-        if !region.access().try_lock_upgradable().map_err(|_| store.set_unfenced())? {
-            return Ok(None);
-        }
-        if region.serves(ty) {
-            Ok(Some(Exclusive { store, region, state: OPEN | LOCKED }))
-        } else {
-            Err(Exclusive { store, region, state: LOCKED }.wrong_type())
-        }
-    }
-
-    /// Lets go of a region that is not what was asked for.
-    #[cold]
-    #[inline(never)]
-    fn wrong_type(self) -> Error {
-        let (store, region) = (self.store, self.region);
-        drop(self); // others need not wait as well
-        store.check_open().err().unwrap_or_else(|| region.why_not(store))
-    }
-
-    #[inline(always)]
-    #[allow(clippy::mut_from_ref)] // one context per lock, and its users are one after the other
-    pub(crate) fn context(&self) -> &mut Context {
-        debug_assert!(self.state & LOCKED != 0, "the region was let go of");
-        // SAFETY: the lock is held, for nobody asks after a commit; no reference into the context is kept across calls.
-        unsafe { &mut *self.region.context.get() }
-    }
-
-    #[inline(always)]
-    pub(crate) fn hot(&self) -> &'a Hot {
-        &self.region.front.hot
-    }
-
-    /// Commits the transaction and lets go of the region.
-    #[inline(always)]
-    pub(crate) fn commit(&mut self) -> Result<()> {
-        self.commit_and(|_| {})
-    }
-
-    /// [`commit`](Self::commit), and if that has worked, calls `done` before anyone sees the region, its collector included.
-    // Takes a reference, for a processor would wait to move what was just written in parts.
-    #[inline(always)]
-    pub(crate) fn commit_and(&mut self, done: impl FnOnce(&mut Context)) -> Result<()> {
-        self.commit_then(done, |store, wal, position| store.acknowledge(wal, position))
-    }
-
-    /// [`commit_and`](Self::commit_and), and with a write-ahead log then what `wait` does, with the position behind the transaction's record.
-    #[inline(always)]
-    fn commit_then(
-        &mut self,
-        done: impl FnOnce(&mut Context),
-        wait: impl FnOnce(&Store, &Wal, u64) -> Result<()>,
-    ) -> Result<()> {
-        if self.store.is_forked() {
-            return self.abandon();
-        }
-        let context = self.context();
-        let result = commit::commit(context);
-        self.end_transaction();
-        if result.is_ok() {
-            done(self.context());
-        }
-        self.end_held(result.is_ok());
-        let (store, region) = (self.store, self.region);
-        let tells = region.is_to_tell() && result.is_ok();
-        let Some(wal) = store.wal() else {
-            self.context().collect_some();
-            self.let_go();
-            if tells {
-                region.tell();
-            }
-            return result.map_err(|error| *error);
-        };
-        let context = self.context();
-        let position = context.media.position();
-        context.collect_some();
-        // Others may have the region meanwhile. They will wait for their own records, which are behind this one.
-        self.let_go();
-        result.map_err(|error| *error)?;
-        wait(store, wal, position)?;
-        if tells {
-            region.tell();
-        }
-        Ok(())
-    }
-
-    /// Rolls the transaction back and lets go of the region. Why it was given up may tell of what it has read, so that must be durable.
-    #[cold]
-    pub(crate) fn give_up(self) -> Result<()> {
-        let (store, region) = (self.store, self.region);
-        drop(self);
-        if store.is_forked() {
-            return Ok(()); // what it has read cannot be waited for, and the caller has an error already
-        }
-        region.wait_for_records(store)
-    }
-
-    #[inline(always)]
-    fn end_held(&self, committed: bool) {
-        may_panic();
-        if committed {
-            self.region.note_version(self.context());
-        }
-        let made = &mut self.context().held;
-        if !made.is_empty() {
-            self.region.held.end_transaction(made, committed);
-        }
-    }
-}
-
-impl Exclusive<'_> {
-    /// In a forked child: leaves the transaction to the parent. Its region is not here, and its lock is that of a thread there.
-    #[cold]
-    fn abandon(&mut self) -> Result<()> {
-        self.leave_group();
-        if std::mem::take(&mut self.state) & LAST != 0 {
-            guard::leave(self.store.id());
-        }
-        Err(Error::Forked)
-    }
-
-    /// Lets go of the list of a transaction over several roots, also if the region is never used again: the last ones that have it may drop it in any thread.
-    fn leave_group(&self) {
-        self.context().group = None;
-    }
-
-    /// Rolls a transaction back that was given up, or that a panic has interrupted, before its commit or within; unless only a crash leaves it whole.
-    #[cold]
-    fn roll_back(&mut self) {
-        self.leave_group();
-        if self.region.is_gone() {
-            return;
-        }
-        if self.state & ENDING != 0 || self.context().is_between {
-            return self.region.fail();
-        }
-        let unwound = Unwound(self);
-        commit::rollback(unwound.0.context());
-        unwound.0.end_held(false);
-        unwound.0.context().collect_after_rollback();
-        std::mem::forget(unwound);
-    }
-
-    /// Lets go of the region, if that was not done before.
-    #[inline(always)]
-    fn let_go(&mut self) {
-        let state = std::mem::take(&mut self.state);
-        if state & LOCKED == 0 {
-            return;
-        }
-        // Whoever has it next, on whatever processor, can rely on it that lines which were flushed before this are written back before its first fence has passed; and who evicts an
-        // owner lets it pass a fence.
-        settle_flushes();
-        // Locked by this thread, when this was made, and not let go of since.
-        self.region.access().unlock_upgradable();
-        if state & LAST != 0 {
-            guard::leave(self.store.id());
-        }
-    }
-
-    /// The transaction has been committed or rolled back.
-    #[inline(always)]
-    fn end_transaction(&mut self) {
-        self.state = self.state & !OPEN | ENDING;
-    }
-
-    /// Lets go of the region when the transaction has ended, and all that comes after that.
-    fn ended(mut self) {
-        self.state &= !(OPEN | ENDING);
-    }
-
-    /// Says that this thread leaves the heap with this region, or with another one.
-    fn set_last(&mut self, last: bool) {
-        self.state = self.state & !LAST | if last { LAST } else { 0 };
-    }
-}
-
-impl Drop for Exclusive<'_> {
-    #[inline(always)] // for who has committed there is nothing to do here
-    fn drop(&mut self) {
-        if self.state != 0 {
-            self.dropped();
-        }
-    }
-}
-
-impl Exclusive<'_> {
-    #[cold]
-    #[inline(never)]
-    fn dropped(&mut self) {
-        if self.state & (OPEN | ENDING) != 0 {
-            if self.store.is_forked() && !bug(Bug::ForksRollBack) {
-                let _ = self.abandon();
-                return;
-            }
-            self.roll_back();
-        }
-        self.let_go();
-    }
-}
-
-/// Dropped in a panic only: within a rollback, or what comes after it.
-struct Unwound<'e, 'a>(&'e mut Exclusive<'a>);
-
-impl Drop for Unwound<'_, '_> {
-    fn drop(&mut self) {
-        self.0.region.fail();
-        self.0.let_go();
-    }
-}
-
 /// A region that this thread reads, beside others and beside a transaction that changes nothing yet.
 pub(crate) struct Shared<'a> {
     store: &'a Store,
@@ -576,75 +317,5 @@ impl Region {
             Some(wal) => store.acknowledge(wal, self.counters.position.get()),
             None => Ok(()),
         }
-    }
-
-    /// Calls `f` with the spans of objects (offset, bytes) from number `from` on, up to about so many bytes of them, while nobody changes anything in the region. Returns
-    /// the number of the next one; `None` if there is none, or the region cannot be had that soon.
-    pub(crate) fn with_spans(
-        &self,
-        from: usize,
-        bytes: u64,
-        patience: Duration,
-        mut f: impl FnMut(u64, u64),
-    ) -> Option<usize> {
-        if self.access().try_lock_unbiased_for(patience) != Ok(true) {
-            return None;
-        }
-        // SAFETY: where the heap is never changes.
-        let store = unsafe { (*self.context.get()).store() };
-        let _locked = Exclusive { store, region: self, state: LOCKED };
-        let mut next = None;
-        if !self.is_gone() {
-            // SAFETY: the lock is held, and no other reference to the context is made meanwhile.
-            let context = unsafe { &*self.context.get() };
-            let mut seen = 0;
-            for (number, span) in context.alloc.spans.iter().enumerate().skip(from) {
-                if seen >= bytes {
-                    next = Some(number);
-                    break;
-                }
-                f(span.span.offset, span.bytes);
-                seen += span.bytes;
-            }
-        }
-        next
-    }
-
-    /// Waits for the region, for work that leaves nothing certain of it until it has [ended](Exclusive::ended). The thread is not inside of the heap.
-    fn lock_alone(&self) -> Result<Exclusive<'_>, Refused> {
-        if !self.access().try_lock_unbiased_for(PATIENCE)? {
-            // SURVIVES unreached: nothing in the lab takes so long.
-            let root = self.name.lock().clone();
-            tracing::warn!(root, "closing a heap, or removing a root, waits for a transaction on it");
-            // SURVIVES unreached: as above.
-            self.access().lock_unbiased()?;
-        }
-        // SAFETY: the lock is held, as long as which the heap lives, and where that is never changes.
-        let store = unsafe { (*self.context.get()).store() };
-        Ok(Exclusive { store, region: self, state: LOCKED | ENDING })
-    }
-
-    /// Waits for the region, empties its log, and runs `last`. Then waits for those who look at snapshots. Nobody can have the region any more after that.
-    ///
-    /// # Errors
-    /// [`Error::Closed`] if it is gone already; [`Error::Failed`] if it cannot be had: somebody may be inside for as long as there are handles.
-    pub(crate) fn retire<R>(&self, store: &Store, last: impl FnOnce(&mut Context) -> R) -> Result<R> {
-        // The thread is not inside of the heap: its callers have looked. So nothing is entered, and nothing left.
-        let exclusive = self.lock_alone().map_err(|_| store.set_unfenced())?;
-        // Also if it is gone: whoever has read it since before it failed looks at memory that is about to go.
-        self.access().upgrade();
-        let retired = (!self.is_gone()).then(|| {
-            let context = exclusive.context();
-            if !store.is_read_only() {
-                context.retire_records();
-            }
-            let result = last(context);
-            self.give_up();
-            result
-        });
-        exclusive.ended();
-        // Without the region's lock, which who looks at a snapshot may wait for.
-        self.held.accesses.end();
-        retired.ok_or(Error::Closed)
     }
 }

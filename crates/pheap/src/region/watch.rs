@@ -1,10 +1,13 @@
 //! Who is told of the commits of a region.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::Region;
+use crate::os::fork;
+use crate::store::Store;
 
 /// What is called after a commit.
 type Told = Arc<dyn Fn() + Send + Sync>;
@@ -12,7 +15,7 @@ type Told = Arc<dyn Fn() + Send + Sync>;
 /// The functions that are called after commits, in the order in which they came.
 #[derive(Default)]
 pub(super) struct Watchers {
-    /// Whether there are any: all that a commit looks at.
+    /// Whether there are any.
     any: AtomicBool,
     list: Mutex<List>,
 }
@@ -31,23 +34,37 @@ impl Watchers {
 #[must_use = "the function is called until this is dropped"]
 pub struct Watch {
     region: Arc<Region>,
+    /// 0 if nobody is ever told.
     number: u64,
+    /// The process that has the list, as counted by [`fork::forks`].
+    forks: u64,
 }
 
 impl Watch {
-    pub(crate) fn new(region: &Arc<Region>, told: Told) -> Watch {
+    /// In a `forked` child nobody commits, and the list may be locked for ever.
+    pub(crate) fn new(region: &Arc<Region>, told: Told, forked: bool) -> Watch {
+        let (region, forks) = (region.clone(), fork::forks());
+        if forked {
+            return Watch { region, number: 0, forks };
+        }
         let watchers = &region.watchers;
         let mut list = watchers.list();
         list.0 += 1;
         let number = list.0;
         list.1.push((number, told));
         watchers.any.store(true, Ordering::Relaxed);
-        Watch { region: region.clone(), number }
+        drop(list);
+        // Before a look at what is durable, which takes no lock: who raises that looks here afterwards.
+        fence(Ordering::SeqCst);
+        Watch { region, number, forks }
     }
 }
 
 impl Drop for Watch {
     fn drop(&mut self) {
+        if self.number == 0 || self.forks != fork::forks() {
+            return;
+        }
         let watchers = &self.region.watchers;
         let gone = {
             let mut list = watchers.list();
@@ -68,19 +85,64 @@ impl fmt::Debug for Watch {
 }
 
 impl Region {
-    /// Whether somebody is to be told of the transaction whose commit has just worked: it has stored something, and the region is locked still.
+    /// Whether anybody watches. Who has seen what was there before a transaction has come before its thread looks, and is seen: the region's lock is between them, or that of its versions.
     #[inline(always)]
-    pub(super) fn is_to_tell(&self) -> bool {
-        self.watchers.any.load(Ordering::Relaxed) && self.access().is_upgraded()
+    pub(super) fn is_watched(&self) -> bool {
+        self.watchers.any.load(Ordering::Relaxed)
     }
 
-    /// Tells those who watch. Nothing is locked, and this thread is not inside of the heap.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn tell(&self) {
-        let list = self.watchers.list();
-        let told: Vec<Told> = list.1.iter().map(|(_, told)| told.clone()).collect();
+    /// Whether somebody may be to be told of the transaction whose commit has just worked: it has stored something, and the region is locked still. With a write-ahead log, who watches may come
+    /// later: as long as the transaction is not durable, its change [may not be seen](crate::Root::durable_snapshot).
+    #[inline(always)]
+    pub(super) fn is_to_tell(&self, store: &Store) -> bool {
+        (store.wal().is_some() || self.is_watched()) && self.access().is_upgraded()
+    }
+}
+
+/// Tells all who watch these regions. Nothing is locked, and this thread is not inside of the heap.
+///
+/// # Panics
+/// If one of them does, when all have been told.
+#[cold]
+#[inline(never)]
+pub(super) fn tell(regions: &[&Region]) {
+    let mut first = None;
+    for region in regions {
+        let list = region.watchers.list();
+        let all: Vec<Told> = list.1.iter().map(|(_, told)| told.clone()).collect();
         drop(list);
-        told.iter().for_each(|told| told());
+        for told in all {
+            // The closure has it, for to drop it may panic, too: its `Watch` may be gone.
+            match (catch_unwind(AssertUnwindSafe(move || told())), &first) {
+                (Ok(()), _) => {}
+                (Err(panic), None) => first = Some(panic),
+                // So may that.
+                (Err(panic), Some(_)) => std::mem::forget(panic),
+            }
+        }
+    }
+    if let Some(panic) = first {
+        resume_unwind(panic);
+    }
+}
+
+#[cfg(all(test, not(pheap_loom)))]
+mod tests {
+    use pheap_testkit::forks::in_child;
+
+    use crate::{Heap, Root};
+
+    #[test]
+    fn a_child_waits_for_no_list_of_its_parent() {
+        let root: Root<u64> = Heap::in_memory().unwrap().root("n").unwrap();
+        let mut watch = Some(root.watch(|| {}));
+        let list = root.region.watchers.list();
+        let done = in_child(|| {
+            drop(watch.take());
+            drop(root.watch(|| {}));
+            true
+        });
+        drop(list);
+        done.unwrap();
     }
 }

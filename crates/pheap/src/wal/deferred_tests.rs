@@ -301,7 +301,7 @@ fn closing_makes_everything_durable_and_says_so() {
 }
 
 /// Runs `work` in a thread that notes its steps, with what is not durable, until it has noted the first ones and waits. Then `meanwhile` runs, and the disk goes on.
-fn until_it_waits(
+pub(super) fn until_it_waits(
     setup: &Setup,
     first: &[&str],
     work: impl FnOnce(&dyn Fn(&'static str)) + Send,

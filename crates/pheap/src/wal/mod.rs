@@ -44,6 +44,8 @@ mod task_tests;
 mod tests;
 #[cfg(all(test, not(pheap_loom)))]
 mod waker_tests;
+#[cfg(all(test, not(pheap_loom)))]
+mod watch_tests;
 
 use std::io;
 use std::sync::Arc;

@@ -1,8 +1,11 @@
 //! `PPriorityQueue` beside `BinaryHeap`.
 
+use std::cell::Cell;
+use std::cmp::Ordering;
 use std::collections::BinaryHeap;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use pheap::{P, PPriorityQueue, Persist, Result, Txn, View, field};
+use pheap::{Heap, P, PPriorityQueue, Persist, Result, Root, Txn, View, field};
 use proptest::prelude::*;
 
 use crate::twins::{self, Twins};
@@ -138,4 +141,80 @@ impl Twins for Both {
 #[test]
 fn a_priority_queue_is_like_that_of_std() {
     twins::run::<Both>();
+}
+
+thread_local! {
+    /// How many more comparisons work.
+    static PATIENCE: Cell<u32> = const { Cell::new(u32::MAX) };
+}
+
+/// Its order panics.
+#[derive(Persist, Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(transparent)]
+struct Fussy(u64);
+
+impl Ord for Fussy {
+    fn cmp(&self, other: &Fussy) -> Ordering {
+        let patience = PATIENCE.get();
+        PATIENCE.set(patience.checked_sub(1).unwrap_or_else(|| resume_unwind(Box::new("expected"))));
+        self.0.cmp(&other.0)
+    }
+}
+
+impl PartialOrd for Fussy {
+    fn partial_cmp(&self, other: &Fussy) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// What a call does to a queue, and what it returns of that.
+type Call = for<'t, 'r> fn(&'t mut Txn<'r>, P<'r, PPriorityQueue<'r, Fussy>>) -> Vec<Fussy>;
+
+#[test]
+fn an_order_that_panics_loses_no_element() -> Result<()> {
+    const CALLS: [Call; 4] = [
+        |tx, queue| queue.pop(tx).into_iter().collect(),
+        |tx, queue| vec![queue.push_pop(tx, Fussy(3))],
+        |tx, queue| queue.drain_sorted(tx),
+        |tx, queue| {
+            queue.retain(tx, |element| element.0 != 7);
+            vec![Fussy(7)]
+        },
+    ];
+    let heap = Heap::in_memory()?;
+    let root: Root<PPriorityQueue<Fussy>> = heap.root("queue")?;
+    for (number, call) in CALLS.into_iter().enumerate() {
+        let mut panics = 0;
+        for patience in 0.. {
+            root.txn(|tx, queue| {
+                PATIENCE.set(u32::MAX);
+                queue.clear(tx);
+                queue.extend(tx, (0..60).map(|n| Fussy(n * 7 % 60)))
+            })?;
+            let done = root.txn(|tx, queue| {
+                PATIENCE.set(patience);
+                let result = catch_unwind(AssertUnwindSafe(|| call(tx, queue)));
+                PATIENCE.set(u32::MAX);
+                let mut elements: Vec<u64> = queue.iter(tx).map(|element| element.0).collect();
+                elements.extend(result.iter().flatten().map(|element| element.0));
+                elements.sort();
+                let all = || (0..60).chain((number == 1 && result.is_ok()).then_some(3));
+                let mut all: Vec<u64> = all().collect();
+                all.sort();
+                // What is not kept is gone before the others are put in order.
+                let is_kept = |element: &u64| number != 3 || result.is_ok() || *element != 7;
+                assert!(
+                    elements.iter().filter(|n| is_kept(n)).eq(all.iter().filter(|n| is_kept(n))),
+                    "{number} {patience}"
+                );
+                Ok(result.is_ok())
+            })?;
+            if done {
+                break;
+            }
+            panics += 1;
+        }
+        assert!(panics > 0, "{number}");
+    }
+    Ok(())
 }

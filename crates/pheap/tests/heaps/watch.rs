@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use pheap::{Durability, Error, Heap, Result, Root, Watch};
+use pheap::{Durability, Error, Heap, Persist, Result, Root, Watch};
 use pheap_testkit::*;
 
 /// Counts what is told, and sees what the root has then.
@@ -72,4 +72,58 @@ fn who_is_told_may_change_the_root_and_stop() -> Result<()> {
     drop(watch);
     assert_eq!(root.read(|view, n| view[n])?, 7);
     root.txn(|tx, n| Ok(tx[n] = 8))
+}
+
+/// One that panics comes first, and another one last.
+#[test]
+fn everybody_is_told() -> Result<()> {
+    let heap = Heap::in_memory()?;
+    let [a, b]: [Root<u64>; 2] = ["a", "b"].map(|name| heap.root(name).unwrap());
+    let _first = a.watch(|| resume_unwind(Box::new("first")));
+    let (_watch_a, of_a, _) = counted(&a);
+    let (_watch_b, of_b, _) = counted(&b);
+    let _last = b.watch(|| resume_unwind(Box::new("last")));
+    let calls: [&dyn Fn() -> Result<()>; 2] = [&|| a.txn(|tx, a| Ok(tx[a] += 1)), &|| {
+        pheap::txn((&a, &b), |((ta, a), (tb, b))| Ok((ta[a], tb[b]) = (5, 5)))
+    }];
+    for (i, call) in (0..).zip(calls) {
+        let panic = catch_unwind(AssertUnwindSafe(call)).unwrap_err();
+        assert_eq!(*panic.downcast::<&str>().unwrap(), "first");
+        assert_eq!((of_a.load(Ordering::Relaxed), of_b.load(Ordering::Relaxed)), (1 + i, i));
+    }
+    Ok(())
+}
+
+#[derive(Persist, Default)]
+#[repr(C)]
+struct Pair {
+    first: u64,
+    second: u64,
+}
+
+mod later {
+    use pheap::Persist;
+
+    #[derive(Persist, Default)]
+    #[repr(C)]
+    pub(super) struct Pair {
+        pub(super) first: u64,
+        pub(super) second: u64,
+        #[persist(since = 2, default = 7)]
+        pub(super) third: u64,
+    }
+}
+
+/// While a root gets another type, nobody else may make or remove one: a function that does would wait for ever.
+#[test]
+fn changes_of_types_are_not_told() -> Result<()> {
+    let heap = Heap::in_memory()?;
+    let root: Root<u64> = heap.root("n")?;
+    let (_watch, count, _) = counted(&root);
+    assert!(heap.migrate::<u64, Pair>("n", |tx, n| Ok(Pair { first: tx[n], second: 1 }))?);
+    assert!(heap.evolve::<later::Pair>("n").run()?);
+    let root: Root<later::Pair> = heap.root("n")?;
+    assert_eq!(root.read(|view, pair| (view[pair].second, view[pair].third))?, (1, 7));
+    assert_eq!(count.load(Ordering::Relaxed), 0);
+    Ok(())
 }

@@ -2,7 +2,7 @@
 //!
 //! | file | |
 //! |---|---|
-//! | `node`, `head` | nodes, and what a search looks at |
+//! | `node`, `head`, `items` | nodes, what a search looks at, and what is put in and taken out |
 //! | `branch` | how they hang together |
 //! | `search`, `path` | finding a key |
 //! | `grow`, `shrink` | insertion and splits; removal and merges |
@@ -17,6 +17,7 @@ mod change;
 mod entry;
 mod grow;
 mod head;
+mod items;
 mod iter;
 mod node;
 mod path;

@@ -1,0 +1,287 @@
+//! `txn()` over several roots: tuples of up to four, and [`Shards`].
+//!
+//! As in [`root`](super::root), locks and the numbers of types become [`Txn`]s and [`P`]s, each with a brand of its own.
+
+#![allow(unsafe_code)]
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use super::root::Root;
+use super::tx::Txn;
+use crate::error::{Error, Result};
+use crate::heap::HeapInner;
+use crate::layout::Persist;
+use crate::ptr::P;
+use crate::region::{Group, Region, guard};
+use crate::wal::Commit;
+
+/// Runs `f` as one transaction over several roots of one heap: all of it happens, durably, or nothing.
+///
+/// `roots` is a tuple of up to four roots, or a slice of roots of one type ([`Shards`]). Each root comes with a [`Txn`] and a brand of
+/// its own, so no pointer of one can be stored in another. The locks are taken in one fixed order, whatever the order in
+/// `roots`, so transactions cannot deadlock with one another.
+///
+/// ```
+/// # fn main() -> pheap::Result<()> {
+/// let heap = pheap::Heap::in_memory()?;
+/// let (alice, bob) = (heap.root::<u64>("alice")?, heap.root::<u64>("bob")?);
+/// alice.txn(|tx, money| Ok(tx[money] = 10))?;
+/// pheap::txn((&alice, &bob), |((ta, a), (tb, b))| {
+///     ta[a] -= 3;
+///     tb[b] += 3;
+///     Ok(())
+/// })?;
+/// assert_eq!(bob.read(|view, money| view[money])?, 3);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// As for [`Root::txn`], and [`Error::DuplicateRoot`].
+pub fn txn<S: RootSet, R>(
+    roots: S,
+    f: impl for<'a, 'b, 'c, 'd> FnOnce(S::Args<'a, 'b, 'c, 'd>) -> Result<R>,
+) -> Result<R> {
+    roots.run(f, End::Waits)
+}
+
+/// Runs `f`, in which this thread may open a transaction on one heap while it is inside a transaction on another. Elsewhere that is [`Error::SeveralHeaps`].
+///
+/// **Two such transactions are not one.** The inner one has committed when it returns: if the outer one then fails, or the program is killed, the change of the inner heap stays, and that of the outer one
+/// is undone. A program that moves something from one heap to another has to find out at its start which of the two has it, or that both have. Nest the heaps in the same order everywhere, as with any two locks.
+///
+/// ```
+/// # use pheap::{Error, Heap};
+/// # fn main() -> pheap::Result<()> {
+/// let (orders, archive) = (Heap::in_memory()?, Heap::in_memory()?);
+/// let (new, old) = (orders.root::<u64>("count")?, archive.root::<u64>("count")?);
+/// let refused = new.txn(|_, _| old.txn(|tx, old| Ok(tx[old] += 1)));
+/// assert!(matches!(refused, Err(Error::SeveralHeaps)));
+/// pheap::with_several_heaps(|| {
+///     new.txn(|tx, new| {
+///         old.txn(|tx, old| Ok(tx[old] += 1))?;
+///         Ok(tx[new] = 0)
+///     })
+/// })?;
+/// assert_eq!(old.read(|view, old| view[old])?, 1);
+/// # Ok(())
+/// # }
+/// ```
+pub fn with_several_heaps<R>(f: impl FnOnce() -> R) -> R {
+    guard::with_several_heaps(f)
+}
+
+/// Roots that one transaction can be opened on; see [`txn`](crate::txn()).
+pub trait RootSet: sealed::Sealed {
+    /// What the transaction's closure is given: for a tuple, a `(&mut Txn<'_>, P<'_, T>)` for each root.
+    type Args<'a, 'b, 'c, 'd>;
+
+    #[doc(hidden)]
+    fn run<R>(
+        self,
+        f: impl for<'a, 'b, 'c, 'd> FnOnce(Self::Args<'a, 'b, 'c, 'd>) -> Result<R>,
+        end: End<'_>,
+    ) -> Result<R>;
+}
+
+pub(super) mod sealed {
+    use crate::wal::Commit;
+
+    pub trait Sealed {
+        /// See `HeapInner::waits_for_syncs` and `backlog`.
+        fn waits_for_syncs(&self) -> bool;
+        fn backlog(&self) -> Option<Commit>;
+    }
+
+    /// How a transaction over several roots ends.
+    pub enum End<'c> {
+        /// It waits until it is durable, or what it has seen.
+        Waits,
+        /// It leaves a `Commit` if it has not failed.
+        Deferred(&'c mut Commit),
+        /// It leaves a `Commit`, whatever comes of it.
+        Task(&'c mut Commit),
+    }
+}
+
+use sealed::End;
+
+/// The heap that all of these belong to.
+fn common_heap<'h>(mut heaps: impl Iterator<Item = &'h Arc<HeapInner>>) -> Result<&'h Arc<HeapInner>> {
+    let first = heaps.next().ok_or(Error::InvalidOption("a transaction needs a root"))?;
+    if heaps.all(|heap| Arc::ptr_eq(first, heap)) {
+        Ok(first)
+    } else {
+        Err(Error::InvalidOption("the roots of one transaction must belong to one heap"))
+    }
+}
+
+/// Commits, or rolls back.
+fn end<R>(heap: &Arc<HeapInner>, mut group: Group<'_>, result: Result<R>, how: End<'_>) -> Result<R> {
+    let committed = match (&result, how) {
+        (Ok(_), End::Waits) => group.commit(),
+        (Ok(_), End::Deferred(commit)) => group.commit_deferred().map(|end| *commit = heap.deferred(end)),
+        (Ok(_), End::Task(commit)) => group.commit_deferred().map(|end| *commit = heap.seen(end)),
+        (Err(_), End::Task(commit)) => {
+            *commit = heap.seen(group.give_up_deferred());
+            return result;
+        }
+        (Err(_), _) => {
+            group.give_up()?;
+            return result;
+        }
+    };
+    group.tell();
+    committed?;
+    result
+}
+
+/// What a task asks before it opens a transaction on several roots of a heap.
+macro_rules! asks_the_heap {
+    ($roots:ident, $first:expr) => {
+        fn waits_for_syncs(&self) -> bool {
+            let $roots = self;
+            $first.is_some_and(|heap| heap.waits_for_syncs())
+        }
+
+        fn backlog(&self) -> Option<Commit> {
+            let $roots = self;
+            $first.and_then(|heap| heap.backlog())
+        }
+    };
+}
+
+macro_rules! tuples {
+    ($($T:ident $lt:lifetime $i:tt),*) => {
+        impl<$($T: Persist),*> sealed::Sealed for ($(&Root<$T>,)*) {
+            asks_the_heap!(roots, Some(&roots.0.heap));
+        }
+
+        impl<$($T: Persist),*> RootSet for ($(&Root<$T>,)*) {
+            type Args<'a, 'b, 'c, 'd> = ($((&$lt mut Txn<$lt>, P<$lt, $T::At<$lt>>),)*);
+
+            fn run<R>(
+                self,
+                f: impl for<'a, 'b, 'c, 'd> FnOnce(Self::Args<'a, 'b, 'c, 'd>) -> Result<R>,
+                end: End<'_>,
+            ) -> Result<R> {
+                let heap = common_heap([$(&self.$i.heap),*].into_iter())?;
+                let regions: &[(&Region, u32)] = &[$((&*self.$i.region, self.$i.ty)),*];
+                let group = Group::begin(heap, regions)?;
+                let result = f(($((
+                    // SAFETY: `group` has the region locked, with an open transaction, until `end`; there is one `Txn` for each member, for members are
+                    // distinct. The brand is one of its own, for `f` works for all of them.
+                    &mut unsafe { Txn::new(group.hot($i), group.held($i)) },
+                    // SAFETY: the group was locked for a root of this type, and `f` works for all brands.
+                    unsafe { self.$i.object() },
+                ),)*));
+                self::end(heap, group, result, end)
+            }
+        }
+    };
+}
+
+tuples!(A 'a 0);
+tuples!(A 'a 0, B 'b 1);
+tuples!(A 'a 0, B 'b 1, C 'c 2);
+tuples!(A 'a 0, B 'b 1, C 'c 2, D 'd 3);
+
+/// The roots of a transaction over a slice of roots of one type.
+///
+/// They are visited one or two at a time, so that each has a brand of its own.
+//
+// Invariant: `group` is of these roots, in this order, and the roots live as long as `'a`. (A reference to them would ask for `T: 'a`, which `RootSet::Args` does
+// not say.)
+pub struct Shards<'a, T> {
+    group: &'a Group<'a>,
+    roots: NonNull<[Root<T>]>,
+}
+
+impl<T: Persist> Shards<'_, T> {
+    /// Number of roots.
+    #[allow(clippy::len_without_is_empty)] // it never is
+    pub fn len(&self) -> usize {
+        self.roots.len()
+    }
+
+    /// Runs `f` on root `index` within the transaction.
+    ///
+    /// # Panics
+    /// If there is no such root.
+    pub fn with<R>(
+        &mut self,
+        index: usize,
+        f: impl for<'r> FnOnce(&mut Txn<'r>, P<'r, T::At<'r>>) -> R,
+    ) -> R {
+        // SAFETY: `&mut self` keeps other calls away until `f` returns, and `f` works for all brands.
+        let (mut tx, root) = unsafe { self.enter(index) };
+        f(&mut tx, root)
+    }
+
+    /// Runs `f` on two different roots within the transaction.
+    ///
+    /// # Panics
+    /// If the indices are equal, or one of the roots does not exist.
+    pub fn with_two<R>(
+        &mut self,
+        first: usize,
+        second: usize,
+        f: impl for<'r, 's> FnOnce(&mut Txn<'r>, P<'r, T::At<'r>>, &mut Txn<'s>, P<'s, T::At<'s>>) -> R,
+    ) -> R {
+        assert!(first != second, "root {first} cannot be visited twice at a time");
+        // SAFETY: `&mut self` keeps other calls away until `f` returns, `second` is another root, and `f` works for all brands.
+        let (mut tx_a, a) = unsafe { self.enter(first) };
+        // SAFETY: `&mut self` keeps other calls away until `f` returns, `first` is another root, and `f` works for all brands.
+        let (mut tx_b, b) = unsafe { self.enter(second) };
+        f(&mut tx_a, a, &mut tx_b, b)
+    }
+
+    /// # Safety
+    /// * No other `Txn` of root `index` is alive, as long as this one is.
+    /// * `'r` is a brand that only pointers into its region have, and it ends before `self` does.
+    unsafe fn enter<'r>(&self, index: usize) -> (Txn<'r>, P<'r, T::At<'r>>) {
+        // SAFETY: the roots live as long as this, an invariant of the type.
+        let root = &unsafe { self.roots.as_ref() }[index];
+        // SAFETY: `group` has the region locked, with an open transaction, while `self` lives. That there is one `Txn`, and the brand, are the caller's premises.
+        let tx = unsafe { Txn::new(self.group.hot(index), self.group.held(index)) };
+        // SAFETY: the group was locked for roots of these types. The brand is the caller's premise.
+        (tx, unsafe { root.object() })
+    }
+}
+
+impl<T: Persist> sealed::Sealed for &[Root<T>] {
+    asks_the_heap!(roots, roots.first().map(|root| &root.heap));
+}
+
+impl<T: Persist> RootSet for &[Root<T>] {
+    type Args<'a, 'b, 'c, 'd> = Shards<'a, T>;
+
+    fn run<R>(
+        self,
+        f: impl for<'a, 'b, 'c, 'd> FnOnce(Shards<'a, T>) -> Result<R>,
+        end: End<'_>,
+    ) -> Result<R> {
+        let heap = common_heap(self.iter().map(|root| &root.heap))?;
+        let regions: Vec<(&Region, u32)> = self.iter().map(|root| (&*root.region, root.ty)).collect();
+        let group = Group::begin(heap, &regions)?;
+        let result = f(Shards { group: &group, roots: NonNull::from(self) });
+        self::end(heap, group, result, end)
+    }
+}
+
+impl<T: Persist> sealed::Sealed for &Vec<Root<T>> {
+    asks_the_heap!(roots, roots.first().map(|root| &root.heap));
+}
+
+impl<T: Persist> RootSet for &Vec<Root<T>> {
+    type Args<'a, 'b, 'c, 'd> = Shards<'a, T>;
+
+    fn run<R>(
+        self,
+        f: impl for<'a, 'b, 'c, 'd> FnOnce(Shards<'a, T>) -> Result<R>,
+        end: End<'_>,
+    ) -> Result<R> {
+        self.as_slice().run(f, end)
+    }
+}

@@ -1,0 +1,292 @@
+//! The items of nodes: put in, moved from node to node, taken out, and written.
+//!
+//! What must hold of a tree is said in [`node`](super::node).
+
+#![allow(unsafe_code)]
+
+use super::head::{FREE, Head, LEAST, Order, Scale};
+use super::node::{Entry, Item, Leaf, Near, New, Node};
+use crate::api::tx::Txn;
+use crate::api::view::View;
+use crate::collections::buffer;
+use crate::collections::key::OrdKey;
+use crate::layout::Persist;
+use crate::ptr::P;
+
+/// What is the same whatever items are ordered by.
+impl<'r, T: Persist, X: Near, const N: usize> P<'r, Node<T, X, N>> {
+    /// The item at `place`, to write. All of it, for the write set.
+    ///
+    /// # Safety
+    /// When the caller is done, the branches of an inner node have separators as their places say: all but the first.
+    #[inline(always)]
+    pub(super) unsafe fn item_mut<'t>(self, tx: &'t mut Txn<'r>, place: usize) -> &'t mut T {
+        let slot = self.seen(tx).slot(place);
+        // SAFETY: the slot of an item has a value.
+        unsafe { buffer::write(tx, self.slot_ptr(slot)).value_mut() }
+    }
+
+    /// The parts of the head that an insertion or a removal writes.
+    #[inline(always)]
+    fn parts(self, slot: usize) -> (*mut Order<N>, *mut i16) {
+        assert!(slot < N);
+        let head = self.head_ptr();
+        // SAFETY: parts of a live object.
+        unsafe { (&raw mut (*head).order, (&raw mut (*head).codes).cast::<i16>().add(slot)) }
+    }
+
+    /// Moves the item at `place` out.
+    ///
+    /// # Safety
+    /// When the caller is done, the branches of an inner node have separators as their places say: all but the first.
+    #[inline]
+    pub(super) unsafe fn remove_item(self, tx: &mut Txn<'r>, place: usize) -> (X, T) {
+        let seen = self.seen(tx);
+        let (slot, near) = (seen.slot(place), seen.near(place));
+        // SAFETY: parts of a live node; the slot is in use until now, and not afterwards.
+        unsafe {
+            let item = buffer::read(tx, self.slot_ptr(slot)).take();
+            if tx.__logs_in_place() {
+                let (order, code) = self.parts(slot);
+                let vacated =
+                    if T::POINTERS { buffer::range(self.slot_ptr(slot)) } else { buffer::range(code) };
+                let near = buffer::range(self.near_ptr(slot));
+                buffer::announce(tx, &[buffer::range(order), buffer::range(code), near, vacated]);
+                buffer::write(tx, order).remove(place);
+                *buffer::write(tx, code) = FREE;
+            } else {
+                buffer::write(tx, self.head_ptr()).remove(place);
+            }
+            self.vacate(tx, slot);
+            (near, item)
+        }
+    }
+
+    /// Empties a slot, if what is left behind could point to something.
+    ///
+    /// # Safety
+    /// The slot is not in use.
+    #[inline(always)]
+    unsafe fn vacate(self, tx: &mut Txn<'r>, slot: usize) {
+        // SAFETY: parts of a live node.
+        unsafe {
+            if X::POINTERS {
+                *buffer::write(tx, self.near_ptr(slot)) = X::default();
+            }
+            if T::POINTERS {
+                buffer::write(tx, self.slot_ptr(slot)).vacate();
+            }
+        }
+    }
+
+    /// Replaces the code of the item at `place`.
+    pub(super) fn set_code(self, tx: &mut Txn<'r>, place: usize, code: impl FnOnce(&Head<N>) -> i16) {
+        // SAFETY: a part of a live node.
+        unsafe {
+            let head = buffer::write(tx, self.head_ptr());
+            head.codes[head.slot(place)] = code(head);
+        }
+    }
+}
+
+/// What needs to know how items are ordered.
+impl<'r, T: Item<'r>, X: Near, const N: usize> P<'r, Node<T, X, N>> {
+    /// Puts an item in at `place`. The node is not full.
+    ///
+    /// # Safety
+    /// When the caller is done, the branches of an inner node have separators as their places say: all but the first.
+    #[inline]
+    pub(super) unsafe fn insert_item(self, tx: &mut Txn<'r>, place: usize, prefix: u64, near: X, item: T) {
+        let seen = self.seen(tx);
+        let head = seen.head();
+        assert!(place <= head.len() && !head.is_full());
+        let code = if place < T::FIRST { LEAST } else { head.code(prefix) };
+        let prefix_at = |place| seen.item(place).prefix(tx);
+        if let Some(scale) = head.better_scale(T::FIRST, place, prefix, code, prefix_at) {
+            self.set_scale(tx, scale);
+            return self.insert_coded(tx, place, scale.code(prefix), near, item);
+        }
+        self.insert_coded(tx, place, code, near, item)
+    }
+
+    #[inline(always)]
+    fn insert_coded(self, tx: &mut Txn<'r>, place: usize, code: i16, near: X, item: T) {
+        let head = self.head(tx);
+        let slot = head.slot(head.len());
+        // SAFETY: parts of a live node.
+        unsafe {
+            if tx.__logs_in_place() {
+                let (order, code_at) = self.parts(slot);
+                let (near_at, slot) =
+                    (buffer::range(self.near_ptr(slot)), buffer::range(self.slot_ptr(slot)));
+                buffer::announce(tx, &[buffer::range(order), buffer::range(code_at), near_at, slot]);
+                buffer::write(tx, order).insert(place);
+                *buffer::write(tx, code_at) = code;
+            } else {
+                buffer::write(tx, self.head_ptr()).insert(place, code);
+            }
+            if size_of::<X>() > 0 {
+                *buffer::write(tx, self.near_ptr(slot)) = near;
+            }
+            buffer::write(tx, self.slot_ptr(slot)).put(item);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn set_scale(self, tx: &mut Txn<'r>, scale: Scale) {
+        let mut head = *self.head(tx);
+        let prefixes = self.prefixes(tx, &head);
+        head.set_scale(T::FIRST, scale, &prefixes);
+        // SAFETY: a part of a live node.
+        unsafe { *buffer::write(tx, self.head_ptr()) = head };
+    }
+
+    /// Moves the items from `place` on to a new node. They have keys.
+    ///
+    /// (Leaves keep their scale, so that no key is looked at.)
+    ///
+    /// # Safety
+    /// When the caller is done, the branches of an inner node have separators as their places say: all but the first.
+    pub(super) unsafe fn split_items(self, tx: &mut Txn<'r>, place: usize, new: &New<'r, Node<T, X, N>>) {
+        let new = new.node();
+        let (mut head, mut new_head) = (*self.head(tx), Head::EMPTY);
+        let old = head;
+        assert!(new.count(tx) == 0 && place <= old.len());
+        head.split_off(place, &mut new_head);
+        if T::KEPT {
+            let prefixes = self.prefixes(tx, &old);
+            let mut new_prefixes = [0; N];
+            (place..old.len()).for_each(|from| new_prefixes[from - place] = prefixes[old.slot(from)]);
+            head.fit(T::FIRST, &prefixes);
+            new_head.fit(T::FIRST, &new_prefixes);
+        }
+        // SAFETY: parts of live nodes, of which nobody knows the new one: it is written where it is. The values move; the heads say
+        // so, and nothing in between can panic.
+        unsafe {
+            for (to, from) in (place..old.len()).map(|place| old.slot(place)).enumerate() {
+                new.near_ptr(to).copy_from_nonoverlapping(tx.place_of(self.near_ptr(from)), 1);
+                buffer::move_to_new(tx, self.slot_ptr(from), new.slot_ptr(to));
+            }
+            new.head_ptr().write(new_head);
+            if place < old.len() {
+                *buffer::write(tx, self.head_ptr()) = head;
+            }
+            (place..old.len()).for_each(|place| self.vacate(tx, old.slot(place)));
+        }
+    }
+
+    /// The prefixes of all items, in the order of their slots.
+    fn prefixes(self, view: &View<'r>, head: &Head<N>) -> [u64; N] {
+        let (seen, mut prefixes) = (self.seen(view), [0; N]);
+        for place in 0..head.len() {
+            prefixes[head.slot(place)] = seen.item(place).prefix(view);
+        }
+        prefixes
+    }
+
+    /// Moves `count` items from `place` on to `to_place` of another node, which has room for them. They have keys.
+    ///
+    /// # Safety
+    /// When the caller is done, the branches of an inner node have separators as their places say: all but the first.
+    pub(super) unsafe fn move_items(
+        self,
+        tx: &mut Txn<'r>,
+        place: usize,
+        count: usize,
+        to: Self,
+        to_place: usize,
+    ) {
+        let (mut from_head, mut to_head) = (*self.head(tx), *to.head(tx));
+        assert!(self != to && place + count <= from_head.len() && to_place <= to_head.len());
+        assert!(to_head.len() + count <= N);
+        // The user's code comes first: should it panic, nothing has moved.
+        let (prefixes, mut to_prefixes) = (self.prefixes(tx, &from_head), to.prefixes(tx, &to_head));
+        let mut moves = [(0, 0); N];
+        for (i, slots) in moves[..count].iter_mut().enumerate() {
+            *slots = (from_head.remove(place), to_head.insert(to_place + i, FREE));
+            to_prefixes[slots.1] = prefixes[slots.0];
+        }
+        to_head.fit(T::FIRST, &to_prefixes);
+        for &(from_slot, to_slot) in &moves[..count] {
+            // SAFETY: parts of live nodes. The value moves, bytes and all; the heads say so below, and nothing in between can panic.
+            unsafe {
+                if size_of::<X>() > 0 {
+                    let near = *buffer::read(tx, self.near_ptr(from_slot));
+                    *buffer::write(tx, to.near_ptr(to_slot)) = near;
+                }
+                // Looked up first: a copy of this transaction stays where it is while another is made, and the new place is good until the
+                // next access.
+                let old = tx.place_of(self.slot_ptr(from_slot));
+                let new = std::ptr::from_mut(buffer::write(tx, to.slot_ptr(to_slot)));
+                new.copy_from_nonoverlapping(old, 1);
+                self.vacate(tx, from_slot);
+            }
+        }
+        // SAFETY: parts of live nodes.
+        unsafe {
+            *buffer::write(tx, self.head_ptr()) = from_head;
+            *buffer::write(tx, to.head_ptr()) = to_head;
+        }
+    }
+
+    /// Moves items between neighbours, so that they have as many.
+    ///
+    /// # Safety
+    /// When the caller is done, the branches of an inner node have separators as their places say: all but the first.
+    pub(super) unsafe fn even_items(self, tx: &mut Txn<'r>, right: Self) {
+        let (l, r) = (self.count(tx), right.count(tx));
+        // SAFETY: the caller sees to the separators of both nodes.
+        unsafe {
+            if l < r {
+                right.move_items(tx, 0, (r - l) / 2, self, l);
+            } else {
+                let count = (l - r) / 2;
+                self.move_items(tx, l - count, count, right, 0);
+            }
+        }
+    }
+}
+
+impl<'r, K: OrdKey<'r>, V: Persist> P<'r, Leaf<K, V>> {
+    /// The value of the entry at `place`, to write.
+    #[inline(always)]
+    pub(super) fn value_mut<'t>(self, tx: &'t mut Txn<'r>, place: usize) -> &'t mut V {
+        let slot = self.slot_ptr(self.seen(tx).slot(place));
+        // SAFETY: a slot of a live node. It is that of an item, so there is an entry in the place that is written; `tx` is borrowed as long as the value is. No
+        // reference to the whole entry is made: somebody may look at its key (`entry_mut`).
+        unsafe {
+            let entry = tx.writable(slot).cast::<Entry<K, V>>();
+            &mut (*entry).value
+        }
+    }
+
+    /// What the key of the entry at `place` is looked up by, and its value, to write.
+    pub(super) fn entry_mut<'t>(self, tx: &'t mut Txn<'r>, place: usize) -> (&'t K::Query, &'t mut V) {
+        let query: *const K::Query = self.seen(tx).query(place);
+        let value = self.value_mut(tx, place);
+        // SAFETY: the query is apart from the value, as `MapKey` promises. Nobody writes the key, neither here nor where the entry was before it was copied, and
+        // a reference to it stays good while a transaction goes from copies to the undo log.
+        (unsafe { &*query }, value)
+    }
+
+    /// Adds an entry at `place` of a leaf that is not full.
+    #[inline]
+    pub(super) fn insert_entry(self, tx: &mut Txn<'r>, place: usize, prefix: u64, entry: Entry<K, V>) {
+        // SAFETY: an entry of a leaf, which has no separators.
+        unsafe { self.insert_item(tx, place, prefix, (), entry) };
+    }
+
+    /// Moves the entry at `place` out.
+    #[inline]
+    pub(super) fn remove_entry(self, tx: &mut Txn<'r>, place: usize) -> Entry<K, V> {
+        // SAFETY: an entry of a leaf, which has no separators.
+        unsafe { self.remove_item(tx, place) }.1
+    }
+
+    /// Moves the entries from `place` on to a new leaf.
+    pub(super) fn split_off(self, tx: &mut Txn<'r>, place: usize, new: &New<'r, Leaf<K, V>>) {
+        // SAFETY: entries of a leaf, which has no separators.
+        unsafe { self.split_items(tx, place, new) };
+    }
+}
