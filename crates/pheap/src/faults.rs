@@ -207,6 +207,8 @@ pub enum Bug {
     SavepointForgetsFresh,
     /// and frees at its commit what it has freed since.
     SavepointKeepsFrees,
+    /// A transaction whose log cannot grow keeps what it writes to objects of its own elsewhere, too.
+    DoomCopiesFresh,
     /// A copy of a file in use is opened as if it were that file.
     TakeCopies,
     /// Nobody looks whether the file of an open heap still has a name.

@@ -327,7 +327,7 @@ impl<'r> Txn<'r> {
             return false;
         }
         cx.save_in_place(object.expose_provenance(), size_of::<T>());
-        // SAFETY: a live object of this region, by (3), which needs no log, for the transaction has made it; `&mut self` keeps all other access away.
+        // SAFETY: a live object of this region, by (3), which needs no log, for the transaction has made it, and writes it where it is in any mode; `&mut self` keeps all other access away.
         change(unsafe { &mut *object });
         if <T as Pointee>::PADDED {
             // SAFETY: a valid object, which nobody else has access to, as above.

@@ -211,8 +211,13 @@ impl Context {
         // SAFETY: the context is there, and nobody else's; the place is in a live value (premises 1 to 3).
         unsafe {
             (*cx).write_back_copies();
+            // A doomed transaction, too, for what is new was written where it is before.
+            if (*cx).alloc.is_fresh(addr) && !bug(Bug::DoomCopiesFresh) {
+                (*cx).note_padding(addr, padding);
+                return in_place;
+            }
             if (*cx).mode == Mode::Long {
-                if (*cx).alloc.is_fresh(addr) || Context::log_range(cx, addr, len).is_ok() {
+                if Context::log_range(cx, addr, len).is_ok() {
                     (*cx).note_padding(addr, padding);
                     return in_place;
                 }

@@ -24,6 +24,7 @@ struct All<'r> {
     bytes: [u8; 12],
     list: Option<P<'r, Node<'r>>>,
     big: Option<P<'r, [u64]>>,
+    ballast: Option<P<'r, [u64]>>,
     vec: PVec<'r, u64>,
     queue: PVecDeque<'r, u16>,
     map: PHashMap<'r, u64, u64>,
@@ -38,6 +39,8 @@ struct Model {
     bytes: [u8; 12],
     list: Vec<u64>,
     big: Vec<u64>,
+    /// All of it is the same.
+    ballast: Option<u64>,
     vec: Vec<u64>,
     queue: Vec<u16>,
     map: BTreeMap<u64, u64>,
@@ -48,6 +51,9 @@ struct Model {
 
 /// Elements of the large object.
 const BIG: usize = 600;
+/// Bytes of a heap that cannot grow, and elements of an object for whose old content it has no room.
+const SIZE: u64 = 1 << 20;
+const BALLAST: usize = 66_000;
 
 fn seen<'r>(view: &View<'r>, p: P<'r, All<'r>>) -> Model {
     let all = &view[p];
@@ -63,6 +69,11 @@ fn seen<'r>(view: &View<'r>, p: P<'r, All<'r>>) -> Model {
         bytes: all.bytes,
         list,
         big: all.big.map_or(Vec::new(), |big| view[big].to_vec()),
+        ballast: all.ballast.map(|ballast| {
+            let first = view[ballast][0];
+            assert!(view[ballast].iter().all(|&number| number == first));
+            first
+        }),
         vec: all.vec.iter(view).copied().collect(),
         queue: all.queue.iter(view).copied().collect(),
         map: all.map.iter(view).map(|(k, v)| (*k, *v)).collect(),
@@ -98,6 +109,8 @@ enum Op {
     Look,
     /// Leaves the copies.
     Spill,
+    /// Writes to more than can be logged, if there is so much.
+    Ballast(u64),
     /// A nested part, and whether it fails.
     Nested(Vec<Op>, bool),
 }
@@ -127,6 +140,7 @@ fn op() -> impl Strategy<Value = Op> {
         Just(Op::Clear),
         Just(Op::Look),
         Just(Op::Spill),
+        any::<u64>().prop_map(Op::Ballast),
     ];
     leaf.prop_recursive(3, 60, 8, |inner| {
         (prop::collection::vec(inner, 1..8), any::<bool>()).prop_map(|(ops, fails)| Op::Nested(ops, fails))
@@ -222,6 +236,12 @@ fn apply<'r>(tx: &mut Txn<'r>, p: P<'r, All<'r>>, model: &mut Model, op: &Op) ->
             // A transaction that is doomed cannot.
             let _ = catch_unwind(AssertUnwindSafe(|| tx.shared().len_of_list(p)));
         }
+        Op::Ballast(n) => {
+            if let Some(ballast) = tx[p].ballast {
+                tx[ballast].fill(n);
+                model.ballast = Some(n);
+            }
+        }
         Op::Nested(ref ops, fails) => {
             let before = model.clone();
             let result = tx.nested(p, |tx, p| {
@@ -259,10 +279,9 @@ fn new(options: Options) -> (Heap, Root<All<'static>>) {
 
 /// Runs transactions, some of which fail as a whole, and compares what is there with the model.
 fn follows_the_model(
-    options: Options,
+    (heap, root): (Heap, Root<All<'static>>),
     transactions: &[(Vec<Op>, bool)],
 ) -> std::result::Result<(), TestCaseError> {
-    let (heap, root) = new(options);
     let mut model = root.read(seen).unwrap();
     for (ops, fails) in transactions {
         let before = model.clone();
@@ -300,34 +319,36 @@ proptest! {
 
     #[test]
     fn short_transactions(transactions in transactions()) {
-        follows_the_model(small(), &transactions)?;
+        follows_the_model(new(small()), &transactions)?;
     }
 
     #[test]
     fn short_transactions_with_fences(transactions in transactions()) {
-        follows_the_model(small().durability(Durability::Pmem).collect_least(0).collect_growth(1), &transactions)?;
+        let options = small().durability(Durability::Pmem).collect_least(0).collect_growth(1);
+        follows_the_model(new(options), &transactions)?;
     }
 
     #[test]
     fn long_transactions(transactions in transactions()) {
-        follows_the_model(small().pin_undo(true), &transactions)?;
+        follows_the_model(new(small().pin_undo(true)), &transactions)?;
     }
 
     #[test]
     fn in_a_heap_that_is_nearly_full(transactions in transactions()) {
-        let size = 1 << 20;
-        follows_the_model(small().arena_size(size).max_size(size), &transactions)?;
+        follows_the_model(new(small().arena_size(SIZE).max_size(SIZE)), &transactions)?;
+    }
+
+    #[test]
+    fn where_some_transactions_cannot_be_logged(transactions in transactions()) {
+        follows_the_model(full(), &transactions)?;
     }
 }
 
-/// A heap that has room for nothing more than what is in it: long transactions cannot be logged.
+/// A heap that has no room for a log of all that is in it.
 fn full() -> (Heap, Root<All<'static>>) {
-    const SIZE: u64 = 1 << 20;
-    let options = Options::new().durability(Durability::Process).arena_size(SIZE).max_size(SIZE);
-    let heap = options.in_memory().unwrap();
-    let root: Root<All> = heap.root("all").unwrap();
+    let (heap, root) = new(Options::new().durability(Durability::Process).arena_size(SIZE).max_size(SIZE));
     root.txn(|tx, p| {
-        tx[p].big = Some(tx.alloc_slice(66_000, |i| i as u64)?);
+        tx[p].ballast = Some(tx.alloc_slice(BALLAST, |_| 0)?);
         Ok(())
     })
     .unwrap();
@@ -346,10 +367,12 @@ fn a_transaction_that_cannot_be_logged_sees_what_it_should() {
             tx[p].numbers = [2; 8];
             tx[p].bytes[3] = 2;
             // From here on, in memory only.
+            let ballast = tx[p].ballast.unwrap();
+            tx[ballast].fill(2);
             tx[big].fill(2);
             tx[big.at(3)] = 3;
             tx[p].numbers[1] = 3;
-            assert_eq!((tx[big][2], tx[big][3], tx[p].numbers[0]), (2, 3, 2));
+            assert_eq!((tx[ballast][2], tx[big][3], tx[p].numbers[0]), (2, 3, 2));
             Err::<(), _>(Error::abort("it is to fail"))
         });
         assert!(failed.is_err());
@@ -369,6 +392,40 @@ fn a_transaction_that_cannot_be_logged_sees_what_it_should() {
         kept?;
         expected.bytes[5] = 7;
         assert_eq!(seen(tx, p), expected);
+        Ok(())
+    });
+    assert!(matches!(result, Err(Error::OutOfSpace { .. })), "there was room for the log: {result:?}");
+    assert_eq!(root.read(seen).unwrap(), before);
+}
+
+/// A part that was taken back has written its words to the memory of the doomed transaction, but a map changes new nodes where they are.
+#[test]
+fn a_map_of_versions_goes_on_when_a_part_was_taken_back_for_want_of_a_log() {
+    let (_heap, root) = full();
+    let before = root.read(seen).unwrap();
+    let result = root.txn(|tx, p| {
+        let versions = field!(p.versions);
+        versions.extend(tx, (0..5u64).map(|key| (key, key)))?;
+        let failed = tx.nested(p, |tx, p| {
+            field!(p.versions).insert(tx, &6, &1)?;
+            // From here on, in memory only.
+            let ballast = tx[p].ballast.unwrap();
+            tx[ballast].fill(2);
+            Err::<(), _>(Error::abort("it is to fail"))
+        });
+        assert!(failed.is_err());
+        assert!(versions.insert(tx, &6, &2)?);
+        assert_eq!(versions.get(tx, &6), Some(&2));
+        for fails in [true, false] {
+            let result = tx.nested(p, |tx, p| {
+                field!(p.versions).insert(tx, &6, &3)?;
+                field!(p.versions).remove(tx, &1)?;
+                if fails { Err(Error::abort("it is to fail")) } else { Ok(()) }
+            });
+            assert_eq!(result.is_err(), fails);
+            let expected = if fails { (Some(&2), Some(&1)) } else { (Some(&3), None) };
+            assert_eq!((versions.get(tx, &6), versions.get(tx, &1)), expected);
+        }
         Ok(())
     });
     assert!(matches!(result, Err(Error::OutOfSpace { .. })), "there was room for the log: {result:?}");
