@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use pheap::{
     Durability, Error, Heap, Options, P, PBTreeMap, PHashMap, PSnapMap, PString, PVec, PVecDeque, Persist,
-    Result, Root, Txn, View, field,
+    Result, Root, Txn, View, field, txn,
 };
 use proptest::prelude::*;
 
@@ -90,6 +90,8 @@ enum Op {
     Push(u64),
     Pop,
     Change(u64),
+    /// Stores of a `#[txn]` function, more than once to the same.
+    Stores(usize, u64),
     Item(usize, u64),
     Items(usize, usize, u64),
     Swap(usize, usize),
@@ -123,6 +125,7 @@ fn op() -> impl Strategy<Value = Op> {
         any::<u64>().prop_map(Op::Push),
         Just(Op::Pop),
         any::<u64>().prop_map(Op::Change),
+        (0usize..8, any::<u64>()).prop_map(|(i, n)| Op::Stores(i, n)),
         (0usize..BIG, any::<u64>()).prop_map(|(i, n)| Op::Item(i, n)),
         (0usize..BIG, 1usize..100, any::<u64>()).prop_map(|(i, len, n)| Op::Items(i, len, n)),
         (0usize..BIG, 0usize..BIG).prop_map(|(i, j)| Op::Swap(i, j)),
@@ -177,6 +180,15 @@ fn apply<'r>(tx: &mut Txn<'r>, p: P<'r, All<'r>>, model: &mut Model, op: &Op) ->
             if let Some(node) = tx[p].list {
                 (tx[node].value, tx[node].small) = (value, value as u8);
                 model.list[0] = value;
+            }
+        }
+        Op::Stores(i, n) => {
+            store(tx, p, i, n);
+            model.numbers[i] = n.wrapping_add(1);
+            model.bytes[i + 1] = n as u8;
+            model.big[i] = n;
+            if let Some(first) = model.list.first_mut() {
+                *first = n.wrapping_add(1);
             }
         }
         Op::Item(i, n) => {
@@ -254,6 +266,22 @@ fn apply<'r>(tx: &mut Txn<'r>, p: P<'r, All<'r>>, model: &mut Model, op: &Op) ->
         }
     }
     Ok(())
+}
+
+#[txn]
+fn store<'r>(tx: &mut Txn<'r>, p: P<'r, All<'r>>, i: usize, n: u64) {
+    tx[p].numbers[i] = n;
+    tx[p].bytes[i + 1] = n as u8;
+    tx[p].numbers[i] = n.wrapping_add(1);
+    if let Some(big) = tx[p].big {
+        tx[big][i] = n;
+    }
+    if let Some(node) = tx[p].list {
+        tx[node].value = n;
+        let n = n.wrapping_add(1);
+        tx[node].value = n;
+        tx[node].small = n as u8;
+    }
 }
 
 trait LenOfList<'r> {
@@ -457,6 +485,37 @@ fn what_was_held_in_it_is_held_only_if_it_was_not_taken_back() {
         Ok(())
     })
     .unwrap();
+}
+
+/// What was freed before the part is freed at the commit, and what it has freed is not.
+#[test]
+fn what_was_freed_in_it_is_freed_only_if_it_was_not_taken_back() {
+    for fails in [false, true] {
+        let (heap, root) = new(small().collect_least(1 << 40));
+        let mut used = 0;
+        for round in 0..60 {
+            root.txn(|tx, p| {
+                let vec = field!(p.vec);
+                assert!(vec.iter(tx).copied().eq(0..if fails && round > 0 { 20_000 } else { 0 }));
+                vec.clear(tx);
+                vec.shrink_to_fit(tx)?;
+                vec.extend(tx, 0..20_000)?;
+                let result = tx.nested(p, |tx, p| {
+                    field!(p.vec).clear(tx);
+                    field!(p.vec).shrink_to_fit(tx)?;
+                    if fails { Err(Error::abort("it is to fail")) } else { Ok(()) }
+                });
+                assert_eq!(result.is_err(), fails);
+                Ok(())
+            })
+            .unwrap();
+            if round == 20 {
+                used = heap.info().file_bytes;
+            }
+        }
+        assert_eq!((heap.stats().collections, heap.info().file_bytes), (0, used), "buffers pile up");
+        assert!(heap.check().unwrap().is_clean());
+    }
 }
 
 #[test]
