@@ -1,12 +1,15 @@
 //! What nested parts of transactions would leave behind, or take away, with bugs that no crash shows: the transaction itself sees it.
 
 use pheap::sim::Bug;
-use pheap::{Durability, Error, Heap, Options, P, PSnapMap, Persist, Root, Txn, field};
+use pheap::{Durability, Error, Heap, Options, P, PSnapMap, Persist, Root, Txn, field, txn};
 use pheap_crash::seeded::Seeded;
 
 #[derive(Persist, Default)]
 #[repr(C)]
 struct Objects<'r> {
+    number: u64,
+    /// More than `#[txn]` takes a copy of for a field.
+    gap: [u64; 32],
     versions: PSnapMap<'r, u64, u64>,
     large: Option<P<'r, [[u64; 16]]>>,
 }
@@ -53,9 +56,52 @@ fn doomed_map() -> bool {
     seen == Some(3)
 }
 
+/// Whether a transaction that cannot be logged takes a part back.
+fn doomed() -> bool {
+    let (_heap, root) = heap();
+    let mut seen = 0;
+    let result = root.txn(|tx, objects| {
+        set(tx, objects, 1);
+        tx.nested(objects, |tx, objects| {
+            set(tx, objects, 2);
+            doom(tx, objects);
+            fail::<()>()
+        })
+        .unwrap_err();
+        Ok(seen = tx[objects].number)
+    });
+    assert!(matches!(result, Err(Error::OutOfSpace { .. })), "there was room for the log: {result:?}");
+    seen == 1
+}
+
+#[txn]
+fn set<'r>(tx: &mut Txn<'r>, objects: P<'r, Objects<'r>>, number: u64) {
+    tx[objects].number = number;
+}
+
+/// Whether the first store of a transaction is taken back, which is one of `#[txn]` to a field in a part.
+fn first_store(long: bool) -> bool {
+    let heap = Options::new().pin_undo(long).in_memory().unwrap();
+    let root: Handle = heap.root("objects").unwrap();
+    root.txn(|tx, objects| {
+        tx.nested(objects, |tx, objects| {
+            set(tx, objects, 1);
+            fail::<()>()
+        })
+        .unwrap_err();
+        Ok(tx[objects].number == 0)
+    })
+    .unwrap()
+}
+
 #[test]
 fn what_is_wrong_is_noticed() {
-    let causes: [(fn() -> bool, Bug); 1] = [(doomed_map, Bug::DoomCopiesFresh)];
+    let causes: [(fn() -> bool, Bug); 4] = [
+        (doomed, Bug::DoomKeepsChanges),
+        (doomed_map, Bug::DoomCopiesFresh),
+        (|| first_store(false), Bug::SavepointForgetsFields),
+        (|| first_store(true), Bug::SavepointForgetsFields),
+    ];
     for (is_right, bug) in causes {
         assert!(is_right(), "without {bug:?}");
         let _seeded = Seeded::new(bug);

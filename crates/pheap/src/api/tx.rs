@@ -9,6 +9,7 @@ use std::sync::Arc;
 use super::view::View;
 use crate::alloc::Request;
 use crate::error::{Error, Result};
+use crate::faults::{Bug, bug};
 use crate::gc::held::{Held, HeldTable};
 use crate::layout::{Padding, Persist, Pointee, slice_header};
 use crate::os::cpu;
@@ -515,7 +516,8 @@ unsafe fn place_apart<T: Pointee + ?Sized, F: Persist>(hot: &Hot, object: *mut T
         }
         // SAFETY: there is the context, and no other reference to it; this one goes before the next call that takes the pointer.
         let context = unsafe { &mut *cx };
-        if context.route == Route::Long {
+        let forgets = bug(Bug::SavepointForgetsFields);
+        if context.route == Route::Long || forgets && context.mode == Mode::Long {
             if context.is_in_place(addr, len, align_of::<F>()) {
                 // Where the stores are, they look for all of the object.
                 if len == T::bytes(object) {
@@ -526,7 +528,9 @@ unsafe fn place_apart<T: Pointee + ?Sized, F: Persist>(hot: &Hot, object: *mut T
             // SAFETY: the caller's premises.
             return unsafe { Context::writable_by_log(cx, addr, len, None) }.cast();
         }
-        if context.route == Route::Short && !context.takes_objects(T::bytes(object)) {
+        if (context.route == Route::Short || forgets && context.mode == Mode::Short)
+            && !context.takes_objects(T::bytes(object))
+        {
             // SAFETY: a live value, to which nobody has a reference: the caller's premises.
             if let Some(copy) = unsafe { context.copy_at_once(addr, len, align_of::<F>()) } {
                 return copy.cast();

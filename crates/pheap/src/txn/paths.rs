@@ -131,7 +131,7 @@ impl Context {
     /// Premises 3 and 4.
     #[inline(always)]
     pub(crate) unsafe fn copy_at_once(&mut self, addr: usize, len: usize, align: usize) -> Option<*mut u8> {
-        debug_assert!(self.route == Route::Short);
+        debug_assert!(self.route == Route::Short || bug(Bug::SavepointForgetsFields));
         let hot = self.hot();
         let (filter, lines) = (hot.filter.get(), filter_bits_aligned(addr, len, align));
         if filter & lines != 0 || len == 0 || self.alloc.has_fresh() {
