@@ -105,8 +105,12 @@ impl<'a> Group<'a> {
         if self.abandon_if_forked() {
             return Err(Error::Forked);
         }
-        let result = commit::commit_group(&mut self.contexts());
         let store = self.locked[0].store;
+        if self.locked.iter().any(|one| one.context().is_between) {
+            drop(self); // as for one region
+            return Err(store.check_open().err().unwrap_or(Error::Closed));
+        }
+        let result = commit::commit_group(&mut self.contexts());
         let position = self.locked.iter().map(|one| one.context().media.position()).max().unwrap_or(0);
         let regions = self.locked.iter().map(|one| one.region);
         let told: Vec<&Region> = regions.filter(|region| region.is_to_tell()).collect();
