@@ -1,5 +1,7 @@
 //! What nested parts of transactions would leave behind, or take away, with bugs that no crash shows: the transaction itself sees it.
 
+#![allow(clippy::unit_arg)] // transactions of one assignment
+
 use pheap::sim::Bug;
 use pheap::{Durability, Error, Heap, Options, P, PSnapMap, Persist, Root, Txn, field, txn};
 use pheap_crash::seeded::Seeded;

@@ -252,7 +252,10 @@ fn of_nested_parts() {
             change_some(tx, d, own, 1);
             let result = tx.nested((d, own), |tx, (d, own)| {
                 change_some(tx, d, own, 2);
-                tx.nested((d, own), |tx, (d, own)| Ok(change_some(tx, d, own, 3)))?;
+                tx.nested((d, own), |tx, (d, own)| {
+                    change_some(tx, d, own, 3);
+                    Ok(())
+                })?;
                 if fails { Err(pheap::Error::abort("no")) } else { Ok(()) }
             });
             assert_eq!(result.is_err(), fails);
