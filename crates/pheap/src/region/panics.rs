@@ -201,17 +201,18 @@ fn a_panic_that_the_program_catches_is_not_committed() {
             let open = || Options::new().durability(durability).open(dir.path().join("heap")).unwrap();
             let heap = open();
             let (a, b) = roots(&heap);
-            fn caught<'r>(tx: &mut crate::Txn<'r>, p: P<'r, Numbers<'r>>, nested: bool) {
+            fn caught<'r>(tx: &mut crate::Txn<'r>, p: P<'r, Numbers<'r>>, nested: bool) -> Result<(), Error> {
                 panics::after(0);
                 let result = catch_unwind(AssertUnwindSafe(|| match nested {
-                    true => tx.nested(p, |tx, p| change(tx, p)),
+                    true => tx.nested(p, change),
                     false => change(tx, p),
                 }));
                 assert!(!panics::never_mind() && result.is_err());
+                Ok(())
             }
             let result = match several {
-                true => crate::txn((&a, &b), |((tx, p), _)| Ok(caught(tx, p, nested))),
-                false => a.txn(|tx, p| Ok(caught(tx, p, nested))),
+                true => crate::txn((&a, &b), |((tx, p), _)| caught(tx, p, nested)),
+                false => a.txn(|tx, p| caught(tx, p, nested)),
             };
             assert!(matches!(result, Err(Error::Failed { .. })), "{what}: {result:?}");
             drop((a, b));
