@@ -121,13 +121,33 @@ fn replace<'r>(tx: &mut Txn<'r>, p: P<'r, Record<'r>>, elements: &[u64]) -> phea
     Ok(old)
 }
 
-/// Changes something, then all kinds of things in a nested part, which fails; and something in one that does not.
+/// Changes something, then all kinds of things in nested parts, which fail; and something in one that does not, and behind it.
 fn nest<'r>(tx: &mut Txn<'r>, p: P<'r, Record<'r>>, value: u64, long: bool) -> pheap::Result<()> {
     push(tx, p, value)?;
     // Twice: where that is written is known by then, and the nested part is to ask all the same.
     tx[p].x = 0;
     tx[p].x = value;
-    let failed = tx.nested(p, |tx, p| {
+    // Also twice: the second one knows nothing of what the first one knew.
+    for _ in 0..2 {
+        nest_failing(tx, p, long)?;
+    }
+    tx.nested(p, |tx, p| Ok(tx[p].y = value + 1))?;
+    // Where nothing was written yet.
+    let slice = slice(tx, p);
+    Ok(tx[slice.at(20)] = value)
+}
+
+/// A nested part of all kinds of things, with parts of its own.
+fn nest_failing<'r>(tx: &mut Txn<'r>, p: P<'r, Record<'r>>, long: bool) -> pheap::Result<()> {
+    aborted(tx.nested(p, |tx, p| {
+        let failed = tx.nested(p, |tx, p| {
+            set(tx, p, 1)?;
+            set(tx, p, 2)?;
+            Err(as_it_should())
+        });
+        aborted(failed)?;
+        // Where that is written was known to the part that is gone.
+        set(tx, p, 3)?;
         // A node of the transaction's own.
         cut(tx, p)?;
         if tx[p].list.is_some() {
@@ -143,10 +163,8 @@ fn nest<'r>(tx: &mut Txn<'r>, p: P<'r, Record<'r>>, value: u64, long: bool) -> p
         many(tx, p, 7)?;
         // SAFETY: only its root had a pointer to it.
         unsafe { tx.__free_at_commit(old) };
-        Err::<(), _>(as_it_should())
-    });
-    aborted(failed)?;
-    tx.nested(p, |tx, p| Ok(tx[p].y = value + 1))
+        Err(as_it_should())
+    }))
 }
 
 fn elements(value: u64) -> Vec<u64> {
@@ -413,7 +431,7 @@ pub fn one(root: &Handle, model: &mut RootState, what: One, value: u64) -> pheap
         }
         One::Nest | One::NestLong => {
             model.list.insert(0, value);
-            (model.x, model.y) = (value, value + 1);
+            (model.x, model.y, model.slice[20]) = (value, value + 1, value);
             root.txn(|tx, p| nest(tx, p, value, what == One::NestLong))
         }
         One::Abort | One::AbortLong => aborted(root.txn(|tx, p| {

@@ -201,12 +201,26 @@ pub enum Bug {
     RecentAfterDoom,
     /// nor what it has read where that is, when a copy is made,
     RecentAfterCopy,
-    /// nor what it has written, at a savepoint.
+    /// nor what it has written, at a savepoint,
     RecentAfterSavepoint,
+    /// nor when it goes back to one.
+    RecentAfterTakenBack,
     /// A transaction that goes back to a savepoint leaves objects of its own as they are,
     SavepointForgetsFresh,
+    /// or those that were changed where they are,
+    SavepointForgetsNodes,
+    /// or fields that `#[txn]` has stored to,
+    SavepointForgetsFields,
     /// and frees at its commit what it has freed since.
     SavepointKeepsFrees,
+    /// What was known at a savepoint that is gone is taken to be known at the next one.
+    SavepointKeepsKnown,
+    /// When the last savepoint is gone, stores are made as if there were one.
+    SavepointKeepsRoute,
+    /// A transaction whose log cannot grow does not go back,
+    DoomKeepsChanges,
+    /// and keeps elsewhere what it writes to objects of its own, too.
+    DoomCopiesFresh,
     /// A copy of a file in use is opened as if it were that file.
     TakeCopies,
     /// Nobody looks whether the file of an open heap still has a name.

@@ -186,6 +186,22 @@ pub fn one(root: &Handle, model: &mut RootState, what: Shelved, value: u64) -> p
                 resume_unwind(Box::new(Expected))
             })
         }),
+        Shelved::MapNest => {
+            for value in value..value + 3 {
+                model.versions.insert(key(value), value);
+            }
+            run(&|tx, shelf| {
+                // Nodes of the transaction's own.
+                insert_versioned(tx, shelf, value..value + 1)?;
+                insert_versioned(tx, shelf, value + 1..value + 2)?;
+                aborted(tx.nested(shelf, |tx, shelf| {
+                    change_all(tx, shelf, model, value)?;
+                    insert_versioned(tx, shelf, value..value + 40)?;
+                    Err(as_it_should())
+                }))?;
+                tx.nested(shelf, |tx, shelf| insert_versioned(tx, shelf, value + 2..value + 3))
+            })
+        }
         // A run sees to the steps of the latter.
         Shelved::Shelve | Shelved::MapChurn => Ok(()),
     }

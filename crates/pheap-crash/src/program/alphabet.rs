@@ -116,7 +116,7 @@ pub fn alphabet(setting: Setting) -> Vec<Op> {
          b: set push many big; both both-many both-push both-big both-abort three last; b: create remove rename; a: migrate; \
          close kill power torn collect convert; \
          a: shelve map-insert map-fill map-set map-remove map-clear tree-fill tree-remove tree-thin \
-            snap-insert snap-fill snap-thin vec-push vec-grow string-set map-abort map-panic; both-map"
+            snap-insert snap-fill snap-thin vec-push vec-grow string-set map-abort map-panic map-nest; both-map"
     })
 }
 

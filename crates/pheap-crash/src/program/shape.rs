@@ -96,6 +96,7 @@ impl Shape {
             Shelved::TreeThin if self.sorted[i] <= THIN => return None,
             Shelved::TreeThin => self.sorted[i] = THIN,
             Shelved::SnapInsert => self.versioned[i] += 1,
+            Shelved::MapNest => self.versioned[i] += 3,
             Shelved::SnapFill => self.versioned[i] = filled_tree(self.versioned[i]),
             Shelved::SnapThin if self.versioned[i] <= THIN => return None,
             Shelved::SnapThin => self.versioned[i] = THIN,

@@ -43,6 +43,8 @@ named! {
         MapAbort = "map-abort",
         /// Panics after these.
         MapPanic = "map-panic",
+        /// Changes the map that has versions, then all of them in a nested part, which fails.
+        MapNest = "map-nest",
     }
 }
 

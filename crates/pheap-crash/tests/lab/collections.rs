@@ -42,6 +42,8 @@ fn a_version_is_followed_by_the_next_one() {
         "pin: snap-fill a; snap-insert a; snap-thin a",
         "full: snap-fill a; snap-insert a",
         "snap-fill a; map-abort a; map-panic a; snap-insert a",
+        "map-nest a; snap-fill a; map-nest a; snap-thin a",
+        "pin: snap-fill a; map-nest a; snap-insert a",
         "snap-fill a; torn; snap-insert a; power; snap-thin a",
         "snap-fill a; relocate; snap-thin a; migrate a; snap-insert a; collect",
         "eager: snap-fill a; snap-thin a; churn a; snap-fill a",

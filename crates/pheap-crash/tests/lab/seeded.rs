@@ -49,6 +49,7 @@ fn programs(wal: bool) -> impl Iterator<Item = Program> {
         "full eager: waste a; too-much a; waste a",
         "map-insert a; map-abort a; map-remove a",
         "nest a; nest-long a",
+        "map-nest a",
         "push a; nest a; stuff a",
         "pin: push a; nest a; stuff a",
     ];

@@ -203,13 +203,13 @@ struct Savepoint<'t, 'r> {
 
 impl<'t, 'r> Savepoint<'t, 'r> {
     fn open(tx: &'t mut Txn<'r>) -> Savepoint<'t, 'r> {
-        // SAFETY: the context of an open transaction of this thread, to which there is no reference but this one, for this call: premises 1 and 2 of `Txn`.
+        // SAFETY: (1) and (2) of `Txn`, for this call.
         unsafe { &mut *tx.context() }.open_savepoint();
         Savepoint { tx }
     }
 
     fn keep(self) {
-        // SAFETY: as in `open`.
+        // SAFETY: (1) and (2) of `Txn`, for this call.
         unsafe { &mut *self.tx.context() }.keep_changes();
         std::mem::forget(self);
     }
@@ -218,13 +218,13 @@ impl<'t, 'r> Savepoint<'t, 'r> {
 impl Drop for Savepoint<'_, '_> {
     fn drop(&mut self) {
         let cx = self.tx.context();
-        // SAFETY: as in `open`.
+        // SAFETY: (1) and (2) of `Txn`; the reference goes before the next one is made.
         let context = unsafe { &mut *cx };
         // A panic of pheap's in the middle of something leaves nothing to go back to, and a forked child has not got what the transaction has written.
         if context.is_between || context.store().is_forked() {
             return context.drop_savepoint();
         }
-        // SAFETY: the same, and the reference is gone. Nobody has a reference to anything in the heap: `self.tx` is borrowed for writing, and the `Txn` of the nested part is gone.
+        // SAFETY: (1) and (2) of `Txn`. Nobody has a reference to anything in the heap: `self.tx` is borrowed for writing, and the `Txn` of the nested part is gone.
         let mut held = unsafe { Context::take_changes_back(cx) };
         if !held.is_empty() {
             self.tx.held().end_transaction(&mut held, false);

@@ -123,6 +123,9 @@ impl<'a> Exclusive<'a> {
             return self.abandon();
         }
         let context = self.context();
+        if context.is_between {
+            return self.caught();
+        }
         let result = commit::commit(context);
         self.end_transaction();
         if result.is_ok() {
@@ -180,6 +183,13 @@ impl<'a> Exclusive<'a> {
 }
 
 impl Exclusive<'_> {
+    /// The program has caught a panic that has left the region between two states. It is as if nobody had.
+    #[cold]
+    pub(super) fn caught(&mut self) -> Result<()> {
+        self.region.fail();
+        Err(self.store.check_open().err().unwrap_or(Error::Closed))
+    }
+
     /// In a forked child: leaves the transaction to the parent. Its region is not here, and its lock is that of a thread there.
     #[cold]
     fn abandon(&mut self) -> Result<()> {

@@ -107,8 +107,11 @@ impl<'a> Group<'a> {
         if self.abandon_if_forked() {
             return Err(Error::Forked);
         }
-        let result = commit::commit_group(&mut self.contexts());
         let store = self.locked[0].store;
+        if let Some(between) = self.locked.iter_mut().find(|one| one.context().is_between) {
+            return between.caught();
+        }
+        let result = commit::commit_group(&mut self.contexts());
         let position = self.locked.iter().map(|one| one.context().media.position()).max().unwrap_or(0);
         if result.is_ok() {
             let regions = self.locked.iter().map(|one| one.region);

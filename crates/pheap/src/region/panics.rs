@@ -184,6 +184,47 @@ fn a_panic_within_a_rollback_leaves_nothing_half_done() {
     }
 }
 
+/// Whether the program has a nested part or not, and whether it ends the transaction well: nobody knows what there is.
+#[test]
+fn a_panic_that_the_program_catches_is_not_committed() {
+    fn change<'r>(tx: &mut crate::Txn<'r>, p: P<'r, Numbers<'r>>) -> Result<(), Error> {
+        let old = tx[p].unwrap();
+        tx[old].fill(7);
+        // It has a span of its own.
+        tx[p] = Some(tx.alloc_slice(5000, |_| 2)?);
+        Ok(())
+    }
+    for durability in [Durability::Pmem, Durability::Process, Durability::Wal] {
+        for (nested, several) in [(false, false), (true, false), (true, true)] {
+            let what = format!("{durability:?}, nested: {nested}, several: {several}");
+            let dir = tempfile::tempdir().unwrap();
+            let open = || Options::new().durability(durability).open(dir.path().join("heap")).unwrap();
+            let heap = open();
+            let (a, b) = roots(&heap);
+            fn caught<'r>(tx: &mut crate::Txn<'r>, p: P<'r, Numbers<'r>>, nested: bool) -> Result<(), Error> {
+                panics::after(0);
+                let result = catch_unwind(AssertUnwindSafe(|| match nested {
+                    true => tx.nested(p, change),
+                    false => change(tx, p),
+                }));
+                assert!(!panics::never_mind() && result.is_err());
+                Ok(())
+            }
+            let result = match several {
+                true => crate::txn((&a, &b), |((tx, p), _)| caught(tx, p, nested)),
+                false => a.txn(|tx, p| caught(tx, p, nested)),
+            };
+            assert!(matches!(result, Err(Error::Failed { .. })), "{what}: {result:?}");
+            drop((a, b));
+            assert!(matches!(heap.close(), Err(Error::Failed { .. })), "{what}");
+            let heap = open();
+            let (a, b) = roots(&heap);
+            assert_eq!(value(&a, &b, Kind::Short).unwrap(), 1, "{what}");
+            assert!(heap.check().unwrap().is_clean(), "{what}");
+        }
+    }
+}
+
 /// What is in its places is not whole then, and nobody replays the logs of a copy that says that it was closed.
 #[test]
 fn a_backup_waits_for_a_transaction_that_panics() {

@@ -104,7 +104,7 @@ pub(crate) enum Route {
 // Premises, for what is `unsafe` here:
 // (1) The store and `front` are where `new` was told, as long as there is the context.
 // (2) Who has a `&mut Context` is the writer of the region. It is made of the region that is locked, while there is no `Txn` of it, which `Txn::new` asks for: then no
-//     reference to an object is alive. Or it is made of the pointer that a `Txn` has, for one call, in `api` and `paths`, which ask for none of what a commit or a rollback does.
+//     reference to an object is alive. Or it is made of the pointer that a `Txn` has, for one call, in `api` and in what that calls here, which ask for none of what a commit or a rollback does.
 // (3) Places that the log of the open transaction has entries for are words of the heap that belong to the transaction, and are mapped: in a redo record, originals of copies,
 //     fresh objects, and entries of spans that it has taken; in undo entries what `append_undo` was given.
 // (4) Where a value in `padded` is, and all of its copy if the write set has one, there is a valid value of the type that its padding was made for: `paths` notes what it lends as

@@ -5,7 +5,8 @@
 //! | file | |
 //! |---|---|
 //! | [`context`] | the state of the open transaction |
-//! | [`paths`] | what a write does; the change from the short to the long path |
+//! | [`paths`] | what a write does |
+//! | [`undo`], [`write_back`] | what the long path logs; the change to it from the short one |
 //! | [`write_set`], [`line_index`], [`buffer`] | short: copies of what is written |
 //! | [`recent`] | where those are that were looked for lately |
 //! | [`copy_granularity`], [`spill`] | what copies are of, and when there are better none |
@@ -36,6 +37,8 @@ mod recent;
 pub(crate) mod recovery;
 mod savepoint;
 mod spill;
+mod undo;
 mod upgrade;
 mod word_map;
+mod write_back;
 pub(crate) mod write_set;

@@ -31,7 +31,9 @@ impl Context {
         let inside = std::mem::replace(&mut self.padded, std::mem::take(&mut savepoint.padded));
         inside.iter().for_each(|(addr, padding)| self.padded.add(addr, padding));
         self.savepoints.keep(savepoint);
-        self.set_route();
+        if !bug(Bug::SavepointKeepsRoute) {
+            self.set_route();
+        }
     }
 
     /// Closes the savepoint that was opened last without another look at it: its transaction is taken back as a whole.
@@ -57,13 +59,18 @@ impl Context {
             let held = (*cx).held.split_off(savepoint.held);
             let before = (*cx).savepoints.take_since(savepoint);
             for (start, words) in before.newest_first() {
+                if bug(Bug::DoomKeepsChanges) && (*cx).mode == Mode::Doomed {
+                    continue;
+                }
                 let place = Context::writable_now(cx, (*cx).base() + start, words.len() * 8, 8, None);
                 place.cast::<Word>().copy_from_nonoverlapping(words.as_ptr(), words.len());
             }
             (*cx).set_route();
             (*cx).ahead.clear();
             // What was asked for since is not what was asked for since the savepoint around.
-            (*cx).hot().recent.forget();
+            if !bug(Bug::RecentAfterTakenBack) {
+                (*cx).hot().recent.forget();
+            }
             held
         }
     }
@@ -98,7 +105,7 @@ impl Context {
 
     /// Makes the transaction able to go back to its last savepoint, if one is open, although these bytes of an object of its own are about to be changed where they are.
     pub(crate) fn save_in_place(&mut self, addr: usize, len: usize) {
-        if self.savepoints.is_open() {
+        if self.savepoints.is_open() && !bug(Bug::SavepointForgetsNodes) {
             // SAFETY: an object of the transaction's own is where its address says, and nobody else has it.
             unsafe {
                 self.save_words(addr, std::ptr::with_exposed_provenance(addr), len.next_multiple_of(8))

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use pheap::{
     Durability, Error, Heap, Options, P, PBTreeMap, PHashMap, PSnapMap, PString, PVec, PVecDeque, Persist,
-    Result, Root, Txn, View, field,
+    Result, Root, Txn, View, field, txn,
 };
 use proptest::prelude::*;
 
@@ -24,6 +24,7 @@ struct All<'r> {
     bytes: [u8; 12],
     list: Option<P<'r, Node<'r>>>,
     big: Option<P<'r, [u64]>>,
+    ballast: Option<P<'r, [u64]>>,
     vec: PVec<'r, u64>,
     queue: PVecDeque<'r, u16>,
     map: PHashMap<'r, u64, u64>,
@@ -38,6 +39,8 @@ struct Model {
     bytes: [u8; 12],
     list: Vec<u64>,
     big: Vec<u64>,
+    /// All of it is the same.
+    ballast: Option<u64>,
     vec: Vec<u64>,
     queue: Vec<u16>,
     map: BTreeMap<u64, u64>,
@@ -48,6 +51,9 @@ struct Model {
 
 /// Elements of the large object.
 const BIG: usize = 600;
+/// Bytes of a heap that cannot grow, and elements of an object for whose old content it has no room.
+const SIZE: u64 = 1 << 20;
+const BALLAST: usize = 66_000;
 
 fn seen<'r>(view: &View<'r>, p: P<'r, All<'r>>) -> Model {
     let all = &view[p];
@@ -63,6 +69,11 @@ fn seen<'r>(view: &View<'r>, p: P<'r, All<'r>>) -> Model {
         bytes: all.bytes,
         list,
         big: all.big.map_or(Vec::new(), |big| view[big].to_vec()),
+        ballast: all.ballast.map(|ballast| {
+            let first = view[ballast][0];
+            assert!(view[ballast].iter().all(|&number| number == first));
+            first
+        }),
         vec: all.vec.iter(view).copied().collect(),
         queue: all.queue.iter(view).copied().collect(),
         map: all.map.iter(view).map(|(k, v)| (*k, *v)).collect(),
@@ -79,6 +90,8 @@ enum Op {
     Push(u64),
     Pop,
     Change(u64),
+    /// Stores of a `#[txn]` function, more than once to the same.
+    Stores(usize, u64),
     Item(usize, u64),
     Items(usize, usize, u64),
     Swap(usize, usize),
@@ -98,6 +111,8 @@ enum Op {
     Look,
     /// Leaves the copies.
     Spill,
+    /// Writes to more than can be logged, if there is so much.
+    Ballast(u64),
     /// A nested part, and whether it fails.
     Nested(Vec<Op>, bool),
 }
@@ -110,6 +125,7 @@ fn op() -> impl Strategy<Value = Op> {
         any::<u64>().prop_map(Op::Push),
         Just(Op::Pop),
         any::<u64>().prop_map(Op::Change),
+        (0usize..8, any::<u64>()).prop_map(|(i, n)| Op::Stores(i, n)),
         (0usize..BIG, any::<u64>()).prop_map(|(i, n)| Op::Item(i, n)),
         (0usize..BIG, 1usize..100, any::<u64>()).prop_map(|(i, len, n)| Op::Items(i, len, n)),
         (0usize..BIG, 0usize..BIG).prop_map(|(i, j)| Op::Swap(i, j)),
@@ -127,6 +143,7 @@ fn op() -> impl Strategy<Value = Op> {
         Just(Op::Clear),
         Just(Op::Look),
         Just(Op::Spill),
+        any::<u64>().prop_map(Op::Ballast),
     ];
     leaf.prop_recursive(3, 60, 8, |inner| {
         (prop::collection::vec(inner, 1..8), any::<bool>()).prop_map(|(ops, fails)| Op::Nested(ops, fails))
@@ -163,6 +180,15 @@ fn apply<'r>(tx: &mut Txn<'r>, p: P<'r, All<'r>>, model: &mut Model, op: &Op) ->
             if let Some(node) = tx[p].list {
                 (tx[node].value, tx[node].small) = (value, value as u8);
                 model.list[0] = value;
+            }
+        }
+        Op::Stores(i, n) => {
+            store(tx, p, i, n);
+            model.numbers[i] = n.wrapping_add(1);
+            model.bytes[i + 1] = n as u8;
+            model.big[i] = n;
+            if let Some(first) = model.list.first_mut() {
+                *first = n.wrapping_add(1);
             }
         }
         Op::Item(i, n) => {
@@ -222,6 +248,12 @@ fn apply<'r>(tx: &mut Txn<'r>, p: P<'r, All<'r>>, model: &mut Model, op: &Op) ->
             // A transaction that is doomed cannot.
             let _ = catch_unwind(AssertUnwindSafe(|| tx.shared().len_of_list(p)));
         }
+        Op::Ballast(n) => {
+            if let Some(ballast) = tx[p].ballast {
+                tx[ballast].fill(n);
+                model.ballast = Some(n);
+            }
+        }
         Op::Nested(ref ops, fails) => {
             let before = model.clone();
             let result = tx.nested(p, |tx, p| {
@@ -234,6 +266,22 @@ fn apply<'r>(tx: &mut Txn<'r>, p: P<'r, All<'r>>, model: &mut Model, op: &Op) ->
         }
     }
     Ok(())
+}
+
+#[txn]
+fn store<'r>(tx: &mut Txn<'r>, p: P<'r, All<'r>>, i: usize, n: u64) {
+    tx[p].numbers[i] = n;
+    tx[p].bytes[i + 1] = n as u8;
+    tx[p].numbers[i] = n.wrapping_add(1);
+    if let Some(big) = tx[p].big {
+        tx[big][i] = n;
+    }
+    if let Some(node) = tx[p].list {
+        tx[node].value = n;
+        let n = n.wrapping_add(1);
+        tx[node].value = n;
+        tx[node].small = n as u8;
+    }
 }
 
 trait LenOfList<'r> {
@@ -259,10 +307,9 @@ fn new(options: Options) -> (Heap, Root<All<'static>>) {
 
 /// Runs transactions, some of which fail as a whole, and compares what is there with the model.
 fn follows_the_model(
-    options: Options,
+    (heap, root): (Heap, Root<All<'static>>),
     transactions: &[(Vec<Op>, bool)],
 ) -> std::result::Result<(), TestCaseError> {
-    let (heap, root) = new(options);
     let mut model = root.read(seen).unwrap();
     for (ops, fails) in transactions {
         let before = model.clone();
@@ -300,34 +347,36 @@ proptest! {
 
     #[test]
     fn short_transactions(transactions in transactions()) {
-        follows_the_model(small(), &transactions)?;
+        follows_the_model(new(small()), &transactions)?;
     }
 
     #[test]
     fn short_transactions_with_fences(transactions in transactions()) {
-        follows_the_model(small().durability(Durability::Pmem).collect_least(0).collect_growth(1), &transactions)?;
+        let options = small().durability(Durability::Pmem).collect_least(0).collect_growth(1);
+        follows_the_model(new(options), &transactions)?;
     }
 
     #[test]
     fn long_transactions(transactions in transactions()) {
-        follows_the_model(small().pin_undo(true), &transactions)?;
+        follows_the_model(new(small().pin_undo(true)), &transactions)?;
     }
 
     #[test]
     fn in_a_heap_that_is_nearly_full(transactions in transactions()) {
-        let size = 1 << 20;
-        follows_the_model(small().arena_size(size).max_size(size), &transactions)?;
+        follows_the_model(new(small().arena_size(SIZE).max_size(SIZE)), &transactions)?;
+    }
+
+    #[test]
+    fn where_some_transactions_cannot_be_logged(transactions in transactions()) {
+        follows_the_model(full(), &transactions)?;
     }
 }
 
-/// A heap that has room for nothing more than what is in it: long transactions cannot be logged.
+/// A heap that has no room for a log of all that is in it.
 fn full() -> (Heap, Root<All<'static>>) {
-    const SIZE: u64 = 1 << 20;
-    let options = Options::new().durability(Durability::Process).arena_size(SIZE).max_size(SIZE);
-    let heap = options.in_memory().unwrap();
-    let root: Root<All> = heap.root("all").unwrap();
+    let (heap, root) = new(Options::new().durability(Durability::Process).arena_size(SIZE).max_size(SIZE));
     root.txn(|tx, p| {
-        tx[p].big = Some(tx.alloc_slice(66_000, |i| i as u64)?);
+        tx[p].ballast = Some(tx.alloc_slice(BALLAST, |_| 0)?);
         Ok(())
     })
     .unwrap();
@@ -346,10 +395,12 @@ fn a_transaction_that_cannot_be_logged_sees_what_it_should() {
             tx[p].numbers = [2; 8];
             tx[p].bytes[3] = 2;
             // From here on, in memory only.
+            let ballast = tx[p].ballast.unwrap();
+            tx[ballast].fill(2);
             tx[big].fill(2);
             tx[big.at(3)] = 3;
             tx[p].numbers[1] = 3;
-            assert_eq!((tx[big][2], tx[big][3], tx[p].numbers[0]), (2, 3, 2));
+            assert_eq!((tx[ballast][2], tx[big][3], tx[p].numbers[0]), (2, 3, 2));
             Err::<(), _>(Error::abort("it is to fail"))
         });
         assert!(failed.is_err());
@@ -369,6 +420,40 @@ fn a_transaction_that_cannot_be_logged_sees_what_it_should() {
         kept?;
         expected.bytes[5] = 7;
         assert_eq!(seen(tx, p), expected);
+        Ok(())
+    });
+    assert!(matches!(result, Err(Error::OutOfSpace { .. })), "there was room for the log: {result:?}");
+    assert_eq!(root.read(seen).unwrap(), before);
+}
+
+/// A part that was taken back has written its words to the memory of the doomed transaction, but a map changes new nodes where they are.
+#[test]
+fn a_map_of_versions_goes_on_when_a_part_was_taken_back_for_want_of_a_log() {
+    let (_heap, root) = full();
+    let before = root.read(seen).unwrap();
+    let result = root.txn(|tx, p| {
+        let versions = field!(p.versions);
+        versions.extend(tx, (0..5u64).map(|key| (key, key)))?;
+        let failed = tx.nested(p, |tx, p| {
+            field!(p.versions).insert(tx, &6, &1)?;
+            // From here on, in memory only.
+            let ballast = tx[p].ballast.unwrap();
+            tx[ballast].fill(2);
+            Err::<(), _>(Error::abort("it is to fail"))
+        });
+        assert!(failed.is_err());
+        assert!(versions.insert(tx, &6, &2)?);
+        assert_eq!(versions.get(tx, &6), Some(&2));
+        for fails in [true, false] {
+            let result = tx.nested(p, |tx, p| {
+                field!(p.versions).insert(tx, &6, &3)?;
+                field!(p.versions).remove(tx, &1)?;
+                if fails { Err(Error::abort("it is to fail")) } else { Ok(()) }
+            });
+            assert_eq!(result.is_err(), fails);
+            let expected = if fails { (Some(&2), Some(&1)) } else { (Some(&3), None) };
+            assert_eq!((versions.get(tx, &6), versions.get(tx, &1)), expected);
+        }
         Ok(())
     });
     assert!(matches!(result, Err(Error::OutOfSpace { .. })), "there was room for the log: {result:?}");
@@ -400,6 +485,37 @@ fn what_was_held_in_it_is_held_only_if_it_was_not_taken_back() {
         Ok(())
     })
     .unwrap();
+}
+
+/// What was freed before the part is freed at the commit, and what it has freed is not.
+#[test]
+fn what_was_freed_in_it_is_freed_only_if_it_was_not_taken_back() {
+    for fails in [false, true] {
+        let (heap, root) = new(small().collect_least(1 << 40));
+        let mut used = 0;
+        for round in 0..60 {
+            root.txn(|tx, p| {
+                let vec = field!(p.vec);
+                assert!(vec.iter(tx).copied().eq(0..if fails && round > 0 { 20_000 } else { 0 }));
+                vec.clear(tx);
+                vec.shrink_to_fit(tx)?;
+                vec.extend(tx, 0..20_000)?;
+                let result = tx.nested(p, |tx, p| {
+                    field!(p.vec).clear(tx);
+                    field!(p.vec).shrink_to_fit(tx)?;
+                    if fails { Err(Error::abort("it is to fail")) } else { Ok(()) }
+                });
+                assert_eq!(result.is_err(), fails);
+                Ok(())
+            })
+            .unwrap();
+            if round == 20 {
+                used = heap.info().file_bytes;
+            }
+        }
+        assert_eq!((heap.stats().collections, heap.info().file_bytes), (0, used), "buffers pile up");
+        assert!(heap.check().unwrap().is_clean());
+    }
 }
 
 #[test]

@@ -233,6 +233,36 @@ fn of_a_value_whose_first_field_was_written_before() {
     });
 }
 
+/// Changes a value of each kind: what is there already, what the transaction has made, and what it makes now, which stays as garbage.
+fn change_some<'r>(tx: &mut Txn<'r>, d: P<'r, Data<'r>>, own: P<'r, Gaps>, n: u8) {
+    let (one, choices, tiny) = (tx[d].gaps, tx[d].choices, tx[d].tiny);
+    for changed in [one, own, tx.alloc(gaps(n)).unwrap()] {
+        tx[changed] = gaps(n + 1);
+    }
+    tx[choices.at(usize::from(n))] = dirty(Choice::Small(n));
+    soil(&mut tx[tiny.at(usize::from(n))]);
+    soil(&mut tx[field!(d.own.d)]);
+}
+
+#[test]
+fn of_nested_parts() {
+    for fails in [false, true] {
+        each_path(&format!("a part, fails: {fails}"), |tx, d| {
+            let own = tx.alloc(gaps(1)).unwrap();
+            change_some(tx, d, own, 1);
+            let result = tx.nested((d, own), |tx, (d, own)| {
+                change_some(tx, d, own, 2);
+                tx.nested((d, own), |tx, (d, own)| {
+                    change_some(tx, d, own, 3);
+                    Ok(())
+                })?;
+                if fails { Err(pheap::Error::abort("no")) } else { Ok(()) }
+            });
+            assert_eq!(result.is_err(), fails);
+        });
+    }
+}
+
 #[test]
 fn of_what_was_rolled_back() -> Result<()> {
     let dir = tempdir();

@@ -1,0 +1,153 @@
+//! New objects, slices and strings.
+//!
+//! The premises by number are those of [`Txn`].
+
+#![allow(unsafe_code)]
+
+use std::ptr::NonNull;
+
+use super::tx::Txn;
+use crate::alloc::Request;
+use crate::error::{Error, Result};
+use crate::layout::{Persist, Pointee, slice_header};
+use crate::ptr::P;
+
+/// Writes a value, with zeros where it has padding.
+///
+/// # Safety
+/// `place` is valid for writes of a `T`, and aligned to it.
+#[inline(always)]
+unsafe fn write_unpadded<T: Persist>(place: *mut T, value: T) {
+    // SAFETY: the place is valid for writes, and aligned: the caller's premise.
+    unsafe { place.write(value) };
+    if T::PADDED {
+        // SAFETY: the place is valid and aligned (the caller's premise), and a valid `T` was just written to it.
+        unsafe { T::zero_padding(place) };
+    }
+}
+
+impl<'r> Txn<'r> {
+    /// A new object with this value. It is garbage unless something reachable points to it when the transaction commits.
+    ///
+    /// Takes `&self`, so that allocations nest: `tx.alloc(Node { next: Some(tx.alloc(tail)?) })`.
+    ///
+    /// # Errors
+    /// [`Error::OutOfSpace`] or [`Error::ReservationFull`] if the heap cannot grow. The transaction can continue.
+    #[inline]
+    pub fn alloc<T: Persist<At<'r> = T>>(&self, value: T) -> Result<P<'r, T>> {
+        self.alloc_at::<T>(value)
+    }
+
+    /// [`alloc`](Self::alloc) for a type of any brand, with a value that has the brand `'r`.
+    #[inline]
+    pub(crate) fn alloc_at<T: Persist>(&self, value: T::At<'r>) -> Result<P<'r, T::At<'r>>> {
+        // SAFETY: the pointers in a `T::At<'r>` have the brand `'r`, by the contract of `Persist`.
+        unsafe { self.alloc_unbranded(value) }
+    }
+
+    /// [`alloc`](Self::alloc) for the default value.
+    pub(crate) fn alloc_default<T: Persist + Default>(&self) -> Result<P<'r, T::At<'r>>> {
+        // SAFETY: `default` is given nothing, so there are no pointers in what it returns: a `P` comes out of a `Txn`, a `View` or another `P` only.
+        let p = unsafe { self.alloc_unbranded(T::default()) }?;
+        // SAFETY: a live object of this region, by (3); `T::At<'r>` is `T` with another brand, by the contract of `Persist`.
+        Ok(unsafe { P::from_addr(p.addr()) })
+    }
+
+    /// # Safety
+    /// All pointers in `value` are into this region, to live objects of their types.
+    #[inline]
+    unsafe fn alloc_unbranded<T: Persist>(&self, value: T) -> Result<P<'r, T>> {
+        let (p, place) = self.alloc_uninit::<T>()?;
+        // SAFETY: the place is a new object of the size and alignment of `T`, which nobody else has the address of.
+        unsafe { write_unpadded(place, value) };
+        Ok(p)
+    }
+
+    /// A new slice of `len` elements, made by `element`.
+    ///
+    /// # Errors
+    /// As for [`alloc`](Self::alloc), and [`Error::TooLarge`].
+    pub fn alloc_slice<T: Persist<At<'r> = T>>(
+        &self,
+        len: usize,
+        mut element: impl FnMut(usize) -> T,
+    ) -> Result<P<'r, [T]>> {
+        let (p, data) = self.alloc_elements::<T>(len)?;
+        for i in 0..len {
+            let value = element(i);
+            // SAFETY: `i < len`, and the new object, which nobody else has the address of, has room for `len` elements.
+            unsafe { write_unpadded(data.wrapping_add(i), value) };
+        }
+        Ok(p)
+    }
+
+    /// A new slice with copies of these elements.
+    ///
+    /// # Errors
+    /// As for [`alloc_slice`](Self::alloc_slice).
+    pub fn alloc_slice_copy<T: Persist<At<'r> = T> + Copy>(&self, elements: &[T]) -> Result<P<'r, [T]>> {
+        self.alloc_slice(elements.len(), |i| elements[i])
+    }
+
+    /// A new string.
+    ///
+    /// # Errors
+    /// As for [`alloc_slice`](Self::alloc_slice).
+    pub fn alloc_str(&self, text: &str) -> Result<P<'r, str>> {
+        // SAFETY: a string is laid out as a slice of bytes, which have size and alignment 1.
+        let (p, data) = unsafe { self.alloc_raw(text.len(), 1, 1, <str as Pointee>::desc())? };
+        // SAFETY: the new object has room for so many bytes, and the text is not in it.
+        unsafe { data.copy_from_nonoverlapping(text.as_ptr(), text.len()) };
+        // SAFETY: the new object is a string: its length was written by `alloc_raw`, and its bytes just now.
+        Ok(unsafe { P::from_addr(p) })
+    }
+
+    /// A new slice, whose elements are not written yet.
+    pub(crate) fn alloc_elements<T: Persist>(&self, len: usize) -> Result<(P<'r, [T]>, *mut T)> {
+        let desc = <[T] as Pointee>::desc();
+        // SAFETY: `desc` is that of a slice of elements of this size and alignment.
+        let (p, data) = unsafe { self.alloc_raw(len, size_of::<T>(), align_of::<T>(), desc)? };
+        // SAFETY: a new object of this type. Its elements are written before anyone reads them, or it is never reachable.
+        Ok((unsafe { P::from_addr(p) }, data.cast()))
+    }
+
+    /// A new object, which is not written yet.
+    #[inline(always)]
+    pub(crate) fn alloc_uninit<T: Persist>(&self) -> Result<(P<'r, T>, *mut T)> {
+        let request = Request {
+            desc: <T as Persist>::desc(),
+            bytes: size_of::<T>() as u64,
+            align: align_of::<T>() as u64,
+            unsized_: false,
+        };
+        // SAFETY: (2), for this call.
+        let ptr = unsafe { self.cx() }.alloc(request)?;
+        // SAFETY: an object of the heap, which is not mapped at 0.
+        let addr = unsafe { NonNull::new_unchecked(ptr) };
+        // SAFETY: a new object of this type. It is written before anyone reads it, or is never reachable.
+        Ok((unsafe { P::from_addr(addr) }, ptr.cast()))
+    }
+
+    /// A new object with a length and room for that many elements.
+    ///
+    /// # Safety
+    /// `desc` describes a slice of elements of this size and alignment.
+    unsafe fn alloc_raw(
+        &self,
+        len: usize,
+        size: usize,
+        align: usize,
+        desc: &'static crate::layout::desc::Desc,
+    ) -> Result<(NonNull<u8>, *mut u8)> {
+        let header = slice_header(align);
+        let bytes = size.checked_mul(len).and_then(|bytes| bytes.checked_add(header));
+        let bytes = bytes.filter(|&bytes| bytes < 1 << 48).ok_or(Error::TooLarge { bytes: u64::MAX })? as u64;
+        // SAFETY: (2), for this call.
+        let ptr = unsafe { self.cx() }.alloc(Request { desc, bytes, align: align as u64, unsized_: true })?;
+        // SAFETY: a new object of `bytes`, at least 8, aligned to 8, which nobody else has the address of.
+        unsafe { ptr.cast::<u64>().write(len as u64) };
+        // SAFETY: an object of the heap, which is not mapped at 0.
+        let addr = unsafe { NonNull::new_unchecked(ptr) };
+        Ok((addr, ptr.wrapping_add(header)))
+    }
+}

@@ -1,0 +1,164 @@
+//! What `#[txn]` expands to: the places of stores, and what is logged ahead of them.
+//!
+//! The premises by number are those of [`Txn`].
+
+#![allow(unsafe_code)]
+
+use super::places::{bytes_of, has_copies, note_ahead, place_apart};
+use super::tx::Txn;
+use crate::layout::{Persist, Pointee};
+use crate::ptr::{P, value_of};
+use crate::txn::context::{Context, Mode};
+
+/// What `#[txn]` expands to.
+impl<'r> Txn<'r> {
+    /// The object, for the places that the next two are asked for. No closures there: each one would be a function more to check and to translate.
+    #[doc(hidden)]
+    #[inline(always)]
+    pub fn __object<T: Pointee + ?Sized>(&self, p: P<'r, T>) -> *mut T {
+        value_of(p)
+    }
+
+    /// Makes a place within an object crash-safe, and returns it.
+    ///
+    /// # Safety
+    /// `object` is what [`__object`](Self::__object) of this transaction said, and `place` is within it.
+    #[doc(hidden)]
+    #[inline(always)]
+    pub unsafe fn __place<T: Pointee + ?Sized, F: Persist>(
+        &mut self,
+        object: *mut T,
+        place: *mut F,
+    ) -> &mut F {
+        let (addr, len) = bytes_of(place);
+        if !<F as Pointee>::PADDED {
+            if has_copies(object) {
+                let (whole, bytes) = bytes_of(object);
+                if let Some(noted) = self.hot().recent.find(whole, bytes, T::ALIGN) {
+                    // SAFETY: what `recent` has is where the transaction reads and writes all of `object`, and aligned as it is. `place` is within `object` (the caller's
+                    // premise), so this is within that, which is this transaction's alone; `&mut self` keeps all other access away.
+                    return unsafe { &mut *noted.wrapping_add(addr - whole).cast::<F>() };
+                }
+            // SAFETY: (2), for this look.
+            } else if unsafe { self.cx() }.is_in_place(addr, len, align_of::<F>()) {
+                // SAFETY: a live value of this region (the caller's premise), which is written where it is; `&mut self` keeps all other access away.
+                return unsafe { &mut *place };
+            }
+        }
+        // SAFETY: the context of an open transaction of this thread, by (1), to which there is no reference, by (2). `object` is what a `P` of this brand points to (the caller's premise): a
+        // live object of this region, by (3). `place` is within it.
+        let place = unsafe { place_apart(self.hot(), object, place) };
+        // SAFETY: a place with this value that is this transaction's alone; `&mut self` keeps all other access away.
+        unsafe { &mut *place }
+    }
+
+    /// Whether each store is logged on its own, so that a group saves fences.
+    #[doc(hidden)]
+    #[inline]
+    pub fn __logs_in_place(&self) -> bool {
+        // There are copies in most short transactions, and in no long one but for a while.
+        self.is_in_place() && self.mode() == Mode::Long
+    }
+
+    /// How many times copies were replaced by wider ones.
+    #[inline(always)]
+    pub(crate) fn widened(&self) -> u32 {
+        // SAFETY: (2), for this look.
+        unsafe { self.cx() }.set.widened
+    }
+
+    #[inline(always)]
+    pub(crate) fn mode(&self) -> Mode {
+        // SAFETY: (2), for this look.
+        unsafe { self.cx() }.mode
+    }
+
+    /// Notes what a store to a place will have logged, if there is such a place.
+    ///
+    /// # Safety
+    /// `object` is what [`__object`](Self::__object) of this transaction said, and `place` is within it.
+    #[doc(hidden)]
+    #[inline(always)]
+    pub unsafe fn __ahead<T: Pointee + ?Sized, F>(&mut self, object: *mut T, place: Option<*mut F>) {
+        if let Some(place) = place {
+            // SAFETY: the context of an open transaction of this thread, by (1), to which there is no reference, by (2).
+            unsafe { note_ahead(self.context(), object, place) };
+        }
+    }
+
+    /// Whether any place was noted. If not, the last one of a group need not be: it can just as well be logged by itself.
+    #[doc(hidden)]
+    #[inline]
+    pub fn __is_ahead(&self) -> bool {
+        // SAFETY: (2), for this look.
+        !unsafe { self.cx() }.ahead.is_empty()
+    }
+
+    /// Logs all places noted, behind one fence.
+    #[doc(hidden)]
+    #[inline]
+    pub fn __ahead_done(&mut self) {
+        // SAFETY: the context of an open transaction of this thread, by (1), to which there is no reference, by (2).
+        unsafe { Context::log_ahead(self.context()) };
+    }
+}
+
+/// A place that a transaction has made crash-safe, as a `&mut`: `place!((tx) (key) [i, j] .field [0] .0 [1])`, where `[0]` stands for the first index.
+///
+/// The key and the indices are evaluated in the order in which Rust would, but before the transaction is borrowed, and outside of the `unsafe` block.
+//
+// Premises of this macro and the next one:
+// * *object*: `object` is what `__object` has said. It points to a live object: a `P` says so, whose region `tx` has locked, for they have one brand.
+// * *within*: the place is made of fields, and of `element` or `element_checked`, which check the indices. So it is within the object, and no type in a heap is `Deref`, so no code of the
+//   user's runs.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __place {
+    (($tx:expr) ($key:expr) [] . await $($steps:tt)*) => {
+        $crate::__private::core::compile_error!("`.await` is not a field")
+    };
+    // Most places are fields: these are one expansion, with nothing that they do not need.
+    (($tx:expr) ($key:expr) [] . $field:tt) => {{
+        let key: $crate::P<'_, _> = $key;
+        let tx: &mut $crate::Txn<'_> = $tx;
+        let object = $crate::Txn::__object(tx, key);
+        // SAFETY: *object* and *within*.
+        unsafe { $crate::Txn::__place(tx, object, &raw mut (*object).$field) }
+    }};
+    (($tx:expr) ($key:expr) [$($index:expr,)*] $($steps:tt)*) => {{
+        let key: $crate::P<'_, _> = $key;
+        let indices = $crate::__private::indices([$($index),*]);
+        let tx: &mut $crate::Txn<'_> = $tx;
+        let object = $crate::Txn::__object(tx, key);
+        // SAFETY: *object* and *within*.
+        unsafe { $crate::Txn::__place(tx, object, &raw mut $crate::__place_in!(indices (*object) $($steps)*)) }
+    }};
+}
+
+/// Notes such a place for the log. An index out of bounds must panic where it stands, after the stores in front of it: here it notes nothing.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __place_ahead {
+    (($tx:expr) ($key:expr) [] . await $($steps:tt)*) => {
+        $crate::__private::core::compile_error!("`.await` is not a field")
+    };
+    (($tx:expr) ($key:expr) [] . $field:tt) => {{
+        let key: $crate::P<'_, _> = $key;
+        let tx: &mut $crate::Txn<'_> = $tx;
+        let object = $crate::Txn::__object(tx, key);
+        // SAFETY: *object* and *within*.
+        let place = unsafe { &raw mut (*object).$field };
+        // SAFETY: *object* and *within*.
+        unsafe { $crate::Txn::__ahead(tx, object, $crate::__private::core::option::Option::Some(place)) }
+    }};
+    (($tx:expr) ($key:expr) [$($index:expr,)*] $($steps:tt)*) => {{
+        let key: $crate::P<'_, _> = $key;
+        let indices = $crate::__private::indices([$($index),*]);
+        let tx: &mut $crate::Txn<'_> = $tx;
+        let object = $crate::Txn::__object(tx, key);
+        // SAFETY: *object* and *within*.
+        let place = unsafe { $crate::__place_checked!([$($index)*] indices (*object) $($steps)*) };
+        // SAFETY: *object* and *within*.
+        unsafe { $crate::Txn::__ahead(tx, object, place) }
+    }};
+}

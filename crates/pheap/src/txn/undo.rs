@@ -1,0 +1,193 @@
+//! What a long transaction logs before it writes: ranges of old content, each word once, and several behind one fence.
+
+#![allow(unsafe_code)]
+#![expect(
+    clippy::multiple_unsafe_ops_per_block,
+    reason = "a block is about one context, which is borrowed piece by piece"
+)]
+
+use std::ops::Range;
+
+use super::context::{Context, Mode, Route};
+use super::word_map::BLOCK;
+use crate::error::Result;
+use crate::os::cpu;
+use crate::units::LINE;
+
+/// The premises are those of [`paths`](super::paths).
+impl Context {
+    /// Puts the old content of a range into the undo log, unless it is there.
+    #[inline]
+    pub(super) unsafe fn log_range(cx: *mut Context, addr: usize, len: usize) -> Result<()> {
+        // SAFETY: the context is there, and nobody else's; the place is in a live value (premises 1 to 3).
+        unsafe {
+            let offset = addr - (*cx).base();
+            if (*cx).logged.contains(offset, offset + len) {
+                return Ok(());
+            }
+            Context::log_ranges(cx, &[(addr, len)])
+        }
+    }
+
+    /// Puts the old content of several ranges into the undo log, behind one fence.
+    unsafe fn log_ranges(cx: *mut Context, places: &[(usize, usize)]) -> Result<()> {
+        // SAFETY: the context is there, and nobody else's (premises 1 and 2).
+        let mut new = unsafe { (*cx).new_ranges(places) };
+        let mut result = Ok(());
+        if !new.is_empty() {
+            cpu::settle(std::ptr::null_mut());
+            // SAFETY: the first context of the group, to which there is no reference (premises 1 and 2); words of live objects or of the header (premise 3), which `settle` has
+            // made definite.
+            result = unsafe { (*Context::lead(cx)).append_undo(&new) };
+            new.clear();
+        }
+        // SAFETY: the context is there, and nobody else's (premises 1 and 2).
+        unsafe { (*cx).scratch = new };
+        result
+    }
+
+    /// The parts of these places that are not in the undo log, and now must be.
+    fn new_ranges(&mut self, places: &[(usize, usize)]) -> Vec<(usize, usize)> {
+        let base = self.base();
+        let mut new = std::mem::take(&mut self.scratch);
+        // All are looked up first: a program has not come back to a block because it asks for two places of it at once.
+        for &(addr, len) in places {
+            if len > 0 && !self.alloc.is_fresh(addr) {
+                new.push(self.range_to_log(addr - base, addr - base + len));
+            }
+        }
+        let wanted = new.len();
+        for i in 0..wanted {
+            let (start, end) = new[i];
+            self.logged.insert(start, end, |offset, bytes| new.push((base + offset, bytes)));
+        }
+        new.drain(..wanted);
+        for &(addr, len) in &new {
+            self.shade(addr, len);
+            self.media.expect_stores(std::ptr::without_provenance(addr), len);
+        }
+        new
+    }
+
+    /// What to log for a store to `start..end` (offsets in the heap): that, or from the second store to a block of an object on, all of the block.
+    ///
+    /// A fence, or just making an entry, costs more than the seven lines of old content that go with it then, and most programs that have come back to a block
+    /// will again. At worst, if they come back once, the log is five times as long. Large objects whose elements are changed in any order get two fences
+    /// for 64 words. (Other objects in the block count as well: to tell them apart would take a look at more than a word of the map.)
+    #[inline]
+    fn range_to_log(&self, start: usize, end: usize) -> (usize, usize) {
+        // The record of a write-ahead log will hold all lines of which anything was logged here.
+        let block = if self.media.wal().is_some() { LINE } else { BLOCK };
+        if !self.logged.is_begun(start, block) || self.logged.contains(start, end) {
+            return (start, end);
+        }
+        let Some(object) = self.object_at(start) else {
+            return (start, end); // metadata
+        };
+        (object.start.max(start & !(block - 1)), object.end.min(end.next_multiple_of(block)))
+    }
+
+    /// Where the object lies (offsets in the heap) that the byte at `offset` belongs to, with what is free behind it.
+    pub(super) fn object_at(&self, offset: usize) -> Option<Range<usize>> {
+        let (number, slot) = self.alloc.spans.find(&self.store().page_map, offset as u64)?;
+        let span = self.alloc.spans.get(number)?;
+        let start = span.offset_of(slot) as usize;
+        Some(start..start + span.slot as usize)
+    }
+
+    /// Whether a place can be written where it is, for its transaction is long and has logged it, and no savepoint is to know of it.
+    #[inline(always)]
+    pub(crate) fn is_in_place(&self, addr: usize, len: usize, align: usize) -> bool {
+        self.route == Route::Long && len > 0 && self.is_logged(addr, len, align)
+    }
+
+    /// Whether one byte or more are in the undo log of a transaction that is long, and in their place.
+    #[inline(always)]
+    fn is_logged(&self, addr: usize, len: usize, align: usize) -> bool {
+        let offset = addr - self.base();
+        let logged = match len <= align && align <= 8 {
+            true => self.logged.contains_word(offset),
+            false => self.logged.contains(offset, offset + len),
+        };
+        logged && !self.copies_pending
+    }
+
+    /// Notes a place in `ahead`, unless it is in the undo log.
+    #[inline]
+    pub(crate) fn note_ahead(&mut self, addr: usize, len: usize, align: usize) {
+        if len > 0 && !self.is_logged(addr, len, align) {
+            self.ahead.push((addr, len));
+        }
+    }
+
+    /// Logs the places that were noted in `ahead`, behind one fence.
+    #[inline]
+    pub(crate) unsafe fn log_ahead(cx: *mut Context) {
+        // SAFETY: the context is there, and nobody else's (premises 1 and 2).
+        unsafe {
+            if !(*cx).ahead.is_empty() {
+                Context::log_noted(cx);
+            }
+        }
+    }
+
+    /// As [`log_ahead`](Self::log_ahead), of which this is the rare part.
+    unsafe fn log_noted(cx: *mut Context) {
+        // SAFETY: the context is there, and nobody else's (premises 1 and 2).
+        unsafe {
+            let mut ahead = std::mem::take(&mut (*cx).ahead);
+            if (*cx).mode == Mode::Long && Context::log_ranges(cx, &ahead).is_err() {
+                Context::doom(cx);
+            }
+            ahead.clear();
+            (*cx).ahead = ahead;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::ptr::value_of;
+    use crate::{Durability, Options, P};
+
+    #[test]
+    fn places_that_were_noted_and_not_logged_go_with_their_transaction() {
+        let heap = Options::new().in_memory().unwrap();
+        let root = heap.root::<u64>("number").unwrap();
+        root.txn(|tx, p| {
+            // SAFETY: all of a live object.
+            unsafe { tx.__ahead(value_of(p), Some(value_of(p))) };
+            assert!(tx.__is_ahead());
+            Ok(())
+        })
+        .unwrap();
+        let is_ahead = root.txn(|tx, _| Ok(tx.__is_ahead())).unwrap();
+        assert!(!is_ahead);
+    }
+
+    #[test]
+    fn places_that_are_logged_together_share_a_fence() {
+        let dir = tempfile::tempdir().unwrap();
+        let fences = [false, true].map(|together| {
+            let options = Options::new().durability(Durability::Pmem).pin_undo(true);
+            let heap = options.open(dir.path().join(together.to_string())).unwrap();
+            let root = heap
+                .root_or::<Option<P<[u64]>>>("numbers", |tx| Ok(Some(tx.alloc_slice(1000, |_| 7)?)))
+                .unwrap();
+            root.txn(|tx, p| {
+                let numbers = tx[p].unwrap();
+                let places = [3, 400, 405, 990].map(|i| numbers.at(i));
+                let before = heap.stats().fences;
+                if together {
+                    // SAFETY: the places of elements.
+                    unsafe { tx.announce(&places.map(|p| (value_of(p).cast(), 8))) };
+                    assert_eq!(heap.stats().fences, before + 1);
+                }
+                places.iter().for_each(|&p| tx[p] = 8);
+                Ok(heap.stats().fences - before)
+            })
+            .unwrap()
+        });
+        assert_eq!(fences, [4, 1]);
+    }
+}

@@ -1,0 +1,284 @@
+//! From copies to the undo log: how a transaction leaves its write set (`spill`), and what becomes of the copies if that cannot grow.
+
+#![allow(unsafe_code)]
+#![expect(
+    clippy::multiple_unsafe_ops_per_block,
+    reason = "a block is about one context, which is borrowed piece by piece, or about one word"
+)]
+
+use super::context::{Context, Mode};
+use super::doomed::Byte;
+use crate::error::Result;
+use crate::faults::Bug;
+use crate::os::cpu;
+
+/// The premises are those of [`paths`](super::paths).
+impl Context {
+    /// Moves what is in the write set to its place.
+    pub(crate) unsafe fn leave_write_set(cx: *mut Context) {
+        // SAFETY: the context is there, and nobody else's (premises 1 and 2).
+        unsafe {
+            if (*cx).mode == Mode::Short {
+                Context::spill(cx);
+            }
+            (*cx).write_back_copies();
+        }
+    }
+
+    /// Moves the copies that had to stay where they were when another root spilled: whoever comes here has the `Txn` of this root, so no `&mut` to a copy
+    /// is alive any more.
+    #[inline(always)]
+    pub(crate) fn write_back_copies(&mut self) {
+        if self.copies_pending {
+            self.move_pending();
+        }
+    }
+
+    #[cold]
+    fn move_pending(&mut self) {
+        self.copies_pending = false;
+        match self.mode {
+            Mode::Doomed => self.move_copies_to_doomed(),
+            Mode::Long => self.write_back(),
+            Mode::Short => unreachable!("a root that has not spilled has its copies at home"),
+        }
+    }
+
+    /// Changes from the write set to the undo log.
+    ///
+    /// May be called from a read (`&View`) while references into the heap are alive. That is sound, because it stores to no byte
+    /// that such a reference covers, be it padding: every `&T` that is alive was made after the last write (`IndexMut` takes `&mut Txn`). If it
+    /// overlapped a copy at that time, then the copy covered it, so it points to the copy, and the buffer of the copies is kept
+    /// as it is until the transaction ends; or the copy covered a part of it, and then a wider copy covers it, or the transaction spilled there and then.
+    /// Or it was taken from the original, and a wider copy came later; then its bytes are the same in both, and only words that differ are stored.
+    /// Padding is zeroed when the transaction ends.
+    ///
+    /// Of the other roots of the transaction there may be a `&mut` to a copy: these copies stay until someone comes with the root's `Txn`.
+    #[cold]
+    #[inline(never)]
+    pub(super) unsafe fn spill(cx: *mut Context) {
+        // SAFETY: the context is there, and nobody else's (premises 1 and 2).
+        unsafe {
+            if Context::spill_all(cx).is_err() {
+                Context::doom(cx);
+            }
+        }
+    }
+
+    /// The context whose log takes the entries of all.
+    pub(super) unsafe fn lead(cx: *mut Context) -> *mut Context {
+        // SAFETY: the context is there, and nobody else's (premises 1 and 2).
+        let group = unsafe { &(*cx).group };
+        group.as_ref().map_or(cx, |group| group[0])
+    }
+
+    /// Whether there is room for the undo entries of all copies, and some more: a transaction that fits into its write set is not to fail for want of it.
+    #[cold]
+    pub(super) fn can_spill(&mut self) -> bool {
+        let this = &raw mut *self;
+        // To this one there is a reference, which the group's pointer is not made of.
+        let known = |other: *mut Context| if other == this { this } else { other };
+        // SAFETY: the contexts of a group are distinct, this thread has the locks of all, and nobody has a reference to another one now.
+        unsafe {
+            let sets = Context::members(this).map(|member| &(*known(member)).set);
+            let words: usize = sets.map(|set| set.words() + set.len()).sum();
+            (*known(Context::lead(this))).has_log_for(8 * (words + (*this).most_copies) as u64)
+        }
+    }
+
+    /// The contexts of this transaction, one after the other; this one among them.
+    ///
+    /// # Safety
+    /// Premises 1 and 2.
+    unsafe fn members(cx: *mut Context) -> impl Iterator<Item = *mut Context> {
+        // SAFETY: the context is there, and nobody else's (premises 1 and 2).
+        let group = unsafe { (*cx).group.clone() };
+        let number = group.as_ref().map_or(1, |group| group.len());
+        (0..number).map(move |i| group.as_ref().map_or(cx, |group| group[i]))
+    }
+
+    unsafe fn spill_all(cx: *mut Context) -> Result<()> {
+        let mut originals = Vec::new();
+        {
+            // SAFETY: the contexts of a group are distinct, and there is no reference to any (premises 1 and 2).
+            let members: Vec<&mut Context> =
+                unsafe { Context::members(cx) }.map(|member| unsafe { &mut *member }).collect();
+            Context::upgrade_all(&members);
+        }
+        // SAFETY: the context is there, and nobody else's (premises 1 and 2).
+        for member in unsafe { Context::members(cx) } {
+            // SAFETY: one of the group, of which there is no reference to any (premises 1 and 2).
+            let member = unsafe { &mut *member };
+            debug_assert_eq!(member.mode, Mode::Short);
+            // Old records must not be replayed over what is now written in place.
+            member.retire_records();
+            member.set_mode(Mode::Long);
+            let first = originals.len();
+            originals.extend(member.set.copies().map(|(addr, _, words)| (addr, words * 8)));
+            originals[first..].iter().for_each(|&(addr, len)| member.shade(addr, len));
+        }
+        cpu::settle(std::ptr::null_mut());
+        if !originals.is_empty() {
+            // SAFETY: the first context of the group, to which there is no reference (premises 1 and 2); originals, which are mapped, and which `settle` has made definite.
+            unsafe { (*Context::lead(cx)).append_undo(&originals)? };
+        }
+        // SAFETY: the context is there, and nobody else's (premises 1 and 2).
+        for member in unsafe { Context::members(cx) } {
+            // SAFETY: one of the group, of which there is no reference to any (premises 1 and 2).
+            let other = unsafe { &mut *member };
+            if member == cx {
+                other.write_back();
+            } else {
+                other.leave_copies();
+            }
+        }
+        Ok(())
+    }
+
+    /// Leaves the copies where they are until this root is accessed.
+    fn leave_copies(&mut self) {
+        self.copies_pending = !self.set.is_empty();
+        if self.copies_pending {
+            self.hot().forget_copies(u64::MAX, Bug::RecentAfterSpill);
+        }
+    }
+
+    /// Writes the copies over their originals, which are in the undo log.
+    fn write_back(&mut self) {
+        let base = self.base();
+        // They may have been written since the originals were logged: those of another root were left to whoever had its `Txn`.
+        cpu::settle(std::ptr::null_mut());
+        let Context { set, logged, media, .. } = self;
+        for (addr, copy, words) in set.copies() {
+            logged.insert(addr - base, addr - base + words * 8, |_, _| {});
+            let original = std::ptr::with_exposed_provenance_mut::<u64>(addr);
+            media.expect_stores(original.cast(), words * 8);
+            for i in 0..words {
+                // SAFETY: copy and original have this many words, definite since `settle`; no reference to a word that differs is alive.
+                unsafe {
+                    if original.add(i).read() != copy.add(i).read() {
+                        media.store(original.add(i).cast(), copy.add(i).cast(), 8);
+                    }
+                }
+            }
+        }
+        set.forget();
+        self.hot().forget_copies(0, Bug::RecentAfterSpill);
+    }
+
+    /// From here on the transaction happens in memory, and ends in a rollback.
+    #[cold]
+    pub(super) unsafe fn doom(cx: *mut Context) {
+        // SAFETY: the context is there, and nobody else's (premises 1 and 2).
+        for member in unsafe { Context::members(cx) } {
+            // SAFETY: one of the group, of which there is no reference to any (premises 1 and 2).
+            let member = unsafe { &mut *member };
+            member.set_mode(Mode::Doomed);
+            member.gc.wanted = true;
+            if std::ptr::eq(member, cx) {
+                member.copies_pending = false;
+                member.move_copies_to_doomed();
+            } else {
+                member.leave_copies();
+                member.hot().forget_copies(u64::MAX, Bug::RecentAfterDoom);
+            }
+        }
+    }
+
+    fn move_copies_to_doomed(&mut self) {
+        for (addr, copy, words) in self.set.copies() {
+            // SAFETY: an original is mapped, as long as there is its copy (premise 1 of `WriteSet`); so are others that were copied before.
+            let place = self.doomed.copy(addr, words * 8, |addr, to| unsafe { original(addr, to) });
+            // SAFETY: so many bytes in memory of their own, and in the set's copy (premise 1 of `WriteSet`).
+            unsafe { place.copy_from_nonoverlapping(copy.cast(), words * 8) };
+        }
+        // The copies stay in the buffer for references that are alive.
+        self.set.forget();
+        self.hot().forget_copies(u64::MAX, Bug::RecentAfterDoom);
+    }
+}
+
+/// What is in the heap at an address.
+///
+/// # Safety
+/// So much is mapped there, and nobody writes to it.
+pub(super) unsafe fn original(addr: usize, to: &mut [Byte]) {
+    let from = std::ptr::with_exposed_provenance::<Byte>(addr);
+    // SAFETY: so many bytes are mapped, and nobody writes to them: the caller's premise. What is in a slice of this is in no heap.
+    unsafe { to.as_mut_ptr().copy_from_nonoverlapping(from, to.len()) };
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::ptr::value_of;
+    use crate::txn::doomed::Doomed;
+    use crate::{Options, Persist};
+
+    proptest! {
+        #[test]
+        fn copies_of_a_doomed_transaction_behave_like_memory(
+            writes in prop::collection::vec((0usize..500, 1usize..60, any::<u8>(), any::<bool>()), 1..40)
+        ) {
+            let memory: Vec<u8> = (0..600).map(|i| i as u8).collect();
+            let base = memory.as_ptr().expose_provenance();
+            let mut model = memory.clone();
+            let mut doomed = Doomed::default();
+            for (at, len, byte, write) in writes {
+                // SAFETY: within `memory`, and within a copy of so many bytes.
+                unsafe {
+                    let show = |addr, to: &mut [Byte]| original(addr, to);
+                    if write {
+                        doomed.copy(base + at, len, show).write_bytes(byte, len);
+                        model[at..at + len].fill(byte);
+                    }
+                    let seen = std::slice::from_raw_parts(doomed.readable(base + at, len, show), len);
+                    prop_assert_eq!(seen, &model[at..at + len]);
+                }
+            }
+            prop_assert!(memory.iter().enumerate().all(|(i, &b)| b == i as u8));
+        }
+    }
+
+    /// 7 bytes of padding.
+    #[derive(Persist, Clone, Copy)]
+    #[persist(crate = "crate")]
+    #[repr(C, align(8))]
+    struct Gap {
+        byte: u8,
+    }
+
+    #[derive(Persist, Clone, Copy)]
+    #[persist(crate = "crate")]
+    #[repr(C)]
+    struct Pair {
+        one: Gap,
+        two: Gap,
+    }
+
+    #[test]
+    fn a_spill_leaves_padding_alone_that_a_reference_covers() {
+        let heap = Options::new().in_memory().unwrap();
+        let root: crate::Root<Pair> =
+            heap.root_or("pair", |_| Ok(Pair { one: Gap { byte: 1 }, two: Gap { byte: 2 } })).unwrap();
+        root.txn(|tx, pair| {
+            let gap = crate::field!(pair.two);
+            let original = value_of(gap).cast::<[u8; 8]>();
+            // SAFETY: the bytes of a value, to which there is no reference.
+            unsafe { original.write([2; 8]) };
+            tx[crate::field!(pair.one)].byte = 3;
+            // In its place, for it has no copy. Then it gets one, as a part of a wider one.
+            let two = &tx[gap];
+            assert_eq!(tx[pair].one.byte, 3);
+            tx.shared();
+            assert_eq!(std::ptr::from_ref(two).addr(), original.addr());
+            // SAFETY: the bytes of a value, to which there are shared references.
+            assert_eq!(unsafe { original.read() }, [2; 8]);
+            assert_eq!(two.byte, 2);
+            Ok(())
+        })
+        .unwrap();
+    }
+}
