@@ -3,6 +3,7 @@
 //! Here is the edge at which types make raw addresses safe. Nothing below has type parameters of the program's.
 
 mod accept;
+pub(crate) mod debug;
 pub(crate) mod deferred;
 pub(crate) mod evolve;
 mod lookup;

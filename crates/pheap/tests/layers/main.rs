@@ -44,6 +44,7 @@ const EXPORTS: &str = "collections";
 const UNSAFE: &[&str] = &[
     "__private/field.rs",
     "__private/persist.rs",
+    "api/debug.rs",
     "api/nested.rs",
     "api/root.rs",
     "api/tx.rs",
@@ -63,6 +64,8 @@ const UNSAFE: &[&str] = &[
     "collections/string.rs",
     "collections/vec/elements.rs",
     "gc/tracer.rs",
+    "heap/inspect/ground.rs",
+    "heap/inspect/value.rs",
     "heap/memory.rs",
     "heap/open/contents.rs",
     "layout/convert.rs",
