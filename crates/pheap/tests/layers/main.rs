@@ -50,6 +50,7 @@ const UNSAFE: &[&str] = &[
     "api/tx.rs",
     "api/view.rs",
     "collections/btree/branch.rs",
+    "collections/btree/join.rs",
     "collections/btree/node.rs",
     "collections/buffer.rs",
     "collections/deque.rs",

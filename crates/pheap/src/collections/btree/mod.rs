@@ -6,7 +6,7 @@
 //! | `branch` | how they hang together |
 //! | `search`, `path` | finding a key |
 //! | `grow`, `shrink` | insertion and splits; removal and merges |
-//! | `change`, `entry`, `bulk` | the public operations |
+//! | `change`, `entry`, `bulk`, `join` | the public operations |
 //! | `range`, `iter` | reading in order |
 //! | `rank` | places in the order |
 //! | `set` | `PBTreeSet` |
@@ -18,6 +18,7 @@ mod entry;
 mod grow;
 mod head;
 mod iter;
+mod join;
 mod node;
 mod path;
 mod range;
