@@ -29,6 +29,8 @@ macro_rules! each_bug {
             live_slots_of_a_heap_that_was_not_closed: KeepLiveSlots,
             pages_that_are_dropped_before_they_are_in_the_file: DropEarly,
             records_that_an_earlier_run_has_left: GoOnInPlace,
+            records_of_a_log_that_no_header_names: RecordUnnamed,
+            a_header_that_names_a_log_to_come: NameBeforeLog,
             a_type_that_changes_without_its_root: TypeUnlogged,
             a_cycle_that_begins_with_an_old_root: CycleFromOldRoot,
             a_copy_that_outlives_a_rollback: KeepStaleCopies,

@@ -231,6 +231,10 @@ pub enum Bug {
     TellAtOnce,
     /// What failed syncs have left in the page cache, while a heap was made ready for a log, is taken to be on the disk.
     TrustPageCache,
+    /// The log of a heap that was closed is not named by its header when the first record is acknowledged.
+    RecordUnnamed,
+    /// The header names a log that is made next.
+    NameBeforeLog,
     /// What failed syncs have left of a log there is taken to be on the disk, whatever is known of it.
     TrustLog,
     /// A log goes on right behind what was found in it, where an earlier process may have left more.

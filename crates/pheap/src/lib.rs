@@ -32,6 +32,7 @@ mod values;
 mod wal;
 
 // Changing and reading what is in a heap.
+pub use api::debug::DebugObject;
 pub use api::nested::Carried;
 pub use api::root::Root;
 pub use api::several::{RootSet, Shards, txn, with_several_heaps};

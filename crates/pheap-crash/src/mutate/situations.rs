@@ -134,6 +134,8 @@ impl Situation {
             .map_err(|error| format!("opening fails: {error}"))?;
         let root = |name: &str| record(&heap, name);
         let (a, b) = (root("a")?, root("b")?);
+        // The log is made now, and synced, and not by what comes.
+        b.txn(|_, _| Ok(())).said()?;
         let (told, heard) = channel();
         let (result, done) = channel();
         let other = (a.clone(), b, heap.clone());

@@ -18,7 +18,7 @@ const CALLS: &[(&[Kind], &str)] = &[
     (&[Kind::LogEntry], "log.append(|record.add(|.add_changes(|media.record(|.record_staged(|.take_noted("),
     (&[Kind::LogEntry, Kind::Fence], ".append_undo("),
     (&[Kind::Write], ".write_all(|.write_mapped(|log.extend(|new.extend(|file.extend("),
-    (&[Kind::Write, Kind::FileSync], ".write_through("),
+    (&[Kind::Write, Kind::FileSync], ".write_through(|.write_directly("),
     (
         &[Kind::FileSync],
         "log.sync()|data.sync()|data().sync()|new.sync()|file.sync()|mapping.sync()|mapping.sync_leftovers()|\

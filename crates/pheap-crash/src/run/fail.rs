@@ -90,6 +90,8 @@ impl Run {
                 self.must_be_shut()?;
                 self.state.clone()
             }
+            // Nothing has changed, and it may be tried again.
+            Error::Io { ref context, .. } if context.starts_with("creating the log") => self.state.clone(),
             Error::Io { .. } if self.state == after => after,
             // What is mapped is read, where others would fault.
             Error::Io { .. } if self.how.failing.is_some_and(|failing| failing.call == Call::Read) => {

@@ -12,6 +12,8 @@ use pheap_crash::{Failure, Limits};
 fn programs(wal: bool) -> impl Iterator<Item = Program> {
     let on_disk = [
         "wal: set a; set a",
+        "wal: set a; close; set a; set b",
+        "wal lazy: set a; close; set b; checkpoint; set a",
         "wal: push a; checkpoint; set a",
         "wal lazy: set a; set b",
         "wal lazy: push a; checkpoint; push b",
@@ -60,7 +62,7 @@ fn programs(wal: bool) -> impl Iterator<Item = Program> {
 }
 
 fn is_of_the_log(bug: Bug) -> bool {
-    [Bug::DropEarly, Bug::GoOnInPlace].contains(&bug)
+    [Bug::DropEarly, Bug::GoOnInPlace, Bug::RecordUnnamed, Bug::NameBeforeLog].contains(&bug)
 }
 
 fn find(bug: Bug) -> Option<Failure> {

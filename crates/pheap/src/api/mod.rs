@@ -4,6 +4,7 @@
 
 mod accept;
 mod alloc;
+pub(crate) mod debug;
 pub(crate) mod deferred;
 pub(crate) mod evolve;
 mod lookup;

@@ -263,6 +263,13 @@ impl<T: Persist> Slots<T> {
         Slots { len, ..self }
     }
 
+    /// Those from `from` on.
+    #[inline(always)]
+    pub(crate) fn behind(self, from: usize) -> Slots<T> {
+        assert!(from <= self.len);
+        Slots { first: self.first.wrapping_add(from), len: self.len - from }
+    }
+
     /// A slot.
     ///
     /// # Safety

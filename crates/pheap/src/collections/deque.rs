@@ -350,6 +350,35 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVecDeque<'r, T>> {
         self.extend(tx, elements)
     }
 
+    /// Takes the elements from `at` on out, as a queue with a buffer of just that size. O(k) for k of them; O(1) for all.
+    ///
+    /// # Errors
+    /// As for [`push_back`](Self::push_back); then nothing has changed. A queue that is not stored is garbage, with all that is in it.
+    ///
+    /// # Panics
+    /// If there are fewer elements.
+    #[track_caller]
+    pub fn split_off(self, tx: &mut Txn<'r>, at: usize) -> Result<PVecDeque<'r, T>> {
+        let ring = tx[self].ring();
+        assert!(at <= ring.len, "the elements from {at} on of {}", ring.len);
+        let len = ring.len - at;
+        if at == 0 {
+            return Ok(std::mem::take(&mut tx[self]));
+        }
+        if len == 0 {
+            return Ok(PVecDeque::new());
+        }
+        let (new, first) = tx.alloc_elements::<Slot<T>>(len)?;
+        // SAFETY: `len` slots, to be written for the first time; the elements move.
+        unsafe { (0..len).for_each(|i| buffer::move_to_new(tx, ring.at(at + i), first.add(i))) };
+        if T::POINTERS {
+            // SAFETY: slots of the ring, whose values have moved.
+            (at..ring.len).for_each(|i| unsafe { buffer::write(tx, ring.at(i)).vacate() });
+        }
+        tx[self].len = at as u64;
+        Ok(PVecDeque { head: 0, len: len as u64, buffer: Some(new) })
+    }
+
     /// Element `index` from the front, to write, if there is one.
     pub fn get_mut<'t>(self, tx: &'t mut Txn<'r>, index: usize) -> Option<&'t mut T> {
         let ring = tx[self].ring();

@@ -22,14 +22,17 @@ impl Heap {
     }
 
     /// With [`Durability::Wal`](crate::Durability::Wal), makes a checkpoint: writes the records of the log to the heap's file. A background thread does that when the log is
-    /// half full. Transactions go on meanwhile. With other durabilities this does nothing.
+    /// half full. Transactions go on meanwhile. If the log's file has grown, and nothing is appended meanwhile, it becomes as short as it was at first; that thread does so when nothing was appended for ten seconds. (With
+    /// a [`SyncPolicy`](crate::SyncPolicy) other than `EveryCommit`, it stays as long as it is.) With other durabilities this does nothing.
     ///
     /// # Errors
     /// As for [`sync`](Self::sync).
     pub fn checkpoint(&self) -> Result<()> {
         let heap = self.inner();
         heap.check_open()?;
-        heap.wal().map_or(Ok(()), |wal| heap.note_failure(wal.checkpoint(|| heap.drop_copies(wal))))?;
+        let checkpoint =
+            |wal: &Arc<Wal>| wal.checkpoint(|| heap.drop_copies(wal)).and_then(|()| wal.cut_down());
+        heap.wal().map_or(Ok(()), |wal| heap.note_failure(checkpoint(wal)))?;
         heap.check_log()?; // who closes the heap beside this gets over a log that is misplaced, but has not done so yet
         heap.check_named()
     }

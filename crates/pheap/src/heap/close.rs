@@ -88,6 +88,9 @@ impl HeapInner {
     /// Marks the heap as closed, once the disk has everything. `live` are the live slots, if they are known. `is_recorded` if every change of the metadata was recorded:
     /// else pages that are free here may be in use in the file.
     fn mark_closed(&self, tables: &mut Tables, live: Option<Vec<u64>>, is_recorded: bool) -> Result<()> {
+        if self.wal().is_some_and(|wal| !wal.has_begun()) {
+            return self.mapping.shrink_file(tables.header.mapped); // nothing was recorded: it says that it is closed, as when it was opened
+        }
         // A simulated medium cannot be cut off.
         if is_recorded && !self.is_simulated() {
             tables.drop_free_arenas();

@@ -42,6 +42,7 @@ pub use backup::Backup;
 pub use check::{Report, Usage};
 pub use directory::RootInfo;
 pub(crate) use directory::check_name;
+pub(crate) use inspect::Sight;
 pub use inspect::{
     Elements, Entries, Entry, Field, Fields, HeapInfo, Object, Objects, Pointer, Purpose, SpanUse, TypeInfo,
     Value,

@@ -206,4 +206,24 @@ impl Prim {
         let above = if bytes == 16 { 0 } else { tag >> (8 * bytes - usize::from(is_signed)) };
         above == 0 || is_signed && above == -1
     }
+
+    /// The integer that these bytes are; 0 if the type is none. Those of `u128` by their bits, as tags are kept.
+    #[inline]
+    pub(crate) fn integer<'a>(self, bytes: impl FnOnce(u64) -> &'a [u8]) -> i128 {
+        fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {
+            *bytes.first_chunk().expect("as many were asked for")
+        }
+        match self {
+            Prim::U8 => u8::from_ne_bytes(array(bytes(1))).into(),
+            Prim::I8 => i8::from_ne_bytes(array(bytes(1))).into(),
+            Prim::U16 => u16::from_ne_bytes(array(bytes(2))).into(),
+            Prim::I16 => i16::from_ne_bytes(array(bytes(2))).into(),
+            Prim::U32 => u32::from_ne_bytes(array(bytes(4))).into(),
+            Prim::I32 => i32::from_ne_bytes(array(bytes(4))).into(),
+            Prim::U64 => u64::from_ne_bytes(array(bytes(8))).into(),
+            Prim::I64 => i64::from_ne_bytes(array(bytes(8))).into(),
+            Prim::U128 | Prim::I128 => i128::from_ne_bytes(array(bytes(16))),
+            Prim::F32 | Prim::F64 | Prim::Bool | Prim::Char | Prim::Unit => 0,
+        }
+    }
 }

@@ -53,6 +53,14 @@ pub(crate) trait Storage: Send + Sync + Debug {
     /// What the operating system says.
     fn extend_now(&self, from: u64, to: u64) -> io::Result<()>;
 
+    /// Makes the file end at `to`, where nothing behind is used any more; or leaves it as it is, if that cannot be. Durable some time later.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    fn cut_off(&self, _to: u64) -> io::Result<()> {
+        Ok(())
+    }
+
     /// Sees to it that there is room for the first `len` bytes, which a copy of the file may have as holes. Changes none of them.
     ///
     /// # Errors

@@ -153,8 +153,12 @@ impl<'a> Exclusive<'a> {
     /// Tells those who watch the root of what was committed, whether it is known to be durable or never will be. For transactions of the program's: others may have locked what those need.
     #[inline(always)]
     pub(crate) fn tell(&mut self) {
-        if std::mem::take(&mut self.state) & UNTOLD != 0 && self.region.is_watched() {
-            watch::tell(&[self.region]);
+        // A transaction that was not committed is still to be rolled back.
+        if self.state == UNTOLD {
+            self.state = 0;
+            if self.region.is_watched() {
+                watch::tell(&[self.region]);
+            }
         }
     }
 

@@ -216,7 +216,8 @@ fn a_panic_that_the_program_catches_is_not_committed() {
             };
             assert!(matches!(result, Err(Error::Failed { .. })), "{what}: {result:?}");
             drop((a, b));
-            assert!(matches!(heap.close(), Err(Error::Failed { .. })), "{what}");
+            let closed = heap.close();
+            assert!(matches!(closed, Err(Error::Failed { .. })), "{what}: {closed:?}");
             let heap = open();
             let (a, b) = roots(&heap);
             assert_eq!(value(&a, &b, Kind::Short).unwrap(), 1, "{what}");

@@ -39,12 +39,14 @@ use words::Words;
 
 pub(crate) const OPEN: u8 = 0;
 pub(crate) const READ_ONLY: u8 = 1;
-pub(crate) const CLOSED: u8 = 2;
+/// Open, but its log has not [begun](Wal::begin).
+pub(crate) const UNCHANGED: u8 = 2;
+pub(crate) const CLOSED: u8 = 3;
 /// The disk has failed, or something has panicked that must not.
-pub(crate) const FAILED: u8 = 3;
+pub(crate) const FAILED: u8 = 4;
 
 /// Nobody knows who is inside of a region: see [`Refused`](crate::sync::fence::Refused).
-const UNFENCED: u8 = 4;
+const UNFENCED: u8 = 5;
 
 const PANICKED: &str = "a panic has interrupted the end of a transaction, or a collection";
 
@@ -62,7 +64,7 @@ pub(crate) type Evict = Box<dyn Fn(&Wal) + Send + Sync>;
 /// An open file of pages, spans and types.
 pub(crate) struct Store {
     pub(crate) mapping: Mapping,
-    /// [`OPEN`], [`READ_ONLY`], [`CLOSED`], [`FAILED`] or [`UNFENCED`].
+    /// [`OPEN`], [`READ_ONLY`], [`UNCHANGED`], [`CLOSED`], [`FAILED`] or [`UNFENCED`].
     pub(crate) state: AtomicU8,
     /// Whether the file had a name when it was opened, and is to keep one.
     pub(crate) has_name: bool,
@@ -167,7 +169,7 @@ impl Store {
     /// Lets nobody use the heap any more, for it cannot be known who does. Those who do finish what they are at. Returns what to tell others.
     #[cold]
     pub(crate) fn set_unfenced(&self) -> Error {
-        for state in [OPEN, READ_ONLY] {
+        for state in [OPEN, READ_ONLY, UNCHANGED] {
             let _ = self.state.compare_exchange(state, UNFENCED, Ordering::Relaxed, Ordering::Relaxed);
         }
         unfenced()
@@ -175,19 +177,29 @@ impl Store {
 
     /// Lets nobody use the heap any more, for its disk has failed.
     pub(crate) fn set_failed(&self) {
-        let _ = self.state.compare_exchange(OPEN, FAILED, Ordering::Relaxed, Ordering::Relaxed);
+        for state in [OPEN, UNCHANGED] {
+            let _ = self.state.compare_exchange(state, FAILED, Ordering::Relaxed, Ordering::Relaxed);
+        }
     }
 
-    /// Fails unless objects can be written.
+    /// Fails unless objects can be written. With a write-ahead log, makes sure that it has begun: an error here has changed nothing.
     #[inline(always)]
     pub(crate) fn check_writable(&self) -> Result<()> {
         let state = self.state.load(Ordering::Relaxed);
-        if state == OPEN && self.forks == fork::forks() { Ok(()) } else { Err(self.why_not_writable()) }
+        if state == OPEN && self.forks == fork::forks() { Ok(()) } else { self.make_writable() }
     }
 
     #[cold]
-    fn why_not_writable(&self) -> Error {
-        self.check_open().err().unwrap_or(Error::ReadOnly)
+    fn make_writable(&self) -> Result<()> {
+        self.check_open()?;
+        match self.wal() {
+            Some(wal) if !self.is_read_only() => {
+                self.note_failure(wal.begin())?;
+                let _ = self.state.compare_exchange(UNCHANGED, OPEN, Ordering::Relaxed, Ordering::Relaxed);
+                self.check_open() // it may have been closed meanwhile
+            }
+            _ => Err(Error::ReadOnly),
+        }
     }
 
     /// Fails if the file of the heap has been removed, or another one was given its last name.

@@ -11,7 +11,10 @@ use super::{RESERVE, State, SyncPolicy, Wal};
 use crate::error::Result;
 use crate::log::{Range, Staged, ranges};
 use crate::os::cpu::bytes;
+use crate::os::storage::Storage;
 use crate::sync::{Mistake, mistake};
+
+const METADATA: &str = "recording metadata";
 
 impl Wal {
     /// Appends the new content of ranges, all of it or nothing, and returns the positions before and behind it. `words` is the number of words of the ranges,
@@ -25,6 +28,12 @@ impl Wal {
         ranges: impl Iterator<Item = Range<'a>>,
         is_metadata: bool,
     ) -> Result<Positions<u64>> {
+        self.begin().inspect_err(|error| {
+            // As below: it has been stored already.
+            if is_metadata {
+                self.poison(METADATA, &io::Error::other(error.to_string()));
+            }
+        })?;
         let mut state = self.with_room(self.tail.lock_open(), words, is_metadata)?;
         let start = state.buffer.end();
         state.buffer.append(ranges.inspect(|range| self.note(range)));
@@ -44,6 +53,7 @@ impl Wal {
         let place = match self.append_open(staged) {
             Some(place) => place,
             None => {
+                self.begin()?;
                 let mutex = self.tail.lock_open();
                 // Whoever had it before may have opened the log. To close it would have all others wait for the mutex, and close it again, one after the other.
                 let Some(place) = self.append_open(staged) else {
@@ -62,7 +72,7 @@ impl Wal {
     #[inline]
     fn append_open(&self, staged: &mut Staged) -> Option<Positions<u64>> {
         let len = staged.words.len();
-        if !self.at_once || len > PIECE {
+        if !self.is_at_once() || len > PIECE {
             return None;
         }
         let end = self.tail.look(staged.bytes())?;
@@ -77,7 +87,7 @@ impl Wal {
             ranges(&record[..len]).for_each(|range| self.note(&range));
         }
         self.records.seal(start, &mut record[..len]);
-        self.first.write_mapped(bytes(record), place);
+        self.first().write_mapped(bytes(record), place);
         self.tail.publish(start, start + size);
         Some(start..start + size)
     }
@@ -119,10 +129,22 @@ impl Wal {
                 && state.failure.is_none()
             {
                 // It has been stored already, and others will rely on it. (If the log itself has failed, that says why, and whether closing the heap gets over it.)
-                self.fail(&mut state, "recording metadata", &io::Error::other(error.to_string()));
+                self.fail(&mut state, METADATA, &io::Error::other(error.to_string()));
             }
             made?;
         }
+    }
+
+    /// Whether records are written where they are appended.
+    #[inline]
+    pub(super) fn is_at_once(&self) -> bool {
+        self.at_once.load(Ordering::Relaxed)
+    }
+
+    /// The file that the log began with.
+    #[inline]
+    fn first(&self) -> &dyn Storage {
+        &**self.first.get().expect("a log has begun before it is used")
     }
 
     /// Notes where a record goes that has its position, or is about to get it under the mutex: the epoch of a page is that of its last record.
@@ -132,7 +154,7 @@ impl Wal {
 
     /// Whether records are written by who appends them. Another thread may be writing what came before, the head of the first segment: then this waits for it, as in any log.
     fn writes_at_once(&self, state: &State) -> bool {
-        self.at_once && (state.writing.is_none() || mistake(Mistake::OvertakeWriter))
+        self.is_at_once() && (state.writing.is_none() || mistake(Mistake::OvertakeWriter))
     }
 
     /// Sees to what a record calls for, and opens the log for others. Returns the position behind it.
@@ -154,12 +176,12 @@ impl Wal {
 
     /// Whether records may be appended without the mutex: they go to a file that is mapped, and will be, nobody else writes there, and all before them are there.
     fn may_open(&self, state: &State) -> bool {
-        self.at_once
+        self.is_at_once()
             && state.is_first
             && state.writing.is_none()
             && state.failure.is_none()
             && self.tail.written.get() == state.buffer.end()
-            && self.first.is_mapped(state.buffer.last_place(), self.layout.segment)
+            && self.first().is_mapped(state.buffer.last_place(), self.layout.segment)
     }
 
     /// Opens the log up to where a record would call for something that needs the mutex.

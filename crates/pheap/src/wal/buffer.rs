@@ -153,6 +153,24 @@ impl Buffer {
         }
     }
 
+    /// Goes on in one of the first `segments` of the file, of which one is free, if it is in another one. All that was appended is written.
+    pub(crate) fn move_down(&mut self, segments: u64) {
+        if self.live.back().is_some_and(|last| last.place < segments) {
+            return;
+        }
+        if let Some(first) = self.free.iter().position(|place| *place < segments) {
+            self.free.swap(0, first);
+            self.next_segment();
+        }
+    }
+
+    /// Gives up the segments behind the last one that has records, but for the first `segments`. Returns how many are left.
+    pub(crate) fn give_up_behind(&mut self, segments: u64) -> u64 {
+        let left = self.live.iter().map(|segment| segment.place + 1).max().unwrap_or(0).max(segments);
+        self.free.retain(|place| *place < left);
+        left
+    }
+
     /// Bytes that are certainly enough for `words` words of ranges.
     pub(crate) fn need(&self, words: usize) -> u64 {
         let bytes = words as u64 * 8;

@@ -4,6 +4,7 @@ use std::io;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use super::begin::FIRST_SEGMENTS;
 use super::fold::Fold;
 use super::format::{MARKS, Mark, Records, Segment};
 use super::tail::Locked;
@@ -15,6 +16,8 @@ use crate::wal::SyncPolicy;
 
 /// How often it is looked whether the log still has its name, if commits do not.
 const LOOK: Duration = Duration::from_secs(1);
+/// How often nothing is to be new when a log that has grown is cut down. It would soon grow again otherwise, for which transactions wait.
+const LOOKS: u32 = 10;
 /// Bytes of records that are brought to the heap's file once nothing was appended for so long. To replay them would take a moment if the program was killed; fewer do not matter.
 pub(super) const WORTH_FOLDING: u64 = 1 << 20;
 
@@ -25,6 +28,13 @@ impl Wal {
     /// What failed; the log then refuses everything.
     #[track_caller]
     pub(crate) fn write_through(&self, bytes: &[u8], at: u64) -> Result<()> {
+        self.begin()?;
+        self.write_directly(bytes, at)
+    }
+
+    /// The same, whether the log has begun or not.
+    #[track_caller]
+    pub(super) fn write_directly(&self, bytes: &[u8], at: u64) -> Result<()> {
         // What follows a failure could reach the disk without what came before.
         self.may_write()?;
         self.pages.note(at, bytes.len() as u64);
@@ -161,7 +171,7 @@ impl Wal {
         if self.failed.load(Ordering::Acquire) { self.check(&self.tail.lock()) } else { Ok(()) }
     }
 
-    fn check(&self, state: &State) -> Result<()> {
+    pub(super) fn check(&self, state: &State) -> Result<()> {
         let gets_over = |failure: &Failure| failure.misplaced && self.closing.load(Ordering::Relaxed);
         match &state.failure {
             Some(failure) if !gets_over(failure) => Err(failure.error()),
@@ -217,7 +227,8 @@ impl Wal {
         let mut state = self.tail.lock();
         while !state.checkpoint && !state.stop && state.failure.is_none() {
             let on_demand = self.settings.policy != SyncPolicy::EveryCommit;
-            if !on_demand && !state.unseen && !state.ages {
+            let has_grown = !self.is_at_once() && state.buffer.segments() > FIRST_SEGMENTS;
+            if !on_demand && !state.unseen && !state.ages && !has_grown {
                 state.wait(&self.requested);
                 continue;
             }
@@ -225,7 +236,8 @@ impl Wal {
             let is_over = state.wait_until(&self.requested, Instant::now() + LOOK);
             let end = state.buffer.end();
             let is_same = std::mem::replace(&mut state.looked, end) == end;
-            if is_over && is_same && state.ages {
+            state.idle = if is_same { state.idle + u32::from(is_over) } else { 0 };
+            if is_over && is_same && state.ages || has_grown && state.idle == LOOKS {
                 (state.fold, state.checkpoint) = (true, true);
             }
             // Commits make no system call that could tell them that the log has lost its name; or the last ones have not, so soon after others.
@@ -252,10 +264,11 @@ impl Wal {
 
     /// Does what was asked for. `after` runs when the checkpoint is complete.
     pub(crate) fn work(&self, after: impl FnOnce()) {
-        let (free, segments, due) = {
+        let (free, segments, due, idle) = {
             let mut state = self.tail.lock();
+            let idle = state.idle >= LOOKS;
             let due = std::mem::take(&mut state.fold) || self.is_checkpoint_due(&state);
-            (state.buffer.free_segments(), state.buffer.segments(), due)
+            (state.buffer.free_segments(), state.buffer.segments(), due, idle)
         };
         let size = segments * self.layout.segment;
         if free == 0 && size < self.settings.log_limit {
@@ -267,6 +280,9 @@ impl Wal {
         if due {
             // A failure is kept, for all others to see.
             let _ = self.checkpoint(after);
+        }
+        if idle {
+            let _ = self.cut_down(); // as well
         }
         let limit = self.settings.memory_limit;
         let trigger = (limit / 2).max(self.pages.bytes() + limit / 4);

@@ -72,6 +72,11 @@ impl Storage for OnDisk {
         Ok(())
     }
 
+    fn cut_off(&self, to: u64) -> io::Result<()> {
+        // Whoever stores to what is mapped behind the end is killed.
+        if self.window.get().is_none() { self.file.set_len(to) } else { Ok(()) }
+    }
+
     fn fill_holes(&self, len: u64) -> io::Result<()> {
         holes::reserve(&self.file, len)
     }

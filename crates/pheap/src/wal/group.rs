@@ -2,12 +2,13 @@
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::buffer::Chunk;
 use super::format::HEAD;
 use super::tail::Locked;
-use super::{State, Wal, most_mapped};
+use super::{LogFile, State, Wal, most_mapped};
 use crate::error::{Error, Result};
 use crate::faults::{Bug, Kind, bug, is_left_out};
 use crate::os::cpu::bytes;
@@ -195,13 +196,16 @@ impl Wal {
 
     /// Sees to it that the next opening finds the log.
     fn keep(&self, look: impl FnOnce(&dyn Storage) -> io::Result<Kept>) -> io::Result<Kept> {
+        if !self.has_begun() {
+            return Ok(Kept::Here); // there is none, and the next opening looks for none
+        }
         let kept = {
             // Locked meanwhile, or the one that has replaced this log would seem to be a foreign one.
             let log = self.log.read();
             if bug(Bug::TrustLogName) || self.closing.load(Ordering::Relaxed) {
                 return Ok(Kept::Here);
             }
-            look(&**log)?
+            look(&***log)?
         };
         if kept == Kept::Lost {
             self.replace_log()?;
@@ -259,18 +263,18 @@ impl Wal {
         if self.closing.load(Ordering::Relaxed) {
             return Ok(()); // it was removed by this process
         }
-        if self.disk.keep_log(&**current)? == Kept::Here {
+        if self.disk.keep_log(&***current)? == Kept::Here {
             return Ok(()); // another thread was faster
         }
-        let old = current.clone();
+        let old = Arc::clone(&current);
         let new = self.disk.create_log()?;
         copy(&*old, &*new).inspect_err(|_| {
             let _ = self.disk.remove_log(&*new); // or it would seem to be all that there was
         })?;
-        if self.at_once {
+        if self.is_at_once() {
             new.map(most_mapped(self.layout, self.settings));
         }
-        *current = new;
+        *current = LogFile(Some(new));
         retire(&*old);
         Ok(())
     }

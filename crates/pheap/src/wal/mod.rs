@@ -11,6 +11,7 @@
 //! Knows offsets, records and files. Must not know what the heap's words mean: what is to be done after a checkpoint, who asks for one says.
 
 mod append;
+mod begin;
 mod buffer;
 mod cache;
 mod checkpoint;
@@ -33,6 +34,7 @@ mod refusal_tests;
 mod resume;
 #[cfg(all(test, not(pheap_loom)))]
 mod resume_tests;
+mod shrink;
 pub(crate) mod stream;
 #[cfg(all(test, not(pheap_loom)))]
 mod stream_tests;
@@ -48,8 +50,9 @@ mod waker_tests;
 mod watch_tests;
 
 use std::io;
-use std::sync::Arc;
+use std::ops::Deref;
 use std::sync::atomic::{self, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::error::{Error, Result};
@@ -57,6 +60,7 @@ use crate::os::storage::{Disk, Storage};
 use crate::stats::Stats;
 use crate::sync::{AtomicBool, AtomicU64, Condvar, Mutex, RwLock};
 use crate::units::PAGE;
+use begin::FIRST_SEGMENTS;
 use buffer::Buffer;
 use format::{HEAD, Layout, Mark, Seed};
 use pages::PrivatePages;
@@ -64,6 +68,7 @@ use stream::Queue;
 use syncer::Deferred;
 use tail::{Locked, Tail};
 
+pub(crate) use begin::Beginning;
 pub use commit::Commit;
 pub(crate) use fold::Fold;
 pub(crate) use follow::LiveLog;
@@ -132,9 +137,12 @@ impl Settings {
 #[derive(Debug)]
 pub(crate) struct Wal {
     disk: Arc<dyn Disk>,
-    log: RwLock<Arc<dyn Storage>>,
+    log: RwLock<LogFile>,
     /// The one that it began with, which is used without that lock as long as it is the log.
-    first: Arc<dyn Storage>,
+    first: OnceLock<Arc<dyn Storage>>,
+    /// Whether there is one, and the heap's header names it; and what is to happen before, for who has this locked.
+    begun: atomic::AtomicBool,
+    beginning: Mutex<Option<Beginning>>,
     data: Arc<dyn Storage>,
     layout: Layout,
     seed: Seed,
@@ -143,8 +151,8 @@ pub(crate) struct Wal {
     records: Seed,
     runs: u64,
     settings: Settings,
-    /// Whether records are written where they are appended.
-    at_once: bool,
+    /// Whether records are written where they are appended. Known when the log has begun.
+    at_once: atomic::AtomicBool,
     tail: Tail,
     /// Something has been written, synced or freed, or has failed.
     changed: Condvar,
@@ -173,6 +181,19 @@ pub(crate) struct Wal {
     /// How many are too many for who appends to an open log, who asks for a checkpoint then.
     watched_memory: AtomicU64,
     counters: Counters,
+}
+
+/// The file of a log. There is one before it is used.
+#[derive(Debug)]
+struct LogFile(Option<Arc<dyn Storage>>);
+
+impl Deref for LogFile {
+    type Target = Arc<dyn Storage>;
+
+    #[inline(always)]
+    fn deref(&self) -> &Arc<dyn Storage> {
+        self.0.as_ref().expect("a log has begun before it is used")
+    }
 }
 
 /// How far the heap's file is.
@@ -215,8 +236,9 @@ struct State {
     ages: bool,
     /// Whether a commit has relied on a look at the names before it, and nobody has looked since.
     unseen: bool,
-    /// Where the log ended when the thread in the background last looked.
+    /// Where the log ended when the thread in the background last looked, and how often it has been there.
     looked: u64,
+    idle: u32,
     /// Whether the log could not grow ahead, and no checkpoint has come since.
     full_disk: bool,
     /// Whether the log is still the file that it began with.
@@ -264,35 +286,30 @@ fn is_full(error: &io::Error) -> bool {
 impl Wal {
     /// Makes a new log for a heap whose file is complete. The header must say so before the first record counts.
     pub(crate) fn create(disk: Arc<dyn Disk>, of: WalIdentity, settings: Settings) -> Result<Arc<Wal>> {
-        let segment = settings.segment();
-        let layout = Layout { uuid: of.uuid, id: of.id + 1, nonce: disk.nonce(), segment };
-        let seed = Seed::new(of.salt, layout);
-        let segments = 2;
-        let error = |e: io::Error| {
-            let context = format!("creating the log {}", disk.log_path().display());
-            if is_full(&e) {
-                Error::OutOfSpace { reason: format!("{context}: {e}") }
-            } else {
-                Error::io(context, e)
-            }
-        };
-        let log = disk.create_log().map_err(error)?;
-        let fill = || {
-            let end = layout.file_offset(segments);
-            log.extend(0, end)?;
-            // In a page where nothing is looked for, and before the head: what a crash leaves of it is no log, and none that was ever used.
-            let shows_writes = log.shows_writes(end - PAGE)?;
-            log.write_all(&layout.to_bytes(), 0)?;
-            log.sync()?;
-            Ok(shows_writes)
-        };
-        let filled = fill().map_err(error).and_then(|shows_writes| {
-            if shows_writes { Ok(()) } else { Err(Error::Unsupported(HIDES_WRITES)) }
-        });
-        filled.inspect_err(|_| {
-            let _ = disk.remove_log(&*log);
-        })?;
-        let buffer = Buffer::new(layout, seed, segments);
+        let layout = Wal::new_layout(&*disk, &of, settings);
+        let log = begin::make(&*disk, layout)?;
+        Wal::new(disk, Some(log), of, settings, layout)
+    }
+
+    /// A log for a heap that is closed, which is to be made when it [begins](Self::begin): how, must be [said](Self::will_begin) before anything else.
+    pub(crate) fn later(disk: Arc<dyn Disk>, of: WalIdentity, settings: Settings) -> Result<Arc<Wal>> {
+        let layout = Wal::new_layout(&*disk, &of, settings);
+        Wal::new(disk, None, of, settings, layout)
+    }
+
+    fn new_layout(disk: &dyn Disk, of: &WalIdentity, settings: Settings) -> Layout {
+        Layout { uuid: of.uuid, id: of.id + 1, nonce: disk.nonce(), segment: settings.segment() }
+    }
+
+    /// A log without records.
+    fn new(
+        disk: Arc<dyn Disk>,
+        log: Option<Arc<dyn Storage>>,
+        of: WalIdentity,
+        settings: Settings,
+        layout: Layout,
+    ) -> Result<Arc<Wal>> {
+        let buffer = Buffer::new(layout, Seed::new(of.salt, layout), FIRST_SEGMENTS);
         let mark = Mark { folded: buffer.end(), ..Mark::first(layout) }; // there is nothing before that
         Wal::of(disk, log, &of, settings, layout, (mark, 1), buffer)
     }
@@ -300,7 +317,7 @@ impl Wal {
     /// A log as it is, up to where it is synced. `mark` is the newest one, and its place.
     fn of(
         disk: Arc<dyn Disk>,
-        log: Arc<dyn Storage>,
+        log: Option<Arc<dyn Storage>>,
         of: &WalIdentity,
         settings: Settings,
         layout: Layout,
@@ -308,21 +325,23 @@ impl Wal {
         buffer: Buffer,
     ) -> Result<Arc<Wal>> {
         let seed = Seed::new(of.salt, layout);
-        let synced = buffer.synced();
         let end = buffer.end();
-        let at_once = settings.policy != SyncPolicy::EveryCommit && log.map(most_mapped(layout, settings));
-        Ok(Arc::new(Wal {
+        // One that is to be made has nothing to be written for anybody.
+        let synced = if log.is_some() { buffer.synced() } else { end };
+        let wal = Wal {
             data: disk.data(),
             disk,
-            first: log.clone(),
-            log: RwLock::new(log),
+            first: OnceLock::new(),
+            log: RwLock::new(LogFile(None)),
+            begun: atomic::AtomicBool::new(log.is_some()),
+            beginning: Mutex::new(None),
             layout,
             seed,
             run: mark.run,
             records: buffer.records(),
             runs: mark.runs,
             settings,
-            at_once,
+            at_once: atomic::AtomicBool::new(false),
             tail: Tail::new(
                 State {
                     buffer,
@@ -336,6 +355,7 @@ impl Wal {
                     ages: false,
                     unseen: false,
                     looked: end,
+                    idle: 0,
                     full_disk: false,
                     is_first: true,
                     stop: false,
@@ -359,7 +379,9 @@ impl Wal {
             memory_trigger: AtomicU64::new(settings.memory_limit / 2),
             watched_memory: AtomicU64::new(u64::MAX),
             counters: Counters::default(),
-        }))
+        };
+        log.into_iter().for_each(|log| wal.use_log(log));
+        Ok(Arc::new(wal))
     }
 
     /// Number of the log among those of its heap.
@@ -505,7 +527,7 @@ impl Wal {
         let log = self.log.write();
         self.closing.store(true, Ordering::Relaxed);
         // If that fails, the next opening sees that the log is an old one.
-        let _ = self.disk.remove_log(&**log);
+        let _ = log.0.iter().try_for_each(|log| self.disk.remove_log(&**log));
     }
 }
 

@@ -41,7 +41,7 @@ fn what_threads_append_side_by_side_is_in_the_file() {
             let closer = scope.spawn(|| {
                 while !ends.load(Ordering::Relaxed) {
                     let (end, written) = (wal.end(), wal.tail.written.get());
-                    assert!(end <= written || !wal.at_once, "all that was appended is published");
+                    assert!(end <= written || !wal.is_at_once(), "all that was appended is published");
                     thread::yield_now();
                 }
             });
@@ -55,9 +55,9 @@ fn what_threads_append_side_by_side_is_in_the_file() {
                 wal.tail.look(64).is_some()
             });
             // Not on file systems that do not overwrite what a file has.
-            assert_eq!(opens, wal.at_once);
+            assert_eq!(opens, wal.is_at_once());
         });
-        let found = read_all(&**wal.log.read(), wal.layout, wal.seed).unwrap();
+        let found = read_all(&***wal.log.read(), wal.layout, wal.seed).unwrap();
         assert_eq!(found.end, wal.end(), "what the end of the process would leave");
         drop((heap, roots_here));
         let heap = options(policy).open(&path).unwrap();

@@ -72,7 +72,7 @@ impl Wal {
         let buffer = Buffer::begin(layout, seed, begun.run, live, free, found.end, next);
         let folded = if begun.folded == found.end { buffer.end() } else { begun.folded };
         let begun = Mark { folded, ..begun };
-        let wal = Wal::of(disk.clone(), log, of, settings, layout, (begun, 1 - place), buffer)?;
+        let wal = Wal::of(disk.clone(), Some(log), of, settings, layout, (begun, 1 - place), buffer)?;
         tail.ranges().for_each(|range| wal.pages.note(range.offset, range.words.len() as u64 * 8));
         // SURVIVES unreached: nobody else has the log yet.
         let mut state = wal.tail.lock();

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use proptest::prelude::*;
 
+use super::format::HEAD;
 use super::tests::{InMemory, LAYOUT, Ranges, TestDisk, content, model, some_ranges};
 use super::{Settings, SyncPolicy, Wal, WalIdentity, WalTail, fold_tail};
 use crate::error::{Error, Result};
@@ -30,6 +31,12 @@ impl Cut {
     /// The power fails.
     fn cut(&self, mut keep: impl FnMut() -> bool) {
         let (mut now, mut synced) = (self.now.0.lock().unwrap(), self.synced.lock().unwrap());
+        if let Some(behind) = synced.get(now.len()..)
+            && !behind.is_empty()
+            && !keep()
+        {
+            now.extend_from_slice(behind); // it was made shorter, but not there
+        }
         synced.resize(now.len(), 0);
         for (new, old) in now.chunks_mut(SECTOR).zip(synced.chunks(SECTOR)) {
             if new != old && !keep() {
@@ -66,6 +73,10 @@ impl Storage for Cut {
             return Err(io::Error::from_raw_os_error(libc::ENOSPC));
         }
         self.now.extend_now(from, to)
+    }
+
+    fn cut_off(&self, to: u64) -> io::Result<()> {
+        self.now.cut_off(to)
     }
 
     fn id(&self) -> FileId {
@@ -111,6 +122,7 @@ enum Step {
     Sync,
     Write,
     Checkpoint,
+    CutDown,
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -119,6 +131,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         2 => Just(Step::Sync),
         2 => Just(Step::Write),
         1 => Just(Step::Checkpoint),
+        1 => Just(Step::CutDown),
     ];
     prop::collection::vec(step, 0..8)
 }
@@ -161,6 +174,13 @@ proptest! {
                     Step::Checkpoint => {
                         wal.checkpoint(|| {}).unwrap();
                         synced = all.len();
+                    }
+                    Step::CutDown => {
+                        wal.cut_down().unwrap(); // not if there is something to fold
+                        wal.checkpoint(|| {}).unwrap();
+                        synced = all.len();
+                        wal.cut_down().unwrap();
+                        prop_assert!(files.log.len().unwrap() <= HEAD + 2 * SETTINGS.segment());
                     }
                 }
             }

@@ -54,6 +54,11 @@ impl Storage for InMemory {
         Ok(())
     }
 
+    fn cut_off(&self, to: u64) -> io::Result<()> {
+        self.0.lock().unwrap().truncate(to as usize);
+        Ok(())
+    }
+
     fn id(&self) -> FileId {
         FileId { device: 0, inode: 0 }
     }

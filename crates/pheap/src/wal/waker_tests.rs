@@ -8,6 +8,7 @@ use std::{io, thread};
 
 use pheap_testkit::threads::this_thread;
 
+use super::LogFile;
 use super::deferred_tests::*;
 use crate::os::storage::{FileId, Storage};
 use crate::{Error, SyncPolicy};
@@ -134,7 +135,7 @@ fn the_thread_that_syncs_panics() {
         let mut log = wal.log.write();
         let mut commit = add(&setup.a);
         assert!(poll(&mut commit, &waker).is_pending());
-        *log = Arc::new(Panics);
+        *log = LogFile(Some(Arc::new(Panics)));
         commit
     };
     rung.recv().unwrap();

@@ -32,6 +32,19 @@ enum Op {
     /// The entries at both ends, by their entries.
     Ends(u64),
     ChangeMany(u64, u64),
+    /// Split off at a key; one part stays, or both are put together again.
+    Split(u64, Joined),
+    /// Another map, of many keys, is appended, or this one to it.
+    Append(u64, u64, u64, bool),
+}
+
+/// What becomes of two parts.
+#[derive(Debug, Clone, Copy)]
+enum Joined {
+    Left,
+    Right,
+    RightToLeft,
+    LeftToRight,
 }
 
 fn op() -> BoxedStrategy<Op> {
@@ -53,6 +66,9 @@ fn op() -> BoxedStrategy<Op> {
         1 => (key(), key()).prop_map(|(a, b)| Op::Drain(a, b)),
         1 => any::<u64>().prop_map(Op::Ends),
         1 => (key(), key()).prop_map(|(a, b)| Op::ChangeMany(a.min(b), a.max(b) + 1)),
+        2 => (key(), prop_oneof![Just(Joined::Left), Just(Joined::Right), Just(Joined::RightToLeft), Just(Joined::LeftToRight)])
+            .prop_map(|(k, joined)| Op::Split(k, joined)),
+        1 => (key(), 0..400u64, step(), any::<bool>()).prop_map(|(k, n, s, to)| Op::Append(k, n, s, to)),
     ]
     .boxed()
 }
@@ -249,6 +265,43 @@ fn apply<'r, K: Key<'r>, V: Value<'r>>(
                 (*value, *other_value) = (new, 7);
             });
             assert!(other.next().is_none());
+        }
+        Op::Split(k, joined) => {
+            let key = K::make(k);
+            let (right, mut right_twin) = (map.split_off(tx, key.borrow())?, twin.split_off(key.borrow()));
+            let right = tx.alloc(right)?;
+            compare(tx, map, twin);
+            compare(tx, right, &right_twin);
+            match joined {
+                Joined::Left => right.clear(tx),
+                Joined::Right => {
+                    map.clear(tx);
+                    tx.swap(map, right);
+                    *twin = right_twin;
+                }
+                Joined::RightToLeft => {
+                    map.append(tx, right)?;
+                    twin.append(&mut right_twin);
+                    assert!(right.is_empty(tx));
+                }
+                Joined::LeftToRight => {
+                    right.append(tx, map)?;
+                    assert!(map.is_empty(tx));
+                    tx.swap(map, right);
+                    twin.append(&mut right_twin);
+                }
+            }
+        }
+        Op::Append(k, n, step, to_other) => {
+            let (other, mut other_twin) = (tx.alloc(PBTreeMap::new())?, BTreeMap::new());
+            apply(&Op::InsertMany(k, n, step), tx, other, &mut other_twin)?;
+            if to_other {
+                tx.swap(map, other);
+                std::mem::swap(twin, &mut other_twin);
+            }
+            map.append(tx, other)?;
+            twin.append(&mut other_twin);
+            assert!(other.is_empty(tx));
         }
     }
     Ok(())
@@ -541,4 +594,33 @@ fn ranges_that_make_no_sense_panic() {
         Ok(())
     })
     .expect("a transaction");
+}
+
+/// A map that cannot grow loses nothing.
+#[test]
+fn what_cannot_be_appended_stays() {
+    let heap = pheap::Options::new().max_size(4 << 20).in_memory().unwrap();
+    let a: Root<PBTreeMap<u64, u64>> = heap.root("a").unwrap();
+    a.txn(|tx, a| {
+        let b = tx.alloc(PBTreeMap::new())?;
+        for key in 0..20_000u64 {
+            a.insert(tx, 2 * key, key)?;
+            b.insert(tx, 2 * key + 1, key)?;
+        }
+        while tx.alloc_slice_copy(&[0u8; 2000]).is_ok() {}
+        assert!(a.append(tx, b).is_err());
+        assert_eq!(a.len(tx) + b.len(tx), 40_000);
+        assert!(b.len(tx) > 10_000 && a.len(tx) > 20_000);
+        for key in 0..40_000u64 {
+            assert_eq!(a.get(tx, key).or(b.get(tx, key)), Some(&(key / 2)));
+        }
+        let before = (a.len(tx), b.len(tx));
+        if a.split_off(tx, 20_000).is_err() {
+            assert_eq!((a.len(tx), b.len(tx)), before);
+            assert!(a.iter(tx).map(|(key, _)| *key).is_sorted());
+        }
+        Ok(())
+    })
+    .unwrap();
+    assert!(heap.check().unwrap().is_clean());
 }

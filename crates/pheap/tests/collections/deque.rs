@@ -19,6 +19,8 @@ enum Op {
     Remove(usize),
     Swap(usize, usize),
     Drain(usize, usize),
+    /// Split off, and appended again, or not.
+    Split(usize, bool),
     Truncate(usize),
     /// Those whose value has this remainder go.
     Retain(u64),
@@ -49,6 +51,7 @@ impl Twins for Queues {
             1 => (0..40usize, 0..40usize).prop_map(|(i, j)| Op::Swap(i, j)),
             1 => (0..40usize, 0..40usize).prop_map(|(i, j)| Op::Drain(i.min(j), i.max(j))),
             1 => (0..40usize).prop_map(Op::Truncate),
+            2 => (0..40usize, any::<bool>()).prop_map(|(i, again)| Op::Split(i, again)),
             1 => (0..4u64).prop_map(Op::Retain),
             1 => (0..30usize).prop_map(Op::Reserve),
             1 => Just(Op::Shrink),
@@ -115,6 +118,17 @@ impl Twins for Queues {
                 let range = i.min(twin.len())..j.min(twin.len());
                 let drained = queue.drain(tx, range.clone());
                 assert!(drained.map(|p| tx[p]).eq(twin.drain(range)));
+            }
+            &Op::Split(i, again) => {
+                let i = i.min(twin.len());
+                let (part, mut part_twin) = (queue.split_off(tx, i)?, twin.split_off(i));
+                assert_eq!((part.len(), tx[queue].len()), (part_twin.len(), i));
+                assert!(part.iter(tx).map(|p| tx[*p]).eq(part_twin.iter().copied()));
+                let part = tx.alloc(part)?;
+                if again {
+                    queue.append(tx, part)?;
+                    twin.append(&mut part_twin);
+                }
             }
             &Op::Truncate(n) => {
                 queue.truncate(tx, n);

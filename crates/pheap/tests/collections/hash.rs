@@ -26,6 +26,8 @@ enum Op {
     RemoveEntry(u64),
     ChangeAll(u64),
     Drain,
+    /// Another map, of so many keys from one on, is appended, or this one to it.
+    Append(u64, u64, bool),
     Clear,
     Shrink,
 }
@@ -48,6 +50,7 @@ fn op() -> BoxedStrategy<Op> {
         2 => key().prop_map(Op::RemoveEntry),
         1 => value().prop_map(Op::ChangeAll),
         1 => Just(Op::Drain),
+        2 => (key(), prop_oneof![1 => 0..10u64, 1 => 0..300u64], any::<bool>()).prop_map(|(k, n, to)| Op::Append(k, n, to)),
         1 => Just(Op::Clear),
         1 => Just(Op::Shrink),
     ]
@@ -270,6 +273,17 @@ fn apply<'r, K: Key<'r>, V: Value<'r>>(
             assert_eq!(&drained.collect::<Twin>(), twin);
             twin.clear();
         }
+        Op::Append(k, n, to_other) => {
+            let (other, mut other_twin) = (tx.alloc(PHashMap::new())?, Default::default());
+            apply(&Op::InsertMany(k, n), tx, other, &mut other_twin)?;
+            if to_other {
+                tx.swap(map, other);
+                std::mem::swap(twin, &mut other_twin);
+            }
+            map.append(tx, other)?;
+            twin.extend(other_twin);
+            assert!(other.is_empty(tx));
+        }
         Op::Clear => {
             map.clear(tx);
             twin.clear();
@@ -449,4 +463,28 @@ impl Twins for Set {
 #[test]
 fn a_set_is_like_that_of_std() {
     twins::run::<Set>();
+}
+
+/// A map that cannot grow loses nothing.
+#[test]
+fn what_cannot_be_appended_stays() {
+    let heap = pheap::Options::new().max_size(4 << 20).in_memory().unwrap();
+    let a: pheap::Root<PHashMap<u64, u64>> = heap.root("a").unwrap();
+    a.txn(|tx, a| {
+        let b = tx.alloc(PHashMap::new())?;
+        for key in 0..20_000u64 {
+            a.insert(tx, 2 * key, key)?;
+            b.insert(tx, 2 * key + 1, key)?;
+        }
+        while tx.alloc_slice_copy(&[0u8; 500]).is_ok() {}
+        assert!(a.append(tx, b).is_err());
+        assert_eq!(a.len(tx) + b.len(tx), 40_000);
+        assert!(!b.is_empty(tx));
+        for key in 0..40_000u64 {
+            assert_eq!(a.get(tx, key).or(b.get(tx, key)), Some(&(key / 2)));
+        }
+        Ok(())
+    })
+    .unwrap();
+    assert!(heap.check().unwrap().is_clean());
 }

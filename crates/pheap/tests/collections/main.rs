@@ -1,6 +1,7 @@
 //! The collections, beside those of std.
 
 mod btree;
+mod debug;
 mod deque;
 mod forged;
 mod hash;

@@ -21,6 +21,8 @@ enum Op {
     Extend(Vec<u64>),
     Resize(usize, u64),
     Drain(usize, usize),
+    /// Split off, and appended again, or not.
+    Split(usize, bool),
     Retain(u64),
     Extract(u64),
     Dedup,
@@ -47,6 +49,7 @@ fn op() -> BoxedStrategy<Op> {
         2 => prop::collection::vec(value(), 0..150).prop_map(Op::Extend),
         1 => (at(), value()).prop_map(|(n, v)| Op::Resize(n, v)),
         1 => (at(), at()).prop_map(|(a, b)| Op::Drain(a, b)),
+        2 => (at(), any::<bool>()).prop_map(|(i, again)| Op::Split(i, again)),
         1 => (1..5u64).prop_map(Op::Retain),
         1 => (1..5u64).prop_map(Op::Extract),
         1 => Just(Op::Dedup),
@@ -125,6 +128,19 @@ fn apply<'r, T: Element<'r>>(
         Op::Truncate(n) => {
             vec.truncate(tx, n);
             twin.truncate(n);
+        }
+        Op::Split(i, again) => {
+            let i = i.min(len);
+            let (part, mut part_twin) = (vec.split_off(tx, i)?, twin.split_off(i));
+            assert_eq!((part.len(), part.capacity(), tx[vec].len()), (part_twin.len(), part.capacity(), i));
+            let part = tx.alloc(part)?;
+            if again {
+                vec.append(tx, part)?;
+                twin.append(&mut part_twin);
+            } else {
+                std::mem::swap(twin, &mut part_twin);
+                tx.swap(vec, part);
+            }
         }
         Op::Clear => {
             vec.clear(tx);

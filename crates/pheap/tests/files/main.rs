@@ -9,5 +9,6 @@ mod growth;
 mod predecessor;
 mod readonly;
 mod removed;
+mod unchanged;
 mod wal;
 mod wal_names;

@@ -610,3 +610,40 @@ fn a_heap_with_a_part_of_a_checkpoint_passes_verify() {
         assert_eq!(opened.roots().len(), 2);
     }
 }
+
+/// A log that has grown becomes short again, and goes on.
+#[test]
+fn a_log_is_cut_down_when_it_is_in_the_file() {
+    let dir = tempfile::tempdir().unwrap();
+    for policy in [SyncPolicy::EveryCommit, SyncPolicy::OnDemand] {
+        let (path, copy) = (dir.path().join("a"), dir.path().join("b"));
+        let options = options().sync_policy(policy);
+        let heap = options.open(&path).unwrap();
+        let list: Root<PVec<u64>> = heap.root("list").unwrap();
+        let len = || fs::metadata(log_of(&path)).unwrap().len();
+        let short = len();
+        let mut count = 0;
+        for round in 0..3 {
+            list.txn(|tx, list| list.extend(tx, count..count + 500_000)).unwrap();
+            count += 500_000;
+            assert!(len() > short);
+            heap.checkpoint().unwrap();
+            if policy == SyncPolicy::EveryCommit {
+                assert_eq!(len(), short);
+            }
+            for _ in 0..round {
+                list.txn(|tx, list| list.push(tx, count)).unwrap();
+                count += 1;
+            }
+            heap.sync().unwrap();
+            crash(&path, &copy);
+            let after = options.open(&copy).unwrap();
+            let after: Root<PVec<u64>> = after.root("list").unwrap();
+            assert!(after.read(|view, list| list.iter(view).copied().eq(0..count)).unwrap());
+            drop(after);
+            fs::remove_file(&copy).unwrap();
+        }
+        heap.close().unwrap();
+        fs::remove_file(&path).unwrap();
+    }
+}

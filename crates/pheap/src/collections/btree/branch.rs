@@ -122,6 +122,34 @@ impl<'r, K: OrdKey<'r>, V: Persist> P<'r, Inner<'r, K, V>> {
         }
     }
 
+    /// Moves the children behind `place` to a new node, behind what the child there was split into. Nothing separates the two nodes any more: they are of two trees.
+    pub(super) fn split_behind(
+        self,
+        tx: &mut Txn<'r>,
+        place: usize,
+        new: &New<'r, Inner<'r, K, V>>,
+        first: NewChild<'r, K, V>,
+    ) {
+        assert!(place < self.count(tx) && new.node().count(tx) == 0);
+        let first = match (first, self.seen(tx).child(0)) {
+            (NewChild::Leaf(leaf), Child::Leaf(_)) => Child::Leaf(leaf.node()),
+            (NewChild::Inner(inner), Child::Inner(_)) if inner.node() != new.node() => {
+                Child::Inner(inner.node())
+            }
+            _ => unreachable!("all children of a node are of one height"),
+        };
+        let upper = new.node();
+        // SAFETY: the first branch stays here. What becomes the first of the other node has a separator, which is taken, and put back when another branch is the first.
+        unsafe {
+            self.split_items(tx, place + 1, new);
+            let separator = (upper.count(tx) > 0).then(|| upper.take_separator(tx, 0));
+            upper.insert_branch(tx, 0, 0, first);
+            if let Some(separator) = separator {
+                upper.put_separator(tx, 1, separator);
+            }
+        }
+    }
+
     /// Puts a separator where there is none.
     ///
     /// # Safety
@@ -260,19 +288,46 @@ impl<'r, K: OrdKey<'r>, V: Persist> P<'r, PBTreeMap<'r, K, V>> {
     /// Takes the top off, if it has one child or no items. Returns whether it had.
     pub(super) fn lower(self, tx: &mut Txn<'r>) -> bool {
         let top = tx[self].top.0;
-        let below = match top {
-            Child::Inner(inner) if inner.count(tx) == 1 => inner.seen(tx).child(0),
-            Child::Inner(_) | Child::Leaf(_) if top.count(tx) == 0 => Child::None(0),
-            _ => return false,
-        };
+        let Some(below) = top.lower(tx) else { return false };
         tx[self].top = Top(below);
         // SAFETY: only the map led to it, and what was in it is elsewhere.
         unsafe { top.free(tx) };
         true
     }
+
+    /// What a tree was split off into, as a map; `len` entries stay in this one.
+    pub(super) fn cut(self, tx: &mut Txn<'r>, child: NewChild<'r, K, V>, len: usize) -> PBTreeMap<'r, K, V> {
+        let top = Top(match child {
+            NewChild::Leaf(leaf) => Child::Leaf(leaf.node()),
+            NewChild::Inner(inner) => Child::Inner(inner.node()),
+        });
+        let all = std::mem::replace(&mut tx[self].len, len as u64);
+        PBTreeMap { len: all - len as u64, top }
+    }
+}
+
+impl<'r, K: Persist, V: Persist> Child<'r, K, V> {
+    /// What leads to all that this does, if that is one child, or nothing.
+    fn lower(self, tx: &Txn<'r>) -> Option<Child<'r, K, V>> {
+        match self {
+            Child::Inner(inner) if inner.count(tx) == 1 => Some(inner.seen(tx).child(0)),
+            Child::Inner(_) | Child::Leaf(_) if self.count(tx) == 0 => Some(Child::None(0)),
+            _ => None,
+        }
+    }
 }
 
 impl<'r, K: OrdKey<'r>, V: Persist> Top<'r, K, V> {
+    /// Without what has one child or no items.
+    pub(super) fn lowered(mut self, tx: &Txn<'r>) -> Self {
+        while let Some(below) = self.0.lower(tx) {
+            // SAFETY: only this led to it, and what was in it is elsewhere.
+            unsafe { self.0.free(tx) };
+            self = Top(below);
+        }
+        self
+    }
+
     /// Gives up all nodes, and the keys in them, when the transaction commits.
     pub(super) fn give_up(self, tx: &Txn<'r>) {
         // SAFETY: a top is moved and never copied, so nothing else leads to what is below it.

@@ -23,13 +23,25 @@ pub(super) fn insert<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>>(
     wanted: Wanted<'_, K::Query>,
     entry: Entry<K, V>,
 ) -> Result<(P<'r, Leaf<K, V>>, usize)> {
-    let (leaf, place) = match found {
-        Some(Found { leaf, place: Err(place) | Ok(place) }) if leaf.count(tx) < LEAF => (leaf, place),
-        found => make_room(map, tx, found, path, wanted)?,
-    };
+    let (leaf, place) = room(map, tx, found, path, wanted)?;
     leaf.insert_entry(tx, place, wanted.prefix, entry);
     tx[map].len += 1;
     Ok((leaf, place))
+}
+
+/// A leaf that is not full, and the place in it for an entry whose key was looked for and not found.
+#[inline]
+pub(super) fn room<'r, K: OrdKey<'r>, V: Persist>(
+    map: P<'r, PBTreeMap<'r, K, V>>,
+    tx: &mut Txn<'r>,
+    found: Option<Found<'r, K, V>>,
+    path: &mut Path<'r, K, V>,
+    wanted: Wanted<'_, K::Query>,
+) -> Result<(P<'r, Leaf<K, V>>, usize)> {
+    match found {
+        Some(Found { leaf, place: Err(place) | Ok(place) }) if leaf.count(tx) < LEAF => Ok((leaf, place)),
+        found => make_room(map, tx, found, path, wanted),
+    }
 }
 
 /// Makes room for an entry in a tree without nodes, or in one whose leaf is full.

@@ -6,7 +6,7 @@
 //! | `branch` | how they hang together |
 //! | `search`, `path` | finding a key |
 //! | `grow`, `shrink` | insertion and splits; removal and merges |
-//! | `change`, `entry`, `bulk` | the public operations |
+//! | `change`, `entry`, `bulk`, `join` | the public operations |
 //! | `range`, `iter` | reading in order |
 //! | `rank` | places in the order |
 //! | `set` | `PBTreeSet` |
@@ -19,6 +19,7 @@ mod grow;
 mod head;
 mod items;
 mod iter;
+mod join;
 mod node;
 mod path;
 mod range;

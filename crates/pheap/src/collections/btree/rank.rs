@@ -7,7 +7,8 @@ use std::ops::Range;
 
 use super::PBTreeMap;
 use super::node::{Child, Inner, MAX_HEIGHT};
-use super::search::{self, Wanted};
+use super::path::Path;
+use super::search::{self, Found, Wanted};
 use crate::api::view::View;
 use crate::collections::key::{KeyArg, OrdKey};
 use crate::layout::Persist;
@@ -36,19 +37,9 @@ impl<'r, K: OrdKey<'r>, V: Persist> PBTreeMap<'r, K, V> {
     /// ```
     pub fn rank(&self, view: &View<'r>, key: impl KeyArg<'r, K>) -> usize {
         let wanted = Wanted::new::<K>(key.seen(view));
-        let (mut before, mut all) = (0, Some(self.len()));
-        let leaf = search::descend(view, self.top.child(), wanted, |inner, place| {
-            let children = inner.count(view);
-            before += match all.take() {
-                Some(all) if place > children / 2 => {
-                    all.saturating_sub(entries(view, inner, place..children, MAX_HEIGHT))
-                }
-                _ => entries(view, inner, 0..place, MAX_HEIGHT),
-            };
-        });
-        let Some(leaf) = leaf else { return 0 };
-        let (Ok(place) | Err(place)) = search::in_leaf(leaf.seen(view), wanted);
-        before + place
+        let mut path = Path::new();
+        let found = search::find(view, self.top.child(), wanted, &mut path);
+        found.map_or(0, |Found { place: Ok(place) | Err(place), .. }| before(view, path, place, self.len()))
     }
 
     /// The entry at a place in the order of the keys, counted from 0; `None` if there are no more than `n`.
@@ -92,6 +83,25 @@ impl<'r, K: OrdKey<'r>, V: Persist> PBTreeMap<'r, K, V> {
         }
         None
     }
+}
+
+/// How many of `all` entries are before a place in the leaf that a path leads to.
+pub(super) fn before<'r, K: OrdKey<'r>, V: Persist>(
+    view: &View<'r>,
+    mut path: Path<'r, K, V>,
+    place: usize,
+    all: usize,
+) -> usize {
+    let mut before = place;
+    while let Some((inner, place)) = path.pop() {
+        let (children, is_top) = (inner.count(view), path.places().is_empty());
+        before += if is_top && place > children / 2 {
+            all.saturating_sub(entries(view, inner, place..children, MAX_HEIGHT))
+        } else {
+            entries(view, inner, 0..place, MAX_HEIGHT)
+        };
+    }
+    before
 }
 
 /// How many entries are below some children of a node.

@@ -118,6 +118,25 @@ impl<'r, K: OrdKey<'r>> P<'r, PBTreeSet<'r, K>> {
         self.map().pop_last(tx).map(|(key, ())| key)
     }
 
+    /// Moves all elements of `other` to this set, as [`append`](P::append) of maps does, at the same cost.
+    ///
+    /// # Errors
+    /// As for [`insert`](Self::insert). Some elements have moved then, and all others are still in `other`.
+    ///
+    /// # Panics
+    /// If the two are the same.
+    pub fn append(self, tx: &mut Txn<'r>, other: P<'r, PBTreeSet<'r, K>>) -> Result<()> {
+        self.map().append(tx, other.map())
+    }
+
+    /// Takes the elements out that are not less than `key`, as another set: as [`split_off`](P::split_off) of maps does, at the same cost.
+    ///
+    /// # Errors
+    /// As for [`insert`](Self::insert); then nothing has changed. A set that is not stored is garbage.
+    pub fn split_off(self, tx: &mut Txn<'r>, key: impl KeyArg<'r, K>) -> Result<PBTreeSet<'r, K>> {
+        self.map().split_off(tx, key).map(|map| PBTreeSet { map })
+    }
+
     /// Adds what an iterator yields.
     ///
     /// # Errors

@@ -226,6 +226,39 @@ fn what_is_retained_is_in_order() {
     });
 }
 
+#[test]
+fn what_is_split_off_is_a_tree() {
+    both(|heap| {
+        let root: Root<PBTreeMap<P<str>, u64>> = heap.root("map").unwrap();
+        for len in [0, 1, LEAF as u64, 100, 700] {
+            for at in (0..=len + 1).step_by(1 + len as usize / 40) {
+                root.txn(|tx, map| {
+                    map.clear(tx);
+                    (0..len).try_for_each(|key| map.insert(tx, &format!("{key:05}"), key).map(drop))?;
+                    let other = map.split_off(tx, &format!("{at:05}"))?;
+                    let other = tx.alloc(other)?;
+                    for (map, keys) in [(map, 0..at.min(len)), (other, at.min(len)..len)] {
+                        let seen = look_at(tx, map, true);
+                        assert_eq!(seen.entries as u64, keys.end - keys.start);
+                        assert_eq!(seen.leaves == 0, keys.is_empty());
+                        assert!(seen.thin <= seen.height, "{} at {at} of {len}", seen.thin);
+                        assert!(tx[map].values(tx).copied().eq(keys));
+                    }
+                    let (to, from) = if at % 2 == 0 { (map, other) } else { (other, map) };
+                    to.append(tx, from)?;
+                    assert!(tx[to].values(tx).copied().eq(0..len) && from.is_empty(tx));
+                    look_at(tx, to, true);
+                    assert_eq!(look_at(tx, from, true).leaves, 0);
+                    tx[map] = std::mem::take(&mut tx[to]);
+                    Ok(())
+                })
+                .unwrap();
+            }
+        }
+        assert!(heap.check().unwrap().is_clean());
+    });
+}
+
 /// How keys compare now.
 #[derive(Clone, Copy)]
 enum Mood {
@@ -341,6 +374,19 @@ fn no_order_of_keys_breaks_a_tree() {
                         assert!(keep || expected.remove(value));
                         keep
                     });
+                }
+                if step % 7 == 0 {
+                    let right = map.split_off(tx, &Moody(next() % 5000))?;
+                    let right = tx.alloc(right)?;
+                    let (left, right_values) = (values(tx, map), values(tx, right));
+                    assert!(left.is_disjoint(&right_values) && &left | &right_values == expected);
+                    right.append(tx, map)?;
+                    assert_eq!(values(tx, map).len(), 0);
+                    tx.swap(map, right);
+                    // What is the same key, and was not, has one value.
+                    let left = values(tx, map);
+                    assert!(left.is_subset(&expected));
+                    expected = left;
                 }
                 // Whatever is found, it ends, and nothing is found twice.
                 let range = catch_unwind(AssertUnwindSafe(|| {

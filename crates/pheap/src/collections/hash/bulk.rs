@@ -5,7 +5,8 @@ use std::borrow::Borrow;
 use super::bucket::{Pair, hash_of};
 use super::buckets::Buckets;
 use super::iter::Cursor;
-use super::map::{Absence, Home};
+use super::map::{Absence, FEW, Home};
+use super::split::make_room;
 use super::{HashKey, PHashMap};
 use crate::api::tx::Txn;
 use crate::collections::key::OwnKey;
@@ -56,6 +57,40 @@ impl<'r, K: HashKey<'r>, V: Persist<At<'r> = V>> P<'r, PHashMap<'r, K, V>> {
                 }
             }
         }
+    }
+
+    /// Moves all entries of `other` to this map. Where both have a key, the value of `other` stays, and the key of this map. O(1) if this map is empty; else O(k) for k entries of `other`, which
+    /// move with the memory of their keys.
+    ///
+    /// # Errors
+    /// As for [`insert`](Self::insert). Some entries have moved then, and all others are still in `other`.
+    ///
+    /// # Panics
+    /// If the two are the same.
+    pub fn append(self, tx: &mut Txn<'r>, other: P<'r, PHashMap<'r, K, V>>) -> Result<()> {
+        assert!(self != other, "a map cannot be appended to itself");
+        if tx[self].is_empty() {
+            let all = std::mem::take(&mut tx[other]);
+            std::mem::replace(&mut tx[self], all).give_up(tx);
+            return Ok(());
+        }
+        let homes = other.homes(tx, |_, _| true);
+        self.take_all(tx, other, homes, |tx, absence, query| {
+            let (root, hash) = match absence {
+                Absence::Few if tx[self].len() < FEW => {
+                    self.room_among_few(tx)?;
+                    return Ok(Absence::Few);
+                }
+                Absence::Few => {
+                    let root = self.outgrow(tx)?;
+                    (root, hash_of::<K>(tx[root].parts().0, query))
+                }
+                Absence::Bucket { root, hash, free: None } => (root, hash),
+                free @ Absence::Bucket { free: Some(_), .. } => return Ok(free),
+            };
+            let free = Some(make_room(tx, root, hash)?);
+            Ok(Absence::Bucket { root, hash, free })
+        })
     }
 
     /// Keeps the entries for which `keep` is true. O(n).

@@ -192,27 +192,77 @@ impl<'r, K: HashKey<'r>, V: Persist> P<'r, PHashMap<'r, K, V>> {
             Ok((home, _)) => home,
             Err(absence) => return Err((tx, absence)),
         };
-        let slot = match home {
-            // SAFETY: one of those that the map has.
-            Home::Few(index) => unsafe { tx[self].slots().0.at(index) },
-            Home::Bucket { at: (bucket, slot), .. } => bucket.slot_ptr(slot),
-        };
+        let slot = self.slot_of(tx, &home);
         // SAFETY: that of an entry.
         Ok(Occupied { map: self, home, place: unsafe { Place::new(tx, slot) } })
     }
 
+    /// Moves entries of another map here, from these homes, in an order in which they can be taken. `room` makes room for one, whose key is not there.
+    ///
+    /// # Errors
+    /// Those of `room`. Some entries have moved then, and all others are still in the other map.
+    pub(super) fn take_all(
+        self,
+        tx: &mut Txn<'r>,
+        other: Self,
+        homes: Vec<Home<'r, K, V>>,
+        mut room: impl FnMut(&mut Txn<'r>, Absence<'r, K, V>, &K::Query) -> Result<Absence<'r, K, V>>,
+    ) -> Result<()>
+    where
+        V: Persist<At<'r> = V>,
+    {
+        for home in homes {
+            // SAFETY: the home of an entry.
+            let pair = unsafe { buffer::read(tx, other.slot_of(tx, &home)).value() };
+            let query: *const K::Query = pair.key.query(tx);
+            // SAFETY: what a key is looked up by is not written to as long as the key is in its map, and this one is until the last use of this. What is copied meanwhile, for entries beside it or by a
+            // transaction that goes on with its undo log, stays where it was as well.
+            let query = unsafe { &*query };
+            match tx[self].find(tx, query, None) {
+                Ok((here, _)) => {
+                    let pair = other.take_pair(tx, home);
+                    // SAFETY: that of an entry.
+                    *unsafe { Place::new(tx, self.slot_of(tx, &here)) }.into_mut() = pair.value;
+                    pair.key.give_up(tx);
+                }
+                Err(absence) => {
+                    // First, for it may fail.
+                    let absence = room(tx, absence, query)?;
+                    let pair = other.take_pair(tx, home);
+                    self.add(tx, absence, pair)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The slot of an entry.
+    fn slot_of(self, view: &View<'r>, home: &Home<'r, K, V>) -> *mut Slot<Pair<K, V>> {
+        match *home {
+            // SAFETY: one of those that the map has.
+            Home::Few(index) => unsafe { view[self].slots().0.at(index) },
+            Home::Bucket { at: (bucket, slot), .. } => bucket.slot_ptr(slot),
+        }
+    }
+
+    /// Makes room for one among few entries.
+    pub(super) fn room_among_few(self, tx: &mut Txn<'r>) -> Result<Slots<Pair<K, V>>> {
+        assert!(tx[self].root.is_none());
+        let (slots, len) = tx[self].slots();
+        if len < slots.len {
+            return Ok(slots);
+        }
+        let new = buffer::moved(tx, slots, (2 * len).max(1))?;
+        if let Some(old) = tx[self].few.replace(new) {
+            // SAFETY: the map's own, which it has just let go of.
+            unsafe { buffer::free(tx, old) };
+        }
+        Ok(Slots::of(new))
+    }
+
     /// Adds one to few entries.
     pub(super) fn add_to_few<'t>(self, tx: &'t mut Txn<'r>, pair: Pair<K, V>) -> Result<Place<'t, 'r, K, V>> {
-        assert!(tx[self].root.is_none());
-        let (mut slots, len) = tx[self].slots();
-        if len == slots.len {
-            let new = buffer::moved(tx, slots, (2 * len).max(1))?;
-            if let Some(old) = tx[self].few.replace(new) {
-                // SAFETY: the map's own, which it has just let go of.
-                unsafe { buffer::free(tx, old) };
-            }
-            slots = Slots::of(new);
-        }
+        let (slots, len) = (self.room_among_few(tx)?, tx[self].len());
         // SAFETY: there is a slot behind the entries.
         unsafe {
             let at = slots.at(len);

@@ -129,6 +129,17 @@ impl<'r, K: HashKey<'r>> P<'r, PHashSet<'r, K>> {
         self.map().extend(tx, elements.into_iter().map(|element| (element, ())))
     }
 
+    /// Moves all elements of `other` to this set, as [`append`](P::append) of maps does, at the same cost.
+    ///
+    /// # Errors
+    /// As for [`insert`](Self::insert). Some elements have moved then, and all others are still in `other`.
+    ///
+    /// # Panics
+    /// If the two are the same.
+    pub fn append(self, tx: &mut Txn<'r>, other: P<'r, PHashSet<'r, K>>) -> Result<()> {
+        self.map().append(tx, other.map())
+    }
+
     /// Removes all elements and returns them, in no particular order. O(n).
     pub fn drain(self, tx: &mut Txn<'r>) -> impl ExactSizeIterator<Item = K> {
         self.map().drain(tx).map(|(element, ())| element)

@@ -102,7 +102,7 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
         if from < to && to < len {
             self.as_mut_slice(tx, from..).rotate_left(to - from);
         }
-        self.split_off(tx, len - (to - from)).into_iter()
+        self.take_off(tx, len - (to - from)).into_iter()
     }
 
     /// Removes the elements for which `is_wanted` is true, and returns them in order. O(n), as [`retain`](Self::retain).
@@ -114,7 +114,7 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
         // The user's code comes first: should it panic, nothing has moved.
         let kept: Vec<bool> = tx[self].iter(tx).map(|element| !is_wanted(element)).collect();
         let (len, order) = self.put_first(tx, &kept);
-        let mut taken: Vec<(usize, T)> = order[len..].iter().copied().zip(self.split_off(tx, len)).collect();
+        let mut taken: Vec<(usize, T)> = order[len..].iter().copied().zip(self.take_off(tx, len)).collect();
         taken.sort_unstable_by_key(|(index, _)| *index);
         taken.into_iter().map(|(_, element)| element).collect::<Vec<T>>().into_iter()
     }

@@ -475,9 +475,32 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
         self.set_len(tx, new_len);
     }
 
+    /// Takes the elements from `at` on out, as a vector with a buffer of just that size. O(k) for k of them; O(1) for all.
+    ///
+    /// # Errors
+    /// As for [`push`](Self::push); then nothing has changed. A vector that is not stored is garbage, with all that is in it.
+    ///
+    /// # Panics
+    /// If there are fewer elements.
+    #[track_caller]
+    pub fn split_off(self, tx: &mut Txn<'r>, at: usize) -> Result<PVec<'r, T>> {
+        let slots = tx[self].slots();
+        assert!(at <= slots.len, "the elements from {at} on of {}", slots.len);
+        let len = slots.len - at;
+        if at == 0 {
+            return Ok(std::mem::take(&mut tx[self]));
+        }
+        if len == 0 {
+            return Ok(PVec::new());
+        }
+        let buffer = buffer::moved(tx, slots.behind(at), len)?;
+        self.truncate(tx, at);
+        Ok(PVec { len: len as u64, buffer: Some(buffer) })
+    }
+
     /// Moves all elements from `from` on out.
     #[track_caller]
-    pub(super) fn split_off(self, tx: &mut Txn<'r>, from: usize) -> Vec<T> {
+    pub(super) fn take_off(self, tx: &mut Txn<'r>, from: usize) -> Vec<T> {
         let slots = tx[self].slots();
         assert!(from <= slots.len, "there are fewer elements");
         // SAFETY: slots that have values, none of which is read again: they are behind the end from now on, and nothing in between can panic.

@@ -304,19 +304,7 @@ impl<'s> HeapMap<'s> {
 
     /// An integer of this type.
     pub(crate) fn integer(&self, at: u64, prim: Prim) -> i128 {
-        match prim {
-            Prim::U8 => u8::from_ne_bytes(self.array(at)).into(),
-            Prim::I8 => i8::from_ne_bytes(self.array(at)).into(),
-            Prim::U16 => u16::from_ne_bytes(self.array(at)).into(),
-            Prim::I16 => i16::from_ne_bytes(self.array(at)).into(),
-            Prim::U32 => u32::from_ne_bytes(self.array(at)).into(),
-            Prim::I32 => i32::from_ne_bytes(self.array(at)).into(),
-            Prim::U64 => u64::from_ne_bytes(self.array(at)).into(),
-            Prim::I64 => i64::from_ne_bytes(self.array(at)).into(),
-            // As tags are kept.
-            Prim::U128 | Prim::I128 => i128::from_ne_bytes(self.array(at)),
-            Prim::F32 | Prim::F64 | Prim::Bool | Prim::Char | Prim::Unit => 0,
-        }
+        prim.integer(|len| self.bytes(at, len))
     }
 
     /// The address of an offset.

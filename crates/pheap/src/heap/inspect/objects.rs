@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::ground::Ground;
 use super::value::{Object, Pointer};
 use crate::error::{Error, Result};
 use crate::heap::Heap;
@@ -96,7 +97,7 @@ impl<'v> Objects<'v> {
         let found = map.roots.iter().find(|other| other.name == name);
         let found = found.ok_or_else(|| Error::NoSuchRoot(name.to_owned()))?;
         let addr = map.addr(found.object).addr() as u64;
-        match (Pointer { map, addr, target: found.ty, region: found.region }).target() {
+        match (Pointer { ground: Ground::Heap(map), addr, target: found.ty, region: found.region }).target() {
             Ok(Some(object)) => Ok(object),
             Ok(None) => Err(Error::corrupt(format!("root {name:?} has no object"))),
             Err(what) => Err(Error::corrupt(format!("root {name:?} {what}"))),
@@ -164,7 +165,7 @@ impl<'v> SpanUse<'v> {
 
 fn object_at<'v>(map: &'v HeapMap<'v>, place: Place) -> Object<'v> {
     let span = &map.spans[place.span as usize];
-    Object { map, place, target: span.ty, region: span.region }
+    Object { ground: Ground::Heap(map), place, target: span.ty, region: span.region }
 }
 
 fn purpose_of(span: &MappedSpan) -> Purpose {

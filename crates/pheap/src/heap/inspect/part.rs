@@ -1,6 +1,6 @@
 //! Parts of objects: numbers in them, and where their pointers lead, which is looked at before it is followed.
 
-use crate::heap::check::map::HeapMap;
+use super::ground::Ground;
 use crate::heap::check::rule::Pointer;
 use crate::layout::desc::Prim;
 use crate::layout::{Shape, TypeLayout, slice_header};
@@ -8,7 +8,7 @@ use crate::layout::{Shape, TypeLayout, slice_header};
 /// The part of an object that begins at an offset of the heap.
 #[derive(Clone, Copy)]
 pub(super) struct Part<'v> {
-    pub(super) map: &'v HeapMap<'v>,
+    pub(super) ground: Ground<'v>,
     pub(super) at: u64,
     pub(super) region: u32,
 }
@@ -31,32 +31,31 @@ impl<'v> Part<'v> {
 
     /// A number of so many bytes.
     pub(super) fn number(self, at: u64, size: u64) -> u64 {
-        let bytes = self.map.bytes(self.at + at, size);
+        let bytes = self.ground.bytes(self.at + at, size);
         bytes.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte))
     }
 
     pub(super) fn word(self, at: u64) -> u64 {
-        self.map.word(self.at + at)
+        self.ground.word(self.at + at)
     }
 
     /// The tag of an enum.
     pub(super) fn tag(self, at: u64, prim: Prim) -> i128 {
-        self.map.integer(self.at + at, prim)
+        self.ground.integer(self.at + at, prim)
     }
 
     /// The layout of a type.
     pub(super) fn layout(self, ty: u32) -> Option<&'v TypeLayout> {
-        self.map.types.get(ty as usize)
+        self.ground.types().get(ty as usize)
     }
 
     /// The object that a pointer of a collection leads to; none if it is null.
     pub(super) fn follow(self, pointer: Pointer) -> Result<Option<Part<'v>>, String> {
         let addr = self.word(pointer.at);
-        match self.map.locate(addr, pointer.to, self.region) {
-            Ok(Some(place)) if place.inside == 0 => Ok(Some(Part { at: place.start, ..self })),
-            Ok(None) if addr == 0 => Ok(None),
-            Ok(_) => Err("points into the middle of an object".to_owned()),
-            Err(astray) => Err(self.map.explain(addr, &astray)),
+        match self.ground.locate(addr, pointer.to, self.region)? {
+            Some(place) if place.inside == 0 => Ok(Some(Part { at: place.start, ..self })),
+            None if addr == 0 => Ok(None),
+            _ => Err("points into the middle of an object".to_owned()),
         }
     }
 
@@ -64,7 +63,8 @@ impl<'v> Part<'v> {
     pub(super) fn follow_slice(self, pointer: Pointer) -> Result<Option<(Part<'v>, u64)>, String> {
         let elem = self.elem_of(pointer)?;
         let Some(slice) = self.follow(pointer)? else { return Ok(None) };
-        let len = self.map.len_at(slice.at).map_err(|len| format!("has a buffer with a length of {len}"))?;
+        let len =
+            self.ground.len_at(slice.at).map_err(|len| format!("has a buffer with a length of {len}"))?;
         Ok(Some((slice.at(slice_header(elem.align as usize) as u64), len)))
     }
 

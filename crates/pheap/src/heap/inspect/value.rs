@@ -1,10 +1,13 @@
 //! Values, by the heap's type table: what tools that do not know the program see of its objects. What a collection consists of is not seen, but what is in it.
 
+#![allow(unsafe_code)]
+
 use std::fmt;
 
+use super::ground::{Ground, Sight};
 use super::part::{Part, Spot, strange};
 use super::walk::{Sequence, Walk};
-use crate::heap::check::map::{Astray, HeapMap, Place};
+use crate::heap::check::map::Place;
 use crate::heap::check::rule::{Rule, field};
 use crate::layout::desc::Prim;
 use crate::layout::{FieldLayout, Shape, TypeLayout, slice_header};
@@ -12,7 +15,7 @@ use crate::layout::{FieldLayout, Shape, TypeLayout, slice_header};
 /// An object, or a value inside an object that a pointer leads to.
 #[derive(Clone, Copy)]
 pub struct Object<'v> {
-    pub(super) map: &'v HeapMap<'v>,
+    pub(super) ground: Ground<'v>,
     pub(super) place: Place,
     /// Its type, which is in the table.
     pub(super) target: u32,
@@ -62,7 +65,7 @@ pub enum Value<'v> {
 /// A pointer in a heap.
 #[derive(Clone, Copy)]
 pub struct Pointer<'v> {
-    pub(super) map: &'v HeapMap<'v>,
+    pub(super) ground: Ground<'v>,
     pub(super) addr: u64,
     pub(super) target: u32,
     pub(super) region: u32,
@@ -72,6 +75,7 @@ pub struct Pointer<'v> {
 #[derive(Clone)]
 pub struct Fields<'v> {
     of: Part<'v>,
+    type_name: &'v str,
     fields: std::slice::Iter<'v, FieldLayout>,
 }
 
@@ -113,13 +117,22 @@ pub struct Entry<'v> {
 }
 
 impl<'v> Object<'v> {
+    /// The object that a pointer of a view leads to, a value of the first type of `sight`.
+    ///
+    /// # Safety
+    /// That is so, as long as there is this, or any value that it leads to.
+    pub(crate) unsafe fn seen(sight: &'v dyn Sight, addr: u64) -> Object<'v> {
+        let place = Place { span: 0, slot: 0, start: addr, inside: 0 };
+        Object { ground: Ground::View(sight), place, target: 0, region: 0 }
+    }
+
     /// Offset in the file: the object's identity.
     pub fn offset(&self) -> u64 {
         self.place.start + self.place.inside
     }
 
     fn layout(&self) -> &'v TypeLayout {
-        &self.map.types[self.target as usize]
+        &self.ground.types()[self.target as usize]
     }
 
     /// The name of its type.
@@ -129,8 +142,7 @@ impl<'v> Object<'v> {
 
     /// A number below [`bound`](crate::Objects::bound) that no other object has; none if it is a part of one.
     pub fn number(&self) -> Option<u64> {
-        let span = &self.map.spans[self.place.span as usize];
-        (self.place.inside == 0).then_some(span.first_slot + self.place.slot)
+        self.ground.number(self.place)
     }
 
     /// Whether it is a `str` or a slice of bytes.
@@ -144,23 +156,22 @@ impl<'v> Object<'v> {
 
     /// A pointer to it.
     pub fn pointer(&self) -> Pointer<'v> {
-        let addr = self.map.addr(self.offset()).addr() as u64;
-        Pointer { map: self.map, addr, target: self.target, region: self.region }
+        let addr = self.ground.addr(self.offset());
+        Pointer { ground: self.ground, addr, target: self.target, region: self.region }
     }
 
     /// Bytes of its slot.
     pub fn slot_bytes(&self) -> u64 {
-        self.map.spans[self.place.span as usize].slot
+        self.ground.slot_bytes(self.place)
     }
 
     /// Its value.
     pub fn value(&self) -> Value<'v> {
-        let part = Part { map: self.map, at: self.offset(), region: self.region };
-        let span = &self.map.spans[self.place.span as usize];
+        let part = Part { ground: self.ground, at: self.offset(), region: self.region };
         let len = || {
             let invalid =
-                |len| Value::Invalid(format!("a length of {len}, in a slot of {} bytes", span.slot));
-            self.map.len_of(span, self.place.start).map_err(invalid)
+                |len| Value::Invalid(format!("a length of {len}, in a slot of {} bytes", self.slot_bytes()));
+            self.ground.len_at(self.place.start).map_err(invalid)
         };
         match &self.layout().shape {
             Shape::Slice(elem) => match len() {
@@ -170,7 +181,7 @@ impl<'v> Object<'v> {
                 Err(invalid) => invalid,
             },
             Shape::Str => match len() {
-                Ok(len) => match std::str::from_utf8(self.map.bytes(part.at + 8, len)) {
+                Ok(len) => match std::str::from_utf8(self.ground.bytes(part.at + 8, len)) {
                     Ok(text) => Value::Str(text),
                     Err(_) => Value::Invalid("not UTF-8".to_owned()),
                 },
@@ -189,13 +200,12 @@ impl<'v> Object<'v> {
 impl<'v> Pointer<'v> {
     /// Offset of its target in the file; the address, if that is outside the heap.
     pub fn offset(&self) -> u64 {
-        let offset = self.map.offset_of(self.addr);
-        if offset < self.map.mapped { offset } else { self.addr }
+        self.ground.offset_of(self.addr)
     }
 
     /// The name of its target's type.
     pub fn type_name(&self) -> &'v str {
-        self.map.type_name(self.target)
+        self.ground.type_name(self.target)
     }
 
     /// Its target; `None` if the type is zero-sized, so that there is no object.
@@ -203,22 +213,12 @@ impl<'v> Pointer<'v> {
     /// # Errors
     /// Why the pointer is invalid.
     pub fn target(&self) -> Result<Option<Object<'v>>, String> {
-        if !self.map.is_possible(self.target) {
+        if !self.ground.is_possible(self.target) {
             return Err("is of an impossible type".to_owned());
         }
-        match self.map.locate(self.addr, self.target, self.region) {
-            Ok(place) => Ok(place.map(|place| Object {
-                map: self.map,
-                place,
-                target: self.target,
-                region: self.region,
-            })),
-            Err(astray) => Err(self.why(&astray)),
-        }
-    }
-
-    fn why(&self, astray: &Astray) -> String {
-        self.map.explain(self.addr, astray)
+        let Pointer { ground, addr, target, region } = *self;
+        let place = ground.locate(addr, target, region)?;
+        Ok(place.map(|place| Object { ground, place, target, region }))
     }
 }
 
@@ -231,21 +231,24 @@ fn value_of<'v>(Spot { part, ty }: Spot<'v>) -> Value<'v> {
         Shape::Prim(prim) => prim_value(part, *prim),
         Shape::Ptr { to, .. } => match part.word(0) {
             0 => Value::Null,
-            addr => Value::Pointer(Pointer { map: part.map, addr, target: *to, region: part.region }),
+            addr => Value::Pointer(Pointer { ground: part.ground, addr, target: *to, region: part.region }),
         },
-        Shape::Struct(fields) => Value::Struct(Fields { of: part, fields: fields.iter() }),
+        Shape::Struct(fields) => {
+            Value::Struct(Fields { of: part, type_name: &ty.name, fields: fields.iter() })
+        }
         Shape::Array { elem, len } => Value::List(Elements { sequence: Sequence::array(part, elem, *len) }),
         Shape::Enum { tag, variants } => {
             let tag = part.tag(0, *tag);
             match variants.iter().find(|variant| variant.tag == tag) {
                 Some(variant) => {
-                    Value::Enum(&variant.name, Fields { of: part, fields: variant.fields.iter() })
+                    let fields = variant.fields.iter();
+                    Value::Enum(&variant.name, Fields { of: part, type_name: &ty.name, fields })
                 }
                 None => Value::Invalid(format!("the tag {tag}, which no variant has")),
             }
         }
         Shape::Slot(of) => {
-            if part.map.bytes(part.at, of.size).iter().all(|&byte| byte == 0) {
+            if part.ground.bytes(part.at, of.size).iter().all(|&byte| byte == 0) {
                 Value::Null
             } else {
                 value_of(part.is(of))
@@ -295,7 +298,7 @@ fn own_value<'v>(part: Part<'v>, ty: &'v TypeLayout) -> Option<Result<Value<'v>,
             Value::Unsigned(0) | Value::Signed(0) => Value::Null,
             number => number,
         },
-        "Uuid" => Value::Bytes(part.map.bytes(part.at, ty.size)),
+        "Uuid" => Value::Bytes(part.ground.bytes(part.at, ty.size)),
         "NonZero" | "Wrapping" | "Reverse" | "OrderedFloat" => inside("0")?,
         _ => return None,
     };
@@ -317,24 +320,24 @@ fn text(sequence: Sequence<'_>) -> Result<Value<'_>, String> {
 }
 
 fn prim_value(part: Part<'_>, prim: Prim) -> Value<'_> {
-    let Part { map, at, .. } = part;
+    let Part { ground, at, .. } = part;
     match prim {
         Prim::Unit => Value::Unit,
-        Prim::Bool => match map.array(at) {
+        Prim::Bool => match ground.array(at) {
             [byte @ (0 | 1)] => Value::Bool(byte == 1),
             [byte] => Value::Invalid(format!("{byte}, which is no bool")),
         },
         Prim::Char => {
-            let code = u32::from_ne_bytes(map.array(at));
+            let code = u32::from_ne_bytes(ground.array(at));
             char::from_u32(code)
                 .map_or_else(|| Value::Invalid(format!("{code:#x}, which is no char")), Value::Char)
         }
-        Prim::F32 => Value::F32(f32::from_ne_bytes(map.array(at))),
-        Prim::F64 => Value::F64(f64::from_ne_bytes(map.array(at))),
+        Prim::F32 => Value::F32(f32::from_ne_bytes(ground.array(at))),
+        Prim::F64 => Value::F64(f64::from_ne_bytes(ground.array(at))),
         Prim::U8 | Prim::U16 | Prim::U32 | Prim::U64 | Prim::U128 => {
-            Value::Unsigned(map.integer(at, prim) as u128)
+            Value::Unsigned(ground.integer(at, prim) as u128)
         }
-        Prim::I8 | Prim::I16 | Prim::I32 | Prim::I64 | Prim::I128 => Value::Signed(map.integer(at, prim)),
+        Prim::I8 | Prim::I16 | Prim::I32 | Prim::I64 | Prim::I128 => Value::Signed(ground.integer(at, prim)),
     }
 }
 
@@ -353,6 +356,13 @@ impl<'v> Iterator for Fields<'v> {
 }
 
 impl ExactSizeIterator for Fields<'_> {}
+
+impl<'v> Fields<'v> {
+    /// The name of the type that has them.
+    pub fn type_name(&self) -> &'v str {
+        self.type_name
+    }
+}
 
 impl<'v> Elements<'v> {
     /// The name of the elements' type.

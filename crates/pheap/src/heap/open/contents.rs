@@ -24,7 +24,7 @@ use crate::os::identity::{Identity, boot_id};
 use crate::os::mapping::{Backing, Mapping};
 use crate::os::names::has_name;
 use crate::store::arena::{Arena, SpanEntry, SpanKind};
-use crate::store::header::{self, Header, Use};
+use crate::store::header::{self, Header, SLOT_SIZE, Use};
 use crate::store::page_map::PageMap;
 use crate::store::pages::Pages;
 use crate::store::region_header::RegionHeader;
@@ -33,12 +33,12 @@ use crate::store::spans::{Span, spans_in, write_entry};
 use crate::store::stored::Stored;
 use crate::store::types::TypeTable;
 use crate::store::words::Words;
-use crate::store::{OPEN, READ_ONLY, Store, Tables};
+use crate::store::{OPEN, READ_ONLY, Store, Tables, UNCHANGED};
 use crate::sync::{Mutex, RwLock};
 use crate::txn::log::Log;
 use crate::txn::recovery::{self, read_logs, replay};
 use crate::units::PAGE;
-use crate::wal::WalTail;
+use crate::wal::{Beginning, WalTail};
 
 /// What there is in a heap. Read once, and true wherever the heap is mapped then.
 pub(super) struct Contents {
@@ -260,7 +260,11 @@ impl Recovered {
         let next_region = regions.iter().map(|(identity, _)| identity.id).max().unwrap_or(0) + 1;
         spans.retain(Span::holds_objects);
         spans.sort_by_key(|span| span.entry.region); // often one region has them all, and this takes no time
-        let state = if mapping.is_read_only() { READ_ONLY } else { OPEN };
+        let state = match medium.wal() {
+            _ if mapping.is_read_only() => READ_ONLY,
+            Some(wal) if !wal.has_begun() => UNCHANGED,
+            _ => OPEN,
+        };
         // One that had none to begin with, or whose file system does not count them, is nobody's loss.
         let named = mapping.file().is_some_and(|file| has_name(file).unwrap_or(false));
         let store = Store {
@@ -369,6 +373,18 @@ fn mark_in_use(
     // What it names will not be true any more.
     if !bug(Bug::KeepLiveSlots) {
         header.live_slots = (0, 0);
+    }
+    if let Some(wal) = medium.wal()
+        && !wal.has_begun()
+    {
+        // Until something is recorded, the file stays as it is.
+        let found = (header.slot() as u64 * PAGE, SLOT_SIZE);
+        let headers = [(); 2].map(|()| {
+            header.sequence += 1;
+            (header.to_bytes(), header.slot() as u64 * PAGE)
+        });
+        wal.will_begin(Beginning { found, headers });
+        return Ok(());
     }
     let sync = || mapping.sync();
     // Both slots: when one is damaged later, the other must not say that the heap is closed, with bitmaps that are true no more; and it must know of a new base.

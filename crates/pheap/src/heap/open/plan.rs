@@ -112,6 +112,15 @@ impl Plan<'_> {
             Chosen::Wal => {
                 let disk = place.disk().expect("where a log was chosen, there is a disk");
                 let at = target.as_ref().unwrap_or(&contents.mapping).base().addr() as u64;
+                // What settles the log of a crash writes a header that says so, but leaves the log.
+                let is_complete = !contents.has_stale_logs && contents.header.in_use == Use::Closed;
+                let has_log = || disk.open_log().map_or(true, |log| log.is_some());
+                if is_complete && contents.header.bases == [at] && !has_log() {
+                    tracing::info!(%path, medium = "Wal", "opened a heap");
+                    let contents = contents.show(None, place.backing(View::Logged))?;
+                    let wal = Wal::later(disk.clone(), contents.header.wal_identity(), settings(options))?;
+                    return use_log(wal, contents);
+                }
                 if contents.header.in_use != Use::Closed
                     || contents.header.bases != [at]
                     || contents.has_stale_logs

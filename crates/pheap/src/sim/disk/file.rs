@@ -109,6 +109,19 @@ impl SimFile {
     }
 }
 
+impl SimFile {
+    /// Writes zeros to what lies behind a place.
+    fn forget_behind(&self, state: &mut State, from: u64) {
+        let bytes = self.bytes(state);
+        let behind = bytes[bytes.len().min(from.next_multiple_of(SECTOR as u64) as usize)..].to_vec();
+        let first = from.div_ceil(SECTOR as u64) as u32;
+        for (number, _) in (first..).zip(behind.chunks(SECTOR)).filter(|(_, old)| old.iter().any(|&b| b != 0))
+        {
+            state.write(DiskChange::Sector(self.which, number, Arc::new([0; SECTOR])));
+        }
+    }
+}
+
 impl Storage for SimFile {
     fn read_some(&self, buf: &mut [u8], at: u64) -> io::Result<usize> {
         let mut state = lock(&self.state);
@@ -197,6 +210,15 @@ impl Storage for SimFile {
         Ok(self.bytes(&lock(&self.state)).len() as u64)
     }
 
+    /// Its length stays, but nothing else: the disk may have any part of what was there.
+    fn cut_off(&self, to: u64) -> io::Result<()> {
+        let mut state = lock(&self.state);
+        if self.has_name(&state) {
+            self.forget_behind(&mut state, to);
+        }
+        Ok(())
+    }
+
     fn extend_now(&self, from: u64, to: u64) -> io::Result<()> {
         step("extend");
         let mut state = lock(&self.state);
@@ -208,12 +230,7 @@ impl Storage for SimFile {
             return Ok(());
         }
         // What lies behind that end, of which nobody knows, is not kept.
-        let behind = self.bytes(&state)[from.next_multiple_of(SECTOR as u64).min(len) as usize..].to_vec();
-        let first = from.div_ceil(SECTOR as u64) as u32;
-        for (number, _) in (first..).zip(behind.chunks(SECTOR)).filter(|(_, old)| old.iter().any(|&b| b != 0))
-        {
-            state.write(DiskChange::Sector(self.which, number, Arc::new([0; SECTOR])));
-        }
+        self.forget_behind(&mut state, from);
         let half = (from + (to - from) / 2).next_multiple_of(SECTOR as u64);
         state.write(DiskChange::Length(self.which, half));
         state.write(DiskChange::Length(self.which, to));

@@ -45,7 +45,7 @@ impl<'v> HashWalk<'v> {
     pub(super) fn new(root: Part<'v>, ty: u32) -> Result<HashWalk<'v>, String> {
         let walk = || {
             let (top, ty) = field(root.layout(ty)?, &["top"])?;
-            let child = Child::of(ty, &root.map.types)?;
+            let child = Child::of(ty, root.ground.types())?;
             let bucket = Bucket::of(root.layout(child.bucket.1.to)?)?;
             let frame = Frame { first: root.at(top), count: 1, next: 0, last: 0, is_leaf: false };
             Some(HashWalk { child, bucket, frames: vec![frame], here: None, budget: Budget::of(root) })

@@ -63,7 +63,7 @@ impl<'v> Sequence<'v> {
     /// All that is to come, if these are bytes that lie one behind the other.
     pub(super) fn bytes(&self) -> Option<&'v [u8]> {
         let is_contiguous = self.head == 0 && self.elem.size == 1;
-        is_contiguous.then(|| self.buffer.map.bytes(self.buffer.at + self.next, self.len()))
+        is_contiguous.then(|| self.buffer.ground.bytes(self.buffer.at + self.next, self.len()))
     }
 
     pub(super) fn next(&mut self) -> Option<Spot<'v>> {
@@ -167,7 +167,7 @@ struct Budget(u64);
 
 impl Budget {
     fn of(part: Part<'_>) -> Budget {
-        Budget(part.map.slots)
+        Budget(part.ground.objects())
     }
 
     fn spend(&mut self) -> Result<(), String> {

@@ -1,0 +1,172 @@
+//! Two maps that become one, and one that becomes two.
+
+#![allow(unsafe_code)]
+
+use super::PBTreeMap;
+use super::branch::NewChild;
+use super::grow;
+use super::node::{Child, Inner, Leaf, MAX_HEIGHT, New};
+use super::path::Path;
+use super::range::Position;
+use super::rank::before;
+use super::search::{self, Found, Wanted};
+use super::shrink::{self, Mended};
+use crate::api::tx::Txn;
+use crate::collections::key::{KeyArg, OrdKey};
+use crate::error::Result;
+use crate::layout::Persist;
+use crate::ptr::P;
+
+/// <a id="change-PBTreeMap-join"></a>Two maps that become one, and one that becomes two.
+impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
+    /// Moves all entries of `other` to this map. Where both have a key, the value of `other` stays, and the key of this map. O(1) if this map is empty; else O(k log n) for k entries of `other`:
+    /// each is searched for, and moves with the memory of its key.
+    ///
+    /// # Errors
+    /// As for [`insert`](Self::insert). Some entries have moved then, and all others are still in `other`.
+    ///
+    /// # Panics
+    /// If the two are the same.
+    pub fn append(self, tx: &mut Txn<'r>, other: P<'r, PBTreeMap<'r, K, V>>) -> Result<()> {
+        assert!(self != other, "a map cannot be appended to itself");
+        if tx[self].is_empty() {
+            let all = std::mem::take(&mut tx[other]);
+            std::mem::replace(&mut tx[self], all).top.give_up(tx);
+            return Ok(());
+        }
+        loop {
+            let mut from = Path::new();
+            let first = Position::at_end(tx, tx[other].top.child(), false, &mut from);
+            let Some(Found { leaf, place: Ok(at) }) = first else { return Ok(()) };
+            let query: *const K::Query = leaf.seen(tx).query(at);
+            // SAFETY: what a key is looked up by is not written to as long as the key is in its map, and that is not changed before the last use of this: only the other one gets new nodes. What is
+            // copied meanwhile, by a transaction that goes on with its undo log, stays where it was as well.
+            let wanted = Wanted::new::<K>(unsafe { &*query });
+            let (prefix, mut path) = (wanted.prefix, Path::new());
+            let found = search::find(tx, tx[self].top.child(), wanted, &mut path);
+            if let Some(Found { leaf: home, place: Ok(place) }) = found {
+                let entry = shrink::remove(other, tx, leaf, &mut from, at);
+                *home.value_mut(tx, place) = entry.value;
+                entry.key.give_up(tx);
+                continue;
+            }
+            // First, for it may fail.
+            let (home, place) = grow::room(self, tx, found, &mut path, wanted)?;
+            let entry = shrink::remove(other, tx, leaf, &mut from, at);
+            home.insert_entry(tx, place, prefix, entry);
+            tx[self].len += 1;
+        }
+    }
+
+    /// Takes the entries out whose keys are not less than `key`, as another map. No entry moves but those of one leaf: O(log n), and a look at each leaf from there to the nearer end of the map, to
+    /// count them, as for [`PBTreeMap::rank`].
+    ///
+    /// ```
+    /// # use pheap::{Heap, PBTreeMap, Persist, Root, field};
+    /// #[derive(Persist, Default)]
+    /// #[repr(C)]
+    /// struct Events<'r> {
+    ///     old: PBTreeMap<'r, u64, u64>,
+    ///     new: PBTreeMap<'r, u64, u64>,
+    /// }
+    ///
+    /// # fn main() -> pheap::Result<()> {
+    /// # let heap = Heap::in_memory()?;
+    /// let events: Root<Events> = heap.root("events")?;
+    /// events.txn(|tx, events| {
+    ///     field!(events.new).extend(tx, (0..1000).map(|time| (time, time)).collect::<Vec<_>>().iter().map(|(k, v)| (k, *v)))?;
+    ///     let rest = field!(events.new).split_off(tx, 900)?;
+    ///     tx[events].old = std::mem::replace(&mut tx[events].new, rest);
+    ///     assert_eq!((tx[events].old.len(), tx[events].new.len()), (900, 100));
+    ///     Ok(())
+    /// })?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`insert`](Self::insert): a new node for each height of the map. Then nothing has changed. A map that is not stored is garbage, with all that is in it.
+    pub fn split_off(self, tx: &mut Txn<'r>, key: impl KeyArg<'r, K>) -> Result<PBTreeMap<'r, K, V>> {
+        let query = key.apart(tx);
+        let mut path = Path::new();
+        let found = search::find(tx, tx[self].top.child(), Wanted::new::<K>(&query), &mut path);
+        let Some(Found { leaf, place: Ok(place) | Err(place) }) = found else { return Ok(PBTreeMap::new()) };
+        let len = before(tx, path, place, tx[self].len());
+        let new = New::<Leaf<K, V>>::alloc(tx)?;
+        let upper: Vec<New<'r, Inner<'r, K, V>>> =
+            path.places().iter().map(|_| New::alloc(tx)).collect::<Result<_>>()?;
+        // Nothing fails from here on, nor calls the program's code before both are maps.
+        leaf.split_off(tx, place, &new);
+        let mut right = NewChild::Leaf(new);
+        for upper in upper {
+            let Some((inner, place)) = path.pop() else { break };
+            inner.split_behind(tx, place, &upper, right);
+            right = NewChild::Inner(upper);
+        }
+        let mut other = self.cut(tx, right, len);
+        mend_edge(tx, tx[self].top.child(), true);
+        shrink::mend_top(self, tx);
+        mend_edge(tx, other.top.child(), false);
+        other.top = other.top.lowered(tx);
+        Ok(other)
+    }
+}
+
+/// Mends the nodes along an edge of a tree that was cut.
+fn mend_edge<'r, K: OrdKey<'r>, V: Persist>(tx: &mut Txn<'r>, top: Child<'r, K, V>, last: bool) {
+    // First of all: a node without items has no way below it.
+    drop_empty(tx, top, last, MAX_HEIGHT);
+    // What was alone below its parent has neighbours when that was merged.
+    for _ in 0..MAX_HEIGHT {
+        if !mend(tx, top, last, MAX_HEIGHT) {
+            break;
+        }
+    }
+}
+
+/// The place of the child at an edge of a node that has children.
+fn at_edge<'r, K: OrdKey<'r>, V: Persist>(tx: &Txn<'r>, inner: P<'r, Inner<'r, K, V>>, last: bool) -> usize {
+    if last { inner.count(tx) - 1 } else { 0 }
+}
+
+/// Removes nodes without items at an edge.
+fn drop_empty<'r, K: OrdKey<'r>, V: Persist>(
+    tx: &mut Txn<'r>,
+    child: Child<'r, K, V>,
+    last: bool,
+    height: usize,
+) {
+    let Child::Inner(inner) = child else { return };
+    if height == 0 || inner.count(tx) == 0 {
+        return;
+    }
+    let place = at_edge(tx, inner, last);
+    let child = inner.seen(tx).child(place);
+    drop_empty(tx, child, last, height - 1);
+    if child.count(tx) == 0 {
+        inner.remove_child(tx, place);
+    }
+}
+
+/// Mends nodes at an edge that have too few items, from the bottom up. Returns whether there may be more to mend.
+fn mend<'r, K: OrdKey<'r>, V: Persist>(
+    tx: &mut Txn<'r>,
+    child: Child<'r, K, V>,
+    last: bool,
+    height: usize,
+) -> bool {
+    let Child::Inner(inner) = child else { return false };
+    if height == 0 || inner.count(tx) == 0 {
+        return false;
+    }
+    let child = inner.seen(tx).child(at_edge(tx, inner, last));
+    let mut again = mend(tx, child, last, height - 1);
+    while inner.count(tx) > 1 {
+        let mended = shrink::mend_child(tx, inner, at_edge(tx, inner, last));
+        again |= mended > Mended::Not;
+        if mended != Mended::Merged {
+            break;
+        }
+    }
+    again
+}

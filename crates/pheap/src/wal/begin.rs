@@ -1,0 +1,134 @@
+//! The log of a heap that was closed well is made when something is about to be recorded: a heap that is opened, read and closed again is not written to, and waits for no disk.
+//!
+//! Until the log has [begun](Wal::begin) there is no file for it, the heap's file is as it was found, and its header says that it is closed. So whoever finds the heap after a crash, or copies its file, or
+//! follows it, sees a heap that is closed. Then everything follows at once, in an order in which each step is durable before the next one, and a crash in between leaves a closed heap, perhaps
+//! beside a log that was never used, or one in use with a log without records:
+//!
+//! 1. the header that was found, or a disk that tears what it writes could leave none;
+//! 2. the log, and its name;
+//! 3. headers that say that the heap is in use, and name the log. From here on, records count.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::format::Layout;
+use super::{HIDES_WRITES, LogFile, SyncPolicy, Wal, is_full, most_mapped};
+use crate::error::{Error, Result};
+use crate::faults::{Bug, bug};
+use crate::os::storage::{Disk, Storage};
+use crate::units::PAGE;
+
+/// Segments of a new log.
+pub(super) const FIRST_SEGMENTS: u64 = 2;
+
+/// What the heap's file is to say when the log begins.
+#[derive(Debug)]
+pub(crate) struct Beginning {
+    /// The place and length of the header that was found.
+    pub(crate) found: (u64, usize),
+    /// Headers that name the log, and their places.
+    pub(crate) headers: [(Vec<u8>, u64); 2],
+}
+
+impl Wal {
+    /// Whether there is a log, and the heap's header names it.
+    #[inline]
+    pub(crate) fn has_begun(&self) -> bool {
+        self.begun.load(Ordering::Acquire)
+    }
+
+    /// Says how it is to begin.
+    pub(crate) fn will_begin(&self, beginning: Beginning) {
+        *self.beginning.lock() = Some(beginning);
+    }
+
+    /// Makes the log, if there is none yet, and says so in the heap's header. Durable on return.
+    ///
+    /// # Errors
+    /// [`Error::OutOfSpace`], [`Error::Unsupported`], [`Error::Misplaced`] and [`Error::Io`] if it cannot be made: then nothing has changed, and the next call tries again. [`Error::Failed`] if the header cannot be written: the log
+    /// refuses everything from now on.
+    #[inline]
+    pub(crate) fn begin(&self) -> Result<()> {
+        if self.has_begun() { Ok(()) } else { self.begin_now() }
+    }
+
+    #[cold]
+    fn begin_now(&self) -> Result<()> {
+        let mut beginning = self.beginning.lock();
+        if self.has_begun() {
+            return Ok(()); // another thread was faster
+        }
+        let Beginning { found: (at, len), headers } = beginning.as_ref().expect("it was said how");
+        self.may_write()?;
+        let write_again = || {
+            let mut bytes = vec![0; *len];
+            let have = self.data.read_up_to(&mut bytes, *at)?;
+            self.data.write_all(&bytes[..have], *at)?;
+            self.data.sync()
+        };
+        // What the disk has of the heap's file is not known after a failure.
+        let failed = |error| self.failure().unwrap_or(error);
+        write_again().map_err(|e| {
+            self.poison("syncing the heap's file", &e);
+            failed(Error::io("syncing the heap's file", e))
+        })?;
+        // Whoever has renamed the heap since it was opened wants the log beside it.
+        self.keep_data_found()?;
+        let mut log = None;
+        if !bug(Bug::NameBeforeLog) {
+            log = Some(make(&*self.disk, self.layout)?);
+        }
+        if !bug(Bug::RecordUnnamed) {
+            for (bytes, at) in headers {
+                self.write_directly(bytes, *at).map_err(failed)?;
+            }
+        }
+        let log = match log {
+            Some(log) => log,
+            None => make(&*self.disk, self.layout)?,
+        };
+        self.use_log(log);
+        *beginning = None;
+        self.begun.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    /// Takes a file for the log that there is none of yet.
+    pub(super) fn use_log(&self, log: Arc<dyn Storage>) {
+        let at_once = self.settings.policy != SyncPolicy::EveryCommit
+            && log.map(most_mapped(self.layout, self.settings));
+        self.at_once.store(at_once, Ordering::Relaxed);
+        let _ = self.first.set(log.clone());
+        *self.log.write() = LogFile(Some(log));
+    }
+}
+
+/// Makes the file of a new log. If there is an error, there is none.
+pub(super) fn make(disk: &dyn Disk, layout: Layout) -> Result<Arc<dyn Storage>> {
+    let error = |e: io::Error| {
+        let context = format!("creating the log {}", disk.log_path().display());
+        if is_full(&e) {
+            Error::OutOfSpace { reason: format!("{context}: {e}") }
+        } else {
+            Error::io(context, e)
+        }
+    };
+    let log = disk.create_log().map_err(error)?;
+    let fill = || {
+        let end = layout.file_offset(FIRST_SEGMENTS);
+        log.extend(0, end)?;
+        // In a page where nothing is looked for, and before the head: what a crash leaves of it is no log, and none that was ever used.
+        let shows_writes = log.shows_writes(end - PAGE)?;
+        log.write_all(&layout.to_bytes(), 0)?;
+        log.sync()?;
+        Ok(shows_writes)
+    };
+    let filled = fill()
+        .map_err(error)
+        .and_then(|shows_writes| if shows_writes { Ok(()) } else { Err(Error::Unsupported(HIDES_WRITES)) });
+    filled.inspect_err(|_| {
+        let _ = disk.remove_log(&*log);
+    })?;
+    Ok(log)
+}

@@ -1,0 +1,40 @@
+//! A log that has grown is cut down when its records are in the heap's file.
+//!
+//! Its segments have nothing that counts then. But the last one, in which it goes on, may lie anywhere; so it goes on in one of the first segments of the file, as if the last one was full. The mark still names the
+//! end of the records there, and so does the first line of the new segment, which is written with the next record: whoever reads the log finds that, whether the old one is there or not.
+//! A log that is mapped stays as long as it is: whoever stores behind the end of a file is killed.
+
+use super::Wal;
+use super::begin::FIRST_SEGMENTS;
+use crate::error::Result;
+
+impl Wal {
+    /// Makes the file of the log as short as it was at first, if it has grown, and the heap's file has all of it, by a mark that is durable. Writes nothing, and waits for no disk.
+    ///
+    /// # Errors
+    /// That the log has failed. That the file cannot be made shorter is none.
+    pub(crate) fn cut_down(&self) -> Result<()> {
+        if !self.has_begun() || self.is_at_once() {
+            return Ok(());
+        }
+        // SURVIVES drop: no two threads of the lab make checkpoints.
+        let mut folded = self.folded.lock();
+        // Until the file ends there: whoever makes the log longer begins where it ends by now.
+        // SURVIVES drop: a simulated file is not made shorter.
+        let _growth = self.growth.lock();
+        let segments = {
+            let mut state = self.tail.lock();
+            self.check(&state)?;
+            if state.buffer.segments() <= FIRST_SEGMENTS || state.buffer.end() != folded.to {
+                return Ok(());
+            }
+            state.buffer.move_down(FIRST_SEGMENTS);
+            folded.to = state.buffer.end();
+            state.folded = folded.to;
+            state.buffer.recycle(folded.to);
+            state.buffer.give_up_behind(FIRST_SEGMENTS)
+        };
+        let _ = self.log.read().cut_off(self.layout.file_offset(segments));
+        Ok(())
+    }
+}
