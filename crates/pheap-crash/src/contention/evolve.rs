@@ -98,7 +98,11 @@ pub(super) fn accepted() -> Result<(), String> {
         is_fine(heap.root::<OldName>("x").and_then(|root| {
             for _ in 0..20 {
                 // Long enough for somebody to come.
-                root.txn(|tx, named| Ok((tx[named].a += 1, yield_now())).map(drop))?;
+                root.txn(|tx, named| {
+                    tx[named].a += 1;
+                    yield_now();
+                    Ok(())
+                })?;
             }
             let held = root.txn(|tx, named| {
                 let number = tx.alloc(5)?;
