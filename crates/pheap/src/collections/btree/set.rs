@@ -129,7 +129,7 @@ impl<'r, K: OrdKey<'r>> P<'r, PBTreeSet<'r, K>> {
         self.map().append(tx, other.map())
     }
 
-    /// Takes the elements out that are not less than `key`, as another set: as [`split_off`](P::split_off) of maps does, at the same cost.
+    /// Takes the elements out that are not less than `key`, as another set: as `split_off` of maps does, at the same cost.
     ///
     /// # Errors
     /// As for [`insert`](Self::insert); then nothing has changed. A set that is not stored is garbage.
