@@ -62,6 +62,8 @@ impl Program {
             let torn = counts.iter().any(|count| *count != counts[0]);
             if torn { "torn".to_owned() } else { format!("{id} {}", counts[0]) }
         })?;
+        // A log comes with the first transaction; in this model, with the opening.
+        root.txn(|_, _| Ok(()))?;
         Ok((Program { heap, root }, state))
     }
 
