@@ -87,7 +87,7 @@ step_tests_as_shipped() {
 # The crash lab, and what its simulator and its features add to pheap: the other tests have been run as users build it.
 LAB=(-p pheap -p pheap-crash --all-features --lib --bins
     --test features --test names --test serde --test values
-    --test contention --test evolve --test lab --test mutants --test recent --test relocate --test threads)
+    --test contention --test evolve --test lab --test mutants --test nested --test recent --test relocate --test threads)
 
 step_tests() {
     rm -f "$LOGS/tests.log"
