@@ -65,11 +65,22 @@ fn is_of_the_log(bug: Bug) -> bool {
     [Bug::DropEarly, Bug::GoOnInPlace, Bug::RecordUnnamed, Bug::NameBeforeLog].contains(&bug)
 }
 
+fn is_of_nested_parts(bug: Bug) -> bool {
+    let name = format!("{bug:?}");
+    name.contains("Savepoint") || name.contains("TakenBack")
+}
+
 fn find(bug: Bug) -> Option<Failure> {
     let mut explorer = explorer(Limits { deep_every: 16, ..Limits::quick(1) });
     let _seeded = Seeded::new(bug);
-    programs(is_of_the_log(bug))
-        .find_map(|program| explorer.explore(&program, false).err())
+    // First those that are about it.
+    let is_of_parts = is_of_nested_parts(bug);
+    let (first, then): (Vec<_>, Vec<_>) =
+        programs(is_of_the_log(bug)).partition(|program| is_of_parts && program.to_string().contains("nest"));
+    first
+        .iter()
+        .chain(&then)
+        .find_map(|program| explorer.explore(program, false).err())
         .map(|failure| *failure)
 }
 
