@@ -197,7 +197,7 @@ step_crashes() {
     check_json_lines "$LOGS/threads.json"
 }
 
-# The seeds of each target and the first few thousand inputs after them, from a fixed seed, so that a run says something about the change and not
+# The seeds of each target and some inputs after them, from a fixed seed, so that a run says something about the change and not
 # about luck. Longer, with a seed of its own: cargo +nightly fuzz run TARGET -- -max_total_time=3600
 step_fuzz() {
     if ! has_nightly || ! command -v c++ > /dev/null; then
@@ -208,11 +208,11 @@ step_fuzz() {
     local -x CARGO_PROFILE_RELEASE_OPT_LEVEL=1 RUSTFLAGS="-Zrandomize-layout"
     cargo +nightly fuzz build
     # `crash` takes as long as the others together.
-    fuzz crash 1000 > "$LOGS/fuzz-crash.log" 2>&1 &
+    fuzz crash 500 > "$LOGS/fuzz-crash.log" 2>&1 &
     local crash=$! status=0
-    fuzz model 2000
-    fuzz collections 1500
-    fuzz open 2000
+    fuzz model 1000
+    fuzz collections 800
+    fuzz open 1000
     wait "$crash" || status=$?
     cat "$LOGS/fuzz-crash.log"
     return "$status"
@@ -267,7 +267,7 @@ step_power_cut() {
     local device status
     for device in dax disk; do
         status=0
-        ci/power-cut.sh --$device --rounds 3 --seed 1 || status=$?
+        ci/power-cut.sh --$device --rounds 2 --seed 1 || status=$?
         if [ "$status" -eq 2 ]; then
             note "power_cut ($device) was given up: the virtual machine did not work"
         elif [ "$status" -ne 0 ]; then

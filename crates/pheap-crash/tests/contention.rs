@@ -44,7 +44,7 @@ fn every_lock_counts() {
     let argued = found.keys().filter(|site| survives(site)).count();
     println!("{} locks, of which {argued} have an argument", found.len());
     // All of them take more than a minute.
-    let every = if std::env::var_os("PHEAP_ALL_LOCKS").is_some() { 1 } else { 16 };
+    let every = if std::env::var_os("PHEAP_ALL_LOCKS").is_some() { 1 } else { 24 };
     let missed: Vec<Site> = (found.into_iter().step_by(every))
         // Nothing is noticed that would not happen, so that another attempt takes nothing away.
         .filter(|(site, likely)| !survives(site) && !(0..3).any(|_| is_noticed(*site, likely)))
