@@ -133,11 +133,13 @@ impl<'a> Exclusive<'a> {
         }
         self.end_held(result.is_ok());
         let (store, region) = (self.store, self.region);
-        let untold = if result.is_ok() && region.is_to_tell(store) { UNTOLD } else { 0 };
+        let is_untold = result.is_ok() && region.is_to_tell(store);
         let Some(wal) = store.wal() else {
             self.context().collect_some();
             self.let_go();
-            self.state = untold;
+            if is_untold {
+                self.state = UNTOLD;
+            }
             return result.map_err(|error| *error);
         };
         let context = self.context();
@@ -145,7 +147,9 @@ impl<'a> Exclusive<'a> {
         context.collect_some();
         // Others may have the region meanwhile. They will wait for their own records, which are behind this one.
         self.let_go();
-        self.state = untold;
+        if is_untold {
+            self.state = UNTOLD;
+        }
         result.map_err(|error| *error)?;
         wait(store, wal, position)
     }
@@ -153,13 +157,19 @@ impl<'a> Exclusive<'a> {
     /// Tells those who watch the root of what was committed, whether it is known to be durable or never will be. For transactions of the program's: others may have locked what those need.
     #[inline(always)]
     pub(crate) fn tell(&mut self) {
-        // A transaction that was not committed is still to be rolled back.
-        if self.state == UNTOLD {
-            self.state = 0;
-            if self.region.is_watched() {
-                watch::tell(&[self.region]);
-            }
+        if self.take_untold() {
+            watch::tell(&[self.region]);
         }
+    }
+
+    /// Whether somebody is to be told, which is the caller's business from now on. A transaction that was not committed is still to be rolled back.
+    #[inline(always)]
+    pub(super) fn take_untold(&mut self) -> bool {
+        if self.state != UNTOLD {
+            return false;
+        }
+        self.state = 0;
+        self.region.is_watched()
     }
 
     /// Rolls the transaction back and lets go of the region. Why it was given up may tell of what it has read, so that must be durable.
@@ -252,6 +262,25 @@ impl Exclusive<'_> {
     /// Lets go of the region when the transaction has ended, and all that comes after that.
     pub(super) fn ended(mut self) {
         self.state &= !(OPEN | ENDING);
+    }
+
+    /// Notes that a change was committed, if it was, before the region's collector goes on.
+    pub(super) fn note_untold(&mut self) {
+        if self.region.is_to_tell(self.store) {
+            self.state |= UNTOLD;
+        }
+    }
+
+    /// [`ended`](Self::ended), but that somebody may be [to be told](Self::take_untold).
+    pub(super) fn ended_untold(&mut self) {
+        let untold = self.state & UNTOLD;
+        self.state &= !(OPEN | ENDING);
+        self.let_go();
+        self.state = untold;
+    }
+
+    pub(super) fn is_locked(&self) -> bool {
+        self.state & LOCKED != 0
     }
 
     /// Says that this thread leaves the heap with this region, or with another one.

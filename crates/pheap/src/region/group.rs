@@ -21,8 +21,6 @@ pub(crate) struct Group<'a> {
     order: Vec<usize>,
     /// Whether the transaction has ended, and what comes after that has not.
     is_ending: bool,
-    /// The regions with a change that was committed, of which those who watch them, if somebody does, have not been told.
-    untold: Vec<&'a Region>,
 }
 
 impl<'a> Group<'a> {
@@ -48,7 +46,7 @@ impl<'a> Group<'a> {
             .iter()
             .map(|one| sorted.binary_search_by_key(&place(one), place).expect("it is the same list"))
             .collect();
-        Ok(Group { locked, order, is_ending: false, untold: Vec::new() })
+        Ok(Group { locked, order, is_ending: false })
     }
 
     /// Waits for one region at a time, and only while it has none: another thread may hold one of them in a read, and wait for
@@ -113,10 +111,6 @@ impl<'a> Group<'a> {
         }
         let result = commit::commit_group(&mut self.contexts());
         let position = self.locked.iter().map(|one| one.context().media.position()).max().unwrap_or(0);
-        if result.is_ok() {
-            let regions = self.locked.iter().map(|one| one.region);
-            self.untold = regions.filter(|region| region.is_to_tell(store)).collect();
-        }
         self.end(result.is_ok());
         result.map_err(|error| *error)?;
         store.wal().map_or(Ok(()), |wal| wait(store, wal, position))
@@ -128,9 +122,10 @@ impl<'a> Group<'a> {
 
     /// Tells those who watch the roots of what was committed, as for [one region](Exclusive::tell).
     pub(crate) fn tell(&mut self) {
-        let untold = std::mem::take(&mut self.untold);
-        if untold.iter().any(|region| region.is_watched()) {
-            watch::tell(&untold);
+        let watched = self.locked.iter_mut().filter_map(|one| one.take_untold().then_some(one.region));
+        let watched: Vec<&Region> = watched.collect();
+        if !watched.is_empty() {
+            watch::tell(&watched);
         }
     }
 
@@ -175,11 +170,14 @@ impl<'a> Group<'a> {
         for one in &mut self.locked {
             one.context().group = None;
             one.end_held(committed);
+            if committed {
+                one.note_untold();
+            }
         }
         for one in &self.locked {
             one.context().collect_some();
         }
-        self.locked.drain(..).for_each(Exclusive::ended);
+        self.locked.iter_mut().for_each(Exclusive::ended_untold);
     }
 
     /// Rolls a transaction back that was given up, or that a panic has interrupted, before its commit or within; unless only a crash leaves it whole.
@@ -203,7 +201,7 @@ impl<'a> Group<'a> {
 
 impl Drop for Group<'_> {
     fn drop(&mut self) {
-        if !self.abandon_if_forked() && !self.locked.is_empty() {
+        if !self.abandon_if_forked() && self.locked.iter().any(Exclusive::is_locked) {
             self.roll_back();
         }
     }
