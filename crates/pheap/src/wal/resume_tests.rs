@@ -313,3 +313,16 @@ fn what_is_gone_since_it_was_read_is_not_gone_on_with() {
         assert!(Wal::resume(&disk, &header, SETTINGS, &read()).unwrap().is_some());
     }
 }
+
+/// Nobody else has synced a copy of a heap that was closed, and is only read.
+#[test]
+fn what_was_found_is_synced_before_the_log_begins() {
+    let (data, log) = (Arc::new(Cut::default()), Arc::new(Cut::default()));
+    (&*data as &dyn Storage).write_all(&[7; 100], 0).unwrap();
+    let wal = Wal::later(TestDisk::new(data.clone(), log), of(1, 2, false), SETTINGS).unwrap();
+    wal.sync().unwrap();
+    assert_eq!(*data.synced.lock().unwrap(), [7; 100]);
+    *data.ends.lock().unwrap() = Some(0);
+    assert!(matches!(wal.sync(), Err(Error::OutcomeUnknown { .. })));
+    assert!(matches!(wal.sync(), Err(Error::Failed { .. })));
+}
