@@ -326,3 +326,21 @@ fn what_was_found_is_synced_before_the_log_begins() {
     assert!(matches!(wal.sync(), Err(Error::OutcomeUnknown { .. })));
     assert!(matches!(wal.sync(), Err(Error::Failed { .. })));
 }
+
+/// A log that has been idle is cut down once, not again when there is more to do.
+#[test]
+fn a_busy_log_is_not_cut_down() {
+    let files = Files::new(Arc::default(), Arc::default());
+    let wal = Wal::create(files, of(1, 2, false), SETTINGS).unwrap();
+    let segments = || wal.tail.lock().buffer.segments();
+    append(&wal, &[(HEADER_SIZE, vec![1; 20_000])]);
+    wal.checkpoint(|| {}).unwrap();
+    assert!(segments() > 2);
+    wal.tail.lock().idle = u32::MAX;
+    wal.work(|| {});
+    assert_eq!(segments(), 2);
+    append(&wal, &[(HEADER_SIZE, vec![2; 20_000])]);
+    wal.tail.lock().fold = true;
+    wal.work(|| {});
+    assert!(segments() > 2);
+}
