@@ -21,7 +21,7 @@ pub enum Durability {
     /// same name with `.wal` appended, and synced before the transaction returns (see [`SyncPolicy`]). Checkpoints write them to the
     /// heap's file in the background. Both files may be renamed while the heap is open; the log follows the heap. A file that is a mount of its own,
     /// in a container for example, is refused ([`Error::MountedAlone`](crate::Error::MountedAlone)): mount its directory. A heap that was closed well gets its log with the first change: to open and read it waits for no disk, and
-    /// that the log cannot be made is the error of the first transaction, which has changed nothing.
+    /// that the log cannot be made is the error of the first transaction, which has changed nothing. (A program that gives up the right to write to the directory calls [`Heap::collect`](crate::Heap::collect) before.)
     Wal,
     /// Survives the end of the process at any instant (`kill -9`, abort, panic), but not of the machine.
     Process,

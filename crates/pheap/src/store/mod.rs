@@ -169,7 +169,8 @@ impl Store {
     /// Lets nobody use the heap any more, for it cannot be known who does. Those who do finish what they are at. Returns what to tell others.
     #[cold]
     pub(crate) fn set_unfenced(&self) -> Error {
-        for state in [OPEN, READ_ONLY, UNCHANGED] {
+        // In this order: a heap that is unchanged may become open meanwhile.
+        for state in [READ_ONLY, UNCHANGED, OPEN] {
             let _ = self.state.compare_exchange(state, UNFENCED, Ordering::Relaxed, Ordering::Relaxed);
         }
         unfenced()
@@ -177,7 +178,8 @@ impl Store {
 
     /// Lets nobody use the heap any more, for its disk has failed.
     pub(crate) fn set_failed(&self) {
-        for state in [OPEN, UNCHANGED] {
+        // In this order: see above.
+        for state in [UNCHANGED, OPEN] {
             let _ = self.state.compare_exchange(state, FAILED, Ordering::Relaxed, Ordering::Relaxed);
         }
     }

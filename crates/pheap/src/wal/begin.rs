@@ -25,8 +25,8 @@ pub(super) const FIRST_SEGMENTS: u64 = 2;
 /// What the heap's file is to say when the log begins.
 #[derive(Debug)]
 pub(crate) struct Beginning {
-    /// The place and length of the header that was found.
-    pub(crate) found: (u64, usize),
+    /// The header that was found, and its place.
+    pub(crate) found: (Vec<u8>, u64),
     /// Headers that name the log, and their places.
     pub(crate) headers: [(Vec<u8>, u64); 2],
 }
@@ -43,11 +43,17 @@ impl Wal {
         *self.beginning.lock() = Some(beginning);
     }
 
+    /// If it has not begun, it never will: the heap is being closed, and then somebody else may have its file. Waits for a thread that is at it.
+    pub(super) fn begin_no_more(&self) {
+        // SURVIVES drop: no program of the lab closes a heap beside its first change.
+        *self.beginning.lock() = None;
+    }
+
     /// Makes the log, if there is none yet, and says so in the heap's header. Durable on return.
     ///
     /// # Errors
     /// [`Error::OutOfSpace`], [`Error::Unsupported`], [`Error::Misplaced`] and [`Error::Io`] if it cannot be made: then nothing has changed, and the next call tries again. [`Error::Failed`] if the header cannot be written: the log
-    /// refuses everything from now on.
+    /// refuses everything from now on. [`Error::Closed`] if it is [not to begin any more](Self::begin_no_more).
     #[inline]
     pub(crate) fn begin(&self) -> Result<()> {
         if self.has_begun() { Ok(()) } else { self.begin_now() }
@@ -59,20 +65,13 @@ impl Wal {
         if self.has_begun() {
             return Ok(()); // another thread was faster
         }
-        let Beginning { found: (at, len), headers } = beginning.as_ref().expect("it was said how");
-        self.may_write()?;
-        let write_again = || {
-            let mut bytes = vec![0; *len];
-            let have = self.data.read_up_to(&mut bytes, *at)?;
-            self.data.write_all(&bytes[..have], *at)?;
-            self.data.sync()
+        let Some(Beginning { found: (bytes, at), headers }) = &*beginning else {
+            return Err(Error::Closed);
         };
         // What the disk has of the heap's file is not known after a failure.
         let failed = |error| self.failure().unwrap_or(error);
-        write_again().map_err(|e| {
-            self.poison("syncing the heap's file", &e);
-            failed(Error::io("syncing the heap's file", e))
-        })?;
+        // As it was read when the heap was opened: if a sync has failed before, the page cache may have forgotten it since.
+        self.write_directly(bytes, *at).map_err(failed)?;
         // Whoever has renamed the heap since it was opened wants the log beside it.
         self.keep_data_found()?;
         let mut log = None;
@@ -131,4 +130,53 @@ pub(super) fn make(disk: &dyn Disk, layout: Layout) -> Result<Arc<dyn Storage>> 
         let _ = disk.remove_log(&*log);
     })?;
     Ok(log)
+}
+
+#[cfg(all(test, not(pheap_loom)))]
+mod tests {
+    use crate::wal::deferred_tests::{get, options};
+    use crate::{Error, Root, SyncPolicy};
+
+    /// Whoever wants to change something has asked whether the heap is open, and is about to begin the log when somebody else closes the heap, and a third one opens it.
+    #[test]
+    fn it_does_not_begin_when_the_heap_is_closed() {
+        for policy in [SyncPolicy::EveryCommit, SyncPolicy::OnDemand] {
+            let folder = tempfile::tempdir().unwrap();
+            let (path, log) = (folder.path().join("heap"), folder.path().join("heap.wal"));
+            let open = || options(policy).open(&path).unwrap();
+            let heap = open();
+            drop(heap.root::<u64>("a").unwrap());
+            heap.close().unwrap();
+            let heap = open();
+            let wal = heap.inner().wal().unwrap().clone();
+            heap.close().unwrap();
+            let before = std::fs::read(&path).unwrap();
+            assert!(matches!(wal.begin(), Err(Error::Closed)));
+            assert!(std::fs::read(&path).unwrap() == before && !log.exists());
+            let a: Root<u64> = open().root("a").unwrap();
+            assert_eq!(get(&a).unwrap(), 0);
+        }
+    }
+
+    /// The header that was found is what was read of it: the page cache may have forgotten that since, if the disk has failed.
+    #[test]
+    fn the_header_that_was_found_is_written() {
+        use std::os::unix::fs::FileExt;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("heap");
+        let heap = options(SyncPolicy::EveryCommit).open(&path).unwrap();
+        drop(heap.root::<u64>("a").unwrap());
+        heap.close().unwrap();
+        let before = std::fs::read(&path).unwrap();
+        let heap = options(SyncPolicy::EveryCommit).open(&path).unwrap();
+        let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+        for slot in [0, 4096] {
+            file.write_all_at(&[0; 512], slot).unwrap();
+        }
+        // That the log cannot be made is found out behind that.
+        std::fs::create_dir(folder.path().join("heap.wal")).unwrap();
+        assert!(matches!(heap.inner().wal().unwrap().begin(), Err(Error::Io { .. })));
+        let after = std::fs::read(&path).unwrap();
+        assert!([0, 4096].iter().any(|&slot| before[slot..slot + 512] == after[slot..slot + 512]));
+    }
 }

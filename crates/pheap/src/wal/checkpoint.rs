@@ -142,8 +142,9 @@ impl Wal {
 
     /// The heap is going to be closed: all goes to its file, and then nobody has to find the log. So if the log cannot be found, and that is all, who closes the heap
     /// can use it once more. All others are still told that it has failed: until the heap is closed, nobody would find what they have written. Nothing is
-    /// appended any more, and there is no thread in the background. Returns whether the log may have refused something before.
+    /// appended any more, a log that has not begun never will, and there is no thread in the background. Returns whether the log may have refused something before.
     pub(crate) fn begin_to_close(&self) -> bool {
+        self.begin_no_more();
         let refused = self.failure().is_some();
         let _ = self.keep_found(); // kept as a failure
         let state = self.quiesce();
@@ -266,7 +267,8 @@ impl Wal {
     pub(crate) fn work(&self, after: impl FnOnce()) {
         let (free, segments, due, idle) = {
             let mut state = self.tail.lock();
-            let idle = state.idle >= LOOKS;
+            // Once: this thread may not look again before there is more to do.
+            let idle = std::mem::take(&mut state.idle) >= LOOKS;
             let due = std::mem::take(&mut state.fold) || self.is_checkpoint_due(&state);
             (state.buffer.free_segments(), state.buffer.segments(), due, idle)
         };

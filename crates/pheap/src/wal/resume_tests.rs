@@ -313,3 +313,34 @@ fn what_is_gone_since_it_was_read_is_not_gone_on_with() {
         assert!(Wal::resume(&disk, &header, SETTINGS, &read()).unwrap().is_some());
     }
 }
+
+/// Nobody else has synced a copy of a heap that was closed, and is only read.
+#[test]
+fn what_was_found_is_synced_before_the_log_begins() {
+    let (data, log) = (Arc::new(Cut::default()), Arc::new(Cut::default()));
+    (&*data as &dyn Storage).write_all(&[7; 100], 0).unwrap();
+    let wal = Wal::later(TestDisk::new(data.clone(), log), of(1, 2, false), SETTINGS).unwrap();
+    wal.sync().unwrap();
+    assert_eq!(*data.synced.lock().unwrap(), [7; 100]);
+    *data.ends.lock().unwrap() = Some(0);
+    assert!(matches!(wal.sync(), Err(Error::OutcomeUnknown { .. })));
+    assert!(matches!(wal.sync(), Err(Error::Failed { .. })));
+}
+
+/// A log that has been idle is cut down once, not again when there is more to do.
+#[test]
+fn a_busy_log_is_not_cut_down() {
+    let files = Files::new(Arc::default(), Arc::default());
+    let wal = Wal::create(files, of(1, 2, false), SETTINGS).unwrap();
+    let segments = || wal.tail.lock().buffer.segments();
+    append(&wal, &[(HEADER_SIZE, vec![1; 20_000])]);
+    wal.checkpoint(|| {}).unwrap();
+    assert!(segments() > 2);
+    wal.tail.lock().idle = u32::MAX;
+    wal.work(|| {});
+    assert_eq!(segments(), 2);
+    append(&wal, &[(HEADER_SIZE, vec![2; 20_000])]);
+    wal.tail.lock().fold = true;
+    wal.work(|| {});
+    assert!(segments() > 2);
+}

@@ -196,3 +196,19 @@ fn a_heap_that_was_renamed_gets_its_log_beside_it() {
     assert!(matches!(push(&list(&heap), 3), Err(Error::Misplaced { .. })));
     assert_eq!(all(&list(&heap)), [1, 2]);
 }
+
+/// A heap of which it is not known what is live is marked and swept at once. In the background it would be nobody's error that the log cannot be made.
+#[test]
+fn a_heap_that_is_swept_gets_its_log_when_it_is_opened() {
+    let (dir, options) = (tempfile::tempdir().unwrap(), options(SyncPolicy::EveryCommit));
+    let (path, _) = closed(dir.path(), &options);
+    let backup = dir.path().join("backup");
+    options.open(&path).unwrap().backup(&backup).unwrap();
+    let heap = options.open(&backup).unwrap();
+    assert!(log_of(&backup).exists());
+    heap.collect().unwrap();
+    heap.close().unwrap();
+    let heap = options.open(&backup).unwrap();
+    assert!(!log_of(&backup).exists());
+    assert_eq!(all(&list(&heap)), [1]);
+}

@@ -24,7 +24,7 @@ use crate::os::identity::{Identity, boot_id};
 use crate::os::mapping::{Backing, Mapping};
 use crate::os::names::has_name;
 use crate::store::arena::{Arena, SpanEntry, SpanKind};
-use crate::store::header::{self, Header, SLOT_SIZE, Use};
+use crate::store::header::{self, Header, Use};
 use crate::store::page_map::PageMap;
 use crate::store::pages::Pages;
 use crate::store::region_header::RegionHeader;
@@ -360,6 +360,7 @@ fn mark_in_use(
     if mapping.is_read_only() {
         return Ok(());
     }
+    let found = (header.to_bytes(), header.slot() as u64 * PAGE);
     header.in_use = Use::In(medium.kind());
     header.has_parts = header.in_use.needs_region_logs();
     if let Some(wal) = medium.wal() {
@@ -378,7 +379,6 @@ fn mark_in_use(
         && !wal.has_begun()
     {
         // Until something is recorded, the file stays as it is.
-        let found = (header.slot() as u64 * PAGE, SLOT_SIZE);
         let headers = [(); 2].map(|()| {
             header.sequence += 1;
             (header.to_bytes(), header.slot() as u64 * PAGE)

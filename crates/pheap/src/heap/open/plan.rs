@@ -114,6 +114,8 @@ impl Plan<'_> {
                 let at = target.as_ref().unwrap_or(&contents.mapping).base().addr() as u64;
                 // What settles the log of a crash writes a header that says so, but leaves the log.
                 let is_complete = !contents.has_stale_logs && contents.header.in_use == Use::Closed;
+                // Else it is going to be swept, in the background, where that the log cannot be made would be nobody's error.
+                let is_complete = is_complete && contents.live.is_some();
                 let has_log = || disk.open_log().map_or(true, |log| log.is_some());
                 if is_complete && contents.header.bases == [at] && !has_log() {
                     tracing::info!(%path, medium = "Wal", "opened a heap");
