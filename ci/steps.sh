@@ -141,7 +141,7 @@ step_examples() {
     "$cli" dump "$heap" index --depth 2 --items 2 --compact > "$LOGS/dump.jsonl"
     check_json_lines "$LOGS/dump.jsonl"
     rm -f "$heap"
-    "$examples/churn" --replacements 300000 --live-mib 8 --limit 6 --kill-every 200ms
+    "$examples/churn" --replacements 600000 --live-mib 8 --limit 8 --kill-every 80000
 }
 
 step_bench_paper() {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cargo run --release --example churn                                        10 million replacements, 64 MiB alive
-//! cargo run --release --example churn -- --kill-every 1s                     the same, with a `kill -9` every second
+//! cargo run --release --example churn -- --kill-every 500000                 the same, with a `kill -9` every 500,000
 //! cargo run --release --example churn -- --replacements 100000 --live-mib 4
 //! ```
 //!
@@ -52,9 +52,9 @@ struct Args {
     /// collected, and each type and size of objects has pages of its own.)
     #[arg(long, value_name = "N", default_value_t = 3.0)]
     limit: f64,
-    /// Let another process do the steps, and kill it about this often (`1s`, `50ms`).
-    #[arg(long, value_name = "TIME", value_parser = duration)]
-    kill_every: Option<Duration>,
+    /// Let another process do the steps, and kill it after about this many.
+    #[arg(long, value_name = "N")]
+    kill_every: Option<u64>,
     /// Let the heap move to another address whenever it is opened.
     #[arg(long)]
     move_about: bool,
@@ -73,16 +73,6 @@ struct Args {
 }
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
-
-fn duration(text: &str) -> std::result::Result<Duration, &'static str> {
-    let (number, unit) = text.split_at(text.find(|c: char| c.is_alphabetic()).unwrap_or(text.len()));
-    let number = number.parse::<u32>().ok();
-    match (number, unit) {
-        (Some(number), "s") => Ok(Duration::from_secs(number.into())),
-        (Some(number), "ms") => Ok(Duration::from_millis(number.into())),
-        _ => Err("a time is a whole number and `s` or `ms`"),
-    }
-}
 
 fn main() -> ExitCode {
     pheap_examples::exit_code(run(&Args::parse()))
@@ -139,6 +129,14 @@ impl Args {
     }
 }
 
+/// When a child is killed.
+enum End {
+    /// This long after its start.
+    After(Duration),
+    /// When it has reported this step.
+    At(u64),
+}
+
 /// The state of a run.
 struct Run<'a> {
     args: &'a Args,
@@ -188,14 +186,20 @@ impl Run<'_> {
     }
 
     /// Has children do the steps, and kills each of them. Returns how many.
-    fn with_kills(&mut self, every: Duration) -> Result<u64> {
+    ///
+    /// A child is killed after a number of steps, not after a time: what it leaves behind that no collection has seen depends on
+    /// how much it did, and so does the size of the file.
+    fn with_kills(&mut self, every: u64) -> Result<u64> {
         let mut rng = Rng::new(self.args.seed, u64::from(std::process::id()));
         let mut kills = 0;
         while self.model.done < self.last {
             // Sometimes recovery is killed, too, or whatever happens before the first transaction.
-            let early = self.model.done > 0 && rng.below(4) == 0;
-            let patience = if early { Duration::from_millis(20) } else { every.mul_f64(1.5) };
-            let reported = self.victim(early, patience.mul_f64(rng.below(1000) as f64 / 1000.0))?;
+            let end = if self.model.done > 0 && rng.below(4) == 0 {
+                End::After(Duration::from_micros(rng.below(20_000)))
+            } else {
+                End::At(self.model.done + 1 + rng.below(every + every / 2))
+            };
+            let reported = self.victim(end)?;
             kills += 1;
             // Opened read-only, the file stays as the kill has left it, and the next child recovers it.
             let options = self.options(kills).read_only(rng.below(2) == 0);
@@ -209,28 +213,27 @@ impl Run<'_> {
         Ok(kills)
     }
 
-    /// Starts a child and kills it, `patience` after its first transaction or, if `early`, after its start. Returns the last
-    /// step that it has reported.
-    fn victim(&self, early: bool, patience: Duration) -> Result<u64> {
+    /// Starts a child and kills it. Returns the last step that it has reported.
+    fn victim(&self, end: End) -> Result<u64> {
         let mut command = Command::new(std::env::current_exe()?);
         command.args(std::env::args_os().skip(1)).arg("--victim");
         if self.args.heap.is_none() {
             command.arg("--heap").arg(self.path);
         }
         let mut victim = command.stdout(Stdio::piped()).spawn()?;
-        let mut lines = BufReader::new(victim.stdout.take().expect("it is piped")).lines();
-        let number = |line: Option<std::io::Result<String>>| line?.ok()?.parse().ok();
-        let mut reported: Option<u64> = if early { None } else { number(lines.next()) };
-        let rest = std::thread::spawn(move || lines.map_while(|line| number(Some(line))).last());
-        std::thread::sleep(patience);
-        let ended = victim.try_wait()?;
-        victim.kill()?;
-        victim.wait()?;
-        if let Some(status) = ended.filter(|status| !status.success()) {
-            return Err(format!("a child has failed: {status}").into());
+        let lines = BufReader::new(victim.stdout.take().expect("it is piped")).lines();
+        let mut steps = lines.map_while(|line| line.ok()?.parse().ok());
+        let mut reported = self.model.done;
+        match end {
+            End::After(time) => std::thread::sleep(time),
+            End::At(step) => reported = steps.find(|&done| done >= step).unwrap_or(reported),
         }
-        reported = rest.join().expect("it only reads").or(reported);
-        Ok(reported.unwrap_or(self.model.done))
+        victim.kill()?;
+        let status = victim.wait()?;
+        if status.code().is_some_and(|code| code != 0) {
+            return Err(format!("a child has failed: {status}").into()); // by itself, before it was killed
+        }
+        Ok(steps.last().unwrap_or(reported))
     }
 
     /// Checks the whole content, and the heap itself. Returns the number of live bytes.
