@@ -6,9 +6,11 @@ use pheap_crash::seeded::Seeded;
 use pheap_crash::subset::Breadth;
 use pheap_crash::{Explorer, Failure, Limits, Program, Totals};
 
-/// More than the quick run of many programs, for a few.
+/// More than the quick run of many programs, for a few. With transactions after every other recovery, which take as long as all the rest: each night
+/// more images are explored (`.ci/nightly more_crashes`).
 pub(crate) fn limits() -> Limits {
-    Effort::Thorough.limits()
+    let thorough = Effort::Thorough.limits();
+    Limits { after_every: 2, breadth: Breadth { random: 6, ..thorough.breadth }, ..thorough }
 }
 
 pub(crate) fn explorer(limits: Limits) -> Explorer {

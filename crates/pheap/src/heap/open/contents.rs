@@ -246,7 +246,7 @@ impl Recovered {
     /// Gives the heap up, to recover it once more: elsewhere, or for another medium. Its header is durable: the next one goes over the other slot, and a disk may tear what it writes.
     pub(super) fn again(self) -> Result<Contents> {
         self.media.check_fences()?;
-        // SURVIVES unreached: in no program of the lab are so many relocations cut short; in `tests/relocate.rs` of pheap-crash they are.
+        // SURVIVES unreached: in no program of the lab are so many relocations cut short; in `tests/moved_heaps.rs` of pheap-crash they are.
         self.contents.mapping.sync()?;
         Ok(self.contents)
     }

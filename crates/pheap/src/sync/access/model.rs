@@ -243,7 +243,7 @@ fn the_lock_of_a_region_in_every_order() {
         ("the owner and another one", 3, the_owner_and_another_one),
         ("the owner and two readers", 2, the_owner_and_two_readers),
         ("the owner, a reader and another one", 2, the_owner_a_reader_and_another_one),
-        ("a late owner", 3, a_late_owner),
+        ("a late owner", 2, a_late_owner),
         ("a reader and a new owner", 3, a_reader_and_a_new_owner),
         ("readers and a writer", 2, readers_and_a_writer),
         ("an owner that reads", 3, an_owner_that_reads),
