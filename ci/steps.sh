@@ -202,15 +202,11 @@ step_crashes() {
 }
 
 # The seeds of each target and some inputs after them, from a fixed seed, so that a run says something about the change and not
-# about luck. Longer, with a seed of its own: cargo +nightly fuzz run TARGET -- -max_total_time=3600
+# about luck; without a sanitizer, which takes as long again. Longer, with a seed of its own: cargo +nightly fuzz run TARGET -- -max_total_time=3600
 step_fuzz() {
-    if ! has_nightly || ! command -v c++ > /dev/null; then
-        note "fuzz was skipped: it needs a nightly toolchain and a C++ compiler"
-        return
-    fi
-    # Optimised a little: building takes longer than the runs. Fields in random order find code that relies on the layout of `repr(Rust)` types.
-    local -x CARGO_PROFILE_RELEASE_OPT_LEVEL=1 RUSTFLAGS="-Zrandomize-layout"
-    cargo +nightly fuzz build
+    has_fuzzer || return 0
+    local -x FUZZ_SANITIZER=none CARGO_PROFILE_RELEASE_OPT_LEVEL RUSTFLAGS
+    build_fuzz
     # `crash` takes as long as the others together.
     fuzz crash 500 > "$LOGS/fuzz-crash.log" 2>&1 &
     local crash=$! status=0
@@ -222,13 +218,26 @@ step_fuzz() {
     return "$status"
 }
 
+has_fuzzer() {
+    if ! has_nightly || ! command -v c++ > /dev/null; then
+        note "$current was skipped: it needs a nightly toolchain and a C++ compiler"
+        return 1
+    fi
+}
+
+# Optimised a little: building takes longer than the runs. Fields in random order find code that relies on the layout of `repr(Rust)` types.
+build_fuzz() {
+    export CARGO_PROFILE_RELEASE_OPT_LEVEL=1 RUSTFLAGS="-Zrandomize-layout"
+    cargo +nightly fuzz build --sanitizer "${FUZZ_SANITIZER:-address}" "$@"
+}
+
 # Runs a target with its seeds, if it has any, and so many inputs after them. What was found here before is left out.
 fuzz() {
     local target="$1" runs="${FUZZ_RUNS:-$2}" seeds
     shift 2
     seeds="$(mktemp -d)"
     find fuzz/corpus -path "*/$target/seed-*" -exec cp -t "$seeds" {} +
-    cargo +nightly fuzz run --features "${FUZZ_FEATURES:-}" "$target" "$seeds" -- \
+    cargo +nightly fuzz run --sanitizer "${FUZZ_SANITIZER:-address}" --features "${FUZZ_FEATURES:-}" "$target" "$seeds" -- \
         -seed=1 -runs="$runs" -timeout=30 -len_control=0 -max_len=1000 -verbosity=0 -print_final_stats=1 "$@"
     rm -rf "$seeds"
 }
@@ -380,17 +389,27 @@ step_power_cut_server() {
     ci/power-cut.sh --server --rounds 30
 }
 
+# The targets of each change under the address sanitizer, five minutes each.
+step_more_fuzz() {
+    has_fuzzer || return 0
+    local target
+    (
+        export FUZZ_RUNS=-1
+        build_fuzz
+        for target in crash model collections open; do fuzz "$target" any -max_total_time=300; done
+    )
+}
+
 # What clients of pheap-redis may send, and files that it may be given: ten minutes of each.
 step_fuzz_redis() {
-    if ! has_nightly || ! command -v c++ > /dev/null; then
-        note "fuzz_redis was skipped: it needs a nightly toolchain and a C++ compiler"
-        return
-    fi
-    local -x CARGO_PROFILE_RELEASE_OPT_LEVEL=1 RUSTFLAGS="-Zrandomize-layout" FUZZ_RUNS=-1
-    cargo +nightly fuzz build --features redis
-    FUZZ_FEATURES=redis fuzz redis_request any -max_total_time=600
-    FUZZ_FEATURES=redis fuzz redis_rdb any -max_total_time=600 -malloc_limit_mb=64
-    FUZZ_FEATURES=redis fuzz redis_commands any -max_total_time=600
+    has_fuzzer || return 0
+    (
+        export FUZZ_RUNS=-1 FUZZ_FEATURES=redis
+        build_fuzz --features redis
+        fuzz redis_request any -max_total_time=600
+        fuzz redis_rdb any -max_total_time=600 -malloc_limit_mb=64
+        fuzz redis_commands any -max_total_time=600
+    )
 }
 
 # TPC-C, killed a hundred times with each kind of durability; and what SQLite answers to the same requests.
