@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::{ControlFlow, Range};
-use std::sync::{Mutex, MutexGuard};
 
 use crate::fault::Failing;
 use crate::medium::{Content, Moment, Snapshot};
@@ -124,21 +123,12 @@ const CROWD: usize = 9;
 /// common.
 const MEMORY: usize = 1 << 22;
 
-/// Heaps on a simulated medium are mapped at one address, so a process can have one at a time.
-static ADDRESS: Mutex<()> = Mutex::new(());
-
-/// Keeps other threads from having heaps.
-pub(crate) fn address() -> MutexGuard<'static, ()> {
-    ADDRESS.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-}
-
 impl Explorer {
     /// A new explorer. Seeded bugs are to be switched on afterwards: the heap that programs start with should be a good one.
     ///
     /// # Errors
     /// If not even an empty heap can be made.
     pub fn new(limits: Limits) -> Result<Explorer, String> {
-        let _address = address();
         Ok(Explorer::with(limits, ready()?))
     }
 
@@ -167,7 +157,6 @@ impl Explorer {
     /// # Errors
     /// What is wrong with it.
     pub fn run(&self, program: &Program) -> Result<Trace, String> {
-        let _address = address();
         run(program, &self.ready)
     }
 
@@ -176,7 +165,6 @@ impl Explorer {
     /// # Errors
     /// What is wrong with it when none fails.
     pub fn failing(&self, program: &Program) -> Result<Vec<Program>, String> {
-        let _address = address();
         let calls = calls(program, &self.ready)?;
         let with = |failing| Program { failing: Some(failing), ..program.clone() };
         let all = Failing::of(program, |which, call| calls.get(&(which, call)).copied().unwrap_or(0));
@@ -188,7 +176,6 @@ impl Explorer {
     /// # Errors
     /// The first failure.
     pub fn explore(&mut self, program: &Program, last_only: bool) -> Result<(), Box<Failure>> {
-        let _address = address();
         if self.known.len() + self.examined.len() > MEMORY {
             self.known.clear();
             self.examined.clear();

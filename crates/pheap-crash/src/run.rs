@@ -24,8 +24,11 @@ pub use catch::catching;
 pub use fail::Calls;
 pub use start::{Ready, calls, ready, run};
 
-/// Where heaps are mapped: the first one, unless they move.
-const BASES: [u64; 3] = [0x5f00 << 32, 0x5e00 << 32, 0x5d00 << 32];
+/// Where the heaps of this thread are mapped: the first one, unless they move.
+pub(crate) fn bases() -> [u64; 3] {
+    [0, 1, 2].map(|number| pheap::sim::base() - (number << 40))
+}
+
 /// Bytes of an arena: what two roots need, and a page.
 const ARENA: u64 = 64 << 10;
 /// How long a log may become, in bytes, and how long a short one.
@@ -204,7 +207,7 @@ impl Run {
             values: generation * 1_000_000,
             medium: Medium::new(Content::default()),
             heap: None,
-            base: how.setting.moved.then(|| BASES[generation as usize % BASES.len()]),
+            base: how.setting.moved.then(|| bases()[generation as usize % bases().len()]),
             handles: Handles::new(),
             held: Default::default(),
             state: State::default(),

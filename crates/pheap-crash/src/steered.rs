@@ -14,7 +14,6 @@ pub use keep::{Keep, Mask};
 pub use mutate::Words;
 pub use script::{Crash, Script};
 
-use crate::explore::address;
 use crate::fault::Failing;
 use crate::medium::Snapshot;
 use crate::model::State;
@@ -81,7 +80,6 @@ impl Steered {
     /// # Errors
     /// If there can be none.
     pub fn new() -> Result<Steered, String> {
-        let _address = address();
         Ok(Steered { ready: ready()? })
     }
 
@@ -90,7 +88,6 @@ impl Steered {
     /// # Errors
     /// The first failure.
     pub fn run(&self, script: &Script) -> Result<Vec<Survived>, Box<Broken>> {
-        let _address = address();
         let program = sensible(script.program.clone());
         let script = Script { program, crashes: script.crashes.clone() };
         let mut crashes = Vec::new();

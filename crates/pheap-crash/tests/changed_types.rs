@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
-use std::sync::{Mutex, PoisonError};
 
 use pheap::{Durability, Error, Heap, Migrate, Options, P, PBTreeMap, PHashMap, PVec, Persist, field};
 use pheap_crash::medium::{Content, Medium, Snapshot};
@@ -68,9 +67,6 @@ impl Migrate<Size> for Sizes {
         Sizes(-(old.0 as i64), 7)
     }
 }
-
-/// A simulated heap has an address that can be used by one at a time.
-static ADDRESSES: Mutex<()> = Mutex::new(());
 
 const ITEMS: u64 = 20;
 
@@ -166,7 +162,6 @@ fn found_before(heap: &Heap) -> bool {
 }
 
 fn explore(durability: Durability, pin: bool, breadth: Breadth) {
-    let _addresses = ADDRESSES.lock().unwrap_or_else(PoisonError::into_inner);
     let options = Options::new()
         .tuning(SMALL)
         .arena_size(256 << 10)

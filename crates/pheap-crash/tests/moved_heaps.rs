@@ -3,11 +3,11 @@
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use pheap::sim::disk::Which::Data;
 use pheap::sim::disk::{Call, Fault};
-use pheap::sim::{Bug, Sim};
+use pheap::sim::{Bug, Sim, base};
 use pheap::{Durability, Options};
 use pheap_crash::Program;
 use pheap_crash::image::Image;
@@ -24,11 +24,10 @@ use pheap_testkit::Rng;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Addresses for heaps. The first is where a run has its own.
-const BASES: [u64; 6] = [0x5f00 << 32, 0x5e00 << 32, 0x5d00 << 32, 0x5c00 << 32, 0x5b00 << 32, 0x5a00 << 32];
-
-/// Each of them can be used by one heap at a time.
-static ADDRESSES: Mutex<()> = Mutex::new(());
+/// Addresses for heaps. The first is where a run of this thread has its own.
+fn bases() -> [u64; 6] {
+    [0, 1, 2, 3, 4, 5].map(|number| base() - (number << 40))
+}
 
 /// An image that a crash has left, and what it holds.
 type Left = (Vec<u64>, State);
@@ -89,7 +88,7 @@ fn left_by(text: &str) -> Result<Vec<Left>, String> {
         }
     }
     let none = Breadth { exhaustive: 0, corners: 0, random: 0 };
-    images.into_iter().map(|image| Ok((image.clone(), open(&image, BASES[0], none, 0)?.state))).collect()
+    images.into_iter().map(|image| Ok((image.clone(), open(&image, bases()[0], none, 0)?.state))).collect()
 }
 
 /// Opens what is left at the second address, crashes on the way, opens it elsewhere, and so on.
@@ -98,21 +97,21 @@ fn explore(left: &[Left], breadth: Breadth) -> Result<usize, String> {
     let mut opened = 0;
     for (number, (image, state)) in left.iter().enumerate() {
         let number = number as u64;
-        let first = open(image, BASES[1], breadth, number)?;
+        let first = open(image, bases()[1], breadth, number)?;
         check(state, &first.state, "at the second address")?;
         for (i, crashed) in first.crashes.iter().enumerate() {
             if !known.insert(crashed.clone()) {
                 continue;
             }
             let few = Breadth { exhaustive: 1, corners: 0, random: 1 };
-            for base in [BASES[2], BASES[1], BASES[0]] {
+            for base in [bases()[2], bases()[1], bases()[0]] {
                 opened += 1;
                 let again = open(crashed, base, few, number)?;
                 check(state, &again.state, "after a crash")?;
-                if base == BASES[2] && i % 8 == 0 {
+                if base == bases()[2] && i % 8 == 0 {
                     for (j, crashed) in again.crashes.iter().enumerate() {
                         opened += 1;
-                        let base = [BASES[3], BASES[0], BASES[1], BASES[2]][j % 4];
+                        let base = [bases()[3], bases()[0], bases()[1], bases()[2]][j % 4];
                         let third = open(crashed, base, few, number)?;
                         check(state, &third.state, "after two crashes")?;
                     }
@@ -158,7 +157,6 @@ const PROGRAMS: [&str; 6] = [
 
 #[test]
 fn a_crash_at_any_moment_of_a_relocation_does_no_harm() {
-    let _addresses = ADDRESSES.lock().unwrap_or_else(PoisonError::into_inner);
     for program in PROGRAMS {
         let opened = left_by(program).and_then(|left| explore(&left, BREADTH));
         let opened = opened.unwrap_or_else(|error| panic!("{program}: {error}"));
@@ -170,12 +168,11 @@ fn a_crash_at_any_moment_of_a_relocation_does_no_harm() {
 /// More bases than a header can list: the last relocation is completed before there is another.
 #[test]
 fn relocations_can_be_cut_short_again_and_again() {
-    let _addresses = ADDRESSES.lock().unwrap_or_else(PoisonError::into_inner);
     let left = left_by("push a; push b; both-push").unwrap();
     let mut listed = HashSet::new();
     for (number, (image, state)) in left.iter().enumerate() {
         let mut image = image.clone();
-        for (i, base) in BASES.into_iter().cycle().skip(1).take(20).enumerate() {
+        for (i, base) in bases().into_iter().cycle().skip(1).take(20).enumerate() {
             let seed = (number * 100 + i) as u64;
             let opened = open(&image, base, Breadth { exhaustive: 1, corners: 1, random: 3 }, seed).unwrap();
             check(state, &opened.state, "after some crashes").unwrap();
@@ -192,7 +189,7 @@ fn relocations_can_be_cut_short_again_and_again() {
 /// An image whose header lists as many bases as it can, what it holds, and another base.
 fn full_list() -> (Vec<u64>, State, u64) {
     let (mut image, state) = left_by("push a; push b; both-push").unwrap().swap_remove(0);
-    for (i, base) in BASES.into_iter().cycle().skip(1).take(20).enumerate() {
+    for (i, base) in bases().into_iter().cycle().skip(1).take(20).enumerate() {
         let newest = if image[2] > image[512 + 2] { 0 } else { 512 };
         let (count, listed) = (image[newest + 9], &image[newest + 10..newest + 14]);
         if count == 4 && !listed.contains(&base) {
@@ -207,7 +204,6 @@ fn full_list() -> (Vec<u64>, State, u64) {
 /// On a disk that tears what it writes, of which a sync fails and then the power, while two relocations follow one another: one header is whole at any time.
 #[test]
 fn a_disk_fails_while_relocations_are_completed() {
-    let _addresses = ADDRESSES.lock().unwrap_or_else(PoisonError::into_inner);
     let (image, state, base) = full_list();
     let content = Content::Memory(image, Vec::new()).on_disk();
     for durability in [Durability::Wal, Durability::Process] {
@@ -250,7 +246,6 @@ fn a_disk_fails_while_relocations_are_completed() {
 }
 
 fn is_found(bug: Bug) {
-    let _addresses = ADDRESSES.lock().unwrap_or_else(PoisonError::into_inner);
     let left: Vec<Vec<Left>> = PROGRAMS.iter().map(|program| left_by(program).unwrap()).collect();
     let _seeded = Seeded::new(bug);
     let found = left.iter().find_map(|left| explore(left, BREADTH).err());

@@ -13,6 +13,7 @@
 //!
 //! Knows words and sectors. Must not know what they mean.
 
+mod base;
 pub mod disk;
 mod source;
 
@@ -21,6 +22,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use xxhash_rust::xxh3::Xxh3;
 
+pub use self::base::base;
 pub use crate::faults::Bug;
 pub use crate::faults::mutant::{self, seeded_bug, set_bug};
 use crate::os::cpu::bytes;

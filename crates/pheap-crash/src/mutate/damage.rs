@@ -6,7 +6,6 @@
 use std::ops::Range;
 
 use crate::Explorer;
-use crate::explore::address;
 use crate::medium::Content;
 use crate::model::State;
 use crate::named::named;
@@ -152,7 +151,6 @@ impl Heap {
 /// What is wrong.
 pub fn explore_copy(program: &Program, explorer: &Explorer) -> Result<(), String> {
     let mut trace = explorer.run(program)?;
-    let _address = address();
     let (Some(phase), Some(state)) = (trace.phases.pop(), trace.states.pop()) else {
         return Err("there is nothing to damage".to_owned());
     };
@@ -178,7 +176,6 @@ impl Damage {
     /// # Errors
     /// If it cannot be made.
     pub fn heap(self) -> Result<Heap, String> {
-        let _address = address();
         Heap::new(self.in_log())
     }
 
@@ -187,7 +184,6 @@ impl Damage {
     /// # Errors
     /// What is wrong with one that opens; or that it does, or does not.
     pub fn explore(self, heap: &Heap) -> Result<(), String> {
-        let _address = address();
         let places = heap.places(self);
         if places.iter().all(Range::is_empty) {
             return Err(format!("there is no {} to damage", self.name()));

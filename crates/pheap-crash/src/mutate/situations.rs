@@ -18,7 +18,6 @@ use pheap::sim::mutant::{add_noted, mutant, note_sites, notes_sites, set_mutant,
 use pheap::sim::{seeded_bug, set_bug};
 use pheap::{Error, Heap, Root};
 
-use crate::explore::address;
 use crate::medium::{Content, Moment, Snapshot};
 use crate::model::State;
 use crate::named::named;
@@ -95,7 +94,6 @@ impl Situation {
     /// # Errors
     /// If that cannot be made.
     pub fn start(self) -> Result<Start, String> {
-        let _address = address();
         let ready = ready()?;
         let (content, state) = ready[2].clone();
         let files = if self == Situation::ForeignLog { logs::files()? } else { Vec::new() };
@@ -107,7 +105,6 @@ impl Situation {
     /// # Errors
     /// What is wrong.
     pub fn explore(self, start: Start) -> Result<(), String> {
-        let _address = address();
         catching(|| match self {
             Situation::ForeignLog => logs::foreign_log(&start.files),
             Situation::LogRemoved => logs::log_removed(start),

@@ -1,6 +1,6 @@
 //! Opening heaps, ending processes, and opening heaps again.
 
-use super::{BASES, Phase, Run, catching, first_of};
+use super::{Phase, Run, bases, catching, first_of};
 use crate::medium::{Content, Medium, Snapshot};
 use crate::model::State;
 use crate::objects::{Seen, base, see};
@@ -78,8 +78,9 @@ impl Run {
         let heap = self.let_go().expect("it is open");
         let free = heap.stats().free_bytes;
         if matches!(how, Change::Relocate | Change::Move) {
-            let now = BASES.iter().position(|&at| at == base(&heap)).expect("it is at one of these");
-            self.base = Some(BASES[(now + 1) % BASES.len()]);
+            let bases = bases();
+            let now = bases.iter().position(|&at| at == base(&heap)).expect("it is at one of these");
+            self.base = Some(bases[(now + 1) % bases.len()]);
         }
         let on_disk = self.medium.disk().is_some();
         let was_quiet = self.quiet;

@@ -97,7 +97,6 @@ impl std::fmt::Display for Totals {
 /// # Errors
 /// If there is nothing to explore.
 pub fn run(args: &Args) -> Result<bool, String> {
-    let _address = crate::explore::address();
     if args.barriers {
         return barriers::run(patient(args.seed));
     }

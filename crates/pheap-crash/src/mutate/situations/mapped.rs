@@ -12,11 +12,9 @@ use crate::model::State;
 use crate::objects::{Handles, handle, observe};
 use crate::ops;
 use crate::program::{One, Setting};
-use crate::run::{Ready, Run, options};
+use crate::run::{Ready, Run, bases, options};
 use pheap_testkit::Rng;
 
-/// Where a heap is that has moved.
-const ELSEWHERE: u64 = 0x5e00 << 32;
 const EIO: i32 = 5;
 /// How many processes are killed at a point, and two.
 const KILLS: usize = 1;
@@ -25,7 +23,7 @@ const KILLS: usize = 1;
 pub(super) fn explore([_, _, closed, crashed]: &Ready) -> Result<(), String> {
     for (what, (content, state), base) in [
         ("a closed heap", closed, None),
-        ("a closed heap that moves", closed, Some(ELSEWHERE)),
+        ("a closed heap that moves", closed, Some(bases()[1])),
         ("a heap that was not closed", crashed, None),
     ] {
         let image = content.clone().image();

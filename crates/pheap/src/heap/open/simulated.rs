@@ -16,7 +16,7 @@ use crate::media::Medium;
 use crate::os::mapping::{Backing, Mapping};
 use crate::os::storage::Disk;
 use crate::sim::disk::SimDisk;
-use crate::sim::{Sim, Source, Tuning};
+use crate::sim::{self, Sim, Source, Tuning};
 use crate::store::header::Header;
 use crate::store::relocate;
 use crate::units::HEADER_SIZE;
@@ -45,9 +45,6 @@ impl Options {
     }
 }
 
-/// Where no other heap goes, nor the shadow of a sanitizer.
-const BASE: u64 = 0x5f00_0000_0000;
-
 impl Heap {
     /// Ends the use of a heap on a simulated medium as the death of its process would: nothing more reaches the medium. No transaction
     /// may be running.
@@ -68,7 +65,7 @@ fn header(options: &Options) -> Header {
 
 /// Reserves the addresses of a heap.
 fn reserve(base: Option<u64>, header: &Header, backing: Backing) -> Result<Mapping> {
-    let base = base.unwrap_or_else(|| header.bases.first().copied().unwrap_or(BASE));
+    let base = base.unwrap_or_else(|| header.bases.first().copied().unwrap_or_else(sim::base));
     relocate::reserve_at(base, header.reserved, backing)
 }
 
