@@ -7,7 +7,7 @@ use pheap_crash::threads::explore::{Exploration, Limits, Seed};
 use pheap_crash::threads::program::PROGRAMS;
 use pheap_crash::threads::{patient, quick};
 
-/// Heaps are at one address, one at a time.
+/// Heaps of programs are at one address, one at a time.
 static ALONE: Mutex<()> = Mutex::new(());
 
 /// An image takes hundreds of small allocations.

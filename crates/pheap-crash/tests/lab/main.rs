@@ -1,4 +1,4 @@
-//! What the explorer finds, and what it does not. One heap at a time has the address that heaps are simulated at, so these run one after the other anyway.
+//! What the explorer finds, and what it does not.
 
 mod collections;
 mod common;

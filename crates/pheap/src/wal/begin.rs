@@ -40,12 +40,12 @@ impl Wal {
 
     /// Says how it is to begin.
     pub(crate) fn will_begin(&self, beginning: Beginning) {
+        // SURVIVES drop: nobody else has the log yet.
         *self.beginning.lock() = Some(beginning);
     }
 
     /// If it has not begun, it never will: the heap is being closed, and then somebody else may have its file. Waits for a thread that is at it.
     pub(super) fn begin_no_more(&self) {
-        // SURVIVES drop: no program of the lab closes a heap beside its first change.
         *self.beginning.lock() = None;
     }
 
@@ -71,6 +71,7 @@ impl Wal {
         // What the disk has of the heap's file is not known after a failure.
         let failed = |error| self.failure().unwrap_or(error);
         // As it was read when the heap was opened: if a sync has failed before, the page cache may have forgotten it since.
+        // SURVIVES drop delay: the header that names the log is synced with all that is in the page cache, and in the lab no sync of an earlier process has failed.
         self.write_directly(bytes, *at).map_err(failed)?;
         // Whoever has renamed the heap since it was opened wants the log beside it.
         self.keep_data_found()?;
@@ -99,6 +100,7 @@ impl Wal {
             && log.map(most_mapped(self.layout, self.settings));
         self.at_once.store(at_once, Ordering::Relaxed);
         let _ = self.first.set(log.clone());
+        // SURVIVES drop: nobody looks for the file before the log has begun.
         *self.log.write() = LogFile(Some(log));
     }
 }

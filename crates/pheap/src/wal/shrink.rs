@@ -17,10 +17,8 @@ impl Wal {
         if !self.has_begun() || self.is_at_once() {
             return Ok(());
         }
-        // SURVIVES drop: no two threads of the lab make checkpoints.
         let mut folded = self.folded.lock();
         // Until the file ends there: whoever makes the log longer begins where it ends by now.
-        // SURVIVES drop: a simulated file is not made shorter.
         let _growth = self.growth.lock();
         let segments = {
             let mut state = self.tail.lock();
@@ -34,6 +32,7 @@ impl Wal {
             state.buffer.recycle(folded.to);
             state.buffer.give_up_behind(FIRST_SEGMENTS)
         };
+        // SURVIVES unreached: no log of the lab has grown when all of it is in the heap's file.
         let _ = self.log.read().cut_off(self.layout.file_offset(segments));
         Ok(())
     }
