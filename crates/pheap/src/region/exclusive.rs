@@ -123,10 +123,14 @@ impl<'a> Exclusive<'a> {
             return self.abandon();
         }
         let context = self.context();
-        if context.is_between {
+        let result = if context.is_untouched() {
+            context.end_mode();
+            Ok(())
+        } else if context.is_between {
             return self.caught();
-        }
-        let result = commit::commit(context);
+        } else {
+            commit::commit(context)
+        };
         self.end_transaction();
         if result.is_ok() {
             done(self.context());

@@ -194,14 +194,31 @@ fn a_panic_that_the_program_catches_is_not_committed() {
         tx[p] = Some(tx.alloc_slice(5000, |_| 2)?);
         Ok(())
     }
+    /// The transaction has done nothing before.
+    fn make_one<'r>(tx: &mut crate::Txn<'r>, _: P<'r, Numbers<'r>>) -> Result<(), Error> {
+        tx.alloc_slice(5000, |_| 2u64).map(drop)
+    }
+    type Change = for<'r> fn(&mut crate::Txn<'r>, P<'r, Numbers<'r>>) -> Result<(), Error>;
     for durability in [Durability::Pmem, Durability::Process, Durability::Wal] {
-        for (nested, several) in [(false, false), (true, false), (true, true)] {
-            let what = format!("{durability:?}, nested: {nested}, several: {several}");
+        for (nested, several, change) in [
+            (false, false, change as Change),
+            (false, false, make_one),
+            (true, false, change),
+            (true, true, change),
+            (false, true, make_one),
+        ] {
+            let first = std::ptr::fn_addr_eq(change, make_one as Change);
+            let what = format!("{durability:?}, nested: {nested}, several: {several}, first: {first}");
             let dir = tempfile::tempdir().unwrap();
             let open = || Options::new().durability(durability).open(dir.path().join("heap")).unwrap();
             let heap = open();
             let (a, b) = roots(&heap);
-            fn caught<'r>(tx: &mut crate::Txn<'r>, p: P<'r, Numbers<'r>>, nested: bool) -> Result<(), Error> {
+            fn caught<'r>(
+                tx: &mut crate::Txn<'r>,
+                p: P<'r, Numbers<'r>>,
+                nested: bool,
+                change: Change,
+            ) -> Result<(), Error> {
                 panics::after(0);
                 let result = catch_unwind(AssertUnwindSafe(|| match nested {
                     true => tx.nested(p, change),
@@ -211,8 +228,8 @@ fn a_panic_that_the_program_catches_is_not_committed() {
                 Ok(())
             }
             let result = match several {
-                true => crate::txn((&a, &b), |((tx, p), _)| caught(tx, p, nested)),
-                false => a.txn(|tx, p| caught(tx, p, nested)),
+                true => crate::txn((&a, &b), |((tx, p), _)| caught(tx, p, nested, change)),
+                false => a.txn(|tx, p| caught(tx, p, nested, change)),
             };
             assert!(matches!(result, Err(Error::Failed { .. })), "{what}: {result:?}");
             drop((a, b));

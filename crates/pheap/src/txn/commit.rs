@@ -15,17 +15,8 @@ const RECORD_LOG: u64 = 256 << 10;
 /// processor lets such a copy wait until the pieces have left its store queue, behind the fence.
 type Done = Result<(), Box<Error>>;
 
-/// Commits the transaction of one root.
-#[inline(always)]
+/// Commits the transaction of one root, which has done something.
 pub(crate) fn commit(context: &mut Context) -> Done {
-    if context.is_untouched() {
-        context.end_mode();
-        return Ok(());
-    }
-    commit_changes(context)
-}
-
-fn commit_changes(context: &mut Context) -> Done {
     let result = match context.mode {
         Mode::Short => commit_alone(context),
         Mode::Long => commit_long(&mut [context]),

@@ -224,8 +224,10 @@ impl Context {
     #[inline(always)]
     pub(crate) fn between_states<R>(&mut self, work: impl FnOnce(&mut Context) -> R) -> R {
         let before = std::mem::replace(&mut self.is_between, true);
-        let result = work(self);
-        self.is_between = before;
+        let unwound = Unwound(self);
+        let result = work(unwound.0);
+        unwound.0.is_between = before;
+        std::mem::forget(unwound);
         result
     }
 
@@ -272,7 +274,7 @@ impl Context {
 
     /// The transaction has ended: the next one begins as all do.
     #[inline(always)]
-    pub(super) fn end_mode(&mut self) {
+    pub(crate) fn end_mode(&mut self) {
         (self.mode, self.route) = (Mode::Short, Route::Short);
     }
 
@@ -565,6 +567,16 @@ fn grow_log(store: &Store, region: u32, media: &Media, log: &mut Log, bytes: u64
         log.link(media, Segment { start: span.offset, len });
     }
     Ok(())
+}
+
+/// A transaction in which something of the region's own has panicked. If the program catches that, the transaction is not one that has done nothing: such a one commits
+/// without being asked.
+struct Unwound<'a>(&'a mut Context);
+
+impl Drop for Unwound<'_> {
+    fn drop(&mut self) {
+        self.0.alloc.touch();
+    }
 }
 
 /// The error of a transaction that could not log all of its writes.
