@@ -205,17 +205,19 @@ step_crashes() {
 # about luck; without a sanitizer, which takes as long again. Longer, with a seed of its own: cargo +nightly fuzz run TARGET -- -max_total_time=3600
 step_fuzz() {
     has_fuzzer || return 0
-    local -x FUZZ_SANITIZER=none CARGO_PROFILE_RELEASE_OPT_LEVEL RUSTFLAGS
-    build_fuzz
-    # `crash` takes as long as the others together.
-    fuzz crash 500 > "$LOGS/fuzz-crash.log" 2>&1 &
-    local crash=$! status=0
-    fuzz model 1000
-    fuzz collections 800
-    fuzz open 1000
-    wait "$crash" || status=$?
-    cat "$LOGS/fuzz-crash.log"
-    return "$status"
+    (
+        export FUZZ_SANITIZER=none
+        build_fuzz
+        # `crash` takes as long as the others together.
+        fuzz crash 500 > "$LOGS/fuzz-crash.log" 2>&1 &
+        crash=$! status=0
+        fuzz model 1000
+        fuzz collections 800
+        fuzz open 1000
+        wait "$crash" || status=$?
+        cat "$LOGS/fuzz-crash.log"
+        exit "$status"
+    )
 }
 
 has_fuzzer() {
@@ -225,7 +227,7 @@ has_fuzzer() {
     fi
 }
 
-# Optimised a little: building takes longer than the runs. Fields in random order find code that relies on the layout of `repr(Rust)` types.
+# In a subshell, for the runs after it are built in the same way. Optimised a little: building takes longer than the runs. Fields in random order find code that relies on the layout of `repr(Rust)` types.
 build_fuzz() {
     export CARGO_PROFILE_RELEASE_OPT_LEVEL=1 RUSTFLAGS="-Zrandomize-layout"
     cargo +nightly fuzz build --sanitizer "${FUZZ_SANITIZER:-address}" "$@"

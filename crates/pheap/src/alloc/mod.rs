@@ -419,12 +419,6 @@ impl Allocator {
         self.saved.is_empty() && self.taken.is_empty() && self.frees.is_empty()
     }
 
-    /// From now on the open transaction is not [untouched](Self::is_untouched). For one that never ends: a collection of what it frees would not know this address.
-    #[cold]
-    pub(crate) fn touch(&mut self) {
-        self.frees.push(0);
-    }
-
     /// Spans whose entries the open transaction records.
     pub(crate) fn taken(&self) -> impl Iterator<Item = &Span> {
         self.taken.iter().map(|(_, span)| span)

@@ -204,6 +204,7 @@ fn a_panic_that_the_program_catches_is_not_committed() {
             (false, false, change as Change),
             (false, false, make_one),
             (true, false, change),
+            (true, false, make_one),
             (true, true, change),
             (false, true, make_one),
         ] {

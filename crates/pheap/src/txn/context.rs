@@ -569,13 +569,13 @@ fn grow_log(store: &Store, region: u32, media: &Media, log: &mut Log, bytes: u64
     Ok(())
 }
 
-/// A transaction in which something of the region's own has panicked. If the program catches that, the transaction is not one that has done nothing: such a one commits
-/// without being asked.
+/// A transaction in which something of the region's own has panicked. If the program catches that, the transaction is not to be taken for one that has done nothing, which commits
+/// without being asked: it frees something then, which nobody looks at, for it never commits.
 struct Unwound<'a>(&'a mut Context);
 
 impl Drop for Unwound<'_> {
     fn drop(&mut self) {
-        self.0.alloc.touch();
+        self.0.alloc.free_at_commit(0);
     }
 }
 
