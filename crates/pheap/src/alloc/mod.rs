@@ -73,7 +73,8 @@ struct Class {
     cursor: u32,
     /// Other spans with free slots.
     partial: Vec<u32>,
-    /// Bytes of all spans.
+    /// Bytes of all spans of which it is known what is live: the more, the larger the next. The others count when they have been swept, or else each
+    /// life of a program that is killed again and again would take larger spans than the one before.
     owned: u64,
     pointers: Arc<PointerMap>,
 }
@@ -359,7 +360,7 @@ impl Allocator {
             let span = self.spans.get_mut(number);
             span.retype(ty, class, pointers);
             span.listed = class != NO_CLASS && span.used < span.slots;
-            let (bytes, listed) = (span.bytes, span.listed);
+            let (bytes, listed) = (span.known_bytes(), span.listed);
             if let Some(class) = self.classes.get_mut(class as usize) {
                 class.owned += bytes;
                 if listed {
@@ -403,7 +404,7 @@ impl Allocator {
             span.forget_live();
         }
         span.listed = span.class != NO_CLASS && span.used < span.slots;
-        let (class, bytes, listed) = (span.class, span.bytes, span.listed);
+        let (class, bytes, listed) = (span.class, span.known_bytes(), span.listed);
         let number = self.spans.load(span);
         if let Some(class) = self.classes.get_mut(class as usize) {
             class.owned += bytes;

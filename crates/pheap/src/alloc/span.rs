@@ -87,6 +87,11 @@ impl ObjectSpan {
         self.used = self.slots;
     }
 
+    /// Its bytes, unless it is not known what is live in it.
+    pub(super) fn known_bytes(&self) -> u64 {
+        if self.live.is_empty() { 0 } else { self.bytes }
+    }
+
     /// The slot that holds the byte at heap offset `offset`. None for what is behind the last slot.
     #[inline(always)]
     pub(crate) fn slot_of(&self, offset: u64) -> Option<u32> {

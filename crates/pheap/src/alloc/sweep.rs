@@ -38,6 +38,9 @@ impl Allocator {
         span.pending = false;
         if span.live.is_empty() {
             span.live = Bitmap::new(span.slots as usize);
+            if let Some(class) = self.classes.get_mut(span.class as usize) {
+                class.owned += span.bytes;
+            }
         }
         span.live.copy_from(&span.marks);
         span.used = span.live.count_ones() as u32;

@@ -16,7 +16,7 @@ impl Allocator {
             let Some(class) = self.classes.get(span.class as usize) else { continue };
             assert_eq!((span.span.entry.ty, span.span.entry.slot), (class.ty, class.slot));
             assert_eq!(span.listed, class.partial.contains(&number), "span {number}");
-            owned[span.class as usize] += span.bytes;
+            owned[span.class as usize] += span.known_bytes();
         }
         for (i, class) in self.classes.iter().enumerate() {
             let is_own = |number| self.spans.get(number).is_some_and(|span| span.class as usize == i);
@@ -76,6 +76,28 @@ fn a_rollback_does_not_bring_back_a_span_that_was_swept_away() {
         .unwrap();
         check(&root);
     }
+}
+
+#[test]
+fn spans_of_which_nothing_is_known_do_not_make_the_next_one_larger() {
+    let heap = options(false).in_memory().unwrap();
+    let root = heap.root::<u64>("number").unwrap();
+    root.txn(|tx, _| (0..200u64).try_for_each(|i| tx.alloc([i; 64]).map(drop))).unwrap();
+    let exclusive = Exclusive::begin(&root.heap, &root.region, root.ty).unwrap();
+    let of = &exclusive.context().alloc.spans;
+    let spans: Vec<_> = of.iter().filter(|span| span.slot == 512).map(|span| span.span).collect();
+    let bytes: u64 = spans.iter().map(Span::bytes).sum();
+    assert!(spans.len() > 2, "{spans:?}");
+    // As when a heap is opened after a kill.
+    let mut alloc = Allocator::default();
+    alloc.load(&spans, |ty| root.heap.pointer_map(ty), |_| false);
+    assert_eq!(alloc.classes[0].owned, 0);
+    alloc.begin_collection(false);
+    for number in 0..alloc.spans.end() {
+        alloc.spans.get_mut(number).marks.set_range(0, 1);
+        assert!(matches!(alloc.sweep(&root.heap, number), Swept::Kept));
+    }
+    assert_eq!(alloc.classes[0].owned, bytes);
 }
 
 struct Rng(u64);
