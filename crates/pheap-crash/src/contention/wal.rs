@@ -190,7 +190,21 @@ pub(super) fn closing() -> Result<(), String> {
     Ok(())
 }
 
-/// What a thread may be told when the disk fails.
+/// The first changes of a heap that was closed, beside a sync, and its end.
+pub(super) fn first_changes() -> Result<(), String> {
+    let folder = tempdir();
+    let open = || with_log().open(folder.path().join("heap")).unwrap();
+    counters(&open());
+    for _ in 0..6 {
+        let heap = open();
+        let [a, b, _] = &counters(&heap);
+        let close = |_| is_fine(heap.clone().close());
+        run(1, &[&|_| is_fine(add(a)), &|_| is_fine(add(b)), &|_| is_fine(heap.sync()), &close], &[])?;
+    }
+    Ok(())
+}
+
+/// What a thread may be told when the disk fails, or the heap is closed.
 fn is_fine(result: pheap::Result<()>) {
     assert!(
         matches!(

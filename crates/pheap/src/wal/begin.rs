@@ -25,8 +25,8 @@ pub(super) const FIRST_SEGMENTS: u64 = 2;
 /// What the heap's file is to say when the log begins.
 #[derive(Debug)]
 pub(crate) struct Beginning {
-    /// The header that was found, and its place.
-    pub(crate) found: (Vec<u8>, u64),
+    /// The header that was found, and its place, until the disk is known to have it.
+    pub(crate) found: Option<(Vec<u8>, u64)>,
     /// Headers that name the log, and their places.
     pub(crate) headers: [(Vec<u8>, u64); 2],
 }
@@ -65,7 +65,7 @@ impl Wal {
         if self.has_begun() {
             return Ok(()); // another thread was faster
         }
-        let Some(beginning) = &*held else {
+        let Some(beginning) = &mut *held else {
             return Err(Error::Closed);
         };
         // What the disk has of the heap's file is not known after a failure.
@@ -97,7 +97,7 @@ impl Wal {
     /// # Errors
     /// What failed; the log then refuses everything. [`Error::Closed`] if it is [not to begin any more](Self::begin_no_more).
     pub(super) fn sync_found(&self) -> Result<bool> {
-        match &*self.beginning.lock() {
+        match &mut *self.beginning.lock() {
             Some(beginning) => self.write_found(beginning).map(|()| true),
             None if self.has_begun() => Ok(false),
             None => Err(Error::Closed),
@@ -105,9 +105,13 @@ impl Wal {
     }
 
     /// Writes the header that was found, as it was read when the heap was opened, and syncs the heap's file: if a sync has failed before, a sync alone says nothing of the header, and the page cache may have
-    /// forgotten it since.
-    fn write_found(&self, Beginning { found: (bytes, at), .. }: &Beginning) -> Result<()> {
-        self.write_directly(bytes, *at)
+    /// forgotten it since. Once is enough: until the log has begun, nobody writes to the file.
+    fn write_found(&self, beginning: &mut Beginning) -> Result<()> {
+        if let Some((bytes, at)) = &beginning.found {
+            self.write_directly(bytes, *at)?;
+            beginning.found = None;
+        }
+        Ok(())
     }
 
     /// Takes a file for the log that there is none of yet.
