@@ -87,6 +87,16 @@ fn the_first_change_makes_the_log() {
     }
 }
 
+/// Those who are not to wait for the disk later have it made before.
+#[test]
+fn a_transaction_that_does_nothing_makes_the_log() {
+    let (dir, options) = (tempfile::tempdir().unwrap(), options(SyncPolicy::EveryCommit));
+    let (path, _) = closed(dir.path(), &options);
+    let heap = options.open(&path).unwrap();
+    list(&heap).txn(|_, _| Ok(())).unwrap();
+    assert!(log_of(&path).exists());
+}
+
 /// What is not a transaction changes something, too.
 #[test]
 fn roots_come_and_go() {
