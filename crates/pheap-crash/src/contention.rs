@@ -54,6 +54,7 @@ pub fn programs() -> &'static [Contention] {
         ("private memory", wal::memory),
         ("a removed log", wal::removed),
         ("closing a log", wal::closing),
+        ("first changes", wal::first_changes),
         ("a failing disk", wal::failing),
         ("a failing disk without a thread", wal::failing_alone),
         ("snapshots", snapshots::snapshots),

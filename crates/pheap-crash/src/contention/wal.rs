@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Waker};
 use std::time::Duration;
@@ -190,7 +191,29 @@ pub(super) fn closing() -> Result<(), String> {
     Ok(())
 }
 
-/// What a thread may be told when the disk fails.
+/// The first changes of a heap that was closed, beside a sync, and its end. Those that are told to be there are.
+pub(super) fn first_changes() -> Result<(), String> {
+    let folder = tempdir();
+    let open = || with_log().open(folder.path().join("heap")).unwrap();
+    counters(&open());
+    let done = AtomicU64::new(0);
+    for _ in 0..10 {
+        let heap = open();
+        let [a, b, _] = &counters(&heap);
+        let change = |root: &Root<u64>| {
+            let changed = add(root);
+            done.fetch_add(u64::from(changed.is_ok()), Ordering::Relaxed);
+            is_fine(changed);
+        };
+        let close = |_| is_fine(heap.clone().close());
+        run(1, &[&|_| change(a), &|_| change(b), &|_| is_fine(heap.sync()), &close], &[])?;
+    }
+    let there: u64 = counters(&open()).iter().map(|root| root.read(|view, n| view[n]).unwrap()).sum();
+    assert_eq!(there, done.into_inner());
+    Ok(())
+}
+
+/// What a thread may be told when the disk fails, or the heap is closed.
 fn is_fine(result: pheap::Result<()>) {
     assert!(
         matches!(

@@ -1,6 +1,7 @@
 //! What no program of one thread and known types shows: other threads, files of other heaps, types of which there is much to say.
 
 mod backup;
+mod begun;
 mod deferred;
 mod durable;
 mod logs;
@@ -68,6 +69,8 @@ named! {
         Types = "a large type",
         /// A heap is opened as `Process` when a sync has failed, or a process was killed.
         Mapped = "a file that is mapped when a sync has failed",
+        /// A heap gets a log when a sync of the process that has closed it has failed.
+        Begun = "a log that begins when a sync has failed",
         /// Transactions for which nobody waits, or for which somebody waits later.
         Deferred = "deferred commits",
         /// Snapshots of what is durable, beside these.
@@ -114,6 +117,7 @@ impl Situation {
             Situation::Durable => durable::explore(start),
             Situation::Backup => backup::with_a_log(start),
             Situation::Mapped => mapped::explore(&start.ready),
+            Situation::Begun => begun::explore(&start.ready),
             Situation::Reused => reused(&start, false),
             Situation::ReusedOnDisk => reused(&start, true),
             Situation::Recycled => recycled(start),

@@ -26,7 +26,7 @@ impl<T: Persist> Root<T> {
     /// which this has returned.
     ///
     /// # Cost
-    /// That of [`txn`](Self::txn) without the sync, and a reference count. A transaction or read of the same root that is *not* deferred waits for this one, too.
+    /// That of [`txn`](Self::txn) without the sync, and a reference count. (The first change of a heap that was closed well makes its log, and waits for the disk.) A transaction or read of the same root that is *not* deferred waits for this one, too.
     ///
     /// # Errors
     /// As for [`txn`](Self::txn), but that it is the [`Commit`] that says [`Error::OutcomeUnknown`] if the disk fails after the transaction. If `f` fails, this waits

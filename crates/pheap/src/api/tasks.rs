@@ -37,6 +37,7 @@ impl<T: Persist> Root<T> {
     ///   memory, use `spawn_blocking`. So it is while the file grows.
     /// * **A disk that is behind for long**: with [`Durability::Wal`](crate::Durability::Wal), a transaction waits for a checkpoint if the [log](crate::Options::log_limit) is full, or too
     ///   many [pages](crate::Options::memory_limit) are dirty. (If more than [`Options::unsynced_limit`](crate::Options::unsynced_limit) is not synced, it is the task that waits, before `f` runs.)
+    /// * **The log of a heap that was closed well**: the first change makes it, and waits for the disk five times. A transaction that does nothing, before the runtime starts, makes it as well.
     ///
     /// Inside `f` there is no `.await`, so no task keeps a root to itself while it waits for something else.
     ///

@@ -130,9 +130,10 @@ impl Names {
 
     /// Makes the names in the directory durable.
     pub(crate) fn sync(&mut self) -> io::Result<()> {
+        // Before: that it cannot be opened now, with too many open files perhaps, is no failure of the disk, which would stay.
+        let directory = self.open(c".", libc::O_RDONLY | libc::O_DIRECTORY, 0)?;
         // SURVIVES unreached: a simulated disk has no directory: a log that it makes has its name, durably.
-        let sync = || self.open(c".", libc::O_RDONLY | libc::O_DIRECTORY, 0)?.sync_all();
-        self.syncs.sync(sync)?;
+        self.syncs.sync(|| directory.sync_all())?;
         self.unsynced = false;
         Ok(())
     }

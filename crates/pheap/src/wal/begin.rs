@@ -25,8 +25,8 @@ pub(super) const FIRST_SEGMENTS: u64 = 2;
 /// What the heap's file is to say when the log begins.
 #[derive(Debug)]
 pub(crate) struct Beginning {
-    /// The header that was found, and its place.
-    pub(crate) found: (Vec<u8>, u64),
+    /// The header that was found, and its place, until the disk is known to have it.
+    pub(crate) found: Option<(Vec<u8>, u64)>,
     /// Headers that name the log, and their places.
     pub(crate) headers: [(Vec<u8>, u64); 2],
 }
@@ -61,18 +61,16 @@ impl Wal {
 
     #[cold]
     fn begin_now(&self) -> Result<()> {
-        let mut beginning = self.beginning.lock();
+        let mut held = self.beginning.lock();
         if self.has_begun() {
             return Ok(()); // another thread was faster
         }
-        let Some(Beginning { found: (bytes, at), headers }) = &*beginning else {
+        let Some(beginning) = &mut *held else {
             return Err(Error::Closed);
         };
         // What the disk has of the heap's file is not known after a failure.
         let failed = |error| self.failure().unwrap_or(error);
-        // As it was read when the heap was opened: if a sync has failed before, the page cache may have forgotten it since.
-        // SURVIVES drop delay: the header that names the log is synced with all that is in the page cache, and in the lab no sync of an earlier process has failed.
-        self.write_directly(bytes, *at).map_err(failed)?;
+        self.write_found(beginning).map_err(failed)?;
         // Whoever has renamed the heap since it was opened wants the log beside it.
         self.keep_data_found()?;
         let mut log = None;
@@ -80,7 +78,7 @@ impl Wal {
             log = Some(make(&*self.disk, self.layout)?);
         }
         if !bug(Bug::RecordUnnamed) {
-            for (bytes, at) in headers {
+            for (bytes, at) in &beginning.headers {
                 self.write_directly(bytes, *at).map_err(failed)?;
             }
         }
@@ -89,8 +87,30 @@ impl Wal {
             None => make(&*self.disk, self.layout)?,
         };
         self.use_log(log);
-        *beginning = None;
+        *held = None;
         self.begun.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    /// Makes durable what the heap's file has, as long as the log has not begun: it may be a copy that its disk does not have. `false` if the log has begun.
+    ///
+    /// # Errors
+    /// What failed; the log then refuses everything. [`Error::Closed`] if it is [not to begin any more](Self::begin_no_more).
+    pub(super) fn sync_found(&self) -> Result<bool> {
+        match &mut *self.beginning.lock() {
+            Some(beginning) => self.write_found(beginning).map(|()| true),
+            None if self.has_begun() => Ok(false),
+            None => Err(Error::Closed),
+        }
+    }
+
+    /// Writes the header that was found, as it was read when the heap was opened, and syncs the heap's file: if a sync has failed before, a sync alone says nothing of the header, and the page cache may have
+    /// forgotten it since. Once is enough: until the log has begun, nobody writes to the file.
+    fn write_found(&self, beginning: &mut Beginning) -> Result<()> {
+        if let Some((bytes, at)) = &beginning.found {
+            self.write_directly(bytes, *at)?;
+            beginning.found = None;
+        }
         Ok(())
     }
 

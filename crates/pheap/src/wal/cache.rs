@@ -6,6 +6,9 @@ use std::os::unix::fs::FileExt;
 
 use crate::os::maps::PrivatePage;
 
+/// The largest number that is written to try it out.
+pub(super) const MOST_TRIED: u8 = 4;
+
 /// Tries it out, in a page of a file that nobody else looks at and that ends as zeros.
 pub(super) fn shows_writes(file: &File, at: u64) -> io::Result<bool> {
     shows(file, at, |word| file.write_all_at(&word.to_le_bytes(), at))
@@ -19,9 +22,9 @@ fn shows(mapped: &File, at: u64, write: impl Fn(u64) -> io::Result<()>) -> io::R
     write(2)?;
     shown &= page.word() == 2; // one that was
     page.store(3);
-    write(4)?;
+    write(MOST_TRIED.into())?;
     page.drop_copy();
-    shown &= page.word() == 4; // one that was stored to, and given back
+    shown &= page.word() == u64::from(MOST_TRIED); // one that was stored to, and given back
     write(0)?;
     Ok(shown && page.word() == 0)
 }

@@ -241,10 +241,14 @@ impl Disk for Files {
     fn create_log(&self) -> io::Result<Arc<dyn Storage>> {
         let mode = self.data.file.metadata()?.mode() & 0o777;
         let mut names = self.names();
-        let file = OwnFile::new(names.open_log(libc::O_RDWR | libc::O_CREAT | libc::O_EXCL, mode)?);
+        let log =
+            OnDisk::new(OwnFile::new(names.open_log(libc::O_RDWR | libc::O_CREAT | libc::O_EXCL, mode)?))?;
         // SURVIVES unreached: a simulated disk has no directory.
-        names.sync()?;
-        Ok(Arc::new(OnDisk::new(file)?))
+        let synced = names.sync();
+        synced.inspect_err(|_| {
+            let _ = names.unlink_log(log.id); // or there could be no other one
+        })?;
+        Ok(Arc::new(log))
     }
 
     fn keep_log(&self, log: &dyn Storage) -> io::Result<Kept> {

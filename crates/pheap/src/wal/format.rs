@@ -17,11 +17,12 @@ use std::io;
 
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::cache::MOST_TRIED;
 use crate::faults::holds;
 use crate::log::checksum;
 use crate::os::cpu::bytes_mut;
 use crate::os::storage::Storage;
-use crate::units::{LINE, LINE_WORDS};
+use crate::units::{LINE, LINE_WORDS, PAGE};
 
 /// Bytes before the first segment.
 pub(crate) const HEAD: u64 = 4096;
@@ -123,15 +124,21 @@ fn is_torn(words: &[u64; HEAD_WORDS]) -> bool {
     [0, FORMAT].contains(&words[1]) && words[5].is_multiple_of(HEAD) && words[5] <= MOST_SEGMENT
 }
 
-/// Whether a file is as long as a new log at most, and has nothing but a head.
+/// Whether a file is as long as a new log at most, and has nothing but a head, and perhaps a number in its last page, where a new log is [tried out](Storage::shows_writes).
 fn is_zero_behind_head(file: &dyn Storage) -> io::Result<bool> {
     const MOST: u64 = HEAD + (2 << 20);
-    if file.len()? > MOST {
+    const START: usize = HEAD_WORDS * 8;
+    let len = file.len()?;
+    if len > MOST {
         return Ok(false);
     }
     let mut rest = vec![0; MOST as usize];
-    let have = file.read_up_to(&mut rest, HEAD_WORDS as u64 * 8)?;
-    Ok(rest[..have].iter().all(|&byte| byte == 0))
+    let have = file.read_up_to(&mut rest, START as u64)?;
+    let tried = len.checked_sub(HEAD + PAGE).map(|segments| (HEAD + segments) as usize - START);
+    Ok(rest[..have]
+        .iter()
+        .enumerate()
+        .all(|(at, &byte)| byte == 0 || Some(at) == tried && byte <= MOST_TRIED))
 }
 
 /// Reads the head of a file.

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use super::format::HEAD;
 use super::tests::{InMemory, LAYOUT, Ranges, TestDisk, content, model, some_ranges};
-use super::{Settings, SyncPolicy, Wal, WalIdentity, WalTail, fold_tail};
+use super::{Beginning, Settings, SyncPolicy, Wal, WalIdentity, WalTail, fold_tail};
 use crate::error::{Error, Result};
 use crate::log::Range;
 use crate::os::storage::{Disk, FileId, Storage};
@@ -314,17 +314,38 @@ fn what_is_gone_since_it_was_read_is_not_gone_on_with() {
     }
 }
 
-/// Nobody else has synced a copy of a heap that was closed, and is only read.
-#[test]
-fn what_was_found_is_synced_before_the_log_begins() {
+/// The log of a closed heap, in whose file there is something.
+fn later() -> (Arc<Cut>, Arc<Wal>) {
     let (data, log) = (Arc::new(Cut::default()), Arc::new(Cut::default()));
     (&*data as &dyn Storage).write_all(&[7; 100], 0).unwrap();
     let wal = Wal::later(TestDisk::new(data.clone(), log), of(1, 2, false), SETTINGS).unwrap();
+    let found = (vec![8; 10], 0);
+    wal.will_begin(Beginning { headers: [found.clone(), found.clone()], found: Some(found) });
+    (data, wal)
+}
+
+/// Nobody else has synced a copy of a heap that was closed, and is only read. And what was read of its header may be gone by now.
+#[test]
+fn what_was_found_is_synced_before_the_log_begins() {
+    let (data, wal) = later();
     wal.sync().unwrap();
-    assert_eq!(*data.synced.lock().unwrap(), [7; 100]);
+    assert_eq!(*data.synced.lock().unwrap(), [vec![8; 10], vec![7; 90]].concat());
+    // Once.
+    *data.ends.lock().unwrap() = Some(0);
+    wal.sync().unwrap();
+    let (data, wal) = later();
     *data.ends.lock().unwrap() = Some(0);
     assert!(matches!(wal.sync(), Err(Error::OutcomeUnknown { .. })));
     assert!(matches!(wal.sync(), Err(Error::Failed { .. })));
+}
+
+/// Somebody else may have the file of a heap that was closed meanwhile.
+#[test]
+fn a_heap_that_is_closed_is_not_synced() {
+    let (data, wal) = later();
+    wal.begin_to_close();
+    assert!(matches!(wal.sync(), Err(Error::Closed)));
+    assert_eq!(*data.now.0.lock().unwrap(), [7; 100]);
 }
 
 /// A log that has been idle is cut down once, not again when there is more to do.

@@ -568,9 +568,16 @@ fn what_is_left_of_trying_out_a_log_is_none() {
     let whole = tried.log.0.lock().unwrap().clone();
     let amid = std::mem::take(&mut *tried.amid.lock().unwrap());
     assert!(!amid.is_empty());
-    // As it was at that moment; and with the head, which a disk may have before it has the rest.
-    let with_head = [&whole[..PAGE as usize], &amid[PAGE as usize..]].concat();
-    for left in [whole, amid, with_head] {
+    // As it was at that moment; and with the head, which a disk may have before it has the rest, or some words of it.
+    let rest = &amid[LAYOUT.to_bytes().len()..];
+    for words in 0u32..256 {
+        let mut head = whole[..whole.len() - rest.len()].to_vec();
+        (0..8).filter(|word| words >> word & 1 == 0).for_each(|word| head[word * 8..][..8].fill(0));
+        *tried.log.0.lock().unwrap() = [&head, rest].concat();
+        let read = WalTail::read(&*disk, &of).map(|tail| tail.transactions());
+        assert!(matches!(read, Ok(0)), "{words:#b}: {read:?}");
+    }
+    for left in [whole, amid] {
         *tried.log.0.lock().unwrap() = left;
         assert_eq!(WalTail::read(&*disk, &of).unwrap().transactions(), 0);
     }

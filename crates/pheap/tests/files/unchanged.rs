@@ -6,7 +6,7 @@ use std::sync::Barrier;
 use std::thread;
 
 use pheap::{Durability, Error, Heap, Options, PVec, Root, SyncPolicy};
-use pheap_testkit::{copy_as_killed, log_of};
+use pheap_testkit::{copy_as_killed, log_of, role, run_well};
 
 fn options(policy: SyncPolicy) -> Options {
     Options::new().durability(Durability::Wal).reserve(1 << 32).sync_policy(policy)
@@ -85,6 +85,16 @@ fn the_first_change_makes_the_log() {
         assert!(!log_of(&path).exists());
         assert_eq!(all(&list(&options.open(&path).unwrap())), [1, 2]);
     }
+}
+
+/// Those who are not to wait for the disk later have it made before.
+#[test]
+fn a_transaction_that_does_nothing_makes_the_log() {
+    let (dir, options) = (tempfile::tempdir().unwrap(), options(SyncPolicy::EveryCommit));
+    let (path, _) = closed(dir.path(), &options);
+    let heap = options.open(&path).unwrap();
+    list(&heap).txn(|_, _| Ok(())).unwrap();
+    assert!(log_of(&path).exists());
 }
 
 /// What is not a transaction changes something, too.
@@ -170,6 +180,37 @@ fn a_log_that_cannot_be_made_can_be_made_later() {
         heap.close().unwrap();
         assert_eq!(all(&list(&options.open(&path).unwrap())), [1, 2]);
     }
+}
+
+/// The program has too many files open: for the log, or for the directory that it is in, which is opened to be synced.
+#[test]
+fn a_log_is_made_when_the_program_has_closed_other_files() {
+    let options = options(SyncPolicy::EveryCommit);
+    if let Some((_, path)) = role() {
+        let heap = options.open(&path).unwrap();
+        let root = list(&heap);
+        let limit = libc::rlimit { rlim_cur: 64, rlim_max: 64 };
+        // SAFETY: a plain system call, in a process of its own.
+        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }, 0);
+        let mut others = Vec::new();
+        while let Ok(file) = fs::File::open("/dev/null") {
+            others.push(file);
+        }
+        let mut refused = 0;
+        while let Err(error) = push(&root, 2) {
+            assert!(matches!(error, Error::Io { .. }) && !log_of(&path).exists(), "{error}");
+            assert_eq!(all(&root), [1]);
+            refused += 1;
+            others.pop().unwrap();
+        }
+        assert_eq!((refused, all(&root)), (2, vec![1, 2]));
+        heap.close().unwrap();
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let (path, _) = closed(dir.path(), &options);
+    run_well("unchanged::a_log_is_made_when_the_program_has_closed_other_files", "limited", &path);
+    assert_eq!(all(&list(&options.open(&path).unwrap())), [1, 2]);
 }
 
 #[test]

@@ -15,7 +15,7 @@ use crate::program::{One, Setting};
 use crate::run::{Ready, Run, bases, options};
 use pheap_testkit::Rng;
 
-const EIO: i32 = 5;
+pub(super) const EIO: i32 = 5;
 /// How many processes are killed at a point, and two.
 const KILLS: usize = 1;
 
@@ -47,7 +47,7 @@ pub(super) fn explore([_, _, closed, crashed]: &Ready) -> Result<(), String> {
     Ok(())
 }
 
-fn disk(image: DiskImage) -> Arc<SimDisk> {
+pub(super) fn disk(image: DiskImage) -> Arc<SimDisk> {
     let disk = SimDisk::new(image);
     disk.tear();
     Arc::new(disk)

@@ -383,7 +383,7 @@ fn mark_in_use(
             header.sequence += 1;
             (header.to_bytes(), header.slot() as u64 * PAGE)
         });
-        wal.will_begin(Beginning { found, headers });
+        wal.will_begin(Beginning { found: Some(found), headers });
         return Ok(());
     }
     let sync = || mapping.sync();
