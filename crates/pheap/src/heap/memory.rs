@@ -303,6 +303,7 @@ impl HeapInner {
         let is_left = |region: &Arc<Region>| region.is_gone() && region.held.accesses.is_ended();
         assert!(is_closed && regions.values().all(is_left), "somebody may use the heap");
         drop(regions);
+        self.shown.remove_all();
         // SAFETY: every region is gone, as was just seen, and `close` has waited for those who were inside, also to look at snapshots; there are no others, for roots are created in an open heap
         // only; and the metadata are locked by this thread.
         unsafe { self.mapping.unmap() };

@@ -288,6 +288,7 @@ impl Recovered {
             workers: Workers::default(),
             recovered: counts,
             directory: Mutex::new(BTreeMap::new()),
+            shown: Default::default(),
             creation: Mutex::new(next_region),
             copies: RwLock::new(()),
             file,
@@ -307,12 +308,17 @@ impl Recovered {
             if has_versions(&tables.types.types[ty as usize]) {
                 region.keep_versions();
             }
+            let region = Arc::new(region);
+            inner.shown.add(&name, &region);
             // SURVIVES drop: nobody else has the heap yet.
-            inner.directory.lock().insert(name, Arc::new(region));
+            inner.directory.lock().insert(name, region);
         }
         drop(tables);
         if live.is_none() && !inner.is_read_only() && !inner.is_simulated() {
             inner.mark_in_background();
+        }
+        if let Some(file) = &inner.file {
+            file.is_held(Arc::new(inner.held_by()));
         }
         inner.make_checkpoints();
         inner.grow_ahead();
