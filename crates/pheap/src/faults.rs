@@ -189,6 +189,8 @@ pub enum Bug {
     TypeUnlogged,
     /// A collection that begins when a root was just migrated begins with the old one.
     CycleFromOldRoot,
+    /// A map is converted while the version of before may be asked for.
+    ConvertVersions,
     /// The copies of a transaction that was rolled back are taken for what is in the heap.
     KeepStaleCopies,
     /// What a transaction has found lately is not forgotten at its end,

@@ -134,8 +134,9 @@ impl HeldTable {
             .for_each(|slot| visit(slot.addr));
     }
 
-    /// Whether anything is held.
+    /// Whether anything is held, by now also by who has found a version durable that is so no more.
     pub(crate) fn is_used(&self) -> bool {
+        let _versions = self.versions.lock();
         self.slots.lock().slots.iter().any(|slot| slot.references > 0)
     }
 
@@ -152,6 +153,16 @@ impl HeldTable {
     /// Notes what a transaction has left; see [`Versions::note`].
     pub(crate) fn note_version(&self, new: Version, ends: &[u64]) {
         self.versions.lock().note(new, ends);
+    }
+
+    /// See [`Versions::retype`].
+    pub(crate) fn retype_versions(&self, from: u32, to: u32) {
+        self.versions.lock().retype(from, to);
+    }
+
+    /// See [`Versions::keep_only`].
+    pub(crate) fn keep_only(&self, version: Version) {
+        self.versions.lock().keep_only(version);
     }
 
     /// The newest version that is durable, if there is one, and what holds it.

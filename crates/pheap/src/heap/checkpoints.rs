@@ -17,7 +17,7 @@ impl Heap {
     pub fn sync(&self) -> Result<()> {
         let heap = self.inner();
         heap.check_open()?;
-        heap.wal().map_or(Ok(()), |wal| heap.note_failure(wal.sync()))?;
+        heap.sync_log()?;
         heap.check_named()
     }
 
@@ -39,6 +39,11 @@ impl Heap {
 }
 
 impl HeapInner {
+    /// Waits until the disk has all records, whatever commits wait for.
+    pub(crate) fn sync_log(&self) -> Result<()> {
+        self.wal().map_or(Ok(()), |wal| self.note_failure(wal.sync()))
+    }
+
     /// Starts the thread that makes checkpoints.
     pub(super) fn make_checkpoints(self: &Arc<Self>) {
         let Some(wal) = self.wal() else { return };
