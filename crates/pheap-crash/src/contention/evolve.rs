@@ -212,6 +212,9 @@ pub(super) fn maps() -> Result<(), String> {
                     (from..from + 50).try_for_each(|n| map.insert(tx, &n, &First(n)).map(drop))
                 })?;
             }
+            // Whoever looks whether anything is held looks at as many places.
+            let many: Vec<_> = (0..5000).map(|_| map.durable_snapshot()).collect();
+            drop(many);
             Ok(())
         });
         fill.unwrap();
@@ -234,17 +237,19 @@ pub(super) fn maps() -> Result<(), String> {
     )
 }
 
-/// Looks at durable versions of a map with such values, as long as it is there.
+/// Looks at durable versions of a map with such values.
 fn look_at<V>(heap: &Heap, value: fn(&V) -> u64)
 where
     V: 'static + Copy + Send + Sync + pheap::Plain + for<'r> Persist<At<'r> = V>,
 {
     let Ok(map): pheap::Result<Root<Map<V>>> = heap.existing_root("x") else { return };
-    while let Ok(version) = map.durable_snapshot() {
-        let seen = version.read(|map| map.iter().all(|(n, v)| *n == value(v)));
-        assert!(!matches!(seen, Ok(false)), "a version has changed");
-        drop(version);
-        yield_now();
+    // Also when it is another one's already, which takes the same locks.
+    for _ in 0..1000 {
+        if let Ok(version) = map.durable_snapshot() {
+            let seen = version.read(|map| map.iter().all(|(n, v)| *n == value(v)));
+            assert!(!matches!(seen, Ok(false)), "a version has changed");
+        }
+        let _ = map.read(|_, _| yield_now());
     }
 }
 
