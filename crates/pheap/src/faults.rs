@@ -183,6 +183,8 @@ pub enum Bug {
     RollbackToSwept,
     /// Opening a heap leaves the live slots named that an orderly close has stored.
     KeepLiveSlots,
+    /// Free pages become holes before it is durable that they are free.
+    HolesEarly,
     /// Private pages are given back before a checkpoint has written what is in them.
     DropEarly,
     /// A migration stores the type of a root outside of its transaction.

@@ -30,8 +30,15 @@ impl Heap {
     pub fn checkpoint(&self) -> Result<()> {
         let heap = self.inner();
         heap.check_open()?;
-        let checkpoint =
-            |wal: &Arc<Wal>| wal.checkpoint(|| heap.drop_copies(wal)).and_then(|()| wal.cut_down());
+        let checkpoint = |wal: &Arc<Wal>| {
+            let watch = heap.watch_free_pages(wal, true);
+            heap.give_back_early(wal, watch);
+            wal.checkpoint(|| {
+                heap.drop_copies(wal);
+                heap.give_back(wal, watch);
+            })
+            .and_then(|()| wal.cut_down())
+        };
         heap.wal().map_or(Ok(()), |wal| heap.note_failure(checkpoint(wal)))?;
         heap.check_log()?; // who closes the heap beside this gets over a log that is misplaced, but has not done so yet
         heap.check_named()
@@ -65,7 +72,11 @@ impl HeapInner {
             }
             let mut ended = Ended(&wal, heap, false);
             while wal.wait_for_request() {
-                wal.work(|| heap.drop_copies(&wal));
+                let watch = heap.watch_free_pages(&wal, false);
+                wal.work(|| {
+                    heap.drop_copies(&wal);
+                    heap.give_back(&wal, watch);
+                });
             }
             ended.2 = true;
             drop(ended);

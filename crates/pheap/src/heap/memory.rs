@@ -213,10 +213,10 @@ impl<'s> StillMemory<'s> {
 /// Bytes of a region that are looked at while its lock is held.
 const STEP: u64 = 16 << 20;
 /// How long to wait for the lock of a region.
-const PATIENCE: Duration = Duration::from_millis(10);
+pub(super) const PATIENCE: Duration = Duration::from_millis(10);
 
 impl HeapInner {
-    fn tables_within(&self, patience: Duration) -> Option<MutexGuard<'_, Tables>> {
+    pub(super) fn tables_within(&self, patience: Duration) -> Option<MutexGuard<'_, Tables>> {
         let end = Instant::now() + patience;
         loop {
             match self.tables.try_lock() {
@@ -257,7 +257,7 @@ impl HeapInner {
     }
 
     /// Gives those of these pages back that `may` go. Nobody stores to them; some may read them, or look at snapshots in them.
-    fn drop_range(&self, wal: &Wal, offset: u64, len: u64, may: impl Fn(u64) -> bool) {
+    pub(super) fn drop_range(&self, wal: &Wal, offset: u64, len: u64, may: impl Fn(u64) -> bool) {
         let (mut at, end) = (offset, offset + len);
         while at < end {
             if !may(at) {

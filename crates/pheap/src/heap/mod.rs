@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`options`], [`open`], [`close`] | from a path to an open heap, and back |
 //! | [`directory`], [`holders`] | roots by name, and who has them |
-//! | [`checkpoints`], [`deferred`], [`collections`], [`growth`] | work in the background |
+//! | [`checkpoints`], [`deferred`], [`collections`], [`growth`], [`holes`] | work in the background |
 //! | [`backup`], [`inspect`], [`check`] | copies of a heap, and what is in it |
 //!
 //! Knows all that is below. Must not know types of the program's: they come as descriptions.
@@ -18,6 +18,7 @@ mod deferred;
 mod directory;
 mod growth;
 mod holders;
+mod holes;
 mod inspect;
 mod memory;
 mod open;
