@@ -151,6 +151,17 @@ fn pages_are_kept_until_they_are_in_the_file() {
 }
 
 #[test]
+fn what_was_free_before_a_checkpoint_may_be_a_hole_after_it() {
+    holds(&[
+        "wal: push b; checkpoint; remove b; checkpoint; create b; push b; both-push",
+        "wal lazy: push b; checkpoint; remove b; checkpoint; push a; create b; torn; push a",
+        "wal lazy: grow a; checkpoint; collect; checkpoint; push a; kill; push a; checkpoint",
+        "wal: remove b; checkpoint; close; push a",
+    ]);
+    breaks(Bug::HolesEarly, &["wal lazy: push b; checkpoint; remove b; checkpoint"]);
+}
+
+#[test]
 fn a_torn_end_is_an_end() {
     holds(&[
         "wal lazy: push a; set a; push b",

@@ -3,6 +3,9 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
 
 use pheap::{Durability, Heap, Options, P, PVec, Result, Root, SyncPolicy, field};
 use pheap_testkit::*;
@@ -152,4 +155,60 @@ fn a_heap_that_is_only_looked_at_stays_as_it_is() -> Result<()> {
     heap.close()?;
     assert!((fs::read(&path).unwrap(), space(&path)) == before);
     Ok(())
+}
+
+/// Nobody has to ask for it if much is free.
+#[test]
+fn a_checkpoint_in_the_background_gives_much_back() -> Result<()> {
+    let dir = tempdir();
+    let path = dir.path().join("heap");
+    let heap = options().open(&path)?;
+    if is_in_memory(&path) {
+        return Ok(());
+    }
+    let root: Handle = heap.root("blocks")?;
+    fill(&root, 1)?;
+    leave(&heap, &root, 3)?;
+    // As long as it takes.
+    while space(&path) > BLOCKS / 2 {
+        thread::sleep(Duration::from_millis(50));
+    }
+    holds(&heap, &values(3, 1))?;
+    heap.close()
+}
+
+/// Pages are taken and freed while checkpoints make holes of what is free.
+#[test]
+fn holes_beside_transactions() -> Result<()> {
+    let dir = tempdir();
+    let path = dir.path().join("heap");
+    let heap = options().sync_policy(SyncPolicy::OnDemand).open(&path)?;
+    let root: Handle = heap.root("blocks")?;
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let checkpoints = scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                heap.checkpoint().unwrap();
+            }
+        });
+        let work = (0..12).try_for_each(|round| {
+            for i in 0..16 {
+                root.txn(|tx, blocks| {
+                    let block = tx.alloc_slice(WORDS, |word| round * 16 + i + word as u64)?;
+                    field!(blocks.all).push(tx, block)
+                })?;
+            }
+            let expected: Vec<u64> = (0..round * 4).map(|i| i / 4 * 16 + i % 4).collect();
+            let last: Vec<u64> = (0..16).map(|i| round * 16 + i).collect();
+            holds(&heap, &[expected, last].concat())?;
+            leave(&heap, &root, (round as usize + 1) * 4)
+        });
+        done.store(true, Ordering::Relaxed);
+        checkpoints.join().unwrap();
+        work
+    })?;
+    let expected: Vec<u64> = (0..48).map(|i| i / 4 * 16 + i % 4).collect();
+    holds(&options().follower(true).open(&path)?, &expected)?;
+    heap.close()?;
+    holds(&options().verify(true).open(&path)?, &expected)
 }
