@@ -27,6 +27,8 @@ pub(super) const FIRST_SEGMENTS: u64 = 2;
 pub(crate) struct Beginning {
     /// The header that was found, and its place.
     pub(crate) found: (Vec<u8>, u64),
+    /// Where a slot is that a torn write has left, which is to be zero, and of how many bytes.
+    pub(crate) torn: Option<(usize, u64)>,
     /// Headers that name the log, and their places.
     pub(crate) headers: [(Vec<u8>, u64); 2],
 }
@@ -65,7 +67,7 @@ impl Wal {
         if self.has_begun() {
             return Ok(()); // another thread was faster
         }
-        let Some(Beginning { found: (bytes, at), headers }) = &*beginning else {
+        let Some(Beginning { found: (bytes, at), torn, headers }) = &*beginning else {
             return Err(Error::Closed);
         };
         // What the disk has of the heap's file is not known after a failure.
@@ -73,6 +75,10 @@ impl Wal {
         // As it was read when the heap was opened: if a sync has failed before, the page cache may have forgotten it since.
         // SURVIVES drop delay: the header that names the log is synced with all that is in the page cache, and in the lab no sync of an earlier process has failed.
         self.write_directly(bytes, *at).map_err(failed)?;
+        if let Some((len, at)) = *torn {
+            // What is left there and the next header must not be a header together.
+            self.write_directly(&vec![0; len], at).map_err(failed)?;
+        }
         // Whoever has renamed the heap since it was opened wants the log beside it.
         self.keep_data_found()?;
         let mut log = None;

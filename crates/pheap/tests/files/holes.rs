@@ -28,7 +28,7 @@ fn options() -> Options {
 
 /// Mebibytes that the file has of the disk.
 fn space(path: &Path) -> u64 {
-    fs::metadata(path).unwrap().blocks() * 512 >> 20
+    (fs::metadata(path).unwrap().blocks() * 512) >> 20
 }
 
 /// Where nothing can be given back, and nobody would look.

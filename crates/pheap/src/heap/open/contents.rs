@@ -4,7 +4,7 @@
 #![deny(clippy::wildcard_enum_match_arm)]
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::atomic::AtomicU8;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use super::store::store;
@@ -24,7 +24,7 @@ use crate::os::identity::{Identity, boot_id};
 use crate::os::mapping::{Backing, Mapping};
 use crate::os::names::has_name;
 use crate::store::arena::{Arena, SpanEntry, SpanKind};
-use crate::store::header::{self, Header, Use};
+use crate::store::header::{self, Header, SLOT_SIZE, Use, is_torn};
 use crate::store::page_map::PageMap;
 use crate::store::pages::Pages;
 use crate::store::region_header::RegionHeader;
@@ -391,6 +391,11 @@ fn mark_in_use(
         return Ok(());
     }
     let found = (header.to_bytes(), header.slot() as u64 * PAGE);
+    let other = PAGE - found.1;
+    let slot =
+        heap.slice(other, SLOT_SIZE / 8).iter().flat_map(|word| word.load(Ordering::Relaxed).to_le_bytes());
+    // Two torn ones on top of each other might be a whole one that nobody knows of.
+    let is_torn = is_torn(&slot.collect::<Vec<u8>>()) && !bug(Bug::KeepTornHeader);
     header.in_use = Use::In(medium.kind());
     header.has_parts = header.in_use.needs_region_logs();
     if let Some(wal) = medium.wal() {
@@ -413,7 +418,7 @@ fn mark_in_use(
             header.sequence += 1;
             (header.to_bytes(), header.slot() as u64 * PAGE)
         });
-        wal.will_begin(Beginning { found, headers });
+        wal.will_begin(Beginning { found, torn: is_torn.then_some((SLOT_SIZE, other)), headers });
         return Ok(());
     }
     let sync = || mapping.sync();

@@ -149,6 +149,11 @@ impl Storage for SimFile {
         self.write(state, &vec![0; len as usize], at)
     }
 
+    fn unpunch(&self, _: u64, _: u64) -> io::Result<()> {
+        step("fill a hole");
+        lock(&self.state).faults.check(self.which, Call::Extend)
+    }
+
     fn is_mapped(&self, _: u64, _: u64) -> bool {
         true
     }
