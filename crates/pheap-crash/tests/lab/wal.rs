@@ -2,8 +2,8 @@
 
 use crate::common::{breaks, explore, explorer, glance, holds, limits};
 use pheap::sim::Bug;
+use pheap_crash::Program;
 use pheap_crash::seeded::Seeded;
-use pheap_crash::{Limits, Program};
 
 #[test]
 fn a_record_is_durable_before_the_transaction_returns() {
