@@ -39,6 +39,7 @@ pub fn programs() -> &'static [Contention] {
         ("migrations", heaps::migrations),
         ("accepted types", evolve::accepted),
         ("converted objects", evolve::converted),
+        ("converted maps", evolve::maps),
         ("closing", heaps::closing),
         ("opening", files::opening),
         ("opened twice", files::opened_twice),

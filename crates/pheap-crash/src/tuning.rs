@@ -11,4 +11,6 @@ pub const SMALL: Tuning = Tuning {
     fresh_in_record: 1024,
     patience: 2,
     streak: 3,
+    hole: 2 << 12,
+    free_kept: 4 << 12,
 };

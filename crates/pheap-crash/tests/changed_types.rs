@@ -3,7 +3,11 @@
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
-use pheap::{Durability, Error, Heap, Migrate, Options, P, PBTreeMap, PHashMap, PVec, Persist, field};
+use pheap::sim::{Bug, set_bug};
+use pheap::{
+    Durability, Error, Heap, Migrate, Options, P, PBTreeMap, PHashMap, PSnapMap, PVec, Persist, SyncPolicy,
+    field,
+};
 use pheap_crash::medium::{Content, Medium, Snapshot};
 use pheap_crash::run::catching;
 use pheap_crash::subset::Breadth;
@@ -70,6 +74,57 @@ impl Migrate<Size> for Sizes {
 
 const ITEMS: u64 = 20;
 
+/// A root of which versions are kept.
+type Map<V> = PSnapMap<'static, u64, V>;
+
+fn make_map(heap: &Heap) -> pheap::Result<()> {
+    let map = heap.root::<Map<Size>>("it")?;
+    // In several transactions, so that versions have nodes that are no more.
+    for from in (0..ITEMS * 4).step_by(20) {
+        map.txn(|tx, map| (from..from + 20).try_for_each(|id| map.insert(tx, &id, &Size(id)).map(drop)))?;
+    }
+    Ok(())
+}
+
+fn check_map(heap: &Heap) -> Result<(), String> {
+    let map = heap.existing_root::<Map<Sizes>>("it").map_err(|e| e.to_string())?;
+    let expected = || (0..ITEMS * 4).map(|id| (id, Sizes(-(id as i64), 7)));
+    let holds = map.read(|view, map| view[map].iter(view).map(|(id, v)| (*id, *v)).eq(expected()));
+    let durable = map
+        .durable_snapshot()
+        .and_then(|map| map.read(|map| map.iter().map(|(id, v)| (*id, *v)).eq(expected())));
+    if (matches!(holds, Ok(true)), matches!(durable, Ok(true))) != (true, true) {
+        return Err(format!("something else is in the map: {holds:?}, {durable:?}"));
+    }
+    is_clean(heap)
+}
+
+/// What is converted.
+#[derive(Clone, Copy)]
+struct Case {
+    make: fn(&Heap) -> pheap::Result<()>,
+    evolve: fn(&Heap) -> pheap::Result<bool>,
+    check: fn(&Heap) -> Result<(), String>,
+    /// Whether the root is what it was, and what it becomes.
+    found: fn(&Heap) -> [Result<(), Error>; 2],
+}
+
+const OBJECTS: Case = Case {
+    make,
+    evolve,
+    check,
+    found: |heap| [heap.existing_root::<Before>("it").map(drop), heap.existing_root::<After>("it").map(drop)],
+};
+
+const VERSIONS: Case = Case {
+    make: make_map,
+    evolve: |heap| heap.evolve::<Map<Sizes>>("it").with::<Size, Sizes>().run(),
+    check: check_map,
+    found: |heap| {
+        [heap.existing_root::<Map<Size>>("it").map(drop), heap.existing_root::<Map<Sizes>>("it").map(drop)]
+    },
+};
+
 fn make(heap: &Heap) -> pheap::Result<()> {
     heap.root::<Before>("it")?.txn(|tx, root| {
         for id in 0..ITEMS {
@@ -113,14 +168,14 @@ fn evolve(heap: &Heap) -> pheap::Result<bool> {
 }
 
 /// Content that a crash can have left while the root was being converted, and whether that was done.
-fn crashes(content: &Content, options: &Options, breadth: Breadth, seed: u64) -> Vec<Content> {
+fn crashes(case: Case, content: &Content, options: &Options, breadth: Breadth, seed: u64) -> Vec<Content> {
     let medium = Medium::new(content.clone());
     let heap = medium.open(options).unwrap();
     let opening = medium.take_points();
-    catching(|| evolve(&heap).map_err(|e| e.to_string())).unwrap();
+    catching(|| (case.evolve)(&heap).map_err(|e| e.to_string())).unwrap();
     medium.look();
     let points = medium.take_points();
-    check(&heap).unwrap();
+    (case.check)(&heap).unwrap();
     drop(heap);
     assert_eq!(medium.violations(), Vec::<String>::new());
     let mut left = Vec::new();
@@ -138,30 +193,27 @@ fn crashes(content: &Content, options: &Options, breadth: Breadth, seed: u64) ->
 }
 
 /// Opens what is left, looks at what can be seen of it, and goes on. Returns whether it was in the middle.
-fn go_on(content: &Content, options: &Options) -> Result<bool, String> {
+fn go_on(case: Case, content: &Content, options: &Options) -> Result<bool, String> {
     let medium = Medium::new(content.clone());
     let heap = catching(|| medium.open(options).map_err(|e| format!("opening fails: {e}")))?;
     is_clean(&heap)?;
-    let found = (heap.existing_root::<Before>("it").map(drop), heap.existing_root::<After>("it").map(drop));
+    let found = (case.found)(&heap);
+    let is_before = found[0].is_ok();
     let middle = match found {
-        (Ok(()), Err(Error::TypeMismatch { .. })) | (Err(Error::TypeMismatch { .. }), Ok(())) => false,
-        (Err(Error::Unfinished { .. }), Err(Error::Unfinished { .. })) => true,
+        [Ok(()), Err(Error::TypeMismatch { .. })] | [Err(Error::TypeMismatch { .. }), Ok(())] => false,
+        [Err(Error::Unfinished { .. }), Err(Error::Unfinished { .. })] => true,
         other => return Err(format!("{other:?}")),
     };
-    let goes_on = found_before(&heap) || middle;
-    let did = catching(|| evolve(&heap).map_err(|e| e.to_string()))?;
+    let goes_on = is_before || middle;
+    let did = catching(|| (case.evolve)(&heap).map_err(|e| e.to_string()))?;
     if did != goes_on {
         return Err(format!("there was something to do: {goes_on}, and it did: {did}"));
     }
-    catching(|| check(&heap))?;
+    catching(|| (case.check)(&heap))?;
     Ok(middle)
 }
 
-fn found_before(heap: &Heap) -> bool {
-    heap.existing_root::<Before>("it").is_ok()
-}
-
-fn explore(durability: Durability, pin: bool, breadth: Breadth) {
+fn explore(case: Case, durability: Durability, pin: bool, breadth: Breadth) {
     let options = Options::new()
         .tuning(SMALL)
         .arena_size(256 << 10)
@@ -172,23 +224,24 @@ fn explore(durability: Durability, pin: bool, breadth: Breadth) {
     let empty = if durability == Durability::Wal { empty.on_disk() } else { empty };
     let medium = Medium::new(empty);
     let heap = medium.open(&options).unwrap();
-    make(&heap).unwrap();
+    (case.make)(&heap).unwrap();
     heap.close().unwrap();
     let begin = medium.durable();
     let (mut known, mut middle, mut opened) = (HashSet::new(), 0, 0);
-    for (i, left) in crashes(&begin, &options, breadth, 0).iter().enumerate() {
+    for (i, left) in crashes(case, &begin, &options, breadth, 0).iter().enumerate() {
         if !known.insert(format!("{left:?}")) {
             continue;
         }
         opened += 1;
-        let was = go_on(left, &options).unwrap_or_else(|error| panic!("{durability:?}, {pin}, {i}: {error}"));
+        let was =
+            go_on(case, left, &options).unwrap_or_else(|error| panic!("{durability:?}, {pin}, {i}: {error}"));
         middle += u64::from(was);
         // Another crash while it goes on.
         if was && middle % 40 == 0 {
             let few = Breadth { exhaustive: 0, corners: 1, random: 1 };
-            for (j, again) in crashes(left, &options, few, i as u64).iter().enumerate().step_by(7) {
+            for (j, again) in crashes(case, left, &options, few, i as u64).iter().enumerate().step_by(7) {
                 opened += 1;
-                go_on(again, &options)
+                go_on(case, again, &options)
                     .unwrap_or_else(|error| panic!("{durability:?}, {pin}, {i}, {j}: {error}"));
             }
         }
@@ -201,16 +254,54 @@ const BREADTH: Breadth = Breadth { exhaustive: 2, corners: 2, random: 3 };
 
 #[test]
 fn a_crash_at_any_moment_in_memory() {
-    explore(Durability::Pmem, false, BREADTH);
+    explore(OBJECTS, Durability::Pmem, false, BREADTH);
 }
 
 #[test]
 fn a_crash_at_any_moment_of_long_transactions() {
-    explore(Durability::Pmem, true, BREADTH);
+    explore(OBJECTS, Durability::Pmem, true, BREADTH);
 }
 
 #[test]
 fn a_crash_at_any_moment_on_a_disk() {
     // It waits for the disk at its end only, so there are few moments.
-    explore(Durability::Wal, false, Breadth { exhaustive: 4, corners: 8, random: 24 });
+    explore(OBJECTS, Durability::Wal, false, Breadth { exhaustive: 4, corners: 8, random: 24 });
+}
+
+#[test]
+fn a_map_of_versions_in_memory() {
+    explore(VERSIONS, Durability::Pmem, true, BREADTH);
+}
+
+#[test]
+fn a_map_of_versions_on_a_disk() {
+    explore(VERSIONS, Durability::Wal, false, Breadth { exhaustive: 4, corners: 8, random: 24 });
+}
+
+/// Whether somebody who has a handle of before gets a version while it is converted.
+fn is_given_out(bug: Option<Bug>) -> bool {
+    let options = Options::new()
+        .tuning(SMALL)
+        .arena_size(256 << 10)
+        .reserve(16 << 20)
+        .durability(Durability::Wal)
+        .sync_policy(SyncPolicy::OnDemand);
+    let medium = Medium::new(Content::default().on_disk());
+    let heap = medium.open(&options).unwrap();
+    make_map(&heap).unwrap();
+    heap.sync().unwrap();
+    let old = heap.existing_root::<Map<Size>>("it").unwrap();
+    let mut is_given_out = false;
+    set_bug(bug);
+    let evolution = heap.evolve::<Map<Sizes>>("it").with::<Size, Sizes>();
+    evolution.on_progress(|_| is_given_out |= old.durable_snapshot().is_ok()).run().unwrap();
+    set_bug(None);
+    check_map(&heap).unwrap();
+    is_given_out
+}
+
+#[test]
+fn a_version_that_is_converted_under_its_reader_is_noticed() {
+    assert!(!is_given_out(None));
+    assert!(is_given_out(Some(Bug::ConvertVersions)));
 }

@@ -128,11 +128,16 @@ pub enum Error {
         tries: u32,
     },
 
-    /// This process has the heap open already, perhaps under another name.
-    #[error("{} is open in this process already (perhaps under another name); share that `Heap` instead", path.display())]
+    /// This process has the heap open already, perhaps under another name. Who has it, [`Heap::holders`](crate::Heap::holders) says, too.
+    #[error(
+        "{} is open in this process already (perhaps under another name), {held_by}; share that `Heap`, or close it with `Heap::close`, which waits for no handle to be dropped",
+        path.display()
+    )]
     AlreadyOpen {
         /// The file, as named in the refused call.
         path: PathBuf,
+        /// Who keeps it open: "held by 1 handle of a root (`jobs`)".
+        held_by: Box<str>,
     },
 
     /// The heap was written in `Process` durability, and the machine went down before it was closed.

@@ -183,12 +183,16 @@ pub enum Bug {
     RollbackToSwept,
     /// Opening a heap leaves the live slots named that an orderly close has stored.
     KeepLiveSlots,
+    /// Free pages become holes before it is durable that they are free.
+    HolesEarly,
     /// Private pages are given back before a checkpoint has written what is in them.
     DropEarly,
     /// A migration stores the type of a root outside of its transaction.
     TypeUnlogged,
     /// A collection that begins when a root was just migrated begins with the old one.
     CycleFromOldRoot,
+    /// A map is converted while the version of before may be asked for.
+    ConvertVersions,
     /// The copies of a transaction that was rolled back are taken for what is in the heap.
     KeepStaleCopies,
     /// What a transaction has found lately is not forgotten at its end,
@@ -241,6 +245,8 @@ pub enum Bug {
     GoOnInPlace,
     /// The next header is written while nobody knows whether the one that was read is on the disk.
     TrustHeader,
+    /// What a torn write has left of a header stays there when the next one is written over it.
+    KeepTornHeader,
     /// The second slot of the header is written though the sync of the first one has failed.
     OverlookFences,
     /// Both slots of the header of a closed heap are synced together.

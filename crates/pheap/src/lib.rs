@@ -57,7 +57,9 @@ pub use api::evolve::{Evolution, Progress};
 pub use layout::Migrate;
 
 // Opening a heap, and looking after it.
-pub use heap::{Backup, Durability, Heap, HeapInfo, Options, Report, RootInfo, TypeInfo, Usage};
+pub use heap::{
+    Backup, Durability, Heap, HeapInfo, Holders, Options, Report, RootHolders, RootInfo, TypeInfo, Usage,
+};
 pub use stats::{Live, Pauses, Stats};
 pub use wal::SyncPolicy;
 

@@ -23,6 +23,10 @@ pub struct Tuning {
     /// How often in a row a thread locks a region before the lock is biased to it: an eviction takes about as long as some hundred locked
     /// instructions.
     pub streak: u64,
+    /// Bytes of free pages side by side, at least, whose space the file gives back.
+    pub hole: u64,
+    /// Free bytes that have space in the file, at least, before a checkpoint that nobody has asked for gives any back.
+    pub free_kept: u64,
 }
 
 #[allow(unreachable_pub)]
@@ -36,5 +40,7 @@ impl Tuning {
         fresh_in_record: 512,
         patience: 8,
         streak: 1000,
+        hole: 1 << 20,
+        free_kept: 64 << 20,
     };
 }

@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::yield_now;
 
-use pheap::{Error, Heap, Migrate, P, PVec, Persist, field};
+use pheap::{Error, Heap, Migrate, P, PSnapMap, PVec, Persist, Root, field};
 
 use super::{run, small};
 
@@ -177,6 +177,80 @@ pub(super) fn converted() -> Result<(), String> {
         is_fine(heap.root::<u64>("other"));
     };
     run(20, &[&again], &[&|_| drop(catch_unwind(AssertUnwindSafe(convert))), &look, &others, &others])
+}
+
+/// The values of a map, which get another name, and then become larger.
+#[derive(Persist, Clone, Copy)]
+#[repr(C)]
+struct First(u64);
+
+#[derive(Persist, Clone, Copy)]
+#[repr(C)]
+#[persist(was = "First")]
+struct Second(u64);
+
+#[derive(Persist, Clone, Copy)]
+#[repr(C)]
+#[persist(was = "Second")]
+struct Third(u64, u64);
+
+impl Migrate<Second> for Third {
+    fn migrate(old: Second) -> Third {
+        Third(old.0, old.0)
+    }
+}
+
+type Map<V> = PSnapMap<'static, u64, V>;
+
+/// Maps of which the durable version is asked for, without the lock of the root, while they become others.
+pub(super) fn maps() -> Result<(), String> {
+    let heap = heap();
+    let again = |_| {
+        let fill = heap.root::<Map<First>>("x").and_then(|map| {
+            for from in (0..ITEMS).step_by(50) {
+                map.txn(|tx, map| {
+                    (from..from + 50).try_for_each(|n| map.insert(tx, &n, &First(n)).map(drop))
+                })?;
+            }
+            // Whoever looks whether anything is held looks at as many places.
+            let many: Vec<_> = (0..5000).map(|_| map.durable_snapshot()).collect();
+            drop(many);
+            Ok(())
+        });
+        fill.unwrap();
+        // Until nobody looks for a moment.
+        while let Err(Error::HeldPointers { .. }) = heap.root::<Map<Second>>("x") {}
+        while let Err(Error::HeldPointers { .. }) =
+            heap.evolve::<Map<Third>>("x").with::<Second, Third>().run()
+        {}
+        let third = heap.existing_root::<Map<Third>>("x").unwrap();
+        let sum: u64 = third.read(|view, map| view[map].values(view).map(|v| v.1).sum()).unwrap();
+        assert_eq!(sum, ITEM_SUM);
+        heap.remove_root("x").unwrap();
+    };
+    run(
+        10,
+        &[&again],
+        &[&|_| look_at::<First>(&heap, |v| v.0), &|_| look_at::<Second>(&heap, |v| v.0), &|_| {
+            look_at::<Third>(&heap, |v| v.1)
+        }],
+    )
+}
+
+/// Looks at durable versions of a map with such values.
+fn look_at<V>(heap: &Heap, value: fn(&V) -> u64)
+where
+    V: 'static + Copy + Send + Sync + pheap::Plain + for<'r> Persist<At<'r> = V>,
+{
+    let Ok(map): pheap::Result<Root<Map<V>>> = heap.existing_root("x") else { return };
+    // Also when it is another one's already, which takes the same locks.
+    for _ in 0..1000 {
+        if let Ok(version) = map.durable_snapshot() {
+            let seen = version.read(|map| map.iter().all(|(n, v)| *n == value(v)));
+            assert!(!matches!(seen, Ok(false)), "a version has changed");
+        }
+        let _ = map.read(|_, _| yield_now());
+    }
 }
 
 const ITEMS: u64 = 300;

@@ -1,6 +1,6 @@
 //! The write-ahead log: its rules, with programs that show them, and disks that fail.
 
-use crate::common::{breaks, explore, explorer, glance, holds};
+use crate::common::{breaks, explore, explorer, glance, holds, limits};
 use pheap::sim::Bug;
 use pheap_crash::Program;
 use pheap_crash::seeded::Seeded;
@@ -105,6 +105,8 @@ fn any_call_may_fail_around_a_commit() {
 #[test]
 fn any_call_may_fail_around_a_checkpoint() {
     survives_faults(&["wal: push a; checkpoint; push a; close; set a", "wal small: fill a; set a"]);
+    // Also when pages are to become holes, and to have space again.
+    survives_faults(&["wal: push b; checkpoint; remove b; checkpoint; create b; push b; push a"]);
     // Also when the pages are read again that are given back.
     survives_faults(&["wal small: push a; set-amid-checkpoint"]);
 }
@@ -148,6 +150,41 @@ fn what_a_failed_sync_has_left_in_the_page_cache_is_written_again() {
 fn pages_are_kept_until_they_are_in_the_file() {
     holds(&["wal small: push a; checkpoint; push a; push b; checkpoint; both-push"]);
     breaks(Bug::DropEarly, &["wal small: push a; set-amid-checkpoint"]);
+}
+
+#[test]
+fn what_was_free_before_a_checkpoint_may_be_a_hole_after_it() {
+    holds(&[
+        "wal: push b; checkpoint; remove b; checkpoint; create b; push b; both-push",
+        "wal lazy: push b; checkpoint; remove b; checkpoint; push a; create b; torn; push a",
+        "wal lazy: grow a; checkpoint; collect; checkpoint; push a; kill; push a; checkpoint",
+        "wal: remove b; checkpoint; close; push a",
+    ]);
+    breaks(Bug::HolesEarly, &["wal lazy: push b; checkpoint; remove b; checkpoint"]);
+}
+
+/// Two crashes while a header is written to the same slot: what one has left of it and what the other has written must not be a header together.
+#[test]
+fn two_torn_headers_are_not_one_whole() {
+    const PROGRAM: &str =
+        "wal lazy: push b; checkpoint; remove b; checkpoint; push a; create b; torn; push a";
+    // Which words are torn depends on random numbers in them.
+    for _ in 0..3 {
+        holds(&[PROGRAM]);
+    }
+    let is_broken = || {
+        let _seeded = Seeded::new(Bug::KeepTornHeader);
+        let mut explorer = explorer(limits());
+        ["wal: push b; checkpoint; remove b; checkpoint; create b; push b; both-push", PROGRAM]
+            .iter()
+            .any(|text| explorer.explore(&text.parse().unwrap(), false).is_err())
+    };
+    // The numbers of heaps in several threads are others each time.
+    let found = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..3).map(|_| scope.spawn(|| (0..8).any(|_| is_broken()))).collect();
+        threads.into_iter().fold(false, |found, thread| thread.join().unwrap() | found)
+    });
+    assert!(found, "what is torn does no harm");
 }
 
 #[test]

@@ -84,7 +84,8 @@ fn checksum(words: impl Iterator<Item = u64>, header: &Header) -> u64 {
 /// no room without growing the file.
 pub(crate) fn store_live_slots(tables: &mut Tables, spans: &[u64]) {
     let bytes = (spans.len() as u64 + 1) * 8;
-    let Some(offset) = tables.pages.take(bytes.next_multiple_of(PAGE)) else { return };
+    let bytes_taken = bytes.next_multiple_of(PAGE);
+    let Some((offset, _)) = tables.take_pages(bytes_taken, bytes_taken) else { return };
     tables.header.live_slots = (offset, bytes);
     let sum = checksum(spans.iter().copied(), &tables.header);
     let Tables { heap, media, .. } = tables;

@@ -4,7 +4,8 @@
 //! root, and that of each span of objects. That must change before any object is written as one of a new type: with a pointer in a variant that the old type did not have, the collector would not find
 //! it. **One transaction writes all of it**, so there is no crash that leaves some of it.
 //!
-//! Somebody who holds a pointer, or a snapshot, has it as one of an old type, and might read a value that this type does not have. So nobody may hold any.
+//! Somebody who holds a pointer, or a snapshot, has it as one of an old type, and might read a value that this type does not have. So nobody may hold any. (A snapshot of a root that is a map may be taken
+//! meanwhile, of its [durable version](crate::Root::durable_snapshot): nothing in it is written any more, so it has old values only.)
 
 use std::collections::HashMap;
 
@@ -98,8 +99,10 @@ impl HeapInner {
         };
         let spans: Vec<Span> = context.alloc.spans.iter().filter_map(|span| retyped(&span.span)).collect();
         spans.iter().for_each(|span| context.alloc.record_again(*span));
+        let from = region.ty();
         commit_as(self, region, &mut exclusive, region.root(), ty, |context| {
             context.alloc.retype(self, &spans);
+            region.held.retype_versions(from, ty);
         })?;
         region.set_ty(ty);
         Ok(())

@@ -9,8 +9,9 @@ use std::sync::atomic::Ordering;
 use pheap_macros::Persist;
 
 use super::parts::Changes;
-use super::root::commit_as;
+use super::root::{commit_as, has_versions};
 use crate::error::{Error, Result};
+use crate::faults::{Bug, bug};
 use crate::heap::check::rule::UNFINISHED;
 use crate::heap::types::{are_values, what_becomes};
 use crate::heap::{Heap, HeapInner};
@@ -120,6 +121,9 @@ impl Heap {
     /// # }
     /// ```
     ///
+    /// A root that is a [`PSnapMap`](crate::PSnapMap) is converted like any other; its snapshots must be gone, and while it is converted, [`durable_snapshot`](crate::Root::durable_snapshot) is
+    /// [`Error::Migrated`].
+    ///
     /// Collections keep their structure: a map is not built anew. Objects that need no larger slot stay where they are. Others move, and the pointers to them are rewritten; that takes room for both. Keys of
     /// maps are never converted.
     ///
@@ -199,9 +203,12 @@ impl<'h> Evolution<'h> {
         if job.from_is_new {
             job.begin()?;
         }
+        if job.has_versions && !bug(Bug::ConvertVersions) {
+            job.end_versions()?;
+        }
         job.convert(&mut progress)?;
         job.redirect(&mut progress)?;
-        job.finish()?;
+        job.end(job.to)?;
         Ok(true)
     }
 }
@@ -231,6 +238,8 @@ struct Job<'a> {
     from_is_new: bool,
     /// Whether no object needs to be converted.
     is_as_it_is: bool,
+    /// Whether versions of the root are kept, of which anybody may ask for the durable one.
+    has_versions: bool,
 }
 
 impl<'a> Job<'a> {
@@ -267,7 +276,21 @@ impl<'a> Job<'a> {
             );
         }
         let is_as_it_is = are_values(&found);
-        Ok(Job { heap, region, name, found, numbers, from, to, unfinished, moved, from_is_new, is_as_it_is })
+        let has_versions = has_versions(heap, from);
+        Ok(Job {
+            heap,
+            region,
+            name,
+            found,
+            numbers,
+            from,
+            to,
+            unfinished,
+            moved,
+            from_is_new,
+            is_as_it_is,
+            has_versions,
+        })
     }
 
     /// Says in the heap what is being done, in one transaction, if it can be done.
@@ -286,6 +309,20 @@ impl<'a> Job<'a> {
         commit_as(self.heap, self.region, &mut exclusive, unfinished, self.unfinished, |_| {})?;
         self.region.set_ty(self.unfinished);
         Ok(())
+    }
+
+    /// Sees to it that nobody reads what is about to be converted without the region's lock. Until it is durable that the root is [`Unfinished`], who has a handle of before may get the durable version, which
+    /// may lead to the same nodes.
+    fn end_versions(&self) -> Result<()> {
+        self.heap.sync_log()?;
+        if !self.region.held.is_used() {
+            return Ok(());
+        }
+        // Somebody had one before that. If another call has begun, it could not take that back.
+        if self.from_is_new {
+            self.end(self.from)?;
+        }
+        Err(Error::HeldPointers { root: self.name.to_owned() })
     }
 
     /// Converts all objects that are to be, and gives those that are values of the new types these.
@@ -375,14 +412,16 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Makes the object that the root was, or has become, the root again.
-    fn finish(&self) -> Result<()> {
+    /// Makes the object that the root was, or has become, the root again, of type `ty`.
+    fn end(&self, ty: u32) -> Result<()> {
         let mut exclusive = Exclusive::begin(self.heap, self.region, self.unfinished)?;
         let [root, ..] = words(&exclusive, self.region)?;
         let root = root - self.heap.base().addr() as u64;
-        // What has moved is garbage.
-        commit_as(self.heap, self.region, &mut exclusive, root, self.to, |context| context.gc.wanted = true)?;
-        self.region.set_ty(self.to);
+        commit_as(self.heap, self.region, &mut exclusive, root, ty, |context| {
+            context.gc.wanted = true; // what has moved is garbage
+            self.region.version_is_durable(context);
+        })?;
+        self.region.set_ty(ty);
         Ok(())
     }
 }

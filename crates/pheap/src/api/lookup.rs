@@ -80,6 +80,7 @@ impl Heap {
         }
         let region = heap.create_region(&mut creation, name, <T as Persist>::desc())?;
         let region = Root::<T>::complete(heap, region, name, init)?;
+        heap.shown.add(name, &region);
         heap.directory.lock().insert(name.to_owned(), region);
         self.existing_root(name)
     }

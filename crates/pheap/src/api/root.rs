@@ -422,7 +422,7 @@ pub(super) fn commit_as(
 }
 
 /// Whether versions of roots of this type are kept.
-fn has_versions(heap: &HeapInner, ty: u32) -> bool {
+pub(super) fn has_versions(heap: &HeapInner, ty: u32) -> bool {
     rule::has_versions(&heap.tables.lock().types.types[ty as usize])
 }
 

@@ -64,6 +64,8 @@ struct Slot {
     /// `Held`s that refer to it. As many as there can be: each has a reference to the table as well, and these stop the program before they are 2^63.
     references: u64,
     state: State,
+    /// Whether a snapshot holds it.
+    by_snapshot: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,7 +78,7 @@ enum State {
 }
 
 impl HeldTable {
-    /// Holds the object at `addr`. Unless `published`, it counts only once its transaction has been committed.
+    /// Holds the object at `addr`: for a snapshot, if it is `published` at once; else it counts only once its transaction has been committed.
     pub(crate) fn hold<T: Pointee + ?Sized>(self: &Arc<Self>, addr: usize, published: bool) -> Held<T> {
         if self.is_forked() {
             // Its transaction cannot be committed here.
@@ -86,12 +88,13 @@ impl HeldTable {
         let state = if published { State::Published } else { State::Pending };
         let slot = table.free.pop().unwrap_or_else(|| {
             let slot = u32::try_from(table.slots.len()).expect("a root has no more than 2^32 held pointers");
-            table.slots.push(Slot { addr: 0, generation: 0, references: 0, state });
+            table.slots.push(Slot { addr: 0, generation: 0, references: 0, state, by_snapshot: false });
             slot
         });
         let entry = &mut table.slots[slot as usize];
-        *entry = Slot { addr, generation: entry.generation.wrapping_add(1), references: 1, state };
-        Held { table: self.clone(), slot, generation: entry.generation, target: PhantomData }
+        let generation = entry.generation.wrapping_add(1);
+        *entry = Slot { addr, generation, references: 1, state, by_snapshot: published };
+        Held { table: self.clone(), slot, generation, target: PhantomData }
     }
 
     #[inline]
@@ -131,14 +134,35 @@ impl HeldTable {
             .for_each(|slot| visit(slot.addr));
     }
 
-    /// Whether anything is held.
+    /// Whether anything is held, by now also by who has found a version durable that is so no more.
     pub(crate) fn is_used(&self) -> bool {
+        let _versions = self.versions.lock();
         self.slots.lock().slots.iter().any(|slot| slot.references > 0)
+    }
+
+    /// How many objects programs hold, and how many snapshots there are. So many `others` refer to the table.
+    pub(crate) fn holders(self: &Arc<Self>, others: usize) -> (usize, usize) {
+        let table = self.slots.lock();
+        let held = table.slots.iter().filter(|slot| slot.references > 0 && !slot.by_snapshot).count();
+        // Each has a reference to the table; and so has a snapshot besides that.
+        let references: u64 = table.slots.iter().map(|slot| slot.references).sum();
+        let snapshots = (Arc::strong_count(self) - others) as u64;
+        (held, snapshots.saturating_sub(references) as usize)
     }
 
     /// Notes what a transaction has left; see [`Versions::note`].
     pub(crate) fn note_version(&self, new: Version, ends: &[u64]) {
         self.versions.lock().note(new, ends);
+    }
+
+    /// See [`Versions::retype`].
+    pub(crate) fn retype_versions(&self, from: u32, to: u32) {
+        self.versions.lock().retype(from, to);
+    }
+
+    /// See [`Versions::keep_only`].
+    pub(crate) fn keep_only(&self, version: Version) {
+        self.versions.lock().keep_only(version);
     }
 
     /// The newest version that is durable, if there is one, and what holds it.

@@ -47,6 +47,16 @@ impl Versions {
         self.list.dedup_by(|old, next| !ends.iter().any(|end| is_last_before(end, old, next)));
     }
 
+    /// What was of type `from` is of type `to` now, byte for byte.
+    pub(crate) fn retype(&mut self, from: u32, to: u32) {
+        self.list.iter_mut().filter(|version| version.ty == from).for_each(|version| version.ty = to);
+    }
+
+    /// Forgets all others.
+    pub(crate) fn keep_only(&mut self, version: Version) {
+        self.list = vec![version];
+    }
+
     /// The newest version that is durable, if there is one.
     pub(crate) fn durable(&self, durable_end: u64) -> Option<&Version> {
         self.list.iter().find(|version| version.position <= durable_end)

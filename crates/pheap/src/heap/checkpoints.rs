@@ -17,7 +17,7 @@ impl Heap {
     pub fn sync(&self) -> Result<()> {
         let heap = self.inner();
         heap.check_open()?;
-        heap.wal().map_or(Ok(()), |wal| heap.note_failure(wal.sync()))?;
+        heap.sync_log()?;
         heap.check_named()
     }
 
@@ -25,13 +25,23 @@ impl Heap {
     /// half full. Transactions go on meanwhile. If the log's file has grown, and nothing is appended meanwhile, it becomes as short as it was at first; that thread does so when nothing was appended for ten seconds. (With
     /// a [`SyncPolicy`](crate::SyncPolicy) other than `EveryCommit`, it stays as long as it is.) With other durabilities this does nothing.
     ///
+    /// It also gives the space of free pages back to the disk, where 1 MiB or more lie side by side: the heap's file gets holes, and stays as long as it is. To free as much as there is, [collect](Self::collect) first. A checkpoint in the
+    /// background does so when free pages are a quarter of the heap, and at least 64 MiB. Who needs the pages again waits until the file has space for them, or gets [`Error::OutOfSpace`](crate::Error::OutOfSpace).
+    ///
     /// # Errors
     /// As for [`sync`](Self::sync).
     pub fn checkpoint(&self) -> Result<()> {
         let heap = self.inner();
         heap.check_open()?;
-        let checkpoint =
-            |wal: &Arc<Wal>| wal.checkpoint(|| heap.drop_copies(wal)).and_then(|()| wal.cut_down());
+        let checkpoint = |wal: &Arc<Wal>| {
+            let watch = heap.watch_free_pages(wal, true);
+            heap.give_back_early(wal, watch);
+            wal.checkpoint(|| {
+                heap.drop_copies(wal);
+                heap.give_back(wal, watch);
+            })
+            .and_then(|()| wal.cut_down())
+        };
         heap.wal().map_or(Ok(()), |wal| heap.note_failure(checkpoint(wal)))?;
         heap.check_log()?; // who closes the heap beside this gets over a log that is misplaced, but has not done so yet
         heap.check_named()
@@ -39,6 +49,11 @@ impl Heap {
 }
 
 impl HeapInner {
+    /// Waits until the disk has all records, whatever commits wait for.
+    pub(crate) fn sync_log(&self) -> Result<()> {
+        self.wal().map_or(Ok(()), |wal| self.note_failure(wal.sync()))
+    }
+
     /// Starts the thread that makes checkpoints.
     pub(super) fn make_checkpoints(self: &Arc<Self>) {
         let Some(wal) = self.wal() else { return };
@@ -60,7 +75,11 @@ impl HeapInner {
             }
             let mut ended = Ended(&wal, heap, false);
             while wal.wait_for_request() {
-                wal.work(|| heap.drop_copies(&wal));
+                let watch = heap.watch_free_pages(&wal, false);
+                wal.work(|| {
+                    heap.drop_copies(&wal);
+                    heap.give_back(&wal, watch);
+                });
             }
             ended.2 = true;
             drop(ended);

@@ -56,6 +56,7 @@ impl Heap {
             heap.acknowledge_all()?;
         }
         new.clone_into(&mut region.name.lock());
+        heap.shown.rename(&region, new);
         let mut directory = heap.directory.lock();
         directory.remove(old);
         directory.insert(new.to_owned(), region);
@@ -79,6 +80,7 @@ impl Heap {
         // Before anyone is told that there is no such root. Who looks for it waits until then, so that nobody finds one that is gone.
         let durable = if bug(Bug::TellAtOnce) { Ok(()) } else { heap.acknowledge_all() };
         heap.directory.lock().remove(name);
+        heap.shown.remove(&region);
         drop(tables);
         if bug(Bug::TellAtOnce) {
             return heap.acknowledge_all();

@@ -213,10 +213,10 @@ impl<'s> StillMemory<'s> {
 /// Bytes of a region that are looked at while its lock is held.
 const STEP: u64 = 16 << 20;
 /// How long to wait for the lock of a region.
-const PATIENCE: Duration = Duration::from_millis(10);
+pub(super) const PATIENCE: Duration = Duration::from_millis(10);
 
 impl HeapInner {
-    fn tables_within(&self, patience: Duration) -> Option<MutexGuard<'_, Tables>> {
+    pub(super) fn tables_within(&self, patience: Duration) -> Option<MutexGuard<'_, Tables>> {
         let end = Instant::now() + patience;
         loop {
             match self.tables.try_lock() {
@@ -257,7 +257,7 @@ impl HeapInner {
     }
 
     /// Gives those of these pages back that `may` go. Nobody stores to them; some may read them, or look at snapshots in them.
-    fn drop_range(&self, wal: &Wal, offset: u64, len: u64, may: impl Fn(u64) -> bool) {
+    pub(super) fn drop_range(&self, wal: &Wal, offset: u64, len: u64, may: impl Fn(u64) -> bool) {
         let (mut at, end) = (offset, offset + len);
         while at < end {
             if !may(at) {
@@ -303,6 +303,7 @@ impl HeapInner {
         let is_left = |region: &Arc<Region>| region.is_gone() && region.held.accesses.is_ended();
         assert!(is_closed && regions.values().all(is_left), "somebody may use the heap");
         drop(regions);
+        self.shown.remove_all();
         // SAFETY: every region is gone, as was just seen, and `close` has waited for those who were inside, also to look at snapshots; there are no others, for roots are created in an open heap
         // only; and the metadata are locked by this thread.
         unsafe { self.mapping.unmap() };

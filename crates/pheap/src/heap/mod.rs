@@ -3,8 +3,8 @@
 //! | file | |
 //! |---|---|
 //! | [`options`], [`open`], [`close`] | from a path to an open heap, and back |
-//! | [`directory`] | roots by name |
-//! | [`checkpoints`], [`deferred`], [`collections`], [`growth`] | work in the background |
+//! | [`directory`], [`holders`] | roots by name, and who has them |
+//! | [`checkpoints`], [`deferred`], [`collections`], [`growth`], [`holes`] | work in the background |
 //! | [`backup`], [`inspect`], [`check`] | copies of a heap, and what is in it |
 //!
 //! Knows all that is below. Must not know types of the program's: they come as descriptions.
@@ -17,6 +17,8 @@ mod collections;
 mod deferred;
 mod directory;
 mod growth;
+mod holders;
+mod holes;
 mod inspect;
 mod memory;
 mod open;
@@ -37,11 +39,13 @@ use crate::sync::{Mutex, RwLock, look_at};
 use crate::txn::recovery::Recovered;
 use close::Workers;
 use collections::Collections;
+use holders::Shown;
 
 pub use backup::Backup;
 pub use check::{Report, Usage};
 pub use directory::RootInfo;
 pub(crate) use directory::check_name;
+pub use holders::{Holders, RootHolders};
 pub(crate) use inspect::Sight;
 pub use inspect::{
     Elements, Entries, Entry, Field, Fields, HeapInfo, Object, Objects, Pointer, Purpose, SpanUse, TypeInfo,
@@ -66,6 +70,7 @@ pub(crate) struct HeapInner {
     recovered: Recovered,
     /// The roots by name. Locked for a moment only, and last of all.
     pub(crate) directory: Mutex<BTreeMap<String, Arc<Region>>>,
+    pub(crate) shown: Arc<Shown>,
     /// Held while a root is created, removed or renamed: the number of the next region. Locked before any region.
     creation: Mutex<u32>,
     /// Shared by who copies the heap while transactions go on, and held while it is closed. Locked before all others.
@@ -147,7 +152,7 @@ impl Heap {
 
     /// Closes the heap: waits for running transactions and reads, makes everything durable, and releases the file.
     /// All handles of the heap and its roots, this one and whoever has others, fail with [`Error::Closed`] from now on. If a transaction keeps it waiting for a second, it says so by a warning
-    /// of the crate `tracing`, with the name of the root.
+    /// of the crate `tracing`, with the name of the root. [`holders`](Self::holders) tells who has handles, before or after.
     ///
     /// # Errors
     /// [`Error::Nested`] if this thread is inside a transaction or read of the heap, [`Error::Closed`] if it is closed already,

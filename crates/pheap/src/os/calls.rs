@@ -69,6 +69,14 @@ pub(super) fn fallocate(file: &File, offset: u64, len: u64) -> io::Result<()> {
     again(|| unsafe { libc::fallocate(fd, 0, offset, len) }).map(drop)
 }
 
+/// Gives back the space of a part of a file, which reads as zeros from then on. The file stays as long as it is.
+pub(super) fn punch_hole(file: &File, offset: u64, len: u64) -> io::Result<()> {
+    let how = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+    let (fd, offset, len) = (file.as_raw_fd(), offset as libc::off_t, len as libc::off_t);
+    // SAFETY: takes no addresses.
+    again(|| unsafe { libc::fallocate(fd, how, offset, len) }).map(drop)
+}
+
 /// How long a file of this process can be. A call that would make it longer kills the process, unless that has said otherwise.
 pub(crate) fn file_size_limit() -> u64 {
     let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };

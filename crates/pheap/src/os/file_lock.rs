@@ -1,9 +1,10 @@
 //! Who has a heap open: one writer or several readers, counted across processes and names.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::calls::try_lock;
@@ -13,16 +14,21 @@ use crate::error::{Error, Result};
 use crate::faults::{Kind, is_left_out};
 use crate::sync::Mutex;
 
-/// Device and inode of the files that a process has open.
+/// Says by whom a file is held.
+type HeldBy = Arc<dyn Fn() -> String + Send + Sync>;
+
+/// The files that a process has open, by device and inode.
+type Files = HashMap<(u64, u64), Option<HeldBy>>;
+
 struct Open {
     /// The process, as counted by [`forks`]: what a parent has open is not open here, and its list may be locked for ever.
     forks: u64,
-    files: Mutex<HashSet<(u64, u64)>>,
+    files: Mutex<Files>,
 }
 
 static OPEN: Leaked<Open> = Leaked::nothing();
 
-fn open_files() -> &'static Mutex<HashSet<(u64, u64)>> {
+fn open_files() -> &'static Mutex<Files> {
     loop {
         let open = OPEN.get();
         if let Some(open) = open.filter(|open| open.forks == forks()) {
@@ -48,8 +54,10 @@ impl OpenFile {
         let metadata = file.metadata().map_err(|e| Error::io(format!("looking at {}", path.display()), e))?;
         let id = (metadata.dev(), metadata.ino());
         let mut open = open_files().lock();
-        if open.contains(&id) && !is_left_out(Kind::Lock) {
-            return Err(Error::AlreadyOpen { path: path.to_owned() });
+        if let Some(held_by) = open.get(&id).filter(|_| !is_left_out(Kind::Lock)).cloned() {
+            drop(open); // what it says takes locks
+            let held_by = held_by.map_or_else(|| "being opened".to_owned(), |held_by| held_by());
+            return Err(Error::AlreadyOpen { path: path.to_owned(), held_by: held_by.into() });
         }
         let locked = if is_left_out(Kind::Lock) { Ok(true) } else { try_lock(file, shared) };
         match locked {
@@ -57,8 +65,15 @@ impl OpenFile {
             Ok(false) => return Err(Error::Locked { path: path.to_owned() }),
             Err(e) => return Err(Error::io(format!("locking {}", path.display()), e)),
         }
-        open.insert(id);
+        open.insert(id, None);
         Ok(OpenFile { id, forks: forks(), listed: AtomicBool::new(true) })
+    }
+
+    /// From now on, who opens the file once more is told by whom it is held.
+    pub(crate) fn is_held(&self, by: HeldBy) {
+        if let Some(held_by) = open_files().lock().get_mut(&self.id) {
+            *held_by = Some(by);
+        }
     }
 
     /// Removes the entry now.

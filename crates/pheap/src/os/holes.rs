@@ -1,25 +1,63 @@
-//! Holes in the file, which copies may have: a store into one fails with a signal when the disk is full.
+//! Holes in the file: copies may have some, where a store fails with a signal when the disk is full; and free pages may be some.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use super::calls::{FileSystem, fallocate, statfs};
+use super::calls::{FileSystem, fallocate, punch_hole, statfs};
+use super::file_system::is_tmpfs;
 use crate::error::{Error, Result};
 use crate::units::PAGE;
 
-/// Reserves space for all of the first `len` bytes, as for a heap that grew to this length. Changes no byte of them.
+/// Reserves space for the first `len` bytes, as for a heap that grew to this length, but for the ranges (offset, length, in order) that are `free`. Changes no byte of them. Returns whether these may be holes.
 ///
 /// Where the file system cannot (or copies pages when they are written, whatever was reserved), holes stay.
-pub(crate) fn fill(file: &File, path: &Path, len: u64) -> Result<()> {
+pub(crate) fn fill(file: &File, path: &Path, len: u64, free: &[(u64, u64)]) -> Result<bool> {
     let context = || format!("reserving the space of {}", path.display());
-    reserve(file, len).map_err(|error| match error.raw_os_error() {
+    let filled = match free {
+        [] => reserve(file, len).map(|()| false),
+        free => reserve_but(file, len, free),
+    };
+    filled.map_err(|error| match error.raw_os_error() {
         Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG) => {
             Error::OutOfSpace { reason: format!("{}: {error}", context()) }
         }
         _ => Error::io(context(), error),
     })
+}
+
+fn reserve_but(file: &File, len: u64, free: &[(u64, u64)]) -> io::Result<bool> {
+    if file.metadata()?.blocks() * 512 >= len {
+        return Ok(false);
+    }
+    let mut from = 0;
+    for &(at, bytes) in free.iter().chain([&(len, 0)]) {
+        if at > from {
+            reserve_range(file, from, at - from)?;
+        }
+        from = at + bytes;
+    }
+    Ok(true)
+}
+
+/// Reserves space for a part of a file, unless the file system knows no such thing.
+pub(crate) fn reserve_range(file: &File, at: u64, len: u64) -> io::Result<()> {
+    match fallocate(file, at, len) {
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOSYS)) => Ok(()),
+        done => done,
+    }
+}
+
+/// Gives back the space of a part of a file. In a tmpfs that is none: there, a look at a hole takes space, and may fail with a signal.
+///
+/// # Errors
+/// What the operating system says, for one that the file system cannot.
+pub(crate) fn punch(file: &File, at: u64, len: u64) -> io::Result<()> {
+    if is_tmpfs(file) {
+        return Err(io::ErrorKind::Unsupported.into());
+    }
+    punch_hole(file, at, len)
 }
 
 /// [`fill`], for any file.
@@ -56,11 +94,11 @@ mod tests {
         file.set_len(1 << 20).unwrap();
         file.write_all_at(b"here", 70_000).unwrap();
         let before = std::fs::read(&path).unwrap();
-        fill(&file, &path, 1 << 20).unwrap();
+        fill(&file, &path, 1 << 20, &[]).unwrap();
         assert!(std::fs::read(&path).unwrap() == before);
         // Reserved, or the file system cannot.
         let again = file.metadata().unwrap().blocks();
-        fill(&file, &path, 1 << 20).unwrap();
+        fill(&file, &path, 1 << 20, &[]).unwrap();
         assert_eq!(file.metadata().unwrap().blocks(), again);
     }
 }

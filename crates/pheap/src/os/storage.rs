@@ -69,6 +69,22 @@ pub(crate) trait Storage: Send + Sync + Debug {
         Ok(())
     }
 
+    /// Gives back the space of these bytes, which are zero from then on. Durable some time later, in part before.
+    ///
+    /// # Errors
+    /// What the operating system says; also if the file system cannot.
+    fn punch(&self, _at: u64, _len: u64) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Sees to it that there is room for these bytes again. Changes none of them.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    fn unpunch(&self, _at: u64, _len: u64) -> io::Result<()> {
+        Ok(())
+    }
+
     /// Makes writes to the first `len` bytes so cheap that they may be made under a lock: copies in memory that the kernel has, and writes some time, or at a sync.
     /// As with other writes, what is written at one time is written by one thread, and the file never becomes shorter. Whether that is so; if not, nothing has changed.
     fn map(&self, _len: u64) -> bool {

@@ -44,6 +44,15 @@ impl Region {
         }
     }
 
+    /// The root as it is now, of which this is the context, is the only version from now on, and counts as durable: it has what the durable one had, converted. Nobody else has the region, and nobody
+    /// asks for an older one.
+    pub(crate) fn version_is_durable(&self, context: &Context) {
+        let ty = self.serves.load(Ordering::Relaxed);
+        if self.versioned.load(Ordering::Relaxed) == ty {
+            self.held.keep_only(Version { position: 0, ..version(context, ty, true) });
+        }
+    }
+
     /// The newest durable version of a root of type `ty`, without waiting for anybody who has the region. `None` if there is none, because no such root is durable yet.
     ///
     /// # Errors
@@ -65,9 +74,11 @@ impl Region {
 
 /// Notes what a root of type `ty` is now, which is nothing to anybody who asks for versions unless it `has_versions`.
 fn note(held: &HeldTable, context: &Context, ty: u32, has_versions: bool) {
-    let store = context.store();
-    let words = has_versions.then(|| context.gc.root_words(&context.alloc, store)).flatten();
-    let version = Version { ty, words: words.unwrap_or_default(), position: context.media.position() };
-    let ends = store.wal().map_or([0; 4], |wal| wal.next_ends());
-    held.note_version(version, &ends);
+    let ends = context.store().wal().map_or([0; 4], |wal| wal.next_ends());
+    held.note_version(version(context, ty, has_versions), &ends);
+}
+
+fn version(context: &Context, ty: u32, has_versions: bool) -> Version {
+    let words = has_versions.then(|| context.gc.root_words(&context.alloc, context.store())).flatten();
+    Version { ty, words: words.unwrap_or_default(), position: context.media.position() }
 }

@@ -85,6 +85,11 @@ impl fmt::Debug for Watch {
 }
 
 impl Region {
+    /// How many watch.
+    pub(crate) fn watches(&self) -> usize {
+        self.watchers.list().1.len()
+    }
+
     /// Whether anybody watches. Who has seen what was there before a transaction has come before its thread looks, and is seen: the region's lock is between them, or that of its versions.
     #[inline(always)]
     pub(super) fn is_watched(&self) -> bool {

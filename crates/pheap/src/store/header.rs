@@ -248,6 +248,14 @@ fn checksum(words: &[u64]) -> u64 {
     xxh3_64(&bytes)
 }
 
+/// Whether these bytes of a slot are what a torn write has left: no header, and not nothing.
+pub(crate) fn is_torn(slot: &[u8]) -> bool {
+    let words: Vec<u64> =
+        slot.chunks_exact(8).map(|b| u64::from_le_bytes(b.try_into().expect("8 bytes"))).collect();
+    let is_header = words.len() == WORDS && words[0] == MAGIC && words[WORDS - 1] == checksum(&words);
+    !is_header && words.iter().skip(1).any(|&word| word != 0)
+}
+
 /// What the beginning of a file turned out to be.
 #[derive(Debug)]
 pub(crate) enum Found {
@@ -374,5 +382,19 @@ pub(super) mod tests {
         assert!(matches!(read(&[1; 9000], Path::new("x")), Err(Error::NotAHeap { .. })));
         let bytes = file([Some(&header(4)), None]);
         assert!(matches!(read(&bytes[..600], Path::new("x")), Err(Error::Truncated { .. })));
+    }
+
+    #[test]
+    fn what_a_torn_write_leaves_is_told_from_headers_and_from_nothing() {
+        let whole = header(7).to_bytes();
+        let magic = [&MAGIC.to_le_bytes()[..], &[0; SLOT_SIZE - 8]].concat();
+        for bytes in [&whole[..], &[0; SLOT_SIZE], &magic] {
+            assert!(!is_torn(bytes));
+        }
+        for word in 0..WORDS {
+            let mut torn = whole.to_vec();
+            torn[word * 8] ^= 1;
+            assert!(is_torn(&torn), "{word}");
+        }
     }
 }

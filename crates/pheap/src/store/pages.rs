@@ -1,4 +1,6 @@
 //! Which pages are free. Volatile: it comes back from the span tables when a heap is opened.
+//!
+//! Some of them are [holes](Pages::add_hole), whose space the file has given back: whoever takes them sees to it that it has space there again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,6 +11,37 @@ pub(crate) struct Pages {
     free: BTreeMap<u64, u64>,
     /// The same as (length, offset).
     by_length: BTreeSet<(u64, u64)>,
+    /// Free pages without space in the file; and pages that were taken and could not have any.
+    holes: Ranges,
+    /// What has been free since it was asked for, without holes; and how often it was asked for.
+    quiet: Ranges,
+    watches: u64,
+}
+
+/// Ranges that do not overlap: start → length.
+#[derive(Debug, Default)]
+struct Ranges(BTreeMap<u64, u64>);
+
+impl Ranges {
+    fn overlaps(&self, start: u64, len: u64) -> bool {
+        self.0.range(..start + len).next_back().is_some_and(|(&at, &have)| at + have > start)
+    }
+
+    /// Takes away what lies within a range.
+    fn cut(&mut self, start: u64, len: u64) {
+        let end = start + len;
+        while let Some((&at, &have)) =
+            self.0.range(..end).next_back().filter(|&(&at, &have)| at + have > start)
+        {
+            self.0.remove(&at);
+            if at < start {
+                self.0.insert(at, start - at);
+            }
+            if at + have > end {
+                self.0.insert(end, at + have - end);
+            }
+        }
+    }
 }
 
 impl Pages {
@@ -16,6 +49,7 @@ impl Pages {
     pub(crate) fn take(&mut self, len: u64) -> Option<u64> {
         let (have, start) = *self.by_length.range((len, 0)..).next()?;
         self.remove(start, have);
+        self.quiet.cut(start, len);
         if have > len {
             self.insert(start + len, have - len);
         }
@@ -29,6 +63,7 @@ impl Pages {
         }
         let (have, start) = *self.by_length.last().filter(|(have, _)| *have >= least)?;
         self.remove(start, have);
+        self.quiet.cut(start, have);
         Some((start, have))
     }
 
@@ -37,8 +72,58 @@ impl Pages {
         let is_free = self.free.get(&start) == Some(&len);
         if is_free {
             self.remove(start, len);
+            self.quiet.cut(start, len);
+            self.holes.cut(start, len);
         }
         is_free
+    }
+
+    /// From now on it is noted which of the free pages before `end` stay free, of runs of at least so many bytes. Returns a number by which [`next_quiet`](Self::next_quiet) tells them, until it is asked for again.
+    pub(crate) fn watch(&mut self, least: u64, end: u64) -> u64 {
+        let ends = |(&start, &len): (&u64, &u64)| (start, len.min(end.saturating_sub(start)));
+        self.quiet = Ranges(self.free.iter().map(ends).filter(|&(_, len)| len >= least).collect());
+        self.holes.0.iter().for_each(|(&start, &len)| self.quiet.cut(start, len));
+        self.watches += 1;
+        self.watches
+    }
+
+    /// A run of at least so many bytes that has been free since the [watch](Self::watch) of this number. Each is told once.
+    pub(crate) fn next_quiet(&mut self, watch: u64, least: u64) -> Option<(u64, u64)> {
+        if watch != self.watches {
+            return None;
+        }
+        loop {
+            let (start, len) = self.quiet.0.pop_first()?;
+            if len >= least {
+                return Some((start, len));
+            }
+        }
+    }
+
+    /// The file has no space any more for these pages, which are free.
+    pub(crate) fn add_hole(&mut self, start: u64, len: u64) {
+        self.holes.cut(start, len);
+        self.holes.0.insert(start, len);
+    }
+
+    /// The file may have no space for free runs of at least so many bytes.
+    pub(crate) fn add_holes(&mut self, least: u64) {
+        self.holes = Ranges(self.runs().filter(|&(_, len)| len >= least).collect());
+    }
+
+    /// The file has space for these pages.
+    pub(crate) fn no_hole(&mut self, start: u64, len: u64) {
+        self.holes.cut(start, len);
+    }
+
+    /// Whether the file has no space for some of these pages.
+    pub(crate) fn has_hole(&self, start: u64, len: u64) -> bool {
+        self.holes.overlaps(start, len)
+    }
+
+    /// Bytes of all holes.
+    pub(crate) fn hole_bytes(&self) -> u64 {
+        self.holes.0.values().sum()
     }
 
     /// All runs: offsets and lengths.
@@ -100,6 +185,29 @@ mod tests {
         assert_eq!(pages.free, BTreeMap::from([(0, 100)]));
         assert_eq!(pages.by_length, BTreeSet::from([(100, 0)]));
         assert_eq!(pages.total(), 100);
+    }
+
+    #[test]
+    fn what_was_taken_in_between_is_not_quiet() {
+        let mut pages = Pages::default();
+        pages.give(0, 100);
+        pages.give(200, 20);
+        pages.add_hole(10, 20);
+        let watch = pages.watch(30, 1000);
+        assert!(pages.take_at(200, 20));
+        assert_eq!(pages.take(5), Some(0));
+        pages.give(0, 5);
+        assert_eq!((pages.next_quiet(watch, 30), pages.next_quiet(watch, 30)), (Some((30, 70)), None));
+        let older = pages.watch(1, 50);
+        let watch = pages.watch(1, 50);
+        assert_eq!(pages.next_quiet(older, 1), None);
+        let quiet: Vec<_> = std::iter::from_fn(|| pages.next_quiet(watch, 1)).collect();
+        assert_eq!(quiet, [(0, 10), (30, 20)]);
+        assert!(pages.has_hole(29, 10) && !pages.has_hole(30, 70) && !pages.has_hole(0, 10));
+        pages.add_hole(25, 20);
+        assert_eq!(pages.hole_bytes(), 35);
+        pages.no_hole(20, 10);
+        assert_eq!(pages.hole_bytes(), 25);
     }
 
     #[test]

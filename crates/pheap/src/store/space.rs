@@ -18,6 +18,9 @@ use crate::units::PAGE;
 /// arenas and nobody pays for much that he does not need.
 const LONGEST: u64 = 64 << 20;
 
+/// How many runs of pages are tried for which the file has to get space first.
+const TRIES: usize = 8;
+
 impl Store {
     /// Takes a span of so many bytes, the more the better, growing the file if need be. `entry.pages` is filled in.
     pub(crate) fn take_span(&self, bytes: &RangeInclusive<u64>, entry: SpanEntry) -> Result<Span> {
@@ -118,9 +121,39 @@ impl Tables {
         entry: SpanEntry,
     ) -> Option<Span> {
         let whole = |bytes: &u64| bytes.max(&1).next_multiple_of(PAGE);
-        let (offset, len) = self.pages.take_up_to(whole(bytes.end()), whole(bytes.start()))?;
+        let (offset, len) = self.take_pages(whole(bytes.end()), whole(bytes.start()))?;
         let pages = u32::try_from(len / PAGE).ok()?;
         Some(self.taken(store, offset, SpanEntry { pages, ..entry }))
+    }
+
+    /// Takes `most` bytes, or less, but at least `least`, for which the file has space.
+    pub(crate) fn take_pages(&mut self, most: u64, least: u64) -> Option<(u64, u64)> {
+        let mut in_vain = Vec::new();
+        let found = loop {
+            let Some((offset, len)) = self.pages.take_up_to(most, least) else { break None };
+            if self.fill(offset, len) {
+                break Some((offset, len));
+            }
+            in_vain.push((offset, len));
+            // The disk is full. There may be pages that need nothing of it.
+            if in_vain.len() == TRIES {
+                break None;
+            }
+        };
+        in_vain.into_iter().for_each(|(offset, len)| self.pages.give(offset, len));
+        found
+    }
+
+    /// Sees to it that the file has space for pages that were taken. A store to them, or a checkpoint, must not fail for want of it.
+    fn fill(&mut self, offset: u64, len: u64) -> bool {
+        if !self.pages.has_hole(offset, len) {
+            return true;
+        }
+        let filled = self.media.wal().is_some_and(|wal| wal.fill(offset, len).is_ok());
+        if filled {
+            self.pages.no_hole(offset, len);
+        }
+        filled
     }
 
     /// A span whose pages were taken just now.

@@ -27,6 +27,8 @@ pub(super) const FIRST_SEGMENTS: u64 = 2;
 pub(crate) struct Beginning {
     /// The header that was found, and its place, until the disk is known to have it.
     pub(crate) found: Option<(Vec<u8>, u64)>,
+    /// Where a slot is that a torn write has left, which is to be zero, and of how many bytes.
+    pub(crate) torn: Option<(usize, u64)>,
     /// Headers that name the log, and their places.
     pub(crate) headers: [(Vec<u8>, u64); 2],
 }
@@ -71,6 +73,10 @@ impl Wal {
         // What the disk has of the heap's file is not known after a failure.
         let failed = |error| self.failure().unwrap_or(error);
         self.write_found(beginning).map_err(failed)?;
+        if let Some((len, at)) = beginning.torn {
+            // What is left there and the next header must not be a header together.
+            self.write_directly(&vec![0; len], at).map_err(failed)?;
+        }
         // Whoever has renamed the heap since it was opened wants the log beside it.
         self.keep_data_found()?;
         let mut log = None;

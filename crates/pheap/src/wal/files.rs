@@ -81,6 +81,14 @@ impl Storage for OnDisk {
         holes::reserve(&self.file, len)
     }
 
+    fn punch(&self, at: u64, len: u64) -> io::Result<()> {
+        holes::punch(&self.file, at, len)
+    }
+
+    fn unpunch(&self, at: u64, len: u64) -> io::Result<()> {
+        holes::reserve_range(&self.file, at, len)
+    }
+
     fn map(&self, len: u64) -> bool {
         let Ok(end) = self.len() else { return false };
         let window = Window::new(&self.file, HEAD, end, len);

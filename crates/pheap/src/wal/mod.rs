@@ -23,6 +23,7 @@ mod fold;
 mod follow;
 pub(crate) mod format;
 mod group;
+mod holes;
 #[cfg(all(test, pheap_loom))]
 pub(crate) mod model;
 #[cfg(all(test, not(pheap_loom)))]

@@ -320,7 +320,7 @@ fn later() -> (Arc<Cut>, Arc<Wal>) {
     (&*data as &dyn Storage).write_all(&[7; 100], 0).unwrap();
     let wal = Wal::later(TestDisk::new(data.clone(), log), of(1, 2, false), SETTINGS).unwrap();
     let found = (vec![8; 10], 0);
-    wal.will_begin(Beginning { headers: [found.clone(), found.clone()], found: Some(found) });
+    wal.will_begin(Beginning { headers: [found.clone(), found.clone()], found: Some(found), torn: None });
     (data, wal)
 }
 

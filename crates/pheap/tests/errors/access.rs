@@ -36,7 +36,7 @@ fn opened_twice_in_this_process() -> Result<()> {
     std::os::unix::fs::symlink(&path, &soft).unwrap();
     for name in [&path, &hard, &soft] {
         for options in [small(), small().read_only(true)] {
-            assert!(matches!(options.open(name), Err(Error::AlreadyOpen { path }) if path == *name));
+            assert!(matches!(options.open(name), Err(Error::AlreadyOpen { path, .. }) if path == *name));
         }
     }
     heap.close()?;

@@ -7,7 +7,9 @@ use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 use std::{env, fs, thread};
 
-use pheap::{Durability, Error, Heap, Migrate, Options, P, PHashMap, PString, Persist, Result, Root};
+use pheap::{
+    Durability, Error, Heap, Migrate, Options, P, PHashMap, PSnapMap, PString, Persist, Plain, Result, Root,
+};
 use pheap_testkit::*;
 
 type Jobs<'r, J> = PHashMap<'r, u64, P<'r, J>>;
@@ -71,6 +73,35 @@ migrations! {
     BeforeLarger => Larger { tags: [7; 8] };
 }
 
+/// A root of which versions are kept. Its values become as large ones, or larger ones.
+type Stock<V> = PSnapMap<'static, u64, V>;
+
+#[derive(Persist, Clone, Copy)]
+#[repr(C)]
+struct Amount(u64);
+
+#[derive(Persist, Clone, Copy, Debug, PartialEq)]
+#[repr(C)]
+#[persist(was = "Amount")]
+struct Weight(f64);
+
+#[derive(Persist, Clone, Copy, Debug, PartialEq)]
+#[repr(C)]
+#[persist(was = "Amount")]
+struct Weights([u64; 3]);
+
+impl Migrate<Amount> for Weight {
+    fn migrate(old: Amount) -> Self {
+        Weight(old.0 as f64 / 4.0)
+    }
+}
+
+impl Migrate<Amount> for Weights {
+    fn migrate(old: Amount) -> Self {
+        Weights([old.0, 2 * old.0, 7])
+    }
+}
+
 fn number(name: &str, default: u64) -> u64 {
     env::var(name).map_or(default, |text| text.parse().expect("a number"))
 }
@@ -82,6 +113,7 @@ fn options() -> Options {
 fn make(path: &Path, jobs: u64) -> Result<()> {
     let heap = options().open(path)?;
     let root: Root<Jobs<Old>> = heap.root("jobs")?;
+    let stock: Root<Stock<Amount>> = heap.root("stock")?;
     let mut last = 0;
     while last < jobs {
         let next = jobs.min(last + 20_000);
@@ -94,16 +126,34 @@ fn make(path: &Path, jobs: u64) -> Result<()> {
             }
             Ok(())
         })?;
+        stock
+            .txn(|tx, stock| (last..next).try_for_each(|id| stock.insert(tx, &id, &Amount(id)).map(drop)))?;
         last = next;
     }
     heap.close()
 }
 
 fn evolve(heap: &Heap, larger: bool) -> Result<bool> {
-    match larger {
-        false => heap.evolve::<Jobs<Same>>("jobs").with::<BeforeSame, Same>().run(),
-        true => heap.evolve::<Jobs<Larger>>("jobs").with::<BeforeLarger, Larger>().run(),
-    }
+    Ok(match larger {
+        false => {
+            heap.evolve::<Stock<Weight>>("stock").with::<Amount, Weight>().run()?
+                | heap.evolve::<Jobs<Same>>("jobs").with::<BeforeSame, Same>().run()?
+        }
+        true => {
+            heap.evolve::<Stock<Weights>>("stock").with::<Amount, Weights>().run()?
+                | heap.evolve::<Jobs<Larger>>("jobs").with::<BeforeLarger, Larger>().run()?
+        }
+    })
+}
+
+fn stock_holds<V>(heap: &Heap, jobs: u64, value: impl Fn(u64) -> V) -> Result<()>
+where
+    V: 'static + Plain + Copy + Send + Sync + for<'r> Persist<At<'r> = V> + PartialEq,
+{
+    heap.existing_root::<Stock<V>>("stock")?.durable_snapshot()?.read(|stock| {
+        let found = stock.iter().map(|(id, value)| (*id, *value));
+        assert!(found.eq((0..jobs).map(|id| (id, value(id)))), "something else is in stock");
+    })
 }
 
 macro_rules! holds {
@@ -128,6 +178,10 @@ fn holds(path: &Path, jobs: u64, larger: bool) -> Result<()> {
     match larger {
         false => holds!(heap, jobs, Same),
         true => holds!(heap, jobs, Larger, [7; 8]),
+    }
+    match larger {
+        false => stock_holds(&heap, jobs, |id| Weight::migrate(Amount(id)))?,
+        true => stock_holds(&heap, jobs, |id| Weights::migrate(Amount(id)))?,
     }
     assert!(matches!(heap.root::<Jobs<Old>>("jobs"), Err(Error::TypeMismatch { .. })));
     let report = heap.check()?;
@@ -183,8 +237,9 @@ fn again_and_again() -> Result<()> {
             child.wait().unwrap();
             killed += 1;
             let heap = options().read_only(true).open(&path)?;
-            middle +=
-                u64::from(matches!(heap.existing_root::<Jobs<Same>>("jobs"), Err(Error::Unfinished { .. })));
+            let jobs = matches!(heap.existing_root::<Jobs<Same>>("jobs"), Err(Error::Unfinished { .. }));
+            let stock = matches!(heap.existing_root::<Stock<Weight>>("stock"), Err(Error::Unfinished { .. }));
+            middle += u64::from(jobs || stock);
         }
         assert!(child(&path, larger).wait().unwrap().success());
         holds(&path, jobs, larger)?;

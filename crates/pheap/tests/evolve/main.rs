@@ -7,3 +7,4 @@ mod hostile;
 mod killed;
 mod middle;
 mod refused;
+mod versions;

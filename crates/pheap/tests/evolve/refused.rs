@@ -160,22 +160,3 @@ fn one_type_does_not_become_two() {
     let text = help::<old::Both, new::Both>();
     assert!(text.contains("what was `Point` in the heap would be of two types"), "{text}");
 }
-
-#[test]
-fn versions_of_a_root_that_are_kept() {
-    mod old {
-        use super::*;
-        #[derive(Persist, Clone, Copy)]
-        #[repr(C)]
-        pub(crate) struct Value(u64);
-    }
-    mod new {
-        use super::*;
-        #[derive(Persist, Clone, Copy)]
-        #[persist(was = "Value")]
-        #[repr(C)]
-        pub(crate) struct Price(u64);
-    }
-    let text = help::<pheap::PSnapMap<u64, old::Value>, pheap::PSnapMap<u64, new::Price>>();
-    assert!(text.contains("versions of a root that is a `PSnapMap` are kept"), "{text}");
-}

@@ -6,6 +6,7 @@ mod backup_beside;
 mod copies;
 mod follow;
 mod growth;
+mod holes;
 mod predecessor;
 mod readonly;
 mod removed;

@@ -4,6 +4,7 @@ mod check;
 mod collect;
 mod collect_model;
 mod held;
+mod holders;
 mod roots;
 mod shared;
 mod type_identity;

@@ -4,7 +4,7 @@
 #![deny(clippy::wildcard_enum_match_arm)]
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::atomic::AtomicU8;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use super::store::store;
@@ -24,7 +24,7 @@ use crate::os::identity::{Identity, boot_id};
 use crate::os::mapping::{Backing, Mapping};
 use crate::os::names::has_name;
 use crate::store::arena::{Arena, SpanEntry, SpanKind};
-use crate::store::header::{self, Header, Use};
+use crate::store::header::{self, Header, SLOT_SIZE, Use, is_torn};
 use crate::store::page_map::PageMap;
 use crate::store::pages::Pages;
 use crate::store::region_header::RegionHeader;
@@ -55,6 +55,8 @@ pub(super) struct Contents {
     pub(super) live: Option<LiveSlots>,
     /// What the logs of regions hold. They are mapped, and written by [`recover`](Self::recover) alone.
     logged: recovery::Found,
+    /// Runs of free pages of at least so many bytes may be holes.
+    pub(super) holes: Option<u64>,
     /// Whether they hold what must not be replayed: then they must be emptied before anything is committed.
     pub(super) has_stale_logs: bool,
     pub(super) counts: recovery::Recovered,
@@ -119,8 +121,25 @@ impl Contents {
             live,
             logged,
             has_stale_logs,
+            holes: None,
             counts,
         })
+    }
+
+    /// Runs of free pages (offset, length) of at least so many bytes.
+    pub(super) fn free(&self, least: u64) -> Vec<(u64, u64)> {
+        let mut spans = self.spans.iter().peekable();
+        let mut free = Vec::new();
+        for arena in &self.arenas {
+            let mut from = arena.first_free();
+            while let Some(span) = spans.next_if(|span| span.offset < arena.end()) {
+                free.push((from, span.offset.saturating_sub(from)));
+                from = span.end();
+            }
+            free.push((from, arena.end().saturating_sub(from)));
+        }
+        free.retain(|&(_, len)| len >= least);
+        free
     }
 
     /// Makes a heap of zeros, where nobody has one. `mapping` shows zeros.
@@ -155,6 +174,7 @@ impl Contents {
             live: Some(LiveSlots::default()),
             logged: nothing()?,
             has_stale_logs: false,
+            holes: None,
             counts: recovery::Recovered::default(),
             mapping,
             heap,
@@ -165,9 +185,9 @@ impl Contents {
 
     /// Reads a heap again that was written again: what was read first may have been in the page cache only. Its log is empty.
     pub(super) fn read_again(self, backing: Backing) -> Result<Contents> {
-        let Contents { mut mapping, header, .. } = self;
+        let Contents { mut mapping, header, holes, .. } = self;
         mapping.show(backing);
-        Contents::read(mapping, header, &WalTail::default())
+        Ok(Contents { holes, ..Contents::read(mapping, header, &WalTail::default())? })
     }
 
     /// Maps the same heap in another way, where it is or at another place.
@@ -197,6 +217,7 @@ impl Contents {
             types,
             logged,
             has_stale_logs,
+            holes,
             counts,
             ..
         } = &mut self;
@@ -231,7 +252,10 @@ impl Contents {
         // A region without a root is one whose creation a crash has cut short.
         regions.retain(|(identity, _)| identity.root != 0);
         // Whatever spans other regions have left is cleared, too.
-        let pages = free_pages(&media, heap, arenas, spans, regions, types);
+        let mut pages = free_pages(&media, heap, arenas, spans, regions, types);
+        if let Some(least) = *holes {
+            pages.add_holes(least);
+        }
         if moves {
             let owners: HashSet<u32> = regions.iter().map(|(identity, _)| identity.id).collect();
             let owned = spans.iter().filter(|span| owners.contains(&span.entry.region));
@@ -288,6 +312,7 @@ impl Recovered {
             workers: Workers::default(),
             recovered: counts,
             directory: Mutex::new(BTreeMap::new()),
+            shown: Default::default(),
             creation: Mutex::new(next_region),
             copies: RwLock::new(()),
             file,
@@ -307,12 +332,17 @@ impl Recovered {
             if has_versions(&tables.types.types[ty as usize]) {
                 region.keep_versions();
             }
+            let region = Arc::new(region);
+            inner.shown.add(&name, &region);
             // SURVIVES drop: nobody else has the heap yet.
-            inner.directory.lock().insert(name, Arc::new(region));
+            inner.directory.lock().insert(name, region);
         }
         drop(tables);
         if live.is_none() && !inner.is_read_only() && !inner.is_simulated() {
             inner.mark_in_background();
+        }
+        if let Some(file) = &inner.file {
+            file.is_held(Arc::new(inner.held_by()));
         }
         inner.make_checkpoints();
         inner.grow_ahead();
@@ -361,6 +391,11 @@ fn mark_in_use(
         return Ok(());
     }
     let found = (header.to_bytes(), header.slot() as u64 * PAGE);
+    let other = PAGE - found.1;
+    let slot =
+        heap.slice(other, SLOT_SIZE / 8).iter().flat_map(|word| word.load(Ordering::Relaxed).to_le_bytes());
+    // Two torn ones on top of each other might be a whole one that nobody knows of.
+    let is_torn = is_torn(&slot.collect::<Vec<u8>>()) && !bug(Bug::KeepTornHeader);
     header.in_use = Use::In(medium.kind());
     header.has_parts = header.in_use.needs_region_logs();
     if let Some(wal) = medium.wal() {
@@ -383,7 +418,8 @@ fn mark_in_use(
             header.sequence += 1;
             (header.to_bytes(), header.slot() as u64 * PAGE)
         });
-        wal.will_begin(Beginning { found: Some(found), headers });
+        let torn = is_torn.then_some((SLOT_SIZE, other));
+        wal.will_begin(Beginning { found: Some(found), torn, headers });
         return Ok(());
     }
     let sync = || mapping.sync();

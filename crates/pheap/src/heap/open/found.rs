@@ -57,11 +57,9 @@ impl<'a> Found<'a> {
         let mut view = if options.read_only { View::Private } else { place.first_view() };
         let base = options.base.filter(|_| !moves_twice(options, &header));
         let mut mapping = place.reserve(base, &header, view)?;
-        // Where the disk is full, a store to a hole that is mapped ends the process; in a tmpfs, so does a look at it. Elsewhere, a file that is no good heap gets no space. No byte changes.
-        let fills = !options.read_only;
-        let looks_first = !place.file().is_some_and(|file| is_tmpfs(file));
-        if fills && !looks_first {
-            place.fill(&header)?;
+        // In a tmpfs, a look at a hole takes space, and ends the process if there is none. Elsewhere, a file that is no good heap gets no space.
+        if !options.read_only && place.file().is_some_and(|file| is_tmpfs(file)) {
+            place.fill(&header, &[])?;
         }
         if tail.ranges().next().is_some() {
             // A mapping that stores go to must not show what is not in the file.
@@ -69,9 +67,6 @@ impl<'a> Found<'a> {
             mapping.show(place.backing(view));
         }
         let mut contents = Contents::read(mapping, header, &tail)?;
-        if fills && looks_first {
-            place.fill(&contents.header)?;
-        }
         contents.counts.replayed = tail.transactions();
         Ok(Surveyed { options, place, tail, view, contents })
     }

@@ -95,8 +95,8 @@ pub(super) trait Place {
     /// Makes what lies there as long as a new heap, and zero. `mapping` was reserved for it.
     fn begin(&self, mapping: &Mapping, header: &Header) -> Result<()>;
 
-    /// Sees to it that there is room for all of a heap that was found. Changes no byte of it.
-    fn fill(&self, header: &Header) -> Result<()>;
+    /// Sees to it that there is room for all of a heap that was found, but for the ranges (offset, length) that are `free`. Changes no byte of it. Returns whether these may have no room.
+    fn fill(&self, header: &Header, free: &[(u64, u64)]) -> Result<bool>;
 }
 
 /// Fails if a file is shorter than the heap in it.
@@ -173,8 +173,8 @@ impl Place for InFile<'_> {
         mapping.sync_length()
     }
 
-    fn fill(&self, header: &Header) -> Result<()> {
-        holes::fill(&self.file, self.path, header.mapped)
+    fn fill(&self, header: &Header, free: &[(u64, u64)]) -> Result<bool> {
+        holes::fill(&self.file, self.path, header.mapped, free)
     }
 }
 

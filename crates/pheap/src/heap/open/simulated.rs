@@ -116,12 +116,12 @@ impl Place for InMemory {
         Ok(())
     }
 
-    fn fill(&self, header: &Header) -> Result<()> {
+    fn fill(&self, header: &Header, _free: &[(u64, u64)]) -> Result<bool> {
         // What is longer than the header knows was never used.
         if self.0.len() > header.mapped {
             self.0.truncate(header.mapped as usize / 8);
         }
-        Ok(())
+        Ok(false)
     }
 }
 
@@ -187,8 +187,8 @@ impl Place for OnDisk {
         mapping.grow_file(data.len().map_err(error)?.min(header.mapped), header.mapped)
     }
 
-    fn fill(&self, _header: &Header) -> Result<()> {
-        Ok(())
+    fn fill(&self, _header: &Header, free: &[(u64, u64)]) -> Result<bool> {
+        Ok(!free.is_empty())
     }
 }
 

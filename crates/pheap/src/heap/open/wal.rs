@@ -5,7 +5,7 @@ use std::io;
 use crate::error::{Error, Result};
 use crate::faults::{Bug, bug};
 use crate::os::storage::Disk;
-use crate::store::header::{Header, SLOT_SIZE, Use};
+use crate::store::header::{Header, SLOT_SIZE, Use, is_torn};
 use crate::units::{HEADER_SIZE, PAGE};
 use crate::wal::{WalTail, fold_tail, write_again};
 
@@ -65,12 +65,19 @@ pub(super) fn make_durable(disk: &dyn Disk, header: &Header, whole: bool) -> Res
     durable.map_err(|e| Error::io("syncing the heap's file", e))
 }
 
-/// Writes the header that was read as it is, for the next sync.
+/// Writes the header that was read as it is, for the next sync. If the other slot is torn, it is erased: the next header goes there, and should that be torn, too, the one and what is left of the other could be a header
+/// together, which was the first one's. That may name what nobody knows of any more.
 fn write_header_again(disk: &dyn Disk, header: &Header) -> io::Result<()> {
     let (data, at) = (disk.data(), header.slot() as u64 * PAGE);
     let mut bytes = [0; SLOT_SIZE];
     let len = data.read_up_to(&mut bytes, at)?;
-    data.write_all(&bytes[..len], at)
+    data.write_all(&bytes[..len], at)?;
+    let other = PAGE - at;
+    let len = data.read_up_to(&mut bytes, other)?;
+    if is_torn(&bytes[..len]) && !bug(Bug::KeepTornHeader) {
+        data.write_all(&[0; SLOT_SIZE][..len], other)?;
+    }
+    Ok(())
 }
 
 const _: () = assert!(HEADER_SIZE == 2 * PAGE);

@@ -142,6 +142,18 @@ impl Storage for SimFile {
         Ok(len)
     }
 
+    fn punch(&self, at: u64, len: u64) -> io::Result<()> {
+        step("punch a hole");
+        let mut state = lock(&self.state);
+        state.faults.check(self.which, Call::Write)?;
+        self.write(state, &vec![0; len as usize], at)
+    }
+
+    fn unpunch(&self, _: u64, _: u64) -> io::Result<()> {
+        step("fill a hole");
+        lock(&self.state).faults.check(self.which, Call::Extend)
+    }
+
     fn is_mapped(&self, _: u64, _: u64) -> bool {
         true
     }

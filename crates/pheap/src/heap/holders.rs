@@ -1,0 +1,210 @@
+//! `Heap::holders`: who has a heap. Nothing is counted where heaps are used: handles are references, and this looks at how many there are.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use super::{Heap, HeapInner};
+use crate::gc::held::HeldTable;
+use crate::region::Region;
+
+/// Who has a heap, as [`Heap::holders`] has found it. Its `Display` is a text like "2 handles of roots (`jobs`, `users`), 1 snapshot (`users`)".
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Holders {
+    /// Handles of the heap itself, other than the one that was asked.
+    pub heaps: usize,
+    /// The roots of which somebody has something, by name.
+    pub roots: Vec<RootHolders>,
+}
+
+/// Who has something of one root; see [`Holders`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RootHolders {
+    /// The root's name: the last one, if it is removed.
+    pub name: String,
+    /// [`Root`](crate::Root)s.
+    pub handles: usize,
+    /// [`Snapshot`](crate::Snapshot)s. Clones count once.
+    pub snapshots: usize,
+    /// Objects to which there is a [`Held`](crate::Held). These do not keep the heap open.
+    pub held: usize,
+    /// [`Watch`](crate::Watch)es. These do not keep the heap open either, but what their closures have may.
+    pub watches: usize,
+}
+
+impl Heap {
+    /// Who has the heap besides this handle, by kind and root: to find what keeps a heap open whose last handle was to be gone, or what a part of the program that should have ended has left.
+    ///
+    /// [`close`](Self::close) closes the heap whoever has it. After that, this tells who is going to get [`Error::Closed`](crate::Error::Closed). Without `close`, a heap is closed when
+    /// there are no handles and no snapshots any more. [`Error::AlreadyOpen`](crate::Error::AlreadyOpen) says the same of a heap that is opened once more.
+    ///
+    /// It is a look at one moment: an operation of another thread on the heap (a collection, a backup) may count as a handle while it lasts. In a forked child, it is empty.
+    ///
+    /// ```
+    /// # use pheap::{Heap, Root};
+    /// # fn main() -> pheap::Result<()> {
+    /// let heap = Heap::in_memory()?;
+    /// let jobs: Root<u64> = heap.root("jobs")?;
+    /// let worker = std::thread::spawn({
+    ///     let jobs = jobs.clone();
+    ///     move || jobs.txn(|tx, n| Ok(tx[n] += 1))
+    /// });
+    /// worker.join().unwrap()?;
+    /// assert_eq!(heap.holders().to_string(), "1 handle of a root (`jobs`)");
+    /// drop(jobs);
+    /// assert!(heap.holders().is_empty(), "the heap is still held: {}", heap.holders());
+    /// heap.close()
+    /// # }
+    /// ```
+    ///
+    /// # Cost
+    /// Some locks, each for a moment, and a look at each held pointer; transactions and reads do nothing for it. It waits for no transaction.
+    pub fn holders(&self) -> Holders {
+        let inner = self.inner();
+        if inner.is_forked() {
+            return Holders::default(); // what it would lock may be locked for ever
+        }
+        let mut holders = inner.shown.holders(Arc::strong_count(inner));
+        holders.heaps = holders.heaps.saturating_sub(1);
+        holders
+    }
+}
+
+impl Holders {
+    /// Whether nobody has anything.
+    pub fn is_empty(&self) -> bool {
+        self.heaps == 0 && self.roots.is_empty()
+    }
+
+    /// Those who keep the heap open.
+    fn that_keep_it_open(mut self) -> Holders {
+        for root in &mut self.roots {
+            (root.held, root.watches) = (0, 0);
+        }
+        self
+    }
+}
+
+impl fmt::Display for Holders {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut is_first = true;
+        let mut part = |f: &mut fmt::Formatter<'_>, n: usize, one: &str, many: &str| {
+            let comma = if std::mem::take(&mut is_first) { "" } else { ", " };
+            write!(f, "{comma}{n} {}", if n == 1 { one } else { many })
+        };
+        if self.heaps > 0 {
+            part(f, self.heaps, "handle of the heap", "handles of the heap")?;
+        }
+        type Count = fn(&RootHolders) -> usize;
+        let kinds: [(Count, &str, &str); 4] = [
+            (|root| root.handles, "handle of a root", "handles of roots"),
+            (|root| root.snapshots, "snapshot", "snapshots"),
+            (|root| root.held, "held object", "held objects"),
+            (|root| root.watches, "watch", "watches"),
+        ];
+        for (count, one, many) in kinds {
+            let of_each = || self.roots.iter().map(|root| (root, count(root))).filter(|&(_, n)| n > 0);
+            let total = of_each().map(|(_, n)| n).sum();
+            if total == 0 {
+                continue;
+            }
+            part(f, total, one, many)?;
+            for (i, (root, n)) in of_each().enumerate() {
+                write!(f, "{}`{}`", if i == 0 { " (" } else { ", " }, root.name)?;
+                if n > 1 {
+                    write!(f, " {n} times")?;
+                }
+            }
+            f.write_str(")")?;
+        }
+        if is_first { f.write_str("nobody") } else { Ok(()) }
+    }
+}
+
+/// The roots that programs may have something of, also those that are removed. Apart from the heap, which whoever asks must not keep open.
+#[derive(Default)]
+pub(crate) struct Shown(Mutex<Vec<Entry>>);
+
+struct Entry {
+    name: String,
+    region: Weak<Region>,
+    table: Weak<HeldTable>,
+    /// Whether the directory has it.
+    listed: bool,
+}
+
+impl Shown {
+    fn entries(&self) -> MutexGuard<'_, Vec<Entry>> {
+        // SURVIVES unreached: locks of std's own are not watched. Nothing that a heap does depends on what is here.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The directory has another root.
+    pub(crate) fn add(&self, name: &str, region: &Arc<Region>) {
+        let (name, table) = (name.to_owned(), Arc::downgrade(&region.held));
+        let mut entries = self.entries();
+        entries.retain(|entry| entry.region.strong_count() > 0 || entry.table.strong_count() > 0);
+        entries.push(Entry { name, region: Arc::downgrade(region), table, listed: true });
+    }
+
+    pub(super) fn rename(&self, region: &Arc<Region>, name: &str) {
+        self.of(region, |entry| name.clone_into(&mut entry.name));
+    }
+
+    /// The directory does not have it any more.
+    pub(super) fn remove(&self, region: &Arc<Region>) {
+        self.of(region, |entry| entry.listed = false);
+    }
+
+    fn of(&self, region: &Arc<Region>, change: impl FnOnce(&mut Entry)) {
+        let is_it = |entry: &&mut Entry| std::ptr::eq(entry.region.as_ptr(), Arc::as_ptr(region));
+        if let Some(entry) = self.entries().iter_mut().find(is_it) {
+            change(entry);
+        }
+    }
+
+    /// The directory is empty.
+    pub(super) fn remove_all(&self) {
+        self.entries().iter_mut().for_each(|entry| entry.listed = false);
+    }
+
+    /// Who has a heap to which there are so many references.
+    fn holders(&self, references: usize) -> Holders {
+        let of =
+            |entry: &Entry| (entry.name.clone(), entry.region.upgrade(), entry.table.upgrade(), entry.listed);
+        let all: Vec<_> = self.entries().iter().map(of).collect();
+        // With nothing locked: a region that goes here takes closures of the program's with it.
+        let mut roots = Vec::new();
+        for (name, region, table, listed) in all {
+            let mut root = RootHolders { name, ..RootHolders::default() };
+            if let Some(region) = &region {
+                root.watches = region.watches();
+                let others = 1 + usize::from(listed) + root.watches;
+                root.handles = Arc::strong_count(region).saturating_sub(others);
+            }
+            if let Some(table) = &table {
+                // This, the region and its collector.
+                let others = if region.is_some() { 3 } else { 1 };
+                (root.held, root.snapshots) = table.holders(others);
+            }
+            if (root.handles, root.snapshots, root.held, root.watches) != (0, 0, 0, 0) {
+                roots.push(root);
+            }
+        }
+        roots.sort_by(|a, b| a.name.cmp(&b.name));
+        let of_roots: usize = roots.iter().map(|root| root.handles + root.snapshots).sum();
+        Holders { heaps: references.saturating_sub(of_roots), roots }
+    }
+}
+
+impl HeapInner {
+    /// What is said of the heap to who opens it once more. Keeps nothing open.
+    pub(super) fn held_by(self: &Arc<Self>) -> impl Fn() -> String + Send + Sync + use<> {
+        let (heap, shown) = (Arc::downgrade(self), self.shown.clone());
+        move || match heap.strong_count() {
+            0 => "being closed".to_owned(),
+            references => format!("held by {}", shown.holders(references).that_keep_it_open()),
+        }
+    }
+}

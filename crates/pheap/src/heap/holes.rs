@@ -1,0 +1,56 @@
+//! Space that the file gives back while the heap is open: holes where pages are free. With a write-ahead log only.
+//!
+//! A hole is zeros, so what was there must be of no use in any state that a crash may leave. The pages are free *before* a checkpoint begins, and stay so until it is complete: then the record by which they became
+//! free is in the file, and no recovery begins before it. What takes them later is in records behind that.
+
+use super::HeapInner;
+use super::memory::PATIENCE;
+use crate::faults::{Bug, bug};
+use crate::wal::Wal;
+
+/// Of the file, the part that is free, with space, before a checkpoint that nobody has asked for gives any back.
+const PART: u64 = 4;
+
+impl HeapInner {
+    /// To be called before a checkpoint, for [`give_back`](Self::give_back). `None` if there is too little to give back for one that was not `asked` for.
+    pub(super) fn watch_free_pages(&self, wal: &Wal, asked: bool) -> Option<u64> {
+        // One that has not begun is closed, for whoever opens the heap next, and its free pages tell what is live.
+        if !wal.has_begun() {
+            return None;
+        }
+        // Who has them may wait for room in the log.
+        let mut tables = self.tables_within(PATIENCE)?;
+        let free = tables.pages.total().saturating_sub(tables.pages.hole_bytes());
+        if !asked && (free < self.tuning.free_kept || free < tables.header.mapped / PART) {
+            return None;
+        }
+        // What was never used is what the heap grows into.
+        let end = tables.arenas.last().map_or(0, |newest| newest.used);
+        Some(tables.pages.watch(self.tuning.hole, end))
+    }
+
+    /// Makes holes of the pages that have been free since they were watched. Runs within the checkpoint that has begun after that, when it is complete.
+    pub(super) fn give_back(&self, wal: &Wal, watch: Option<u64>) {
+        let Some(watch) = watch else { return };
+        // One run at a time: whoever needs pages waits for no more.
+        while let Some(mut tables) = self.tables_within(PATIENCE) {
+            if self.check_open().is_err() {
+                return; // closed meanwhile, and not mapped any more
+            }
+            let Some((offset, len)) = tables.pages.next_quiet(watch, self.tuning.hole) else { return };
+            if wal.punch(offset, len).is_err() {
+                return; // the file system cannot
+            }
+            tables.pages.add_hole(offset, len);
+            // Copies of what was there.
+            self.drop_range(wal, offset, len, |_| true);
+        }
+    }
+
+    /// What [`give_back`](Self::give_back) does, before the checkpoint: a mistake.
+    pub(super) fn give_back_early(&self, wal: &Wal, watch: Option<u64>) {
+        if bug(Bug::HolesEarly) {
+            self.give_back(wal, watch);
+        }
+    }
+}
