@@ -305,12 +305,12 @@ fn reused(start: &Start, wal: bool) -> Result<(), String> {
     Ok(())
 }
 
-/// Opens what a crash has left, and takes pages for small objects at once.
+/// Opens what a crash has left, and takes pages for small objects at once, and for one that takes the pages of many.
 fn push_after(left: Content) -> Result<(), String> {
     let mut run = Run::open(Setting::default(), left.clone(), None, 2)?;
     let mut states = vec![run.state().clone()];
-    for _ in 0..5 {
-        run.one(One::Push, Which::A)?;
+    for what in [One::Push, One::Push, One::Big, One::Push, One::Push] {
+        run.one(what, Which::A)?;
         states.push(run.state().clone());
     }
     let trace = run.finish()?;
