@@ -20,15 +20,24 @@ pub(crate) struct Pages {
 
 /// Ranges that do not overlap: start → length.
 #[derive(Debug, Default)]
-struct Ranges(BTreeMap<u64, u64>);
+pub(crate) struct Ranges(BTreeMap<u64, u64>);
 
 impl Ranges {
+    pub(crate) fn new(ranges: impl IntoIterator<Item = (u64, u64)>) -> Ranges {
+        Ranges(ranges.into_iter().collect())
+    }
+
+    /// Those of at least so many bytes, in order.
+    pub(crate) fn of_at_least(self, least: u64) -> Vec<(u64, u64)> {
+        self.0.into_iter().filter(|&(_, len)| len >= least).collect()
+    }
+
     fn overlaps(&self, start: u64, len: u64) -> bool {
         self.0.range(..start + len).next_back().is_some_and(|(&at, &have)| at + have > start)
     }
 
     /// Takes away what lies within a range.
-    fn cut(&mut self, start: u64, len: u64) {
+    pub(crate) fn cut(&mut self, start: u64, len: u64) {
         let end = start + len;
         while let Some((&at, &have)) =
             self.0.range(..end).next_back().filter(|&(&at, &have)| at + have > start)
@@ -86,7 +95,7 @@ impl Pages {
     fn solid(&self, least: u64, end: u64) -> Ranges {
         let long = self.by_length.range((least, 0)..);
         let before = long.map(|&(len, start)| (start, len.min(end.saturating_sub(start))));
-        let mut solid = Ranges(before.filter(|&(_, len)| len >= least).collect());
+        let mut solid = Ranges::new(before.filter(|&(_, len)| len >= least));
         self.holes.0.iter().for_each(|(&start, &len)| solid.cut(start, len));
         solid
     }
@@ -135,7 +144,7 @@ impl Pages {
 
     /// The file may have no space for free runs of at least so many bytes.
     pub(crate) fn add_holes(&mut self, least: u64) {
-        self.holes = Ranges(self.runs().filter(|&(_, len)| len >= least).collect());
+        self.holes = Ranges::new(self.runs().filter(|&(_, len)| len >= least));
     }
 
     /// The file has space for these pages.
