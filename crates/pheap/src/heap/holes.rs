@@ -50,6 +50,9 @@ impl HeapInner {
             // Copies of what was there.
             self.drop_range(wal, offset, len, |_| true);
             drop(tables);
+            if wal.is_room_wanted() {
+                return; // that takes another checkpoint, which goes on with what is free then
+            }
             // Who waits for the lock does not get it by itself.
             thread::sleep(PATIENCE / 100);
         }
@@ -60,5 +63,35 @@ impl HeapInner {
         if bug(Bug::HolesEarly) {
             self.give_back(wal, watch);
         }
+    }
+}
+
+#[cfg(all(test, not(pheap_loom)))]
+mod tests {
+    use crate::{Durability, Options, Result, Root, SyncPolicy};
+
+    /// To give back all that a large heap has takes seconds, and no other checkpoint makes room in the log meanwhile.
+    #[test]
+    fn nobody_waits_for_room_in_the_log_until_all_is_given_back() -> Result<()> {
+        let folder = tempfile::tempdir().unwrap();
+        let options =
+            Options::new().durability(Durability::Wal).sync_policy(SyncPolicy::OnDemand).log_limit(16 << 20);
+        let heap = options.open(folder.path().join("heap"))?;
+        let [a, b]: [Root<u64>; 2] = [heap.root("a")?, heap.root("b")?];
+        for _ in 0..16 {
+            a.txn(|tx, _| tx.alloc_slice(1 << 18, |i| i as u64).map(drop))?;
+        }
+        heap.remove_root("a")?;
+        let inner = heap.inner();
+        let wal = inner.wal().unwrap();
+        let watch = inner.watch_free_pages(wal, true);
+        wal.checkpoint(|| {
+            while !wal.is_room_wanted() {
+                b.txn(|tx, _| tx.alloc_slice(1 << 14, |i| i as u64).map(drop)).unwrap();
+            }
+            inner.give_back(wal, watch);
+        })?;
+        assert!(inner.tables.lock().pages.hole_bytes() < 4 * inner.tuning.hole);
+        heap.close()
     }
 }
