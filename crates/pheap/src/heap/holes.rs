@@ -3,6 +3,8 @@
 //! A hole is zeros, so what was there must be of no use in any state that a crash may leave. The pages are free *before* a checkpoint begins, and stay so until it is complete: then the record by which they became
 //! free is in the file, and no recovery begins before it. What takes them later is in records behind that.
 
+use std::thread;
+
 use super::HeapInner;
 use super::memory::PATIENCE;
 use crate::faults::{Bug, bug};
@@ -20,9 +22,11 @@ impl HeapInner {
         }
         // Who has them may wait for room in the log.
         let mut tables = self.tables_within(PATIENCE)?;
-        let free = tables.pages.total().saturating_sub(tables.pages.hole_bytes());
-        if !asked && (free < self.tuning.free_kept || free < tables.header.mapped / PART) {
-            return None;
+        if !asked {
+            let free = tables.pages.total().saturating_sub(tables.pages.hole_bytes());
+            if free < self.tuning.free_kept || free < tables.header.mapped / PART {
+                return None;
+            }
         }
         // What was never used is what the heap grows into.
         let end = tables.arenas.last().map_or(0, |newest| newest.used);
@@ -32,18 +36,25 @@ impl HeapInner {
     /// Makes holes of the pages that have been free since they were watched. Runs within the checkpoint that has begun after that, when it is complete.
     pub(super) fn give_back(&self, wal: &Wal, watch: Option<u64>) {
         let Some(watch) = watch else { return };
-        // One run at a time: whoever needs pages waits for no more.
+        // A part of a run at a time: whoever needs pages waits for no more.
         while let Some(mut tables) = self.tables_within(PATIENCE) {
             if self.check_open().is_err() {
                 return; // closed meanwhile, and not mapped any more
             }
             let Some((offset, len)) = tables.pages.next_quiet(watch, self.tuning.hole) else { return };
+            // Also if it fails, which may be halfway.
+            tables.pages.add_hole(offset, len);
             if wal.punch(offset, len).is_err() {
                 return; // the file system cannot
             }
-            tables.pages.add_hole(offset, len);
             // Copies of what was there.
             self.drop_range(wal, offset, len, |_| true);
+            drop(tables);
+            if wal.is_room_wanted() {
+                return; // that takes another checkpoint, which goes on with what is free then
+            }
+            // Who waits for the lock does not get it by itself.
+            thread::sleep(PATIENCE / 100);
         }
     }
 
@@ -52,5 +63,35 @@ impl HeapInner {
         if bug(Bug::HolesEarly) {
             self.give_back(wal, watch);
         }
+    }
+}
+
+#[cfg(all(test, not(pheap_loom)))]
+mod tests {
+    use crate::{Durability, Options, Result, Root, SyncPolicy};
+
+    /// To give back all that a large heap has takes seconds, and no other checkpoint makes room in the log meanwhile.
+    #[test]
+    fn nobody_waits_for_room_in_the_log_until_all_is_given_back() -> Result<()> {
+        let folder = tempfile::tempdir().unwrap();
+        let options =
+            Options::new().durability(Durability::Wal).sync_policy(SyncPolicy::OnDemand).log_limit(16 << 20);
+        let heap = options.open(folder.path().join("heap"))?;
+        let [a, b]: [Root<u64>; 2] = [heap.root("a")?, heap.root("b")?];
+        for _ in 0..16 {
+            a.txn(|tx, _| tx.alloc_slice(1 << 18, |i| i as u64).map(drop))?;
+        }
+        heap.remove_root("a")?;
+        let inner = heap.inner();
+        let wal = inner.wal().unwrap();
+        let watch = inner.watch_free_pages(wal, true);
+        wal.checkpoint(|| {
+            while !wal.is_room_wanted() {
+                b.txn(|tx, _| tx.alloc_slice(1 << 14, |i| i as u64).map(drop)).unwrap();
+            }
+            inner.give_back(wal, watch);
+        })?;
+        assert!(inner.tables.lock().pages.hole_bytes() < 4 * inner.tuning.hole);
+        heap.close()
     }
 }

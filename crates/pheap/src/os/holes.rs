@@ -28,7 +28,7 @@ pub(crate) fn fill(file: &File, path: &Path, len: u64, free: &[(u64, u64)]) -> R
 }
 
 fn reserve_but(file: &File, len: u64, free: &[(u64, u64)]) -> io::Result<bool> {
-    if file.metadata()?.blocks() * 512 >= len {
+    if missing(file, len)? == 0 {
         return Ok(false);
     }
     let mut from = 0;
@@ -39,6 +39,12 @@ fn reserve_but(file: &File, len: u64, free: &[(u64, u64)]) -> io::Result<bool> {
         from = at + bytes;
     }
     Ok(true)
+}
+
+/// Bytes of the first `len` that may have no space, at most: a file that is longer may have it behind them.
+fn missing(file: &File, len: u64) -> io::Result<u64> {
+    let metadata = file.metadata()?;
+    Ok(metadata.len().max(len).saturating_sub(metadata.blocks() * 512).min(len))
 }
 
 /// Reserves space for a part of a file, unless the file system knows no such thing.
@@ -62,7 +68,7 @@ pub(crate) fn punch(file: &File, at: u64, len: u64) -> io::Result<()> {
 
 /// [`fill`], for any file.
 pub(crate) fn reserve(file: &File, len: u64) -> io::Result<()> {
-    let missing = len.saturating_sub(file.metadata()?.blocks() * 512);
+    let missing = missing(file, len)?;
     if missing == 0 {
         return Ok(());
     }
@@ -100,5 +106,23 @@ mod tests {
         let again = file.metadata().unwrap().blocks();
         fill(&file, &path, 1 << 20, &[]).unwrap();
         assert_eq!(file.metadata().unwrap().blocks(), again);
+    }
+
+    /// A crash may leave a file that has grown, and a heap that has not.
+    #[test]
+    fn what_lies_behind_the_heap_fills_no_hole() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x");
+        let file = File::options().create_new(true).read(true).write(true).open(&path).unwrap();
+        let blocks = || file.metadata().unwrap().blocks();
+        reserve_range(&file, 0, 4 << 20).unwrap();
+        let all = blocks();
+        if punch(&file, 0, 1 << 20).is_err() || blocks() == all {
+            return; // a file system without holes
+        }
+        assert!(fill(&file, &path, 2 << 20, &[(0, 1 << 20)]).unwrap());
+        assert!(blocks() < all);
+        assert!(!fill(&file, &path, 2 << 20, &[]).unwrap());
+        assert!(blocks() >= all);
     }
 }

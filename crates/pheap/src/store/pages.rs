@@ -20,15 +20,24 @@ pub(crate) struct Pages {
 
 /// Ranges that do not overlap: start → length.
 #[derive(Debug, Default)]
-struct Ranges(BTreeMap<u64, u64>);
+pub(crate) struct Ranges(BTreeMap<u64, u64>);
 
 impl Ranges {
+    pub(crate) fn new(ranges: impl IntoIterator<Item = (u64, u64)>) -> Ranges {
+        Ranges(ranges.into_iter().collect())
+    }
+
+    /// Those of at least so many bytes, in order.
+    pub(crate) fn of_at_least(self, least: u64) -> Vec<(u64, u64)> {
+        self.0.into_iter().filter(|&(_, len)| len >= least).collect()
+    }
+
     fn overlaps(&self, start: u64, len: u64) -> bool {
         self.0.range(..start + len).next_back().is_some_and(|(&at, &have)| at + have > start)
     }
 
     /// Takes away what lies within a range.
-    fn cut(&mut self, start: u64, len: u64) {
+    pub(crate) fn cut(&mut self, start: u64, len: u64) {
         let end = start + len;
         while let Some((&at, &have)) =
             self.0.range(..end).next_back().filter(|&(&at, &have)| at + have > start)
@@ -67,6 +76,30 @@ impl Pages {
         Some((start, have))
     }
 
+    /// The same of pages for which the file has space, wherever there are some. Looks at all runs: for when the disk is full.
+    pub(crate) fn take_solid(&mut self, most: u64, least: u64) -> Option<(u64, u64)> {
+        let solid = self.solid(least, u64::MAX);
+        let (start, have) = solid.0.into_iter().find(|&(_, len)| len >= least)?;
+        let len = have.min(most);
+        let (&run, &free) = self.free.range(..=start).next_back().expect("solid pages are free");
+        self.remove(run, free);
+        self.quiet.cut(start, len);
+        let (end, end_of_run) = (start + len, run + free);
+        [(run, start), (end, end_of_run)].iter().filter(|(from, to)| to > from).for_each(|&(from, to)| {
+            self.insert(from, to - from);
+        });
+        Some((start, len))
+    }
+
+    /// Free pages before `end` that are no holes. Runs of fewer than `least` bytes, holes included, are left out.
+    fn solid(&self, least: u64, end: u64) -> Ranges {
+        let long = self.by_length.range((least, 0)..);
+        let before = long.map(|&(len, start)| (start, len.min(end.saturating_sub(start))));
+        let mut solid = Ranges::new(before.filter(|&(_, len)| len >= least));
+        self.holes.0.iter().for_each(|(&start, &len)| solid.cut(start, len));
+        solid
+    }
+
     /// Takes exactly this run, if all of it is free and nothing beside it is.
     pub(crate) fn take_at(&mut self, start: u64, len: u64) -> bool {
         let is_free = self.free.get(&start) == Some(&len);
@@ -80,27 +113,30 @@ impl Pages {
 
     /// From now on it is noted which of the free pages before `end` stay free, of runs of at least so many bytes. Returns a number by which [`next_quiet`](Self::next_quiet) tells them, until it is asked for again.
     pub(crate) fn watch(&mut self, least: u64, end: u64) -> u64 {
-        let ends = |(&start, &len): (&u64, &u64)| (start, len.min(end.saturating_sub(start)));
-        self.quiet = Ranges(self.free.iter().map(ends).filter(|&(_, len)| len >= least).collect());
-        self.holes.0.iter().for_each(|(&start, &len)| self.quiet.cut(start, len));
+        self.quiet = self.solid(least, end);
         self.watches += 1;
         self.watches
     }
 
-    /// A run of at least so many bytes that has been free since the [watch](Self::watch) of this number. Each is told once.
+    /// A run of at least so many bytes, and less than twice as many, that has been free since the [watch](Self::watch) of this number. Each is told once.
     pub(crate) fn next_quiet(&mut self, watch: u64, least: u64) -> Option<(u64, u64)> {
         if watch != self.watches {
             return None;
         }
         loop {
             let (start, len) = self.quiet.0.pop_first()?;
+            if len >= 2 * least {
+                // What is done with a long run takes long.
+                self.quiet.0.insert(start + least, len - least);
+                return Some((start, least));
+            }
             if len >= least {
                 return Some((start, len));
             }
         }
     }
 
-    /// The file has no space any more for these pages, which are free.
+    /// The file may have no space any more for these pages, which are free.
     pub(crate) fn add_hole(&mut self, start: u64, len: u64) {
         self.holes.cut(start, len);
         self.holes.0.insert(start, len);
@@ -108,7 +144,7 @@ impl Pages {
 
     /// The file may have no space for free runs of at least so many bytes.
     pub(crate) fn add_holes(&mut self, least: u64) {
-        self.holes = Ranges(self.runs().filter(|&(_, len)| len >= least).collect());
+        self.holes = Ranges::new(self.runs().filter(|&(_, len)| len >= least));
     }
 
     /// The file has space for these pages.
@@ -197,17 +233,33 @@ mod tests {
         assert!(pages.take_at(200, 20));
         assert_eq!(pages.take(5), Some(0));
         pages.give(0, 5);
-        assert_eq!((pages.next_quiet(watch, 30), pages.next_quiet(watch, 30)), (Some((30, 70)), None));
+        let quiet: Vec<_> = std::iter::from_fn(|| pages.next_quiet(watch, 30)).collect();
+        assert_eq!(quiet, [(30, 30), (60, 40)]);
         let older = pages.watch(1, 50);
         let watch = pages.watch(1, 50);
         assert_eq!(pages.next_quiet(older, 1), None);
-        let quiet: Vec<_> = std::iter::from_fn(|| pages.next_quiet(watch, 1)).collect();
-        assert_eq!(quiet, [(0, 10), (30, 20)]);
+        let quiet: Vec<_> = std::iter::from_fn(|| pages.next_quiet(watch, 10)).collect();
+        assert_eq!(quiet, [(0, 10), (30, 10), (40, 10)]);
         assert!(pages.has_hole(29, 10) && !pages.has_hole(30, 70) && !pages.has_hole(0, 10));
         pages.add_hole(25, 20);
         assert_eq!(pages.hole_bytes(), 35);
         pages.no_hole(20, 10);
         assert_eq!(pages.hole_bytes(), 25);
+    }
+
+    #[test]
+    fn pages_with_space_are_found_between_holes() {
+        let mut pages = Pages::default();
+        pages.give(0, 100);
+        pages.give(200, 8);
+        pages.add_hole(0, 40);
+        pages.add_hole(60, 40);
+        assert_eq!(pages.take_solid(10, 9), Some((40, 10)));
+        assert_eq!(pages.take_solid(20, 9), Some((50, 10)));
+        assert_eq!(pages.take_solid(20, 9), None);
+        assert_eq!(pages.take_solid(20, 8), Some((200, 8)));
+        let runs: Vec<_> = pages.runs().collect();
+        assert_eq!(runs, [(0, 40), (60, 40)]);
     }
 
     #[test]

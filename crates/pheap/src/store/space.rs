@@ -18,9 +18,6 @@ use crate::units::PAGE;
 /// arenas and nobody pays for much that he does not need.
 const LONGEST: u64 = 64 << 20;
 
-/// How many runs of pages are tried for which the file has to get space first.
-const TRIES: usize = 8;
-
 impl Store {
     /// Takes a span of so many bytes, the more the better, growing the file if need be. `entry.pages` is filled in.
     pub(crate) fn take_span(&self, bytes: &RangeInclusive<u64>, entry: SpanEntry) -> Result<Span> {
@@ -128,20 +125,13 @@ impl Tables {
 
     /// Takes `most` bytes, or less, but at least `least`, for which the file has space.
     pub(crate) fn take_pages(&mut self, most: u64, least: u64) -> Option<(u64, u64)> {
-        let mut in_vain = Vec::new();
-        let found = loop {
-            let Some((offset, len)) = self.pages.take_up_to(most, least) else { break None };
-            if self.fill(offset, len) {
-                break Some((offset, len));
-            }
-            in_vain.push((offset, len));
-            // The disk is full. There may be pages that need nothing of it.
-            if in_vain.len() == TRIES {
-                break None;
-            }
-        };
-        in_vain.into_iter().for_each(|(offset, len)| self.pages.give(offset, len));
-        found
+        let (offset, len) = self.pages.take_up_to(most, least)?;
+        if self.fill(offset, len) {
+            return Some((offset, len));
+        }
+        self.pages.give(offset, len);
+        // The disk is full. There may be pages that need nothing of it.
+        self.pages.take_solid(most, least)
     }
 
     /// Sees to it that the file has space for pages that were taken. A store to them, or a checkpoint, must not fail for want of it.
@@ -277,7 +267,12 @@ mod tests {
     impl Store {
         /// An arena in memory: all that an allocator needs.
         pub(crate) fn in_memory(size: u64) -> Store {
-            let reserved = size.next_power_of_two();
+            Store::that_grows(size, size)
+        }
+
+        /// One that may become larger.
+        fn that_grows(size: u64, max_size: u64) -> Store {
+            let reserved = max_size.next_power_of_two();
             let mapping = Mapping::reserve_anywhere(0, reserved, Backing::Memory).unwrap();
             let heap = Words::none(&mapping);
             let (media, arena, mut pages) =
@@ -290,7 +285,7 @@ mod tests {
                 state: AtomicU8::new(OPEN),
                 has_name: false,
                 pin_undo: false,
-                max_size: size,
+                max_size,
                 tuning: Tuning::SHIPPED,
                 page_map: PageMap::new(reserved).unwrap(),
                 medium: Medium::Process,
@@ -311,6 +306,28 @@ mod tests {
             store.tables.lock().heap.extend(&store, size).unwrap();
             store
         }
+    }
+
+    /// The disk is full (nothing gives these holes space), but the file has become longer already.
+    #[test]
+    fn holes_that_get_no_space_keep_nobody_from_what_has_some() {
+        const SIZE: u64 = 1 << 20;
+        let store = Store::that_grows(SIZE, 2 * SIZE);
+        let mut tables = store.tables.lock();
+        let entry = SpanEntry { kind: SpanKind::Large, slot: 0, pages: 0, ty: 0, region: 1 };
+        let mut taken = Vec::new();
+        while let Some((offset, _)) = tables.pages.take_up_to(PAGE, PAGE) {
+            taken.push(offset);
+        }
+        let last = taken.pop().unwrap();
+        for offset in taken.into_iter().step_by(2) {
+            tables.pages.give(offset, PAGE);
+            tables.pages.add_hole(offset, PAGE);
+        }
+        tables.pages.give(last, PAGE);
+        // There is a page that needs nothing of the disk; and then there is a new arena.
+        assert_eq!(tables.take_span(&store, &(PAGE..=PAGE), entry).unwrap().offset, last);
+        assert!(tables.take_span(&store, &(PAGE..=PAGE), entry).unwrap().offset > SIZE);
     }
 
     #[test]

@@ -259,8 +259,16 @@ impl Wal {
 
     /// Whether half of the log is used, or too many pages are private.
     pub(super) fn is_checkpoint_due(&self, state: &State) -> bool {
+        self.is_half_used(state) || self.pages.bytes() > self.memory_trigger.load(Ordering::Relaxed)
+    }
+
+    fn is_half_used(&self, state: &State) -> bool {
         state.buffer.end() - state.folded > self.settings.log_limit / 2
-            || self.pages.bytes() > self.memory_trigger.load(Ordering::Relaxed)
+    }
+
+    /// Whether who commits is about to wait for room in the log, or for a checkpoint that makes some.
+    pub(crate) fn is_room_wanted(&self) -> bool {
+        self.is_half_used(&self.tail.lock())
     }
 
     /// Does what was asked for. `after` runs when the checkpoint is complete.

@@ -26,7 +26,7 @@ use crate::os::names::has_name;
 use crate::store::arena::{Arena, SpanEntry, SpanKind};
 use crate::store::header::{self, Header, SLOT_SIZE, Use, is_torn};
 use crate::store::page_map::PageMap;
-use crate::store::pages::Pages;
+use crate::store::pages::{Pages, Ranges};
 use crate::store::region_header::RegionHeader;
 use crate::store::relocate;
 use crate::store::spans::{Span, spans_in, write_entry};
@@ -126,8 +126,8 @@ impl Contents {
         })
     }
 
-    /// Runs of free pages (offset, length) of at least so many bytes.
-    pub(super) fn free(&self, least: u64) -> Vec<(u64, u64)> {
+    /// Runs of free pages (offset, length) of at least so many bytes, to which the `tail` of the log does not write either: a checkpoint does what that says.
+    pub(super) fn free(&self, least: u64, tail: &WalTail) -> Vec<(u64, u64)> {
         let mut spans = self.spans.iter().peekable();
         let mut free = Vec::new();
         for arena in &self.arenas {
@@ -138,8 +138,12 @@ impl Contents {
             }
             free.push((from, arena.end().saturating_sub(from)));
         }
-        free.retain(|&(_, len)| len >= least);
-        free
+        let mut free = Ranges::new(free.into_iter().filter(|&(_, len)| len >= least));
+        for range in tail.ranges() {
+            let start = range.offset & !(PAGE - 1);
+            free.cut(start, range.end().next_multiple_of(PAGE) - start);
+        }
+        free.of_at_least(least)
     }
 
     /// Makes a heap of zeros, where nobody has one. `mapping` shows zeros.

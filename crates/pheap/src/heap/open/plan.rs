@@ -31,7 +31,7 @@ pub(super) struct Plan<'a> {
 impl<'a> Surveyed<'a> {
     /// Decides how the heap is opened. Nothing has been changed until here.
     pub(super) fn plan(mut self) -> Result<Plan<'a>> {
-        let Surveyed { options, place, ref mut contents, .. } = self;
+        let Surveyed { options, place, ref tail, ref mut contents, .. } = self;
         let chosen = if options.read_only { None } else { Some(place.choose(options)?) };
         if let (Some(Chosen::Wal), Some(disk)) = (&chosen, place.disk()) {
             disk.may_have_log()?;
@@ -39,7 +39,7 @@ impl<'a> Surveyed<'a> {
         if let Some(chosen) = &chosen {
             // Where the disk is full, a store to a hole that is mapped ends the process, and a checkpoint to one fails. With a log, free pages may stay holes until somebody takes them. No byte changes.
             let least = options.tuning.hole;
-            let free = if matches!(chosen, Chosen::Wal) { contents.free(least) } else { Vec::new() };
+            let free = if matches!(chosen, Chosen::Wal) { contents.free(least, tail) } else { Vec::new() };
             contents.holes = place.fill(&contents.header, &free)?.then_some(least);
         }
         let header = &contents.header;
