@@ -217,7 +217,12 @@ pub(super) fn maps() -> Result<(), String> {
             drop(many);
             Ok(())
         });
-        fill.unwrap();
+        // Whoever looks for the second ones may be faster, and has it become a map of these.
+        let is_full = match fill {
+            Ok(()) => true,
+            Err(Error::Migrated { .. }) => false,
+            Err(error) => panic!("{error}"),
+        };
         // Until nobody looks for a moment.
         while let Err(Error::HeldPointers { .. }) = heap.root::<Map<Second>>("x") {}
         while let Err(Error::HeldPointers { .. }) =
@@ -225,7 +230,7 @@ pub(super) fn maps() -> Result<(), String> {
         {}
         let third = heap.existing_root::<Map<Third>>("x").unwrap();
         let sum: u64 = third.read(|view, map| view[map].values(view).map(|v| v.1).sum()).unwrap();
-        assert_eq!(sum, ITEM_SUM);
+        assert!(sum == ITEM_SUM || !is_full, "{sum}");
         heap.remove_root("x").unwrap();
     };
     run(
