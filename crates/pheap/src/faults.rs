@@ -245,8 +245,6 @@ pub enum Bug {
     GoOnInPlace,
     /// The next header is written while nobody knows whether the one that was read is on the disk.
     TrustHeader,
-    /// What a torn write has left of a header stays there when the next one is written over it.
-    KeepTornHeader,
     /// The second slot of the header is written though the sync of the first one has failed.
     OverlookFences,
     /// Both slots of the header of a closed heap are synced together.

@@ -312,10 +312,10 @@ pub(crate) fn begin_creation(media: &Media, heap: Words<'_>) -> Result<()> {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    pub(in crate::store) fn header(sequence: u64) -> Header {
+    pub(crate) fn header(sequence: u64) -> Header {
         Header {
             sequence,
             uuid: 7 << 70 | 3,

@@ -44,7 +44,7 @@ mod tail;
 #[cfg(all(test, not(pheap_loom)))]
 mod task_tests;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 #[cfg(all(test, not(pheap_loom)))]
 mod waker_tests;
 #[cfg(all(test, not(pheap_loom)))]

@@ -315,34 +315,43 @@ fn what_is_gone_since_it_was_read_is_not_gone_on_with() {
 }
 
 /// The log of a closed heap, in whose file there is something.
-fn later() -> (Arc<Cut>, Arc<Wal>) {
+fn later(torn: Option<(usize, u64)>) -> (Arc<Cut>, Arc<Wal>) {
     let (data, log) = (Arc::new(Cut::default()), Arc::new(Cut::default()));
     (&*data as &dyn Storage).write_all(&[7; 100], 0).unwrap();
     let wal = Wal::later(TestDisk::new(data.clone(), log), of(1, 2, false), SETTINGS).unwrap();
     let found = (vec![8; 10], 0);
-    wal.will_begin(Beginning { headers: [found.clone(), found.clone()], found: Some(found), torn: None });
+    wal.will_begin(Beginning { headers: [found.clone(), found.clone()], found: Some(found), torn });
     (data, wal)
 }
 
 /// Nobody else has synced a copy of a heap that was closed, and is only read. And what was read of its header may be gone by now.
 #[test]
 fn what_was_found_is_synced_before_the_log_begins() {
-    let (data, wal) = later();
+    let (data, wal) = later(None);
     wal.sync().unwrap();
     assert_eq!(*data.synced.lock().unwrap(), [vec![8; 10], vec![7; 90]].concat());
     // Once.
     *data.ends.lock().unwrap() = Some(0);
     wal.sync().unwrap();
-    let (data, wal) = later();
+    let (data, wal) = later(None);
     *data.ends.lock().unwrap() = Some(0);
     assert!(matches!(wal.sync(), Err(Error::OutcomeUnknown { .. })));
     assert!(matches!(wal.sync(), Err(Error::Failed { .. })));
 }
 
+/// The power fails at the sync of the first header that names the log.
+#[test]
+fn what_is_left_of_a_torn_header_is_erased_before_the_next_one() {
+    let (data, wal) = later(Some((10, 50)));
+    *data.ends.lock().unwrap() = Some(2);
+    assert!(wal.begin().is_err());
+    assert_eq!(*data.synced.lock().unwrap(), [vec![8; 10], vec![7; 40], vec![0; 10], vec![7; 40]].concat());
+}
+
 /// Somebody else may have the file of a heap that was closed meanwhile.
 #[test]
 fn a_heap_that_is_closed_is_not_synced() {
-    let (data, wal) = later();
+    let (data, wal) = later(None);
     wal.begin_to_close();
     assert!(matches!(wal.sync(), Err(Error::Closed)));
     assert_eq!(*data.now.0.lock().unwrap(), [7; 100]);

@@ -22,7 +22,7 @@ use crate::wal::SyncPolicy;
 pub(super) const LAYOUT: Layout = Layout { uuid: 7 << 64 | 9, id: 3, nonce: 5, segment: 64 << 10 };
 
 #[derive(Debug, Default)]
-pub(super) struct InMemory(pub(super) Mutex<Vec<u8>>);
+pub(crate) struct InMemory(pub(super) Mutex<Vec<u8>>);
 
 impl Storage for InMemory {
     fn read_some(&self, buf: &mut [u8], at: u64) -> io::Result<usize> {

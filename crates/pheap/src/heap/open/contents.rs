@@ -399,7 +399,7 @@ fn mark_in_use(
     let slot =
         heap.slice(other, SLOT_SIZE / 8).iter().flat_map(|word| word.load(Ordering::Relaxed).to_le_bytes());
     // Two torn ones on top of each other might be a whole one that nobody knows of.
-    let is_torn = is_torn(&slot.collect::<Vec<u8>>()) && !bug(Bug::KeepTornHeader);
+    let is_torn = is_torn(&slot.collect::<Vec<u8>>());
     header.in_use = Use::In(medium.kind());
     header.has_parts = header.in_use.needs_region_logs();
     if let Some(wal) = medium.wal() {
