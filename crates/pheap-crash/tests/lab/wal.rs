@@ -1,6 +1,6 @@
 //! The write-ahead log: its rules, with programs that show them, and disks that fail.
 
-use crate::common::{breaks, explore, explorer, glance, holds, limits};
+use crate::common::{breaks, explore, explorer, glance, holds};
 use pheap::sim::Bug;
 use pheap_crash::Program;
 use pheap_crash::seeded::Seeded;
