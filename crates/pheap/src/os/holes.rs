@@ -28,8 +28,13 @@ pub(crate) fn fill(file: &File, path: &Path, len: u64, free: &[(u64, u64)]) -> R
 }
 
 fn reserve_but(file: &File, len: u64, free: &[(u64, u64)]) -> io::Result<bool> {
-    if missing(file, len)? == 0 {
+    let missing = missing(file, len)?;
+    if missing == 0 {
         return Ok(false);
+    }
+    // As in `reserve`, which then says so.
+    if !may_have(file, missing.saturating_sub(free.iter().map(|&(_, bytes)| bytes).sum())) {
+        return reserve(file, len).map(|()| true);
     }
     let mut from = 0;
     for &(at, bytes) in free.iter().chain([&(len, 0)]) {
@@ -45,6 +50,11 @@ fn reserve_but(file: &File, len: u64, free: &[(u64, u64)]) -> io::Result<bool> {
 fn missing(file: &File, len: u64) -> io::Result<u64> {
     let metadata = file.metadata()?;
     Ok(metadata.len().max(len).saturating_sub(metadata.blocks() * 512).min(len))
+}
+
+/// Whether the file system may have so many bytes.
+fn may_have(file: &File, bytes: u64) -> bool {
+    !matches!(statfs(file), Ok(FileSystem { free: Some(free), .. }) if free < bytes)
 }
 
 /// Reserves space for a part of a file, unless the file system knows no such thing.
@@ -73,10 +83,7 @@ pub(crate) fn reserve(file: &File, len: u64) -> io::Result<()> {
         return Ok(());
     }
     // What there is would be taken, and kept, before it turns out that there is not enough.
-    let possible = match statfs(file) {
-        Ok(FileSystem { free: Some(free), .. }) if free < missing => PAGE.min(len),
-        _ => len,
-    };
+    let possible = if may_have(file, missing) { len } else { PAGE.min(len) };
     match fallocate(file, 0, possible) {
         Ok(()) if possible == len => Ok(()),
         Ok(()) => Err(io::Error::from_raw_os_error(libc::ENOSPC)),
@@ -106,6 +113,23 @@ mod tests {
         let again = file.metadata().unwrap().blocks();
         fill(&file, &path, 1 << 20, &[]).unwrap();
         assert_eq!(file.metadata().unwrap().blocks(), again);
+    }
+
+    /// On a disk that is too full, a file with holes takes nothing of what there is.
+    #[test]
+    fn space_that_is_not_there_is_not_begun_to_be_taken() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x");
+        let file = File::options().create_new(true).read(true).write(true).open(&path).unwrap();
+        const HUGE: u64 = 8 << 40;
+        if file.set_len(HUGE).is_err() || may_have(&file, HUGE / 2) {
+            return; // no such files here, or a disk that has room
+        }
+        std::os::unix::fs::FileExt::write_all_at(&file, &[1; PAGE as usize], 0).unwrap(); // the page with which it is tried
+        file.sync_all().unwrap();
+        let before = file.metadata().unwrap().blocks();
+        assert!(matches!(fill(&file, &path, HUGE, &[(1 << 30, 1 << 30)]), Err(Error::OutOfSpace { .. })));
+        assert_eq!(file.metadata().unwrap().blocks(), before);
     }
 
     /// A crash may leave a file that has grown, and a heap that has not.
