@@ -28,6 +28,9 @@ pub(super) trait Target {
 /// Words of memory for records that wait to be written.
 const ROOM: usize = 16 << 20 >> 3;
 
+/// Bytes that are written before a sync. Who waits for a sync of the heap's log waits for all that the disk was given before: a whole copy at once is half a second and more.
+const PACE: usize = 8 << 20;
+
 /// A new file.
 pub(super) struct FileTarget<'a> {
     file: &'a File,
@@ -35,19 +38,28 @@ pub(super) struct FileTarget<'a> {
     /// Records wait there, and are written after the pages that came meanwhile. So it is for [streams](crate::wal::stream): what a page has that is newer than a record that came
     /// before it, a record has that comes after it.
     fold: Fold<'a>,
+    /// Bytes of pages since the last sync.
+    unsynced: usize,
 }
 
 impl<'a> FileTarget<'a> {
     /// `storage` is the same file.
     pub(super) fn new(file: &'a File, storage: &'a dyn Storage) -> FileTarget<'a> {
-        FileTarget { file, storage, fold: Fold::with_room(storage, ROOM) }
+        FileTarget { file, storage, fold: Fold::with_room(storage, ROOM), unsynced: 0 }
     }
 }
 
 impl Target for FileTarget<'_> {
     fn pages(&mut self, bytes: &[u8], at: u64) -> io::Result<()> {
         // SURVIVES unreached: copies are real files, which the simulator does not make; `tests/files/backup.rs` is for this.
-        self.storage.write_all(bytes, at)
+        self.storage.write_all(bytes, at)?;
+        self.unsynced += bytes.len();
+        if self.unsynced >= PACE {
+            self.unsynced = 0;
+            // SURVIVES unreached: as above.
+            self.storage.sync()?;
+        }
+        Ok(())
     }
 
     fn records(&mut self, words: &[u64]) -> io::Result<()> {
