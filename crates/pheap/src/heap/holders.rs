@@ -144,7 +144,12 @@ impl Shown {
     pub(crate) fn add(&self, name: &str, region: &Arc<Region>) {
         let (name, table) = (name.to_owned(), Arc::downgrade(&region.held));
         let mut entries = self.entries();
-        entries.retain(|entry| entry.region.strong_count() > 0 || entry.table.strong_count() > 0);
+        if entries.len() == entries.capacity() {
+            // Now and then, or many roots would take a time that is the square of that of one.
+            entries.retain(|entry| entry.region.strong_count() > 0 || entry.table.strong_count() > 0);
+            let as_many = entries.len() + 1;
+            entries.reserve(as_many);
+        }
         entries.push(Entry { name, region: Arc::downgrade(region), table, listed: true });
     }
 
