@@ -70,21 +70,26 @@ impl HeapInner {
 mod tests {
     use super::HeapInner;
     use crate::os::file_system::is_tmpfs;
-    use crate::{Durability, Heap, Options, Result, Root, SyncPolicy};
+    use crate::{Durability, Heap, Options, P, PVec, Result, Root, SyncPolicy};
+
+    type List = Root<PVec<'static, P<'static, [u64]>>>;
 
     /// A heap with two roots, of which the first has 32 MiB.
-    fn heap(folder: &tempfile::TempDir, options: &Options) -> Result<(Heap, [Root<u64>; 2])> {
+    fn heap(folder: &tempfile::TempDir, options: &Options) -> Result<(Heap, [List; 2])> {
         let options = options.clone().durability(Durability::Wal).sync_policy(SyncPolicy::OnDemand);
         let heap = options.open(folder.path().join("heap"))?;
-        let roots: [Root<u64>; 2] = [heap.root("a")?, heap.root("b")?];
+        let roots: [List; 2] = [heap.root("a")?, heap.root("b")?];
         for _ in 0..16 {
             fill(&roots[0], 1 << 18)?;
         }
         Ok((heap, roots))
     }
 
-    fn fill(root: &Root<u64>, words: usize) -> Result<()> {
-        root.txn(|tx, _| tx.alloc_slice(words, |i| i as u64).map(drop))
+    fn fill(list: &List, words: usize) -> Result<()> {
+        list.txn(|tx, list| {
+            let block = tx.alloc_slice(words, |i| i as u64)?;
+            list.push(tx, block)
+        })
     }
 
     fn holes(heap: &HeapInner) -> u64 {
@@ -115,7 +120,8 @@ mod tests {
                 }
                 inner.give_back(wal, watch);
             })?;
-            assert!(holes(inner) < 4 * inner.tuning.hole);
+            let holes = holes(inner);
+            assert!(holes < 4 * inner.tuning.hole, "{holes} bytes");
             heap.close()?;
         }
         Ok(())
