@@ -74,12 +74,12 @@ mod tests {
 
     type List = Root<PVec<'static, P<'static, [u64]>>>;
 
-    /// A heap with two roots, of which the first has 32 MiB.
+    /// A heap with two roots, of which the first has 64 MiB.
     fn heap(folder: &tempfile::TempDir, options: &Options) -> Result<(Heap, [List; 2])> {
         let options = options.clone().durability(Durability::Wal).sync_policy(SyncPolicy::OnDemand);
         let heap = options.open(folder.path().join("heap"))?;
         let roots: [List; 2] = [heap.root("a")?, heap.root("b")?];
-        for _ in 0..16 {
+        for _ in 0..32 {
             fill(&roots[0], 1 << 18)?;
         }
         Ok((heap, roots))
@@ -100,7 +100,7 @@ mod tests {
     #[test]
     fn nobody_waits_for_room_until_all_is_given_back() -> Result<()> {
         let small_log = Options::new().log_limit(16 << 20);
-        let small_memory = Options::new().memory_limit(128 << 20).log_limit(1 << 30);
+        let small_memory = Options::new().memory_limit(32 << 20).log_limit(1 << 30);
         for options in [small_log, small_memory] {
             let folder = tempfile::tempdir().unwrap();
             let (heap, [a, b]) = heap(&folder, &options)?;
@@ -112,7 +112,7 @@ mod tests {
             let watch = inner.watch_free_pages(wal, true);
             wal.checkpoint(|| {
                 // Whoever goes on much longer waits for what is done here.
-                for _ in 0..700 {
+                for _ in 0..160 {
                     if wal.is_room_wanted() {
                         break;
                     }
@@ -143,7 +143,7 @@ mod tests {
             inner.give_back(wal, watch);
         })?;
         if !is_tmpfs(wal.data().file().unwrap()) {
-            assert!(holes(inner) > 16 << 20);
+            assert!(holes(inner) > 32 << 20);
         }
         heap.close()
     }
