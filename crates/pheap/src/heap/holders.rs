@@ -213,3 +213,23 @@ impl HeapInner {
         }
     }
 }
+
+#[cfg(all(test, not(pheap_loom)))]
+mod tests {
+    use crate::{Heap, Result, Root};
+
+    /// Who removes roots and creates others has a list of those that there are.
+    #[test]
+    fn roots_that_are_gone_are_forgotten() -> Result<()> {
+        let heap = Heap::in_memory()?;
+        let shown = heap.inner().shown.clone();
+        for _ in 0..100 {
+            let a: Root<u64> = heap.root("a")?;
+            assert_eq!(heap.holders().to_string(), "1 handle of a root (`a`)");
+            drop(a);
+            heap.remove_root("a")?;
+        }
+        assert!(shown.entries().len() < 10);
+        Ok(())
+    }
+}

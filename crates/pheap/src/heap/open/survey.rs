@@ -241,7 +241,8 @@ pub(super) fn free_pages(
         };
         if !owned {
             cleared = true;
-            clear_entry(media, heap, &arena_of(arenas, span.offset), span.offset, span.bytes());
+            let arena = arena_of(arenas, span.offset);
+            clear_entry(media, heap, &arena, span.offset, span.bytes());
         }
         owned
     });
