@@ -75,8 +75,9 @@ impl HeapInner {
             }
             let mut ended = Ended(&wal, heap, false);
             while wal.wait_for_request() {
-                let watch = heap.watch_free_pages(&wal, false);
-                wal.work(|| {
+                // Only if there is a checkpoint: who watches ends what another one does with pages that it has watched.
+                let watch = || heap.watch_free_pages(&wal, false);
+                wal.work(watch, |watch| {
                     heap.drop_copies(&wal);
                     heap.give_back(&wal, watch);
                 });

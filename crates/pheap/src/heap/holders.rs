@@ -144,7 +144,12 @@ impl Shown {
     pub(crate) fn add(&self, name: &str, region: &Arc<Region>) {
         let (name, table) = (name.to_owned(), Arc::downgrade(&region.held));
         let mut entries = self.entries();
-        entries.retain(|entry| entry.region.strong_count() > 0 || entry.table.strong_count() > 0);
+        if entries.len() == entries.capacity() {
+            // Now and then, or many roots would take a time that is the square of that of one.
+            entries.retain(|entry| entry.region.strong_count() > 0 || entry.table.strong_count() > 0);
+            let as_many = entries.len() + 1;
+            entries.reserve(as_many);
+        }
         entries.push(Entry { name, region: Arc::downgrade(region), table, listed: true });
     }
 
@@ -206,5 +211,25 @@ impl HeapInner {
             0 => "being closed".to_owned(),
             references => format!("held by {}", shown.holders(references).that_keep_it_open()),
         }
+    }
+}
+
+#[cfg(all(test, not(pheap_loom)))]
+mod tests {
+    use crate::{Heap, Result, Root};
+
+    /// Who removes roots and creates others has a list of those that there are.
+    #[test]
+    fn roots_that_are_gone_are_forgotten() -> Result<()> {
+        let heap = Heap::in_memory()?;
+        let shown = heap.inner().shown.clone();
+        for _ in 0..100 {
+            let a: Root<u64> = heap.root("a")?;
+            assert_eq!(heap.holders().to_string(), "1 handle of a root (`a`)");
+            drop(a);
+            heap.remove_root("a")?;
+        }
+        assert!(shown.entries().len() < 10);
+        Ok(())
     }
 }

@@ -103,6 +103,13 @@ pub(crate) fn seek_data(file: &File, at: u64) -> io::Result<Option<u64>> {
     }
 }
 
+/// Where the first byte at or behind `at` is that is in a hole: the end of the file, if there is no other. What is reserved and was never written may count as one.
+pub(super) fn seek_hole(file: &File, at: u64) -> io::Result<u64> {
+    // SAFETY: takes no addresses. Everyone says where he reads and writes, so nobody relies on the position that this changes.
+    let found = unsafe { libc::lseek(file.as_raw_fd(), at as libc::off_t, libc::SEEK_HOLE) };
+    u64::try_from(found).map_err(|_| io::Error::last_os_error())
+}
+
 /// What the operating system says of a file system.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FileSystem {

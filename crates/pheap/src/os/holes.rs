@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use super::calls::{FileSystem, fallocate, punch_hole, statfs};
+use super::calls::{FileSystem, fallocate, punch_hole, seek_hole, statfs};
 use super::file_system::is_tmpfs;
 use crate::error::{Error, Result};
 use crate::units::PAGE;
@@ -52,6 +52,12 @@ fn missing(file: &File, len: u64) -> io::Result<u64> {
     Ok(metadata.len().max(len).saturating_sub(metadata.blocks() * 512).min(len))
 }
 
+/// Whether there may be holes in the first `len` bytes of a file that takes as much of the disk: what a file system needs to find the parts of the file counts, too. Pages that nobody has written look like holes.
+fn may_have_hole(file: &File, len: u64) -> bool {
+    // In a tmpfs, nothing else counts, and to reserve again what there is takes long.
+    !is_tmpfs(file) && seek_hole(file, 0).map_or(true, |hole| hole < len)
+}
+
 /// Whether the file system may have so many bytes.
 fn may_have(file: &File, bytes: u64) -> bool {
     !matches!(statfs(file), Ok(FileSystem { free: Some(free), .. }) if free < bytes)
@@ -79,7 +85,7 @@ pub(crate) fn punch(file: &File, at: u64, len: u64) -> io::Result<()> {
 /// [`fill`], for any file.
 pub(crate) fn reserve(file: &File, len: u64) -> io::Result<()> {
     let missing = missing(file, len)?;
-    if missing == 0 {
+    if missing == 0 && !may_have_hole(file, len) {
         return Ok(());
     }
     // What there is would be taken, and kept, before it turns out that there is not enough.
@@ -113,6 +119,27 @@ mod tests {
         let again = file.metadata().unwrap().blocks();
         fill(&file, &path, 1 << 20, &[]).unwrap();
         assert_eq!(file.metadata().unwrap().blocks(), again);
+    }
+
+    /// The file system counts what it needs to find the parts of a file as space of the file.
+    #[test]
+    fn a_hole_is_filled_in_a_file_that_takes_as_much_as_without() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x");
+        let file = File::options().create_new(true).read(true).write(true).open(&path).unwrap();
+        const LEN: u64 = 4 << 20;
+        reserve_range(&file, 0, LEN).unwrap();
+        for at in (0..LEN).step_by(64 * PAGE as usize) {
+            std::os::unix::fs::FileExt::write_all_at(&file, &[1], at).unwrap(); // in many parts
+        }
+        file.sync_all().unwrap();
+        let taken = || file.metadata().unwrap().blocks();
+        let before = taken();
+        if punch(&file, LEN - 30 * PAGE, PAGE).is_err() {
+            return; // a file system without holes
+        }
+        fill(&file, &path, LEN, &[]).unwrap();
+        assert!(taken() >= before);
     }
 
     /// On a disk that is too full, a file with holes takes nothing of what there is.

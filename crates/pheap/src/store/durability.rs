@@ -58,7 +58,7 @@ impl Store {
     #[cold]
     fn make_memory(&self, wal: &Wal) {
         match self.evict.get() {
-            Some(evict) => wal.work(|| evict(wal)),
+            Some(evict) => wal.work(|| {}, |()| evict(wal)),
             None => wal.wait_for_memory(),
         }
     }

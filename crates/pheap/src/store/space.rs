@@ -18,6 +18,9 @@ use crate::units::PAGE;
 /// arenas and nobody pays for much that he does not need.
 const LONGEST: u64 = 64 << 20;
 
+/// Holes get so much space at a time.
+const PART: u64 = 16 << 20;
+
 impl Store {
     /// Takes a span of so many bytes, the more the better, growing the file if need be. `entry.pages` is filled in.
     pub(crate) fn take_span(&self, bytes: &RangeInclusive<u64>, entry: SpanEntry) -> Result<Span> {
@@ -134,16 +137,21 @@ impl Tables {
         self.pages.take_solid(most, least)
     }
 
-    /// Sees to it that the file has space for pages that were taken. A store to them, or a checkpoint, must not fail for want of it.
+    /// Sees to it that the file has space for pages that were taken. A checkpoint must not fail for want of it. If there is not enough, the file keeps what it got, and these pages are no holes any more:
+    /// who needs less finds them, or a checkpoint gives them back again.
     fn fill(&mut self, offset: u64, len: u64) -> bool {
-        if !self.pages.has_hole(offset, len) {
-            return true;
-        }
-        let filled = self.media.wal().is_some_and(|wal| wal.fill(offset, len).is_ok());
-        if filled {
-            self.pages.no_hole(offset, len);
-        }
-        filled
+        let end = offset + len;
+        (offset..end).step_by(PART as usize).all(|at| {
+            let part = PART.min(end - at);
+            if !self.pages.has_hole(at, part) {
+                return true;
+            }
+            let filled = self.media.wal().is_some_and(|wal| wal.fill(at, part).is_ok());
+            if filled {
+                self.pages.no_hole(at, part);
+            }
+            filled
+        })
     }
 
     /// A span whose pages were taken just now.
@@ -249,13 +257,15 @@ impl Tables {
 
 #[cfg(test)]
 mod tests {
+    use std::io;
     use std::sync::OnceLock;
-    use std::sync::atomic::AtomicU8;
+    use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
     use super::*;
     use crate::media::Medium;
     use crate::os::fork;
     use crate::os::mapping::{Backing, Mapping};
+    use crate::os::storage::{FileId, Storage};
     use crate::store::OPEN;
     use crate::store::header::{Header, tests::header};
     use crate::store::page_map::PageMap;
@@ -263,6 +273,8 @@ mod tests {
     use crate::store::types::TypeTable;
     use crate::sync::Mutex;
     use crate::tuning::Tuning;
+    use crate::wal::tests::{InMemory, TestDisk};
+    use crate::wal::{Settings, SyncPolicy, Wal, WalIdentity};
 
     impl Store {
         /// An arena in memory: all that an allocator needs.
@@ -328,6 +340,68 @@ mod tests {
         // There is a page that needs nothing of the disk; and then there is a new arena.
         assert_eq!(tables.take_span(&store, &(PAGE..=PAGE), entry).unwrap().offset, last);
         assert!(tables.take_span(&store, &(PAGE..=PAGE), entry).unwrap().offset > SIZE);
+    }
+
+    /// The heap's file on a disk with little space left.
+    #[derive(Debug)]
+    struct AlmostFull(InMemory, AtomicU64);
+
+    impl Storage for AlmostFull {
+        fn read_some(&self, buf: &mut [u8], at: u64) -> io::Result<usize> {
+            self.0.read_some(buf, at)
+        }
+
+        fn write_some(&self, bytes: &[u8], at: u64) -> io::Result<usize> {
+            self.0.write_some(bytes, at)
+        }
+
+        fn sync_now(&self) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn len(&self) -> io::Result<u64> {
+            self.0.len()
+        }
+
+        fn extend_now(&self, from: u64, to: u64) -> io::Result<()> {
+            self.0.extend_now(from, to)
+        }
+
+        fn unpunch(&self, _: u64, len: u64) -> io::Result<()> {
+            let take = |left: u64| Some(left.saturating_sub(len));
+            let left = self.1.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).unwrap();
+            if left < len { Err(io::Error::from_raw_os_error(libc::ENOSPC)) } else { Ok(()) }
+        }
+
+        fn id(&self) -> FileId {
+            self.0.id()
+        }
+    }
+
+    /// A large request that fails has taken what there was of the disk; that must not be lost until the heap is opened again.
+    #[test]
+    fn what_a_request_gets_before_it_fails_is_no_hole() {
+        const SIZE: u64 = 128 << 20;
+        let data = AlmostFull(InMemory::default(), AtomicU64::new(3 * PART));
+        let of =
+            WalIdentity { uuid: 1, salt: 2, id: 3, nonce: 4, in_use: false, mapped: SIZE, reserved: SIZE };
+        let settings = Settings {
+            policy: SyncPolicy::EveryCommit,
+            log_limit: 1 << 20,
+            memory_limit: 1 << 30,
+            unsynced_limit: 0,
+        };
+        let disk = TestDisk::new(Arc::new(data), Arc::<InMemory>::default());
+        let wal = Wal::create(disk, of, settings).unwrap();
+        let store = Store::in_memory(SIZE);
+        let mut tables = store.tables.lock();
+        tables.media = Media::new(Medium::Wal(wal));
+        let [(start, len)] = tables.pages.runs().collect::<Vec<_>>()[..] else { panic!("one run") };
+        tables.pages.add_hole(start, len);
+        assert_eq!(tables.take_pages(5 * PART, 5 * PART), None);
+        assert_eq!((tables.pages.hole_bytes(), tables.pages.total()), (len - 3 * PART, len));
+        assert_eq!(tables.take_pages(5 * PART, 2 * PART), Some((start, 3 * PART)));
+        assert_eq!(tables.take_pages(PAGE, PAGE), None);
     }
 
     #[test]

@@ -259,20 +259,17 @@ impl Wal {
 
     /// Whether half of the log is used, or too many pages are private.
     pub(super) fn is_checkpoint_due(&self, state: &State) -> bool {
-        self.is_half_used(state) || self.pages.bytes() > self.memory_trigger.load(Ordering::Relaxed)
+        let is_half_used = state.buffer.end() - state.folded > self.settings.log_limit / 2;
+        is_half_used || self.pages.bytes() > self.memory_trigger.load(Ordering::Relaxed)
     }
 
-    fn is_half_used(&self, state: &State) -> bool {
-        state.buffer.end() - state.folded > self.settings.log_limit / 2
-    }
-
-    /// Whether who commits is about to wait for room in the log, or for a checkpoint that makes some.
+    /// Whether who commits is about to wait for a checkpoint: for room in the log, or for memory.
     pub(crate) fn is_room_wanted(&self) -> bool {
-        self.is_half_used(&self.tail.lock())
+        self.is_checkpoint_due(&self.tail.lock())
     }
 
-    /// Does what was asked for. `after` runs when the checkpoint is complete.
-    pub(crate) fn work(&self, after: impl FnOnce()) {
+    /// Does what was asked for. If that takes a checkpoint, `before` runs before it, and `after` with what that has returned when the checkpoint is complete.
+    pub(crate) fn work<T>(&self, before: impl FnOnce() -> T, after: impl FnOnce(T)) {
         let (free, segments, due, idle) = {
             let mut state = self.tail.lock();
             // Once: this thread may not look again before there is more to do.
@@ -288,8 +285,9 @@ impl Wal {
             let _ = self.keep_found(); // a failure is kept, for all others to see
         }
         if due {
+            let found = before();
             // A failure is kept, for all others to see.
-            let _ = self.checkpoint(after);
+            let _ = self.checkpoint(|| after(found));
         }
         if idle {
             let _ = self.cut_down(); // as well

@@ -107,7 +107,7 @@ impl Log {
         self.wal.set_background(true);
         self.spawn(move |log| {
             while log.wal.wait_for_request() {
-                log.wal.work(&after);
+                log.wal.work(|| {}, |()| after());
             }
             log.wal.set_background(false);
         })

@@ -367,10 +367,10 @@ fn a_busy_log_is_not_cut_down() {
     wal.checkpoint(|| {}).unwrap();
     assert!(segments() > 2);
     wal.tail.lock().idle = u32::MAX;
-    wal.work(|| {});
+    wal.work(|| {}, |()| {});
     assert_eq!(segments(), 2);
     append(&wal, &[(HEADER_SIZE, vec![2; 20_000])]);
     wal.tail.lock().fold = true;
-    wal.work(|| {});
+    wal.work(|| {}, |()| {});
     assert!(segments() > 2);
 }

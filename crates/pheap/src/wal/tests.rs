@@ -66,14 +66,14 @@ impl Storage for InMemory {
 
 /// A heap's file and its log, of one name as long as they live.
 #[derive(Debug, Default)]
-pub(super) struct TestDisk<D, L> {
+pub(crate) struct TestDisk<D, L> {
     pub(super) data: Arc<D>,
     pub(super) log: Arc<L>,
     nonces: AtomicU64,
 }
 
 impl<D: Storage + 'static, L: Storage + 'static> TestDisk<D, L> {
-    pub(super) fn new(data: Arc<D>, log: Arc<L>) -> Arc<TestDisk<D, L>> {
+    pub(crate) fn new(data: Arc<D>, log: Arc<L>) -> Arc<TestDisk<D, L>> {
         Arc::new(TestDisk { data, log, nonces: AtomicU64::default() })
     }
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use super::store::store;
-use super::survey::{Outlook, Surveyed, check_roots, free_pages, read_regions};
+use super::survey::{Outlook, Surveyed, check_roots, free_pages, gaps, read_regions};
 use crate::alloc::bitmaps::LiveSlots;
 use crate::error::{Error, Result};
 use crate::faults::{Bug, bug};
@@ -128,17 +128,7 @@ impl Contents {
 
     /// Runs of free pages (offset, length) of at least so many bytes, to which the `tail` of the log does not write either: a checkpoint does what that says.
     pub(super) fn free(&self, least: u64, tail: &WalTail) -> Vec<(u64, u64)> {
-        let mut spans = self.spans.iter().peekable();
-        let mut free = Vec::new();
-        for arena in &self.arenas {
-            let mut from = arena.first_free();
-            while let Some(span) = spans.next_if(|span| span.offset < arena.end()) {
-                free.push((from, span.offset.saturating_sub(from)));
-                from = span.end();
-            }
-            free.push((from, arena.end().saturating_sub(from)));
-        }
-        let mut free = Ranges::new(free.into_iter().filter(|&(_, len)| len >= least));
+        let mut free = Ranges::new(gaps(&self.arenas, self.spans.iter()).filter(|&(_, len)| len >= least));
         for range in tail.ranges() {
             let start = range.offset & !(PAGE - 1);
             free.cut(start, range.end().next_multiple_of(PAGE) - start);
@@ -395,11 +385,6 @@ fn mark_in_use(
         return Ok(());
     }
     let found = (header.to_bytes(), header.slot() as u64 * PAGE);
-    let other = PAGE - found.1;
-    let slot =
-        heap.slice(other, SLOT_SIZE / 8).iter().flat_map(|word| word.load(Ordering::Relaxed).to_le_bytes());
-    // Two torn ones on top of each other might be a whole one that nobody knows of.
-    let is_torn = is_torn(&slot.collect::<Vec<u8>>());
     header.in_use = Use::In(medium.kind());
     header.has_parts = header.in_use.needs_region_logs();
     if let Some(wal) = medium.wal() {
@@ -418,11 +403,15 @@ fn mark_in_use(
         && !wal.has_begun()
     {
         // Until something is recorded, the file stays as it is.
+        let other = PAGE - found.1;
+        let slot = heap.slice(other, SLOT_SIZE / 8).iter();
+        let slot: Vec<u8> = slot.flat_map(|word| word.load(Ordering::Relaxed).to_le_bytes()).collect();
+        // Two torn ones on top of each other might be a whole one that nobody knows of.
+        let torn = is_torn(&slot).then_some((SLOT_SIZE, other));
         let headers = [(); 2].map(|()| {
             header.sequence += 1;
             (header.to_bytes(), header.slot() as u64 * PAGE)
         });
-        let torn = is_torn.then_some((SLOT_SIZE, other));
         wal.will_begin(Beginning { found: Some(found), torn, headers });
         return Ok(());
     }

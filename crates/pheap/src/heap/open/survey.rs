@@ -190,6 +190,24 @@ pub(super) fn check_roots(regions: &[Surveyed], spans: &[Span], types: &TypeTabl
     Ok(())
 }
 
+/// The runs of pages (offset, length) beside these spans.
+pub(super) fn gaps<'a>(
+    arenas: &'a [Arena],
+    spans: impl Iterator<Item = &'a Span> + 'a,
+) -> impl Iterator<Item = (u64, u64)> + 'a {
+    let mut spans = spans.peekable();
+    let of_arena = move |arena: &Arena| {
+        let (mut gaps, mut from) = (Vec::new(), arena.first_free());
+        while let Some(span) = spans.next_if(|span| span.offset < arena.end()) {
+            gaps.push((from, span.offset.saturating_sub(from)));
+            from = span.end();
+        }
+        gaps.push((from, arena.end().saturating_sub(from)));
+        gaps
+    };
+    arenas.iter().flat_map(of_arena).filter(|&(_, len)| len > 0)
+}
+
 /// The pages that no one owns. Spans that a crash has left without an owner are cleared.
 pub(super) fn free_pages(
     media: &Media,
@@ -214,30 +232,21 @@ pub(super) fn free_pages(
     };
     let mut pages = Pages::default();
     let mut cleared = false;
-    let mut spans = spans.iter().peekable();
-    for &arena in arenas {
-        let mut free = arena.first_free();
-        while let Some(span) = spans.next_if(|span| span.offset < arena.end()) {
-            let owned = match span.entry.kind {
-                SpanKind::Region => starts.contains(&span.offset),
-                SpanKind::Log => segments.contains_key(&span.offset),
-                SpanKind::Types => types.has_extent(span.offset),
-                SpanKind::Small | SpanKind::Large => is_live(span.entry.region),
-            };
-            if !owned {
-                cleared = true;
-                clear_entry(media, heap, &arena, span.offset, span.bytes());
-                continue;
-            }
-            if span.offset > free {
-                pages.give(free, span.offset - free);
-            }
-            free = span.end();
+    let owned = spans.iter().filter(|span| {
+        let owned = match span.entry.kind {
+            SpanKind::Region => starts.contains(&span.offset),
+            SpanKind::Log => segments.contains_key(&span.offset),
+            SpanKind::Types => types.has_extent(span.offset),
+            SpanKind::Small | SpanKind::Large => is_live(span.entry.region),
+        };
+        if !owned {
+            cleared = true;
+            let arena = arena_of(arenas, span.offset);
+            clear_entry(media, heap, &arena, span.offset, span.bytes());
         }
-        if arena.end() > free {
-            pages.give(free, arena.end() - free);
-        }
-    }
+        owned
+    });
+    gaps(arenas, owned).for_each(|(offset, len)| pages.give(offset, len));
     if cleared {
         // SURVIVES drop sync: a heap is opened like this to be made ready for a log. That opening ends with a header, which is synced with the entries, or
         // not at all; and the next one, which is the first that takes spans, looks for what belongs to nobody again. SURVIVES delay sync: as above.
