@@ -1,9 +1,5 @@
-//! `InlineBytes`.
+//! `InlineBytes`: bytes of which short ones lie in the key itself.
 
-#![allow(unsafe_code)]
-
-use super::bytes::prefix_of_bytes;
-use super::{HashKey, KeyHasher, MapKey, OrdKey};
 use crate::Persist;
 use crate::api::tx::Txn;
 use crate::api::view::View;
@@ -113,43 +109,10 @@ impl<'r> InlineBytes<'r> {
     }
 }
 
-// SAFETY: the query lies in the key, or in the buffer that `from_query` has allocated for it, and which only the key leads to.
-unsafe impl<'r> MapKey<'r> for InlineBytes<'r> {
-    type Query = [u8];
-
-    #[inline(always)]
-    fn query<'v>(&'v self, view: &'v View<'r>) -> &'v [u8] {
-        self.as_slice(view)
-    }
-
-    #[inline]
-    fn from_query(tx: &Txn<'r>, query: &[u8]) -> Result<Self> {
-        InlineBytes::from_slice(tx, query)
-    }
-
-    #[inline]
-    unsafe fn give_up(self, tx: &Txn<'r>) {
-        self.free(tx);
-    }
-}
-
-impl<'r> HashKey<'r> for InlineBytes<'r> {
-    #[inline(always)]
-    fn hash(query: &[u8], hasher: &mut KeyHasher) {
-        hasher.write(query);
-    }
-}
-
-impl<'r> OrdKey<'r> for InlineBytes<'r> {
-    #[inline(always)]
-    fn prefix(query: &[u8]) -> u64 {
-        prefix_of_bytes(query)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::collections::key::{HashKey, KeyHasher, OrdKey};
     use crate::ptr::P;
     use crate::{Heap, PBTreeMap, PHashMap, Root, field};
 
