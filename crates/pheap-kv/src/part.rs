@@ -6,7 +6,7 @@
 use crate::eras::Eras;
 use crate::keys::Span;
 use pheap::collections::btree::Entry;
-use pheap::{P, PBTreeMap, PBTreeSet, PBytes, PVec, Persist, Txn, View, field};
+use pheap::{InlineBytes, P, PBTreeMap, PBTreeSet, PBytes, PVec, Persist, Txn, View, field};
 use std::cmp::Ordering;
 use std::mem;
 use std::ops::Bound;
@@ -20,11 +20,11 @@ pub(crate) struct Part<'r> {
     pub(crate) bounds: u64,
     /// The least key that belongs here. The range ends where the next shard begins.
     pub(crate) start: PBytes<'r>,
-    newest: PBTreeMap<'r, P<'r, [u8]>, Value<'r>>,
+    newest: PBTreeMap<'r, InlineBytes<'r>, Value<'r>>,
     /// What was replaced or removed, and is needed by a snapshot.
-    older: PBTreeMap<'r, P<'r, [u8]>, P<'r, PVec<'r, Older<'r>>>>,
+    older: PBTreeMap<'r, InlineBytes<'r>, P<'r, PVec<'r, Older<'r>>>>,
     /// Keys of values that expire, behind the time of that.
-    due: PBTreeSet<'r, P<'r, [u8]>>,
+    due: PBTreeSet<'r, InlineBytes<'r>>,
 }
 
 /// Set in the era of a value that expires; the time is behind its bytes.
@@ -272,7 +272,9 @@ pub(crate) fn tidy<'r>(
     let (due, now) = (field!(part.due), now());
     for _ in 0..most {
         let Some(key) = tx[due].first(tx).and_then(|due| expired(due, now)) else { break };
-        due.pop_first(tx);
+        if let Some(due) = due.pop_first(tx) {
+            due.free(tx);
+        }
         delete(tx, part, &key, eras)?;
     }
     let older = field!(part.older);

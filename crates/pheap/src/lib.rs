@@ -39,8 +39,8 @@ pub use api::several::{RootSet, Shards, txn, with_several_heaps};
 pub use api::tx::Txn;
 pub use api::view::{Shared, View};
 pub use collections::{
-    PBTreeMap, PBTreeSet, PBytes, PHashMap, PHashSet, PPriorityQueue, PSnapMap, PString, PVec, PVecDeque,
-    SharedStr, Snapshot,
+    InlineBytes, PBTreeMap, PBTreeSet, PBytes, PHashMap, PHashSet, PPriorityQueue, PSnapMap, PString, PVec,
+    PVecDeque, SharedStr, Snapshot,
 };
 pub use error::{Error, Result};
 pub use gc::held::Held;

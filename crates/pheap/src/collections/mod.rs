@@ -37,7 +37,7 @@ pub use deque::PVecDeque;
 pub use hash::{PHashMap, PHashSet};
 #[doc(hidden)]
 pub use key::ByValue;
-pub use key::{HashKey, KeyArg, KeyHasher, MapKey, OrdKey, SharedStr};
+pub use key::{HashKey, InlineBytes, KeyArg, KeyHasher, MapKey, OrdKey, SharedStr};
 pub use priority::PPriorityQueue;
 pub use snap::{Frozen, PSnapMap, Snapshot};
 pub use string::PString;

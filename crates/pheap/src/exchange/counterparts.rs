@@ -13,7 +13,7 @@ use super::export::{Export, Exporter};
 use super::import::{Import, Importer};
 use super::sequence;
 use super::values::{Optional, themselves};
-use crate::collections::{PBytes, SharedStr};
+use crate::collections::{InlineBytes, PBytes, SharedStr};
 use crate::layout::{StoreAs, Stored};
 use crate::values::{
     PDuration, POption, PSystemTime, PTuple2, PTuple3, PTuple4, PTuple5, PTuple6, PTuple7, PTuple8,
@@ -200,19 +200,22 @@ impl<'r> Import<'r> for SharedStr<'r> {
 }
 
 /// Bytes, in hexadecimal where people read it, as keys of bytes are.
-impl<'r> Export<'r> for PBytes<'r> {
-    fn export<S: Serializer>(&self, at: Exporter<'_, 'r>, serializer: S) -> Result<S::Ok, S::Error> {
-        super::keys::export_bytes(self.as_slice(at.view()), serializer)
-    }
+macro_rules! bytes {
+    ($($ty:ident),*) => {$(
+        impl<'r> Export<'r> for $ty<'r> {
+            fn export<S: Serializer>(&self, at: Exporter<'_, 'r>, serializer: S) -> Result<S::Ok, S::Error> {
+                super::keys::export_bytes(self.as_slice(at.view()), serializer)
+            }
+        }
+
+        impl<'r> Import<'r> for $ty<'r> {
+            fn import<'de, D: Deserializer<'de>>(into: &mut Importer<'_, 'r>, deserializer: D) -> Result<Self, D::Error> {
+                let bytes = super::keys::import_bytes(deserializer)?;
+                let bytes = $ty::from_slice(into.tx(), &bytes);
+                into.heap(bytes)
+            }
+        }
+    )*};
 }
 
-impl<'r> Import<'r> for PBytes<'r> {
-    fn import<'de, D: Deserializer<'de>>(
-        into: &mut Importer<'_, 'r>,
-        deserializer: D,
-    ) -> Result<Self, D::Error> {
-        let bytes = super::keys::import_bytes(deserializer)?;
-        let bytes = PBytes::from_slice(into.tx(), &bytes);
-        into.heap(bytes)
-    }
-}
+bytes!(PBytes, InlineBytes);

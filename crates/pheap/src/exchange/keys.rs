@@ -10,7 +10,7 @@ use serde::ser::{Serialize, Serializer};
 
 use super::export::{Export, Exporter};
 use super::import::{Import, Importer};
-use crate::collections::{MapKey, PBytes, PString, SharedStr};
+use crate::collections::{InlineBytes, MapKey, PBytes, PString, SharedStr};
 use crate::ptr::P;
 
 /// A key that can be exported and imported. `#[persist(key, serde)]` beside `#[derive(Persist)]` implements it.
@@ -178,7 +178,7 @@ impl<'r> ExchangeKey<'r> for $ty {
 }
 )*} }
 
-by_bytes! { P<'r, [u8]>, PBytes<'r> }
+by_bytes! { P<'r, [u8]>, PBytes<'r>, InlineBytes<'r> }
 
 fn hexadecimal(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(2 * bytes.len());

@@ -5,7 +5,7 @@ use std::ops::Bound;
 
 use pheap::collections::OrdKey;
 use pheap::collections::btree::Entry;
-use pheap::{P, PBTreeMap, PBTreeSet, Persist, Result, Root, Txn, View};
+use pheap::{InlineBytes, P, PBTreeMap, PBTreeSet, Persist, Result, Root, Txn, View};
 use proptest::prelude::*;
 
 use crate::twins::{self, Twins};
@@ -103,6 +103,20 @@ impl<'r> Key<'r> for P<'r, str> {
             2 => "x".repeat(number as usize / 40),
             _ => format!("common{}", number / 4),
         }
+    }
+}
+
+impl<'r> Key<'r> for InlineBytes<'r> {
+    type Std = Vec<u8>;
+
+    /// Of lengths around those that lie in the key; most share their beginning.
+    fn make(number: u64) -> Vec<u8> {
+        let mut key = match number % 5 {
+            0 => vec![],
+            _ => vec![b'k'; 20 + number as usize % 13],
+        };
+        key.extend(number.to_be_bytes().into_iter().skip_while(|&byte| byte == 0));
+        key
     }
 }
 
@@ -366,68 +380,45 @@ fn compare<'r, K: Key<'r>, V: Value<'r>>(
     }
 }
 
-struct Numbers;
+/// Maps of some types, which `twins::run` takes.
+macro_rules! twins {
+    ($($test:ident: $name:ident, $key:ty, $value:ty, $key_at:ty, $value_at:ty, $std:ty;)*) => {$(
+        struct $name;
 
-impl Twins for Numbers {
-    type Root = PBTreeMap<'static, u64, u64>;
-    type Std = BTreeMap<u64, u64>;
-    type Op = Op;
+        impl Twins for $name {
+            type Root = PBTreeMap<'static, $key, $value>;
+            type Std = BTreeMap<$std, u64>;
+            type Op = Op;
 
-    fn ops() -> BoxedStrategy<Op> {
-        op()
-    }
+            fn ops() -> BoxedStrategy<Op> {
+                op()
+            }
 
-    fn apply<'r>(
-        op: &Op,
-        tx: &mut Txn<'r>,
-        map: P<'r, PBTreeMap<'r, u64, u64>>,
-        twin: &mut BTreeMap<u64, u64>,
-    ) -> Result<()> {
-        apply(op, tx, map, twin)
-    }
+            fn apply<'r>(
+                op: &Op,
+                tx: &mut Txn<'r>,
+                map: P<'r, PBTreeMap<'r, $key_at, $value_at>>,
+                twin: &mut Self::Std,
+            ) -> Result<()> {
+                apply(op, tx, map, twin)
+            }
 
-    fn compare<'r>(view: &View<'r>, map: P<'r, PBTreeMap<'r, u64, u64>>, twin: &BTreeMap<u64, u64>) {
-        compare(view, map, twin);
-    }
+            fn compare<'r>(view: &View<'r>, map: P<'r, PBTreeMap<'r, $key_at, $value_at>>, twin: &Self::Std) {
+                compare(view, map, twin);
+            }
+        }
+
+        #[test]
+        fn $test() {
+            twins::run::<$name>();
+        }
+    )*};
 }
 
-struct Strings;
-
-impl Twins for Strings {
-    type Root = PBTreeMap<'static, P<'static, str>, P<'static, u64>>;
-    type Std = BTreeMap<String, u64>;
-    type Op = Op;
-
-    fn ops() -> BoxedStrategy<Op> {
-        op()
-    }
-
-    fn apply<'r>(
-        op: &Op,
-        tx: &mut Txn<'r>,
-        map: P<'r, PBTreeMap<'r, P<'r, str>, P<'r, u64>>>,
-        twin: &mut BTreeMap<String, u64>,
-    ) -> Result<()> {
-        apply(op, tx, map, twin)
-    }
-
-    fn compare<'r>(
-        view: &View<'r>,
-        map: P<'r, PBTreeMap<'r, P<'r, str>, P<'r, u64>>>,
-        twin: &BTreeMap<String, u64>,
-    ) {
-        compare(view, map, twin);
-    }
-}
-
-#[test]
-fn a_map_of_numbers_is_like_that_of_std() {
-    twins::run::<Numbers>();
-}
-
-#[test]
-fn a_map_of_strings_is_like_that_of_std() {
-    twins::run::<Strings>();
+twins! {
+    a_map_of_numbers_is_like_that_of_std: Numbers, u64, u64, u64, u64, u64;
+    a_map_of_strings_is_like_that_of_std: Strings, P<'static, str>, P<'static, u64>, P<'r, str>, P<'r, u64>, String;
+    a_map_of_inline_bytes_is_like_that_of_std: Inline, InlineBytes<'static>, u64, InlineBytes<'r>, u64, Vec<u8>;
 }
 
 struct Set;

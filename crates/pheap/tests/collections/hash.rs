@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use pheap::collections::hash::Entry;
 use pheap::collections::{HashKey, KeyHasher, MapKey};
-use pheap::{P, PHashMap, PHashSet, Persist, Result, Txn, View};
+use pheap::{InlineBytes, P, PHashMap, PHashSet, Persist, Result, Txn, View};
 use proptest::prelude::*;
 
 use crate::twins::{self, Twins};
@@ -95,6 +95,23 @@ impl<'r> Key<'r> for P<'r, str> {
 
     fn number(query: &str) -> u64 {
         query[4..].parse().expect("a key of these tests")
+    }
+}
+
+impl<'r> Key<'r> for InlineBytes<'r> {
+    type Own = Vec<u8>;
+
+    /// Of lengths around those that lie in the key.
+    fn own(number: u64) -> Vec<u8> {
+        [&number.to_le_bytes()[..], &[7; 32][..15 + number as usize % 18]].concat()
+    }
+
+    fn with<T>(number: u64, run: impl FnOnce(&[u8]) -> T) -> T {
+        run(&Self::own(number))
+    }
+
+    fn number(query: &[u8]) -> u64 {
+        u64::from_le_bytes(*query.first_chunk().expect("a key of these tests"))
     }
 }
 
@@ -356,6 +373,7 @@ twins! {
     numbers_to_numbers: Numbers, u64, u64, u64, u64;
     numbers_to_pointers: Pointers, u64, P<'static, u64>, u64, P<'r, u64>;
     strings_to_numbers: Strings, P<'static, str>, u64, P<'r, str>, u64;
+    inline_bytes_to_numbers: Inline, InlineBytes<'static>, u64, InlineBytes<'r>, u64;
     all_of_one_hash: OneHash, Clumsy<1>, P<'static, u64>, Clumsy<1>, P<'r, u64>;
     all_of_few_hashes: FewHashes, Clumsy<40>, u64, Clumsy<40>, u64;
     strings_to_pointers: StringsToPointers, P<'static, str>, P<'static, u64>, P<'r, str>, P<'r, u64>;

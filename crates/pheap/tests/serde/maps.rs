@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use pheap::{Import, P, PBTreeMap, PBTreeSet, PHashMap, PHashSet, PSnapMap, PString, PVec, Persist, Root};
+use pheap::{
+    Import, InlineBytes, P, PBTreeMap, PBTreeSet, PHashMap, PHashSet, PSnapMap, PString, PVec, Persist, Root,
+};
 use proptest::prelude::*;
 use serde_json::Value;
 
@@ -74,6 +76,7 @@ fn keys_of_all_kinds() {
     both::<[u8; 3], u8>(r#"{"0a00ff":1,"000000":2}"#);
     both::<[u8; 0], u8>(r#"{"":1}"#);
     both::<P<[u8]>, u8>(r#"{"":1,"00":2,"0000":3}"#);
+    both::<InlineBytes, InlineBytes>(r#"{"":"00","00":"","0000":"ff"}"#);
     both::<Colour, u8>(r#"{"Red":1,"Green":2}"#);
     both::<Id, u8>(r#"{"12":1}"#);
     both::<u8, u8>("{}");

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use pheap::collections::{HashKey, OrdKey};
 use pheap::{
-    Heap, P, PBTreeMap, PBTreeSet, PBytes, PDuration, PHashMap, PHashSet, POption, PString, PTuple2, PTuple3,
-    Persist, Result, Root, SharedStr, field,
+    Heap, InlineBytes, P, PBTreeMap, PBTreeSet, PBytes, PDuration, PHashMap, PHashSet, POption, PString,
+    PTuple2, PTuple3, Persist, Result, Root, SharedStr, field,
 };
 
 #[derive(Persist)]
@@ -114,6 +114,7 @@ struct Queue<'r> {
     ordered: PBTreeMap<'r, PString<'r>, u64>,
     bytes: PHashSet<'r, P<'r, [u8]>>,
     grown: PHashSet<'r, PBytes<'r>>,
+    inline: PHashSet<'r, InlineBytes<'r>>,
     key: Option<P<'r, str>>,
     raw: Option<P<'r, [u8]>>,
 }
@@ -131,6 +132,7 @@ fn keys_in_the_heap_look_up_and_remove() -> Result<()> {
         assert_eq!(tx[queue].texts.get(tx, key), tx[queue].texts.get(tx, "job"));
         assert_eq!(field!(queue.ordered).get(tx, key), Some(&2));
         assert!(field!(queue.bytes).insert(tx, raw)? && field!(queue.grown).insert(tx, raw)?);
+        assert!(field!(queue.inline).insert(tx, raw)? && field!(queue.inline).contains(tx, b"raw"));
         assert!(
             field!(queue.bytes).contains(tx, b"raw") && field!(queue.grown).contains(tx, &b"raw".to_vec())
         );
@@ -146,6 +148,7 @@ fn keys_in_the_heap_look_up_and_remove() -> Result<()> {
         assert_eq!(field!(queue.ordered).remove(tx, key), Some(2));
         let raw = tx[queue].raw.unwrap();
         assert!(field!(queue.bytes).remove(tx, raw) && field!(queue.grown).remove(tx, raw));
+        assert!(field!(queue.inline).remove(tx, raw));
         assert_eq!(&tx[key], "job"); // the map has freed its own copy
         Ok(())
     })?;

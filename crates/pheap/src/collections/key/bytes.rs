@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code)]
 
-use super::{HashKey, KeyHasher, MapKey, OrdKey, SharedStr};
+use super::{HashKey, InlineBytes, KeyHasher, MapKey, OrdKey, SharedStr};
 use crate::api::tx::Txn;
 use crate::api::view::View;
 use crate::collections::buffer;
@@ -25,7 +25,7 @@ pub(super) fn prefix_of_bytes(bytes: &[u8]) -> u64 {
 /// Types that are looked up by bytes that they own.
 macro_rules! by_bytes {
     ($($key:ty: $target:ty, |$this:ident, $view:ident| $shown:expr, |$query:ident| $bytes:expr, |$tx:ident| $make:expr, $give_up:expr;)*) => {$(
-        // SAFETY: the query is what `from_query` has allocated; of a `SharedStr` it is where nobody writes.
+        // SAFETY: the query is what `from_query` has allocated, or lies in the key; of a `SharedStr` it is where nobody writes.
         unsafe impl<'r> MapKey<'r> for $key {
             type Query = $target;
 
@@ -69,6 +69,8 @@ by_bytes! {
         // SAFETY: allocated by `from_query`, and nothing will point to it, as the caller promises.
         unsafe { buffer::free(tx, this) };
     PBytes<'r>: [u8], |this, view| this.as_slice(view), |query| query, |tx| PBytes::from_slice(tx, query),
+        this.free(tx);
+    InlineBytes<'r>: [u8], |this, view| this.as_slice(view), |query| query, |tx| InlineBytes::from_slice(tx, query),
         this.free(tx);
     SharedStr<'r>: str, |this, view| this.as_str(view), |query| query.as_bytes(), |tx| SharedStr::new(tx, query),
         // Others may have it.

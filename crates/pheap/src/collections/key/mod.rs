@@ -4,6 +4,7 @@
 
 mod argument;
 mod bytes;
+mod inline;
 mod itself;
 mod shared;
 
@@ -14,20 +15,28 @@ use siphasher::sip::SipHasher13;
 use crate::api::tx::Txn;
 use crate::api::view::View;
 use crate::error::Result;
+use crate::heap::check::rule::{OwnType, Promise};
 use crate::layout::Persist;
 use crate::layout::desc::Desc;
 
 pub use argument::{ByValue, KeyArg};
+pub use inline::InlineBytes;
 #[cfg(test)]
 pub(super) use itself::key_by_itself;
-pub(super) use shared::OWN_TYPES;
 pub use shared::SharedStr;
+
+/// See [`own_types`](super::own_types).
+pub(super) const OWN_TYPES: &[OwnType] = &[
+    OwnType::of::<SharedStr<'static>>(Promise::Frozen),
+    OwnType::of::<InlineBytes<'static>>(Promise::Nothing),
+    OwnType::of::<inline::Form<'static>>(Promise::Nothing),
+];
 
 /// A key of a map, or an element of a set.
 ///
 /// Maps take keys in their *borrowed form*, and make owned ones: `words.insert(tx, "one", 1)` allocates a string only if
 /// the key is new. Numbers, `bool`, `char`, `[u8; N]`, and what consists of them (`PTuple2`, `POption`, `Reverse`, `NonZero`, `PSystemTime` and so on) are looked up by
-/// themselves, `P<str>`, `PString` and [`SharedStr`] by a `str`, `P<[u8]>` and `PBytes` by a `[u8]`. A type of your own that is
+/// themselves, `P<str>`, `PString` and [`SharedStr`] by a `str`, `P<[u8]>`, `PBytes` and [`InlineBytes`], which keeps short ones in the node of the map, by a `[u8]`. A type of your own that is
 /// `Copy` and `Ord` becomes a key by `#[persist(key)]`. [`KeyArg`] says what else can be passed for a key.
 ///
 /// # Safety

@@ -4,7 +4,6 @@ use crate::Persist;
 use crate::api::tx::Txn;
 use crate::api::view::View;
 use crate::error::Result;
-use crate::heap::check::rule::{OwnType, Promise};
 use crate::ptr::P;
 
 /// A text in a heap that stays as it is, so that many can have it: fields, values, and the keys of several maps. It is a pointer, and `Copy`.
@@ -21,10 +20,6 @@ use crate::ptr::P;
 pub struct SharedStr<'r> {
     text: P<'r, str>,
 }
-
-/// See [`own_types`](crate::collections::own_types).
-pub(in crate::collections) const OWN_TYPES: &[OwnType] =
-    &[OwnType::of::<SharedStr<'static>>(Promise::Frozen)];
 
 impl<'r> SharedStr<'r> {
     /// A new text.
