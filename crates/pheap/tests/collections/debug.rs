@@ -1,8 +1,8 @@
 //! Objects as `View::debug` shows them.
 
 use pheap::{
-    Durability, Options, P, PBTreeMap, PBTreeSet, PBytes, PDuration, PHashMap, PHashSet, POption,
-    PPriorityQueue, PSnapMap, PString, PTuple2, PVec, PVecDeque, Persist, Root, field,
+    Durability, InlineBytes, Options, P, PBTreeMap, PBTreeSet, PBytes, PDuration, PHashMap, PHashSet,
+    POption, PPriorityQueue, PSnapMap, PString, PTuple2, PVec, PVecDeque, Persist, Root, field,
 };
 
 #[derive(Persist)]
@@ -27,6 +27,7 @@ struct All<'r> {
     kinds: [Kind<'r>; 3],
     numbers: PVec<'r, f64>,
     bytes: PBytes<'r>,
+    keys: PBTreeSet<'r, InlineBytes<'r>>,
     queue: PVecDeque<'r, char>,
     urgent: PPriorityQueue<'r, u8>,
     text: PString<'r>,
@@ -55,6 +56,7 @@ fn all(options: &Options) -> Root<All<'static>> {
                 kinds,
                 numbers: PVec::from_slice(tx, &[1.5, 2.0])?,
                 bytes: PBytes::default(),
+                keys: PBTreeSet::new(),
                 queue: PVecDeque::new(),
                 urgent: PPriorityQueue::new(),
                 text: PString::default(),
@@ -73,6 +75,8 @@ fn all(options: &Options) -> Root<All<'static>> {
         .unwrap();
     all.txn(|tx, all| {
         field!(all.bytes).extend_from_slice(tx, &[1, 2])?;
+        field!(all.keys).insert(tx, &[3, 4])?;
+        field!(all.keys).insert(tx, &[5; 31])?;
         field!(all.queue).push_front(tx, 'a')?;
         field!(all.urgent).push(tx, 9)?;
         field!(all.text).push_str(tx, "text")?;
@@ -88,7 +92,7 @@ fn all(options: &Options) -> Root<All<'static>> {
     all
 }
 
-const SHOWN: &str = r#"All { name: "say \"hi\"", kinds: [Plain, Pair(7, "seven"), Named { id: -1 }], numbers: [1.5, 2.0], bytes: [1, 2], queue: ['a'], urgent: [9], text: "text", hashed: {"key": true}, hash_set: {6}, ordered: {1: PTuple2(-1, 1), 2: PTuple2(-2, 2)}, tree_set: {"element"}, shared: {1: "one"}, option: 3, nothing: None, time: PDuration { seconds: 1, nanoseconds: 500000000 }, first: Node { number: 1, next: Node { number: 2, next: <Node above> } }, list: [4, 5] }"#;
+const SHOWN: &str = r#"All { name: "say \"hi\"", kinds: [Plain, Pair(7, "seven"), Named { id: -1 }], numbers: [1.5, 2.0], bytes: [1, 2], keys: {[3, 4], [5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5]}, queue: ['a'], urgent: [9], text: "text", hashed: {"key": true}, hash_set: {6}, ordered: {1: PTuple2(-1, 1), 2: PTuple2(-2, 2)}, tree_set: {"element"}, shared: {1: "one"}, option: 3, nothing: None, time: PDuration { seconds: 1, nanoseconds: 500000000 }, first: Node { number: 1, next: Node { number: 2, next: <Node above> } }, list: [4, 5] }"#;
 
 #[test]
 fn all_kinds_of_values() {

@@ -42,7 +42,7 @@ pub enum Value<'v> {
     F64(f64),
     /// A string: `P<str>`, `PString` or `SharedStr`.
     Str(&'v str),
-    /// A slice or vector of `u8`, a `PBytes` or a `Uuid`.
+    /// A slice or vector of `u8`, a `PBytes`, an `InlineBytes` or a `Uuid`.
     Bytes(&'v [u8]),
     /// A pointer that is not null.
     Pointer(Pointer<'v>),
@@ -275,6 +275,22 @@ fn own_value<'v>(part: Part<'v>, ty: &'v TypeLayout) -> Option<Result<Value<'v>,
             other => other,
         },
         "PBytes" => inside("bytes")?,
+        "InlineBytes" => inside("form")?,
+        "InlineForm" => match &ty.shape {
+            Shape::Enum { tag, variants } => {
+                let tag = part.tag(0, *tag);
+                let variant = variants.iter().find(|variant| variant.tag == tag)?;
+                match &variant.fields[..] {
+                    [len, room] => {
+                        let len = part.number(len.offset, len.ty.size).min(room.ty.size);
+                        Value::Bytes(part.ground.bytes(part.at + room.offset, len))
+                    }
+                    [_, bytes, _] => value_of(part.at(bytes.offset).is(&bytes.ty)),
+                    _ => return None,
+                }
+            }
+            _ => return None,
+        },
         "PPriorityQueue" => inside("elements")?,
         "SharedStr" => match inside("text")? {
             Value::Pointer(pointer) => match pointer.target() {
