@@ -77,6 +77,25 @@ pub(super) fn punch_hole(file: &File, offset: u64, len: u64) -> io::Result<()> {
     again(|| unsafe { libc::fallocate(fd, how, offset, len) }).map(drop)
 }
 
+/// Has the disk write what was written to a file, and waits for that. That does not make it durable: what the file system knows of the file is not written.
+pub(crate) fn write_out(file: &File) -> io::Result<()> {
+    let how =
+        libc::SYNC_FILE_RANGE_WAIT_BEFORE | libc::SYNC_FILE_RANGE_WRITE | libc::SYNC_FILE_RANGE_WAIT_AFTER;
+    // SAFETY: takes no addresses.
+    match again(|| unsafe { libc::sync_file_range(file.as_raw_fd(), 0, 0, how) }) {
+        // There is no such thing for the file, or in the kernel.
+        Err(e)
+            if matches!(
+                e.raw_os_error(),
+                Some(libc::ESPIPE | libc::EINVAL | libc::EOPNOTSUPP | libc::ENOSYS)
+            ) =>
+        {
+            Ok(())
+        }
+        done => done.map(drop),
+    }
+}
+
 /// How long a file of this process can be. A call that would make it longer kills the process, unless that has said otherwise.
 pub(crate) fn file_size_limit() -> u64 {
     let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
