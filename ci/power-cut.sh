@@ -4,7 +4,7 @@
 #   ci/power-cut.sh [--rounds N] [--dax] [--disk] [--no-sync] [--self-test] [--seed N] [--keep DIR]
 #   ci/power-cut.sh --server [--rounds N] [--self-test] [--seed N]
 #
-# Both devices unless told; with --server, pheap-redis on the disk, and its clients outside of the machine. The exit status is 0 only if all rounds pass, 2 if the virtual machine
+# The program is built, optimised, or is $PHEAP_POWER. Both devices unless told; with --server, pheap-redis on the disk, and its clients outside of the machine. The exit status is 0 only if all rounds pass, 2 if the virtual machine
 # did not work (101 with --server, whatever the reason). Needs Debian's packages (as root, they are installed), see ci/dax-vm/README.md, a Rust toolchain and about 8 seconds for each round.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -34,6 +34,10 @@ for argument; do
         --server) server "$@" ;;
     esac
 done
-(cd "$root" && cargo build --locked --release -p pheap-power)
+program=${PHEAP_POWER:-}
+if [ -z "$program" ]; then
+    (cd "$root" && cargo build --locked --release -p pheap-power)
+    program="${CARGO_TARGET_DIR:-$root/target}/release/pheap-power"
+fi
 "$root/ci/dax-vm/dax-vm" setup
-exec python3 -B "$root/ci/power_cut.py" --program "${CARGO_TARGET_DIR:-$root/target}/release/pheap-power" "$@"
+exec python3 -B "$root/ci/power_cut.py" --program "$program" "$@"

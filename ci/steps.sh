@@ -117,7 +117,7 @@ test_results() {
 }
 
 # The examples: a list, a bank that is killed and counted, a queue and a graph that are killed, a key-value store, and an index that is killed and goes on. (The web service is killed in its own tests.) They and the benchmarks are built as the tests are, which
-# is done already; the virtual machine runs an optimised build.
+# is done already.
 step_examples() {
     local examples="$TARGET/debug/examples" heap="$LOGS/index.pheap" status=0
     local index=("$examples/index") kv=("$examples/kv" --heap "$LOGS/kv.pheap") cli="$TARGET/debug/pheap"
@@ -281,9 +281,11 @@ has_virtual_machine() {
 step_power_cut() {
     has_virtual_machine || return 0
     local device status
+    # As the tests are built, which is done already, or waited for.
+    cargo build --locked --examples --bins
     for device in dax disk; do
         status=0
-        ci/power-cut.sh --$device --rounds 2 --seed 1 || status=$?
+        PHEAP_POWER="$TARGET/debug/pheap-power" ci/power-cut.sh --$device --rounds 2 --seed 1 || status=$?
         if [ "$status" -eq 2 ]; then
             note "power_cut ($device) was given up: the virtual machine did not work"
         elif [ "$status" -ne 0 ]; then
