@@ -104,6 +104,7 @@ impl<'a> Copier<'a> {
             for (start, end) in used {
                 for at in (start..end).step_by(CHUNK as usize) {
                     self.copy_range(wal, at, (end - at).min(CHUNK))?;
+                    self.to.pace().map_err(self.explain)?;
                     // Not all that there are: who changes the heap may be faster than this.
                     self.copy_records(&records, &mut arenas)?;
                 }

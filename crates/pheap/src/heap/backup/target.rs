@@ -13,6 +13,11 @@ pub(super) trait Target {
     /// Takes whole pages. Each comes once at most; those that do not come are zero.
     fn pages(&mut self, bytes: &[u8], at: u64) -> io::Result<()>;
 
+    /// Has the disk write what it was not given yet, if that has become much. For copies beside transactions: who waits for a sync of the log waits for all that the disk was given before.
+    fn pace(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
     /// Takes records, each a whole one, which are newer than all that came before.
     fn records(&mut self, words: &[u64]) -> io::Result<()>;
 
@@ -28,7 +33,7 @@ pub(super) trait Target {
 /// Words of memory for records that wait to be written.
 const ROOM: usize = 16 << 20 >> 3;
 
-/// Bytes that the disk is given at a time. Who waits for a sync of the heap's log waits for all that it was given before: a whole copy at once is half a second and more.
+/// Bytes that the disk is given at a time: a whole copy at once takes it half a second and more.
 const PACE: usize = 1 << 20;
 
 /// A new file.
@@ -54,11 +59,15 @@ impl Target for FileTarget<'_> {
         // SURVIVES unreached: copies are real files, which the simulator does not make; `tests/files/backup.rs` is for this.
         self.storage.write_all(bytes, at)?;
         self.waiting += bytes.len();
-        if self.waiting >= PACE {
-            self.waiting = 0;
-            write_out(self.file)?;
-        }
         Ok(())
+    }
+
+    fn pace(&mut self) -> io::Result<()> {
+        if self.waiting < PACE {
+            return Ok(());
+        }
+        self.waiting = 0;
+        write_out(self.file)
     }
 
     fn records(&mut self, words: &[u64]) -> io::Result<()> {
