@@ -102,14 +102,22 @@ pub(crate) fn reserve(file: &File, len: u64) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::FileExt;
+    use std::path::PathBuf;
+
     use super::*;
 
-    #[test]
-    fn holes_are_filled_and_bytes_stay() {
-        use std::os::unix::fs::FileExt;
+    /// A new file, as long as the folder is there.
+    fn file() -> (tempfile::TempDir, PathBuf, File) {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("x");
         let file = File::options().create_new(true).read(true).write(true).open(&path).unwrap();
+        (dir, path, file)
+    }
+
+    #[test]
+    fn holes_are_filled_and_bytes_stay() {
+        let (_dir, path, file) = file();
         file.set_len(1 << 20).unwrap();
         file.write_all_at(b"here", 70_000).unwrap();
         let before = std::fs::read(&path).unwrap();
@@ -124,13 +132,11 @@ mod tests {
     /// The file system counts what it needs to find the parts of a file as space of the file.
     #[test]
     fn a_hole_is_filled_in_a_file_that_takes_as_much_as_without() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("x");
-        let file = File::options().create_new(true).read(true).write(true).open(&path).unwrap();
+        let (_dir, path, file) = file();
         const LEN: u64 = 4 << 20;
         reserve_range(&file, 0, LEN).unwrap();
         for at in (0..LEN).step_by(64 * PAGE as usize) {
-            std::os::unix::fs::FileExt::write_all_at(&file, &[1], at).unwrap(); // in many parts
+            file.write_all_at(&[1], at).unwrap(); // in many parts
         }
         file.sync_all().unwrap();
         let taken = || file.metadata().unwrap().blocks();
@@ -145,14 +151,12 @@ mod tests {
     /// On a disk that is too full, a file with holes takes nothing of what there is.
     #[test]
     fn space_that_is_not_there_is_not_begun_to_be_taken() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("x");
-        let file = File::options().create_new(true).read(true).write(true).open(&path).unwrap();
+        let (_dir, path, file) = file();
         const HUGE: u64 = 8 << 40;
         if file.set_len(HUGE).is_err() || may_have(&file, HUGE / 2) {
             return; // no such files here, or a disk that has room
         }
-        std::os::unix::fs::FileExt::write_all_at(&file, &[1; PAGE as usize], 0).unwrap(); // the page with which it is tried
+        file.write_all_at(&[1; PAGE as usize], 0).unwrap(); // the page with which it is tried
         file.sync_all().unwrap();
         let before = file.metadata().unwrap().blocks();
         assert!(matches!(fill(&file, &path, HUGE, &[(1 << 30, 1 << 30)]), Err(Error::OutOfSpace { .. })));
@@ -162,9 +166,7 @@ mod tests {
     /// A crash may leave a file that has grown, and a heap that has not.
     #[test]
     fn what_lies_behind_the_heap_fills_no_hole() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("x");
-        let file = File::options().create_new(true).read(true).write(true).open(&path).unwrap();
+        let (_dir, path, file) = file();
         let blocks = || file.metadata().unwrap().blocks();
         reserve_range(&file, 0, 4 << 20).unwrap();
         let all = blocks();

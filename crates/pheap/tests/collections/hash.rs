@@ -8,7 +8,7 @@ use pheap::collections::{HashKey, KeyHasher, MapKey};
 use pheap::{InlineBytes, P, PHashMap, PHashSet, Persist, Result, Txn, View};
 use proptest::prelude::*;
 
-use crate::twins::{self, Twins};
+use crate::twins::{self, Twins, twins};
 
 #[derive(Debug, Clone)]
 enum Op {
@@ -335,48 +335,14 @@ fn compare<'r, K: Key<'r>, V: Value<'r>>(view: &View<'r>, map: P<'r, PHashMap<'r
     assert!(map.values(view).map(|v| v.value(view)).eq(map.iter(view).map(|(_, v)| v.value(view))));
 }
 
-macro_rules! twins {
-    ($($test:ident: $name:ident, $key:ty, $value:ty, $key_at:ty, $value_at:ty;)*) => {$(
-        struct $name;
-
-        impl Twins for $name {
-            type Root = PHashMap<'static, $key, $value>;
-            type Std = Twin;
-            type Op = Op;
-
-            fn ops() -> BoxedStrategy<Op> {
-                op()
-            }
-
-            fn apply<'r>(
-                op: &Op,
-                tx: &mut Txn<'r>,
-                map: P<'r, PHashMap<'r, $key_at, $value_at>>,
-                twin: &mut Twin,
-            ) -> Result<()> {
-                apply(op, tx, map, twin)
-            }
-
-            fn compare<'r>(view: &View<'r>, map: P<'r, PHashMap<'r, $key_at, $value_at>>, twin: &Twin) {
-                compare(view, map, twin);
-            }
-        }
-
-        #[test]
-        fn $test() {
-            twins::run::<$name>();
-        }
-    )*};
-}
-
 twins! {
-    numbers_to_numbers: Numbers, u64, u64, u64, u64;
-    numbers_to_pointers: Pointers, u64, P<'static, u64>, u64, P<'r, u64>;
-    strings_to_numbers: Strings, P<'static, str>, u64, P<'r, str>, u64;
-    inline_bytes_to_numbers: Inline, InlineBytes<'static>, u64, InlineBytes<'r>, u64;
-    all_of_one_hash: OneHash, Clumsy<1>, P<'static, u64>, Clumsy<1>, P<'r, u64>;
-    all_of_few_hashes: FewHashes, Clumsy<40>, u64, Clumsy<40>, u64;
-    strings_to_pointers: StringsToPointers, P<'static, str>, P<'static, u64>, P<'r, str>, P<'r, u64>;
+    numbers_to_numbers: Numbers, PHashMap<'static, u64, u64>, Twin;
+    numbers_to_pointers: Pointers, PHashMap<'static, u64, P<'static, u64>>, Twin;
+    strings_to_numbers: Strings, PHashMap<'static, P<'static, str>, u64>, Twin;
+    inline_bytes_to_numbers: Inline, PHashMap<'static, InlineBytes<'static>, u64>, Twin;
+    all_of_one_hash: OneHash, PHashMap<'static, Clumsy<1>, P<'static, u64>>, Twin;
+    all_of_few_hashes: FewHashes, PHashMap<'static, Clumsy<40>, u64>, Twin;
+    strings_to_pointers: StringsToPointers, PHashMap<'static, P<'static, str>, P<'static, u64>>, Twin;
 }
 
 #[derive(Debug, Clone)]

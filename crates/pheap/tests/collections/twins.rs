@@ -33,6 +33,42 @@ pub(crate) trait Twins {
     fn compare<'r>(view: &View<'r>, root: P<'r, <Self::Root as Persist>::At<'r>>, twin: &Self::Std);
 }
 
+/// Tests of collections of several types, each with the caller's `Op`, `op`, `apply` and `compare`.
+macro_rules! twins {
+    ($($test:ident: $name:ident, $root:ty, $std:ty;)*) => {$(
+        struct $name;
+
+        impl Twins for $name {
+            type Root = $root;
+            type Std = $std;
+            type Op = Op;
+
+            fn ops() -> BoxedStrategy<Op> {
+                op()
+            }
+
+            fn apply<'r>(
+                op: &Op,
+                tx: &mut Txn<'r>,
+                root: P<'r, <$root as pheap::Persist>::At<'r>>,
+                twin: &mut $std,
+            ) -> Result<()> {
+                apply(op, tx, root, twin)
+            }
+
+            fn compare<'r>(view: &View<'r>, root: P<'r, <$root as pheap::Persist>::At<'r>>, twin: &$std) {
+                compare(view, root, twin);
+            }
+        }
+
+        #[test]
+        fn $test() {
+            twins::run::<$name>();
+        }
+    )*};
+}
+pub(crate) use twins;
+
 /// How a transaction ends.
 #[derive(Debug, Clone, Copy)]
 enum End {

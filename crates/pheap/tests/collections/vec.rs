@@ -3,7 +3,7 @@
 use pheap::{P, PVec, Result, Txn, View};
 use proptest::prelude::*;
 
-use crate::twins::{self, Twins};
+use crate::twins::{self, Twins, twins};
 
 #[derive(Debug, Clone)]
 enum Op {
@@ -250,37 +250,11 @@ impl Twins for Numbers {
     }
 }
 
-struct Pointers;
-
-impl Twins for Pointers {
-    type Root = PVec<'static, P<'static, u64>>;
-    type Std = Vec<u64>;
-    type Op = Op;
-
-    fn ops() -> BoxedStrategy<Op> {
-        op()
-    }
-
-    fn apply<'r>(
-        op: &Op,
-        tx: &mut Txn<'r>,
-        vec: P<'r, PVec<'r, P<'r, u64>>>,
-        twin: &mut Vec<u64>,
-    ) -> Result<()> {
-        apply(op, tx, vec, twin)
-    }
-
-    fn compare<'r>(view: &View<'r>, vec: P<'r, PVec<'r, P<'r, u64>>>, twin: &Vec<u64>) {
-        compare(view, vec, twin);
-    }
+twins! {
+    a_vector_of_pointers_is_like_that_of_std: Pointers, PVec<'static, P<'static, u64>>, Vec<u64>;
 }
 
 #[test]
 fn a_vector_of_numbers_is_like_that_of_std() {
     twins::run::<Numbers>();
-}
-
-#[test]
-fn a_vector_of_pointers_is_like_that_of_std() {
-    twins::run::<Pointers>();
 }
