@@ -281,7 +281,7 @@ has_virtual_machine() {
 step_power_cut() {
     has_virtual_machine || return 0
     local device status
-    # As the tests are built, which is done already, or waited for.
+    # As the tests are built, which is done already.
     cargo build --locked --examples --bins
     for device in dax disk; do
         status=0

@@ -427,8 +427,9 @@ fn panics_leave_a_tree_that_can_be_used() {
         let mut panics = 0;
         for step in 0..400u64 {
             root.txn(|tx, map| {
+                let mut before = values(tx, map);
                 for i in 0..20 {
-                    let (id, before) = (step * 1000 + i, values(tx, map));
+                    let id = step * 1000 + i;
                     MOOD.set(Mood::Panics((next() % 40) as u32));
                     let run = AssertUnwindSafe(|| match next() % 40 {
                         0 => {
@@ -451,6 +452,7 @@ fn panics_leave_a_tree_that_can_be_used() {
                         }
                         Err(panic) => resume_unwind(panic),
                     }
+                    before = after;
                 }
                 Ok(())
             })

@@ -165,7 +165,7 @@ fn a_segment_ends() {
 
 const PROGRAMS: [Program; 7] = [
     ("two append", two_append, 3),
-    ("three append", three_append, 2),
+    ("three append", three_append, 1),
     ("beside a sync", beside_a_sync, 4),
     ("beside a checkpoint", beside_a_checkpoint, 3),
     ("the log fails", fails, 4),
