@@ -193,7 +193,7 @@ impl Batch {
             Ok(())
         })?;
         for (index, len) in large {
-            shards.consider_split(&self.buffer[self.writes[index].key.clone()], len)?;
+            shards.consider_split(&self.buffer[self.writes[index].key.clone()], len);
         }
         Ok(commit)
     }

@@ -3,13 +3,13 @@
 //! An *era* ends when a snapshot is taken. A value has the era in which it was written, so a snapshot sees what is not younger than it is. While there is none, writes look at
 //! two numbers and nothing else.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Eras of one opening of a store: those of the next one are all greater.
-const PER_OPENING: u32 = 40;
+/// Eras are reserved by so many bits at a time, in the file, so that those of the next opening are all greater. The number of a block has what the highest bit leaves, which is for a flag.
+const BLOCK: u32 = if cfg!(test) { 2 } else { 20 };
 
 /// Eras, and the snapshots there are.
 ///
@@ -17,20 +17,29 @@ const PER_OPENING: u32 = 40;
 #[derive(Debug)]
 pub(crate) struct Eras {
     now: AtomicU64,
+    /// Those that are less are reserved.
+    end: AtomicU64,
     /// The newest snapshot there is; 0 if there is none.
     newest: AtomicU64,
-    /// The snapshots, and how many have asked for each.
-    live: Mutex<BTreeMap<u64, usize>>,
+    /// All of them.
+    live: Mutex<BTreeSet<u64>>,
 }
 
 impl Eras {
-    /// Those of this opening, counted from 1.
-    pub(crate) fn of_opening(number: u64) -> Eras {
-        Eras {
-            now: AtomicU64::new((number << PER_OPENING) + 1),
-            newest: AtomicU64::new(0),
-            live: Mutex::default(),
-        }
+    /// From the beginning of this block on, which is reserved. No snapshot of it was ever taken.
+    pub(crate) fn of_block(number: u64) -> Eras {
+        let (now, end) = (AtomicU64::new((number << BLOCK) + 1), AtomicU64::new((number + 1) << BLOCK));
+        Eras { now, end, newest: AtomicU64::new(0), live: Mutex::default() }
+    }
+
+    /// Goes on in this block, which follows those that were reserved before.
+    pub(crate) fn reserve(&self, number: u64) {
+        self.end.fetch_max((number + 1) << BLOCK, Relaxed);
+    }
+
+    /// Whether a block must be reserved before there can be another snapshot.
+    pub(crate) fn are_used_up(&self) -> bool {
+        self.now() + 1 >= self.end.load(Relaxed)
     }
 
     /// The era of what is written now.
@@ -38,19 +47,22 @@ impl Eras {
         self.now.load(Relaxed)
     }
 
-    /// Ends the era; there is a snapshot of it, until it is [let go](Self::let_go) of.
-    pub(crate) fn take(&self) -> u64 {
+    /// Ends the era; there is a snapshot of it, until it is [let go](Self::let_go) of. None if [they are used up](Self::are_used_up).
+    pub(crate) fn take(&self) -> Option<u64> {
         let mut live = self.live();
+        if self.are_used_up() {
+            return None;
+        }
         let era = self.now.fetch_add(1, Relaxed);
-        live.insert(era, 1);
+        live.insert(era);
         self.newest.store(era, Relaxed);
-        era
+        Some(era)
     }
 
     pub(crate) fn let_go(&self, era: u64) {
         let mut live = self.live();
         live.remove(&era);
-        self.newest.store(live.last_key_value().map_or(0, |(&era, _)| era), Relaxed);
+        self.newest.store(live.last().copied().unwrap_or(0), Relaxed);
     }
 
     pub(crate) fn is_quiet(&self) -> bool {
@@ -62,7 +74,7 @@ impl Eras {
         self.newest.load(Relaxed) >= eras.start && self.live().range(eras).next().is_some()
     }
 
-    fn live(&self) -> MutexGuard<'_, BTreeMap<u64, usize>> {
+    fn live(&self) -> MutexGuard<'_, BTreeSet<u64>> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -73,14 +85,14 @@ mod tests {
 
     #[test]
     fn a_version_is_needed_while_a_snapshot_is_between_its_ends() {
-        let eras = Eras::of_opening(1);
+        let eras = Eras::of_block(1);
         let written = eras.now();
         assert!(!eras.needs(written..written) && eras.is_quiet());
-        let snapshot = eras.take();
+        let snapshot = eras.take().unwrap();
         assert_eq!(snapshot, written);
         assert!(eras.needs(written..eras.now()));
         assert!(!eras.needs(eras.now()..eras.now() + 1), "what came after the snapshot");
-        let later = eras.take();
+        let later = eras.take().unwrap();
         eras.let_go(snapshot);
         assert!(!eras.needs(written..later));
         assert!(eras.needs(written..later + 1));
@@ -89,7 +101,11 @@ mod tests {
     }
 
     #[test]
-    fn eras_of_the_next_opening_are_greater() {
-        assert!(Eras::of_opening(2).now() > Eras::of_opening(1).now() + (1 << 39));
+    fn eras_end_where_those_of_the_next_opening_begin() {
+        let eras = Eras::of_block(1);
+        while eras.take().is_some() {}
+        assert!(eras.are_used_up() && eras.now() < Eras::of_block(2).now());
+        eras.reserve(2);
+        assert!(eras.take().is_some() && eras.now() < Eras::of_block(3).now());
     }
 }

@@ -11,7 +11,7 @@ pub const MAX_KEY: usize = u16::MAX as usize;
 pub const MAX_VALUE: usize = 1 << 30;
 
 /// Key spaces that a store has at most, besides the default one.
-pub const MAX_SPACES: usize = u16::MAX as usize;
+pub const MAX_SPACES: usize = (u16::MAX - SpaceId::FIRST) as usize + 1;
 
 /// A key with the prefix of its key space; short ones are on the stack.
 pub(crate) type StoredKey = SmallVec<[u8; 64]>;

@@ -10,12 +10,13 @@
 //! | `eras`, `snapshot` | which versions snapshots need |
 //! | `unsynced` | which keys' reads must wait for a disk |
 //! | `store`, `space`, `reader`, `range`, `batch`, `options` | what programs call |
-//! | `keys`, `stats`, `error` | stored keys and limits; counters; errors |
+//! | `keys`, `meta`, `stats`, `error` | stored keys and limits; what a store is recognised by; counters; errors |
 
 mod batch;
 mod eras;
 mod error;
 mod keys;
+mod meta;
 mod options;
 mod part;
 mod range;

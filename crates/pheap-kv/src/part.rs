@@ -4,7 +4,7 @@
 //! to `older`, without being copied. So whoever takes no snapshots pays nothing for them.
 
 use crate::eras::Eras;
-use crate::keys::Span;
+use crate::keys::{SpaceId, Span};
 use pheap::collections::btree::Entry;
 use pheap::{InlineBytes, P, PBTreeMap, PBTreeSet, PBytes, PVec, Persist, Txn, View, field};
 use std::cmp::Ordering;
@@ -331,11 +331,13 @@ pub(crate) fn has_older<'r>(view: &View<'r>, part: P<'r, Part<'r>>) -> bool {
     !field!(part.older).is_empty(view)
 }
 
-/// The key in the middle, if there are two entries.
+/// The key from which on entries go to a new shard, if there is one: that in the middle, or the first behind the catalogue, which stays whole.
 pub(crate) fn middle<'r>(view: &View<'r>, part: P<'r, Part<'r>>) -> Option<Vec<u8>> {
     let entries = field!(part.newest);
-    let half = entries.len(view) / 2;
-    if half == 0 { None } else { entries.iter(view).nth(half).map(|(key, _)| key.to_vec()) }
+    let (middle, _) = entries.iter(view).nth(entries.len(view) / 2)?;
+    let least = SpaceId::DEFAULT.start();
+    let (key, _) = entries.range(view, middle.max(least.as_slice())..).next()?;
+    (entries.iter(view).next()?.0 < key).then(|| key.to_vec())
 }
 
 /// Moves the entries from `middle` on to a shard of another root. Neither has older versions.

@@ -6,6 +6,7 @@
 use crate::Result;
 use crate::eras::Eras;
 use crate::keys::StoredKey;
+use crate::meta;
 use crate::part::{self, Part};
 use crate::stats::Counts;
 use crate::unsynced::{Counted, Unsynced};
@@ -275,13 +276,16 @@ impl Shards {
     /// Ends the era, at one moment for all shards.
     pub(crate) fn take_snapshot(&self) -> Result<u64> {
         loop {
+            if self.eras.are_used_up() {
+                self.eras.reserve(meta::reserve_eras(&self.heap)?);
+            }
             let map = self.map();
             let roots = map.roots(0..map.shards.len());
             // Nothing is written. What is seen is durable when this returns.
             let era = pheap::txn(&roots, |mut shards| {
                 let current =
                     (0..shards.len()).all(|i| shards.with(i, |tx, part| map.shards[i].is_current(tx, part)));
-                Ok(current.then(|| self.eras.take()))
+                Ok(if current { self.eras.take() } else { None })
             })?;
             match era {
                 Some(era) => return Ok(era),
@@ -292,8 +296,11 @@ impl Shards {
 
     /// Splits the shard that has a key, if it is large, which now has `len` entries, and there are not enough shards yet.
     #[inline]
-    pub(crate) fn consider_split(&self, key: &[u8], len: usize) -> Result<()> {
-        if self.may_split(len) { self.split(key) } else { Ok(()) }
+    pub(crate) fn consider_split(&self, key: &[u8], len: usize) {
+        if self.may_split(len) {
+            // The write that has led to this has happened, so it must not fail for lack of space for two halves. Later ones try again.
+            let _ = self.split(key);
+        }
     }
 
     /// Whether a shard of so many entries is to be split.

@@ -80,3 +80,30 @@ impl Deref for Snapshot {
         &self.reader
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::Store;
+
+    /// In these tests a block has four eras.
+    #[test]
+    fn snapshots_that_are_many_reserve_eras_which_the_next_opening_does_not_use_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("many.kv");
+        for opening in 0..3u8 {
+            let store = Store::open(&path).unwrap();
+            let before = store.snapshot().unwrap();
+            let taken: Vec<_> = (0..21u8)
+                .map(|n| {
+                    store.put("key", [opening, n]).unwrap();
+                    store.snapshot().unwrap()
+                })
+                .collect();
+            for (snapshot, n) in taken.iter().zip(0..) {
+                assert_eq!(snapshot.get("key").unwrap().unwrap(), [opening, n]);
+            }
+            let old = opening.checked_sub(1).map(|opening| vec![opening, 20]);
+            assert_eq!(before.get("key").unwrap(), old);
+        }
+    }
+}

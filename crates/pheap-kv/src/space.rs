@@ -85,7 +85,7 @@ impl KeySpace {
             part::tidy_a_little(tx, part, &shards.eras, &key)?;
             Ok(part::len(tx, part))
         })?;
-        shards.consider_split(&key, len)?;
+        shards.consider_split(&key, len);
         Ok(commit)
     }
 
@@ -213,7 +213,7 @@ impl KeySpace {
             Ok(Ok((result, part::len(tx, part))))
         })?;
         let (result, len) = result?;
-        shards.consider_split(&key, len)?;
+        shards.consider_split(&key, len);
         Ok(result)
     }
 

@@ -3,6 +3,7 @@
 use crate::batch::Batch;
 use crate::eras::Eras;
 use crate::keys::SpaceId;
+use crate::meta;
 use crate::options::Options;
 use crate::part;
 use crate::reader::Reader;
@@ -11,23 +12,12 @@ use crate::snapshot::Snapshot;
 use crate::space::KeySpace;
 use crate::stats::Stats;
 use crate::{Error, Result};
-use pheap::{Commit, Heap, Persist, SyncPolicy};
+use pheap::{Commit, Heap, SyncPolicy};
+use std::collections::HashSet;
+use std::io::ErrorKind;
 use std::ops::Deref;
 use std::path::Path;
 use std::sync::Arc;
-
-/// What a store is recognised by, and what is counted in it.
-#[derive(Persist, Default)]
-#[repr(C)]
-struct Meta {
-    format: u64,
-    /// How often the store was opened to be written to.
-    openings: u64,
-}
-
-const META: &str = "kv";
-/// The format that is written.
-const FORMAT: u64 = 1;
 
 /// An ordered map of byte strings in a file. See the [crate's documentation](crate).
 ///
@@ -82,33 +72,8 @@ impl Store {
 
     /// The store in a heap.
     pub(crate) fn of(heap: Heap, policy: SyncPolicy) -> Result<Store> {
-        let roots = heap.roots();
-        if let Some(root) = roots.first()
-            && !roots.iter().any(|root| root.name == META)
-        {
-            return Err(Error::NotAStore { root: root.name.clone() });
-        }
-        let root = heap.root::<Meta>(META)?;
-        let opened = root.txn(|tx, meta| {
-            if tx[meta].format == 0 {
-                tx[meta].format = FORMAT;
-            }
-            if tx[meta].format == FORMAT {
-                tx[meta].openings += 1;
-            }
-            Ok((tx[meta].format, tx[meta].openings))
-        });
-        let opened = match opened {
-            // Nothing is written, so there is nothing that eras could be of.
-            Err(pheap::Error::ReadOnly) => {
-                root.read(|view, meta| (view[meta].format, view[meta].openings))?
-            }
-            opened => opened?,
-        };
-        let (FORMAT, openings) = opened else {
-            return Err(Error::NewerFormat { found: opened.0, known: FORMAT });
-        };
-        let shards = Arc::new(Shards::open(heap, Eras::of_opening(openings), policy)?);
+        let eras = Eras::of_block(meta::open(&heap)?);
+        let shards = Arc::new(Shards::open(heap, eras, policy)?);
         let space = KeySpace::new(Reader { shards, id: SpaceId::DEFAULT, pin: None });
         Ok(Store { space })
     }
@@ -143,7 +108,8 @@ impl Store {
             if let Some(number) = part::get(tx, part, &key, None).and_then(number_in) {
                 return Ok(Some(number));
             }
-            let mut taken = Vec::new();
+            // The catalogue is never split, so this is all of it.
+            let mut taken = HashSet::new();
             part::scan(tx, part, &span, None, false, |_, number| {
                 taken.extend(number_in(number));
                 true
@@ -181,7 +147,7 @@ impl Store {
 
     /// Removes a key space, and all that is in it. Returns whether there was one. Handles of it, and snapshots, must not be used any more: its keys may become those of another one.
     ///
-    /// It takes one transaction for every few hundred entries. If it is interrupted, the key space is still there, with what is left.
+    /// It takes one transaction for every few hundred entries. If it is interrupted, the key space is still there, with what is left. In the end it does what [`purge`](Self::purge) does.
     ///
     /// ```
     /// # let store = pheap_kv::Store::in_memory()?;
@@ -207,6 +173,8 @@ impl Store {
             self.write_deferred(&batch)?;
             batch.clear();
         }
+        // What has expired was not shown.
+        self.purge()?;
         KeySpace::new(self.with(SpaceId::CATALOGUE)).delete(name)
     }
 
@@ -333,8 +301,14 @@ impl Store {
     /// ```
     ///
     /// # Errors
-    /// [`Error::NotAStore`] if the file has something in it, and as for [`Options::open`] and [`KeySpace::put`]. What was written so far stays.
+    /// [`Error::Heap`] of the kind [`AlreadyExists`](std::io::ErrorKind::AlreadyExists) if there is a file at `path`, which is left as it is, and as for [`Options::open`] and [`KeySpace::put`].
+    /// What was written so far stays.
     pub fn compact_to(&self, path: impl AsRef<Path>, options: Options) -> Result<Store> {
+        let path = path.as_ref();
+        if path.symlink_metadata().is_ok() {
+            let context = format!("making the store {}", path.display());
+            return Err(pheap::Error::Io { context, source: ErrorKind::AlreadyExists.into() }.into());
+        }
         let to = options.open(path)?;
         let snapshot = self.snapshot()?;
         for name in snapshot.number(SpaceId::CATALOGUE).iter() {
@@ -387,4 +361,25 @@ impl Store {
 /// The number of a key space, as the catalogue has it.
 fn number_in(value: &[u8]) -> Option<u16> {
     Some(u16::from_be_bytes(value.try_into().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::MAX_SPACES;
+
+    #[test]
+    fn there_are_as_many_key_spaces_as_is_promised() {
+        let store = Store::in_memory().unwrap();
+        let catalogue = KeySpace::new(store.with(SpaceId::CATALOGUE));
+        let mut batch = Batch::new();
+        for number in SpaceId::FIRST..=u16::MAX {
+            batch.put(&catalogue, format!("{number:05}"), number.to_be_bytes()).unwrap();
+        }
+        store.write(&batch).unwrap();
+        assert_eq!(store.spaces().unwrap().len(), MAX_SPACES);
+        assert!(matches!(store.space("one more"), Err(Error::TooManySpaces)));
+        assert!(store.remove_space("00300").unwrap());
+        assert_eq!(store.space("one more").unwrap().id.number(), 300);
+    }
 }

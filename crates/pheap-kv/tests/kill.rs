@@ -22,12 +22,11 @@ fn acknowledged(path: &Path, thread: u64) -> PathBuf {
     path.with_extension(format!("acknowledged.{thread}"))
 }
 
-fn key(thread: u64, n: u64) -> [u8; 16] {
-    let mut key = [0; 16];
-    key[..8].copy_from_slice(&thread.to_be_bytes());
+/// Of up to 40 bytes: some lie in the nodes, others beside them.
+fn key(thread: u64, n: u64) -> Vec<u8> {
     // In no order, so that all shards are written to.
-    key[8..].copy_from_slice(&n.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes());
-    key
+    let middle = n.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    [&thread.to_be_bytes()[..], &middle.to_be_bytes(), &[7; 24][..n as usize % 25]].concat()
 }
 
 fn value(n: u64) -> Vec<u8> {

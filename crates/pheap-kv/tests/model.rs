@@ -6,6 +6,7 @@ use proptest::test_runner::TestCaseResult;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::path::Path;
+use std::time::Duration;
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -16,6 +17,8 @@ type Maps = [Map; SPACES];
 #[derive(Clone, Debug)]
 enum Op {
     Put(usize, Vec<u8>, Vec<u8>),
+    /// That expires at once, or later than this test runs.
+    PutFor(usize, Vec<u8>, Vec<u8>, bool),
     Delete(usize, Vec<u8>),
     Append(usize, Vec<u8>, u8),
     Swap(usize, Vec<u8>, Option<Vec<u8>>, Option<Vec<u8>>),
@@ -33,7 +36,11 @@ enum Op {
 
 fn key() -> impl Strategy<Value = Vec<u8>> {
     // Few, so that they meet; with bytes at both ends of what there is.
-    prop::collection::vec(prop::sample::select(vec![0, 1, 7, 0xF0, 0xFF]), 0..4)
+    let short = prop::collection::vec(prop::sample::select(vec![0, 1, 7, 0xF0, 0xFF]), 0..4);
+    // Around the length from which on a key, with the prefix of its space, or the time that it is due at before that, lies outside the node; with one beginning, so that all of it is compared.
+    let long = (prop::sample::select(vec![19, 20, 21, 22, 28, 29, 30, 31, 300]), any::<u8>())
+        .prop_map(|(len, byte)| [&vec![7; len - 1][..], &[byte % 3 * 127]].concat());
+    prop_oneof![2 => short, 1 => long]
 }
 
 fn value() -> impl Strategy<Value = Vec<u8>> {
@@ -49,6 +56,8 @@ fn op() -> impl Strategy<Value = Op> {
     let write = (space(), key(), prop::option::of(value()));
     prop_oneof![
         8 => (space(), key(), value()).prop_map(|(space, key, value)| Op::Put(space, key, value)),
+        2 => (space(), key(), value(), any::<bool>())
+            .prop_map(|(space, key, value, expired)| Op::PutFor(space, key, value, expired)),
         4 => (space(), key()).prop_map(|(space, key)| Op::Delete(space, key)),
         2 => (space(), key(), any::<u8>()).prop_map(|(space, key, byte)| Op::Append(space, key, byte)),
         2 => (space(), key(), prop::option::of(value()), prop::option::of(value()))
@@ -139,6 +148,14 @@ impl Both {
             Op::Put(at, key, value) => {
                 space(store, at).put(&key, &value).expect("a put");
                 maps[at].insert(key, value);
+            }
+            Op::PutFor(at, key, value, expired) => {
+                let ttl = Duration::from_secs(if expired { 0 } else { 3600 });
+                space(store, at).put_for(&key, &value, ttl).expect("a put");
+                match expired {
+                    true => drop(maps[at].remove(&key)),
+                    false => drop(maps[at].insert(key, value)),
+                }
             }
             Op::Delete(at, key) => {
                 let was_there = space(store, at).delete(&key).expect("a delete");
@@ -249,6 +266,8 @@ proptest! {
         both.store.purge().expect("a purge");
         both.apply(Op::Reopen, &path)?;
         both.check()?;
+        let entries = both.maps.iter().map(Map::len).sum::<usize>() + both.store.spaces().expect("names").len();
+        prop_assert_eq!(both.store.stats().expect("counters").entries, entries as u64);
         both.store.close().expect("an end");
         let checked = pheap::Options::new().verify(true).open(&path).expect("a heap");
         prop_assert!(checked.check().expect("a check").is_clean());

@@ -43,28 +43,47 @@ fn a_heap_of_something_else_is_refused_and_not_touched() {
     assert_eq!(heap.roots().len(), 1);
 }
 
-#[test]
-fn a_store_of_a_newer_version_is_refused() {
+/// Changes what a store is recognised by, and the last block of eras that it has reserved.
+fn change_meta(path: &Path, change: impl FnOnce(&mut u64, &mut u64)) {
     #[derive(pheap::Persist, Default)]
     #[repr(C)]
     struct Meta {
         format: u64,
-        openings: u64,
+        eras: u64,
     }
-    let dir = tempdir();
-    let path = dir.path().join("newer.kv");
-    open(&path).close().expect("an end");
-    let heap = pheap_testkit::small().open(&path).expect("a heap");
-    let meta: pheap::Root<Meta> = heap.root("kv").expect("what the store is recognised by");
-    meta.txn(|tx, meta| {
-        tx[meta].format += 1;
+    let heap = pheap_testkit::small().open(path).expect("a heap");
+    let root: pheap::Root<Meta> = heap.root("kv").expect("what the store is recognised by");
+    root.txn(|tx, meta| {
+        let Meta { format, eras } = &mut tx[meta];
+        change(format, eras);
         Ok(())
     })
     .expect("a change");
-    drop(meta);
+    drop(root);
     heap.close().expect("an end");
+}
+
+#[test]
+fn a_store_of_a_newer_version_is_refused() {
+    let dir = tempdir();
+    let path = dir.path().join("newer.kv");
+    open(&path).close().expect("an end");
+    change_meta(&path, |format, _| *format += 1);
     let (text, error) = refusal(options().open(&path));
     assert!(matches!(error, Error::NewerFormat { found: 2, known: 1 }), "{text}");
+}
+
+#[test]
+fn a_store_can_be_opened_again_and_again() {
+    let dir = tempdir();
+    let path = dir.path().join("old.kv");
+    open(&path).put("first", "1").expect("a put");
+    change_meta(&path, |_, eras| *eras = 1 << 40);
+    let store = open(&path);
+    let snapshot = store.snapshot().expect("a snapshot");
+    store.put("a", "a value of some length").expect("a put");
+    assert_eq!(store.get("a").expect("a read").as_deref(), Some(&b"a value of some length"[..]));
+    assert_eq!(snapshot.iter().count(), 1);
 }
 
 #[test]
@@ -314,4 +333,173 @@ fn others_can_follow_a_store() {
     assert_eq!(follower.get("a").expect("a read").as_deref(), Some(&b"1"[..]));
     assert!(follower.iter().eq_by_key([b"a"]));
     assert!(matches!(follower.put("a", "3"), Err(Error::Heap(pheap::Error::ReadOnly))));
+}
+
+/// At all lengths at which something changes, in spaces with prefixes of both lengths.
+#[test]
+fn keys_of_all_lengths_are_kept_apart() {
+    let dir = tempdir();
+    let path = dir.path().join("lengths.kv");
+    let lengths = [0, 1, 7, 8, 26, 27, 28, 29, 30, 31, 32, MAX_KEY - 1, MAX_KEY];
+    let name = "with a long prefix";
+    let store = open(&path);
+    for n in 0..240 {
+        store.space(&format!("{n}")).expect("a space");
+    }
+    let check = |store: &Store, of: &str| {
+        for space in [pheap_kv::KeySpace::clone(store), store.space(name).expect("a space")] {
+            let found: Vec<_> = space.iter().map(Result::unwrap).collect();
+            // Each is the beginning of the next one, and all are zero.
+            assert!(found.iter().map(|(key, _)| key.len()).eq(lengths));
+            assert!(found.iter().all(|(key, value)| *value == format!("{of} {}", key.len()).as_bytes()));
+            for (i, len) in lengths.into_iter().enumerate() {
+                let key = vec![0; len];
+                assert!(space.get(&key).expect("a read").is_some());
+                assert_eq!(space.prefix(&key).count(), lengths.len() - i);
+                assert_eq!(space.range(key.clone()..key.clone()).count(), 0);
+                assert_eq!(space.range(..=key.clone()).count(), i + 1);
+                assert_eq!(space.range(vec![1]..key.clone()).count(), 0, "backwards");
+                // Longer than a key can be.
+                let long = vec![0; MAX_KEY + 9];
+                assert_eq!(space.range(key..long).rev().count(), lengths.len() - i);
+            }
+        }
+    };
+    let write = |store: &Store, of: &str| {
+        let mut batch = Batch::new();
+        for len in lengths.into_iter().rev() {
+            batch.put(store, vec![0; len], format!("{of} {len}")).expect("room");
+            let ttl = Duration::from_secs(3600);
+            batch
+                .put_for(&store.space(name).unwrap(), vec![0; len], format!("{of} {len}"), ttl)
+                .expect("room");
+        }
+        store.write(&batch).expect("a batch");
+    };
+    write(&store, "first");
+    check(&store, "first");
+    // Its addresses are in use, so it is moved to others.
+    let copy = dir.path().join("copy.kv");
+    store.backup(&copy).expect("a copy");
+    check(&open(&copy), "first");
+    let snapshot = store.snapshot().expect("a snapshot");
+    write(&store, "second");
+    for len in lengths {
+        assert!(store.delete(vec![0; len]).expect("a delete"));
+    }
+    assert_eq!((snapshot.iter().count(), store.iter().count()), (lengths.len(), 0));
+    drop(snapshot);
+    write(&store, "third");
+    store.close().expect("an end");
+    check(&open(&path), "third");
+    let heap = pheap::Options::new().verify(true).open(&path).expect("a heap");
+    assert!(heap.check().expect("a check").is_clean());
+}
+
+#[test]
+fn what_expires_does_so_in_snapshots_and_their_ranges() {
+    let store = Store::in_memory().expect("a store");
+    let key = [7; 40];
+    store.put_for(key, "old", Duration::from_millis(30)).expect("a put");
+    let snapshot = store.snapshot().expect("a snapshot");
+    store.put(key, "new").expect("a put");
+    while snapshot.contains_key(key).expect("a read") {
+        assert!(snapshot.expires_at(key).expect("a read").is_some());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!((snapshot.iter().count(), snapshot.iter().rev().count()), (0, 0));
+    store.purge().expect("a purge");
+    assert_eq!(store.get(key).expect("a read").as_deref(), Some(&b"new"[..]));
+}
+
+#[test]
+fn nothing_is_left_of_a_key_space_that_was_removed() {
+    let store = Store::in_memory().expect("a store");
+    let space = store.space("sessions").expect("a space");
+    let mut batch = Batch::new();
+    for n in 0..600u32 {
+        batch.put_for(&space, n.to_be_bytes(), "gone", Duration::from_millis(100)).expect("room");
+    }
+    batch.put_for(&space, "last", "gone", Duration::from_secs(3600)).expect("room");
+    store.write(&batch).expect("a batch");
+    while space.iter().count() > 1 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!(store.remove_space("sessions").expect("a removal"));
+    assert_eq!(store.stats().expect("counters").entries, 0);
+}
+
+/// Of two spaces with one number, each would have the entries of the other.
+#[test]
+fn key_spaces_that_are_many_have_numbers_of_their_own() {
+    let store = Store::in_memory().expect("a store");
+    for n in 0..2100u32 {
+        store.space(&format!("{n:05}")).expect("a space").put("number", n.to_be_bytes()).expect("a put");
+    }
+    // The shard that has their names becomes large enough to be split.
+    for n in 0..2200u32 {
+        store.put(n.to_be_bytes(), "").expect("a put");
+    }
+    assert!(store.stats().expect("counters").shards > 1);
+    for n in ["a", "00000 a", "01000 a", "02000 a"] {
+        store.space(n).expect("a space").put("number", "mine").expect("a put");
+    }
+    for n in 0..2100u32 {
+        let number = store.space(&format!("{n:05}")).expect("a space").get("number").expect("a read");
+        assert_eq!(number, Some(n.to_be_bytes().to_vec()));
+    }
+    assert_eq!(store.spaces().expect("names").len(), 2104);
+}
+
+#[test]
+fn a_write_that_has_happened_does_not_fail_because_there_is_no_room_to_split_its_shard() {
+    let dir = tempdir();
+    let path = dir.path().join("full.kv");
+    let options = || options().durability(Durability::Process);
+    let store = options().open(&path).expect("a store");
+    let put = |store: &Store, n: u32| store.put(n.to_be_bytes(), [7; 1000]);
+    (0..4095).try_for_each(|n| put(&store, n)).expect("room");
+    let size = store.stats().expect("counters").heap.file_bytes;
+    store.close().expect("an end");
+    let store = options().max_size(size).open(&path).expect("a store");
+    for n in 4095..6000 {
+        let result = put(&store, n);
+        assert_eq!(result.is_ok(), store.contains_key(n.to_be_bytes()).expect("a read"), "{n}: {result:?}");
+        if result.is_err() {
+            break;
+        }
+    }
+    assert_eq!(store.stats().expect("counters").shards, 1, "the file has room for two halves");
+}
+
+#[test]
+fn a_compact_store_goes_to_a_new_file() {
+    let dir = tempdir();
+    let path = dir.path().join("there.kv");
+    open(&path).put("old", "1").expect("a put");
+    let store = Store::in_memory().expect("a store");
+    store.put("new", "2").expect("a put");
+    let (text, error) = refusal(store.compact_to(&path, options()));
+    let exists = |source: &std::io::Error| source.kind() == std::io::ErrorKind::AlreadyExists;
+    assert!(matches!(&error, Error::Heap(pheap::Error::Io { source, .. }) if exists(source)), "{text}");
+    assert!(open(&path).iter().map(|entry| entry.expect("an entry").0).eq([b"old".to_vec()]));
+}
+
+#[test]
+fn an_update_that_panics_changes_nothing() {
+    let store = Store::in_memory().expect("a store");
+    store.put("a", "1").expect("a put");
+    for key in ["a", "new"] {
+        let panics =
+            std::panic::AssertUnwindSafe(|| store.update(key, |_| -> Option<&[u8]> { panic!("no") }));
+        assert!(std::panic::catch_unwind(panics).is_err());
+    }
+    assert!(store.iter().eq_by_key([b"a"]));
+    let nested = store.update("a", |_| match store.put("b", "2") {
+        Err(Error::Heap(pheap::Error::Nested)) => Some("2"),
+        other => panic!("{other:?}"),
+    });
+    assert!(nested.expect("an update"));
+    assert_eq!(store.get("a").expect("a read").as_deref(), Some(&b"2"[..]));
+    assert!(store.iter().eq_by_key([b"a"]));
 }

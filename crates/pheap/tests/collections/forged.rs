@@ -33,7 +33,7 @@ fn options() -> Options {
 
 /// Some of them lie in the key, others elsewhere.
 fn inline(number: u64) -> Vec<u8> {
-    [&[7; 24][..], &number.to_be_bytes()[6 - number as usize % 4..]].concat()
+    [&[7; 27][..], &number.to_be_bytes()[6 - number as usize % 4..]].concat()
 }
 
 fn sample(path: &Path) -> Result<Vec<u8>> {
@@ -239,6 +239,41 @@ fn a_forged_type_table_is_refused_or_another_one() {
         refused += u32::from(is_refused(&path, &bytes, &format!("byte {at}")));
     }
     assert!(refused > 100, "{refused}");
+}
+
+/// Of a key that lies in its node, and of one that does not.
+#[test]
+fn inline_bytes_have_a_form_and_own_their_bytes() {
+    let dir = tempfile::tempdir().unwrap();
+    let good = sample(&dir.path().join("sample")).unwrap();
+    let path = dir.path().join("forged");
+    let word = |at: usize| u64::from_le_bytes(*good[at..].first_chunk().unwrap());
+    let short = [&[0, 29][..], &[7; 27]].concat();
+    let heap = pheap_testkit::base_of(&good)..pheap_testkit::base_of(&good) + good.len() as u64;
+    let is_long = |at: &usize| {
+        let (one, two) = (word(at + 8), word(at + 16));
+        let is_vector = |len, buffer| (31..=32).contains(&len) && heap.contains(&buffer);
+        word(*at) == 1 && word(at + 24) == 0 && (is_vector(one, two) || is_vector(two, one))
+    };
+    let keys = || (4096 * 6..good.len() - 32).step_by(8);
+    let shorts: Vec<usize> = keys().filter(|at| good[*at..].starts_with(&short)).collect();
+    let longs: Vec<usize> = keys().filter(is_long).collect();
+    let (short, long) = (shorts[9], longs[9]);
+    let refused = |place: usize, by: &[u8]| {
+        let mut bytes = good.clone();
+        bytes[place..place + by.len()].copy_from_slice(by);
+        is_refused(&path, &bytes, &format!("{by:?} at byte {place}"))
+    };
+    for tag in 0..=u8::MAX {
+        assert_eq!(refused(short, &[tag]), tag > 0, "the tag {tag} instead of 0");
+        // Zeros in its place are a short one.
+        assert_eq!(refused(long, &[tag]), tag > 1, "the tag {tag} instead of 1");
+    }
+    // Whoever looks at it takes what there is room for.
+    assert!((0..=u8::MAX).all(|len| !refused(short + 1, &[len])));
+    for other in [short, longs[8]] {
+        assert!(refused(other, &good[long..long + 32]), "two keys have one buffer");
+    }
 }
 
 /// What is said of a heap in which one word of a vector was overwritten.
