@@ -170,7 +170,7 @@ impl Batch {
     pub(crate) fn write(&self, deferred: bool) -> Result<Option<Commit>> {
         let Some(shards) = &self.shards else { return Ok(None) };
         let keys = self.writes.iter().map(|write| &self.buffer[write.key.clone()]);
-        let mut large = Vec::new();
+        let mut large = None;
         let commit = shards.write_all(keys, deferred, |index, tx, part, counts| {
             let Write { key, what } = &self.writes[index];
             let key = &self.buffer[key.clone()];
@@ -188,11 +188,11 @@ impl Batch {
             part::tidy_a_little(tx, part, &shards.eras, key)?;
             let len = part::len(tx, part);
             if shards.may_split(len) {
-                large.push((index, len));
+                large = Some((index, len));
             }
             Ok(())
         })?;
-        for (index, len) in large {
+        if let Some((index, len)) = large {
             shards.consider_split(&self.buffer[self.writes[index].key.clone()], len);
         }
         Ok(commit)

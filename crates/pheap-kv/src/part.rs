@@ -331,25 +331,39 @@ pub(crate) fn has_older<'r>(view: &View<'r>, part: P<'r, Part<'r>>) -> bool {
     !field!(part.older).is_empty(view)
 }
 
-/// The key from which on entries go to a new shard, if there is one: that in the middle, or the first behind the catalogue, which stays whole.
-pub(crate) fn middle<'r>(view: &View<'r>, part: P<'r, Part<'r>>) -> Option<Vec<u8>> {
+/// So few entries behind one that was written: it was appended.
+const APPENDED: usize = 256;
+
+/// The key from which on entries go to a new shard, if there is one, when `written` was written. If that was appended, it is the one: more will come behind it, and what is before it
+/// stays together. Else it is that in the middle, unless it `must_be_appended`. The catalogue stays whole.
+pub(crate) fn cut<'r>(
+    view: &View<'r>,
+    part: P<'r, Part<'r>>,
+    written: &[u8],
+    must_be_appended: bool,
+) -> Option<Vec<u8>> {
     let entries = field!(part.newest);
-    let (middle, _) = entries.iter(view).nth(entries.len(view) / 2)?;
+    let is_appended = entries.range(view, written..).nth(APPENDED).is_none();
+    let wanted = match is_appended {
+        true => written,
+        false if must_be_appended => return None,
+        false => entries.iter(view).nth(entries.len(view) / 2)?.0,
+    };
     let least = SpaceId::DEFAULT.start();
-    let (key, _) = entries.range(view, middle.max(least.as_slice())..).next()?;
+    let (key, _) = entries.range(view, wanted.max(least.as_slice())..).next()?;
     (entries.iter(view).next()?.0 < key).then(|| key.to_vec())
 }
 
-/// Moves the entries from `middle` on to a shard of another root. Neither has older versions.
+/// Moves the entries from `cut` on to a shard of another root. Neither has older versions.
 pub(crate) fn move_from<'a, 'b>(
     ta: &mut Txn<'a>,
     from: P<'a, Part<'a>>,
     tb: &mut Txn<'b>,
     to: P<'b, Part<'b>>,
-    middle: &[u8],
+    cut: &[u8],
 ) -> pheap::Result<()> {
     let (entries, due) = (field!(from.newest), field!(from.due));
-    while let Some(key) = last_key(ta, from).filter(|key| key.as_slice() >= middle) {
+    while let Some(key) = last_key(ta, from).filter(|key| key.as_slice() >= cut) {
         let Some(value) = entries.remove(ta, &key[..]) else { break };
         let copy = Value { era: value.era, bytes: PBytes::from_slice(tb, value.bytes.as_slice(ta))? };
         if let Some(time) = value.expires(ta) {

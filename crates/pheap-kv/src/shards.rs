@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, TryLockError};
 /// The name of a root begins with this if it is a shard's.
 const PREFIX: &str = "kv.shard.";
 
-/// A shard of so many entries is split, if there are not enough of them: what a split moves, a write waits for.
+/// A shard of so many entries is split while there are not enough of them: what a split moves, a write waits for.
 const LARGE: usize = 4096;
 /// How often, in entries, it is asked whether there are.
 const ASKED: usize = 256;
@@ -294,7 +294,7 @@ impl Shards {
         }
     }
 
-    /// Splits the shard that has a key, if it is large, which now has `len` entries, and there are not enough shards yet.
+    /// Splits the shard of a key that was written, if it is large, which now has `len` entries.
     #[inline]
     pub(crate) fn consider_split(&self, key: &[u8], len: usize) {
         if self.may_split(len) {
@@ -303,10 +303,10 @@ impl Shards {
         }
     }
 
-    /// Whether a shard of so many entries is to be split.
+    /// Whether a shard of so many entries may have to be split.
     #[inline]
     pub(crate) fn may_split(&self, len: usize) -> bool {
-        len >= LARGE && len.is_multiple_of(ASKED) && self.map.load().shards.len() < self.enough
+        len.is_multiple_of(ASKED) && len >= large(self.map.load().shards.len(), self.enough)
     }
 
     #[inline(never)]
@@ -320,7 +320,10 @@ impl Shards {
         let map = self.map();
         let place = map.index_of(key);
         let shard = &map.shards[place];
-        let Some(middle) = shard.root.read(part::middle)? else { return Ok(()) };
+        // A large half takes long to move. What was only appended to has nothing to be moved.
+        let must_be_appended = map.shards.len() >= self.enough;
+        let cut = shard.root.read(|view, part| part::cut(view, part, key, must_be_appended))?;
+        let Some(cut) = cut else { return Ok(()) };
         // If a program ended here earlier, there is an empty one by that name.
         let new: Root<Part> = self.heap.root(&format!("{PREFIX}{}", map.shards.len()))?;
         let bounds = pheap::txn((&shard.root, &new), |((ta, a), (tb, b))| {
@@ -328,22 +331,28 @@ impl Shards {
             if !self.eras.is_quiet() || part::has_older(ta, a) {
                 return Ok(None);
             }
-            part::move_from(ta, a, tb, b, &middle)?;
+            part::move_from(ta, a, tb, b, &cut)?;
             let bounds = ta[field!(a.bounds)] + 1;
             ta[field!(a.bounds)] = bounds;
             tb[field!(b.bounds)] = bounds;
-            tb[field!(b.start)] = PBytes::from_slice(tb, &middle)?;
+            tb[field!(b.start)] = PBytes::from_slice(tb, &cut)?;
             Ok(Some(bounds))
         })?;
         if let Some(bounds) = bounds {
             let mut shards = map.shards.clone();
             shards[place].bounds = bounds;
-            let start = StoredKey::from_slice(&middle);
+            let start = StoredKey::from_slice(&cut);
             shards.insert(place + 1, Shard { root: new, counts: Arc::default(), start, bounds });
             self.map.store(Arc::new(Map { shards }));
         }
         Ok(())
     }
+}
+
+/// Entries of which a shard is large. When there are enough shards, twice as many for each half of that number that is added: so those of a store that is filled in order differ little,
+/// and their number grows with the logarithm of its size.
+fn large(shards: usize, enough: usize) -> usize {
+    shards.checked_sub(enough).map_or(LARGE, |more| LARGE << (1 + 2 * more / enough).min(40))
 }
 
 /// Has writes counted until they are durable that were deferred. All that is committed to one of their shards by now is durable no earlier than they are.
@@ -361,4 +370,44 @@ where
     F: for<'r> FnOnce(&mut Txn<'r>, P<'r, Part<'r>>) -> pheap::Result<R>,
 {
     f
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Store;
+
+    #[test]
+    fn shards_that_are_filled_in_order_are_full() {
+        let store = Store::in_memory().unwrap();
+        let sizes = |store: &Store| -> Vec<usize> {
+            let map = store.shards.map();
+            map.shards
+                .iter()
+                .map(|shard| shard.root.read(|view, part| part::len(view, part)).unwrap())
+                .collect()
+        };
+        for n in 0..2 * LARGE as u32 {
+            store.put(n.to_be_bytes(), "").unwrap();
+        }
+        assert_eq!(sizes(&store), [LARGE - 1, LARGE - 1, 2]);
+        store.put([0, 0, 0, 0, 7], "between others").unwrap();
+        assert_eq!(sizes(&store), [LARGE / 2, LARGE / 2, LARGE - 1, 2]);
+    }
+
+    #[test]
+    fn no_shard_of_a_store_that_is_filled_in_order_has_most_of_it() {
+        for enough in [4, 8, 64, 1000] {
+            let (mut before, mut shards) = (0, 1);
+            while before < 1 << 32 {
+                let last = large(shards, enough);
+                assert!(
+                    shards < enough || last <= 4 * (before + last) / enough,
+                    "{last}, and {before} in {shards}"
+                );
+                (before, shards) = (before + last, shards + 1);
+            }
+            assert!(shards < 12 * enough, "{shards}");
+        }
+    }
 }
