@@ -382,10 +382,7 @@ mod tests {
         let store = Store::in_memory().unwrap();
         let sizes = |store: &Store| -> Vec<usize> {
             let map = store.shards.map();
-            map.shards
-                .iter()
-                .map(|shard| shard.root.read(|view, part| part::len(view, part)).unwrap())
-                .collect()
+            map.shards.iter().map(|shard| shard.root.read(part::len).unwrap()).collect()
         };
         for n in 0..2 * LARGE as u32 {
             store.put(n.to_be_bytes(), "").unwrap();
