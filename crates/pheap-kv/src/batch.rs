@@ -170,6 +170,7 @@ impl Batch {
     pub(crate) fn write(&self, deferred: bool) -> Result<Option<Commit>> {
         let Some(shards) = &self.shards else { return Ok(None) };
         let keys = self.writes.iter().map(|write| &self.buffer[write.key.clone()]);
+        shards.prepare(keys.clone());
         let mut large = None;
         let commit = shards.write_all(keys, deferred, |index, tx, part, counts| {
             let Write { key, what } = &self.writes[index];

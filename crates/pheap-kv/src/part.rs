@@ -354,6 +354,13 @@ pub(crate) fn cut<'r>(
     (entries.iter(view).next()?.0 < key).then(|| key.to_vec())
 }
 
+/// `key`, if a new shard can begin there at once: few entries are behind it, and it does not begin there already. The catalogue stays whole.
+pub(crate) fn cut_at<'r>(view: &View<'r>, part: P<'r, Part<'r>>, key: &[u8]) -> Option<Vec<u8>> {
+    let begins = field!(part.start).as_slice(view);
+    let is_free = field!(part.newest).range(view, key..).nth(APPENDED).is_none();
+    (is_free && begins < key && SpaceId::DEFAULT.start().as_slice() <= key).then(|| key.to_vec())
+}
+
 /// Moves the entries from `cut` on to a shard of another root. Neither has older versions.
 pub(crate) fn move_from<'a, 'b>(
     ta: &mut Txn<'a>,

@@ -19,6 +19,10 @@ const PREFIX: &str = "kv.shard.";
 
 /// A shard of so many entries is split while there are not enough of them: what a split moves, a write waits for.
 const LARGE: usize = 4096;
+/// A shard of more entries is not divided in the middle.
+const MOVABLE: usize = 8 * LARGE;
+/// Keys of a batch that stand for all of them.
+const SAMPLE: usize = 1024;
 /// How often, in entries, it is asked whether there are.
 const ASKED: usize = 256;
 /// Shards that are enough for each processor.
@@ -311,6 +315,35 @@ impl Shards {
 
     #[inline(never)]
     fn split(&self, key: &[u8]) -> Result<()> {
+        // Much takes long to move. What was only appended to has nothing to be moved.
+        let is_enough = self.map.load().shards.len() >= self.enough;
+        self.split_where(key, |view, part| {
+            part::cut(view, part, key, is_enough || part::len(view, part) > MOVABLE)
+        })
+    }
+
+    /// Gives the keys of a large batch, which is about to be written, shards of their own, as far as there are not enough yet, and few entries are in the way. Later they would have to be moved.
+    pub(crate) fn prepare<'k>(&self, keys: impl ExactSizeIterator<Item = &'k [u8]>) {
+        let parts = (keys.len() / LARGE).min(self.enough);
+        if parts < 2 || self.map.load().shards.len() >= self.enough {
+            return;
+        }
+        let every = keys.len().div_ceil(SAMPLE);
+        let mut sample: Vec<&[u8]> = keys.step_by(every).collect();
+        sample.sort_unstable();
+        for i in 1..parts {
+            let key = sample[i * sample.len() / parts];
+            // Only for those who come later.
+            let _ = self.split_where(key, |view, part| part::cut_at(view, part, key));
+        }
+    }
+
+    /// Splits the shard that has a key where `cut` says, if it does.
+    fn split_where(
+        &self,
+        key: &[u8],
+        cut: impl for<'r> FnOnce(&View<'r>, P<'r, Part<'r>>) -> Option<Vec<u8>>,
+    ) -> Result<()> {
         let _changing = match self.changing.try_lock() {
             Ok(changing) => changing,
             Err(TryLockError::WouldBlock) => return Ok(()),
@@ -320,10 +353,7 @@ impl Shards {
         let map = self.map();
         let place = map.index_of(key);
         let shard = &map.shards[place];
-        // A large half takes long to move. What was only appended to has nothing to be moved.
-        let must_be_appended = map.shards.len() >= self.enough;
-        let cut = shard.root.read(|view, part| part::cut(view, part, key, must_be_appended))?;
-        let Some(cut) = cut else { return Ok(()) };
+        let Some(cut) = shard.root.read(cut)? else { return Ok(()) };
         // If a program ended here earlier, there is an empty one by that name.
         let new: Root<Part> = self.heap.root(&format!("{PREFIX}{}", map.shards.len()))?;
         let bounds = pheap::txn((&shard.root, &new), |((ta, a), (tb, b))| {
@@ -375,21 +405,43 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Store;
+    use crate::{Batch, Store};
+
+    fn sizes(store: &Store) -> Vec<usize> {
+        let map = store.shards.map();
+        map.shards.iter().map(|shard| shard.root.read(part::len).unwrap()).collect()
+    }
 
     #[test]
     fn shards_that_are_filled_in_order_are_full() {
         let store = Store::in_memory().unwrap();
-        let sizes = |store: &Store| -> Vec<usize> {
-            let map = store.shards.map();
-            map.shards.iter().map(|shard| shard.root.read(part::len).unwrap()).collect()
-        };
         for n in 0..2 * LARGE as u32 {
             store.put(n.to_be_bytes(), "").unwrap();
         }
         assert_eq!(sizes(&store), [LARGE - 1, LARGE - 1, 2]);
         store.put([0, 0, 0, 0, 7], "between others").unwrap();
         assert_eq!(sizes(&store), [LARGE / 2, LARGE / 2, LARGE - 1, 2]);
+    }
+
+    #[test]
+    fn a_large_batch_has_shards_that_are_alike() {
+        let store = Store::in_memory().unwrap();
+        store.put("a key", "").unwrap();
+        let mut batch = Batch::new();
+        for n in 0..5 * LARGE as u32 {
+            batch.put(&store, n.wrapping_mul(0x9e37_79b1).to_be_bytes(), "").unwrap();
+        }
+        store.write(&batch).unwrap();
+        let sizes = sizes(&store);
+        assert!(
+            sizes.len() >= 4 && sizes.iter().all(|size| (LARGE / 2..2 * LARGE).contains(size)),
+            "{sizes:?}"
+        );
+        assert_eq!(store.iter().count(), 5 * LARGE + 1);
+        // What is not appended divides a shard only if it may.
+        let shard = &store.shards.map().shards[0];
+        let cut = |appended| shard.root.read(|view, part| part::cut(view, part, b"", appended)).unwrap();
+        assert!(cut(false).is_some() && cut(true).is_none());
     }
 
     #[test]
