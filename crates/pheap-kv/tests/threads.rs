@@ -182,3 +182,38 @@ fn a_snapshot_shows_the_same_for_ever() {
         done.store(true, Relaxed);
     });
 }
+
+/// Each makes shards for its own keys, and finds that others have made some.
+#[test]
+fn large_batches_of_several_threads_are_whole() {
+    const THREADS: u64 = 3;
+    let dir = tempdir();
+    let store = store(&dir);
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let store = &store;
+            scope.spawn(move || {
+                let mut batch = Batch::new();
+                for n in 0..ACCOUNTS {
+                    batch.put(store, account(n * THREADS + thread), thread.to_le_bytes()).expect("room");
+                }
+                store.write(&batch).expect("a batch");
+            });
+        }
+        let mut found = 0;
+        while found < THREADS * ACCOUNTS {
+            let snapshot = store.snapshot().expect("a snapshot");
+            let mut of_thread = [0; THREADS as usize];
+            snapshot.iter().for_each(|entry| of_thread[number(&entry.expect("an entry").1) as usize] += 1);
+            assert!(of_thread.iter().all(|&n| n == 0 || n == ACCOUNTS), "{of_thread:?}");
+            found = of_thread.iter().sum();
+        }
+    });
+    for n in 0..THREADS * ACCOUNTS {
+        let value = store.get(account(n)).expect("a read").expect("an entry");
+        assert_eq!(number(&value), n % THREADS);
+    }
+    let mut keys = store.iter().map(|entry| entry.expect("an entry").0);
+    let mut last = keys.next().expect("entries");
+    assert!(keys.all(|key| std::mem::replace(&mut last, key.clone()) < key));
+}
