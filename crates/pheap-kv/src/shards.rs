@@ -19,11 +19,11 @@ const PREFIX: &str = "kv.shard.";
 
 /// A shard of so many entries is split while there are not enough of them: what a split moves, a write waits for.
 const LARGE: usize = 4096;
-/// A shard of more entries is not divided in the middle.
+/// A shard of more entries is not divided in the middle, for half of them would have to be moved.
 const MOVABLE: usize = 8 * LARGE;
 /// Keys of a batch that stand for all of them.
 const SAMPLE: usize = 1024;
-/// How often, in entries, it is asked whether there are.
+/// How often, in entries, it is asked whether a shard is large.
 const ASKED: usize = 256;
 /// Shards that are enough for each processor.
 const PER_PROCESSOR: usize = 4;
