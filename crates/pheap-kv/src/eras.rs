@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Eras are reserved by so many bits at a time, in the file, so that those of the next opening are all greater. The number of a block has what the highest bit leaves, which is for a flag.
-const BLOCK: u32 = if cfg!(test) { 2 } else { 20 };
+pub(crate) const BLOCK: u32 = 16;
 
 /// Eras, and the snapshots there are.
 ///
@@ -103,7 +103,9 @@ mod tests {
     #[test]
     fn eras_end_where_those_of_the_next_opening_begin() {
         let eras = Eras::of_block(1);
-        while eras.take().is_some() {}
+        while let Some(era) = eras.take() {
+            eras.let_go(era);
+        }
         assert!(eras.are_used_up() && eras.now() < Eras::of_block(2).now());
         eras.reserve(2);
         assert!(eras.take().is_some() && eras.now() < Eras::of_block(3).now());
