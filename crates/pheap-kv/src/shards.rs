@@ -216,7 +216,7 @@ impl Shards {
             });
             let (result, commit) = if deferred {
                 let (result, commit) = shard.root.txn_deferred(run)?;
-                keep_counted(counted.take(), &shard.root)?;
+                keep_counted(counted.take(), &shard.root);
                 (result, Some(commit))
             } else {
                 (shard.root.txn(run)?, None)
@@ -265,7 +265,7 @@ impl Shards {
             };
             let (done, commit) = if deferred {
                 let (done, commit) = pheap::txn_deferred(&roots, run)?;
-                keep_counted(counted.take(), &roots[0])?;
+                keep_counted(counted.take(), &roots[0]);
                 (done, Some(commit))
             } else {
                 (pheap::txn(&roots, run)?, None)
@@ -386,12 +386,13 @@ fn large(shards: usize, enough: usize) -> usize {
 }
 
 /// Has writes counted until they are durable that were deferred. All that is committed to one of their shards by now is durable no earlier than they are.
-fn keep_counted(counted: Option<Counted<'_>>, root: &Root<Part<'static>>) -> pheap::Result<()> {
-    if let Some(counted) = counted {
-        let ((), commit) = root.read_deferred(|_, _| ())?;
-        counted.until(commit);
+fn keep_counted(counted: Option<Counted<'_>>, root: &Root<Part<'static>>) {
+    let Some(counted) = counted else { return };
+    match root.read_deferred(|_, _| ()) {
+        Ok(((), commit)) => counted.until(commit),
+        // Closed by another thread, or its disk has failed. That is no error of the writes, which have happened.
+        Err(_) => counted.for_ever(),
     }
-    Ok(())
 }
 
 /// Tells the compiler that this closure works for all brands.

@@ -78,6 +78,11 @@ impl Counted<'_> {
         self.of.forget_durable(&mut deferred);
         deferred.push_back((commit, classes));
     }
+
+    /// They are counted as long as the store is open, for nobody will say when they are durable.
+    pub(crate) fn for_ever(mut self) {
+        self.classes.clear();
+    }
 }
 
 impl Drop for Counted<'_> {

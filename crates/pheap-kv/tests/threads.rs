@@ -217,3 +217,31 @@ fn large_batches_of_several_threads_are_whole() {
     let mut last = keys.next().expect("entries");
     assert!(keys.all(|key| std::mem::replace(&mut last, key.clone()) < key));
 }
+
+#[test]
+fn a_write_that_a_closed_store_has_refused_is_not_there() {
+    let dir = tempdir();
+    for round in 0..20 {
+        let path = dir.path().join(format!("{round}.kv"));
+        let open = || {
+            let options = Options::new().heap(|heap| heap.arena_size(1 << 20)).reserve(1 << 30);
+            options.durability(Durability::Wal).open(&path).expect("a store")
+        };
+        let (store, started) = (open(), AtomicBool::new(false));
+        let refused = std::thread::scope(|scope| {
+            let writer = scope.spawn(|| {
+                let put = |n: &u64| store.put_deferred(account(*n), "").inspect(|_| started.store(true, Relaxed));
+                (0..).find(|n| put(n).is_err()).expect("an error")
+            });
+            while !started.load(Relaxed) {
+                std::thread::yield_now();
+            }
+            store.clone().close().expect("an end");
+            writer.join().expect("a writer")
+        });
+        drop(store);
+        let store = open();
+        assert_eq!(store.iter().count() as u64, refused);
+        assert!(!store.contains_key(account(refused)).expect("a read"));
+    }
+}
