@@ -150,6 +150,25 @@ impl Shards {
         self.map.load_full()
     }
 
+    /// Entries of all shards; none is left out or counted twice because a shard is split.
+    pub(crate) fn len(&self) -> Result<u64> {
+        'again: loop {
+            let map = self.map();
+            let mut all = 0;
+            for shard in &map.shards {
+                let counted = shard.root.read(|view, part| {
+                    shard.is_current(view, part).then(|| part::len(view, part))
+                });
+                let Some(len) = counted? else {
+                    std::thread::yield_now();
+                    continue 'again;
+                };
+                all += len as u64;
+            }
+            return Ok(all);
+        }
+    }
+
     /// Reads the shard that `place` chooses. `f` is told which range of keys it has.
     #[inline]
     pub(crate) fn read<R>(

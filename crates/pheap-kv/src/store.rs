@@ -334,12 +334,9 @@ impl Store {
     /// If the store has failed or is closed.
     pub fn stats(&self) -> Result<Stats> {
         let map = self.shards.map();
-        let mut stats =
-            Stats { shards: map.shards.len(), heap: self.shards.heap.stats(), ..Stats::default() };
-        for shard in &map.shards {
-            stats.entries += shard.root.read(|view, part| part::len(view, part) as u64)?;
-            shard.counts.add_to(&mut stats);
-        }
+        let (entries, heap) = (self.shards.len()?, self.shards.heap.stats());
+        let mut stats = Stats { entries, shards: map.shards.len(), heap, ..Stats::default() };
+        map.shards.iter().for_each(|shard| shard.counts.add_to(&mut stats));
         Ok(stats)
     }
 

@@ -2,7 +2,7 @@
 
 use pheap_kv::{Batch, Durability, Options, Store};
 use pheap_testkit::{Rng, tempdir};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::{Acquire, Relaxed, Release}};
 
 fn store(dir: &tempfile::TempDir) -> Store {
     let options =
@@ -111,6 +111,26 @@ fn what_is_written_is_seen_while_shards_are_split() {
     let path = dir.path().join("threads.kv");
     store.close().expect("an end");
     drop(store_again(&path, 2 * N));
+}
+
+#[test]
+fn what_is_in_the_store_is_counted_while_shards_are_split() {
+    let (store, written) = (Store::in_memory().expect("a store"), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for n in 0..ACCOUNTS {
+                store.put(account(n), "").expect("a put");
+                written.store(n + 1, Release);
+            }
+        });
+        let mut last = 0;
+        while last < ACCOUNTS {
+            last = written.load(Acquire);
+            let entries = store.stats().expect("counters").entries;
+            assert!(entries >= last && entries <= ACCOUNTS, "{entries} of {last}");
+        }
+    });
+    assert!(store.stats().expect("counters").shards > 1);
 }
 
 fn store_again(path: &std::path::Path, entries: u64) -> Store {
