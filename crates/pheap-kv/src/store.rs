@@ -261,11 +261,14 @@ impl Store {
     /// # Errors
     /// As for [`KeySpace::put`].
     pub fn purge(&self) -> Result<()> {
-        for shard in &self.shards.map().shards {
+        let mut index = 0;
+        // What is split off meanwhile comes next.
+        while let Some(shard) = self.shards.map().shards.get(index) {
             let mut from = Some(Vec::new());
             while let Some(next) = from {
                 from = shard.root.txn(|tx, part| part::tidy(tx, part, &self.shards.eras, &next, 256))?;
             }
+            index += 1;
         }
         Ok(())
     }
