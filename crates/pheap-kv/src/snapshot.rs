@@ -13,6 +13,8 @@ use std::sync::Arc;
 /// needs and that is replaced is kept in the heap, without being copied, and freed by later writes when no snapshot needs it any more. No shard is split while there is one, so
 /// programs should not keep them for long.
 ///
+/// A store that is open to be read only, as a [follower](pheap::Options::follower) is, does not change: a snapshot of it costs nothing.
+///
 /// What expires, expires in snapshots, too. Nothing of a snapshot is left when the store is opened again.
 ///
 /// ```
@@ -42,9 +44,13 @@ impl Drop for Pin {
 
 impl Snapshot {
     pub(crate) fn take(shards: &Arc<Shards>) -> Result<Snapshot> {
-        let pin = Pin { shards: shards.clone(), era: shards.take_snapshot()? };
-        let reader = Reader { shards: shards.clone(), id: SpaceId::DEFAULT, pin: Some(Arc::new(pin)) };
-        Ok(Snapshot { reader })
+        let pin = match shards.take_snapshot() {
+            Ok(era) => Some(Arc::new(Pin { shards: shards.clone(), era })),
+            // What nobody can write to stays as it is.
+            Err(Error::Heap(pheap::Error::ReadOnly)) => None,
+            Err(error) => return Err(error),
+        };
+        Ok(Snapshot { reader: Reader { shards: shards.clone(), id: SpaceId::DEFAULT, pin } })
     }
 
     /// A key space as it was.

@@ -292,7 +292,8 @@ impl Store {
     }
 
     /// Writes the entries of a snapshot, in order, to a new store, which takes as little space as there can be. (Objects do not move within a file, so space that was freed is used again, and
-    /// not given back.) What is written meanwhile is not in it: to replace this store, keep writers away.
+    /// not given back.) What is written meanwhile is not in it: to replace this store, keep writers away. A store that is open to be read only can be written out, too: a
+    /// [follower](pheap::Options::follower) writes out the store of another process, as it was when it was opened.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -312,8 +313,8 @@ impl Store {
             let context = format!("making the store {}", path.display());
             return Err(pheap::Error::Io { context, source: ErrorKind::AlreadyExists.into() }.into());
         }
-        let to = options.open(path)?;
         let snapshot = self.snapshot()?;
+        let to = options.open(path)?;
         for name in snapshot.number(SpaceId::CATALOGUE).iter() {
             let (name, number) = name?;
             let Some(number) = number_in(&number) else { continue };

@@ -335,6 +335,48 @@ fn others_can_follow_a_store() {
     assert!(matches!(follower.put("a", "3"), Err(Error::Heap(pheap::Error::ReadOnly))));
 }
 
+#[test]
+fn a_store_that_is_only_read_is_its_own_snapshot_and_can_be_written_out() {
+    let dir = tempdir();
+    let path = dir.path().join("read.kv");
+    let wal = || options().durability(Durability::Wal);
+    let store = wal().open(&path).expect("a store");
+    let users = store.space("users").expect("a space");
+    store.put("a", "1").expect("a put");
+    users.put_for("b", "2", Duration::from_secs(3600)).expect("a put");
+    // What this needs is in the file, and is not to be seen by others.
+    let before = store.snapshot().expect("a snapshot");
+    store.put("a", "3").expect("a put");
+    store.delete("gone").expect("a delete");
+    let check = |of: &str, read: &Store| {
+        let snapshot = read.snapshot().expect("a snapshot");
+        assert_eq!(snapshot.get("a").expect("a read").as_deref(), Some(&b"3"[..]), "{of}");
+        let users = read.space("users").expect("a space");
+        assert!(snapshot.space(&users).expect("a space").iter().eq_by_key([b"b"]), "{of}");
+        let copy = read.compact_to(dir.path().join(of), options()).expect("a copy");
+        assert!(copy.iter().map(Result::unwrap).eq(read.iter().map(Result::unwrap)), "{of}");
+        let copied = copy.space("users").expect("a space");
+        assert_eq!(copied.expires_at("b").expect("a time"), users.expires_at("b").expect("a time"), "{of}");
+    };
+    let follower = wal().heap(|heap| heap.follower(true)).open(&path).expect("a copy in memory");
+    store.put("a", "4").expect("a put");
+    check("follower", &follower);
+    assert_eq!(before.get("a").expect("a read").as_deref(), Some(&b"1"[..]));
+    store.put("a", "3").expect("a put");
+    store.close().expect("an end");
+    check("read only", &wal().heap(|heap| heap.read_only(true)).open(&path).expect("a store"));
+}
+
+#[test]
+fn nothing_is_made_for_a_copy_of_a_store_that_cannot_be_read() {
+    let dir = tempdir();
+    let (store, path) = (open(&dir.path().join("closed.kv")), dir.path().join("copy.kv"));
+    store.clone().close().expect("an end");
+    let (text, error) = refusal(store.compact_to(&path, options()));
+    assert!(matches!(error, Error::Heap(pheap::Error::Closed)), "{text}");
+    assert!(!path.exists());
+}
+
 /// At all lengths at which something changes, in spaces with prefixes of both lengths.
 #[test]
 fn keys_of_all_lengths_are_kept_apart() {
