@@ -97,6 +97,12 @@ impl SpaceId {
     }
 }
 
+/// The least key that is greater than all of the key space that a stored key is in.
+pub(crate) fn behind_space(key: &[u8]) -> StoredKey {
+    let prefix_len = if key.first() == Some(&LONG) { 3 } else { 1 };
+    behind(&key[..prefix_len.min(key.len())])
+}
+
 /// The least key that is greater than all that begin with `prefix`. (No key space begins with 0xFF, so there is one.)
 fn behind(prefix: &[u8]) -> StoredKey {
     let kept = prefix.iter().rposition(|&byte| byte != u8::MAX).map_or(0, |last| last + 1);
@@ -134,6 +140,8 @@ mod tests {
             let (one, two) = (SpaceId::new(pair[0]), SpaceId::new(pair[1]));
             assert!(behind(&one.start()) <= two.start(), "{pair:?}");
             assert!(one.key(&[0xFF; 9]).unwrap() < two.start(), "{pair:?}");
+            let end = behind_space(&one.key(b"key").unwrap());
+            assert!(one.key(&[0xFF; 9]).unwrap() < end && end <= two.start(), "{pair:?}");
         }
     }
 

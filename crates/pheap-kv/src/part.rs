@@ -4,7 +4,7 @@
 //! to `older`, without being copied. So whoever takes no snapshots pays nothing for them.
 
 use crate::eras::Eras;
-use crate::keys::{SpaceId, Span};
+use crate::keys::{self, SpaceId, Span};
 use pheap::collections::btree::Entry;
 use pheap::{InlineBytes, P, PBTreeMap, PBTreeSet, PBytes, PVec, Persist, Txn, View, field};
 use std::cmp::Ordering;
@@ -333,32 +333,58 @@ pub(crate) fn has_older<'r>(view: &View<'r>, part: P<'r, Part<'r>>) -> bool {
 
 /// So few entries behind one that was written: it was appended.
 const APPENDED: usize = 256;
+/// Entries, and bytes of values, that are moved at most: what a split moves, a write waits for.
+const MOVED: usize = 16_384;
+const MOVED_BYTES: usize = 32 << 20;
 
 /// The key from which on entries go to a new shard, if there is one, when `written` was written. If that was appended, it is the one: more will come behind it, and what is before it
-/// stays together. Else it is that in the middle, unless it `must_be_appended`. The catalogue stays whole.
+/// stays together. If it was appended to its key space, it is the end of that, so that this will be so. Else it is that in the middle, unless there are shards enough. The catalogue stays
+/// whole.
 pub(crate) fn cut<'r>(
     view: &View<'r>,
     part: P<'r, Part<'r>>,
     written: &[u8],
-    must_be_appended: bool,
+    is_enough: bool,
 ) -> Option<Vec<u8>> {
     let entries = field!(part.newest);
-    let is_appended = entries.range(view, written..).nth(APPENDED).is_none();
-    let wanted = match is_appended {
-        true => written,
-        false if must_be_appended => return None,
-        false => entries.iter(view).nth(entries.len(view) / 2)?.0,
+    let half = entries.len(view) / 2;
+    let is_appended = |end: Bound<&[u8]>| {
+        entries.range(view, (Bound::Included(written), end)).nth(APPENDED).is_none()
     };
-    let least = SpaceId::DEFAULT.start();
-    let (key, _) = entries.range(view, wanted.max(least.as_slice())..).next()?;
-    (entries.iter(view).next()?.0 < key).then(|| key.to_vec())
+    let from = |wanted: &[u8]| {
+        let least = SpaceId::DEFAULT.start();
+        let (key, _) = entries.range(view, wanted.max(&least)..).next()?;
+        let is_divided = entries.iter(view).next()?.0 < key;
+        (is_divided && is_movable(view, part, key)).then(|| key.to_vec())
+    };
+    let end = keys::behind_space(written);
+    if is_appended(Bound::Unbounded) {
+        from(written)
+    } else if is_appended(Bound::Excluded(&end)) && entries.range(view, &end[..]..).nth(half).is_none() {
+        from(&end)
+    } else if !is_enough {
+        from(entries.iter(view).nth(half)?.0)
+    } else {
+        None
+    }
 }
 
 /// `key`, if a new shard can begin there at once: few entries are behind it, and it does not begin there already. The catalogue stays whole.
 pub(crate) fn cut_at<'r>(view: &View<'r>, part: P<'r, Part<'r>>, key: &[u8]) -> Option<Vec<u8>> {
     let begins = field!(part.start).as_slice(view);
     let is_free = field!(part.newest).range(view, key..).nth(APPENDED).is_none();
-    (is_free && begins < key && SpaceId::DEFAULT.start().as_slice() <= key).then(|| key.to_vec())
+    let may_begin = begins < key && SpaceId::DEFAULT.start().as_slice() <= key;
+    (is_free && may_begin && is_movable(view, part, key)).then(|| key.to_vec())
+}
+
+/// Whether the entries from `key` on are so few, and so small, that a write can wait until they are moved.
+fn is_movable<'r>(view: &View<'r>, part: P<'r, Part<'r>>, key: &[u8]) -> bool {
+    let mut bytes = 0;
+    field!(part.newest).range(view, key..).enumerate().all(|(before, (_, value))| {
+        let is_room = before < MOVED && bytes < MOVED_BYTES;
+        bytes += value.bytes.len();
+        is_room
+    })
 }
 
 /// Moves the entries from `cut` on to a shard of another root. Neither has older versions.

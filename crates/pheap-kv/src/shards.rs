@@ -17,10 +17,10 @@ use std::sync::{Arc, Mutex, TryLockError};
 /// The name of a root begins with this if it is a shard's.
 const PREFIX: &str = "kv.shard.";
 
-/// A shard of so many entries is split while there are not enough of them: what a split moves, a write waits for.
+/// A shard of so many entries is split while there are not enough of them.
 const LARGE: usize = 4096;
-/// A shard of more entries is not divided in the middle, for half of them would have to be moved.
-const MOVABLE: usize = 8 * LARGE;
+/// Keys of which a split that finds older versions removes these.
+const TIDIED: usize = 256;
 /// Keys of a batch that stand for all of them.
 const SAMPLE: usize = 1024;
 /// How often, in entries, it is asked whether a shard is large.
@@ -334,23 +334,22 @@ impl Shards {
 
     #[inline(never)]
     fn split(&self, key: &[u8]) -> Result<()> {
-        // Much takes long to move. What was only appended to has nothing to be moved.
         let is_enough = self.map.load().shards.len() >= self.enough;
-        self.split_where(key, |view, part| {
-            part::cut(view, part, key, is_enough || part::len(view, part) > MOVABLE)
-        })
+        self.split_where(key, |view, part| part::cut(view, part, key, is_enough))
     }
 
     /// Gives the keys of a large batch, which is about to be written, shards of their own, as far as there are not enough yet, and few entries are in the way. Later they would have to be moved.
     pub(crate) fn prepare<'k>(&self, keys: impl ExactSizeIterator<Item = &'k [u8]>) {
-        let parts = (keys.len() / LARGE).min(self.enough);
-        if parts < 2 || self.map.load().shards.len() >= self.enough {
+        let missing = self.enough.saturating_sub(self.map.load().shards.len());
+        let parts = (keys.len() / LARGE).min(missing + 1);
+        if parts < 2 {
             return;
         }
         let every = keys.len().div_ceil(SAMPLE);
         let mut sample: Vec<&[u8]> = keys.step_by(every).collect();
         sample.sort_unstable();
-        for i in 1..parts {
+        // The last one first: what is in the way is moved once.
+        for i in (1..parts).rev() {
             let key = sample[i * sample.len() / parts];
             // Only for those who come later.
             let _ = self.split_where(key, |view, part| part::cut_at(view, part, key));
@@ -363,6 +362,9 @@ impl Shards {
         key: &[u8],
         cut: impl for<'r> FnOnce(&View<'r>, P<'r, Part<'r>>) -> Option<Vec<u8>>,
     ) -> Result<()> {
+        if !self.eras.is_quiet() {
+            return Ok(()); // as below, and before anything is done for it
+        }
         let _changing = match self.changing.try_lock() {
             Ok(changing) => changing,
             Err(TryLockError::WouldBlock) => return Ok(()),
@@ -372,12 +374,18 @@ impl Shards {
         let map = self.map();
         let place = map.index_of(key);
         let shard = &map.shards[place];
-        let Some(cut) = shard.root.read(cut)? else { return Ok(()) };
+        // Nobody is told of what is seen here, so it need not be durable; nor need the split, before others go on.
+        let (Some(cut), _) = shard.root.read_deferred(cut)? else { return Ok(()) };
         // If a program ended here earlier, there is an empty one by that name.
         let new: Root<Part> = self.heap.root(&format!("{PREFIX}{}", map.shards.len()))?;
-        let bounds = pheap::txn((&shard.root, &new), |((ta, a), (tb, b))| {
-            // Older versions stay where they are, and so does what snapshots may ask for.
-            if !self.eras.is_quiet() || part::has_older(ta, a) {
+        let (bounds, _) = pheap::txn_deferred((&shard.root, &new), |((ta, a), (tb, b))| {
+            // What snapshots may ask for stays where it is.
+            if !self.eras.is_quiet() {
+                return Ok(None);
+            }
+            // And so do older versions. Nobody needs them any more, but writes may come near them never again.
+            if part::has_older(ta, a) {
+                part::tidy(ta, a, &self.eras, &[], TIDIED)?;
                 return Ok(None);
             }
             part::move_from(ta, a, tb, b, &cut)?;
@@ -458,10 +466,53 @@ mod tests {
             "{sizes:?}"
         );
         assert_eq!(store.iter().count(), 5 * LARGE + 1);
-        // What is not appended divides a shard only if it may.
+        // What is not appended divides a shard only if there are not enough.
         let shard = &store.shards.map().shards[0];
-        let cut = |appended| shard.root.read(|view, part| part::cut(view, part, b"", appended)).unwrap();
+        let cut = |is_enough| shard.root.read(|view, part| part::cut(view, part, b"", is_enough)).unwrap();
         assert!(cut(false).is_some() && cut(true).is_none());
+    }
+
+    /// As long as there are snapshots, and what they need is near keys that nobody writes to.
+    #[test]
+    fn what_snapshots_have_left_does_not_keep_a_shard_whole() {
+        let store = Store::in_memory().unwrap();
+        let put = |n: u32| store.put(n.to_be_bytes(), "").unwrap();
+        (0..LARGE as u32 - 1).for_each(put);
+        let snapshot = store.snapshot().unwrap();
+        (0..LARGE as u32 / 2).for_each(put);
+        drop(snapshot);
+        (LARGE as u32 - 1..4 * LARGE as u32).for_each(put);
+        let sizes = sizes(&store);
+        assert!(sizes.len() > 2 && sizes.iter().all(|&size| size <= 2 * LARGE), "{sizes:?}");
+    }
+
+    #[test]
+    fn what_is_appended_to_several_key_spaces_begins_new_shards_in_each() {
+        let store = Store::in_memory().unwrap();
+        let spaces = ["a", "b", "c"].map(|name| store.space(name).unwrap());
+        for n in 0..60_000u32 {
+            spaces.iter().for_each(|space| space.put(n.to_be_bytes(), "").unwrap());
+        }
+        let sizes = sizes(&store);
+        assert!(sizes.iter().all(|&size| size <= 3 * 60_000 / 4), "{sizes:?}");
+        for space in &spaces {
+            assert!(space.iter().map(|entry| entry.unwrap().0).eq((0..60_000u32).map(|n| n.to_be_bytes())));
+        }
+    }
+
+    /// In a write that is one of many.
+    #[test]
+    fn what_would_take_long_to_move_stays() {
+        let store = Store::in_memory().unwrap();
+        let key = |n: u32| n.wrapping_mul(0x9e37_79b1).to_be_bytes();
+        for n in 0..=LARGE as u32 {
+            store.put(key(n), [7; 20_000]).unwrap();
+        }
+        assert_eq!(sizes(&store), [LARGE + 1]);
+        for n in 0..LARGE as u32 {
+            store.put([[0xFF; 4], n.to_be_bytes()].concat(), [7; 20_000]).unwrap();
+        }
+        assert_eq!(sizes(&store).len(), 2);
     }
 
     #[test]

@@ -91,6 +91,8 @@ impl KeySpace {
 
     /// [`put`](Self::put) that does not wait until it is durable: the [`Commit`] tells when it is. It can be waited for, asked, or awaited.
     ///
+    /// Now and then a store that grows gets another shard. That takes some milliseconds, and waits for the disk.
+    ///
     /// ```
     /// # async fn answer(store: pheap_kv::Store) -> pheap_kv::Result<()> {
     /// let commit = store.put_deferred("tea", "green")?;

@@ -21,8 +21,8 @@ use std::sync::Arc;
 
 /// An ordered map of byte strings in a file. See the [crate's documentation](crate).
 ///
-/// It dereferences to its default [`KeySpace`], so it is read and written to directly. It is cheap to clone; threads share it. When the last handle is dropped (key spaces and
-/// snapshots are handles, too), the store is closed.
+/// It dereferences to its default [`KeySpace`], so it is read and written to directly. It is cheap to clone; threads share it. When the last handle is dropped (key spaces,
+/// snapshots, iterators, and batches with writes are handles, too), the store is closed.
 #[derive(Clone)]
 pub struct Store {
     space: KeySpace,
@@ -195,7 +195,8 @@ impl Store {
         self.check(batch)?.write(false).map(drop)
     }
 
-    /// [`write`](Self::write) that does not wait until it is durable: the [`Commit`] tells when it is. There is none if the batch is empty.
+    /// [`write`](Self::write) that does not wait until it is durable: the [`Commit`] tells when it is. There is none if the batch is empty. It waits where
+    /// [`KeySpace::put_deferred`] does.
     ///
     /// ```
     /// # let store = pheap_kv::Store::in_memory()?;
