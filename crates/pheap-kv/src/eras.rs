@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Eras are reserved by so many bits at a time, in the file, so that those of the next opening are all greater. The number of a block has what the highest bit leaves, which is for a flag.
+/// Eras are reserved by so many bits at a time, in the file, so that those of the next opening are none of them. The number of a block has what the highest bit leaves, which is for a flag.
 pub(crate) const BLOCK: u32 = 16;
 
 /// Eras, and the snapshots there are.
@@ -26,9 +26,11 @@ pub(crate) struct Eras {
 }
 
 impl Eras {
-    /// From the beginning of this block on, which is reserved. No snapshot of it was ever taken.
-    pub(crate) fn of_block(number: u64) -> Eras {
-        let (now, end) = (AtomicU64::new((number << BLOCK) + 1), AtomicU64::new((number + 1) << BLOCK));
+    /// Those behind the last block that was reserved. No snapshot of them was ever taken, and for the first one, the next block must be reserved. What is written before has the first of
+    /// them: it is none that a snapshot of an earlier opening could have ended.
+    pub(crate) fn behind_block(number: u64) -> Eras {
+        let first = (number + 1) << BLOCK;
+        let (now, end) = (AtomicU64::new(first), AtomicU64::new(first));
         Eras { now, end, newest: AtomicU64::new(0), live: Mutex::default() }
     }
 
@@ -83,9 +85,17 @@ impl Eras {
 mod tests {
     use super::*;
 
+    /// Of a store that was opened when this block was the last one.
+    fn eras(last: u64) -> Eras {
+        let eras = Eras::behind_block(last);
+        assert!(eras.are_used_up() && eras.take().is_none());
+        eras.reserve(last + 1);
+        eras
+    }
+
     #[test]
     fn a_version_is_needed_while_a_snapshot_is_between_its_ends() {
-        let eras = Eras::of_block(1);
+        let eras = eras(0);
         let written = eras.now();
         assert!(!eras.needs(written..written) && eras.is_quiet());
         let snapshot = eras.take().unwrap();
@@ -102,12 +112,12 @@ mod tests {
 
     #[test]
     fn eras_end_where_those_of_the_next_opening_begin() {
-        let eras = Eras::of_block(1);
+        let eras = eras(0);
         while let Some(era) = eras.take() {
             eras.let_go(era);
         }
-        assert!(eras.are_used_up() && eras.now() < Eras::of_block(2).now());
+        assert!(eras.are_used_up() && eras.now() < Eras::behind_block(1).now());
         eras.reserve(2);
-        assert!(eras.take().is_some() && eras.now() < Eras::of_block(3).now());
+        assert!(eras.take().is_some() && eras.now() < Eras::behind_block(2).now());
     }
 }

@@ -15,7 +15,7 @@ const META: &str = "kv";
 /// The format that is written.
 const FORMAT: u64 = 1;
 
-/// Recognises the store in a heap, or makes an empty heap one, and reserves a block of eras.
+/// Recognises the store in a heap, or makes an empty heap one. Returns the last block of eras that is reserved.
 pub(crate) fn open(heap: &Heap) -> Result<u64> {
     let roots = heap.roots();
     if let Some(root) = roots.first()
@@ -23,25 +23,14 @@ pub(crate) fn open(heap: &Heap) -> Result<u64> {
     {
         return Err(Error::NotAStore { root: root.name.clone() });
     }
-    let root = heap.root::<Meta>(META)?;
-    let opened = root.txn(|tx, meta| {
-        if tx[meta].format == 0 {
-            tx[meta].format = FORMAT;
-        }
-        if tx[meta].format == FORMAT {
-            tx[meta].eras += 1;
-        }
-        Ok((tx[meta].format, tx[meta].eras))
-    });
-    match opened {
-        // Nothing is written, so there is nothing that eras could be of.
-        Err(pheap::Error::ReadOnly) => check(root.read(|view, meta| (view[meta].format, view[meta].eras))?),
-        opened => check(opened?),
+    let root: Root<Meta> = heap.root(META)?;
+    let (format, eras) = root.read(|view, meta| (view[meta].format, view[meta].eras))?;
+    match format {
+        FORMAT => {}
+        0 => root.txn(|tx, meta| Ok(tx[meta].format = FORMAT))?,
+        found => return Err(Error::NewerFormat { found, known: FORMAT }),
     }
-}
-
-fn check((format, eras): (u64, u64)) -> Result<u64> {
-    if format == FORMAT { Ok(eras) } else { Err(Error::NewerFormat { found: format, known: FORMAT }) }
+    Ok(eras)
 }
 
 /// Reserves another block of eras, durably.

@@ -72,7 +72,7 @@ impl Store {
 
     /// The store in a heap.
     pub(crate) fn of(heap: Heap, policy: SyncPolicy) -> Result<Store> {
-        let eras = Eras::of_block(meta::open(&heap)?);
+        let eras = Eras::behind_block(meta::open(&heap)?);
         let shards = Arc::new(Shards::open(heap, eras, policy)?);
         let space = KeySpace::new(Reader { shards, id: SpaceId::DEFAULT, pin: None });
         Ok(Store { space })

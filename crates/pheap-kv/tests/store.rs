@@ -87,6 +87,19 @@ fn a_store_can_be_opened_again_and_again() {
 }
 
 #[test]
+fn opening_a_store_writes_nothing() {
+    let dir = tempdir();
+    let path = dir.path().join("read.kv");
+    let open = || options().durability(Durability::Wal).open(&path).expect("a store");
+    open().put("a", "1").expect("a put");
+    let before = std::fs::read(&path).expect("a file");
+    let store = open();
+    assert_eq!(store.get("a").expect("a read").as_deref(), Some(&b"1"[..]));
+    store.close().expect("an end");
+    assert!(std::fs::read(&path).expect("a file") == before, "a log was made for it");
+}
+
+#[test]
 fn a_truncated_file_is_refused() {
     let dir = tempdir();
     let path = dir.path().join("short.kv");
