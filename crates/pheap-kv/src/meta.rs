@@ -27,7 +27,10 @@ pub(crate) fn open(heap: &Heap) -> Result<u64> {
     let (format, eras) = root.read(|view, meta| (view[meta].format, view[meta].eras))?;
     match format {
         FORMAT => {}
-        0 => root.txn(|tx, meta| Ok(tx[meta].format = FORMAT))?,
+        0 => root.txn(|tx, meta| {
+            tx[meta].format = FORMAT;
+            Ok(())
+        })?,
         found => return Err(Error::NewerFormat { found, known: FORMAT }),
     }
     Ok(eras)

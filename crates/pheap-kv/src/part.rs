@@ -348,9 +348,8 @@ pub(crate) fn cut<'r>(
 ) -> Option<Vec<u8>> {
     let entries = field!(part.newest);
     let half = entries.len(view) / 2;
-    let is_appended = |end: Bound<&[u8]>| {
-        entries.range(view, (Bound::Included(written), end)).nth(APPENDED).is_none()
-    };
+    let is_appended =
+        |end: Bound<&[u8]>| entries.range(view, (Bound::Included(written), end)).nth(APPENDED).is_none();
     let from = |wanted: &[u8]| {
         let least = SpaceId::DEFAULT.start();
         let (key, _) = entries.range(view, wanted.max(&least)..).next()?;
@@ -358,9 +357,10 @@ pub(crate) fn cut<'r>(
         (is_divided && is_movable(view, part, key)).then(|| key.to_vec())
     };
     let end = keys::behind_space(written);
+    let is_little = |from: &[u8]| entries.range(view, from..).nth(half.min(MOVED)).is_none();
     if is_appended(Bound::Unbounded) {
         from(written)
-    } else if is_appended(Bound::Excluded(&end)) && entries.range(view, &end[..]..).nth(half).is_none() {
+    } else if is_appended(Bound::Excluded(&end)) && is_little(&end) {
         from(&end)
     } else if !is_enough {
         from(entries.iter(view).nth(half)?.0)

@@ -3,6 +3,8 @@
 //! The map from keys to shards is in memory, and replaced as a whole when a shard is split. Who has an old one is told by the shard, whose `bounds` are others since then, and looks
 //! again. So neither reads nor writes take a lock for it.
 
+mod split;
+
 use crate::Result;
 use crate::eras::Eras;
 use crate::keys::StoredKey;
@@ -11,20 +13,12 @@ use crate::part::{self, Part};
 use crate::stats::Counts;
 use crate::unsynced::{Counted, Unsynced};
 use arc_swap::ArcSwap;
-use pheap::{Commit, Heap, P, PBytes, Root, SyncPolicy, Txn, View, field};
-use std::sync::{Arc, Mutex, TryLockError};
+use pheap::{Commit, Heap, P, Root, SyncPolicy, Txn, View, field};
+use std::sync::{Arc, Mutex};
 
 /// The name of a root begins with this if it is a shard's.
 const PREFIX: &str = "kv.shard.";
 
-/// A shard of so many entries is split while there are not enough of them.
-const LARGE: usize = 4096;
-/// Keys of which a split that finds older versions removes these.
-const TIDIED: usize = 256;
-/// Keys of a batch that stand for all of them.
-const SAMPLE: usize = 1024;
-/// How often, in entries, it is asked whether a shard is large.
-const ASKED: usize = 256;
 /// Shards that are enough for each processor.
 const PER_PROCESSOR: usize = 4;
 
@@ -156,9 +150,8 @@ impl Shards {
             let map = self.map();
             let mut all = 0;
             for shard in &map.shards {
-                let counted = shard.root.read(|view, part| {
-                    shard.is_current(view, part).then(|| part::len(view, part))
-                });
+                let counted =
+                    shard.root.read(|view, part| shard.is_current(view, part).then(|| part::len(view, part)));
                 let Some(len) = counted? else {
                     std::thread::yield_now();
                     continue 'again;
@@ -316,100 +309,6 @@ impl Shards {
             }
         }
     }
-
-    /// Splits the shard of a key that was written, if it is large, which now has `len` entries.
-    #[inline]
-    pub(crate) fn consider_split(&self, key: &[u8], len: usize) {
-        if self.may_split(len) {
-            // The write that has led to this has happened, so it must not fail for lack of space for two halves. Later ones try again.
-            let _ = self.split(key);
-        }
-    }
-
-    /// Whether a shard of so many entries may have to be split.
-    #[inline]
-    pub(crate) fn may_split(&self, len: usize) -> bool {
-        len.is_multiple_of(ASKED) && len >= large(self.map.load().shards.len(), self.enough)
-    }
-
-    #[inline(never)]
-    fn split(&self, key: &[u8]) -> Result<()> {
-        let is_enough = self.map.load().shards.len() >= self.enough;
-        self.split_where(key, |view, part| part::cut(view, part, key, is_enough))
-    }
-
-    /// Gives the keys of a large batch, which is about to be written, shards of their own, as far as there are not enough yet, and few entries are in the way. Later they would have to be moved.
-    pub(crate) fn prepare<'k>(&self, keys: impl ExactSizeIterator<Item = &'k [u8]>) {
-        let missing = self.enough.saturating_sub(self.map.load().shards.len());
-        let parts = (keys.len() / LARGE).min(missing + 1);
-        if parts < 2 {
-            return;
-        }
-        let every = keys.len().div_ceil(SAMPLE);
-        let mut sample: Vec<&[u8]> = keys.step_by(every).collect();
-        sample.sort_unstable();
-        // The last one first: what is in the way is moved once.
-        for i in (1..parts).rev() {
-            let key = sample[i * sample.len() / parts];
-            // Only for those who come later.
-            let _ = self.split_where(key, |view, part| part::cut_at(view, part, key));
-        }
-    }
-
-    /// Splits the shard that has a key where `cut` says, if it does.
-    fn split_where(
-        &self,
-        key: &[u8],
-        cut: impl for<'r> FnOnce(&View<'r>, P<'r, Part<'r>>) -> Option<Vec<u8>>,
-    ) -> Result<()> {
-        if !self.eras.is_quiet() {
-            return Ok(()); // as below, and before anything is done for it
-        }
-        let _changing = match self.changing.try_lock() {
-            Ok(changing) => changing,
-            Err(TryLockError::WouldBlock) => return Ok(()),
-            // Whoever has panicked has changed the map, or nothing.
-            Err(TryLockError::Poisoned(changing)) => changing.into_inner(),
-        };
-        let map = self.map();
-        let place = map.index_of(key);
-        let shard = &map.shards[place];
-        // Nobody is told of what is seen here, so it need not be durable; nor need the split, before others go on.
-        let (Some(cut), _) = shard.root.read_deferred(cut)? else { return Ok(()) };
-        // If a program ended here earlier, there is an empty one by that name.
-        let new: Root<Part> = self.heap.root(&format!("{PREFIX}{}", map.shards.len()))?;
-        let (bounds, _) = pheap::txn_deferred((&shard.root, &new), |((ta, a), (tb, b))| {
-            // What snapshots may ask for stays where it is.
-            if !self.eras.is_quiet() {
-                return Ok(None);
-            }
-            // And so do older versions. Nobody needs them any more, but writes may come near them never again.
-            if part::has_older(ta, a) {
-                part::tidy(ta, a, &self.eras, &[], TIDIED)?;
-                return Ok(None);
-            }
-            part::move_from(ta, a, tb, b, &cut)?;
-            let bounds = ta[field!(a.bounds)] + 1;
-            ta[field!(a.bounds)] = bounds;
-            tb[field!(b.bounds)] = bounds;
-            tb[field!(b.start)] = PBytes::from_slice(tb, &cut)?;
-            Ok(Some(bounds))
-        })?;
-        if let Some(bounds) = bounds {
-            let mut shards = map.shards.clone();
-            shards[place].bounds = bounds;
-            let start = StoredKey::from_slice(&cut);
-            shards.insert(place + 1, Shard { root: new, counts: Arc::default(), start, bounds });
-            self.map.store(Arc::new(Map { shards }));
-        }
-        Ok(())
-    }
-}
-
-/// Entries of which a shard is large. When there are enough shards, twice as many for each half of that number that is added: so those of a store that is filled in order differ little,
-/// and their number grows with the logarithm of its size.
-fn large(shards: usize, enough: usize) -> usize {
-    shards.checked_sub(enough).map_or(LARGE, |more| LARGE << (1 + 2 * more / enough).min(40))
 }
 
 /// Has writes counted until they are durable that were deferred. All that is committed to one of their shards by now is durable no earlier than they are.
@@ -428,106 +327,4 @@ where
     F: for<'r> FnOnce(&mut Txn<'r>, P<'r, Part<'r>>) -> pheap::Result<R>,
 {
     f
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{Batch, Store};
-
-    fn sizes(store: &Store) -> Vec<usize> {
-        let map = store.shards.map();
-        map.shards.iter().map(|shard| shard.root.read(part::len).unwrap()).collect()
-    }
-
-    #[test]
-    fn shards_that_are_filled_in_order_are_full() {
-        let store = Store::in_memory().unwrap();
-        for n in 0..2 * LARGE as u32 {
-            store.put(n.to_be_bytes(), "").unwrap();
-        }
-        assert_eq!(sizes(&store), [LARGE - 1, LARGE - 1, 2]);
-        store.put([0, 0, 0, 0, 7], "between others").unwrap();
-        assert_eq!(sizes(&store), [LARGE / 2, LARGE / 2, LARGE - 1, 2]);
-    }
-
-    #[test]
-    fn a_large_batch_has_shards_that_are_alike() {
-        let store = Store::in_memory().unwrap();
-        store.put("a key", "").unwrap();
-        let mut batch = Batch::new();
-        for n in 0..5 * LARGE as u32 {
-            batch.put(&store, n.wrapping_mul(0x9e37_79b1).to_be_bytes(), "").unwrap();
-        }
-        store.write(&batch).unwrap();
-        let sizes = sizes(&store);
-        assert!(
-            sizes.len() >= 4 && sizes.iter().all(|size| (LARGE / 2..2 * LARGE).contains(size)),
-            "{sizes:?}"
-        );
-        assert_eq!(store.iter().count(), 5 * LARGE + 1);
-        // What is not appended divides a shard only if there are not enough.
-        let shard = &store.shards.map().shards[0];
-        let cut = |is_enough| shard.root.read(|view, part| part::cut(view, part, b"", is_enough)).unwrap();
-        assert!(cut(false).is_some() && cut(true).is_none());
-    }
-
-    /// As long as there are snapshots, and what they need is near keys that nobody writes to.
-    #[test]
-    fn what_snapshots_have_left_does_not_keep_a_shard_whole() {
-        let store = Store::in_memory().unwrap();
-        let put = |n: u32| store.put(n.to_be_bytes(), "").unwrap();
-        (0..LARGE as u32 - 1).for_each(put);
-        let snapshot = store.snapshot().unwrap();
-        (0..LARGE as u32 / 2).for_each(put);
-        drop(snapshot);
-        (LARGE as u32 - 1..4 * LARGE as u32).for_each(put);
-        let sizes = sizes(&store);
-        assert!(sizes.len() > 2 && sizes.iter().all(|&size| size <= 2 * LARGE), "{sizes:?}");
-    }
-
-    #[test]
-    fn what_is_appended_to_several_key_spaces_begins_new_shards_in_each() {
-        let store = Store::in_memory().unwrap();
-        let spaces = ["a", "b", "c"].map(|name| store.space(name).unwrap());
-        for n in 0..60_000u32 {
-            spaces.iter().for_each(|space| space.put(n.to_be_bytes(), "").unwrap());
-        }
-        let sizes = sizes(&store);
-        assert!(sizes.iter().all(|&size| size <= 3 * 60_000 / 4), "{sizes:?}");
-        for space in &spaces {
-            assert!(space.iter().map(|entry| entry.unwrap().0).eq((0..60_000u32).map(|n| n.to_be_bytes())));
-        }
-    }
-
-    /// In a write that is one of many.
-    #[test]
-    fn what_would_take_long_to_move_stays() {
-        let store = Store::in_memory().unwrap();
-        let key = |n: u32| n.wrapping_mul(0x9e37_79b1).to_be_bytes();
-        for n in 0..=LARGE as u32 {
-            store.put(key(n), [7; 20_000]).unwrap();
-        }
-        assert_eq!(sizes(&store), [LARGE + 1]);
-        for n in 0..LARGE as u32 {
-            store.put([[0xFF; 4], n.to_be_bytes()].concat(), [7; 20_000]).unwrap();
-        }
-        assert_eq!(sizes(&store).len(), 2);
-    }
-
-    #[test]
-    fn no_shard_of_a_store_that_is_filled_in_order_has_most_of_it() {
-        for enough in [4, 8, 64, 1000] {
-            let (mut before, mut shards) = (0, 1);
-            while before < 1 << 32 {
-                let last = large(shards, enough);
-                assert!(
-                    shards < enough || last <= 4 * (before + last) / enough,
-                    "{last}, and {before} in {shards}"
-                );
-                (before, shards) = (before + last, shards + 1);
-            }
-            assert!(shards < 12 * enough, "{shards}");
-        }
-    }
 }

@@ -87,19 +87,6 @@ fn a_store_can_be_opened_again_and_again() {
 }
 
 #[test]
-fn opening_a_store_writes_nothing() {
-    let dir = tempdir();
-    let path = dir.path().join("read.kv");
-    let open = || options().durability(Durability::Wal).open(&path).expect("a store");
-    open().put("a", "1").expect("a put");
-    let before = std::fs::read(&path).expect("a file");
-    let store = open();
-    assert_eq!(store.get("a").expect("a read").as_deref(), Some(&b"1"[..]));
-    store.close().expect("an end");
-    assert!(std::fs::read(&path).expect("a file") == before, "a log was made for it");
-}
-
-#[test]
 fn a_truncated_file_is_refused() {
     let dir = tempdir();
     let path = dir.path().join("short.kv");
@@ -333,51 +320,6 @@ fn a_read_of_another_key_does_not_wait_for_the_disk_and_one_of_the_same_does() {
         let commit = store.write_deferred(&batch).expect("a batch").expect("something to wait for");
         assert!(store.contains_key("two").expect("a read") && commit.is_durable());
     }
-}
-
-#[test]
-fn others_can_follow_a_store() {
-    let dir = tempdir();
-    let path = dir.path().join("followed.kv");
-    let store = options().durability(Durability::Wal).open(&path).expect("a store");
-    store.put("a", "1").expect("a put");
-    let follower = options().heap(|heap| heap.follower(true)).open(&path).expect("a copy in memory");
-    store.put("a", "2").expect("a put");
-    assert_eq!(follower.get("a").expect("a read").as_deref(), Some(&b"1"[..]));
-    assert!(follower.iter().eq_by_key([b"a"]));
-    assert!(matches!(follower.put("a", "3"), Err(Error::Heap(pheap::Error::ReadOnly))));
-}
-
-#[test]
-fn a_store_that_is_only_read_is_its_own_snapshot_and_can_be_written_out() {
-    let dir = tempdir();
-    let path = dir.path().join("read.kv");
-    let wal = || options().durability(Durability::Wal);
-    let store = wal().open(&path).expect("a store");
-    let users = store.space("users").expect("a space");
-    store.put("a", "1").expect("a put");
-    users.put_for("b", "2", Duration::from_secs(3600)).expect("a put");
-    // What this needs is in the file, and is not to be seen by others.
-    let before = store.snapshot().expect("a snapshot");
-    store.put("a", "3").expect("a put");
-    store.delete("gone").expect("a delete");
-    let check = |of: &str, read: &Store| {
-        let snapshot = read.snapshot().expect("a snapshot");
-        assert_eq!(snapshot.get("a").expect("a read").as_deref(), Some(&b"3"[..]), "{of}");
-        let users = read.space("users").expect("a space");
-        assert!(snapshot.space(&users).expect("a space").iter().eq_by_key([b"b"]), "{of}");
-        let copy = read.compact_to(dir.path().join(of), options()).expect("a copy");
-        assert!(copy.iter().map(Result::unwrap).eq(read.iter().map(Result::unwrap)), "{of}");
-        let copied = copy.space("users").expect("a space");
-        assert_eq!(copied.expires_at("b").expect("a time"), users.expires_at("b").expect("a time"), "{of}");
-    };
-    let follower = wal().heap(|heap| heap.follower(true)).open(&path).expect("a copy in memory");
-    store.put("a", "4").expect("a put");
-    check("follower", &follower);
-    assert_eq!(before.get("a").expect("a read").as_deref(), Some(&b"1"[..]));
-    store.put("a", "3").expect("a put");
-    store.close().expect("an end");
-    check("read only", &wal().heap(|heap| heap.read_only(true)).open(&path).expect("a store"));
 }
 
 #[test]

@@ -2,7 +2,10 @@
 
 use pheap_kv::{Batch, Durability, Options, Store};
 use pheap_testkit::{Rng, tempdir};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::{Acquire, Relaxed, Release}};
+use std::sync::atomic::{
+    AtomicBool, AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
 
 fn store(dir: &tempfile::TempDir) -> Store {
     let options =
@@ -250,7 +253,8 @@ fn a_write_that_a_closed_store_has_refused_is_not_there() {
         let (store, started) = (open(), AtomicBool::new(false));
         let refused = std::thread::scope(|scope| {
             let writer = scope.spawn(|| {
-                let put = |n: &u64| store.put_deferred(account(*n), "").inspect(|_| started.store(true, Relaxed));
+                let put =
+                    |n: &u64| store.put_deferred(account(*n), "").inspect(|_| started.store(true, Relaxed));
                 (0..).find(|n| put(n).is_err()).expect("an error")
             });
             while !started.load(Relaxed) {
@@ -264,4 +268,70 @@ fn a_write_that_a_closed_store_has_refused_is_not_there() {
         assert_eq!(store.iter().count() as u64, refused);
         assert!(!store.contains_key(account(refused)).expect("a read"));
     }
+}
+
+#[test]
+fn iterators_skip_and_repeat_nothing_while_shards_are_cut() {
+    const FIXED: u64 = 3000;
+    let dir = tempdir();
+    let store = store(&dir);
+    let spaces = ["a", "b"].map(|name| store.space(name).expect("a space"));
+    for n in 0..FIXED {
+        spaces.iter().for_each(|space| space.put(account(n), "fixed").expect("a put"));
+    }
+    let mut fixed: Vec<Vec<u8>> = (0..FIXED).map(|n| account(n).to_vec()).collect();
+    fixed.sort_unstable();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut others = (FIXED..).map(account);
+            for n in 0..4u32 {
+                // A batch that has shards of its own, what is written among others, and what is appended.
+                let mut batch = Batch::new();
+                for (i, key) in others.by_ref().take(9000).enumerate() {
+                    batch.put(&spaces[i % 2], key, "").expect("room");
+                }
+                store.write(&batch).expect("a batch");
+                others.by_ref().take(2000).for_each(|key| spaces[0].put(key, "").expect("a put"));
+                for i in 0..2000u32 {
+                    spaces[0].put([[0xFF; 4], (2000 * n + i).to_be_bytes()].concat(), "").expect("a put");
+                }
+            }
+            done.store(true, Release);
+        });
+        // Which of the fixed ones there are, in order.
+        let check = |found: Vec<pheap_kv::Entry>, expected: &[Vec<u8>]| {
+            assert!(found.windows(2).all(|pair| pair[0].0 < pair[1].0));
+            assert!(found.iter().filter(|(_, value)| value == b"fixed").map(|(key, _)| key).eq(expected));
+        };
+        let mut is_last = false;
+        while !is_last {
+            is_last = done.load(Acquire);
+            for space in &spaces {
+                check(space.iter().map(Result::unwrap).collect(), &fixed);
+                let mut backwards: Vec<_> = space.iter().rev().map(Result::unwrap).collect();
+                backwards.reverse();
+                check(backwards, &fixed);
+                let mut range = space.range(fixed[100].clone()..fixed[2500].clone());
+                let (mut front, mut back) = (Vec::new(), Vec::new());
+                while let Some(entry) = range.next() {
+                    front.push(entry.expect("an entry"));
+                    back.extend(range.next_back().map(Result::unwrap));
+                }
+                front.extend(back.into_iter().rev());
+                check(front, &fixed[100..2500]);
+                let prefix = &fixed[1000][..1];
+                let begin: Vec<_> = fixed.iter().filter(|key| key.starts_with(prefix)).cloned().collect();
+                check(space.prefix(prefix).map(Result::unwrap).collect(), &begin);
+                let mut shown = Vec::new();
+                let show = |key: &[u8], value: &[u8]| {
+                    shown.push((key.to_vec(), value.to_vec()));
+                    std::ops::ControlFlow::Continue(())
+                };
+                space.for_each::<[u8]>(.., show).expect("entries");
+                check(shown, &fixed);
+            }
+        }
+    });
+    assert!(store.stats().expect("counters").shards > 4);
 }
