@@ -68,3 +68,24 @@ fn a_store_that_is_only_read_is_its_own_snapshot_and_can_be_written_out() {
     store.close().expect("an end");
     check("read only", &wal().heap(|heap| heap.read_only(true)).open(&path).expect("a store"));
 }
+
+/// As it is if the program was killed between what makes it.
+#[test]
+fn a_store_that_was_not_made_to_the_end_is_made_by_who_may_write() {
+    #[derive(pheap::Persist, Default)]
+    #[repr(C)]
+    struct Meta {
+        format: u64,
+        eras: u64,
+    }
+    let dir = tempdir();
+    let path = dir.path().join("begun.kv");
+    let heap = pheap_testkit::small().open(&path).expect("a heap");
+    heap.root::<Meta>("kv").expect("what the store is recognised by");
+    heap.close().expect("an end");
+    let error = wal().heap(|heap| heap.read_only(true)).open(&path).expect_err("an error");
+    assert!(matches!(error, Error::Heap(pheap::Error::ReadOnly)), "{error}");
+    let store = wal().open(&path).expect("a store");
+    store.put("a", "1").expect("a put");
+    assert_eq!(keys(store.snapshot().expect("a snapshot").iter()), [b"a"]);
+}
