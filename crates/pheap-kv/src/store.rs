@@ -229,7 +229,7 @@ impl Store {
     /// ```
     ///
     /// # Errors
-    /// If the store has failed or is closed.
+    /// [`Error::Heap`] if the store has failed or is closed, or the disk is full: the first snapshot after a store was opened, and then one of many thousands, notes something in it.
     pub fn snapshot(&self) -> Result<Snapshot> {
         Snapshot::take(&self.shards)
     }
