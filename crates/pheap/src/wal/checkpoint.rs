@@ -103,7 +103,6 @@ impl Wal {
         let log = self.log.read();
         // By now the heap's header names this run.
         let says = Mark { folded: end, runs: self.runs, run: self.run, before: self.run };
-        // SURVIVES delay: it comes behind the sync then, whose delay the comment below is about.
         log.write_all(bytes(&says.to_words(self.seed)), MARKS[mark])?;
         // SURVIVES delay: one write may come before it then, to the segment that has been free for longest. Without the mark, recovery begins with one after that
         // and replays what the heap's file has; or with that one, and finds nothing.
