@@ -13,11 +13,16 @@ use proc_macro::TokenStream;
 /// macro was called, or at a span that is given first.
 macro_rules! hygienic {
     (at $span:expr => $($tokens:tt)*) => {
-        ::quote::quote_spanned!(::proc_macro2::Span::mixed_site().located_at($span)=> $($tokens)*)
+        ::quote::quote_spanned!(crate::hygienic_at($span)=> $($tokens)*)
     };
     ($($tokens:tt)*) => { ::quote::quote_spanned!(::proc_macro2::Span::mixed_site()=> $($tokens)*) };
 }
 pub(crate) use hygienic;
+
+/// Where names mean what they mean here, and errors are shown at `span`. To be asked for once for each place: it is a call of the compiler.
+fn hygienic_at(span: proc_macro2::Span) -> proc_macro2::Span {
+    proc_macro2::Span::mixed_site().located_at(span)
+}
 
 /// Lets a struct or enum live in a persistent heap.
 ///
@@ -118,7 +123,7 @@ pub fn derive_persist(input: TokenStream) -> TokenStream {
 /// fn push<'r>(tx: &mut Txn<'r>, list: P<'r, List<'r>>, value: u64) -> pheap::Result<()> {
 ///     let node = tx.alloc(Node { value, next: tx[list].head })?;
 ///     tx[list].head = Some(node); // only this field is logged ...
-///     tx[list].len += 1;          // ... and this one, behind the same fence
+///     tx[list].len += 1;          // ... and this one
 ///     Ok(())
 /// }
 /// ```
@@ -149,9 +154,9 @@ pub fn derive_persist(input: TokenStream) -> TokenStream {
 /// # What is rewritten
 ///
 /// Assignments (`=`, `+=`, …) to `tx[e]`, followed by any chain of fields and `[i]` of arrays and slices, in the whole body except
-/// nested items and the arguments of macros. `e` and `i` are evaluated before the transaction is borrowed, so
+/// nested functions and the arguments of macros. `e` and `i` are evaluated before the transaction is borrowed, so
 /// `tx[tx[a].next.unwrap()].val = 5` compiles; otherwise types, values and order of evaluation are those of the plain code.
-/// Assignments that follow each other share one fence if each `e` and `i` is a plain variable or a literal.
+/// Assignments to different objects that follow each other share one fence if each `e` and `i` is a plain variable or a literal.
 ///
 /// `#[txn(crate = "path::to::pheap")]` says where `pheap` is, if it was renamed or re-exported.
 #[proc_macro_attribute]

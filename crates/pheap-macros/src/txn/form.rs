@@ -1,9 +1,11 @@
 //! Which of the two kinds of function `#[txn]` stands on.
 
 use super::scope::Names;
-use proc_macro2::{Ident, Span, TokenStream};
+use super::tokens::{is_word, list};
+use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
+use syn::parse::{ParseStream, Parser};
 use syn::spanned::Spanned;
-use syn::{Error, FnArg, ItemFn, Pat, Result, ReturnType, Signature, Type};
+use syn::{Attribute, Error, FnArg, Pat, Result, ReturnType, Signature, Type, Visibility};
 
 /// The transaction's name in a function that opens one.
 pub(super) const TX: &str = "tx";
@@ -18,14 +20,43 @@ pub(super) enum Form {
     Opens(Ident),
 }
 
-pub(super) fn parse(item: TokenStream) -> Result<ItemFn> {
-    syn::parse2(item.clone()).map_err(|error| {
-        // A syntax error inside of a function has a better message of its own.
-        let is_function = item
-            .into_iter()
-            .any(|token| matches!(token, proc_macro2::TokenTree::Ident(word) if word == "fn"));
+/// A function of which only what stands in front of its body is parsed.
+pub(super) struct Function {
+    pub(super) attrs: Vec<Attribute>,
+    pub(super) vis: Visibility,
+    pub(super) sig: Signature,
+    /// In braces.
+    pub(super) body: Group,
+}
+
+pub(super) fn parse(item: TokenStream) -> Result<Function> {
+    let mut head = list(item.clone());
+    let last = head.pop();
+    let span = head.first().or(last.as_ref()).map_or_else(Span::call_site, TokenTree::span);
+    let is_function = item.into_iter().any(|token| is_word(&token, "fn"));
+    let body = last.and_then(braces).ok_or_else(|| {
+        Error::new(span, if is_function { "`#[txn]` needs a function with a body" } else { FORMS })
+    })?;
+    let parts = |input: ParseStream<'_>| {
+        let (attrs, vis, sig) = (input.call(Attribute::parse_outer)?, input.parse()?, input.parse()?);
+        Ok(Function { attrs, vis, sig, body })
+    };
+    parts.parse2(head.into_iter().collect()).map_err(|error| {
+        // A syntax error in a function's head has a better message of its own.
         if is_function { error } else { Error::new(error.span(), FORMS) }
     })
+}
+
+/// The braces that a token is, by itself or as what a macro was given.
+fn braces(token: TokenTree) -> Option<Group> {
+    match token {
+        TokenTree::Group(group) => match group.delimiter() {
+            Delimiter::Brace => Some(group),
+            Delimiter::None => group.stream().into_iter().last().and_then(braces),
+            _ => None,
+        },
+        _ => None,
+    }
 }
 
 impl Form {

@@ -1,6 +1,6 @@
 //! First guesses that cannot compile, and of which the compiler has nothing better to say than that. Here the names are known, so the message has the code to write instead.
 
-use proc_macro2::Ident;
+use proc_macro2::{Delimiter, Group, Ident, TokenStream, TokenTree};
 use quote::ToTokens;
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
@@ -10,13 +10,38 @@ use syn::{
 
 use super::place::{Place, Step};
 use super::scope::Names;
+use super::tokens::{is_group, is_punct, is_word, list};
 use crate::errors::Errors;
 
 /// Says what is wrong with the body. `pointers` are names of parameters that are a `P`.
-pub(super) fn check(txs: Names, pointers: Names, body: &Block) -> syn::Result<()> {
-    let mut guesses = Guesses { txs, pointers, errors: Errors::default() };
-    guesses.visit_block(body);
+pub(super) fn check(txs: &Names, pointers: &Names, body: &TokenStream) -> syn::Result<()> {
+    let braces = TokenTree::from(Group::new(Delimiter::Brace, body.clone()));
+    // If it is no Rust at all, the compiler will say so.
+    let Ok(block) = syn::parse2::<Block>(braces.into()) else { return Ok(()) };
+    let mut guesses = Guesses { txs: txs.clone(), pointers: pointers.clone(), errors: Errors::default() };
+    guesses.visit_block(&block);
     guesses.errors.into_result()
+}
+
+/// Whether there may be something to say of what begins here, with a `word` or not, within such brackets: a field of a pointer, or a `&mut tx[..]` among arguments. Only then is a body parsed,
+/// which is slow.
+pub(super) fn may_begin(
+    word: &str,
+    tokens: &[TokenTree],
+    within: Delimiter,
+    txs: &Names,
+    pointers: &Names,
+) -> bool {
+    match tokens {
+        [and, mutable, name, ..] if is_punct(and, '&') && is_word(mutable, "mut") => {
+            within == Delimiter::Parenthesis && txs.is(name)
+        }
+        [name, dot, _, rest @ ..] if is_punct(dot, '.') => {
+            let is_method = rest.first().is_some_and(|next| is_group(next, Delimiter::Parenthesis));
+            !is_method && if word.is_empty() { pointers.is(name) } else { pointers.has(word) }
+        }
+        _ => false,
+    }
 }
 
 struct Guesses {
@@ -51,16 +76,16 @@ impl Guesses {
 
     /// A name for the transaction, in messages.
     fn tx(&self) -> String {
-        self.txs.first().map_or_else(|| "tx".to_owned(), Ident::to_string)
+        self.txs.first().unwrap_or("tx").to_owned()
     }
 
     /// `&mut tx[key].field`, as the pointer to the field.
-    fn borrowed<'a>(&self, expr: &'a Expr) -> Option<(&'a Ident, String)> {
+    fn borrowed(&self, expr: &Expr) -> Option<(Ident, String)> {
         let Expr::Reference(reference) = expr else { return None };
         reference.mutability?;
-        let place = Place::parse(&reference.expr, &self.txs)?;
-        let (key, fields) = (text(place.key), fields(&place.steps)?);
-        let is_name = matches!(place.key, Expr::Path(_));
+        let place = Place::all_of(reference.expr.to_token_stream(), &self.txs)?;
+        let (key, fields) = (text(&place.key), fields(&place.steps)?);
+        let is_name = matches!(&list(place.key)[..], [TokenTree::Ident(_)]);
         let pointer = match (fields.is_empty(), is_name) {
             (true, _) => key,
             (false, true) => format!("field!({key}{fields})"),
@@ -71,8 +96,8 @@ impl Guesses {
 }
 
 /// `.field.0`; none if there is an index among them.
-fn fields(steps: &[Step<'_>]) -> Option<String> {
-    let step = |step: &Step<'_>| match step {
+fn fields(steps: &[Step]) -> Option<String> {
+    let step = |step: &Step| match step {
         Step::Field(member) => Some(format!(".{}", text(member))),
         Step::Element(_) => None,
     };
@@ -230,7 +255,8 @@ impl BorrowsMut<'_> {
 
 impl<'ast> Visit<'ast> for BorrowsMut<'_> {
     fn visit_expr_reference(&mut self, reference: &'ast syn::ExprReference) {
-        self.found |= reference.mutability.is_some() && Place::parse(&reference.expr, self.txs).is_some();
+        self.found |= reference.mutability.is_some()
+            && Place::all_of(reference.expr.to_token_stream(), self.txs).is_some();
         visit::visit_expr_reference(self, reference);
     }
 
@@ -243,8 +269,7 @@ impl<'ast> Visit<'ast> for BorrowsMut<'_> {
 #[cfg(test)]
 fn messages(txs: &[&str], pointers: &[&str], body: &str) -> Vec<String> {
     let names = |names: &[&str]| Names::new(names.iter().map(|name| quote::format_ident!("{name}")));
-    let body: Block = syn::parse_str(&format!("{{ {body} }}")).expect("a body");
-    let error = check(names(txs), names(pointers), &body).err();
+    let error = check(&names(txs), &names(pointers), &body.parse().expect("a body")).err();
     error.into_iter().flatten().map(|error| error.to_string()).collect()
 }
 

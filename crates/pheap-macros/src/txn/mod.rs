@@ -6,35 +6,38 @@ mod guess;
 mod place;
 mod rewrite;
 mod scope;
+mod tokens;
 
-use proc_macro2::{Ident, Span, TokenStream};
-use quote::{ToTokens, quote};
+use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
+use quote::{ToTokens, quote, quote_spanned};
 use syn::visit::{self, Visit};
-use syn::{AttrStyle, Expr, ItemFn, LitStr, Path, ReturnType, Stmt, TypeImplTrait};
+use syn::{LitStr, Path, ReturnType, TypeImplTrait};
 
-use crate::hygienic;
-use form::Form;
-use scope::Names;
+use crate::{hygienic, hygienic_at};
+use form::{Form, Function};
+use tokens::is_punct;
 
 pub(crate) fn txn(args: TokenStream, item: TokenStream) -> TokenStream {
-    let mut function = match form::parse(item.clone()) {
+    let function = match form::parse(item.clone()) {
         Ok(function) => function,
         Err(error) => {
             let error = error.to_compile_error();
             return quote!(#error #item);
         }
     };
-    match expand(args, &mut function) {
-        Ok(()) => function.into_token_stream(),
+    match body(args, &function) {
+        Ok(body) => {
+            let Function { attrs, vis, sig, .. } = function;
+            quote!(#(#attrs)* #vis #sig #body)
+        }
         Err(error) => stub(&function, &error),
     }
 }
 
 /// The error, and a function that has no others: its callers compile, and its body is not there to miss a `tx`.
-fn stub(function: &ItemFn, error: &syn::Error) -> TokenStream {
+fn stub(function: &Function, error: &syn::Error) -> TokenStream {
     let error = error.to_compile_error();
-    let ItemFn { attrs, vis, sig, .. } = function;
-    let attrs = attrs.iter().filter(|attr| matches!(attr.style, AttrStyle::Outer));
+    let Function { attrs, vis, sig, .. } = function;
     hygienic! {
         #error
         #(#attrs)*
@@ -43,29 +46,49 @@ fn stub(function: &ItemFn, error: &syn::Error) -> TokenStream {
     }
 }
 
-fn expand(args: TokenStream, function: &mut ItemFn) -> syn::Result<()> {
+/// What the body becomes.
+fn body(args: TokenStream, function: &Function) -> syn::Result<TokenTree> {
     let krate = Crate::parse(args)?;
     let form = Form::of(&function.sig)?;
     let (txs, pointers) = form.names(&function.sig);
-    guess::check(txs, pointers, &function.block)?;
-    match form {
-        Form::Joins(names) => rewrite::rewrite(&krate, Names::new(names), &mut function.block),
+    let within_braces = |tokens| {
+        let mut group = Group::new(Delimiter::Brace, tokens);
+        group.set_span(function.body.span());
+        TokenTree::from(group)
+    };
+    let (attributes, statements) = split(function.body.stream());
+    let statements = rewrite::rewrite(&krate, &txs, &pointers, statements)?;
+    Ok(within_braces(match form {
+        Form::Joins(_) => quote!(#attributes #statements),
         Form::Opens(root) => {
             let tx = Ident::new(form::TX, Span::call_site());
-            rewrite::rewrite(&krate, Names::new([tx.clone()]), &mut function.block);
-            let body = &function.block;
+            let body = within_braces(statements);
             // Said again for the closure, so that `?` and `Err(..)` know their type at once. `impl Trait` cannot be said twice.
             let output = (!mentions_impl_trait(&function.sig.output)).then_some(&function.sig.output);
-            let krate = krate.at(root.span());
-            let call = hygienic!(at root.span() => #krate::Root::try_txn(#root, |#tx, #root| #output #body));
-            function.block.stmts = vec![Stmt::Expr(Expr::Verbatim(call), None)];
+            let at = hygienic_at(root.span());
+            let krate = krate.at(at);
+            let call = quote_spanned!(at=> #krate::Root::try_txn(#root, |#tx, #root| #output #body));
+            quote!(#attributes #call)
         }
+    }))
+}
+
+/// The attributes at the start of a body (`#![allow(..)]`), which belong to the function, and the statements.
+fn split(body: TokenStream) -> (TokenStream, TokenStream) {
+    let mut tokens: Vec<TokenTree> = body.into_iter().collect();
+    let mut len = 0;
+    while let [hash, not, TokenTree::Group(_), ..] = &tokens[len..]
+        && is_punct(hash, '#')
+        && is_punct(not, '!')
+    {
+        len += 3;
     }
-    Ok(())
+    let statements = tokens.split_off(len).into_iter().collect();
+    (tokens.into_iter().collect(), statements)
 }
 
 /// The path to `pheap`.
-struct Crate(TokenStream);
+struct Crate(Vec<TokenTree>);
 
 impl Crate {
     /// `crate = "path"`, or nothing.
@@ -79,19 +102,28 @@ impl Crate {
             Ok(())
         });
         syn::parse::Parser::parse2(parser, args)?;
-        Ok(Crate(krate))
+        Ok(Crate(tokens::list(krate)))
     }
 
-    /// The path as if it stood at `span`: errors about a call are shown from where its path starts.
-    fn at(&self, span: Span) -> TokenStream {
-        let span = Span::mixed_site().located_at(span);
-        let tokens = self.0.clone().into_iter();
-        tokens
-            .map(|mut token| {
-                token.set_span(span);
-                token
-            })
-            .collect()
+    /// The path as if it stood at `span`, which is one of [`hygienic_at`]: errors about a call are shown from where its path starts.
+    fn at(&self, span: Span) -> At<'_> {
+        At { krate: self, span }
+    }
+}
+
+/// The path at a place.
+struct At<'a> {
+    krate: &'a Crate,
+    span: Span,
+}
+
+impl ToTokens for At<'_> {
+    fn to_tokens(&self, tokens: &mut TokenStream) {
+        tokens.extend(self.krate.0.iter().map(|token| {
+            let mut token = token.clone();
+            token.set_span(self.span);
+            token
+        }));
     }
 }
 

@@ -1,100 +1,215 @@
 //! A place that can be made crash-safe by itself: `tx[key].field.0[index]`.
 
-use proc_macro2::{Ident, Literal, TokenStream};
-use syn::spanned::Spanned;
-use syn::{Attribute, Expr, Lit, Member};
+use std::iter;
+
+use proc_macro2::{Delimiter, Group, Ident, Literal, Spacing, Span, TokenStream, TokenTree};
+
+use quote::quote_spanned;
+use syn::Lit;
 
 use super::Crate;
 use super::scope::Names;
-use crate::hygienic;
+use super::tokens::{is_group, is_punct, list, name_of};
+use crate::hygienic_at;
 
-pub(super) struct Place<'a> {
-    pub(super) tx: &'a Ident,
-    pub(super) key: &'a Expr,
-    pub(super) steps: Vec<Step<'a>>,
-    /// The attributes of a statement are here: `syn` gives them to what the statement starts with.
-    pub(super) attrs: Vec<&'a Attribute>,
+pub(super) struct Place {
+    pub(super) tx: Ident,
+    pub(super) key: TokenStream,
+    pub(super) steps: Vec<Step>,
 }
 
 /// One step from an object to a part of it.
-pub(super) enum Step<'a> {
-    Field(&'a Member),
-    Element(&'a Expr),
+pub(super) enum Step {
+    /// A name, or a number.
+    Field(TokenTree),
+    Element(TokenStream),
 }
 
-impl<'a> Place<'a> {
-    /// The place that `expr` names, if it starts at one of the transactions in `names`.
-    pub(super) fn parse(expr: &'a Expr, names: &Names) -> Option<Self> {
-        match expr {
-            Expr::Paren(expr) => Place::parse(&expr.expr, names)?.with(&expr.attrs, None),
-            Expr::Group(expr) => Place::parse(&expr.expr, names)?.with(&expr.attrs, None),
-            Expr::Field(expr) => {
-                Place::parse(&expr.base, names)?.with(&expr.attrs, Some(Step::Field(&expr.member)))
+impl Place {
+    /// The place at the start of `tokens`, if it begins with one of the transactions in `names`, and how many tokens it has.
+    pub(super) fn at_start(tokens: &[TokenTree], names: &Names) -> Option<(Place, usize)> {
+        let (mut place, mut len) = match tokens {
+            [name, TokenTree::Group(key), ..] if key.delimiter() == Delimiter::Bracket => {
+                let tx = name_of(name).filter(|tx| names.has(&tx.to_string()))?;
+                (Place { tx, key: key.stream(), steps: Vec::new() }, 2)
             }
-            Expr::Index(expr) => match names.find(&expr.expr) {
-                Some(tx) => {
-                    let place = Place { tx, key: &expr.index, steps: Vec::new(), attrs: Vec::new() };
-                    place.with(&expr.attrs, None)
+            // `(tx[p].x)`, and what a macro was given as one.
+            [TokenTree::Group(group), ..] if is_transparent(group) => {
+                (Place::all_of(group.stream(), names)?, 1)
+            }
+            _ => return None,
+        };
+        loop {
+            len += match &tokens[len..] {
+                [dot, TokenTree::Ident(name), ..] if is_punct(dot, '.') => {
+                    place.steps.push(Step::Field(name.clone().into()));
+                    2
                 }
-                None if may_be_usize(&expr.index) => {
-                    Place::parse(&expr.expr, names)?.with(&expr.attrs, Some(Step::Element(&expr.index)))
+                [dot, TokenTree::Literal(number), ..] if is_punct(dot, '.') => {
+                    place.steps.extend(fields_of(number));
+                    2
                 }
-                None => None,
-            },
-            _ => None,
+                [TokenTree::Group(index), ..]
+                    if index.delimiter() == Delimiter::Bracket && may_be_usize(index.stream()) =>
+                {
+                    place.steps.push(Step::Element(index.stream()));
+                    1
+                }
+                _ => return Some((place, len)),
+            };
         }
     }
 
-    fn with(mut self, attrs: &'a [Attribute], step: Option<Step<'a>>) -> Option<Self> {
-        self.attrs.extend(attrs);
-        self.steps.extend(step);
-        Some(self)
+    /// The place that these tokens are.
+    pub(super) fn all_of(tokens: TokenStream, names: &Names) -> Option<Place> {
+        let tokens = list(tokens);
+        let (place, len) = Place::at_start(&tokens, names)?;
+        (len == tokens.len()).then_some(place)
+    }
+
+    /// The key, and the indices, in the order in which they are evaluated.
+    fn chosen_by(&self) -> impl Iterator<Item = &TokenStream> {
+        let indices = self.steps.iter().filter_map(|step| match step {
+            Step::Element(index) => Some(index),
+            Step::Field(_) => None,
+        });
+        iter::once(&self.key).chain(indices)
+    }
+
+    /// Replaces the key, and the indices, where there is something to replace.
+    pub(super) fn replace(&mut self, new: impl Fn(&TokenStream) -> Option<TokenStream>) {
+        let indices = self.steps.iter_mut().filter_map(|step| match step {
+            Step::Element(index) => Some(index),
+            Step::Field(_) => None,
+        });
+        for tokens in iter::once(&mut self.key).chain(indices) {
+            if let Some(new) = new(tokens) {
+                *tokens = new;
+            }
+        }
+    }
+
+    /// Whether no assignment to some *object* can change which place this is: the key and the indices are variables or literals, and not `tx[a].next`.
+    pub(super) fn is_fixed(&self) -> bool {
+        self.chosen_by().all(|expr| {
+            let mut tokens = expr.clone().into_iter();
+            match (tokens.next(), tokens.next()) {
+                (Some(token), None) => matches!(token, TokenTree::Literal(_)) || name_of(&token).is_some(),
+                _ => false,
+            }
+        })
+    }
+
+    /// Whether both are in one object, or in one element: what chooses them reads the same.
+    pub(super) fn is_beside(&self, other: &Place) -> bool {
+        let texts = |place: &Place| place.chosen_by().map(|expr| expr.to_string()).collect::<Vec<_>>();
+        texts(self) == texts(other)
     }
 
     /// The same place, crash-safe from here on. `first` is run when the right side of the assignment has been evaluated, and
     /// before anything else.
-    pub(super) fn logged(&self, krate: &Crate, first: Option<&TokenStream>) -> Expr {
-        let (krate, place) = (krate.at(self.tx.span()), self.described(&TokenStream::new()));
-        Expr::Verbatim(hygienic!(at self.tx.span() => *{
-            #first
-            #krate::__private::place! { #place }
-        }))
+    pub(super) fn logged(&self, krate: &Crate, first: Option<&TokenStream>) -> TokenStream {
+        let at = hygienic_at(self.tx.span());
+        let (krate, place) = (krate.at(at), self.described(at, &TokenStream::new()));
+        match first {
+            Some(first) => quote_spanned!(at=> *{ #first #krate::__private::place! { #place } }),
+            None => quote_spanned!(at=> *#krate::__private::place! { #place }),
+        }
     }
 
     /// A statement that notes the place for the log.
     pub(super) fn announced(&self, krate: &Crate) -> TokenStream {
-        let question = hygienic!(at self.tx.span() => ?);
-        let (krate, place) = (krate.at(self.tx.span()), self.described(&question));
-        hygienic!(at self.tx.span() => #krate::__private::place_ahead! { #place })
+        let at = hygienic_at(self.tx.span());
+        let (krate, place) = (krate.at(at), self.described(at, &quote_spanned!(at=> ?)));
+        quote_spanned!(at=> #krate::__private::place_ahead! { #place })
     }
 
-    /// For the macros of pheap: the transaction, the key, the indices, and the steps, in which the number of an index stands for it. `element` stands behind each
-    /// of these.
-    fn described(&self, element: &TokenStream) -> TokenStream {
-        let (tx, key) = (self.tx, self.key);
+    /// For the macros of pheap: the steps, in which the number of an index stands for it, with `element` behind it; the indices; the transaction; and the key. A field needs no indices.
+    fn described(&self, at: Span, element: &TokenStream) -> TokenStream {
+        let (tx, key) = (&self.tx, &self.key);
+        if let [Step::Field(member)] = &self.steps[..] {
+            return quote_spanned!(at=> .#member #tx (#key));
+        }
         let mut indices = TokenStream::new();
         let mut steps = TokenStream::new();
         let mut number = 0;
         for step in &self.steps {
             match step {
-                Step::Field(member) => steps.extend(hygienic!(at member.span() => .#member)),
+                Step::Field(member) => steps.extend(quote_spanned!(at=> .#member)),
                 Step::Element(index) => {
+                    let at = span_of(index).map_or(at, hygienic_at);
                     let which = Literal::usize_unsuffixed(number);
-                    indices.extend(hygienic!(at index.span() => #index,));
-                    steps.extend(hygienic!(at index.span() => [#which #element]));
+                    indices.extend(quote_spanned!(at=> #index,));
+                    steps.extend(quote_spanned!(at=> [#which #element]));
                     number += 1;
                 }
             }
         }
-        hygienic!(at tx.span() => (#tx) (#key) [#indices] #steps)
+        quote_spanned!(at=> { #steps } [#indices] (#tx) (#key))
     }
 }
 
-/// Whether `[index]` may select one element. What surely does not is left to the type's own `IndexMut`.
-fn may_be_usize(index: &Expr) -> bool {
-    match index {
-        Expr::Range(_) | Expr::Tuple(_) | Expr::Array(_) | Expr::Struct(_) | Expr::Reference(_) => false,
-        Expr::Lit(lit) => matches!(lit.lit, Lit::Int(_)),
-        _ => true,
+/// Number of tokens of the operator of an assignment (`=`, `+=`, …) at the start of `tokens`.
+pub(super) fn assignment(tokens: &[TokenTree]) -> Option<usize> {
+    // The punctuation there, as far as nothing is in between.
+    let mut operator = [' '; 3];
+    for (char, token) in operator.iter_mut().zip(tokens) {
+        let TokenTree::Punct(punct) = token else { break };
+        *char = punct.as_char();
+        if punct.spacing() == Spacing::Alone {
+            break;
+        }
     }
+    match operator {
+        ['=', '=' | '>', _] => None,
+        ['=', ..] => Some(1),
+        ['+' | '-' | '*' | '/' | '%' | '^' | '&' | '|', '=', _] => Some(2),
+        ['<', '<', '='] | ['>', '>', '='] => Some(3),
+        _ => None,
+    }
+}
+
+/// Whether its content is an expression that may as well stand without it.
+fn is_transparent(group: &Group) -> bool {
+    matches!(group.delimiter(), Delimiter::Parenthesis | Delimiter::None)
+}
+
+/// `0`, or the `0.1` of `pair.0.1`, which is one token.
+fn fields_of(number: &Literal) -> impl Iterator<Item = Step> {
+    let (text, span) = (number.to_string(), number.span());
+    let field = move |digits: &str| {
+        let number = digits.parse().ok().map(Literal::usize_unsuffixed);
+        // What is no number is no field either, as the compiler will say.
+        let mut token = TokenTree::from(number.unwrap_or_else(|| Literal::string(digits)));
+        token.set_span(span);
+        Step::Field(token)
+    };
+    text.split('.').map(field).collect::<Vec<_>>().into_iter()
+}
+
+/// Whether `[index]` may select one element. What surely does not is left to the type's own `IndexMut`.
+fn may_be_usize(index: TokenStream) -> bool {
+    let tokens = list(index);
+    let is_range = tokens.windows(2).any(|pair| is_punct(&pair[0], '.') && is_punct(&pair[1], '.'));
+    !is_range
+        && match &tokens[..] {
+            [] => false,
+            [first, ..] if is_punct(first, '&') => false,
+            [TokenTree::Literal(number)] => matches!(Lit::new(number.clone()), Lit::Int(_)),
+            [TokenTree::Group(group)] => match group.delimiter() {
+                Delimiter::None => may_be_usize(group.stream()),
+                Delimiter::Parenthesis => !list(group.stream()).iter().any(|token| is_punct(token, ',')),
+                Delimiter::Bracket => false,
+                Delimiter::Brace => true,
+            },
+            // `Point { x, y }`.
+            [.., TokenTree::Ident(name), fields] if is_group(fields, Delimiter::Brace) => {
+                !name.to_string().starts_with(char::is_uppercase)
+            }
+            _ => true,
+        }
+}
+
+fn span_of(tokens: &TokenStream) -> Option<Span> {
+    tokens.clone().into_iter().next().map(|token| token.span())
 }

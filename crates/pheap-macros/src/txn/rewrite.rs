@@ -1,135 +1,299 @@
-//! Walks a body and rewrites its assignments.
+//! Finds the assignments in a body, and rewrites them.
+//!
+//! It reads tokens, for a parser of expressions would take most of the time that `#[txn]` adds to a build. So it sees less than a parser: what it takes for an assignment is one, and a name that it
+//! takes for a transaction is one, but it may overlook some. Those are still right, for `tx[p]` makes the whole object crash-safe.
 
-use proc_macro2::TokenStream;
-use syn::visit_mut::{self, VisitMut};
-use syn::{Arm, Attribute, BinOp, Block, Expr, ExprClosure, ExprForLoop, ExprIf, ExprWhile, Item, Stmt};
+use std::borrow::Cow;
+use std::cell::Cell;
+
+use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 
 use super::Crate;
-use super::group::Group;
-use super::place::Place;
+use super::group::Run;
+use super::guess;
+use super::place::{Place, assignment};
 use super::scope::Names;
+use super::tokens::{is_group, is_punct, is_word, list, until};
 
-/// Rewrites the assignments to places of the transactions in `names`.
+/// Rewrites the assignments to places of the transactions in `txs`. `pointers` are names of parameters that are a `P`.
 ///
 /// A rewrite that is wrong (say, a macro has given a name to something else) is a type error, never an unsound program: what is
 /// emitted calls macros of pheap, which are safe whatever they are given.
-pub(super) fn rewrite(krate: &Crate, names: Names, body: &mut Block) {
-    Rewriter { krate, names, first: None }.visit_block_mut(body);
-}
-
-pub(super) fn is_assignment(op: &BinOp) -> bool {
-    use BinOp::*;
-    matches!(
-        op,
-        AddAssign(_)
-            | SubAssign(_)
-            | MulAssign(_)
-            | DivAssign(_)
-            | RemAssign(_)
-            | BitXorAssign(_)
-            | BitAndAssign(_)
-            | BitOrAssign(_)
-            | ShlAssign(_)
-            | ShrAssign(_)
-    )
+///
+/// # Errors
+/// What is said of first guesses that cannot compile.
+pub(super) fn rewrite(
+    krate: &Crate,
+    txs: &Names,
+    pointers: &Names,
+    body: TokenStream,
+) -> syn::Result<TokenStream> {
+    let rewriter = Rewriter { krate, txs, pointers, looks_guessed: Cell::new(false) };
+    let rewritten = rewriter.content(&body, txs, Delimiter::Brace);
+    if rewriter.looks_guessed.get() {
+        guess::check(txs, pointers, &body)?;
+    }
+    Ok(rewritten.unwrap_or(body))
 }
 
 struct Rewriter<'a> {
     krate: &'a Crate,
-    names: Names,
-    /// What the statement that comes next has to do for its group.
-    first: Option<TokenStream>,
+    txs: &'a Names,
+    pointers: &'a Names,
+    /// Whether something was seen that may be a first guess.
+    looks_guessed: Cell<bool>,
 }
 
 impl Rewriter<'_> {
-    /// Runs `visit`, and forgets which names it has hidden.
-    fn scoped(&mut self, visit: impl FnOnce(&mut Self)) {
-        let names = self.names.clone();
-        visit(self);
-        self.names = names;
-    }
-
-    fn rewrite_left(&self, attrs: &mut Vec<Attribute>, left: &mut Expr, first: Option<TokenStream>) {
-        if let Some(place) = Place::parse(left, &self.names) {
-            attrs.extend(place.attrs.iter().copied().cloned());
-            *left = place.logged(self.krate, first.as_ref());
+    /// The content of a pair of brackets; nothing if there is nothing to rewrite, so that the tokens stay as they are.
+    fn content(&self, tokens: &TokenStream, names: &Names, delimiter: Delimiter) -> Option<TokenStream> {
+        let tokens = list(tokens.clone());
+        let mut names = Cow::Borrowed(names);
+        let mut out = Vec::with_capacity(tokens.len());
+        let mut changed = false;
+        // The statements in front of here are in a run that was announced.
+        let mut announced = 0;
+        // Where a closure's parameters have ended.
+        let mut parameters_end = 0;
+        let mut at = 0;
+        while at < tokens.len() {
+            let (before, rest) = tokens.split_at(at);
+            // Once, for a name is a string only when it is asked for.
+            let word = if let TokenTree::Ident(word) = &rest[0] { word.to_string() } else { String::new() };
+            let is_body = at == parameters_end;
+            if (word.is_empty() || names.has(&word))
+                && (is_body || begins_expression(before))
+                && let Some((mut place, len)) = Place::at_start(rest, &names)
+                && assignment(&rest[len..]).is_some()
+            {
+                let run = if at < announced { None } else { Run::at_start(rest, &names) };
+                let first = run.map(|run| {
+                    announced = at + run.tokens;
+                    run.announcement(self.krate)
+                });
+                place.replace(|tokens| self.content(tokens, &names, Delimiter::Bracket));
+                out.extend(place.logged(self.krate, first.as_ref()));
+                changed = true;
+                at += len;
+                continue;
+            }
+            let is_closure = is_punct(&rest[0], '|') && (is_body || begins_closure(before));
+            let parameters = if is_closure { parameters(rest) } else { None };
+            let (untouched, pattern) = match parameters {
+                Some(parameters) => {
+                    parameters_end = at + parameters.len() + 2;
+                    (parameters.len() + 2, parameters)
+                }
+                None => (untouched(&word, rest), pattern(&word, before, rest)),
+            };
+            if names.are_in(pattern) {
+                names.to_mut().hide(pattern);
+            }
+            if untouched > 0 {
+                at = tokens.len().min(at + untouched);
+                out.extend_from_slice(&rest[..at - before.len()]);
+                continue;
+            }
+            if guess::may_begin(&word, rest, delimiter, self.txs, self.pointers) {
+                self.looks_guessed.set(true);
+            }
+            out.push(match &rest[0] {
+                TokenTree::Group(group) => {
+                    // What is in brackets among arguments is among them, too.
+                    let inside =
+                        if delimiter == Delimiter::Parenthesis { delimiter } else { group.delimiter() };
+                    match self.content(&group.stream(), &names, inside) {
+                        Some(content) => {
+                            changed = true;
+                            let mut new = Group::new(group.delimiter(), content);
+                            new.set_span(group.span());
+                            new.into()
+                        }
+                        None => rest[0].clone(),
+                    }
+                }
+                token => token.clone(),
+            });
+            at += 1;
         }
+        changed.then(|| out.into_iter().collect())
     }
 }
 
-impl VisitMut for Rewriter<'_> {
-    fn visit_expr_mut(&mut self, expr: &mut Expr) {
-        let first = self.first.take();
-        visit_mut::visit_expr_mut(self, expr);
-        match expr {
-            Expr::Assign(assign) => self.rewrite_left(&mut assign.attrs, &mut assign.left, first),
-            Expr::Binary(binary) if is_assignment(&binary.op) => {
-                self.rewrite_left(&mut binary.attrs, &mut binary.left, first);
-            }
-            _ => {}
+/// Whether an expression may begin behind these tokens that is no part of a larger one.
+fn begins_expression(before: &[TokenTree]) -> bool {
+    match before {
+        [] => true,
+        [.., equals, more] if is_punct(equals, '=') && is_punct(more, '>') => true,
+        [.., last] => is_punct(last, ';') || is_punct(last, ',') || is_group(last, Delimiter::Brace),
+    }
+}
+
+/// Whether `|` begins a closure there, and is not an operator.
+fn begins_closure(before: &[TokenTree]) -> bool {
+    match before.last() {
+        None => true,
+        Some(TokenTree::Ident(word)) => KEYWORDS.iter().any(|keyword| word == keyword),
+        Some(TokenTree::Punct(last)) => !matches!(last.as_char(), '|' | '?'),
+        Some(last) => is_group(last, Delimiter::Brace),
+    }
+}
+
+/// What is between the `|` at the start and the next one. With a `=` in between, these are alternatives of patterns.
+fn parameters(rest: &[TokenTree]) -> Option<&[TokenTree]> {
+    let parameters = until(&rest[1..], |token| ['|', ';', '='].iter().any(|&end| is_punct(token, end)));
+    rest.get(parameters.len() + 1).filter(|end| is_punct(end, '|')).map(|_| parameters)
+}
+
+/// How many tokens at the start, the first of which is a `word`, are to stay as they are: a nested function, which has names of its own; the arguments of a macro; an attribute.
+fn untouched(word: &str, rest: &[TokenTree]) -> usize {
+    match rest {
+        [_, TokenTree::Ident(_), ..] if word == "fn" => {
+            // Not the `{ N }` of `Type<{ N }>`.
+            let is_argument = |next: &TokenTree| is_punct(next, '>') || is_punct(next, ',');
+            let is_end = |&i: &usize| {
+                is_punct(&rest[i], ';')
+                    || is_group(&rest[i], Delimiter::Brace) && !rest.get(i + 1).is_some_and(is_argument)
+            };
+            (0..rest.len()).find(is_end).map_or(rest.len(), |end| end + 1)
         }
-    }
-
-    fn visit_block_mut(&mut self, block: &mut Block) {
-        self.scoped(|this| {
-            let mut grouped = 0;
-            for i in 0..block.stmts.len() {
-                if i >= grouped
-                    && let Some(group) = Group::at_start(&block.stmts[i..], &this.names)
-                {
-                    grouped = i + group.len();
-                    this.first = Some(group.announcement(this.krate));
-                }
-                let statement = &mut block.stmts[i];
-                this.visit_stmt_mut(statement);
-                if let Stmt::Local(local) = statement {
-                    this.names.shadow(&local.pat);
-                }
-            }
-        });
-    }
-
-    fn visit_expr_closure_mut(&mut self, closure: &mut ExprClosure) {
-        self.scoped(|this| {
-            closure.inputs.iter().for_each(|input| this.names.shadow(input));
-            this.visit_expr_mut(&mut closure.body);
-        });
-    }
-
-    fn visit_arm_mut(&mut self, arm: &mut Arm) {
-        self.scoped(|this| {
-            this.names.shadow(&arm.pat);
-            visit_mut::visit_arm_mut(this, arm);
-        });
-    }
-
-    fn visit_expr_for_loop_mut(&mut self, expr: &mut ExprForLoop) {
-        self.visit_expr_mut(&mut expr.expr);
-        self.scoped(|this| {
-            this.names.shadow(&expr.pat);
-            this.visit_block_mut(&mut expr.body);
-        });
-    }
-
-    fn visit_expr_if_mut(&mut self, expr: &mut ExprIf) {
-        self.visit_expr_mut(&mut expr.cond);
-        self.scoped(|this| {
-            this.names.shadow_by_condition(&expr.cond);
-            this.visit_block_mut(&mut expr.then_branch);
-        });
-        if let Some((_, otherwise)) = &mut expr.else_branch {
-            self.visit_expr_mut(otherwise);
+        [TokenTree::Ident(_), not, TokenTree::Group(_), ..]
+            if is_punct(not, '!') && !KEYWORDS.contains(&word) =>
+        {
+            3
         }
+        [TokenTree::Ident(_), not, TokenTree::Ident(_), TokenTree::Group(_), ..] if is_punct(not, '!') => 4,
+        [hash, TokenTree::Group(_), ..] if is_punct(hash, '#') => 2,
+        _ => 0,
+    }
+}
+
+/// Words with an expression behind them, so that `!` does not make them a macro.
+const KEYWORDS: [&str; 9] = ["if", "while", "match", "return", "break", "in", "else", "move", "async"];
+
+/// The pattern that begins behind the first token of `rest`, which is a `word`, or ends in front of it. What it binds is hidden from there on to the end of these tokens, which is longer than it lasts
+/// but for `let`. So nothing is rewritten that should not be.
+fn pattern<'a>(word: &str, before: &'a [TokenTree], rest: &'a [TokenTree]) -> &'a [TokenTree] {
+    match rest {
+        [_, rest @ ..] if word == "let" => until(rest, |token| is_punct(token, '=') || is_punct(token, ';')),
+        [_, rest @ ..] if word == "for" => {
+            let pattern = until(rest, |token| is_word(token, "in"));
+            // Not a loop: `impl Trait for Type`, `for<'a>`.
+            if pattern.len() == rest.len() { &[] } else { pattern }
+        }
+        // An arm of a `match`.
+        [equals, more, ..] if is_punct(equals, '=') && is_punct(more, '>') => {
+            until(&before[arm(before)..], |token| is_word(token, "if"))
+        }
+        _ => &[],
+    }
+}
+
+/// Where the arm begins whose `=>` is behind these tokens.
+fn arm(before: &[TokenTree]) -> usize {
+    let ends_arm = |i: usize| match &before[i..] {
+        [token, ..] if is_punct(token, ',') => true,
+        // `{ .. }` of the arm before, and not of `Point { x, y }`.
+        [body, next, ..] => is_group(body, Delimiter::Brace) && !is_punct(next, '|') && !is_word(next, "if"),
+        _ => false,
+    };
+    (0..before.len()).rev().find(|&i| ends_arm(i)).map_or(0, |end| end + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proc_macro2::{Ident, Span};
+    use quote::quote;
+
+    /// Asserts how many assignments in the statements are rewritten.
+    #[track_caller]
+    fn assert_places(statements: &str, expected: usize) {
+        let names = |name| Names::new([Ident::new(name, Span::call_site())]);
+        let body = statements.parse().expect("tokens");
+        let krate = Crate(list(quote!(::pheap)));
+        let rewritten = rewrite(&krate, &names("tx"), &names("q"), body).expect("no guesses").to_string();
+        assert_eq!(rewritten.matches(":: place !").count(), expected, "{statements}\n{rewritten}");
     }
 
-    fn visit_expr_while_mut(&mut self, expr: &mut ExprWhile) {
-        self.visit_expr_mut(&mut expr.cond);
-        self.scoped(|this| {
-            this.names.shadow_by_condition(&expr.cond);
-            this.visit_block_mut(&mut expr.body);
-        });
+    #[test]
+    fn assignments_to_places_are_rewritten() {
+        assert_places(
+            "tx[a].x = 1; tx[a].x += 1; tx[a].x <<= 1; tx[a] = b; tx[a].0.1[i].y |= 1; (tx[a].x).y = 3",
+            6,
+        );
+        assert_places("if c { tx[a].x = 1 } else { tx[a].x = 2 } tx[a].x = 3; while c { tx[a].x = 4; }", 4);
+        assert_places(
+            "match c { A => tx[a].x = 1, B if tx[b].y == 2 => { tx[a].x = 2 } C { y } => {} _ => tx[a].x = y | 1 }",
+            3,
+        );
+        assert_places(
+            "let set = |x| tx[a].x = x; f(|| tx[a].x = 1, move || { tx[a].x = 2 }); tx[a].x = y | z || w; tx[a].x = 4;",
+            5,
+        );
+        assert_places("tx[{ tx[b].x = 1; b }].x[if c { tx[b].y = 2; 0 } else { 1 }] = 3;", 3);
+        assert_places(
+            "let x: [Box<dyn Iterator<Item = u8>>; 1] = [y]; unsafe { tx[a].x = 1 } if !(c) { tx[a].x = 1 }",
+            2,
+        );
+        assert_places(
+            "match y { A { x } | B { x } => { tx[a].x = x } C => tx[a].x = 1, D | E => tx[a].x = 2, }",
+            3,
+        );
+        assert_places("if let A { x } | B { x } = y { tx[a].x = x } f(c | d);", 1);
+        assert_places("tx[a].x = f(tx)? | g(tx)? | h; tx[a].y = 1;", 2);
+        assert_places("for i in 0..n { tx[a].x[i] = 1; } let f = fn_of::<fn(u64)>(g); tx[a].x = 1;", 2);
     }
 
-    /// A nested item has names of its own.
-    fn visit_item_mut(&mut self, _: &mut Item) {}
+    #[test]
+    fn what_only_looks_like_one_is_not() {
+        assert_places("tx[a].x == 1; tx[a].x <= 1; tx[a].x >= 1; tx[a].x != 1; tx[a].x; f(tx[a].x << 1)", 0);
+        assert_places(
+            "*tx[a].x = 1; tx[a].f().x = 1; other.tx[a].x = 1; mine[a].x = 1; tx.x = 1; tx[a]?.x = 1;",
+            0,
+        );
+        assert_places(
+            "(tx[a].x, tx[b].x) = (1, 2); tx[a].x[1..2] = y; tx[a].x[(1, 2)] = y; tx[a].x[&k] = y;",
+            0,
+        );
+        assert_places(
+            "tx[a].x[\"key\"] = y; tx[a].x[[0, 1]] = y; tx[a].x[At { x, y }] = y; tx[a].x[1.5] = y;",
+            0,
+        );
+        assert_places(
+            "m!(tx[a].x = 1); m! { tx[a].x = 1 } fn f(tx: &mut Txn) { tx[a].x = 1; } #[cfg(x)] tx[a].x = 1;",
+            0,
+        );
+    }
+
+    #[test]
+    fn a_name_that_means_something_else_is_left_alone() {
+        assert_places("tx[a].x = 1; let tx = f(tx); tx[a].x = 2;", 1);
+        assert_places("{ let (y, mut tx) = f(); tx[0] = 2; } tx[a].x = 1;", 1);
+        assert_places("if let Some(tx) = y { tx[0] = 2; }", 0);
+        assert_places("for (i, tx) in list { tx[0] = 2; }", 0);
+        assert_places(
+            "f(|tx| tx[0] = 1); f(|(a, tx), b| { tx[0] = 1 }); f(|x| |tx| tx[0] = x); tx[a].x = 1",
+            1,
+        );
+        assert_places(
+            "match y { Some(tx) => tx[0] = 1, At { tx, .. } if c => { tx[0] = 2 } | tx => tx[0] = 3 }",
+            0,
+        );
+        assert_places("f(async |tx: &mut [u8]| { tx[0] = 1; }); f(async move |tx: &mut [u8]| tx[0] = 1)", 0);
+        assert_places("fn f(tx: &mut [u8]) -> Sized<{ N }, { M }> { tx[0] = 1; }", 0);
+        assert_places(
+            "match y { A => { tx[a].x = 1 } B => if c { tx[a].x = 2 } else { tx[a].x = 3 } C => {} }",
+            3,
+        );
+    }
+
+    #[test]
+    fn what_has_nothing_to_rewrite_stays_as_it_is() {
+        let names = Names::new([Ident::new("tx", Span::call_site())]);
+        let krate = Crate(list(quote!(::pheap)));
+        let body: TokenStream = "let x = tx[a].x; { f(x) }".parse().unwrap();
+        let same = rewrite(&krate, &names, &names, body.clone()).unwrap();
+        assert_eq!(same.to_string(), body.to_string());
+    }
 }

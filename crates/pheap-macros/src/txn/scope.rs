@@ -1,27 +1,48 @@
 //! Which names mean a transaction, where.
 
-use proc_macro2::Ident;
+use proc_macro2::{Ident, TokenTree};
 use syn::visit::{self, Visit};
 use syn::{Expr, Pat, PatIdent};
 
+use super::tokens::{list, name_of};
+
 /// The names in scope that mean a transaction.
 #[derive(Clone)]
-pub(super) struct Names(Vec<Ident>);
+pub(super) struct Names(Vec<String>);
 
 impl Names {
     pub(super) fn new(names: impl IntoIterator<Item = Ident>) -> Self {
-        Names(names.into_iter().collect())
+        Names(names.into_iter().map(|name| name.to_string()).collect())
     }
 
     /// The first of them.
-    pub(super) fn first(&self) -> Option<&Ident> {
-        self.0.first()
+    pub(super) fn first(&self) -> Option<&str> {
+        self.0.first().map(String::as_str)
+    }
+
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.0.iter().any(|own| own == name)
+    }
+
+    /// Whether a token is one of them.
+    pub(super) fn is(&self, token: &TokenTree) -> bool {
+        name_of(token).is_some_and(|name| self.has(&name.to_string()))
+    }
+
+    /// Whether any of them is in the pattern, which may bind it.
+    pub(super) fn are_in(&self, pattern: &[TokenTree]) -> bool {
+        self.0.iter().any(|name| is_in(name, pattern))
+    }
+
+    /// Forgets those that are in the pattern.
+    pub(super) fn hide(&mut self, pattern: &[TokenTree]) {
+        self.0.retain(|name| !is_in(name, pattern));
     }
 
     /// The transaction that the expression is, if it is just its name.
     pub(super) fn find<'a>(&self, expr: &'a Expr) -> Option<&'a Ident> {
         match expr {
-            Expr::Path(path) => path.path.get_ident().filter(|name| self.0.contains(name)),
+            Expr::Path(path) => path.path.get_ident().filter(|name| self.has(&name.to_string())),
             Expr::Group(group) => self.find(&group.expr),
             _ => None,
         }
@@ -31,7 +52,7 @@ impl Names {
     pub(super) fn shadow(&mut self, pattern: &Pat) {
         let mut bound = Bound(Vec::new());
         bound.visit_pat(pattern);
-        self.0.retain(|name| !bound.0.contains(&name));
+        self.0.retain(|name| !bound.0.iter().any(|bound| **bound == **name));
     }
 
     /// Forgets the names that `if let` and `while let` conditions bind.
@@ -45,6 +66,14 @@ impl Names {
         // Only `&&` and parentheses can be around such a `let`; what else is visited binds nothing that matters more than speed.
         Lets(self).visit_expr(condition);
     }
+}
+
+fn is_in(name: &str, pattern: &[TokenTree]) -> bool {
+    pattern.iter().any(|token| match token {
+        TokenTree::Ident(ident) => ident == name,
+        TokenTree::Group(group) => is_in(name, &list(group.stream())),
+        _ => false,
+    })
 }
 
 struct Bound<'a>(Vec<&'a Ident>);

@@ -48,7 +48,7 @@ pub use crate::__place_group as place_group;
 pub use crate::__with_serde as with_serde;
 pub use field::{FieldOf, NotAField};
 pub use persist::{slot_at, zero};
-pub use places::{Elements, element, element_checked, indices};
+pub use places::{Elements, element, element_checked, indices, object};
 pub use shape::{
     AsDerived, Slot, Tag, assert_c, assert_counted, assert_tag, assert_transparent, c_slots, found, gaps,
     unlike,

@@ -1,5 +1,14 @@
 //! What a store under `#[txn]` expands to: the address of a place within an object, for which no code of the user's runs.
 
+use crate::layout::Pointee;
+use crate::ptr::{P, value_of};
+
+/// A pointer, and where the object is. Both are had of one call, so that a key of another type is one error.
+#[inline(always)]
+pub fn object<'r, T: Pointee + ?Sized>(key: P<'r, T>) -> (P<'r, T>, *mut T) {
+    (key, value_of(key))
+}
+
 /// Arrays and slices of `T`, behind raw pointers. Nobody else may say what their elements are: neither of a type of theirs, nor with a `T` of theirs. (A parameter, for of an
 /// associated type the compiler would complain once more.)
 #[diagnostic::on_unimplemented(

@@ -12,24 +12,18 @@ use crate::txn::context::{Context, Mode};
 
 /// What `#[txn]` expands to.
 impl<'r> Txn<'r> {
-    /// The object, for the places that the next two are asked for. No closures there: each one would be a function more to check and to translate.
-    #[doc(hidden)]
-    #[inline(always)]
-    pub fn __object<T: Pointee + ?Sized>(&self, p: P<'r, T>) -> *mut T {
-        value_of(p)
-    }
-
-    /// Makes a place within an object crash-safe, and returns it.
+    /// Makes a place within an object crash-safe, and returns it. No closures here: each one would be a function more to check and to translate.
     ///
     /// # Safety
-    /// `object` is what [`__object`](Self::__object) of this transaction said, and `place` is within it.
+    /// `place` is within the object.
     #[doc(hidden)]
     #[inline(always)]
     pub unsafe fn __place<T: Pointee + ?Sized, F: Persist>(
         &mut self,
-        object: *mut T,
+        object: P<'r, T>,
         place: *mut F,
     ) -> &mut F {
+        let object = value_of(object);
         let (addr, len) = bytes_of(place);
         if !<F as Pointee>::PADDED {
             if has_copies(object) {
@@ -45,8 +39,8 @@ impl<'r> Txn<'r> {
                 return unsafe { &mut *place };
             }
         }
-        // SAFETY: the context of an open transaction of this thread, by (1), to which there is no reference, by (2). `object` is what a `P` of this brand points to (the caller's premise): a
-        // live object of this region, by (3). `place` is within it.
+        // SAFETY: the context of an open transaction of this thread, by (1), to which there is no reference, by (2). `object` is what a `P` of this brand points to: a live object of this
+        // region, by (3). `place` is within it (the caller's premise).
         let place = unsafe { place_apart(self.hot(), object, place) };
         // SAFETY: a place with this value that is this transaction's alone; `&mut self` keeps all other access away.
         unsafe { &mut *place }
@@ -76,13 +70,13 @@ impl<'r> Txn<'r> {
     /// Notes what a store to a place will have logged, if there is such a place.
     ///
     /// # Safety
-    /// `object` is what [`__object`](Self::__object) of this transaction said, and `place` is within it.
+    /// The place is within the object.
     #[doc(hidden)]
     #[inline(always)]
-    pub unsafe fn __ahead<T: Pointee + ?Sized, F>(&mut self, object: *mut T, place: Option<*mut F>) {
+    pub unsafe fn __ahead<T: Pointee + ?Sized, F>(&mut self, object: P<'r, T>, place: Option<*mut F>) {
         if let Some(place) = place {
             // SAFETY: the context of an open transaction of this thread, by (1), to which there is no reference, by (2).
-            unsafe { note_ahead(self.context(), object, place) };
+            unsafe { note_ahead(self.context(), value_of(object), place) };
         }
     }
 
@@ -103,35 +97,33 @@ impl<'r> Txn<'r> {
     }
 }
 
-/// A place that a transaction has made crash-safe, as a `&mut`: `place!((tx) (key) [i, j] .field [0] .0 [1])`, where `[0]` stands for the first index.
+/// A place that a transaction has made crash-safe, as a `&mut`: `place!(.field tx (key))`, or `place!({ .field [0] .0 [1] } [i, j,] (tx) (key))`, where `[0]` stands for the first index.
 ///
-/// The key and the indices are evaluated in the order in which Rust would, but before the transaction is borrowed, and outside of the `unsafe` block.
+/// The key and the indices are evaluated in the order in which Rust would, but before the transaction is borrowed, and outside of the `unsafe` block. Expansions are to cost the
+/// compiler little: so there are few variables, no types that it finds by itself, and no rule that is tried before the one for fields has an `expr` to parse.
 //
 // Premises of this macro and the next one:
-// * *object*: `object` is what `__object` has said. It points to a live object: a `P` says so, whose region `tx` has locked, for they have one brand.
+// * *object*: `object` takes a `P` only, and says where the live object is to which that points. The functions of `Txn` take that `P`, so it has the brand of `tx`, which has locked the region.
 // * *within*: the place is made of fields, and of `element` or `element_checked`, which check the indices. So it is within the object, and no type in a heap is `Deref`, so no code of the
 //   user's runs.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __place {
-    (($tx:expr) ($key:expr) [] . await $($steps:tt)*) => {
+    (. await $($rest:tt)*) => {
         $crate::__private::core::compile_error!("`.await` is not a field")
     };
-    // Most places are fields: these are one expansion, with nothing that they do not need.
-    (($tx:expr) ($key:expr) [] . $field:tt) => {{
-        let key: $crate::P<'_, _> = $key;
-        let tx: &mut $crate::Txn<'_> = $tx;
-        let object = $crate::Txn::__object(tx, key);
+    // Most places are these. The name of the transaction is in the `unsafe` block here, but cannot be that of a `static mut`: it would have the brand `'static`, which no `P` has.
+    (. $field:tt $tx:ident ($key:expr)) => {{
+        let object = $crate::__private::object($key);
         // SAFETY: *object* and *within*.
-        unsafe { $crate::Txn::__place(tx, object, &raw mut (*object).$field) }
+        unsafe { $crate::Txn::__place($tx, object.0, &raw mut (*object.1).$field) }
     }};
-    (($tx:expr) ($key:expr) [$($index:expr,)*] $($steps:tt)*) => {{
-        let key: $crate::P<'_, _> = $key;
+    ({ $($steps:tt)* } [$($index:expr,)*] ($tx:expr) ($key:expr)) => {{
+        let (key, object) = $crate::__private::object($key);
         let indices = $crate::__private::indices([$($index),*]);
-        let tx: &mut $crate::Txn<'_> = $tx;
-        let object = $crate::Txn::__object(tx, key);
+        let tx: &mut _ = $tx;
         // SAFETY: *object* and *within*.
-        unsafe { $crate::Txn::__place(tx, object, &raw mut $crate::__place_in!(indices (*object) $($steps)*)) }
+        unsafe { $crate::Txn::__place(tx, key, &raw mut $crate::__place_in!(indices (*object) $($steps)*)) }
     }};
 }
 
@@ -139,26 +131,16 @@ macro_rules! __place {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __place_ahead {
-    (($tx:expr) ($key:expr) [] . await $($steps:tt)*) => {
-        $crate::__private::core::compile_error!("`.await` is not a field")
+    (. $field:tt $tx:ident ($key:expr)) => {
+        $crate::__place_ahead!({ . $field } [] ($tx) ($key))
     };
-    (($tx:expr) ($key:expr) [] . $field:tt) => {{
-        let key: $crate::P<'_, _> = $key;
-        let tx: &mut $crate::Txn<'_> = $tx;
-        let object = $crate::Txn::__object(tx, key);
-        // SAFETY: *object* and *within*.
-        let place = unsafe { &raw mut (*object).$field };
-        // SAFETY: *object* and *within*.
-        unsafe { $crate::Txn::__ahead(tx, object, $crate::__private::core::option::Option::Some(place)) }
-    }};
-    (($tx:expr) ($key:expr) [$($index:expr,)*] $($steps:tt)*) => {{
-        let key: $crate::P<'_, _> = $key;
+    ({ $($steps:tt)* } [$($index:expr,)*] ($tx:expr) ($key:expr)) => {{
+        let (key, object) = $crate::__private::object($key);
         let indices = $crate::__private::indices([$($index),*]);
-        let tx: &mut $crate::Txn<'_> = $tx;
-        let object = $crate::Txn::__object(tx, key);
+        let tx: &mut _ = $tx;
         // SAFETY: *object* and *within*.
         let place = unsafe { $crate::__place_checked!([$($index)*] indices (*object) $($steps)*) };
         // SAFETY: *object* and *within*.
-        unsafe { $crate::Txn::__ahead(tx, object, place) }
+        unsafe { $crate::Txn::__ahead(tx, key, place) }
     }};
 }

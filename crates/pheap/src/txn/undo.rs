@@ -156,7 +156,7 @@ mod tests {
         let root = heap.root::<u64>("number").unwrap();
         root.txn(|tx, p| {
             // SAFETY: all of a live object.
-            unsafe { tx.__ahead(value_of(p), Some(value_of(p))) };
+            unsafe { tx.__ahead(p, Some(value_of(p))) };
             assert!(tx.__is_ahead());
             Ok(())
         })

@@ -186,17 +186,24 @@ fn shadowed<'r>(tx: &mut Txn<'r>, p: P<'r, Node<'r>>) -> u64 {
 }
 
 #[txn]
-#[rustfmt::skip]
 fn with_attributes<'r>(tx: &mut Txn<'r>, p: P<'r, Node<'r>>) {
     #[cfg(any())]
-    tx[p].val = no_such_variable;
+    {
+        tx[p].val = no_such_variable;
+    }
     tx[p].val += 1;
     #[cfg(any())]
-    tx[p].no_such_field += 1;
+    {
+        tx[p].no_such_field += 1;
+    }
     #[cfg(not(any()))]
-    tx[p].grid[1][1] += 2;
+    {
+        tx[p].grid[1][1] += 2;
+    }
     #[allow(clippy::identity_op)]
-    tx[p].val <<= 1 + 0;
+    {
+        tx[p].val <<= 1 + 0;
+    }
 }
 
 #[test]
@@ -388,5 +395,44 @@ fn strict_crates_can_use_the_macros() {
     on_both_paths(|heap| {
         let root: Root<u64> = heap.root("number").unwrap();
         assert_eq!(strict::bump(&root, 4).unwrap(), 8);
+    });
+}
+
+macro_rules! functions_with_body {
+    ($opens:ident, $joins:ident, $root:ident, $tx:ident, $p:ident, $opened:block, $joined:block) => {
+        #[txn]
+        fn $opens($root: &Root<Node<'_>>) -> pheap::Result<u64> $opened
+
+        #[txn]
+        fn $joins<'r>($tx: &mut Txn<'r>, $p: P<'r, Node<'r>>) $joined
+    };
+}
+
+functions_with_body!(
+    opened_by_block,
+    joined_by_block,
+    root,
+    tx,
+    p,
+    {
+        let _ = root;
+        Ok(4)
+    },
+    {
+        tx[p].val = 5;
+    }
+);
+
+#[test]
+fn bodies_may_come_from_a_macro() {
+    on_both_paths(|heap| {
+        let root: Root<Node> = heap.root("node").unwrap();
+        assert_eq!(opened_by_block(&root).unwrap(), 4);
+        root.txn(|tx, p| {
+            joined_by_block(tx, p);
+            assert_eq!(tx[p].val, 5);
+            Ok(())
+        })
+        .unwrap();
     });
 }

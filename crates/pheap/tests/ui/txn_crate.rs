@@ -14,11 +14,8 @@ mod fake {
     pub use pheap::P;
     pub struct Txn<'r>(std::marker::PhantomData<P<'r, ()>>);
     impl<'r> Txn<'r> {
-        pub fn __object(_: &mut pheap::Txn<'r>, _: P<'r, super::Pair>) -> *mut super::Pair {
-            std::ptr::without_provenance_mut(0x4141_4140)
-        }
         #[allow(non_upper_case_globals)]
-        pub const __place: for<'a> unsafe fn(&'a mut pheap::Txn<'r>, *mut super::Pair, *mut u64) -> &'a mut u64 =
+        pub const __place: for<'a> unsafe fn(&'a mut pheap::Txn<'r>, P<'r, super::Pair>, *mut u64) -> &'a mut u64 =
             pheap::Txn::<'r>::__place::<super::Pair, u64>;
     }
 }
@@ -32,7 +29,7 @@ fn set<'r>(tx: &mut Txn<'r>, p: P<'r, Pair>) {
 mod faker {
     pub mod __private {
         macro_rules! place {
-            (($tx:tt) ($key:tt) [] .$field:ident) => {
+            (.$field:ident $tx:ident ($key:tt)) => {
                 unsafe { &mut *(std::ptr::without_provenance_mut::<u64>(0x4141_4140)) }
             };
         }
@@ -47,7 +44,7 @@ fn set_otherwise<'r>(tx: &mut Txn<'r>, p: P<'r, Pair>) {
 
 /// Looks like a field, and would run code of the user's.
 fn wait<'r>(tx: &mut Txn<'r>, p: P<'r, Pair>) {
-    let _ = async { *pheap::__private::place!((tx) (p) [] .await.x) = 42 };
+    let _ = async { *pheap::__private::place!({ .await.x } [] (tx) (p)) = 42 };
 }
 
 fn main() {}
