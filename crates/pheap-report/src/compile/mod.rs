@@ -92,6 +92,7 @@ impl Workspace {
             let without = |(name, text): &(String, String)| (name.clone(), without_attribute(text));
             let plain: Vec<(String, String)> = sources.iter().map(without).collect();
             all.push_str(EXAMPLE_DEPENDENCIES);
+            all.push_str(&format!("pheap-examples = {{ path = {:?} }}\n", repository.join("examples")));
             for (name, sources) in [("example", sources), ("example_plain", plain)] {
                 workspace.add(name, &all, &sources)?;
             }
