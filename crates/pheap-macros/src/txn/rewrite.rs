@@ -66,7 +66,9 @@ impl Rewriter<'_> {
                 && let Some((mut place, len)) = Place::at_start(rest, &names)
                 && assignment(&rest[len..]).is_some()
             {
-                let run = if at < announced { None } else { Run::at_start(rest, &names) };
+                // A closure or an arm of a `match` ends before the next assignment.
+                let may_run = at >= announced && begins_statement(before);
+                let run = if may_run { Run::at_start(rest, &names) } else { None };
                 let first = run.map(|run| {
                     announced = at + run.tokens;
                     run.announcement(self.krate)
@@ -122,11 +124,17 @@ impl Rewriter<'_> {
 
 /// Whether an expression may begin behind these tokens that is no part of a larger one.
 fn begins_expression(before: &[TokenTree]) -> bool {
-    match before {
-        [] => true,
-        [.., equals, more] if is_punct(equals, '=') && is_punct(more, '>') => true,
-        [.., last] => is_punct(last, ';') || is_punct(last, ',') || is_group(last, Delimiter::Brace),
-    }
+    begins_statement(before)
+        || match before {
+            [.., equals, more] if is_punct(equals, '=') && is_punct(more, '>') => true,
+            [.., last] => is_punct(last, ','),
+            [] => true,
+        }
+}
+
+/// Whether what may begin there is a statement.
+fn begins_statement(before: &[TokenTree]) -> bool {
+    before.last().is_none_or(|last| is_punct(last, ';') || is_group(last, Delimiter::Brace))
 }
 
 /// Whether `|` begins a closure there, and is not an operator.
@@ -209,11 +217,17 @@ mod tests {
     /// Asserts how many assignments in the statements are rewritten.
     #[track_caller]
     fn assert_places(statements: &str, expected: usize) {
+        assert_calls(":: place !", statements, expected);
+    }
+
+    /// Asserts how often a macro is called in what the statements become.
+    #[track_caller]
+    fn assert_calls(of: &str, statements: &str, expected: usize) {
         let names = |name| Names::new([Ident::new(name, Span::call_site())]);
         let body = statements.parse().expect("tokens");
         let krate = Crate(list(quote!(::pheap)));
         let rewritten = rewrite(&krate, &names("tx"), &names("q"), body).expect("no guesses").to_string();
-        assert_eq!(rewritten.matches(":: place !").count(), expected, "{statements}\n{rewritten}");
+        assert_eq!(rewritten.matches(of).count(), expected, "{statements}\n{rewritten}");
     }
 
     #[test]
@@ -286,6 +300,20 @@ mod tests {
             "match y { A => { tx[a].x = 1 } B => if c { tx[a].x = 2 } else { tx[a].x = 3 } C => {} }",
             3,
         );
+    }
+
+    #[test]
+    fn a_run_begins_at_a_statement() {
+        let assert_runs = |statements, expected| assert_calls(":: place_group !", statements, expected);
+        assert_runs("tx[a].x = 1; tx[b].y = 2;", 1);
+        assert_runs(
+            "f(); tx[a].x = 1; tx[b].y = 2; if c { tx[a].x = 1; tx[b].y = 2 } tx[a].x = 1; tx[b].y = 2",
+            3,
+        );
+        // In a closure, which ends before the second one.
+        assert_runs("let f = || tx[a].x = 1; tx[b].y = 2;", 0);
+        assert_runs("let f = move |x| tx[a].x = x; tx[b].y = 2; tx[c].z = 3;", 1);
+        assert_runs("let f = |x, y| { tx[a].x = x; tx[b].y = y; };", 1);
     }
 
     #[test]
