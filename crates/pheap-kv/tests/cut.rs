@@ -1,7 +1,7 @@
 //! What is left of a store that is killed while its shards are cut: by batches that are larger than they are, by what is appended to a key space before another one, and in the middle.
 
 use pheap_kv::{Batch, Durability, KeySpace, Options, Store};
-use pheap_testkit::{Rng, child, role, tempdir};
+use pheap_testkit::{Rng, child, role, run_until, tempdir};
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -120,17 +120,10 @@ fn shards_that_were_cut_have_all_that_they_had() {
             let dir = tempdir();
             let path = dir.path().join("killed.kv");
             let (batches, singles) = (1 + rng.scaled(4), 1 + rng.scaled(8000));
-            let spawn = |role: &str| child(TEST, role, &path).spawn().expect("a child");
-            let mut child = spawn(name);
-            while told(&path, 1) < batches && told(&path, 0) < singles {
-                assert!(child.try_wait().expect("a child").is_none(), "the child has ended");
-                std::thread::sleep(Duration::from_millis(1));
-            }
-            child.kill().expect("a signal");
-            child.wait().expect("a child");
+            run_until(TEST, name, &path, || told(&path, 1) >= batches || told(&path, 0) >= singles);
             // Again while it recovers, most of the time.
             for _ in 0..2 {
-                let mut child = spawn(&format!("{name} again"));
+                let mut child = child(TEST, &format!("{name} again"), &path).spawn().expect("a child");
                 std::thread::sleep(Duration::from_millis(rng.scaled(20)));
                 child.kill().expect("a signal");
                 child.wait().expect("a child");

@@ -1,11 +1,10 @@
 //! What is left of a store whose program is killed at any moment: all that was acknowledged, and batches as a whole.
 
 use pheap_kv::{Batch, Durability, Options, Store};
-use pheap_testkit::{child, role, tempdir};
+use pheap_testkit::{role, run_until, tempdir};
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 /// Threads of the program, each with keys of its own.
 const THREADS: u64 = 2;
@@ -108,17 +107,10 @@ fn nothing_that_was_acknowledged_is_lost() {
         let dir = tempdir();
         let path = dir.path().join("killed.kv");
         for round in 1..=4 {
-            let mut child =
-                child("nothing_that_was_acknowledged_is_lost", name, &path).spawn().expect("a child");
             let enough = |thread| {
                 std::fs::metadata(acknowledged(&path, thread)).is_ok_and(|file| file.len() >= round * 150)
             };
-            while !(0..THREADS).all(enough) {
-                assert!(child.try_wait().expect("a child").is_none(), "the child has ended");
-                std::thread::sleep(Duration::from_millis(1));
-            }
-            child.kill().expect("a signal");
-            child.wait().expect("a child");
+            run_until("nothing_that_was_acknowledged_is_lost", name, &path, || (0..THREADS).all(enough));
             let store = open(&path, durability);
             check(&store, &path);
             store.close().expect("an end");

@@ -55,6 +55,25 @@ pub fn run_well(test: &str, role: &str, path: &Path) {
     assert!(status.success(), "{role}: {status}");
 }
 
+/// Runs a child, and ends it with `kill -9` when `is_enough` says so, which is asked again and again.
+///
+/// # Panics
+/// If it cannot be started, or ends by itself before.
+pub fn run_until(test: &str, role: &str, path: &Path, is_enough: impl FnMut() -> bool) {
+    let mut child = child(test, role, path).spawn().expect("the test program can be started");
+    wait_until(&mut child, is_enough);
+    child.kill().expect("a signal");
+    child.wait().expect("a child");
+}
+
+/// Waits for something that a child does.
+fn wait_until(child: &mut Child, mut is_so: impl FnMut() -> bool) {
+    while !is_so() {
+        assert!(child.try_wait().expect("a child").is_none(), "the child has ended");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 /// `kill -9` of this very process.
 pub fn die() -> ! {
     // SAFETY: a signal to this process; nothing runs after it.
@@ -81,11 +100,10 @@ pub fn start(test: &str, role: &str, path: &Path) -> Child {
     let mut child =
         child(test, role, path).stdin(Stdio::piped()).spawn().expect("the test program can be started");
     let (ready, since) = (path.with_extension("ready"), Instant::now());
-    while !ready.exists() {
-        assert!(child.try_wait().expect("a child").is_none(), "the child has ended");
+    wait_until(&mut child, || {
         assert!(since.elapsed() < Duration::from_secs(60), "the child does not get ready");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+        ready.exists()
+    });
     std::fs::remove_file(ready).expect("it was there");
     child
 }
