@@ -95,6 +95,8 @@ impl Shards {
             tb[field!(b.start)] = PBytes::from_slice(tb, &cut)?;
             Ok(Some(bounds))
         })?;
+        // Who finds the new bounds asks again until here: for long only if so much was moved that even a deferred transaction waits for the disk. But not before: who reads the shard, and
+        // other keys within that, would wait for a commit that waits for him.
         if let Some(bounds) = bounds {
             let mut shards = map.shards.clone();
             shards[place].bounds = bounds;
