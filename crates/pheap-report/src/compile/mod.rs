@@ -26,11 +26,10 @@ struct Plan {
     functions: usize,
     records: usize,
     rounds: usize,
-    example: bool,
 }
 
-const FULL: Plan = Plan { functions: 1000, records: 50, rounds: 4, example: true };
-const QUICK: Plan = Plan { functions: 100, records: 5, rounds: 2, example: false };
+const FULL: Plan = Plan { functions: 1000, records: 50, rounds: 4 };
+const QUICK: Plan = Plan { functions: 100, records: 5, rounds: 2 };
 
 /// The example that is built: it has one function with the attribute.
 const EXAMPLE: &str = "churn";
@@ -45,17 +44,15 @@ pub(crate) fn measure(repository: &Path, quick: bool, sink: &mut Sink) -> Result
     let folder = tempfile::tempdir()?;
     let workspace = Workspace::generate(folder.path(), repository, &plan)?;
     for kind in KINDS {
-        sink.say(format!("compile: cargo {kind}, dependencies"));
-        workspace.build(kind, DEPENDENCIES)?;
         for group in &workspace.groups {
+            // Those of a group are the same, with the same features: no crate that is measured has them to build, too.
+            sink.say(format!("compile: cargo {kind}, dependencies"));
+            workspace.build(kind, group.crates[0])?;
             workspace.measure(kind, group, plan.rounds, sink)?;
         }
     }
     workspace.agree()
 }
-
-/// The name of a crate that has all dependencies, and nothing else.
-const DEPENDENCIES: &str = "dependencies";
 
 /// Crates that are built in turns, and what they count as.
 struct Group {
@@ -78,27 +75,24 @@ struct Workspace {
 impl Workspace {
     fn generate(path: &Path, repository: &Path, plan: &Plan) -> Result<Workspace> {
         let mut workspace = Workspace { path: path.to_owned(), groups: Vec::new() };
-        let mut all = format!("pheap = {{ path = {:?} }}\n", repository.join("crates/pheap"));
+        let pheap = format!("pheap = {{ path = {:?} }}\n", repository.join("crates/pheap"));
         let sides = [("annotated", Side::Annotated), ("plain", Side::Plain), ("volatile", Side::Volatile)];
         for (name, side) in sides {
-            let dependencies = if side == Side::Volatile { "" } else { all.as_str() };
+            let dependencies = if side == Side::Volatile { "" } else { pheap.as_str() };
             workspace.add(name, dependencies, &[("main.rs", program(side, plan.functions, plan.records))])?;
         }
         workspace.groups.push(Group { crates: sides.map(|(name, _)| name).to_vec(), n: plan.functions });
-        if plan.example {
-            let sources = sources(&repository.join("examples").join(EXAMPLE))?;
-            let attributes: usize =
-                sources.iter().flat_map(|source| source.1.lines()).filter(|line| is_attribute(line)).count();
-            let without = |(name, text): &(String, String)| (name.clone(), without_attribute(text));
-            let plain: Vec<(String, String)> = sources.iter().map(without).collect();
-            all.push_str(EXAMPLE_DEPENDENCIES);
-            all.push_str(&format!("pheap-examples = {{ path = {:?} }}\n", repository.join("examples")));
-            for (name, sources) in [("example", sources), ("example_plain", plain)] {
-                workspace.add(name, &all, &sources)?;
-            }
-            workspace.groups.push(Group { crates: vec!["example", "example_plain"], n: attributes });
+        let sources = sources(&repository.join("examples").join(EXAMPLE))?;
+        let attributes: usize =
+            sources.iter().flat_map(|source| source.1.lines()).filter(|line| is_attribute(line)).count();
+        let without = |(name, text): &(String, String)| (name.clone(), without_attribute(text));
+        let plain: Vec<(String, String)> = sources.iter().map(without).collect();
+        let examples = format!("pheap-examples = {{ path = {:?} }}\n", repository.join("examples"));
+        let all = [pheap.as_str(), EXAMPLE_DEPENDENCIES, &examples].concat();
+        for (name, sources) in [("example", sources), ("example_plain", plain)] {
+            workspace.add(name, &all, &sources)?;
         }
-        workspace.add(DEPENDENCIES, &all, &[("main.rs", "fn main() {}\n".to_owned())])?;
+        workspace.groups.push(Group { crates: vec!["example", "example_plain"], n: attributes });
         fs::write(path.join("Cargo.toml"), MANIFEST)?;
         // The versions that the repository is tested with.
         fs::copy(repository.join("Cargo.lock"), path.join("Cargo.lock"))?;
