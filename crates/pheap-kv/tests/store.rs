@@ -456,12 +456,13 @@ fn a_write_that_has_happened_does_not_fail_because_there_is_no_room_to_split_its
     let store = options().open(&path).expect("a store");
     // In no order, or there would be nothing to move.
     let key = |n: u16| n.wrapping_mul(40503).to_be_bytes();
-    let put = |store: &Store, n: u16| store.put(key(n), [7; 1000]);
-    (0..4095).try_for_each(|n| put(&store, n)).expect("room");
+    let put = |store: &Store, n: u16| store.put(key(n), [7; 16_000]);
+    // The next one asks whether the shard is large.
+    (0..255).try_for_each(|n| put(&store, n)).expect("room");
     let size = store.stats().expect("counters").heap.file_bytes;
     store.close().expect("an end");
     let store = options().max_size(size).open(&path).expect("a store");
-    for n in 4095..6000 {
+    for n in 255..500 {
         let result = put(&store, n);
         assert_eq!(result.is_ok(), store.contains_key(key(n)).expect("a read"), "{n}: {result:?}");
         if result.is_err() {

@@ -7,7 +7,7 @@ use crate::part::{self, Part};
 use pheap::{P, PBytes, Root, View, field};
 use std::sync::{Arc, TryLockError};
 
-/// A shard of so many entries is split while there are not enough of them.
+/// When there are enough shards, one of so many entries is large.
 const LARGE: usize = 4096;
 /// Keys of which a split that finds older versions removes these.
 const TIDIED: usize = 256;
@@ -108,10 +108,13 @@ impl Shards {
     }
 }
 
-/// Entries of which a shard is large. When there are enough shards, twice as many for each half of that number that is added: so those of a store that is filled in order differ little,
-/// and their number grows with the logarithm of its size.
+/// Entries of which a shard is large. While there are not enough shards, the fewer there are the less, by their square: threads that fill a young store would meet at one otherwise. When there are enough, twice as
+/// many for each half of that number that is added: so those of a store that is filled in order differ little, and their number grows with the logarithm of its size.
 fn large(shards: usize, enough: usize) -> usize {
-    shards.checked_sub(enough).map_or(LARGE, |more| LARGE << (1 + 2 * more / enough).min(40))
+    match shards.checked_sub(enough) {
+        Some(more) => LARGE << (2 * more / enough).min(40),
+        None => (LARGE * shards * shards / (enough * enough)).max(ASKED),
+    }
 }
 
 #[cfg(test)]
@@ -130,9 +133,19 @@ mod tests {
         for n in 0..2 * LARGE as u32 {
             store.put(n.to_be_bytes(), "").unwrap();
         }
-        assert_eq!(sizes(&store), [LARGE - 1, LARGE - 1, 2]);
-        store.put([0, 0, 0, 0, 7], "between others").unwrap();
-        assert_eq!(sizes(&store), [LARGE / 2, LARGE / 2, LARGE - 1, 2]);
+        let (enough, before) = (store.shards.enough, sizes(&store));
+        let full = |(i, size): (usize, &usize)| *size == large(i + 1, enough).next_multiple_of(ASKED) - 1;
+        assert!(before.len() > 2 && before[..before.len() - 1].iter().enumerate().all(full), "{before:?}");
+        // The first one gets others in between.
+        let mut number = 0u32;
+        while sizes(&store).len() == before.len() {
+            store.put([[0; 4], number.wrapping_mul(0x9e37_79b1).to_be_bytes()].concat(), "").unwrap();
+            number += 1;
+        }
+        let (after, whole) = (sizes(&store), before[0] + number as usize);
+        let halves = after[0] + after[1] == whole && after[..2].iter().all(|&half| half >= whole / 4);
+        assert!(whole >= large(before.len(), enough) && halves, "{after:?}");
+        assert_eq!(after[2..], before[1..]);
     }
 
     #[test]
@@ -189,12 +202,13 @@ mod tests {
     fn what_would_take_long_to_move_stays() {
         let store = Store::in_memory().unwrap();
         let key = |n: u32| n.wrapping_mul(0x9e37_79b1).to_be_bytes();
-        for n in 0..=LARGE as u32 {
-            store.put(key(n), [7; 20_000]).unwrap();
+        let value = vec![7; 350_000];
+        for n in 0..=ASKED as u32 {
+            store.put(key(n), &value).unwrap();
         }
-        assert_eq!(sizes(&store), [LARGE + 1]);
-        for n in 0..LARGE as u32 {
-            store.put([[0xFF; 4], n.to_be_bytes()].concat(), [7; 20_000]).unwrap();
+        assert_eq!(sizes(&store), [ASKED + 1]);
+        for n in 0..ASKED as u32 {
+            store.put([[0xFF; 4], n.to_be_bytes()].concat(), &value).unwrap();
         }
         assert_eq!(sizes(&store).len(), 2);
     }
