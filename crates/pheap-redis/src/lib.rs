@@ -77,6 +77,7 @@ pub mod slowlog;
 pub mod stream;
 pub mod tls;
 pub mod tracking;
+pub mod unsynced;
 pub mod usage;
 pub mod waiting;
 pub mod words;

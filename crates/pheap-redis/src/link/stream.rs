@@ -27,6 +27,7 @@ use crate::resp::input::Input;
 use crate::resp::request::Limits;
 use crate::role::Stage;
 use crate::server::Server;
+use crate::unsynced::Counted;
 use crate::waiting::Wakeup;
 
 /// Bytes that are read at once.
@@ -53,6 +54,8 @@ pub(super) struct Follower<'s> {
 
 struct Pending {
     commits: Vec<Commit>,
+    /// Writes that reads wait for until then.
+    counted: Counted,
     messages: Vec<(u64, Parcel)>,
     offset: u64,
 }
@@ -117,8 +120,10 @@ impl<'s> Follower<'s> {
     /// Runs commands as one transaction, and notes this.
     pub(super) fn run(&mut self, commands: &[Vec<Vec<u8>>], note: Note) -> Result<(), Lost> {
         let (server, thread) = (self.server, self.server.threads.len());
-        let (mut reply, mut effects, mut commits) = (Reply::new(false), Effects::default(), Vec::new());
-        let output = Output { reply: &mut reply, effects: &mut effects, commits: &mut commits };
+        let (mut reply, mut effects) = (Reply::new(false), Effects::default());
+        let (mut commits, mut counted) = (Vec::new(), Vec::new());
+        let output =
+            Output { reply: &mut reply, effects: &mut effects, commits: &mut commits, counted: &mut counted };
         if matches!(note, Note::Begin) {
             self.session.db = 0;
         }
@@ -141,7 +146,7 @@ impl<'s> Follower<'s> {
         }
         let messages = effects.parcels(server, 0);
         let offset = self.position.as_ref().map_or(0, |position| position.offset);
-        self.pending.push_back(Pending { commits, messages, offset });
+        self.pending.push_back(Pending { commits, counted, messages, offset });
         if let ([first, ..], false) = (&server.threads[..], effects.signals.is_empty()) {
             first.post(Message::Wake(Wakeup { signals: effects.signals.into(), ..Wakeup::default() }));
         }
@@ -164,6 +169,7 @@ impl<'s> Follower<'s> {
                 }
                 first.commits.pop();
             }
+            self.server.unsynced.uncount(&mut first.counted);
             self.done = first.offset;
             let messages = std::mem::take(&mut first.messages);
             self.pending.pop_front();

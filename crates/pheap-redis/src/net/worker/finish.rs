@@ -21,9 +21,11 @@ impl Turn<'_> {
             self.send_left();
             let mut connections = std::mem::take(&mut self.connections);
             connections.retain(|_, connection| {
-                let sent = connection
-                    .output
-                    .send(&mut connection.stream, &self.waker, |messages| self.post(messages));
+                let sent = connection.output.send(
+                    &mut connection.stream,
+                    |commit| self.syncs.look(commit),
+                    |messages| self.post(messages),
+                );
                 matches!(sent, Ok(Paused::NotDurable | Paused::Full))
             });
             self.connections = connections;

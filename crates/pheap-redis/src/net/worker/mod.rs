@@ -10,7 +10,6 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Acquire;
-use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use indexmap::IndexSet;
@@ -19,6 +18,7 @@ use mio::{Events, Poll, Token};
 use super::connection::Connection;
 use super::listener::Listener;
 use super::output::Output as Outgoing;
+use super::syncs::Syncs;
 use crate::command::Meanwhile;
 use crate::expire::Expiry;
 use crate::mailbox::{Mailbox, Message, Parcel};
@@ -67,13 +67,12 @@ impl Worker {
         for (i, listener) in listeners.iter_mut().enumerate() {
             listener.register(self.poll.registry(), Token(LISTENERS + i))?;
         }
-        let waker = Waker::from(self.mailbox.clone());
         let Worker { poll, mailbox } = self;
         let turn = Turn {
             listeners,
             server,
             number,
-            waker,
+            syncs: Syncs::new(&server.unsynced, mailbox.clone()),
             poll,
             mailbox,
             connections: BTreeMap::new(),
@@ -101,7 +100,7 @@ impl Worker {
 struct Turn<'s> {
     server: &'s Server,
     number: usize,
-    waker: Waker,
+    syncs: Syncs<'s>,
     poll: Poll,
     mailbox: Arc<Mailbox>,
     listeners: Vec<Listener>,
@@ -146,6 +145,7 @@ impl Turn<'_> {
             let sleep = if is_idle { self.until_next() } else { Duration::ZERO };
             self.turn(&mut events, sleep)?;
             self.tick();
+            self.syncs.ask();
         }
         self.finish(&mut events)
     }
@@ -176,6 +176,7 @@ impl Turn<'_> {
         self.send_left();
         self.serve();
         self.give_up();
+        self.syncs.ask();
         Ok(())
     }
 
@@ -215,7 +216,9 @@ impl Turn<'_> {
                 }
             }
         }
-        self.ready.append(&mut self.not_durable);
+        if self.syncs.has_news() {
+            self.ready.append(&mut self.not_durable);
+        }
     }
 
     /// Something for a client that it has not asked for.
