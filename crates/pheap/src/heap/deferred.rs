@@ -16,7 +16,7 @@ impl HeapInner {
     pub(crate) fn deferred(self: &Arc<Self>, position: u64) -> Commit {
         let commit = self.seen(position);
         if let Some(wal) = self.wal()
-            && wal.settings().policy == SyncPolicy::EveryCommit
+            && wal.syncs_commits()
         {
             // A simulated log stands still until somebody waits.
             let goes_on = wal.has_syncer() || self.is_simulated();
