@@ -140,7 +140,7 @@ pub struct Limits {
 
 impl Limits {
     /// Does what the options say.
-    pub fn follow(&self, config: &Config) {
+    pub fn follow(&self, config: &Config, unsynced: &Unsynced) {
         self.bulk.store(config.int("proto-max-bulk-len") as u64, Ordering::Relaxed);
         self.input.store(config.int("client-query-buffer-limit") as u64, Ordering::Relaxed);
         let limits = config.output_limits();
@@ -152,7 +152,11 @@ impl Limits {
         self.latency.store(config.int("latency-monitor-threshold"), Ordering::Relaxed);
         self.read_only.store(config.is("replica-read-only"), Ordering::Relaxed);
         self.silent.store(!config.is("replica-serve-stale-data"), Ordering::Relaxed);
-        self.always.store(self.has_log && config.text("appendfsync") == "always", Ordering::Relaxed);
+        let always = self.has_log && config.text("appendfsync") == "always";
+        if always && !self.always.load(Ordering::Relaxed) {
+            unsynced.doubt();
+        }
+        self.always.store(always, Ordering::Release);
     }
 }
 
@@ -217,7 +221,8 @@ impl Server {
             monitors: AtomicUsize::new(0),
             paused: AtomicU8::new(0),
         };
-        limits.follow(&config);
+        let unsynced = Unsynced::default();
+        limits.follow(&config, &unsynced);
         // Behind the last shard are libraries of functions, and how far a master was followed.
         let memory = Memory::new(store.shards().len() + 2);
         memory.set_limit(config.int("maxmemory") as u64, &store);
@@ -251,7 +256,7 @@ impl Server {
             run_id: (0..5).map(|_| format!("{:08x}", random() as u32)).collect(),
             save: Arc::new(Mutex::new(Save { at: now() / 1000, ..Save::default() })),
             store,
-            unsynced: Unsynced::default(),
+            unsynced,
             next_client: AtomicU64::new(1),
             told_of_no_space: Mutex::default(),
             limits,

@@ -270,7 +270,7 @@ fn config_set(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
             )));
         }
     }
-    cx.server.limits.follow(&config);
+    cx.server.limits.follow(&config, &cx.server.unsynced);
     cx.server.tracking.set_limit(config.int("tracking-table-max-keys") as u64);
     crate::logging::set_level(&config);
     cx.server.clocks.follow(&config);

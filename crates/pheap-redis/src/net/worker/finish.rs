@@ -18,6 +18,8 @@ impl Turn<'_> {
         let until = Instant::now() + LAST_WORDS;
         loop {
             self.read_mail();
+            // Others, which end a little later, may have written what clients of this thread wait for.
+            self.syncs.ask();
             self.send_left();
             let mut connections = std::mem::take(&mut self.connections);
             connections.retain(|_, connection| {

@@ -4,6 +4,8 @@ mod arrivals;
 mod blocked;
 mod finish;
 mod serve;
+#[cfg(test)]
+mod tests;
 mod tick;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -67,8 +69,12 @@ impl Worker {
         for (i, listener) in listeners.iter_mut().enumerate() {
             listener.register(self.poll.registry(), Token(LISTENERS + i))?;
         }
+        self.into_turn(server, number, listeners).run()
+    }
+
+    fn into_turn(self, server: &Server, number: usize, listeners: Vec<Listener>) -> Turn<'_> {
         let Worker { poll, mailbox } = self;
-        let turn = Turn {
+        Turn {
             listeners,
             server,
             number,
@@ -91,8 +97,7 @@ impl Worker {
             missed: BTreeSet::new(),
             postponed: Vec::new(),
             left: Vec::new(),
-        };
-        turn.run()
+        }
     }
 }
 
