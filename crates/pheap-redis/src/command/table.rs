@@ -228,6 +228,11 @@ impl Command {
         if self.arity < 0 { arguments >= arity } else { arguments == arity }
     }
 
+    /// Whether it changes nothing. Those that may be replicated remember something in what they look at.
+    pub fn only_looks(&self) -> bool {
+        self.flags.has(Flags::READONLY) && !self.flags.has(Flags::MAY_REPLICATE)
+    }
+
     /// The keys that it may touch. None if those are not all.
     pub fn all_keys<'w>(&self, args: &Args<'w>) -> Option<SmallVec<[&'w [u8]; 1]>> {
         match self.keys {

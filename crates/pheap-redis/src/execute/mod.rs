@@ -24,7 +24,7 @@ use self::plan::Plan;
 pub use self::replica::{Note, Unfollowed};
 use crate::client::{Replies, Session};
 use crate::command::{
-    Args, Block, Cx, Effects, Fail, Flags, Keyspace, Known, Meanwhile, Nothing, OneRead, OneTxn, Run,
+    Args, Block, Cx, Effects, Fail, Flags, Keys, Keyspace, Known, Meanwhile, Nothing, OneRead, OneTxn, Run,
     Several, load_libraries, resolve,
 };
 use crate::counts::End;
@@ -347,8 +347,8 @@ impl Execution<'_> {
             }
             result => result,
         };
-        if matches!(plan, Plan::Read(_)) && result.is_ok() {
-            // It has seen its keys only, whatever else was done to their shard.
+        if command.only_looks() && *plan != Plan::Nothing && result.is_ok() {
+            // It has seen its keys only, whatever else was done to their shards.
             let has_seen = |keys: &[&[u8]]| keys.iter().any(|key| server.unsynced.has(key));
             if command.all_keys(words).is_some_and(|keys| !has_seen(&keys)) {
                 self.output.commits.pop();
@@ -447,7 +447,9 @@ impl Execution<'_> {
         let (effects_of, meanwhile) = (&mut *self.output.effects, &mut *self.meanwhile);
         let clock = now;
         let now = if session.is_master { i64::MIN } else { clock };
-        if keyspace.can_write() && server.limits.always.load(Relaxed) {
+        // What a read-only script calls may be replicated.
+        let only_looks = known.only_looks() && !matches!(known.keys, Keys::Script);
+        if !only_looks && keyspace.can_write() && server.limits.always.load(Relaxed) {
             server.unsynced.count(known.all_keys(words), self.output.counted);
         }
         let mut cx = Cx { server, session, clock, now, may_block, effects: effects_of, keyspace, meanwhile };

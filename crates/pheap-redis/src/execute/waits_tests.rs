@@ -23,7 +23,11 @@ struct Client {
 
 impl Client {
     fn new(path: &Path, settings: Settings) -> Client {
-        let store = Store::open(path, settings, 1).unwrap();
+        Client::of(path, settings, 1)
+    }
+
+    fn of(path: &Path, settings: Settings, shards: u32) -> Client {
+        let store = Store::open(path, settings, shards).unwrap();
         let server = Server::new(store, Config::default(), Vec::new(), command::all().count());
         Client { server, session: Session::new(Arc::new(Profile::nobody()), true), counted: Vec::new() }
     }
@@ -110,6 +114,37 @@ fn a_reply_waits_for_all_that_comes_before_it() {
     let mut client = Client::new(&folder.path().join("heap"), Settings::Log { fold_at: 1 << 20 });
     let commits = client.run(&["set a 1", "get b", "get a", "set b 2", "get a"]);
     assert!(commits.len() >= 3 && commits.iter().all(|commit| commit.is_before(commits.last().unwrap())));
+}
+
+/// A look is no write, and only what is written is waited for.
+#[test]
+fn reads_of_several_shards_are_reads() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("heap");
+    let mut client = Client::of(&path, Settings::Log { fold_at: 1 << 20 }, 16);
+    let places = |keys: &[&str]| {
+        keys.iter().map(|key| client.server.store.shard_of(key.as_bytes())).collect::<Vec<_>>()
+    };
+    let [a, b, c] = places(&["a", "b", "c"])[..] else { panic!("three") };
+    assert!(a != b && b != c && a != c);
+    client.run(&["set a 1"]);
+    for read in ["mget b c", "exists c b", "sunion b c"] {
+        assert!(client.run(&[read]).is_empty(), "{read}");
+    }
+    assert_eq!(client.run(&["mget a b"]).len(), 1);
+    assert_eq!(client.run(&["multi", "get b", "mget b c", "exec"]).len(), 1);
+    assert_eq!(client.counted.len(), 1);
+    assert!(client.run(&["get b"]).is_empty());
+}
+
+/// Writes are not counted as long as replies do not wait.
+#[test]
+fn a_read_waits_for_what_was_written_while_none_did() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut client = Client::new(&folder.path().join("heap"), Settings::Log { fold_at: 1 << 20 });
+    client.run(&["config set appendfsync no", "set a 1"]);
+    client.run(&["config set appendfsync always"]);
+    assert_eq!(client.run(&["get a"]).len(), 1);
 }
 
 #[test]
