@@ -121,7 +121,8 @@ pub struct Limits {
     pub messages: buffers::Shared,
     /// Whether replies are held back until what they tell is durable: if there is a log, and each write is to be.
     pub always: AtomicBool,
-    has_log: bool,
+    /// Whether there is a log, and so what is committed may not be durable.
+    pub has_log: bool,
     /// Which keyspace notifications are wanted: [`Wanted::bits`].
     pub notifications: AtomicU32,
     /// From how many microseconds on a command is slow. Negative: never.
@@ -140,7 +141,7 @@ pub struct Limits {
 
 impl Limits {
     /// Does what the options say.
-    pub fn follow(&self, config: &Config, unsynced: &Unsynced) {
+    pub fn follow(&self, config: &Config) {
         self.bulk.store(config.int("proto-max-bulk-len") as u64, Ordering::Relaxed);
         self.input.store(config.int("client-query-buffer-limit") as u64, Ordering::Relaxed);
         let limits = config.output_limits();
@@ -152,11 +153,7 @@ impl Limits {
         self.latency.store(config.int("latency-monitor-threshold"), Ordering::Relaxed);
         self.read_only.store(config.is("replica-read-only"), Ordering::Relaxed);
         self.silent.store(!config.is("replica-serve-stale-data"), Ordering::Relaxed);
-        let always = self.has_log && config.text("appendfsync") == "always";
-        if always && !self.always.load(Ordering::Relaxed) {
-            unsynced.doubt();
-        }
-        self.always.store(always, Ordering::Release);
+        self.always.store(self.has_log && config.text("appendfsync") == "always", Ordering::Relaxed);
     }
 }
 
@@ -221,8 +218,7 @@ impl Server {
             monitors: AtomicUsize::new(0),
             paused: AtomicU8::new(0),
         };
-        let unsynced = Unsynced::default();
-        limits.follow(&config, &unsynced);
+        limits.follow(&config);
         // Behind the last shard are libraries of functions, and how far a master was followed.
         let memory = Memory::new(store.shards().len() + 2);
         memory.set_limit(config.int("maxmemory") as u64, &store);
@@ -256,7 +252,7 @@ impl Server {
             run_id: (0..5).map(|_| format!("{:08x}", random() as u32)).collect(),
             save: Arc::new(Mutex::new(Save { at: now() / 1000, ..Save::default() })),
             store,
-            unsynced,
+            unsynced: Unsynced::default(),
             next_client: AtomicU64::new(1),
             told_of_no_space: Mutex::default(),
             limits,

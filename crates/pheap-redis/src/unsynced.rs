@@ -5,7 +5,7 @@
 //!
 //! Keys that go because their time has come, or because there is no memory, are not counted. After a power failure the former are gone again, and the latter may be back as they were.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::data::{SLOTS, slot};
 
@@ -17,8 +17,6 @@ const ALL: usize = SLOTS;
 pub struct Unsynced {
     /// One for each slot, and one for writes that may have touched any.
     counts: Box<[AtomicU32]>,
-    /// There may be writes that were not counted: such that were made while no reply waited for them. One that may have touched any key stands for them.
-    is_doubtful: AtomicBool,
 }
 
 /// Writes that are counted, in one of the places of [`Unsynced`] each. They must be [uncounted](Unsynced::uncount) when they are durable, and not before.
@@ -26,8 +24,7 @@ pub type Counted = Vec<u16>;
 
 impl Default for Unsynced {
     fn default() -> Unsynced {
-        let counts = (0..=ALL).map(|_| AtomicU32::new(0)).collect();
-        Unsynced { counts, is_doubtful: AtomicBool::new(false) }
+        Unsynced { counts: (0..=ALL).map(|_| AtomicU32::new(0)).collect() }
     }
 }
 
@@ -48,27 +45,6 @@ impl Unsynced {
     pub fn uncount(&self, counted: &mut Counted) {
         for place in counted.drain(..) {
             self.counts[usize::from(place)].fetch_sub(1, Ordering::Release);
-        }
-    }
-
-    /// From now on, replies wait for writes again. Called before writes see that, and are counted.
-    pub fn doubt(&self) {
-        self.counts[ALL].fetch_add(1, Ordering::Relaxed);
-        if self.is_doubtful.swap(true, Ordering::AcqRel) {
-            // It is counted already.
-            self.counts[ALL].fetch_sub(1, Ordering::Relaxed);
-        }
-    }
-
-    /// Whether there may be writes that were not counted, of which nobody has taken care.
-    pub fn is_doubtful(&self) -> bool {
-        self.is_doubtful.load(Ordering::Acquire)
-    }
-
-    /// Takes care of them. Called before it is looked what has been written by now, when all writes are counted.
-    pub fn end_doubt(&self, counted: &mut Counted) {
-        if self.is_doubtful.swap(false, Ordering::AcqRel) {
-            counted.push(ALL as u16);
         }
     }
 

@@ -347,7 +347,8 @@ impl Execution<'_> {
             }
             result => result,
         };
-        if command.only_looks() && *plan != Plan::Nothing && result.is_ok() {
+        let is_durable = self.output.commits.last().is_none_or(Commit::is_durable);
+        if !is_durable && command.only_looks() && *plan != Plan::Nothing && result.is_ok() {
             // It has seen its keys only, whatever else was done to their shards.
             let has_seen = |keys: &[&[u8]]| keys.iter().any(|key| server.unsynced.has(key));
             if command.all_keys(words).is_some_and(|keys| !has_seen(&keys)) {
@@ -449,7 +450,7 @@ impl Execution<'_> {
         let now = if session.is_master { i64::MIN } else { clock };
         // What a read-only script calls may be replicated.
         let only_looks = known.only_looks() && !matches!(known.keys, Keys::Script);
-        if !only_looks && keyspace.can_write() && server.limits.always.load(Relaxed) {
+        if !only_looks && keyspace.can_write() && server.limits.has_log {
             server.unsynced.count(known.all_keys(words), self.output.counted);
         }
         let mut cx = Cx { server, session, clock, now, may_block, effects: effects_of, keyspace, meanwhile };

@@ -137,24 +137,27 @@ fn reads_of_several_shards_are_reads() {
     assert!(client.run(&["get b"]).is_empty());
 }
 
-/// Writes are not counted as long as replies do not wait.
+/// They are counted until their turn ends.
 #[test]
-fn a_read_waits_for_what_was_written_while_none_did() {
+fn what_was_written_while_no_reply_waited_is_synced_when_they_begin_to() {
     let folder = tempfile::tempdir().unwrap();
     let mut client = Client::new(&folder.path().join("heap"), Settings::Log { fold_at: 1 << 20 });
-    client.run(&["config set appendfsync no", "set a 1"]);
+    client.run(&["config set appendfsync no"]);
+    let [set] = &client.run(&["set a 1"])[..] else { panic!("nobody has synced it") };
     client.run(&["config set appendfsync always"]);
-    assert_eq!(client.run(&["get a"]).len(), 1);
+    assert!(set.is_durable());
+    // In a transaction, too.
+    client.run(&["config set appendfsync everysec"]);
+    let [set] = &client.run(&["set a 2"])[..] else { panic!("nobody has synced it") };
+    client.run(&["multi", "set b 1", "config set appendfsync always", "get a", "exec"]);
+    assert!(set.is_durable() && client.run(&["get b"]).len() == 1);
 }
 
 #[test]
-fn no_write_is_counted_where_replies_do_not_wait() {
+fn no_write_is_counted_without_a_log() {
     let folder = tempfile::tempdir().unwrap();
     for (number, settings) in [Settings::Process, Settings::Pmem].into_iter().enumerate() {
         let mut client = Client::new(&folder.path().join(format!("heap {number}")), settings);
         assert!(client.run(&["set a 1", "get a"]).is_empty() && client.counted.is_empty());
     }
-    let mut client = Client::new(&folder.path().join("heap"), Settings::Log { fold_at: 1 << 20 });
-    client.run(&["config set appendfsync everysec", "set a 1"]);
-    assert!(client.counted.is_empty());
 }

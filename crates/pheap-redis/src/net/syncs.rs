@@ -70,7 +70,7 @@ impl<'s> Syncs<'s> {
         }
     }
 
-    /// Notes what was written in this turn. If that was something, its commit was [noted](Self::note) before, or is durable.
+    /// Notes what was written in this turn. Its commit was [noted](Self::note) before, or is durable, or no reply waits for it.
     pub(super) fn count(&mut self, counted: &mut Counted) {
         self.counted.append(counted);
     }

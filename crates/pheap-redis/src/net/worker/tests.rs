@@ -83,26 +83,3 @@ fn who_waits_for_a_key_is_answered_while_the_server_ends() {
     client.read_to_string(&mut told).unwrap();
     assert_eq!(told, "*2\r\n$4\r\nlist\r\n$5\r\nvalue\r\n");
 }
-
-/// Then reads wait for all that was written meanwhile.
-#[test]
-fn replies_wait_again_after_a_time_in_which_they_did_not() {
-    let Setup { server, worker, .. } = &mut Setup::new();
-    let (worker, server) = (std::mem::replace(worker, Worker::new().unwrap()), &*server);
-    let mut turn = worker.into_turn(server, 0, Vec::new());
-    elsewhere(server, "CONFIG SET appendfsync no\r\n");
-    let commit = elsewhere(server, "SET a 1\r\n").1.remove(0);
-    turn.end_doubt();
-    turn.syncs.ask();
-    assert!(!server.unsynced.has(b"a") && !commit.is_durable());
-    elsewhere(server, "CONFIG SET appendfsync always\r\n");
-    elsewhere(server, "CONFIG SET maxmemory 0 appendfsync always\r\n");
-    assert!(server.unsynced.has(b"a") && !commit.is_durable());
-    turn.end_doubt();
-    turn.syncs.ask();
-    while server.unsynced.has(b"a") {
-        turn.syncs.has_news();
-        std::thread::yield_now();
-    }
-    assert!(commit.is_durable());
-}

@@ -1,6 +1,6 @@
 //! What is done now and then: keys expire or are evicted, and those leave who have been silent for long.
 
-use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use super::{TICK, Turn};
@@ -53,25 +53,6 @@ impl Turn<'_> {
         }
     }
 
-    /// Writes that were not counted are durable when everything is that is in the shards now.
-    pub(super) fn end_doubt(&mut self) {
-        let (server, shards) = (self.server, self.server.store.shards());
-        // `Acquire`: who writes to a shard after this thread has read it sees that writes are counted.
-        if !server.unsynced.is_doubtful() || !server.limits.always.load(Acquire) {
-            return;
-        }
-        // Where a script is slow, it is tried again.
-        let Ok(_passed) = server.gates.pass(0..shards.len(), false, &server.scripts) else { return };
-        let mut counted = Vec::new();
-        server.unsynced.end_doubt(&mut counted);
-        let commits = shards.iter().map(|root| Ok(root.read_deferred(|_, _| ())?.1));
-        // If the heap has failed, they stay counted.
-        if let Ok(commits) = commits.collect::<pheap::Result<Vec<_>>>() {
-            self.syncs.note(&commits);
-            self.syncs.count(&mut counted);
-        }
-    }
-
     /// What is done now and then: keys expire, and those leave who have been silent for long.
     pub(super) fn tick(&mut self) {
         let is_time = self.last_tick.elapsed() >= TICK;
@@ -84,7 +65,6 @@ impl Turn<'_> {
         self.last_tick = Instant::now();
         self.deaf.clone().into_iter().for_each(|listener| self.accept(listener));
         if self.number == 0 {
-            self.end_doubt();
             self.forget();
             self.make_places();
         }
