@@ -16,7 +16,7 @@
 //! | [`counts`], [`slowlog`], [`clients`], [`usage`] | what is told of the server: calls of commands, slow ones, who is connected, processor time |
 //! | [`client`] | what a client has: its database, its transaction, what it watches and listens to |
 //! | [`tracking`] | keys that clients may have copies of |
-//! | [`waiting`] | keys that clients wait for |
+//! | [`waiting`], [`unsynced`] | keys that clients wait for; keys that were written to since the log was synced |
 //! | [`scripts`], [`libraries`] | scripts that all threads know, libraries of functions |
 //! | [`gates`] | where threads wait that must not wait for a slow script |
 //! | [`tls`] | connections by TLS, if built with the feature `tls` |
@@ -77,6 +77,7 @@ pub mod slowlog;
 pub mod stream;
 pub mod tls;
 pub mod tracking;
+pub mod unsynced;
 pub mod usage;
 pub mod waiting;
 pub mod words;

@@ -25,6 +25,7 @@ use crate::role::Role;
 use crate::scripts::Scripts;
 use crate::slowlog::{Latency, SlowLog};
 use crate::tracking::Tracking;
+use crate::unsynced::Unsynced;
 use crate::waiting::Waiting;
 
 /// What a client is told whose command needs memory where there is none.
@@ -103,6 +104,8 @@ pub struct Server {
     told_of_no_space: Mutex<Option<Instant>>,
     /// Options that are looked at for each command.
     pub limits: Limits,
+    /// Which keys were written to since the log was synced.
+    pub unsynced: Unsynced,
 }
 
 /// Options that are looked at for each command, so that they have a place of their own.
@@ -116,8 +119,10 @@ pub struct Limits {
     pub output: buffers::Shared,
     /// The same, of clients that listen to channels.
     pub messages: buffers::Shared,
-    /// Whether replies are held back until what they tell is durable.
+    /// Whether replies are held back until what they tell is durable: if there is a log, and each write is to be.
     pub always: AtomicBool,
+    /// Whether there is a log, and so what is committed may not be durable.
+    pub has_log: bool,
     /// Which keyspace notifications are wanted: [`Wanted::bits`].
     pub notifications: AtomicU32,
     /// From how many microseconds on a command is slow. Negative: never.
@@ -148,7 +153,7 @@ impl Limits {
         self.latency.store(config.int("latency-monitor-threshold"), Ordering::Relaxed);
         self.read_only.store(config.is("replica-read-only"), Ordering::Relaxed);
         self.silent.store(!config.is("replica-serve-stale-data"), Ordering::Relaxed);
-        self.always.store(config.text("appendfsync") == "always", Ordering::Relaxed);
+        self.always.store(self.has_log && config.text("appendfsync") == "always", Ordering::Relaxed);
     }
 }
 
@@ -204,6 +209,7 @@ impl Server {
             output: buffers::Shared::default(),
             messages: buffers::Shared::default(),
             always: AtomicBool::new(true),
+            has_log: store.heap().durability() == pheap::Durability::Wal,
             notifications: AtomicU32::new(0),
             slow: AtomicI64::new(-1),
             latency: AtomicI64::new(0),
@@ -246,6 +252,7 @@ impl Server {
             run_id: (0..5).map(|_| format!("{:08x}", random() as u32)).collect(),
             save: Arc::new(Mutex::new(Save { at: now() / 1000, ..Save::default() })),
             store,
+            unsynced: Unsynced::default(),
             next_client: AtomicU64::new(1),
             told_of_no_space: Mutex::default(),
             limits,

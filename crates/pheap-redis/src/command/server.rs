@@ -1,6 +1,7 @@
 //! The server: its options, what it has counted, its commands.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::Ordering::Relaxed;
 
 use super::args::{int, timeout_ms};
 use super::introspect::categories;
@@ -270,7 +271,13 @@ fn config_set(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
             )));
         }
     }
-    cx.server.limits.follow(&config);
+    let limits = &cx.server.limits;
+    let waited = limits.always.load(Relaxed);
+    limits.follow(&config);
+    if limits.always.load(Relaxed) && !waited {
+        // From now on replies wait, and reads for what is counted. What is not any more was committed before.
+        cx.store().heap().sync()?;
+    }
     cx.server.tracking.set_limit(config.int("tracking-table-max-keys") as u64);
     crate::logging::set_level(&config);
     cx.server.clocks.follow(&config);

@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
+use smallvec::SmallVec;
+
 use super::{Args, Cx, Done, Fail};
 use crate::resp::Reply;
 use crate::words::lossy;
@@ -224,6 +226,21 @@ impl Command {
     pub fn takes(&self, arguments: usize) -> bool {
         let arity = self.arity.unsigned_abs() as usize;
         if self.arity < 0 { arguments >= arity } else { arguments == arity }
+    }
+
+    /// Whether it changes nothing. Those that may be replicated remember something in what they look at.
+    pub fn only_looks(&self) -> bool {
+        self.flags.has(Flags::READONLY) && !self.flags.has(Flags::MAY_REPLICATE)
+    }
+
+    /// The keys that it may touch. None if those are not all.
+    pub fn all_keys<'w>(&self, args: &Args<'w>) -> Option<SmallVec<[&'w [u8]; 1]>> {
+        match self.keys {
+            Keys::Everything | Keys::Heap | Keys::Shard(_) | Keys::Script => None,
+            Keys::Perhaps { everything, .. } if everything(args) => None,
+            Keys::Range(1, 1, _) => Some(SmallVec::from_slice(&[args[1]])),
+            _ => Some(self.keys(args).into_iter().map(|at| args[at]).collect()),
+        }
     }
 
     /// The numbers of those of its arguments that are keys.

@@ -3,7 +3,7 @@
 //! What one client has sent is run in order. Commands in a row that touch one shard, the same one, and may change it, are one transaction of the heap; so they cost one commit. A command
 //! with keys in several shards, and `EXEC`, are a transaction over all of these.
 //!
-//! Nothing waits for the disk here: each transaction leaves a [`Commit`], and the replies are held back until that is durable.
+//! Nothing waits for the disk here: each transaction leaves a [`Commit`], and the replies are held back until that is durable. So does a read, if it may have seen what is not.
 
 mod admit;
 mod exec;
@@ -11,6 +11,8 @@ mod observe;
 mod plan;
 mod replica;
 mod room;
+#[cfg(test)]
+mod waits_tests;
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
@@ -22,7 +24,7 @@ use self::plan::Plan;
 pub use self::replica::{Note, Unfollowed};
 use crate::client::{Replies, Session};
 use crate::command::{
-    Args, Block, Cx, Effects, Fail, Flags, Keyspace, Known, Meanwhile, Nothing, OneRead, OneTxn, Run,
+    Args, Block, Cx, Effects, Fail, Flags, Keys, Keyspace, Known, Meanwhile, Nothing, OneRead, OneTxn, Run,
     Several, load_libraries, resolve,
 };
 use crate::counts::End;
@@ -32,6 +34,7 @@ use crate::resp::Reply;
 use crate::resp::input::{Input, Words};
 use crate::resp::request::Limits;
 use crate::server::{Server, now};
+use crate::unsynced::Counted;
 use crate::words::lossy;
 
 /// What a command waits for, and its arguments.
@@ -62,6 +65,8 @@ pub struct Output<'o> {
     pub effects: &'o mut Effects,
     /// When all that is durable.
     pub commits: &'o mut Vec<Commit>,
+    /// Writes that reads of the same keys wait for, until it is.
+    pub counted: &'o mut Counted,
 }
 
 /// A client's commands, to be run.
@@ -342,6 +347,14 @@ impl Execution<'_> {
             }
             result => result,
         };
+        let is_durable = self.output.commits.last().is_none_or(Commit::is_durable);
+        if !is_durable && command.only_looks() && *plan != Plan::Nothing && result.is_ok() {
+            // It has seen its keys only, whatever else was done to their shards.
+            let has_seen = |keys: &[&[u8]]| keys.iter().any(|key| server.unsynced.has(key));
+            if command.all_keys(words).is_some_and(|keys| !has_seen(&keys)) {
+                self.output.commits.pop();
+            }
+        }
         Ok(result.unwrap_or_else(|error| {
             self.heap_error(&error);
             None
@@ -435,6 +448,11 @@ impl Execution<'_> {
         let (effects_of, meanwhile) = (&mut *self.output.effects, &mut *self.meanwhile);
         let clock = now;
         let now = if session.is_master { i64::MIN } else { clock };
+        // What a read-only script calls may be replicated.
+        let only_looks = known.only_looks() && !matches!(known.keys, Keys::Script);
+        if !only_looks && keyspace.can_write() && server.limits.has_log {
+            server.unsynced.count(known.all_keys(words), self.output.counted);
+        }
         let mut cx = Cx { server, session, clock, now, may_block, effects: effects_of, keyspace, meanwhile };
         Lookups::take();
         let result = run(&mut cx, words, self.output.reply);

@@ -54,10 +54,7 @@ impl Execution<'_> {
         shards.dedup();
         match *shards {
             [] => Plan::Nothing,
-            // Those that may be replicated remember something in what they look at.
-            [one] if command.flags.has(Flags::READONLY) && !command.flags.has(Flags::MAY_REPLICATE) => {
-                Plan::Read(one)
-            }
+            [one] if command.only_looks() => Plan::Read(one),
             [one] => Plan::Change(one),
             _ => Plan::Several(shards.to_vec()),
         }

@@ -27,6 +27,7 @@ use crate::resp::input::Input;
 use crate::resp::request::Limits;
 use crate::role::Stage;
 use crate::server::Server;
+use crate::unsynced::Counted;
 use crate::waiting::Wakeup;
 
 /// Bytes that are read at once.
@@ -53,6 +54,8 @@ pub(super) struct Follower<'s> {
 
 struct Pending {
     commits: Vec<Commit>,
+    /// Writes that reads wait for until then.
+    counted: Counted,
     messages: Vec<(u64, Parcel)>,
     offset: u64,
 }
@@ -74,6 +77,13 @@ struct Nobody;
 
 impl Meanwhile for Nobody {
     fn serve_others(&mut self) {}
+}
+
+impl Drop for Follower<'_> {
+    fn drop(&mut self) {
+        // If the disk has failed, whoever needs it is told so.
+        let _ = self.settle();
+    }
 }
 
 impl<'s> Follower<'s> {
@@ -117,14 +127,21 @@ impl<'s> Follower<'s> {
     /// Runs commands as one transaction, and notes this.
     pub(super) fn run(&mut self, commands: &[Vec<Vec<u8>>], note: Note) -> Result<(), Lost> {
         let (server, thread) = (self.server, self.server.threads.len());
-        let (mut reply, mut effects, mut commits) = (Reply::new(false), Effects::default(), Vec::new());
-        let output = Output { reply: &mut reply, effects: &mut effects, commits: &mut commits };
+        let (mut reply, mut effects) = (Reply::new(false), Effects::default());
+        let (mut commits, mut counted) = (Vec::new(), Vec::new());
+        let output =
+            Output { reply: &mut reply, effects: &mut effects, commits: &mut commits, counted: &mut counted };
         if matches!(note, Note::Begin) {
             self.session.db = 0;
         }
         let (session, clock) = (&mut self.session, Instant::now());
         let mut execution = Execution { server, session, output, thread, clock, meanwhile: &mut Nobody };
-        for refused in execution.follow(commands, &note, self.generation)? {
+        let followed = execution.follow(commands, &note, self.generation);
+        if followed.is_err() {
+            // Nothing was written.
+            server.unsynced.uncount(&mut counted);
+        }
+        for refused in followed? {
             tracing::warn!("the master has run {refused}");
         }
         self.position = match note {
@@ -141,7 +158,7 @@ impl<'s> Follower<'s> {
         }
         let messages = effects.parcels(server, 0);
         let offset = self.position.as_ref().map_or(0, |position| position.offset);
-        self.pending.push_back(Pending { commits, messages, offset });
+        self.pending.push_back(Pending { commits, counted, messages, offset });
         if let ([first, ..], false) = (&server.threads[..], effects.signals.is_empty()) {
             first.post(Message::Wake(Wakeup { signals: effects.signals.into(), ..Wakeup::default() }));
         }
@@ -164,6 +181,7 @@ impl<'s> Follower<'s> {
                 }
                 first.commits.pop();
             }
+            self.server.unsynced.uncount(&mut first.counted);
             self.done = first.offset;
             let messages = std::mem::take(&mut first.messages);
             self.pending.pop_front();
@@ -184,12 +202,16 @@ impl<'s> Follower<'s> {
             link.heard = Some(Instant::now());
         });
         let result = self.receive(wire);
-        // Others wait for messages about what was run, whatever becomes of the link.
+        self.settle()?;
+        result
+    }
+
+    /// Waits until all that was run is durable: others wait for messages about it, and reads for its keys, whatever becomes of the link.
+    fn settle(&mut self) -> Result<(), Lost> {
         for commit in self.pending.iter_mut().flat_map(|pending| pending.commits.drain(..)) {
             commit.wait()?;
         }
-        self.deliver()?;
-        result
+        self.deliver()
     }
 
     fn receive(&mut self, wire: &mut Wire<'_>) -> Result<Infallible, Lost> {
@@ -257,5 +279,33 @@ impl<'s> Follower<'s> {
             link.heard = Some(Instant::now());
         });
         self.run(&commands, Note::Position(Position { offset, ..before }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+    use crate::data::{Settings, Store};
+
+    /// Reads of its keys would wait for the disk ever after.
+    #[test]
+    fn what_was_counted_is_uncounted_when_the_link_is_lost() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("heap"), Settings::Log { fold_at: 1 << 20 }, 1).unwrap();
+        let server = Server::new(store, Config::default(), Vec::new(), crate::command::all().count());
+        let poll = mio::Poll::new().unwrap();
+        let mailbox = Arc::new(Mailbox::new(poll.registry(), mio::Token(0)).unwrap());
+        let master = Master { host: "master".into(), port: 1 };
+        let words = |text: &str| text.split(' ').map(|word| word.as_bytes().to_vec()).collect::<Vec<_>>();
+        let mut follower =
+            Follower::new(&server, server.role.generation(), &master, mailbox.clone()).unwrap();
+        follower.run(&[words("set a 1"), words("flushall")], Note::Nothing).unwrap();
+        drop(follower);
+        assert!(!server.unsynced.has(b"a") && !server.unsynced.has(b"b"));
+        // What comes to nothing is no write.
+        let mut follower = Follower::new(&server, server.role.generation(), &master, mailbox).unwrap();
+        assert!(follower.run(&[words("flushall"), words("select 99")], Note::Nothing).is_err());
+        assert!(!server.unsynced.has(b"a"));
     }
 }

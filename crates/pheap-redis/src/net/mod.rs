@@ -3,6 +3,7 @@
 mod connection;
 mod listener;
 mod output;
+mod syncs;
 mod worker;
 
 pub use listener::{ListenError, Listener};

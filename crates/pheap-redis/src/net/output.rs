@@ -1,10 +1,8 @@
 //! What is to be sent to a client, in order, and what must be durable before.
 
 use std::collections::VecDeque;
-use std::future::Future;
 use std::io::{self, Write};
-use std::pin::Pin;
-use std::task::{Context, Poll, Waker};
+use std::task::Poll;
 
 use pheap::Commit;
 
@@ -70,21 +68,20 @@ impl Output {
         self.chunks.iter().any(|chunk| !chunk.messages.is_empty())
     }
 
-    /// Sends what can be sent now. `waker` is woken when what is not durable is. Messages to others are posted first: who has its reply may rely on it that they are under way.
+    /// Sends what can be sent now. `look` tells whether a commit is durable. Messages to others are posted first: who has its reply may rely on it that they are under way.
     ///
     /// # Errors
     /// If the connection, or the disk, has failed.
     pub(super) fn send(
         &mut self,
         to: &mut impl Write,
-        waker: &Waker,
+        look: impl Fn(&Commit) -> Poll<pheap::Result<()>>,
         post: impl Fn(Vec<(u64, Parcel)>),
     ) -> io::Result<Paused> {
-        let mut context = Context::from_waker(waker);
         while let Some(chunk) = self.chunks.front_mut() {
             // The last one first: when that is durable, the others are as well.
-            while let Some(commit) = chunk.commits.last_mut() {
-                match Pin::new(commit).poll(&mut context) {
+            while let Some(commit) = chunk.commits.last() {
+                match look(commit) {
                     Poll::Pending => return Ok(Paused::NotDurable),
                     Poll::Ready(result) => result.map_err(io::Error::other)?,
                 }
@@ -118,13 +115,9 @@ impl Output {
 mod tests {
     use super::*;
     use std::cell::Cell;
-    use std::sync::Arc;
-    use std::task::Wake;
 
-    struct Nobody;
-
-    impl Wake for Nobody {
-        fn wake(self: Arc<Self>) {}
+    fn nothing(_: &Commit) -> Poll<pheap::Result<()>> {
+        unreachable!("nothing waits for a commit")
     }
 
     /// Takes so many bytes, and then no more.
@@ -148,13 +141,13 @@ mod tests {
 
     #[test]
     fn what_was_sent_is_not_kept() {
-        let (mut output, waker) = (Output::default(), Waker::from(Arc::new(Nobody)));
+        let mut output = Output::default();
         // Never all of it is sent, and never much is left.
         let mut to = Slow(0, Vec::new());
         for _ in 0..10_000 {
             output.push(vec![b'x'; 1000], Vec::new(), Vec::new());
             to.0 = if output.len() > 1000 { 1000 } else { 0 };
-            assert_eq!(output.send(&mut to, &waker, |_| ()).unwrap(), Paused::Full);
+            assert_eq!(output.send(&mut to, nothing, |_| ()).unwrap(), Paused::Full);
         }
         let kept: usize = output.chunks.iter().map(|chunk| chunk.bytes.capacity()).sum();
         assert!(output.len() == 1000 && kept < 4 * MERGED, "{kept}");
@@ -163,18 +156,18 @@ mod tests {
 
     #[test]
     fn a_slow_client() {
-        let (mut output, waker) = (Output::default(), Waker::from(Arc::new(Nobody)));
+        let mut output = Output::default();
         let posted = Cell::new(0);
         let post = |messages: Vec<_>| posted.set(posted.get() + messages.len());
         output.push(b"hello".to_vec(), Vec::new(), vec![(7, Parcel::Bytes(b"x".to_vec()))]);
         output.push(b" world".to_vec(), Vec::new(), Vec::new());
         let mut to = Slow(3, Vec::new());
         assert!(output.has_messages());
-        assert_eq!(output.send(&mut to, &waker, post).unwrap(), Paused::Full);
+        assert_eq!(output.send(&mut to, nothing, post).unwrap(), Paused::Full);
         // Others do not wait for a client that is slow.
         assert!(posted.get() == 1 && output.len() == 8 && !output.has_messages());
         to.0 = 100;
-        assert_eq!(output.send(&mut to, &waker, post).unwrap(), Paused::Empty);
+        assert_eq!(output.send(&mut to, nothing, post).unwrap(), Paused::Empty);
         assert_eq!((&to.1[..], output.len(), posted.get()), (&b"hello world"[..], 0, 1));
     }
 }

@@ -14,11 +14,11 @@ impl<T: Persist> Root<T> {
     /// [`txn`](Self::txn) that does not wait until it is durable: it returns when it is committed in memory, where all others see it, and the [`Commit`] tells when it is durable.
     ///
     /// It is for servers: one thread runs transactions as fast as they come, syncs are shared by all that have come meanwhile, and each answer is sent when its `Commit` says so.
-    /// A thread of the heap syncs as long as there are such commits that are not durable, also if their `Commit`s are dropped. (It is started by the first one.)
-    /// [`Options::unsynced_limit`](crate::Options::unsynced_limit) bounds how much is not: beyond that, deferred transactions wait.
+    /// With [`SyncPolicy::EveryCommit`](crate::SyncPolicy::EveryCommit), a thread of the heap syncs as long as there are such commits that are not durable, also if their `Commit`s are dropped.
+    /// (It is started by the first one.) [`Options::unsynced_limit`](crate::Options::unsynced_limit) bounds how much is not: beyond that, deferred transactions wait.
     ///
-    /// With [`SyncPolicy::OnDemand`](crate::SyncPolicy::OnDemand) and [`Every`](crate::SyncPolicy::Every), this is how a single transaction becomes durable soon, which
-    /// [`Commit::wait`] waits for. With other durabilities than [`Wal`](crate::Durability::Wal), a transaction is as durable as it will be when this returns.
+    /// With [`OnDemand`](crate::SyncPolicy::OnDemand) and [`Every`](crate::SyncPolicy::Every), the thread syncs when a `Commit` is waited for or polled. So this is how a single
+    /// transaction becomes durable soon, or, by the last of their `Commit`s, many at once. With other durabilities than [`Wal`](crate::Durability::Wal), a transaction is as durable as it will be when this returns.
     ///
     /// # Crashes
     /// A transaction that is not durable yet is there as a whole after a crash, or not at all, and never without those that have committed before it in the same heap. With

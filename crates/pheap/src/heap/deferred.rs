@@ -11,27 +11,27 @@ use crate::wal::{Commit, SyncPolicy, Wal};
 const NAME: &str = "pheap log";
 
 impl HeapInner {
-    /// What tells when a transaction is durable that was committed just now, and whose records end at `position`. Sees to it that it becomes so.
+    /// What tells when a transaction is durable that was committed just now, and whose records end at `position`. If commits are synced, sees to it that it becomes so, and waits if much more
+    /// is not synced than may be.
     pub(crate) fn deferred(self: &Arc<Self>, position: u64) -> Commit {
-        let Some(wal) = self.wal() else { return Commit::done() };
-        if !wal.is_durable(position) {
-            if self.is_simulated() {
-                // It stands still until somebody waits.
-                wal.limit_unsynced(position, wal.settings().unsynced_limit);
-            } else {
-                self.start_syncer(wal);
-                wal.defer(position);
-            }
+        let commit = self.seen(position);
+        if let Some(wal) = self.wal()
+            && wal.syncs_commits()
+        {
+            // A simulated log stands still until somebody waits.
+            let goes_on = wal.has_syncer() || self.is_simulated();
+            wal.limit_unsynced(position, if goes_on { wal.settings().unsynced_limit } else { 0 });
         }
-        Commit::at(wal, position)
+        commit
     }
 
-    /// What tells when everything before `position` is durable. Sees to it that it becomes so if commits are synced.
+    /// What tells when everything before `position` is durable. Sees to it that it becomes so if commits are synced: not only a commit may be what a read has seen, and for the end of a
+    /// collection nobody waits.
     pub(crate) fn seen(self: &Arc<Self>, position: u64) -> Commit {
         let Some(wal) = self.wal() else { return Commit::done() };
         if !wal.is_durable(position) && !self.is_simulated() {
             self.start_syncer(wal); // who wakes the task, whatever is synced
-            wal.defer_seen(position);
+            wal.ask(position);
         }
         Commit::at(wal, position)
     }

@@ -129,7 +129,7 @@ impl Options {
         self
     }
 
-    /// Bytes of the log, with [`Durability::Wal`], that [deferred transactions](crate::Root::txn_deferred) leave to be synced later; the default is 8 MiB. One that has
+    /// Bytes of the log, with [`Durability::Wal`] and [`SyncPolicy::EveryCommit`], that [deferred transactions](crate::Root::txn_deferred) leave to be synced later; the default is 8 MiB. One that has
     /// committed while more than this was not synced before its end waits for the disk before it returns, until that is no longer so. So at most this much is not
     /// synced, and what threads have committed that are waiting. With 0, all wait.
     pub fn unsynced_limit(mut self, bytes: u64) -> Options {

@@ -15,8 +15,12 @@ use crate::os::fork;
 /// Ask in one of three ways: [`wait`](Commit::wait) for it, look with [`is_durable`](Commit::is_durable), or `await` it. The future belongs to no runtime; a thread of
 /// the heap wakes the task. (So a waker must return soon, and wait for nothing: who closes the heap waits for it. If it panics, the panic ends there.)
 ///
-/// Nothing depends on a `Commit`: a deferred transaction becomes durable also if this is dropped. It may outlive the heap and all its handles. Closing a heap makes everything
+/// Nothing depends on a `Commit`, which may be dropped. It may outlive the heap and all its handles. Closing a heap makes everything
 /// durable, or fails, and this says which. (Meanwhile it keeps the file of the log open.)
+///
+/// Who asks is what has it synced, if the [`SyncPolicy`](crate::SyncPolicy) does not: with `EveryCommit` it is synced at once, also if this is dropped; with `OnDemand` and `Every`, when this is
+/// waited for or polled, and all before it with it. So a server whose policy is `OnDemand` may run what has come from many clients, and then ask for the last `Commit` only (see [`is_before`](Commit::is_before): what a read has seen may have been long ago).
+/// A clone tells the same, and is polled by a task of its own.
 ///
 /// The commits of a heap become durable in the order in which they took place, so one that is durable says the same of all before it.
 ///
@@ -43,13 +47,14 @@ use crate::os::fork;
 /// # Ok(())
 /// # }
 /// ```
+#[derive(Clone)]
 pub struct Commit(Option<Ticket>);
 
 /// A place in a log.
 struct Ticket {
     wal: Arc<Wal>,
     position: u64,
-    /// Number of the waker that the log has, if it has had one.
+    /// Number of the waker that the log has, if it has had one. A clone has none.
     waker: Option<u64>,
     /// How many times this process had been forked from another one.
     forks: u64,
@@ -74,6 +79,15 @@ impl Commit {
     /// See [above](Commit#errors).
     pub fn wait(&self) -> Result<()> {
         self.0.as_ref().map_or(Ok(()), |ticket| ticket.known().unwrap_or_else(|| ticket.sync()))
+    }
+
+    /// Whether this took place before another one of the same heap, or says the same: it is durable when that is.
+    pub fn is_before(&self, other: &Commit) -> bool {
+        match (&self.0, &other.0) {
+            (None, _) => true,
+            (Some(_), None) => false,
+            (Some(a), Some(b)) => Arc::ptr_eq(&a.wal, &b.wal) && a.position <= b.position,
+        }
     }
 
     /// Whether it is durable now. This waits for nothing, and asks nobody to sync. It stays `false` if the disk has failed; [`wait`](Commit::wait) says so, and then waits no
@@ -130,6 +144,12 @@ impl Ticket {
         } else {
             Poll::Ready(self.sync())
         }
+    }
+}
+
+impl Clone for Ticket {
+    fn clone(&self) -> Ticket {
+        Ticket { wal: self.wal.clone(), position: self.position, waker: None, forks: self.forks }
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
@@ -157,17 +157,44 @@ fn what_fails_is_no_commit() {
 /// Nobody waits, and nobody has asked.
 #[test]
 fn a_commit_that_is_dropped_becomes_durable() {
-    for policy in [SyncPolicy::EveryCommit, SyncPolicy::OnDemand, SyncPolicy::Every(Duration::MAX)] {
+    let setup = Setup::new(&options(SyncPolicy::EveryCommit));
+    for _ in 0..10 {
+        let watched = add(&setup.a);
+        drop(add(&setup.b));
+        let end = setup.wal().end();
+        while !setup.wal().is_durable(end) {
+            thread::yield_now();
+        }
+        assert!(watched.is_durable());
+    }
+}
+
+/// So those of many clients share a sync, which whoever serves them asks for.
+#[test]
+fn who_asks_for_the_last_commit_has_asked_for_all() {
+    struct Nobody;
+    impl Wake for Nobody {
+        fn wake(self: Arc<Self>) {}
+    }
+    for policy in [SyncPolicy::OnDemand, SyncPolicy::Every(Duration::MAX)] {
         let setup = Setup::new(&options(policy));
+        let syncs = || setup.heap.stats().syncs;
+        let before = syncs();
         for _ in 0..10 {
-            let watched = add(&setup.a);
-            drop(add(&setup.b));
-            let end = setup.wal().end();
-            while !setup.wal().is_durable(end) {
+            let (first, mut last) = (add(&setup.a), add(&setup.b));
+            let copy = last.clone();
+            let (_, seen) = setup.a.read_deferred(|_, _| ()).unwrap();
+            assert!(seen.is_before(&first) && first.is_before(&last) && !last.is_before(&seen));
+            assert!(!first.is_durable() && !last.is_durable());
+            let polled = Pin::new(&mut last).poll(&mut Context::from_waker(&Waker::from(Arc::new(Nobody))));
+            assert!(matches!(polled, Poll::Pending | Poll::Ready(Ok(()))));
+            while !first.is_durable() {
                 thread::yield_now();
             }
-            assert!(watched.is_durable());
+            // One sync has made both durable.
+            assert!(copy.is_durable());
         }
+        assert_eq!(syncs(), before + 10, "{policy:?}");
     }
 }
 

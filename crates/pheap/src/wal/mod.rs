@@ -100,8 +100,8 @@ pub enum SyncPolicy {
     /// time share a sync. (A [deferred](crate::Root::txn_deferred) one is synced after it has returned.)
     #[default]
     EveryCommit,
-    /// When [`Heap::sync`](crate::Heap::sync) is called, when the heap is closed, and by checkpoints. A power failure may lose transactions since then:
-    /// the newest ones, each as a whole. The end of the process loses none.
+    /// When [`Heap::sync`](crate::Heap::sync) is called, when a [`Commit`] is waited for or polled, when the heap is closed, and by checkpoints. A power failure may lose
+    /// transactions since then: the newest ones, each as a whole. The end of the process loses none.
     OnDemand,
     /// Like `OnDemand`, and in the background at least this often while anything is not synced. A power failure loses no transaction that returned longer ago than this
     /// and two syncs take. The end of the process loses none. Where pheap can start no thread (in a forked child), like `EveryCommit`.

@@ -414,7 +414,7 @@ fn nobody_waits_for_a_commit() {
     let syncer = log.syncer();
     for number in 1..=2 {
         let position = log.append(0, &[number], false).expect("there is room");
-        log.wal.defer(position);
+        log.wal.ask(position);
         until_durable(&log, position);
         assert_eq!(log.durable(0), number);
     }

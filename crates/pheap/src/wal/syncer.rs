@@ -57,17 +57,6 @@ impl Wal {
         self.reach(position, true)
     }
 
-    /// Has the thread sync what was appended before `position`. Waits only if much more is not synced than may be, or there is no thread.
-    pub(crate) fn defer(&self, position: u64) {
-        let most = if self.has_syncer() {
-            self.want(&self.tail.lock(), position);
-            self.settings.unsynced_limit
-        } else {
-            0
-        };
-        self.limit_unsynced(position, most);
-    }
-
     /// Waits until at most so many bytes before `position` are not synced. If that fails, who waits for the commit is told.
     pub(crate) fn limit_unsynced(&self, position: u64, most: u64) {
         let least = position.saturating_sub(most);
@@ -76,8 +65,8 @@ impl Wal {
         }
     }
 
-    /// Has the thread sync what a read has seen, if commits are synced: not only a commit may be what it has seen, and for the end of a collection nobody waits.
-    pub(crate) fn defer_seen(&self, position: u64) {
+    /// Has the thread sync what was appended before `position`, if the policy is to sync commits. With another one, who needs it says so.
+    pub(crate) fn ask(&self, position: u64) {
         if self.settings.policy == SyncPolicy::EveryCommit && self.wanted.load(Ordering::Relaxed) < position {
             self.want(&self.tail.lock(), position);
         }

@@ -44,13 +44,14 @@ impl Turn<'_> {
         signals: &mut VecDeque<Signal>,
     ) -> bool {
         let Some(blocked) = connection.blocked.take() else { return false };
-        let (mut effects, mut commits) = (Effects::default(), Vec::new());
+        let (mut effects, mut commits, mut counted) = (Effects::default(), Vec::new(), Vec::new());
         connection.limit_reply(&self.server.limits);
         let Connection { session, reply, .. } = connection;
-        let output = Output { reply, effects: &mut effects, commits: &mut commits };
+        let output = Output { reply, effects: &mut effects, commits: &mut commits, counted: &mut counted };
         let (server, thread, clock) = (self.server, self.number, Instant::now());
         let execution = Execution { server, session, output, thread, clock, meanwhile: self };
         let still = { execution }.retry(&blocked.words, woken_by);
+        self.syncs.count(&mut counted);
         if still != Ok(None) {
             if still.is_err() {
                 // It looks at its keys again when no script is slow any more.

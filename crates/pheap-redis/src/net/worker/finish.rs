@@ -18,12 +18,16 @@ impl Turn<'_> {
         let until = Instant::now() + LAST_WORDS;
         loop {
             self.read_mail();
+            // Others, which end a little later, may have written what clients of this thread wait for.
+            self.syncs.ask();
             self.send_left();
             let mut connections = std::mem::take(&mut self.connections);
             connections.retain(|_, connection| {
-                let sent = connection
-                    .output
-                    .send(&mut connection.stream, &self.waker, |messages| self.post(messages));
+                let sent = connection.output.send(
+                    &mut connection.stream,
+                    |commit| self.syncs.look(commit),
+                    |messages| self.post(messages),
+                );
                 matches!(sent, Ok(Paused::NotDurable | Paused::Full))
             });
             self.connections = connections;

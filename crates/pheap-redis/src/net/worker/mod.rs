@@ -4,13 +4,14 @@ mod arrivals;
 mod blocked;
 mod finish;
 mod serve;
+#[cfg(test)]
+mod tests;
 mod tick;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Acquire;
-use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use indexmap::IndexSet;
@@ -19,6 +20,7 @@ use mio::{Events, Poll, Token};
 use super::connection::Connection;
 use super::listener::Listener;
 use super::output::Output as Outgoing;
+use super::syncs::Syncs;
 use crate::command::Meanwhile;
 use crate::expire::Expiry;
 use crate::mailbox::{Mailbox, Message, Parcel};
@@ -67,13 +69,16 @@ impl Worker {
         for (i, listener) in listeners.iter_mut().enumerate() {
             listener.register(self.poll.registry(), Token(LISTENERS + i))?;
         }
-        let waker = Waker::from(self.mailbox.clone());
+        self.into_turn(server, number, listeners).run()
+    }
+
+    fn into_turn(self, server: &Server, number: usize, listeners: Vec<Listener>) -> Turn<'_> {
         let Worker { poll, mailbox } = self;
-        let turn = Turn {
+        Turn {
             listeners,
             server,
             number,
-            waker,
+            syncs: Syncs::new(&server.unsynced, mailbox.clone()),
             poll,
             mailbox,
             connections: BTreeMap::new(),
@@ -92,8 +97,7 @@ impl Worker {
             missed: BTreeSet::new(),
             postponed: Vec::new(),
             left: Vec::new(),
-        };
-        turn.run()
+        }
     }
 }
 
@@ -101,7 +105,7 @@ impl Worker {
 struct Turn<'s> {
     server: &'s Server,
     number: usize,
-    waker: Waker,
+    syncs: Syncs<'s>,
     poll: Poll,
     mailbox: Arc<Mailbox>,
     listeners: Vec<Listener>,
@@ -146,6 +150,7 @@ impl Turn<'_> {
             let sleep = if is_idle { self.until_next() } else { Duration::ZERO };
             self.turn(&mut events, sleep)?;
             self.tick();
+            self.syncs.ask();
         }
         self.finish(&mut events)
     }
@@ -176,6 +181,7 @@ impl Turn<'_> {
         self.send_left();
         self.serve();
         self.give_up();
+        self.syncs.ask();
         Ok(())
     }
 
@@ -215,7 +221,9 @@ impl Turn<'_> {
                 }
             }
         }
-        self.ready.append(&mut self.not_durable);
+        if self.syncs.has_news() {
+            self.ready.append(&mut self.not_durable);
+        }
     }
 
     /// Something for a client that it has not asked for.

@@ -69,7 +69,7 @@ impl Turn<'_> {
             return Ok(true);
         }
         let Connection { output, stream, .. } = connection;
-        let paused = output.send(stream, &self.waker, |messages| self.post(messages))?;
+        let paused = output.send(stream, |commit| self.syncs.look(commit), |messages| self.post(messages))?;
         connection.publish();
         connection.look_at_output(&self.server.limits);
         if connection.is_over {
@@ -90,16 +90,17 @@ impl Turn<'_> {
     /// Runs what a client has sent. Whether there may be more, for others were served in between who wait for what it has written.
     fn run_commands(&mut self, connection: &mut Connection) -> bool {
         let mut signals = VecDeque::new();
-        let (mut effects, mut commits) = (Effects::default(), Vec::new());
+        let (mut effects, mut commits, mut counted) = (Effects::default(), Vec::new(), Vec::new());
         connection.limit_reply(&self.server.limits);
         let Connection { session, input, reply, .. } = connection;
         (session.input, session.output) = (input.pending(), connection.output.len());
-        let output = Output { reply, effects: &mut effects, commits: &mut commits };
+        let output = Output { reply, effects: &mut effects, commits: &mut commits, counted: &mut counted };
         let clock = Instant::now();
         let (server, thread) = (self.server, self.number);
         let stop = Execution { server, session, output, thread, clock, meanwhile: self }.run(input);
         connection.input.tidy();
         self.leave(connection, effects, commits, &mut signals);
+        self.syncs.count(&mut counted);
         // After `TooLong`, more is allowed if it listens to channels by now.
         let goes_on = matches!(stop, Stop::Signals | Stop::TooLong) && !connection.is_over;
         match stop {
@@ -130,7 +131,7 @@ impl Turn<'_> {
         if effects.dirty > 0 {
             self.server.stats.dirty.fetch_add(effects.dirty, Relaxed);
         }
-        let commits = self.to_wait_for(commits);
+        let commits = self.note_commits(commits);
         let bytes = connection.reply.take();
         let messages = effects.parcels(self.server, connection.session.id);
         if !bytes.is_empty() || !messages.is_empty() {
@@ -141,10 +142,11 @@ impl Turn<'_> {
         signals.extend(effects.signals);
     }
 
-    /// Those of these that must still become durable before others are told.
-    pub(super) fn to_wait_for(&self, mut commits: Vec<pheap::Commit>) -> Vec<pheap::Commit> {
+    /// Those of these that must still become durable before others are told. They are noted, for the log to be asked.
+    pub(super) fn note_commits(&mut self, mut commits: Vec<pheap::Commit>) -> Vec<pheap::Commit> {
         if self.server.limits.always.load(Relaxed) {
             commits.retain(|commit| !commit.is_durable());
+            self.syncs.note(&commits);
         } else {
             commits.clear();
         }
@@ -161,7 +163,8 @@ impl Turn<'_> {
     /// Sends to others what a client has left that is gone. Whether some of it is not durable yet.
     pub(super) fn waits_on(&self, output: &mut Outgoing) -> bool {
         // What has failed to become durable is told to nobody.
-        let sent = output.send(&mut io::sink(), &self.waker, |messages| self.post(messages));
+        let sent =
+            output.send(&mut io::sink(), |commit| self.syncs.look(commit), |messages| self.post(messages));
         matches!(sent, Ok(Paused::NotDurable))
     }
 }

@@ -42,7 +42,8 @@ impl Turn<'_> {
         let messages = effects.parcels(self.server, 0);
         if !messages.is_empty() {
             let mut outgoing = Outgoing::default();
-            outgoing.push(Vec::new(), self.to_wait_for(commits), messages);
+            let commits = self.note_commits(commits);
+            outgoing.push(Vec::new(), commits, messages);
             self.left.push(outgoing);
             self.send_left();
         }

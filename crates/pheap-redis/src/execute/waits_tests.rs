@@ -1,0 +1,163 @@
+//! What replies wait for: the log of these servers is synced by nobody until somebody asks.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::*;
+use crate::clients::Profile;
+use crate::command;
+use crate::config::Config;
+use crate::data::{Settings, Store};
+
+struct Nobody;
+
+impl Meanwhile for Nobody {
+    fn serve_others(&mut self) {}
+}
+
+struct Client {
+    server: Server,
+    session: Session,
+    counted: Counted,
+}
+
+impl Client {
+    fn new(path: &Path, settings: Settings) -> Client {
+        Client::of(path, settings, 1)
+    }
+
+    fn of(path: &Path, settings: Settings, shards: u32) -> Client {
+        let store = Store::open(path, settings, shards).unwrap();
+        let server = Server::new(store, Config::default(), Vec::new(), command::all().count());
+        Client { server, session: Session::new(Arc::new(Profile::nobody()), true), counted: Vec::new() }
+    }
+
+    /// Runs commands, and returns those of their transactions that the reply waits for.
+    fn run(&mut self, commands: &[&str]) -> Vec<Commit> {
+        let (mut reply, mut effects, mut commits) = (Reply::new(false), Effects::default(), Vec::new());
+        let mut input = Input::default();
+        commands.iter().for_each(|command| input.append(format!("{command}\r\n").as_bytes()));
+        let output = Output {
+            reply: &mut reply,
+            effects: &mut effects,
+            commits: &mut commits,
+            counted: &mut self.counted,
+        };
+        let (session, clock, meanwhile) = (&mut self.session, Instant::now(), &mut Nobody);
+        let mut execution = Execution { server: &self.server, session, output, thread: 0, clock, meanwhile };
+        while !matches!(execution.run(&mut input), Stop::Nothing) {}
+        assert!(!reply.take().starts_with(b"-"), "{commands:?}");
+        commits.retain(|commit| !commit.is_durable());
+        commits
+    }
+}
+
+#[test]
+fn a_read_waits_for_writes_to_its_keys() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut client = Client::new(&folder.path().join("heap"), Settings::Log { fold_at: 1 << 20 });
+    let [set] = &client.run(&["set a 1"])[..] else { panic!("it waits for its transaction") };
+    for read in
+        ["get a", "mget b a", "exists a", "type a", "object encoding a", "dbsize", "keys *", "randomkey"]
+    {
+        assert_eq!(client.run(&[read]).len(), 1, "{read}");
+    }
+    for read in ["get b", "mget b c", "exists b", "ttl c", "ping", "config get appendfsync"] {
+        assert!(client.run(&[read]).is_empty(), "{read}");
+    }
+    set.wait().unwrap();
+    client.server.unsynced.uncount(&mut client.counted);
+    for (number, write) in
+        ["set b 2", "expire b 100", "rename b c", "lpush l 1 2", "del l"].iter().enumerate()
+    {
+        let key = if number < 2 {
+            "b"
+        } else if number == 2 {
+            "c"
+        } else {
+            "l"
+        };
+        let written = client.run(&[write]);
+        assert_eq!((written.len(), client.run(&[&format!("type {key}")]).len()), (1, 1), "{write}");
+        assert!(client.run(&["get a"]).is_empty(), "{write}");
+        written[0].wait().unwrap();
+        client.server.unsynced.uncount(&mut client.counted);
+        assert!(client.run(&[&format!("type {key}")]).is_empty());
+    }
+}
+
+/// What they touch is not known, and every read waits for them.
+#[test]
+fn a_read_waits_for_writes_that_may_be_to_any_key() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut client = Client::new(&folder.path().join("heap"), Settings::Log { fold_at: 1 << 20 });
+    for write in ["flushall", "eval \"return redis.call('set', 'x', 'y')\" 0", "swapdb 0 1"] {
+        client.run(&["set a 1"]);
+        let Some(last) = client.run(&[write]).pop() else { panic!("{write}") };
+        // What was written before to this key is known.
+        client.counted.remove(0);
+        assert_eq!(client.run(&["get b"]).len(), 1, "{write}");
+        last.wait().unwrap();
+        client.counted.clear();
+        client.server.unsynced = Default::default();
+        assert!(client.run(&["get b"]).is_empty());
+    }
+    // Commands of a transaction are commands.
+    client.run(&["multi", "set a 2", "exec"]);
+    assert_eq!((client.run(&["get a"]).len(), client.run(&["get b"]).len()), (1, 0));
+}
+
+/// A read has seen no more than its shard's last transaction, which may be older than what its client has written.
+#[test]
+fn a_reply_waits_for_all_that_comes_before_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut client = Client::new(&folder.path().join("heap"), Settings::Log { fold_at: 1 << 20 });
+    let commits = client.run(&["set a 1", "get b", "get a", "set b 2", "get a"]);
+    assert!(commits.len() >= 3 && commits.iter().all(|commit| commit.is_before(commits.last().unwrap())));
+}
+
+/// A look is no write, and only what is written is waited for.
+#[test]
+fn reads_of_several_shards_are_reads() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("heap");
+    let mut client = Client::of(&path, Settings::Log { fold_at: 1 << 20 }, 16);
+    let places = |keys: &[&str]| {
+        keys.iter().map(|key| client.server.store.shard_of(key.as_bytes())).collect::<Vec<_>>()
+    };
+    let [a, b, c] = places(&["a", "b", "c"])[..] else { panic!("three") };
+    assert!(a != b && b != c && a != c);
+    client.run(&["set a 1"]);
+    for read in ["mget b c", "exists c b", "sunion b c"] {
+        assert!(client.run(&[read]).is_empty(), "{read}");
+    }
+    assert_eq!(client.run(&["mget a b"]).len(), 1);
+    assert_eq!(client.run(&["multi", "get b", "mget b c", "exec"]).len(), 1);
+    assert_eq!(client.counted.len(), 1);
+    assert!(client.run(&["get b"]).is_empty());
+}
+
+/// They are counted until their turn ends.
+#[test]
+fn what_was_written_while_no_reply_waited_is_synced_when_they_begin_to() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut client = Client::new(&folder.path().join("heap"), Settings::Log { fold_at: 1 << 20 });
+    client.run(&["config set appendfsync no"]);
+    let [set] = &client.run(&["set a 1"])[..] else { panic!("nobody has synced it") };
+    client.run(&["config set appendfsync always"]);
+    assert!(set.is_durable());
+    // In a transaction, too.
+    client.run(&["config set appendfsync everysec"]);
+    let [set] = &client.run(&["set a 2"])[..] else { panic!("nobody has synced it") };
+    client.run(&["multi", "set b 1", "config set appendfsync always", "get a", "exec"]);
+    assert!(set.is_durable() && client.run(&["get b"]).len() == 1);
+}
+
+#[test]
+fn no_write_is_counted_without_a_log() {
+    let folder = tempfile::tempdir().unwrap();
+    for (number, settings) in [Settings::Process, Settings::Pmem].into_iter().enumerate() {
+        let mut client = Client::new(&folder.path().join(format!("heap {number}")), settings);
+        assert!(client.run(&["set a 1", "get a"]).is_empty() && client.counted.is_empty());
+    }
+}

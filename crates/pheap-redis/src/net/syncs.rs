@@ -1,0 +1,174 @@
+//! What a thread waits for that is not durable yet: the log is asked to sync once for all that was done in a turn, and tells once.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+
+use pheap::Commit;
+
+use crate::mailbox::Mailbox;
+use crate::unsynced::{Counted, Unsynced};
+
+/// Commits that replies wait for, and writes that reads wait for.
+#[derive(Debug)]
+pub(super) struct Syncs<'s> {
+    unsynced: &'s Unsynced,
+    told: Arc<Told>,
+    waker: Waker,
+    /// The last commit of this turn.
+    last: Option<Commit>,
+    /// What was written in this turn.
+    counted: Counted,
+    /// The same of turns before, as far as the log has not told that they are durable.
+    turns: VecDeque<(Commit, Counted)>,
+    /// None will become durable any more.
+    has_failed: bool,
+}
+
+/// The log has told something.
+#[derive(Debug)]
+struct Told {
+    mailbox: Arc<Mailbox>,
+    news: AtomicBool,
+}
+
+impl Wake for Told {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.news.store(true, Ordering::Release);
+        self.mailbox.wake_up();
+    }
+}
+
+impl<'s> Syncs<'s> {
+    pub(super) fn new(unsynced: &'s Unsynced, mailbox: Arc<Mailbox>) -> Syncs<'s> {
+        let told = Arc::new(Told { mailbox, news: AtomicBool::new(false) });
+        let waker = Waker::from(told.clone());
+        Syncs {
+            unsynced,
+            told,
+            waker,
+            last: None,
+            counted: Vec::new(),
+            turns: VecDeque::new(),
+            has_failed: false,
+        }
+    }
+
+    /// Notes that somebody waits for these commits. A read that comes later may have seen less.
+    pub(super) fn note(&mut self, commits: &[Commit]) {
+        for commit in commits {
+            if self.last.as_ref().is_none_or(|last| !commit.is_before(last)) {
+                self.last = Some(commit.clone());
+            }
+        }
+    }
+
+    /// Notes what was written in this turn. Its commit was [noted](Self::note) before, or is durable, or no reply waits for it.
+    pub(super) fn count(&mut self, counted: &mut Counted) {
+        self.counted.append(counted);
+    }
+
+    /// Whether a commit is durable.
+    ///
+    /// # Errors
+    /// It never will be.
+    pub(super) fn look(&self, commit: &Commit) -> Poll<pheap::Result<()>> {
+        if commit.is_durable() {
+            Poll::Ready(Ok(()))
+        } else if self.has_failed {
+            Poll::Ready(commit.wait())
+        } else {
+            Poll::Pending
+        }
+    }
+
+    /// Ends a turn: asks the log for a sync if somebody waits for one.
+    pub(super) fn ask(&mut self) {
+        let mut counted = std::mem::take(&mut self.counted);
+        let Some(mut last) = self.last.take() else { return self.unsynced.uncount(&mut counted) };
+        match self.poll(&mut last) {
+            Poll::Pending => return self.turns.push_back((last, counted)),
+            Poll::Ready(Ok(())) => self.unsynced.uncount(&mut counted),
+            Poll::Ready(Err(_)) => {}
+        }
+        // Who has looked before is to look again.
+        self.waker.wake_by_ref();
+    }
+
+    /// Whether more is durable than there was before, or never will be.
+    pub(super) fn has_news(&mut self) -> bool {
+        // What the log did before it told is seen from here on.
+        if !self.told.news.swap(false, Ordering::AcqRel) {
+            return false;
+        }
+        while let Some((mut last, mut counted)) = self.turns.pop_front() {
+            match self.poll(&mut last) {
+                Poll::Pending => {
+                    self.turns.push_front((last, counted));
+                    break;
+                }
+                Poll::Ready(Ok(())) => self.unsynced.uncount(&mut counted),
+                // They stay counted: nobody will ever say that they are durable.
+                Poll::Ready(Err(_)) => {}
+            }
+        }
+        true
+    }
+
+    fn poll(&mut self, commit: &mut Commit) -> Poll<pheap::Result<()>> {
+        let polled = Pin::new(commit).poll(&mut Context::from_waker(&self.waker));
+        self.has_failed |= matches!(polled, Poll::Ready(Err(_)));
+        polled
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pheap::{Durability, Heap, Options, SyncPolicy};
+
+    fn add(heap: &Heap, root: &str) -> Commit {
+        let root = heap.root::<u64>(root).unwrap();
+        let added = root.txn_deferred(|tx, n| {
+            tx[n] += 1;
+            Ok(())
+        });
+        added.unwrap().1
+    }
+
+    #[test]
+    fn one_commit_of_a_turn_stands_for_all() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = Options::new().durability(Durability::Wal).sync_policy(SyncPolicy::OnDemand);
+        let heap = options.open(folder.path().join("heap")).unwrap();
+        let poll = mio::Poll::new().unwrap();
+        let mailbox = Arc::new(Mailbox::new(poll.registry(), mio::Token(0)).unwrap());
+        let unsynced = Unsynced::default();
+        let mut syncs = Syncs::new(&unsynced, mailbox);
+        let (mut counted, key): (Counted, &[u8]) = (Vec::new(), b"key");
+        for _ in 0..100 {
+            let (first, second) = (add(&heap, "a"), add(&heap, "b"));
+            let third = add(&heap, "a");
+            unsynced.count(Some([key]), &mut counted);
+            syncs.count(&mut counted);
+            // The last ones that are noted need not be the last ones that were made.
+            syncs.note(&[third.clone(), first.clone()]);
+            syncs.note(&[second]);
+            assert!(syncs.last.as_ref().is_some_and(|last| third.is_before(last)));
+            assert!(syncs.look(&first).is_pending() && unsynced.has(key));
+            syncs.ask();
+            while !syncs.has_news() {
+                std::thread::yield_now();
+            }
+            assert!(third.is_durable() && matches!(syncs.look(&third), Poll::Ready(Ok(()))));
+            assert!(!unsynced.has(key) && syncs.turns.is_empty());
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Tests: what a thread does, step by step.
+
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::*;
+use crate::client::Session;
+use crate::clients::Profile;
+use crate::command::{self, Effects};
+use crate::config::Config;
+use crate::data::{Settings, Store};
+use crate::execute::{Execution, Output};
+use crate::resp::input::Input;
+use crate::stream::Stream;
+use crate::waiting::Wakeup;
+
+/// A server with one thread.
+struct Setup {
+    _folder: tempfile::TempDir,
+    server: Server,
+    worker: Worker,
+}
+
+impl Setup {
+    fn new() -> Setup {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("heap"), Settings::Log { fold_at: 1 << 20 }, 1).unwrap();
+        let worker = Worker::new().unwrap();
+        let threads = vec![worker.mailbox()];
+        let server = Server::new(store, Config::default(), threads, command::all().count());
+        Setup { _folder: folder, server, worker }
+    }
+}
+
+fn connect(turn: &mut Turn<'_>) -> UnixStream {
+    let (here, there) = UnixStream::pair().unwrap();
+    there.set_nonblocking(true).unwrap();
+    turn.connect(Stream::Unix(mio::net::UnixStream::from_std(there)));
+    here
+}
+
+/// What another thread has done.
+fn elsewhere(server: &Server, command: &str) -> (Effects, Vec<pheap::Commit>) {
+    let (mut reply, mut effects, mut input) = (Reply::new(false), Effects::default(), Input::default());
+    let (mut commits, mut counted) = (Vec::new(), Vec::new());
+    let output =
+        Output { reply: &mut reply, effects: &mut effects, commits: &mut commits, counted: &mut counted };
+    input.append(command.as_bytes());
+    let mut session = Session::new(Arc::new(Profile::nobody()), true);
+    let (session, clock, meanwhile) = (&mut session, Instant::now(), &mut Nobody);
+    Execution { server, session, output, thread: 1, clock, meanwhile }.run(&mut input);
+    assert!(!reply.take().starts_with(b"-"), "{command}");
+    (effects, commits)
+}
+
+struct Nobody;
+
+impl Meanwhile for Nobody {
+    fn serve_others(&mut self) {}
+}
+
+#[test]
+fn who_waits_for_a_key_is_answered_while_the_server_ends() {
+    let Setup { server, worker, .. } = &mut Setup::new();
+    let (worker, server) = (std::mem::replace(worker, Worker::new().unwrap()), &*server);
+    let (mut turn, mut events) = (worker.into_turn(server, 0, Vec::new()), Events::with_capacity(8));
+    let mut client = connect(&mut turn);
+    client.write_all(b"BLPOP list 0\r\n").unwrap();
+    while server.stats.blocked.load(Relaxed) == 0 {
+        turn.turn(&mut events, TICK).unwrap();
+    }
+    // Nobody else asks for a sync.
+    server.store.heap().sync().unwrap();
+    // This thread hears of it when it runs no commands any more.
+    let signals = elsewhere(server, "RPUSH list value\r\n").0.signals.into();
+    turn.mailbox.post(Message::Wake(Wakeup { signals, ..Wakeup::default() }));
+    turn.finish(&mut events).unwrap();
+    drop(turn);
+    let mut told = String::new();
+    client.shutdown(Shutdown::Write).unwrap();
+    client.read_to_string(&mut told).unwrap();
+    assert_eq!(told, "*2\r\n$4\r\nlist\r\n$5\r\nvalue\r\n");
+}
