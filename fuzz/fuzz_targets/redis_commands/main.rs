@@ -123,9 +123,14 @@ impl Client {
         let mut waits = None;
         let mut replies = 0;
         loop {
-            let (mut effects, mut commits) = (Effects::default(), Vec::new());
+            let (mut effects, mut commits, mut counted) = (Effects::default(), Vec::new(), Vec::new());
             let was_resp3 = self.session.resp3;
-            let output = Output { reply: &mut self.reply, effects: &mut effects, commits: &mut commits };
+            let output = Output {
+                reply: &mut self.reply,
+                effects: &mut effects,
+                commits: &mut commits,
+                counted: &mut counted,
+            };
             let (session, clock, meanwhile) = (&mut self.session, Instant::now(), &mut Nobody);
             let mut execution = Execution { server, session, output, thread: 0, clock, meanwhile };
             let stop = match waits.take() {
