@@ -208,9 +208,8 @@ impl<'s> Follower<'s> {
 
     /// Waits until all that was run is durable: others wait for messages about it, and reads for its keys, whatever becomes of the link.
     fn settle(&mut self) -> Result<(), Lost> {
-        for commit in self.pending.iter_mut().flat_map(|pending| pending.commits.drain(..)) {
-            commit.wait()?;
-        }
+        // They stay where they are until all are durable: if the disk has failed, nothing is told, whoever settles once more.
+        self.pending.iter().flat_map(|pending| &pending.commits).try_for_each(Commit::wait)?;
         self.deliver()
     }
 
@@ -288,24 +287,49 @@ mod tests {
     use crate::config::Config;
     use crate::data::{Settings, Store};
 
+    fn server(folder: &tempfile::TempDir) -> Server {
+        let store = Store::open(&folder.path().join("heap"), Settings::Log { fold_at: 1 << 20 }, 1).unwrap();
+        Server::new(store, Config::default(), Vec::new(), crate::command::all().count())
+    }
+
+    fn follower(server: &Server) -> Follower<'_> {
+        let poll = mio::Poll::new().unwrap();
+        let mailbox = Arc::new(Mailbox::new(poll.registry(), mio::Token(0)).unwrap());
+        let master = Master { host: "master".into(), port: 1 };
+        Follower::new(server, server.role.generation(), &master, mailbox).unwrap()
+    }
+
+    fn words(text: &str) -> Vec<Vec<u8>> {
+        text.split(' ').map(|word| word.as_bytes().to_vec()).collect()
+    }
+
     /// Reads of its keys would wait for the disk ever after.
     #[test]
     fn what_was_counted_is_uncounted_when_the_link_is_lost() {
         let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(&folder.path().join("heap"), Settings::Log { fold_at: 1 << 20 }, 1).unwrap();
-        let server = Server::new(store, Config::default(), Vec::new(), crate::command::all().count());
-        let poll = mio::Poll::new().unwrap();
-        let mailbox = Arc::new(Mailbox::new(poll.registry(), mio::Token(0)).unwrap());
-        let master = Master { host: "master".into(), port: 1 };
-        let words = |text: &str| text.split(' ').map(|word| word.as_bytes().to_vec()).collect::<Vec<_>>();
-        let mut follower =
-            Follower::new(&server, server.role.generation(), &master, mailbox.clone()).unwrap();
-        follower.run(&[words("set a 1"), words("flushall")], Note::Nothing).unwrap();
-        drop(follower);
+        let server = server(&folder);
+        let mut one = follower(&server);
+        one.run(&[words("set a 1"), words("flushall")], Note::Nothing).unwrap();
+        drop(one);
         assert!(!server.unsynced.has(b"a") && !server.unsynced.has(b"b"));
         // What comes to nothing is no write.
-        let mut follower = Follower::new(&server, server.role.generation(), &master, mailbox).unwrap();
-        assert!(follower.run(&[words("flushall"), words("select 99")], Note::Nothing).is_err());
+        let mut one = follower(&server);
+        assert!(one.run(&[words("flushall"), words("select 99")], Note::Nothing).is_err());
         assert!(!server.unsynced.has(b"a"));
+    }
+
+    #[test]
+    fn what_never_becomes_durable_is_not_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let server = server(&folder);
+        let mut one = follower(&server);
+        one.run(&[words("set a 1")], Note::Nothing).unwrap();
+        // Who syncs finds that the heap is gone.
+        folder.close().unwrap();
+        for _ in 0..2 {
+            assert!(one.settle().is_err() && one.pending.len() == 1);
+        }
+        drop(one);
+        assert!(server.unsynced.has(b"a"));
     }
 }
