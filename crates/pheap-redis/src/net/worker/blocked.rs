@@ -25,7 +25,6 @@ impl Turn<'_> {
         let waiter =
             Waiter { client: connection.session.id, thread: self.number, needs_key: block.needs_keys };
         let until = block.timeout.map(|seconds| Instant::now() + Duration::from_secs_f64(seconds));
-        self.server.stats.blocked.fetch_add(1, Relaxed);
         block.keys.iter().for_each(|key| self.server.waiting.add(db, key, waiter));
         if let Some(until) = until {
             self.timeouts.insert((until, connection.session.id));
@@ -33,7 +32,10 @@ impl Turn<'_> {
         connection.session.profile.is_blocked.store(true, SeqCst);
         let words = block.instead.clone().unwrap_or(words);
         connection.blocked = Some(Blocked { words, block, until, db });
-        self.try_again(connection, None, signals);
+        // Who is counted has had that look, and is served in the order of those who wait.
+        if !self.try_again(connection, None, signals) {
+            self.server.stats.blocked.fetch_add(1, Relaxed);
+        }
     }
 
     /// Runs what a blocked client waits with. Whether it goes on.
@@ -63,16 +65,20 @@ impl Turn<'_> {
             return false;
         }
         connection.session.profile.is_blocked.store(false, SeqCst);
-        self.unblock(connection.session.id, &blocked);
+        self.wait_no_more(connection.session.id, &blocked);
         self.leave(connection, effects, commits, signals);
         self.ready.insert(connection.session.id);
         true
     }
 
-    /// A client does not wait any more.
+    /// A client that was counted does not wait any more.
     pub(super) fn unblock(&mut self, client: u64, blocked: &Blocked) {
-        let waiter = Waiter { client, thread: self.number, needs_key: blocked.block.needs_keys };
         self.server.stats.blocked.fetch_sub(1, Relaxed);
+        self.wait_no_more(client, blocked);
+    }
+
+    fn wait_no_more(&mut self, client: u64, blocked: &Blocked) {
+        let waiter = Waiter { client, thread: self.number, needs_key: blocked.block.needs_keys };
         blocked.block.keys.iter().for_each(|key| self.server.waiting.remove(blocked.db, key, waiter));
         if let Some(until) = blocked.until {
             self.timeouts.remove(&(until, client));
@@ -88,9 +94,13 @@ impl Turn<'_> {
                 .as_ref()
                 .is_some_and(|blocked| blocked.db == by.db && blocked.block.keys.contains(&by.key))
         };
-        let waits_on = waits(&connection) && !self.try_again(&mut connection, Some(&by.key), signals);
+        let was_waiting = waits(&connection);
+        let is_served = was_waiting && self.try_again(&mut connection, Some(&by.key), signals);
+        if is_served {
+            self.server.stats.blocked.fetch_sub(1, Relaxed);
+        }
         self.connections.insert(client, connection);
-        waits_on
+        was_waiting && !is_served
     }
 
     /// Lets those go on that wait for keys that were written to, in the order in which they came; and those whom that concerns. The writer, if that is done; else another thread goes
