@@ -137,6 +137,8 @@ pub(crate) struct Context {
     pub(crate) savepoints: Savepoints,
     /// Lines that records in the log cover, and that are not flushed yet.
     pub(crate) dirty: DirtyLines,
+    /// Looks at the write set that this transaction has [counted](Self::looks_too_often).
+    pub(super) looks: usize,
     /// Values whose padding is to be zeroed.
     pub(crate) padded: Padded,
     /// Places noted by `__ahead`.
@@ -188,6 +190,7 @@ impl Context {
             logged: WordMap::default(),
             doomed: Doomed::default(),
             dirty: DirtyLines::new(tuning),
+            looks: 0,
             padded: Padded::default(),
             ahead: Vec::new(),
             scratch: Vec::new(),

@@ -7,8 +7,8 @@
 #[derive(Debug)]
 pub(crate) struct CopyGranularity {
     fields: bool,
-    /// How often this transaction has looked again at something that it had a copy of.
-    again: usize,
+    /// Whether this transaction has looked again at something that it had a copy of.
+    again: bool,
     /// Transactions in a row that have not.
     quiet: u32,
     /// [`Tuning::patience`](crate::tuning::Tuning::patience).
@@ -17,7 +17,7 @@ pub(crate) struct CopyGranularity {
 
 impl CopyGranularity {
     pub(crate) fn new(patience: u32) -> CopyGranularity {
-        CopyGranularity { fields: false, again: 0, quiet: 0, patience }
+        CopyGranularity { fields: false, again: false, quiet: 0, patience }
     }
 
     /// Whether stores to fields take the fields alone.
@@ -26,29 +26,23 @@ impl CopyGranularity {
         self.fields
     }
 
-    /// Notes that something was looked at of which there is a copy. Returns how often that was so in this transaction.
+    /// Notes that something was looked at of which there is a copy.
     #[inline(always)]
-    pub(crate) fn note_again(&mut self) -> usize {
-        self.again = self.again.wrapping_add(1);
-        self.again
-    }
-
-    /// Counts from one on again.
-    pub(crate) fn begin_again(&mut self) {
-        self.again = 1;
+    pub(crate) fn note_again(&mut self) {
+        self.again = true;
     }
 
     /// Notes that there is a copy of a part only of what was looked at.
     #[cold]
     pub(crate) fn note_part(&mut self) {
-        *self = CopyGranularity { again: self.again.max(1), ..CopyGranularity::new(self.patience) };
+        *self = CopyGranularity { again: true, ..CopyGranularity::new(self.patience) };
     }
 
     #[inline(always)]
     pub(crate) fn end_transaction(&mut self) {
         let again = std::mem::take(&mut self.again);
         if !self.fields {
-            self.quiet = if again > 0 { 0 } else { self.quiet + 1 };
+            self.quiet = if again { 0 } else { self.quiet + 1 };
             self.fields = self.quiet == self.patience;
         }
     }

@@ -240,20 +240,19 @@ impl Log {
         ranges: &[(usize, usize)],
         mut grow: impl FnMut(&mut Log, u64) -> Result<()>,
     ) -> Result<()> {
-        let base = self.base.addr();
         self.staged.begin(Kind::Undo);
         for &(addr, bytes) in ranges {
-            let mut done = 0;
-            while done < bytes {
+            let (mut offset, mut words) = (addr - self.base.addr(), bytes / 8);
+            let mut src = std::ptr::with_exposed_provenance::<u64>(addr);
+            while words > 0 {
                 if self.staged.words.len() >= PIECE {
                     self.append_with_room(media, &mut grow)?;
                     self.staged.begin(Kind::Undo);
                 }
-                let n = (bytes - done).min((PIECE + 1 - self.staged.words.len()) * 8);
-                let src = std::ptr::with_exposed_provenance::<u64>(addr + done);
+                let n = words.min(PIECE + 1 - self.staged.words.len());
                 // SAFETY: part of a range, which is mapped, and whose bytes are definite: the caller's premise.
-                unsafe { self.staged.add((addr + done - base) as u64, src, n / 8) };
-                done += n;
+                unsafe { self.staged.add(offset as u64, src, n) };
+                (offset, src, words) = (offset + n * 8, src.wrapping_add(n), words - n);
             }
         }
         if !self.staged.is_empty() {

@@ -314,11 +314,11 @@ impl Context {
                         }
                         return copy;
                     }
-                    Find::Copy(_) => Context::spill(cx),
-                    Find::Nothing => {
+                    Find::Nothing if !(*cx).looks_too_often() => {
                         (*cx).hot().recent.note_unwritten(addr, len);
                         return in_place;
                     }
+                    Find::Copy(_) | Find::Nothing => Context::spill(cx),
                     Find::Part => match (*cx).widen(addr, len, align) {
                         Some(copy) => return copy,
                         None => Context::spill(cx),

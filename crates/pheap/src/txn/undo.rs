@@ -16,16 +16,25 @@ use crate::units::LINE;
 
 /// The premises are those of [`paths`](super::paths).
 impl Context {
-    /// Puts the old content of a range into the undo log, unless it is there.
+    /// Puts the old content of a range into the undo log, unless it is there. The range is not fresh.
     #[inline]
     pub(super) unsafe fn log_range(cx: *mut Context, addr: usize, len: usize) -> Result<()> {
         // SAFETY: the context is there, and nobody else's; the place is in a live value (premises 1 to 3).
         unsafe {
-            let offset = addr - (*cx).base();
-            if (*cx).logged.contains(offset, offset + len) {
+            let context = &mut *cx;
+            let offset = addr - context.base();
+            if context.logged.contains(offset, offset + len) {
                 return Ok(());
             }
-            Context::log_ranges(cx, &[(addr, len)])
+            // Most stores that come here are the first to all of what they have logged: that takes no list.
+            let (start, end) = context.range_to_log(offset, offset + len);
+            let (first, last) = (start / 8, end.div_ceil(8));
+            if !context.logged.insert_few(first, last) {
+                return Context::log_ranges(cx, &[(addr, len)]);
+            }
+            let new = (context.base() + first * 8, (last - first) * 8);
+            context.expect_stores(new);
+            Context::append_new(cx, &[new])
         }
     }
 
@@ -33,17 +42,28 @@ impl Context {
     unsafe fn log_ranges(cx: *mut Context, places: &[(usize, usize)]) -> Result<()> {
         // SAFETY: the context is there, and nobody else's (premises 1 and 2).
         let mut new = unsafe { (*cx).new_ranges(places) };
-        let mut result = Ok(());
-        if !new.is_empty() {
-            cpu::settle(std::ptr::null_mut());
-            // SAFETY: the first context of the group, to which there is no reference (premises 1 and 2); words of live objects or of the header (premise 3), which `settle` has
-            // made definite.
-            result = unsafe { (*Context::lead(cx)).append_undo(&new) };
-            new.clear();
-        }
+        // SAFETY: words of live objects or of the header (premise 3).
+        let result = if new.is_empty() { Ok(()) } else { unsafe { Context::append_new(cx, &new) } };
+        new.clear();
         // SAFETY: the context is there, and nobody else's (premises 1 and 2).
         unsafe { (*cx).scratch = new };
         result
+    }
+
+    /// Puts the old content of these words, which were not in the undo log, there.
+    #[inline(always)]
+    unsafe fn append_new(cx: *mut Context, new: &[(usize, usize)]) -> Result<()> {
+        cpu::settle(std::ptr::null_mut());
+        // SAFETY: the first context of the group, to which there is no reference (premises 1 and 2); words of live objects or of the header (premise 3), which `settle` has
+        // made definite.
+        unsafe { (*Context::lead(cx)).append_undo(new) }
+    }
+
+    /// Words of these are about to be stored to, which no other store of this transaction has changed.
+    #[inline(always)]
+    fn expect_stores(&mut self, (addr, len): (usize, usize)) {
+        self.shade(addr, len);
+        self.media.expect_stores(std::ptr::without_provenance(addr), len);
     }
 
     /// The parts of these places that are not in the undo log, and now must be.
@@ -52,8 +72,9 @@ impl Context {
         let mut new = std::mem::take(&mut self.scratch);
         // All are looked up first: a program has not come back to a block because it asks for two places of it at once.
         for &(addr, len) in places {
-            if len > 0 && !self.alloc.is_fresh(addr) {
-                new.push(self.range_to_log(addr - base, addr - base + len));
+            let (start, end) = (addr - base, addr - base + len);
+            if len > 0 && !self.alloc.is_fresh(addr) && !self.logged.contains(start, end) {
+                new.push(self.range_to_log(start, end));
             }
         }
         let wanted = new.len();
@@ -62,14 +83,11 @@ impl Context {
             self.logged.insert(start, end, |offset, bytes| new.push((base + offset, bytes)));
         }
         new.drain(..wanted);
-        for &(addr, len) in &new {
-            self.shade(addr, len);
-            self.media.expect_stores(std::ptr::without_provenance(addr), len);
-        }
+        new.iter().for_each(|&range| self.expect_stores(range));
         new
     }
 
-    /// What to log for a store to `start..end` (offsets in the heap): that, or from the second store to a block of an object on, all of the block.
+    /// What to log for a store to `start..end` (offsets in the heap), of which not all is logged: that, or from the second store to a block of an object on, all of the block.
     ///
     /// A fence, or just making an entry, costs more than the seven lines of old content that go with it then, and most programs that have come back to a block
     /// will again. At worst, if they come back once, the log is five times as long. Large objects whose elements are changed in any order get two fences
@@ -78,7 +96,7 @@ impl Context {
     fn range_to_log(&self, start: usize, end: usize) -> (usize, usize) {
         // The record of a write-ahead log will hold all lines of which anything was logged here.
         let block = if self.media.wal().is_some() { LINE } else { BLOCK };
-        if !self.logged.is_begun(start, block) || self.logged.contains(start, end) {
+        if !self.logged.is_begun(start, block) {
             return (start, end);
         }
         let Some(object) = self.object_at(start) else {

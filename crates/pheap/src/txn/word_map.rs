@@ -90,7 +90,7 @@ impl WordMap {
 
     /// Adds words that lie in one word of a chunk in use, if none of them is in the set: the common case by far.
     #[inline]
-    fn insert_few(&mut self, first: usize, end: usize) -> bool {
+    pub(crate) fn insert_few(&mut self, first: usize, end: usize) -> bool {
         let Some(Some(chunk)) = self.chunks.get_mut(first / CHUNK_BITS) else { return false };
         if end == first || first / 64 != (end - 1) / 64 || !chunk.in_use {
             return false;
