@@ -133,13 +133,16 @@ fn that_nothing_came_is_told_when_that_is_durable() {
     let Setup { folder: _folder, server, worker } = Setup::new();
     let mut turn = worker.into_turn(&server, 0, Vec::new());
     let mut client = connect(&mut turn);
-    client.write_all(b"BLPOP list 0.1\r\n").unwrap();
+    client.write_all(b"BLPOP list 0\r\n").unwrap();
     while server.stats.blocked.load(Relaxed) == 0 {
         turn.turn(&mut Events::with_capacity(8), TICK).unwrap();
     }
     let signals = elsewhere(&server, "RPUSH list value\r\n").0.signals.into();
     let popped = elsewhere(&server, "LPOP list\r\n").1;
     turn.mailbox.post(Message::Wake(Wakeup { signals, ..Wakeup::default() }));
+    // As if its time had come.
+    let client_id = *turn.connections.keys().next().unwrap();
+    turn.mailbox.post(Message::Unblock { client: client_id, with_error: false });
     assert_eq!(told(&mut turn, &mut client), "*-1\r\n");
     assert!(popped[0].is_durable());
 }
