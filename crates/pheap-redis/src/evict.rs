@@ -202,6 +202,8 @@ fn free(
                 };
                 memory.collect(&server.store, doubtful.shard)?;
             }
+            // Another thread may have collected it meanwhile.
+            _ if memory.excess() == 0 => return Ok(Room::Enough),
             doubtful => {
                 if doubtful.is_none_or(|doubtful| !doubtful.is_small) {
                     memory.set_stuck();

@@ -27,12 +27,22 @@ struct Figures {
     evicted: u64,
     /// Bytes of these that may be garbage.
     doubted: u64,
+    /// All bytes that ever came to be doubted.
+    ever_doubted: u64,
     /// Bytes that the last collection found alive: about so many will the next one look at.
     marked: u64,
     /// All bytes that were ever evicted.
     ever_evicted: u64,
     /// All keys of a database were removed: it is worth while to collect it, for little is alive and much is garbage.
     is_flushed: bool,
+}
+
+impl Figures {
+    /// So much more may be garbage.
+    fn doubt(&mut self, bytes: u64) {
+        self.doubted += bytes;
+        self.ever_doubted += bytes;
+    }
 }
 
 /// How much memory the data need. Nothing is counted while there is no limit.
@@ -134,7 +144,7 @@ impl Memory {
         self.look(store, shard, &mut figures, 0);
         figures.evicted += bytes;
         figures.ever_evicted += bytes;
-        figures.doubted += bytes;
+        figures.doubt(bytes);
         self.evicted.fetch_add(bytes, Relaxed);
         let is_doubtful = figures.doubted > self.tolerated(&figures);
         drop(figures);
@@ -147,7 +157,8 @@ impl Memory {
     pub fn flush(&self, shards: &[usize]) {
         for &shard in shards {
             let mut figures = self.shards[shard].lock();
-            figures.doubted = figures.doubted.max(figures.alive);
+            let more = figures.alive.saturating_sub(figures.doubted);
+            figures.doubt(more);
             figures.is_flushed = true;
         }
         self.stuck.store(false, Relaxed);
@@ -171,7 +182,8 @@ impl Memory {
         // A key that was changed has left nothing that is larger than what is new, as far as is known; one that was deleted, a name and a value.
         let deleted = changes.saturating_mul(2 * live.bytes / live.objects.max(1)).min(live.bytes);
         let new = live.bytes.saturating_sub(before).max(deleted);
-        figures.doubted = figures.doubted.saturating_sub(found).saturating_add(new);
+        figures.doubted = figures.doubted.saturating_sub(found);
+        figures.doubt(new);
     }
 
     /// How much may be doubted of a shard before it is collected.
@@ -213,23 +225,30 @@ impl Memory {
         if self.limit() == 0 {
             return store.root(shard).collect();
         }
-        let (doubted, ever_evicted) = {
-            let mut figures = self.shards[shard].lock();
-            self.look(store, shard, &mut figures, 0);
-            (figures.doubted, figures.ever_evicted)
-        };
+        let before = self.will_collect(store, shard);
         store.root(shard).collect()?;
+        self.has_collected(store, shard, before);
+        Ok(())
+    }
+
+    /// A shard is going to be collected. How much was ever doubted of it, and evicted from it.
+    fn will_collect(&self, store: &Store, shard: usize) -> [u64; 2] {
         let mut figures = self.shards[shard].lock();
-        let before = figures.doubted;
+        self.look(store, shard, &mut figures, 0);
+        [figures.ever_doubted, figures.ever_evicted]
+    }
+
+    /// A shard was collected. Others may have collected it meanwhile.
+    fn has_collected(&self, store: &Store, shard: usize, [ever_doubted, ever_evicted]: [u64; 2]) {
+        let mut figures = self.shards[shard].lock();
         self.look(store, shard, &mut figures, 0);
         // Garbage that was found has been taken off already.
-        figures.doubted = figures.doubted.min(before.saturating_sub(doubted));
+        figures.doubted = figures.doubted.min(figures.ever_doubted - ever_doubted);
         figures.marked = figures.alive;
         let since = figures.ever_evicted - ever_evicted;
         let found = figures.evicted.saturating_sub(since);
         figures.evicted -= found;
         self.evicted.fetch_sub(found, Relaxed);
-        Ok(())
     }
 
     /// Nothing more can be freed, as things are.
@@ -388,6 +407,24 @@ mod tests {
         assert!(memory.doubtful(false).is_none_or(|doubtful| doubtful.shard == 3));
         memory.flush(&[3]);
         assert!(memory.doubtful(false).is_some());
+    }
+
+    /// What was written since the other one came to its end is doubted still.
+    #[test]
+    fn two_who_collect_a_shard_at_once() {
+        let (store, memory) = with_limit(10_000_000);
+        write(&store, 0..1000, true);
+        memory.settle(&store, 3, 1000);
+        let before = memory.will_collect(&store, 3);
+        memory.collect(&store, 3).unwrap();
+        assert_eq!(memory.doubtful(true), None);
+        write(&store, 0..100, true);
+        memory.settle(&store, 3, 100);
+        let doubted = memory.shards[3].lock().doubted;
+        memory.has_collected(&store, 3, before);
+        assert!(doubted >= 100 * 300 && memory.shards[3].lock().doubted == doubted, "{doubted}");
+        memory.collect(&store, 3).unwrap();
+        assert_eq!(memory.doubtful(true), None);
     }
 
     #[test]

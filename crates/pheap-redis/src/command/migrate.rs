@@ -5,6 +5,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use super::args::int;
@@ -120,6 +121,10 @@ fn migrate(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     if keys.is_empty() {
         out.simple("NOKEY");
         return Ok(());
+    }
+    // The other server is told of these keys.
+    if cx.server.limits.always.load(Relaxed) {
+        cx.store().heap().sync()?;
     }
     let failed = |what: &str| format!("IOERR error or timeout {what}");
     let mut target = connect(args[1], args[2], timeout)

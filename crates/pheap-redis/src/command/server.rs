@@ -245,7 +245,9 @@ fn config_set(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     if !pairs.remainder().is_empty() {
         return Err(Fail::arity("config|set"));
     }
-    let mut config = cx.server.config.read().clone();
+    // Locked until the options are followed: of two who change some at once, none is lost, and what is followed is what they say.
+    let mut current = cx.server.config.write();
+    let mut config = current.clone();
     let mut seen = BTreeSet::new();
     for pair in pairs {
         let [name, value] = [pair[0], pair[1]].map(words::lossy);
@@ -265,26 +267,26 @@ fn config_set(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     }
     // The same again is no change.
     for (name, why) in RESTART {
-        if config.text(name) != cx.server.config.read().text(name) {
+        if config.text(name) != current.text(name) {
             return Err(Fail::err(format_args!(
                 "CONFIG SET failed (possibly related to argument '{name}') - {why}"
             )));
         }
     }
-    let limits = &cx.server.limits;
-    let waited = limits.always.load(Relaxed);
-    limits.follow(&config);
-    if limits.always.load(Relaxed) && !waited {
-        // From now on replies wait, and reads for what is counted. What is not any more was committed before.
-        cx.store().heap().sync()?;
-    }
+    cx.server.limits.follow(&config);
     cx.server.tracking.set_limit(config.int("tracking-table-max-keys") as u64);
     crate::logging::set_level(&config);
     cx.server.clocks.follow(&config);
     let limit = config.int("maxmemory") as u64;
-    *cx.server.config.write() = config;
+    *current = config;
     // With the new policy.
     cx.server.memory.set_limit(limit, cx.store());
+    drop(current);
+    if seen.contains("appendfsync") && cx.server.limits.always.load(Relaxed) {
+        // From now on replies wait, and reads for what is counted. What is not any more was committed before: who appends to the log after this sync has looked where it ends sees that replies
+        // wait, whatever the processor does. Also where they have waited already: the sync of who has said so first may not be over.
+        cx.store().heap().sync()?;
+    }
     out.ok();
     Ok(())
 }

@@ -233,6 +233,12 @@ impl Command {
         self.flags.has(Flags::READONLY) && !self.flags.has(Flags::MAY_REPLICATE)
     }
 
+    /// Whether it may change what is in the heap. What a read-only script calls may remember something in what it looks at.
+    pub fn may_write(&self) -> bool {
+        self.flags.has(Flags::WRITE.and(Flags::MAY_REPLICATE))
+            || matches!(self.keys, Keys::Script | Keys::Heap)
+    }
+
     /// The keys that it may touch. None if those are not all.
     pub fn all_keys<'w>(&self, args: &Args<'w>) -> Option<SmallVec<[&'w [u8]; 1]>> {
         match self.keys {

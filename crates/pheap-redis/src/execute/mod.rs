@@ -24,7 +24,7 @@ use self::plan::Plan;
 pub use self::replica::{Note, Unfollowed};
 use crate::client::{Replies, Session};
 use crate::command::{
-    Args, Block, Cx, Effects, Fail, Flags, Keys, Keyspace, Known, Meanwhile, Nothing, OneRead, OneTxn, Run,
+    Args, Block, Cx, Effects, Fail, Flags, Keyspace, Known, Meanwhile, Nothing, OneRead, OneTxn, Run,
     Several, load_libraries, resolve,
 };
 use crate::counts::End;
@@ -448,9 +448,7 @@ impl Execution<'_> {
         let (effects_of, meanwhile) = (&mut *self.output.effects, &mut *self.meanwhile);
         let clock = now;
         let now = if session.is_master { i64::MIN } else { clock };
-        // What a read-only script calls may be replicated.
-        let only_looks = known.only_looks() && !matches!(known.keys, Keys::Script);
-        if !only_looks && keyspace.can_write() && server.limits.has_log {
+        if known.may_write() && keyspace.can_write() && server.limits.has_log {
             server.unsynced.count(known.all_keys(words), self.output.counted);
         }
         let mut cx = Cx { server, session, clock, now, may_block, effects: effects_of, keyspace, meanwhile };

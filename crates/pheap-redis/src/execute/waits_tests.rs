@@ -1,11 +1,13 @@
 //! What replies wait for: the log of these servers is synced by nobody until somebody asks.
 
+use std::io::{Read, Write};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use super::*;
 use crate::clients::Profile;
-use crate::command;
+use crate::command::{self, Keys};
 use crate::config::Config;
 use crate::data::{Settings, Store};
 
@@ -21,6 +23,10 @@ struct Client {
     counted: Counted,
 }
 
+fn session() -> Session {
+    Session::new(Arc::new(Profile::nobody()), true)
+}
+
 impl Client {
     fn new(path: &Path, settings: Settings) -> Client {
         Client::of(path, settings, 1)
@@ -29,27 +35,26 @@ impl Client {
     fn of(path: &Path, settings: Settings, shards: u32) -> Client {
         let store = Store::open(path, settings, shards).unwrap();
         let server = Server::new(store, Config::default(), Vec::new(), command::all().count());
-        Client { server, session: Session::new(Arc::new(Profile::nobody()), true), counted: Vec::new() }
+        Client { server, session: session(), counted: Vec::new() }
     }
 
     /// Runs commands, and returns those of their transactions that the reply waits for.
     fn run(&mut self, commands: &[&str]) -> Vec<Commit> {
-        let (mut reply, mut effects, mut commits) = (Reply::new(false), Effects::default(), Vec::new());
-        let mut input = Input::default();
-        commands.iter().for_each(|command| input.append(format!("{command}\r\n").as_bytes()));
-        let output = Output {
-            reply: &mut reply,
-            effects: &mut effects,
-            commits: &mut commits,
-            counted: &mut self.counted,
-        };
-        let (session, clock, meanwhile) = (&mut self.session, Instant::now(), &mut Nobody);
-        let mut execution = Execution { server: &self.server, session, output, thread: 0, clock, meanwhile };
-        while !matches!(execution.run(&mut input), Stop::Nothing) {}
-        assert!(!reply.take().starts_with(b"-"), "{commands:?}");
-        commits.retain(|commit| !commit.is_durable());
-        commits
+        run(&self.server, &mut self.session, &mut self.counted, commands)
     }
+}
+
+fn run(server: &Server, session: &mut Session, counted: &mut Counted, commands: &[&str]) -> Vec<Commit> {
+    let (mut reply, mut effects, mut commits) = (Reply::new(false), Effects::default(), Vec::new());
+    let mut input = Input::default();
+    commands.iter().for_each(|command| input.append(format!("{command}\r\n").as_bytes()));
+    let output = Output { reply: &mut reply, effects: &mut effects, commits: &mut commits, counted };
+    let (clock, meanwhile) = (Instant::now(), &mut Nobody);
+    let mut execution = Execution { server, session, output, thread: 0, clock, meanwhile };
+    while !matches!(execution.run(&mut input), Stop::Nothing) {}
+    assert!(!reply.take().starts_with(b"-"), "{commands:?}");
+    commits.retain(|commit| !commit.is_durable());
+    commits
 }
 
 #[test]
@@ -151,6 +156,79 @@ fn what_was_written_while_no_reply_waited_is_synced_when_they_begin_to() {
     let [set] = &client.run(&["set a 2"])[..] else { panic!("nobody has synced it") };
     client.run(&["multi", "set b 1", "config set appendfsync always", "get a", "exec"]);
     assert!(set.is_durable() && client.run(&["get b"]).len() == 1);
+}
+
+/// Each of them changes all options, and must not undo what the other one has done.
+#[test]
+fn two_who_change_options_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let Client { server, .. } = Client::new(&folder.path().join("heap"), Settings::Log { fold_at: 1 << 20 });
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut session = session();
+            for number in (1..).take_while(|_| !is_over.load(Relaxed)) {
+                run(
+                    &server,
+                    &mut session,
+                    &mut Vec::new(),
+                    &[&format!("config set slowlog-max-len {number}")],
+                );
+            }
+        });
+        let mut session = session();
+        for policy in ["always", "no"].iter().cycle().take(2000) {
+            run(&server, &mut session, &mut Vec::new(), &[&format!("config set appendfsync {policy}")]);
+            let said = server.config.read().text("appendfsync") == "always";
+            if said != (*policy == "always") || server.limits.always.load(Relaxed) != said {
+                is_over.store(true, Relaxed);
+                panic!("{policy}: it says that it waits: {said}");
+            }
+        }
+        is_over.store(true, Relaxed);
+    });
+}
+
+/// Another server is told of a key when that is durable here.
+#[test]
+fn what_migrates_is_durable() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut client = Client::new(&folder.path().join("heap"), Settings::Log { fold_at: 1 << 20 });
+    let [set] = &client.run(&["set a 1"])[..] else { panic!("nobody has synced it") };
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let was_durable = std::thread::scope(|scope| {
+        let target = scope.spawn(|| {
+            let mut stream = listener.accept().unwrap().0;
+            stream.read_exact(&mut [0; 100][..1]).unwrap();
+            let was_durable = set.is_durable();
+            stream.write_all(b"+OK\r\n+OK\r\n").unwrap();
+            was_durable
+        });
+        client.run(&[&format!("migrate 127.0.0.1 {port} a 0 5000")]);
+        target.join().unwrap()
+    });
+    assert!(was_durable);
+}
+
+/// `INFO` looks at everything, and changes nothing.
+#[test]
+fn what_changes_nothing_is_not_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut client = Client::new(&folder.path().join("heap"), Settings::Log { fold_at: 1 << 20 });
+    client.run(&["set a 1", "info keyspace", "function list", "function dump"]);
+    assert_eq!(client.counted.len(), 1);
+    assert!(client.run(&["get b"]).is_empty());
+}
+
+/// They are taken for what they are.
+#[test]
+fn these_change_nothing_though_their_flags_do_not_say_so() {
+    let has_keys = |known: &Known| !matches!(known.keys, Keys::None);
+    let looks = |known: &Known| !known.may_write() && !known.flags.has(Flags::READONLY);
+    let names: Vec<_> =
+        command::all().filter(|known| has_keys(known) && looks(known)).map(|known| known.name).collect();
+    assert_eq!(names, ["info", "function|dump", "function|list"]);
 }
 
 #[test]

@@ -50,6 +50,8 @@ pub(super) struct Blocked {
     pub(super) until: Option<Instant>,
     /// The database of the keys.
     pub(super) db: usize,
+    /// Must be durable before it is told that there was nothing: what it has seen when it last looked.
+    pub(super) seen: Vec<pheap::Commit>,
 }
 
 impl Connection {

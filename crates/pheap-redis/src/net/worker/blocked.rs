@@ -31,7 +31,7 @@ impl Turn<'_> {
         }
         connection.session.profile.is_blocked.store(true, SeqCst);
         let words = block.instead.clone().unwrap_or(words);
-        connection.blocked = Some(Blocked { words, block, until, db });
+        connection.blocked = Some(Blocked { words, block, until, db, seen: Vec::new() });
         // Who is counted has had that look, and is served in the order of those who wait.
         if !self.try_again(connection, None, signals) {
             self.server.stats.blocked.fetch_add(1, Relaxed);
@@ -61,7 +61,8 @@ impl Turn<'_> {
                 let signals = blocked.block.keys.iter().map(|key| Signal { db, key: key.clone() }).collect();
                 self.postponed.push(Message::Wake(Wakeup { signals, ..Wakeup::default() }));
             }
-            connection.blocked = Some(blocked);
+            let seen = self.note_commits(commits);
+            connection.blocked = Some(Blocked { seen, ..blocked });
             return false;
         }
         connection.session.profile.is_blocked.store(false, SeqCst);
@@ -179,7 +180,7 @@ impl Turn<'_> {
                 connection.reply.null_array();
             }
             let bytes = connection.reply.take();
-            connection.output.push(bytes, Vec::new(), Vec::new());
+            connection.output.push(bytes, blocked.seen, Vec::new());
         }
         self.connections.insert(client, connection);
         self.ready.insert(client);

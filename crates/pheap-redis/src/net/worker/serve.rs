@@ -134,7 +134,8 @@ impl Turn<'_> {
         let commits = self.note_commits(commits);
         let bytes = connection.reply.take();
         let messages = effects.parcels(self.server, connection.session.id);
-        if !bytes.is_empty() || !messages.is_empty() {
+        // Also if there is no reply: those behind it tell that it was done, too.
+        if !bytes.is_empty() || !messages.is_empty() || !commits.is_empty() {
             connection.output.push(bytes, commits, messages);
             connection.look_at_output(&self.server.limits);
         }

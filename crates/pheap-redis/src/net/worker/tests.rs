@@ -18,7 +18,7 @@ use crate::waiting::Wakeup;
 
 /// A server with one thread.
 struct Setup {
-    _folder: tempfile::TempDir,
+    folder: Option<tempfile::TempDir>,
     server: Server,
     worker: Worker,
 }
@@ -30,7 +30,7 @@ impl Setup {
         let worker = Worker::new().unwrap();
         let threads = vec![worker.mailbox()];
         let server = Server::new(store, Config::default(), threads, command::all().count());
-        Setup { _folder: folder, server, worker }
+        Setup { folder: Some(folder), server, worker }
     }
 }
 
@@ -82,4 +82,67 @@ fn who_waits_for_a_key_is_answered_while_the_server_ends() {
     client.shutdown(Shutdown::Write).unwrap();
     client.read_to_string(&mut told).unwrap();
     assert_eq!(told, "*2\r\n$4\r\nlist\r\n$5\r\nvalue\r\n");
+}
+
+/// Takes turns until a client is told something, or that it is told no more. What it is told.
+fn told(turn: &mut Turn<'_>, client: &mut UnixStream) -> String {
+    client.set_nonblocking(true).unwrap();
+    let (mut events, mut buffer) = (Events::with_capacity(8), [0; 100]);
+    loop {
+        turn.turn(&mut events, Duration::from_millis(1)).unwrap();
+        match client.read(&mut buffer) {
+            Ok(len) => return String::from_utf8_lossy(&buffer[..len]).into_owned(),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// Lets `f` have a server whose disk fails when it is first asked for a sync, and a client of it.
+fn with_failing_disk(f: impl FnOnce(&mut Turn<'_>, &mut UnixStream)) {
+    let Setup { folder, server, worker } = Setup::new();
+    let mut turn = worker.into_turn(&server, 0, Vec::new());
+    let mut client = connect(&mut turn);
+    elsewhere(&server, "RPUSH list value\r\n");
+    // Who syncs finds that the heap is gone.
+    folder.unwrap().close().unwrap();
+    f(&mut turn, &mut client);
+}
+
+#[test]
+fn a_reply_waits_for_writes_that_had_none() {
+    with_failing_disk(|turn, client| {
+        client.write_all(b"CLIENT REPLY SKIP\r\nSET a 1\r\n").unwrap();
+        while turn.server.stats.dirty.load(Relaxed) == 0 {
+            turn.turn(&mut Events::with_capacity(8), TICK).unwrap();
+        }
+        // It is closed at once, or when it has said this.
+        let _ = client.write_all(b"PING\r\n");
+        assert_eq!(told(turn, client), "");
+    });
+}
+
+#[test]
+fn that_nothing_came_is_told_when_that_is_durable() {
+    with_failing_disk(|turn, client| {
+        elsewhere(turn.server, "LPOP list\r\n");
+        client.write_all(b"BLPOP list 0.001\r\n").unwrap();
+        assert_eq!(told(turn, client), "");
+    });
+    // Also what it sees when it looks again.
+    let Setup { folder: _folder, server, worker } = Setup::new();
+    let mut turn = worker.into_turn(&server, 0, Vec::new());
+    let mut client = connect(&mut turn);
+    client.write_all(b"BLPOP list 0\r\n").unwrap();
+    while server.stats.blocked.load(Relaxed) == 0 {
+        turn.turn(&mut Events::with_capacity(8), TICK).unwrap();
+    }
+    let signals = elsewhere(&server, "RPUSH list value\r\n").0.signals.into();
+    let popped = elsewhere(&server, "LPOP list\r\n").1;
+    turn.mailbox.post(Message::Wake(Wakeup { signals, ..Wakeup::default() }));
+    // As if its time had come.
+    let client_id = *turn.connections.keys().next().unwrap();
+    turn.mailbox.post(Message::Unblock { client: client_id, with_error: false });
+    assert_eq!(told(&mut turn, &mut client), "*-1\r\n");
+    assert!(popped[0].is_durable());
 }

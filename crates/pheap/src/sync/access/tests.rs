@@ -1,8 +1,11 @@
+use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 use std::time::Duration;
+
+use pheap_testkit::process::{role, run_well};
 
 use super::{Access, upgrade_all};
 use crate::sync::fence::will_be_supported;
@@ -334,8 +337,13 @@ fn a_nested_read_passes_a_closed_gate() {
     guarded.change_often(1);
 }
 
+/// In a process of its own: tests beside this one need slots.
 #[test]
 fn more_threads_read_than_have_slots_and_others_get_theirs() {
+    const THIS: &str = "sync::access::tests::more_threads_read_than_have_slots_and_others_get_theirs";
+    if role().is_none() {
+        return run_well(THIS, "readers", Path::new(""));
+    }
     will_be_supported();
     let guarded = Guarded { lock: Access::new(3), ..Guarded::new() };
     let (rounds, threads, writers) = (3, 100, 2);
