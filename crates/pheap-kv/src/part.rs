@@ -72,13 +72,16 @@ impl<'r> Value<'r> {
         Some(self.bytes.as_slice(view).last_chunk().map_or(0, |time| u64::from_be_bytes(*time)))
     }
 
-    /// Its bytes, if it has not expired.
+    /// Its bytes, and when it expires, if it has not expired.
     #[inline]
-    fn fresh<'v>(&self, view: &'v View<'r>) -> Option<&'v [u8]> {
+    fn fresh<'v>(&self, view: &'v View<'r>) -> Option<(&'v [u8], Option<u64>)> {
         let bytes = self.bytes.as_slice(view);
         match self.expires(view) {
-            None => Some(bytes),
-            Some(time) => bytes.split_last_chunk::<TIME>().filter(|_| time > now()).map(|(value, _)| value),
+            None => Some((bytes, None)),
+            Some(time) => {
+                let (value, _) = bytes.split_last_chunk::<TIME>().filter(|_| time > now())?;
+                Some((value, Some(time)))
+            }
         }
     }
 }
@@ -98,7 +101,7 @@ pub(crate) type At = Option<u64>;
 /// The value of a key, in a read or a transaction.
 #[inline]
 pub(crate) fn get<'v, 'r>(view: &'v View<'r>, part: P<'r, Part<'r>>, key: &[u8], at: At) -> Option<&'v [u8]> {
-    find(view, part, key, at)?.fresh(view)
+    find(view, part, key, at)?.fresh(view).map(|(value, _)| value)
 }
 
 /// When the value of a key expires.
@@ -130,14 +133,14 @@ fn visible<'v, 'r>(
     Some(&version.value)
 }
 
-/// Shows the entries of a span to `f`, in order or backwards, until it returns false. Returns whether it did.
+/// Shows the entries of a span to `f`, and when they expire, in order or backwards, until it returns false. Returns whether it did.
 pub(crate) fn scan<'r>(
     view: &View<'r>,
     part: P<'r, Part<'r>>,
     span: &Span,
     at: At,
     backwards: bool,
-    mut f: impl FnMut(&[u8], &[u8]) -> bool,
+    mut f: impl FnMut(&[u8], &[u8], Option<u64>) -> bool,
 ) -> bool {
     fn end(bound: &Bound<crate::keys::StoredKey>) -> Bound<&[u8]> {
         bound.as_ref().map(|key| key.as_slice())
@@ -145,14 +148,16 @@ pub(crate) fn scan<'r>(
     let range = (end(&span.0), end(&span.1));
     let newest = field!(part.newest).range(view, range);
     let Some(at) = at else {
-        let mut show =
-            |(key, value): (&[u8], &Value<'r>)| value.fresh(view).is_none_or(|value| f(key, value));
+        let mut show = |(key, value): (&[u8], &Value<'r>)| {
+            value.fresh(view).is_none_or(|(value, expires)| f(key, value, expires))
+        };
         let mut newest = newest;
         return !if backwards { newest.rev().all(show) } else { newest.all(&mut show) };
     };
     let older = field!(part.older).range(view, range);
     let mut show = |key: &[u8], newest, older| {
-        visible(view, newest, older, at).and_then(|value| value.fresh(view)).is_none_or(|value| f(key, value))
+        let fresh = visible(view, newest, older, at).and_then(|value| value.fresh(view));
+        fresh.is_none_or(|(value, expires)| f(key, value, expires))
     };
     if backwards {
         merge(newest.rev(), older.rev(), |one, two| two.cmp(one), &mut show)

@@ -29,22 +29,22 @@ impl Cursor {
         Cursor { reader, span }
     }
 
-    /// Shows `f` up to `most` entries at one end, all of one shard, until it returns false. Returns whether something may be left.
+    /// Shows `f` up to `most` entries at one end, and when they expire, all of one shard, until it returns false. Returns whether something may be left.
     pub(crate) fn step(
         &mut self,
         backwards: bool,
         most: usize,
-        f: &mut dyn FnMut(&[u8], &[u8]) -> bool,
+        f: &mut dyn FnMut(&[u8], &[u8], Option<u64>) -> bool,
     ) -> Result<bool> {
         if keys::is_empty(&self.span) {
             return Ok(false);
         }
         let (mut seen, mut bytes, mut last) = (0, 0, StoredKey::new());
         let (prefix, at) = (self.reader.id.prefix_len(), self.reader.at());
-        let mut show = |key: &[u8], value: &[u8]| {
+        let mut show = |key: &[u8], value: &[u8], expires| {
             seen += 1;
             bytes += key.len() + value.len();
-            let more = f(&key[prefix..], value) && seen < most && bytes < BYTES;
+            let more = f(&key[prefix..], value, expires) && seen < most && bytes < BYTES;
             if !more {
                 last = StoredKey::from_slice(key);
             }
@@ -102,7 +102,7 @@ impl Range {
         let Range { cursor, front, back, step } = self;
         let mut more = true;
         while more && if backwards { back.is_empty() } else { front.is_empty() } {
-            more = cursor.step(backwards, *step, &mut |key, value| {
+            more = cursor.step(backwards, *step, &mut |key, value, _| {
                 let entry = (key.to_vec(), value.to_vec());
                 if backwards {
                     back.push_front(entry)

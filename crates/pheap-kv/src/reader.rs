@@ -157,7 +157,7 @@ impl Reader {
         let mut cursor = self.cursor(self.id.span(&range));
         let mut going = true;
         while going
-            && cursor.step(false, range::MOST, &mut |key, value| {
+            && cursor.step(false, range::MOST, &mut |key, value, _| {
                 going = f(key, value).is_continue();
                 going
             })?
@@ -165,7 +165,7 @@ impl Reader {
         Ok(())
     }
 
-    fn cursor(&self, span: crate::keys::Span) -> Cursor {
+    pub(crate) fn cursor(&self, span: crate::keys::Span) -> Cursor {
         Cursor::new(self.clone(), span)
     }
 

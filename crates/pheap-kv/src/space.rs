@@ -3,6 +3,7 @@
 use crate::batch::Batch;
 use crate::keys::MAX_VALUE;
 use crate::part;
+use crate::range;
 use crate::reader::Reader;
 use crate::{Error, Result};
 use pheap::Commit;
@@ -236,48 +237,43 @@ impl KeySpace {
         &self,
         entries: impl IntoIterator<Item = (K, V)>,
     ) -> Result<u64> {
-        let (mut index, mut last) = (0, None::<Vec<u8>>);
-        self.fill(entries.into_iter().map(|(key, value)| {
+        let (mut batch, mut index, mut last) = (Batch::new(), 0, None::<Vec<u8>>);
+        let mut end = Ok(());
+        for (key, value) in entries {
             if last.as_ref().is_some_and(|last| last.as_slice() >= key.as_ref()) {
-                return Err(Error::NotSorted { index });
+                end = Err(Error::NotSorted { index });
+                break;
             }
             let last = last.get_or_insert_default();
             last.clear();
             last.extend_from_slice(key.as_ref());
             index += 1;
-            Ok((key, value, None))
-        }))?;
-        Ok(index)
-    }
-
-    /// Puts in all that a reader has, with the times at which it expires.
-    pub(crate) fn load_from(&self, from: &Reader) -> Result<()> {
-        self.fill(from.iter().map(|entry| {
-            let (key, value) = entry?;
-            let expires = from.expiry(&key)?;
-            Ok((key, value, expires))
-        }))
-    }
-
-    fn fill<K: AsRef<[u8]>, V: AsRef<[u8]>>(
-        &self,
-        mut entries: impl Iterator<Item = Result<(K, V, Option<u64>)>>,
-    ) -> Result<()> {
-        let mut batch = Batch::new();
-        let end = loop {
-            match entries.next() {
-                Some(Ok((key, value, expires))) => batch.set(self, key.as_ref(), value.as_ref(), expires)?,
-                Some(Err(error)) => break Err(error),
-                None => break Ok(()),
-            }
+            batch.put(self, key, value)?;
             if batch.bytes() >= LOADED {
                 batch.write(true)?;
                 batch.clear();
             }
-        };
+        }
         batch.write(true)?;
         self.shards.heap.sync()?;
-        end
+        end.map(|()| index)
+    }
+
+    /// Puts in all that a reader has, with the times at which it expires.
+    pub(crate) fn load_from(&self, from: &Reader) -> Result<()> {
+        let (mut cursor, mut batch) = (from.cursor(from.id.span::<[u8]>(&..)), Batch::new());
+        let mut is_more = true;
+        while is_more {
+            let mut taken = Ok(());
+            is_more = cursor.step(false, range::MOST, &mut |key, value, expires| {
+                taken = batch.set(self, key, value, expires);
+                taken.is_ok()
+            })?;
+            taken?;
+            batch.write(true)?;
+            batch.clear();
+        }
+        Ok(())
     }
 }
 

@@ -12,7 +12,7 @@ use crate::snapshot::Snapshot;
 use crate::space::KeySpace;
 use crate::stats::Stats;
 use crate::{Error, Result};
-use pheap::{Commit, Heap, SyncPolicy};
+use pheap::{Commit, Durability, Heap, SyncPolicy};
 use std::collections::HashSet;
 use std::io::ErrorKind;
 use std::ops::Deref;
@@ -110,7 +110,7 @@ impl Store {
             }
             // The catalogue is never split, so this is all of it.
             let mut taken = HashSet::new();
-            part::scan(tx, part, &span, None, false, |_, number| {
+            part::scan(tx, part, &span, None, false, |_, number, _| {
                 taken.extend(number_in(number));
                 true
             });
@@ -307,7 +307,7 @@ impl Store {
     ///
     /// # Errors
     /// [`Error::Heap`] of the kind [`AlreadyExists`](std::io::ErrorKind::AlreadyExists) if there is a file at `path`, which is left as it is, and as for [`Options::open`] and [`KeySpace::put`].
-    /// What was written so far stays.
+    /// What was written so far stays, also if the program ends meanwhile. (If the machine goes down, that cannot be opened: it is made without a log, whatever `options` say, and durable as a whole at the end.)
     pub fn compact_to(&self, path: impl AsRef<Path>, options: Options) -> Result<Store> {
         let path = path.as_ref();
         if path.symlink_metadata().is_ok() {
@@ -315,14 +315,16 @@ impl Store {
             return Err(pheap::Error::Io { context, source: ErrorKind::AlreadyExists.into() }.into());
         }
         let snapshot = self.snapshot()?;
-        let to = options.open(path)?;
+        // Nobody sees it before it is complete, so it needs no log: closing it makes all of it durable.
+        let to = options.clone().durability(Durability::Process).open(path)?;
         for name in snapshot.number(SpaceId::CATALOGUE).iter() {
             let (name, number) = name?;
             let Some(number) = number_in(&number) else { continue };
             to.space(&String::from_utf8_lossy(&name))?.load_from(&snapshot.number(SpaceId::new(number)))?;
         }
         to.load_from(&snapshot)?;
-        Ok(to)
+        to.close()?;
+        options.open(path)
     }
 
     /// Sizes, and counters since the store was opened.
