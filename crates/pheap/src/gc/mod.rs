@@ -163,6 +163,7 @@ impl Collector {
         if self.state.root.load(Ordering::Relaxed) == 0 {
             return None; // the region is being created, and its root not known yet
         }
+        let mut overdue = 0;
         if self.is_idle() {
             // A transaction that has allocated nothing may have unlinked something: a better moment than when it was just linked. But
             // there may be no such moment.
@@ -172,9 +173,13 @@ impl Collector {
                 self.paid = usage.allocated;
                 return None;
             }
+            // What a single transaction has allocated that has led to this, but for less than it: to be marked by that one. Or those that come next would, which may be short.
+            if usage.allocated >= self.overdue() {
+                overdue = usage.allocated.saturating_sub(self.paid);
+            }
             self.begin(alloc, store);
             // At once: what is allocated before it ends is not freed by it, and often there is little to do.
-            self.debt = SLICE_WORK;
+            self.debt = SLICE_WORK.max(overdue);
         }
         let usage = alloc.usage;
         // Done when a sixteenth of the threshold was allocated, so that little is added to what the cycle was to free.
@@ -188,7 +193,7 @@ impl Collector {
             // Who allocates much in one transaction has not been quick anyway. In tests, as little as can be done at a time.
             (
                 if least < SLICE_WORK { least } else { self.debt },
-                SLICE + Duration::from_micros(allocated / 512),
+                SLICE + Duration::from_micros((allocated + overdue) / 512),
             )
         })
     }
