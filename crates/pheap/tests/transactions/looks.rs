@@ -252,6 +252,15 @@ fn balance(root: &Root<All<'static>>) -> u64 {
     .unwrap()
 }
 
+/// Says that it is over, also in a panic.
+struct End<'a>(&'a AtomicBool);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 fn cases() -> u32 {
     std::env::var("PHEAP_COPIES_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(60)
 }
@@ -281,6 +290,7 @@ proptest! {
                 assert_eq!(roots.each_ref().map(balance), [0, 0]);
             };
             let reader = reads.then(|| scope.spawn(reader));
+            let end = End(&over);
             for _ in 0..4 {
                 let (before, fails) = (models.clone(), random.below(3) == 0);
                 let steps = random.below(4000);
@@ -313,8 +323,10 @@ proptest! {
                 }
                 roots.iter().zip(&models).for_each(|(root, model)| check(root, model));
             }
-            over.store(true, Ordering::Relaxed);
-            reader.map(|reader| reader.join().unwrap());
+            drop(end);
+            if let Some(reader) = reader {
+                reader.join().unwrap();
+            }
         });
         // Of the many, for whose sake this is. (Others are short, or do not look at that much.)
         prop_assert!(durability != Durability::Process || most_steps < 2500 || spilled > 0);
