@@ -122,12 +122,13 @@ impl<T: Persist> Root<T> {
     /// Runs `f` as one transaction: all of it happens, durably before this returns, or nothing.
     ///
     /// If `f` returns an error or panics, everything that it did is rolled back. A crash at any moment leaves the whole state before or
-    /// after the transaction. Waits while another thread has a transaction on the root. Reads go on until the changes are stored: at the commit, or when the transaction has
-    /// outgrown its copies (thousands of objects); for that it waits for the reads that have begun.
+    /// after the transaction. Waits while another thread has a transaction on the root. Reads go on until the changes are stored: at the commit, or earlier, when the transaction
+    /// leaves its copies: it changes thousands of objects, or, with [`Durability::Process`](crate::Durability::Process), it changes something and then looks at some hundreds. For that it waits for the reads that
+    /// have begun, in whatever access to the heap it is.
     ///
     /// The error type is fixed, so that a closure may end in `Ok(())`; see [`try_txn`](Self::try_txn) for others.
     ///
-    /// Inside, do not wait for a thread that needs the same root, nor for anything that a thread may wait for which reads it: the commit waits for its read to end. Roots of one heap are opened together with [`pheap::txn`](crate::txn());
+    /// Inside, do not wait for a thread that needs the same root, nor for anything that a thread may wait for which reads it: the commit, and any access before it, may wait for its read to end. Roots of one heap are opened together with [`pheap::txn`](crate::txn());
     /// transactions on two *heaps* do not nest, unless [`with_several_heaps`](crate::with_several_heaps) allows it.
     ///
     /// # Cost

@@ -29,6 +29,16 @@ impl Store {
         tables.take_span(self, bytes, entry)
     }
 
+    /// Whether so many bytes are free, or would be if the file grew. In a forked child nothing is.
+    pub(crate) fn has_left(&self, bytes: u64) -> bool {
+        self.check_not_forked().is_ok() && {
+            let tables = self.tables.lock();
+            let most = self.mapping.reserved().min(self.max_size);
+            let unit = tables.header.arena_unit;
+            tables.pages.total() + most.saturating_sub(tables.header.mapped) / unit * unit >= bytes
+        }
+    }
+
     /// Takes such a span if there is one without growing the file.
     pub(crate) fn take_free_span(&self, bytes: &RangeInclusive<u64>, entry: SpanEntry) -> Option<Span> {
         self.check_not_forked().ok()?;

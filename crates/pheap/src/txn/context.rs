@@ -137,8 +137,8 @@ pub(crate) struct Context {
     pub(crate) savepoints: Savepoints,
     /// Lines that records in the log cover, and that are not flushed yet.
     pub(crate) dirty: DirtyLines,
-    /// Looks at the write set that this transaction has [counted](Self::looks_too_often).
-    pub(super) looks: usize,
+    /// Looks at the write set that this transaction has [counted](Self::looks_too_often); less than none if they are not to count yet.
+    pub(super) looks: isize,
     /// Values whose padding is to be zeroed.
     pub(crate) padded: Padded,
     /// Places noted by `__ahead`.

@@ -14,6 +14,8 @@ const LOOKS: usize = 8;
 const LOOKS_UNFENCED: usize = 4;
 /// With fewer looks nothing is left: what else a spill costs is as much, and readers are kept out from then on.
 const FEW_LOOKS: usize = 512;
+/// Bytes that must be left in a heap for each copy that there may be, or looks are no reason to leave any: a store that comes later may take the undo log this much, and a copy next to nothing.
+const LEFT: usize = BLOCK / 2;
 /// Copies in each block that make them dense: these cost as much as logging the block. With fewer, a program that goes through an object once is better off with the copies. Without fences it is half
 /// of them.
 const CLOSE: usize = 12;
@@ -34,7 +36,7 @@ impl Context {
     #[inline(always)]
     pub(super) fn looks_too_often(&mut self) -> bool {
         self.looks += 1;
-        self.looks >= FEW_LOOKS.min(self.looks_fenced()) && self.has_looked_enough()
+        self.looks >= FEW_LOOKS.min(self.looks_fenced()) as isize && self.has_looked_enough()
     }
 
     #[inline(always)]
@@ -42,19 +44,24 @@ impl Context {
         LOOKS * self.most_copies
     }
 
-    /// If there is no room for an undo log, this is asked again after as many looks.
+    /// If there is no room for an undo log, this is asked again after as many looks as with fences: it may take a system call.
     #[inline(never)]
     fn has_looked_enough(&mut self) -> bool {
         let fenced = self.looks_fenced();
         let most = if self.media.is_slow() { fenced } else { fenced.min(LOOKS_UNFENCED * self.set.len()) };
-        if self.looks < most {
+        if self.looks < most as isize {
             return false;
         }
-        let can_spill = self.can_spill();
+        let can_spill = self.has_space_left() && self.can_spill();
         if !can_spill {
-            self.looks = 0;
+            self.looks = -(fenced as isize);
         }
         can_spill
+    }
+
+    /// Whether the undo log could grow for all that the transaction may store to yet, which would have fitted into the write set.
+    fn has_space_left(&self) -> bool {
+        self.media.wal().is_some() || self.store().has_left((LEFT * self.most_copies) as u64)
     }
 
     /// Whether a transaction that wants one more copy than the write set takes is to have it; then there is room for it.

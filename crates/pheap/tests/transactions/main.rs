@@ -5,6 +5,7 @@ mod commit_words;
 mod copies;
 mod group_spill;
 mod kept_copies;
+mod looks;
 mod model;
 mod nested;
 mod padding;
