@@ -123,7 +123,7 @@ impl<T: Persist> Root<T> {
     ///
     /// If `f` returns an error or panics, everything that it did is rolled back. A crash at any moment leaves the whole state before or
     /// after the transaction. Waits while another thread has a transaction on the root. Reads go on until the changes are stored: at the commit, or earlier, when the transaction
-    /// leaves its copies: it changes thousands of objects, or, with [`Durability::Process`](crate::Durability::Process), it changes something and then looks at some hundreds. For that it waits for the reads that
+    /// leaves its copies: it changes thousands of objects, or, with [`Durability::Process`](crate::Durability::Process), it comes back hundreds of times to those that it has changed, or has changed 64 and then looks at hundreds. For that it waits for the reads that
     /// have begun, in whatever access to the heap it is.
     ///
     /// The error type is fixed, so that a closure may end in `Ok(())`; see [`try_txn`](Self::try_txn) for others.

@@ -137,7 +137,7 @@ pub(crate) struct Context {
     pub(crate) savepoints: Savepoints,
     /// Lines that records in the log cover, and that are not flushed yet.
     pub(crate) dirty: DirtyLines,
-    /// Looks at the write set that this transaction has [counted](Self::looks_too_often); less than none if they are not to count yet.
+    /// How often this transaction has [looked again](Self::looks_again) at copies; less than never if that is not to count yet.
     pub(super) looks: isize,
     /// Values whose padding is to be zeroed.
     pub(crate) padded: Padded,

@@ -314,7 +314,7 @@ impl Context {
                         }
                         return copy;
                     }
-                    Find::Nothing if !(*cx).looks_too_often() => {
+                    Find::Nothing if !(*cx).looks_beside() => {
                         (*cx).hot().recent.note_unwritten(addr, len);
                         return in_place;
                     }
