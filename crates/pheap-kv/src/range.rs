@@ -34,7 +34,7 @@ impl Cursor {
         &mut self,
         backwards: bool,
         most: usize,
-        f: &mut dyn FnMut(&[u8], &[u8], Option<u64>) -> bool,
+        f: &mut impl FnMut(&[u8], &[u8], Option<u64>) -> bool,
     ) -> Result<bool> {
         if keys::is_empty(&self.span) {
             return Ok(false);
