@@ -143,6 +143,10 @@ impl<'r> View<'r> {
     /// The same, at less cost if the transaction has come to the value lately.
     #[inline(always)]
     pub(super) fn place_in_transaction<T: Pointee + ?Sized>(&self, value: *mut T) -> *const T {
+        // Of a slice there is seldom a copy.
+        if size_of::<*mut T>() > size_of::<*mut u8>() && self.is_in_place() {
+            return value;
+        }
         if let Some(place) = self.look_for(value) {
             return place;
         }
