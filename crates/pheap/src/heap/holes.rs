@@ -104,10 +104,10 @@ mod tests {
         for options in [small_log, small_memory] {
             let folder = tempfile::tempdir().unwrap();
             let (heap, [a, b]) = heap(&folder, &options)?;
+            let inner = heap.inner();
+            inner.stop_checkpoints(); // they would wait for the one below, or give back before it
             drop(a);
             heap.remove_root("a")?;
-            let inner = heap.inner();
-            inner.stop_checkpoints(); // it would wait for this one
             let wal = inner.wal().unwrap();
             let watch = inner.watch_free_pages(wal, true);
             wal.checkpoint(|| {
@@ -132,10 +132,10 @@ mod tests {
     fn who_makes_no_checkpoint_keeps_nobody_from_giving_back() -> Result<()> {
         let folder = tempfile::tempdir().unwrap();
         let (heap, [a, _]) = heap(&folder, &Options::new().memory_limit(1 << 30).log_limit(1 << 30))?;
-        drop(a);
-        heap.remove_root("a")?;
         let inner = heap.inner();
         inner.stop_checkpoints(); // this thread is the one
+        drop(a);
+        heap.remove_root("a")?;
         let wal = inner.wal().unwrap();
         let watch = inner.watch_free_pages(wal, true);
         wal.checkpoint(|| {
