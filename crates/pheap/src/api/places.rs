@@ -133,16 +133,11 @@ unsafe fn place_at_first<T: Pointee + ?Sized, F: Persist>(
 pub(super) unsafe fn note_ahead<T: Pointee + ?Sized, F>(cx: *mut Context, object: *mut T, place: *mut F) {
     // SAFETY: *open*.
     let cx = unsafe { &mut *cx };
-    let (addr, len) = (place.cast::<u8>().expose_provenance(), size_of::<F>());
-    // Mostly it is logged already, in a transaction that comes back to what it has written.
-    if cx.is_in_place(addr, len, align_of::<F>()) {
-        return;
-    }
     if cx.takes_objects(T::bytes(object)) {
         let (addr, len) = bytes_of(object);
         cx.note_ahead(addr, len, T::ALIGN);
     } else {
-        cx.note_ahead(addr, len, align_of::<F>());
+        cx.note_ahead(place.cast::<u8>().expose_provenance(), size_of::<F>(), align_of::<F>());
     }
 }
 
