@@ -4,6 +4,8 @@
 use pheap::{Durability, Error, Heap, Options, P, Persist, Root, Txn, field, txn};
 use proptest::prelude::*;
 
+use crate::cases;
+
 const OBJECTS: usize = 4;
 const VARIABLES: usize = 3;
 /// Words of an object.
@@ -289,12 +291,8 @@ fn took_place(result: Result<(), Error>, fails: bool, is_full: bool) -> bool {
     result.is_ok()
 }
 
-fn cases() -> u32 {
-    std::env::var("PHEAP_COPIES_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(500)
-}
-
 proptest! {
-    #![proptest_config(ProptestConfig { cases: cases(), ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(500), ..ProptestConfig::default() })]
 
     #[test]
     fn variables_of_one_object_see_the_same(

@@ -3,6 +3,8 @@
 use pheap::{Durability, Error, Heap, Options, P, Persist, Root, Txn, field, txn};
 use proptest::prelude::*;
 
+use crate::cases;
+
 #[derive(Persist, Default, Clone, Copy)]
 #[repr(C, align(64))]
 struct Aligned {
@@ -275,12 +277,8 @@ fn root(heap: &Heap, name: &str) -> Root<All<'static>> {
     all.unwrap()
 }
 
-fn cases() -> u32 {
-    std::env::var("PHEAP_COPIES_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(2000)
-}
-
 proptest! {
-    #![proptest_config(ProptestConfig { cases: cases(), ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(2000), ..ProptestConfig::default() })]
 
     #[test]
     fn copies_behave_like_memory(
@@ -313,7 +311,7 @@ proptest! {
 
 proptest! {
     // A transaction on two roots syncs more, so these are fewer.
-    #![proptest_config(ProptestConfig { cases: cases() / 4, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(2000) / 4, ..ProptestConfig::default() })]
 
     /// A transaction over two roots leaves the copies of both, whichever of them is the reason, also while somebody has a reference to a copy of the other one.
     #[test]

@@ -6,7 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use pheap::{
     Durability, Error, Heap, Options, P, PBTreeMap, PHashMap, Persist, Result, Root, Txn, field, txn,
 };
+use pheap_testkit::Rng;
 use proptest::prelude::*;
+
+use crate::cases;
 
 fn is_short(tx: &Txn<'_>) -> bool {
     format!("{tx:?}").contains("Short")
@@ -94,19 +97,6 @@ fn values(object: &Object) -> Values {
     (object.words, object.bytes, object.balance)
 }
 
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (self.0 ^ self.0 >> 29).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 16
-    }
-
-    fn below(&mut self, n: usize) -> usize {
-        self.next() as usize % n
-    }
-}
-
 #[txn]
 fn set_word<'r>(tx: &mut Txn<'r>, p: P<'r, Object>, word: usize, value: u64) {
     tx[p].words[word] = value;
@@ -126,16 +116,15 @@ fn step<'r>(
     tx: &mut Txn<'r>,
     p: P<'r, All<'r>>,
     model: &mut Model,
-    random: &mut Random,
+    random: &mut Rng,
     (narrow, whole, depth): (usize, bool, u32),
 ) -> Result<()> {
-    let any =
-        |random: &mut Random, n: usize| random.below(n) + if random.below(2) == 0 { 0 } else { OBJECTS };
+    let any = |random: &mut Rng, n: usize| random.below(n) + if random.below(2) == 0 { 0 } else { OBJECTS };
     let (hashed, ordered) = (field!(p.hashed), field!(p.ordered));
     match random.below(100) {
         0..15 => {
             let at = any(random, narrow);
-            let (object, value) = (pointer(tx, p, at), random.next());
+            let (object, value) = (pointer(tx, p, at), random.next_u64());
             let word = random.below(3);
             model.objects[at].0[word] = value;
             match random.below(4) {
@@ -152,7 +141,7 @@ fn step<'r>(
         }
         15..18 => {
             let (a, b) = (any(random, narrow), any(random, narrow));
-            let value = random.next();
+            let value = random.next_u64();
             for (at, value) in [(a, value), (b, value.wrapping_neg())] {
                 let object = pointer(tx, p, at);
                 tx[field!(object.balance)] = tx[field!(object.balance)].wrapping_add(value);
@@ -166,7 +155,7 @@ fn step<'r>(
             model.objects.swap(a, b);
         }
         21..24 => {
-            let (key, value) = (random.below(60) as u64, random.next());
+            let (key, value) = (random.below(60) as u64, random.next_u64());
             hashed.insert(tx, &key, value)?;
             ordered.insert(tx, &key, value)?;
             model.map.insert(key, value);
@@ -261,12 +250,8 @@ impl Drop for End<'_> {
     }
 }
 
-fn cases() -> u32 {
-    std::env::var("PHEAP_COPIES_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(60)
-}
-
 proptest! {
-    #![proptest_config(ProptestConfig { cases: cases(), ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(60), ..ProptestConfig::default() })]
 
     /// Beside a reader, over one root and over two.
     #[test]
@@ -283,7 +268,7 @@ proptest! {
         let roots = ["one", "two"].map(|name| root(&heap, name));
         let model = Model { objects: vec![Values::default(); 2 * OBJECTS], map: BTreeMap::new() };
         let mut models = [model.clone(), model];
-        let mut random = Random(seed);
+        let mut random = Rng::from_seed(seed);
         let (mut spilled, mut most_steps, over) = (0, 0, AtomicBool::new(false));
         std::thread::scope(|scope| {
             let reader = || while !over.load(Ordering::Relaxed) {
