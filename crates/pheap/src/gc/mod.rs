@@ -179,7 +179,7 @@ impl Collector {
             }
             self.begin(alloc, store);
             // At once: what is allocated before it ends is not freed by it, and often there is little to do.
-            self.debt = SLICE_WORK.max(overdue);
+            self.debt = SLICE_WORK;
         }
         let usage = alloc.usage;
         // Done when a sixteenth of the threshold was allocated, so that little is added to what the cycle was to free.
@@ -192,7 +192,8 @@ impl Collector {
         (self.debt >= SLICE_WORK.min(least)).then(|| {
             // Who allocates much in one transaction has not been quick anyway. In tests, as little as can be done at a time.
             (
-                if least < SLICE_WORK { least } else { self.debt },
+                // What is overdue is no debt: what of it is not marked in that time is left to those that come next, little by little.
+                if least < SLICE_WORK { least } else { self.debt.max(overdue) },
                 SLICE + Duration::from_micros((allocated + overdue) / 512),
             )
         })
