@@ -207,14 +207,17 @@ step_crashes() {
 step_fuzz() {
     has_fuzzer || return 0
     (
-        export FUZZ_SANITIZER=none
-        build_fuzz
+        export FUZZ_SANITIZER=none FUZZ_FEATURES=redis
+        build_fuzz --features redis
         # `crash` takes as long as the others together.
         fuzz crash 500 > "$LOGS/fuzz-crash.log" 2>&1 &
         crash=$! status=0
         fuzz model 1000
         fuzz collections 800
         fuzz open 1000
+        fuzz redis_request 2000
+        fuzz redis_rdb 1000 -malloc_limit_mb=64
+        fuzz redis_commands 500
         wait "$crash" || status=$?
         cat "$LOGS/fuzz-crash.log"
         exit "$status"
