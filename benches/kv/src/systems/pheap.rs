@@ -4,9 +4,6 @@ use pheap_kv::{Batch, Durability, Options, SyncPolicy};
 use std::ops::{Bound, ControlFlow};
 use std::path::{Path, PathBuf};
 
-/// The default.
-const PRIVATE: u64 = 256 << 20;
-
 pub(crate) struct Pheap {
     store: pheap_kv::Store,
     path: PathBuf,
@@ -19,7 +16,7 @@ impl Pheap {
         let policy = if sync { SyncPolicy::EveryCommit } else { SyncPolicy::OnDemand };
         let options = Options::new().durability(durability).sync_policy(policy);
         // What is changed is in private memory, until it is written; what is read is in the kernel's.
-        let options = options.heap(|heap| heap.memory_limit(PRIVATE.min(cache as u64)));
+        let options = options.heap(|heap| heap.memory_limit(cache as u64));
         let path = dir.join("bench.kv");
         Ok(Pheap { store: options.clone().open(&path)?, path, options })
     }
