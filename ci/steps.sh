@@ -215,9 +215,9 @@ step_fuzz() {
         fuzz model 1000
         fuzz collections 800
         fuzz open 1000
-        fuzz redis_request 2000
-        fuzz redis_rdb 1000 -malloc_limit_mb=64
-        fuzz redis_commands 500
+        fuzz redis_request 1000
+        fuzz redis_rdb 500 -malloc_limit_mb=64
+        fuzz redis_commands 100
         wait "$crash" || status=$?
         cat "$LOGS/fuzz-crash.log"
         exit "$status"
