@@ -60,9 +60,12 @@ impl Execution<'_> {
         }
     }
 
-    /// The shards that any of these commands needs.
+    /// The shards that any of these commands needs, and those of watched keys.
     pub(super) fn plan_all(&self, queue: &[Vec<Vec<u8>>]) -> Plan {
-        let (mut all, mut only_looks) = (Vec::new(), true);
+        // Who writes to a watched key says so while he has its shard locked, and before that has happened: so it is known only to who has it locked as well, and is not beside him as one who reads.
+        let watched = self.session.watched.keys();
+        let mut all: Vec<usize> = watched.map(|(_, key)| self.server.store.shard_of(key)).collect();
+        let mut only_looks = all.is_empty();
         for words in queue {
             let words: Words<'_> = words.iter().map(Vec::as_slice).collect();
             let Ok(command) = resolve(&words) else { continue };

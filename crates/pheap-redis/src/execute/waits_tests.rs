@@ -142,6 +142,69 @@ fn reads_of_several_shards_are_reads() {
     assert!(client.run(&["get b"]).is_empty());
 }
 
+/// It tells that somebody has written to a key, which may be in no shard of the transaction's own.
+#[test]
+fn who_is_told_that_a_watched_key_has_changed_waits_for_that() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("heap");
+    let mut client = Client::of(&path, Settings::Log { fold_at: 1 << 20 }, 16);
+    assert!(client.server.store.shard_of(b"a") != client.server.store.shard_of(b"b"));
+    for queued in ["set b 1", "get b", "get a", "ping"] {
+        for write in ["set a 1", "flushall", "eval \"return redis.call('set', 'a', 'y')\" 0"] {
+            assert!(client.run(&["watch a", "multi", queued]).is_empty());
+            let (mut other, mut counted) = (session(), Vec::new());
+            let written = run(&client.server, &mut other, &mut counted, &[write]);
+            let told = client.run(&["exec"]);
+            let (Some(written), Some(told)) = (written.last(), told.last()) else {
+                panic!("{queued} and {write}: it waits for nothing")
+            };
+            assert!(written.is_before(told), "{queued} and {write}");
+            written.wait().unwrap();
+            client.counted.clear();
+            client.server.unsynced = Default::default();
+        }
+    }
+}
+
+/// Each of two writes what the other one watches: one of them is too late.
+#[test]
+fn of_two_who_watch_what_the_other_one_writes_one_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("heap");
+    let Client { server, .. } = Client::of(&path, Settings::Log { fold_at: 1 << 20 }, 16);
+    assert!(server.store.shard_of(b"a") != server.store.shard_of(b"b"));
+    let both = std::sync::Barrier::new(2);
+    let once = |watched: &str, written: &str| {
+        let (mut session, mut counted) = (session(), Vec::new());
+        let (watch, read) = (format!("watch {watched}"), format!("get {written}"));
+        let set = format!("set {written} 1");
+        let mut commands = vec![&watch[..], "multi"];
+        commands.extend(std::iter::repeat_n(&read[..], 200));
+        commands.push(&set);
+        run(&server, &mut session, &mut counted, &commands);
+        both.wait();
+        run(&server, &mut session, &mut counted, &["exec"]);
+        both.wait();
+    };
+    for _ in 0..300 {
+        run(&server, &mut session(), &mut Vec::new(), &["del a b"]);
+        std::thread::scope(|scope| {
+            scope.spawn(|| once("a", "b"));
+            once("b", "a");
+        });
+        let there = |key: &str| {
+            let shard = server.store.root(server.store.shard_of(key.as_bytes()));
+            shard
+                .read_deferred(|view, root| {
+                    view[view[root].dbs.at(0)].get(view, key.as_bytes(), now()).is_some()
+                })
+                .unwrap()
+                .0
+        };
+        assert!(there("a") != there("b"), "both of them, or none");
+    }
+}
+
 /// They are counted until their turn ends.
 #[test]
 fn what_was_written_while_no_reply_waited_is_synced_when_they_begin_to() {

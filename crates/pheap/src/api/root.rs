@@ -334,7 +334,7 @@ impl<T: Persist> Root<T> {
         init: impl for<'r> FnOnce(&mut Txn<'r>) -> Result<P<'r, T::At<'r>>>,
     ) -> Result<Arc<Region>> {
         let mut unfinished = Unfinished { heap, region: Some(Arc::new(region)) };
-        let (offset, ty) = {
+        let ty = {
             let region = unfinished.region.as_deref().expect("set above");
             let ty = heap.check_type(region, name, <T as Persist>::desc())?;
             let mut exclusive = Exclusive::begin(heap, region, ty)?;
@@ -347,11 +347,11 @@ impl<T: Persist> Root<T> {
             let offset = (root.addr().get() - heap.base().addr()) as u64;
             // SAFETY: a word of the region's header; the transaction is open, and `tx` is not used any more.
             unsafe { write_word(&exclusive, region.header.root_word(), root_word(offset)) };
-            exclusive.commit()?;
-            (offset, ty)
+            // Before the collector gets its turn: this may be all that there will ever be.
+            exclusive.commit_and(|_| region.set_root(offset))?;
+            ty
         };
         let mut region = unfinished.region.take().expect("set above");
-        region.set_root(offset);
         if has_versions(heap, ty) {
             Arc::get_mut(&mut region).expect("nobody else has it").keep_versions();
         }
@@ -453,6 +453,7 @@ impl Drop for Unfinished<'_> {
         if let Some(region) = &self.region
             && !self.heap.is_forked()
         {
+            region.set_root(0); // it may have been committed, and not be known to be durable
             let _ = self.heap.free_unfinished(region);
         }
     }

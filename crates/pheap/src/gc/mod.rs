@@ -152,16 +152,17 @@ impl Collector {
     /// Whether a transaction is to look after the collection when it has ended: there is one, or one is due.
     #[inline(always)]
     pub(crate) fn is_due(&self, usage: &Usage) -> bool {
-        (!self.is_idle() || usage.allocated >= self.soon() || self.wanted)
-            && !self.state.paused.load(Ordering::Relaxed)
+        !self.is_idle() || usage.allocated >= self.soon() || self.wanted
     }
 
     /// Begins a cycle if it is time for one, and counts what the transaction that has just ended is to do for it. Returns how many bytes it is to mark now,
     /// and for how long at most; `None` if nothing.
     pub(crate) fn assess(&mut self, alloc: &mut Allocator, store: &Store) -> Option<(u64, Duration)> {
         let usage = alloc.usage;
-        if self.state.root.load(Ordering::Relaxed) == 0 {
-            return None; // the region is being created, and its root not known yet
+        // The region is being created, and its root not known yet; or somebody rewrites all objects.
+        if self.state.root.load(Ordering::Relaxed) == 0 || self.state.paused.load(Ordering::Relaxed) {
+            self.paid = usage.allocated; // it is not for the next transaction to mark, which may be short
+            return None;
         }
         let mut overdue = 0;
         if self.is_idle() {

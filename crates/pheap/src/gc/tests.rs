@@ -1,10 +1,11 @@
 //! The allocator and the collector over a store: neither needs a transaction, nor a region.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use pheap_gc::Budget;
 
-use super::{Collector, HeldTable, Pace, State};
+use super::{Collector, HeldTable, Pace, SLICE, SLICE_WORK, State};
 use crate::alloc::{Allocator, Needs, Request};
 use crate::layout::Persist;
 use crate::media::{Media, Medium};
@@ -39,7 +40,7 @@ fn what_nothing_leads_to_is_free_and_what_was_rolled_back_never_was() {
     // Each leads to the second next one.
     made.windows(3).for_each(|of| heap.set(&media, of[0], store.base().addr() as u64 + of[2]));
     alloc.commit(&store);
-    state.root.store(made[0], std::sync::atomic::Ordering::Relaxed);
+    state.root.store(made[0], Ordering::Relaxed);
 
     assert!(gc.begin_full(&mut alloc, &store));
     while !gc.mark(&alloc, &store, &mut Budget::unlimited()) {}
@@ -57,4 +58,41 @@ fn what_nothing_leads_to_is_free_and_what_was_rolled_back_never_was() {
         alloc.rollback(&store);
         assert_eq!(alloc.usage.objects, 50);
     }
+}
+
+/// Who allocates much in one transaction marks as much, at once; but a short one does not mark what others have allocated while no cycle could begin.
+#[test]
+fn a_transaction_marks_at_once_what_it_has_allocated_and_not_what_others_have() {
+    const MUCH: u64 = 1 << 30;
+    let store = Store::in_memory(1 << 20);
+    for is_new in [true, false] {
+        let (mut alloc, state) = (Allocator::default(), Arc::<State>::default());
+        let pace = Arc::new(Pace::new(100, 1 << 20));
+        let mut gc = Collector::new(pace, state.clone(), Arc::<HeldTable>::default());
+        alloc.begin(1);
+        let root = make(&mut alloc, &store);
+        alloc.commit(&store);
+        if is_new {
+            alloc.usage.allocated += MUCH;
+        } else {
+            state.root.store(root, Ordering::Relaxed);
+            alloc.usage.allocated += MUCH;
+            state.paused.store(true, Ordering::Relaxed);
+        }
+        assert!(gc.is_due(&alloc.usage) && gc.assess(&mut alloc, &store).is_none());
+        state.root.store(root, Ordering::Relaxed);
+        state.paused.store(false, Ordering::Relaxed);
+        alloc.usage.allocated += 16;
+        let (bytes, length) = gc.assess(&mut alloc, &store).expect("a cycle is overdue");
+        assert!(bytes < 2 * SLICE_WORK && length < 2 * SLICE, "{bytes} bytes, {length:?}");
+    }
+    let (mut alloc, state) = (Allocator::default(), Arc::<State>::default());
+    let mut gc =
+        Collector::new(Arc::new(Pace::new(100, 1 << 20)), state.clone(), Arc::<HeldTable>::default());
+    alloc.begin(1);
+    state.root.store(make(&mut alloc, &store), Ordering::Relaxed);
+    alloc.commit(&store);
+    alloc.usage.allocated += MUCH;
+    let (bytes, length) = gc.assess(&mut alloc, &store).expect("a cycle is overdue");
+    assert!(bytes >= MUCH && length > SLICE, "{bytes} bytes, {length:?}");
 }

@@ -174,9 +174,7 @@ impl<'a> Group<'a> {
                 one.note_untold();
             }
         }
-        for one in &self.locked {
-            one.context().collect_some();
-        }
+        Context::collect_some_of(&mut self.contexts());
         self.locked.iter_mut().for_each(Exclusive::ended_untold);
     }
 

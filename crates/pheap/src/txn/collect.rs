@@ -16,6 +16,26 @@ impl Context {
         }
     }
 
+    /// The same for all roots of a transaction. Readers are let in to all of them first: a slice may take as long as the transaction has.
+    pub(crate) fn collect_some_of(contexts: &mut [&mut Context]) {
+        let is_due = |context: &Context| context.gc.is_due(&context.alloc.usage);
+        if !contexts.iter().any(|context| is_due(context)) {
+            return;
+        }
+        let mut due = Vec::new();
+        for context in contexts.iter_mut() {
+            if is_due(context) {
+                due.push(context.between_states(Context::assess));
+            } else {
+                context.front().lock.downgrade();
+                due.push(None);
+            }
+        }
+        for (context, due) in contexts.iter_mut().zip(due) {
+            context.between_states(|context| context.work_off(due));
+        }
+    }
+
     /// The same for one that was rolled back, perhaps for want of space: then a cycle is to begin, however many read.
     #[cold]
     pub(crate) fn collect_after_rollback(&mut self) {
@@ -27,7 +47,12 @@ impl Context {
 
     #[cold]
     fn assist(&mut self) {
-        if let Some((bytes, length)) = self.assess() {
+        let due = self.assess();
+        self.work_off(due);
+    }
+
+    fn work_off(&mut self, due: Option<(u64, Duration)>) {
+        if let Some((bytes, length)) = due {
             let marked = self.slice(bytes, length);
             self.gc.pay(marked);
         }

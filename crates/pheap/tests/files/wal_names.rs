@@ -314,6 +314,22 @@ fn a_program_may_give_up_the_right_to_look_into_the_directory() {
     }
 }
 
+/// It is given up, though its record is in the log.
+#[test]
+fn a_root_that_may_not_be_durable_is_none() {
+    let dir = tempdir();
+    let path = dir.path().join("h");
+    let heap = options().open(&path).unwrap();
+    set(&number(&heap), 1).unwrap();
+    let made = heap.root_or::<u64>("late", |_| {
+        fs::remove_file(&path).unwrap();
+        std::thread::sleep(Duration::from_millis(2));
+        Ok(1)
+    });
+    assert!(matches!(made, Err(Error::OutcomeUnknown { .. })), "{made:?}");
+    assert!(heap.roots().iter().all(|root| root.name == "number"));
+}
+
 #[test]
 fn a_heap_that_was_removed_says_so() {
     let dir = tempdir();

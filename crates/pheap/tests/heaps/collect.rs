@@ -1,5 +1,9 @@
 //! Collections: what is unreachable becomes free, what is reachable stays.
 
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread;
+
 use pheap::{Durability, Heap, Held, Options, P, Persist, Root, Txn, View};
 use pheap_testkit::{copy_as_killed, forget_file};
 
@@ -348,7 +352,7 @@ fn collections_run_beside_transactions() {
         Ok(())
     })
     .unwrap();
-    std::thread::scope(|scope| {
+    thread::scope(|scope| {
         for thread in 0..2u64 {
             let root = root.clone();
             scope.spawn(move || {
@@ -534,6 +538,43 @@ fn a_full_heap_is_collected() {
     }
     assert!(failures < 200, "{failures} failures: {:?}", heap.stats());
     root.read(|view, p| assert_eq!(view[view[view[p].many.unwrap()][0].unwrap()].len(), 10_000)).unwrap();
+}
+
+/// It marks what it has made, as any other transaction does; the next one would, if it did not.
+#[test]
+fn who_makes_a_root_of_much_marks_it() {
+    let heap = small().in_memory().unwrap();
+    let root: Root<Option<P<Node>>> = heap.root_or("list", |tx| list(tx, 0..1_000_000)).unwrap();
+    assert!(heap.stats().pauses.count() > 0, "no cycle has begun");
+    heap.collect().unwrap();
+    assert_eq!(root.live().objects, 1_000_001);
+}
+
+/// What a transaction over two roots is to mark in one of them keeps nobody from reading the other.
+#[test]
+fn who_reads_another_root_does_not_wait_while_much_is_marked() {
+    let (heap, lists) = in_memory();
+    let number = heap.root::<u64>("number").unwrap();
+    let over = AtomicBool::new(false);
+    let seen = thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let mut seen = 0;
+            while !over.load(Relaxed) {
+                seen += number.read(|view, p| view[p]).unwrap();
+            }
+            seen
+        });
+        let result = pheap::txn((&lists, &number), |((ta, a), (tb, b))| {
+            ta[a].first = list(ta, 0..4_000_000)?;
+            tb[b] = 1;
+            Ok(())
+        });
+        over.store(true, Relaxed);
+        result.unwrap();
+        reader.join().unwrap()
+    });
+    let marking = heap.stats().collecting;
+    assert!(seen > 100, "{seen} reads, in {marking:?}");
 }
 
 #[test]

@@ -11,6 +11,7 @@ mod nested;
 mod padding;
 mod parts;
 mod rollback;
+mod slices;
 mod write_set;
 
 /// How many programs a property is tested with, unless `PHEAP_COPIES_CASES` says so.

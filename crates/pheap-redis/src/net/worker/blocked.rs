@@ -54,13 +54,15 @@ impl Turn<'_> {
         let execution = Execution { server, session, output, thread, clock, meanwhile: self };
         let still = { execution }.retry(&blocked.words, woken_by);
         self.syncs.count(&mut counted);
+        if still.is_err() {
+            // It looks at its keys again when no script is slow any more.
+            let db = connection.session.db;
+            let signals = blocked.block.keys.iter().map(|key| Signal { db, key: key.clone() }).collect();
+            self.postponed.push(Message::Wake(Wakeup { signals, ..Wakeup::default() }));
+            connection.blocked = Some(blocked);
+            return false;
+        }
         if still != Ok(None) {
-            if still.is_err() {
-                // It looks at its keys again when no script is slow any more.
-                let db = connection.session.db;
-                let signals = blocked.block.keys.iter().map(|key| Signal { db, key: key.clone() }).collect();
-                self.postponed.push(Message::Wake(Wakeup { signals, ..Wakeup::default() }));
-            }
             let seen = self.note_commits(commits);
             connection.blocked = Some(Blocked { seen, ..blocked });
             return false;

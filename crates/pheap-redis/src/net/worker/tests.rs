@@ -13,6 +13,7 @@ use crate::config::Config;
 use crate::data::{Settings, Store};
 use crate::execute::{Execution, Output};
 use crate::resp::input::Input;
+use crate::scripts::Slow;
 use crate::stream::Stream;
 use crate::waiting::Wakeup;
 
@@ -145,4 +146,38 @@ fn that_nothing_came_is_told_when_that_is_durable() {
     turn.mailbox.post(Message::Unblock { client: client_id, with_error: false });
     assert_eq!(told(&mut turn, &mut client), "*-1\r\n");
     assert!(popped[0].is_durable());
+}
+
+/// A look that a slow script keeps a client from is none, and the one before it is still what it is told of.
+#[test]
+fn what_a_client_has_seen_counts_although_it_could_not_look_again() {
+    let Setup { folder, server, worker } = Setup::new();
+    server.gates.begin(); // as if there were another thread
+    let mut turn = worker.into_turn(&server, 0, Vec::new());
+    let mut client = connect(&mut turn);
+    client.write_all(b"BLPOP list 0\r\n").unwrap();
+    while server.stats.blocked.load(Relaxed) == 0 {
+        turn.turn(&mut Events::with_capacity(8), TICK).unwrap();
+    }
+    server.store.heap().sync().unwrap();
+    let signals: VecDeque<_> = elsewhere(&server, "RPUSH list value\r\n").0.signals.into();
+    elsewhere(&server, "LPOP list\r\n");
+    // Who syncs finds that the heap is gone.
+    folder.unwrap().close().unwrap();
+    turn.wake_waiters(Wakeup { signals: signals.clone(), ..Wakeup::default() });
+    server.scripts.begin_slow(Arc::new(Slow {
+        is_eval: true,
+        is_of_master: false,
+        name: String::new(),
+        command: Vec::new(),
+        started: Instant::now(),
+        has_written: false.into(),
+        is_killed: false.into(),
+    }));
+    let _script = server.gates.pass([0], true, &server.scripts).unwrap();
+    turn.wake_waiters(Wakeup { signals, ..Wakeup::default() });
+    // As if its time had come.
+    let client_id = *turn.connections.keys().next().unwrap();
+    turn.mailbox.post(Message::Unblock { client: client_id, with_error: false });
+    assert_eq!(told(&mut turn, &mut client), "");
 }
