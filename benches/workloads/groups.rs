@@ -137,7 +137,7 @@ pub fn groups(quick: bool) -> Vec<Group> {
     let lengths = sizes(&[7, 8, 9, 10], &[9]);
     add("fannkuch", smoke(7, workload(|setup, n, _| fannkuch::cases(setup, n))), plain, lengths);
     let updates = sizes(&[2_000, 20_000, 200_000], &[2_000, 200_000]);
-    add("pagerank", workload(|setup, n, _| pagerank::cases(setup, n)), plain, updates);
+    add("pagerank", log(workload(|setup, n, _| pagerank::cases(setup, n))), plain, updates);
     let depths = sizes(&[12, 14, 16, 18], &[12, 16]);
     add("binary_trees", log(smoke(6, workload(|setup, n, _| binary_trees::cases(setup, n)))), plain, depths);
     let threads = [1, 2, 4].map(Extra::Threads);

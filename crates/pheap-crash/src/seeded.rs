@@ -34,6 +34,7 @@ macro_rules! each_bug {
             a_type_that_changes_without_its_root: TypeUnlogged,
             a_cycle_that_begins_with_an_old_root: CycleFromOldRoot,
             a_copy_that_outlives_a_rollback: KeepStaleCopies,
+            a_record_that_misses_words_of_a_long_transaction: RecordFirstWords,
             a_savepoint_that_misses_what_was_written_before_it: RecentAfterSavepoint,
             a_savepoint_that_misses_what_was_written_in_a_part_that_is_gone: RecentAfterTakenBack,
             a_savepoint_that_misses_new_objects: SavepointForgetsFresh,

@@ -219,6 +219,8 @@ pub enum Bug {
     SavepointKeepsFrees,
     /// What was known at a savepoint that is gone is taken to be known at the next one.
     SavepointKeepsKnown,
+    /// The record of a long transaction has the first word only of what was logged in a line.
+    RecordFirstWords,
     /// When the last savepoint is gone, stores are made as if there were one.
     SavepointKeepsRoute,
     /// A transaction whose log cannot grow does not go back,

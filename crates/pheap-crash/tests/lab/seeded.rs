@@ -62,7 +62,8 @@ fn programs(wal: bool) -> impl Iterator<Item = Program> {
 }
 
 fn is_of_the_log(bug: Bug) -> bool {
-    [Bug::DropEarly, Bug::GoOnInPlace, Bug::RecordUnnamed, Bug::NameBeforeLog].contains(&bug)
+    [Bug::DropEarly, Bug::GoOnInPlace, Bug::RecordUnnamed, Bug::NameBeforeLog, Bug::RecordFirstWords]
+        .contains(&bug)
 }
 
 fn is_of_nested_parts(bug: Bug) -> bool {

@@ -135,9 +135,9 @@ impl Media {
         !matches!(self.medium, Medium::Process | Medium::Wal(_) | Medium::Synced(_))
     }
 
-    /// Whether it takes time to make bytes durable.
-    pub(crate) fn is_slow(&self) -> bool {
-        !matches!(self.medium, Medium::Process)
+    /// Whether an undo entry must be durable before what it is of is stored to: the store may reach the medium at once.
+    pub(crate) fn fences_undo(&self) -> bool {
+        !matches!(self.medium, Medium::Process | Medium::Wal(_))
     }
 
     /// The write-ahead log, if that is what makes stores durable.

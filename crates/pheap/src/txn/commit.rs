@@ -5,7 +5,6 @@ use crate::error::{Error, Result};
 use crate::faults::{Bug, bug, may_panic};
 use crate::log::{EntryId, Kind};
 use crate::store::spans::Span;
-use crate::units::LINE;
 
 /// The log of records grows to this many bytes before it is emptied for the first time: emptying costs two fences, and a flush
 /// for each line that was written.
@@ -231,9 +230,11 @@ fn commit_long(contexts: &mut [&mut Context]) -> Done {
         for &(start, end) in alloc.fresh_ranges() {
             media.flush(std::ptr::without_provenance(start), end - start);
         }
-        logged.drain_lines(|line| {
-            gc.remembered.add(base.wrapping_add(line).addr(), 1);
-            media.flush(base.wrapping_add(line), LINE);
+        logged.drain_lines(|offset, len| {
+            let len = if bug(Bug::RecordFirstWords) { 8 } else { len };
+            let words = base.wrapping_add(offset);
+            gc.remembered.add(words.addr(), len);
+            media.flush(words, len);
         });
     }
     contexts[0].is_between = true; // as in `commit_to_log`
@@ -311,7 +312,7 @@ pub(crate) fn rollback_group(contexts: &mut [&mut Context]) {
             }
             context.media.forget_noted(wal);
         }
-        context.logged.drain_lines(|_| {});
+        context.logged.drain_lines(|_, _| {});
         context.doomed.clear();
         context.padded.clear();
         context.alloc.rollback(store);

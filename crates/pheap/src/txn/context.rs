@@ -169,7 +169,7 @@ impl Context {
         let tuning = &store_ref.tuning;
         let copies = tuning.copies.min(MAX_ENTRIES);
         // Without fences the undo log is hardly more expensive.
-        let limit = if media.is_slow() { copies } else { copies / 2 };
+        let limit = if media.fences_undo() { copies } else { copies / 2 };
         Context {
             store,
             base: store_ref.base().addr(),

@@ -70,7 +70,7 @@ impl Savepoints {
     /// Takes the list back since a savepoint that was closed.
     pub(super) fn take_since(&mut self, mut savepoint: Savepoint) -> Before {
         if !bug(Bug::SavepointKeepsKnown) {
-            savepoint.saved.drain_lines(|_| {});
+            savepoint.saved.drain_lines(|_, _| {});
         }
         self.spare = savepoint.saved;
         let (runs, words) = (self.runs.split_off(savepoint.runs), self.words.split_off(savepoint.words));
@@ -90,7 +90,7 @@ impl Savepoints {
 
     /// Keeps what was changed since a savepoint that was closed. If it was within another one, that can take it back.
     pub(super) fn keep(&mut self, mut savepoint: Savepoint) {
-        savepoint.saved.drain_lines(|_| {});
+        savepoint.saved.drain_lines(|_, _| {});
         let Some(outer) = self.open.last_mut() else {
             self.runs.clear();
             self.words.clear();

@@ -10,7 +10,7 @@ use super::write_set::first_copies;
 
 /// Looks at copies, for each of the most that there may be, after which a transaction leaves them: a few for each copy cost less than the fence that it may need then.
 const LOOKS: usize = 8;
-/// The same without fences, for each copy that there is: these looks have cost as much as entries of the undo log for all of them (as who may rent skis, or buy them, rents until that has cost as much).
+/// The same where they need none, for each copy that there is: these looks have cost as much as entries of the undo log for all of them (as who may rent skis, or buy them, rents until that has cost as much).
 const LOOKS_UNFENCED: usize = 4;
 /// With fewer copies, looks that find none do not count: who has written little, and reads on and on, is not to keep readers out.
 const FEW_COPIES: usize = 64;
@@ -37,31 +37,32 @@ impl Context {
     /// The same if none was found. (With fences it would be too early to leave copies for that.)
     #[inline]
     pub(super) fn looks_beside(&mut self) -> bool {
-        self.set.len() >= FEW_COPIES && !self.media.is_slow() && self.looks_too_often()
+        self.set.len() >= FEW_COPIES && !self.media.fences_undo() && self.looks_too_often()
     }
 
     #[inline(always)]
     fn looks_too_often(&mut self) -> bool {
         self.looks += 1;
-        self.looks >= FEW_LOOKS.min(self.looks_fenced()) as isize && self.has_looked_enough()
+        self.looks >= self.enough_looks() as isize && self.can_leave_copies()
     }
 
+    /// So many looks are enough.
     #[inline(always)]
-    fn looks_fenced(&self) -> usize {
-        LOOKS * self.most_copies
+    fn enough_looks(&self) -> usize {
+        let fenced = LOOKS * self.most_copies;
+        if self.media.fences_undo() {
+            fenced
+        } else {
+            fenced.min(FEW_LOOKS.max(LOOKS_UNFENCED * self.set.len()))
+        }
     }
 
     /// If there is no room for an undo log, this is asked again after as many looks as with fences: it may take a system call.
-    #[inline(never)]
-    fn has_looked_enough(&mut self) -> bool {
-        let fenced = self.looks_fenced();
-        let most = if self.media.is_slow() { fenced } else { fenced.min(LOOKS_UNFENCED * self.set.len()) };
-        if self.looks < most as isize {
-            return false;
-        }
+    #[cold]
+    fn can_leave_copies(&mut self) -> bool {
         let can_spill = self.has_space_left() && self.can_spill();
         if !can_spill {
-            self.looks = -(fenced as isize);
+            self.looks = -((LOOKS * self.most_copies) as isize);
         }
         can_spill
     }
@@ -93,7 +94,7 @@ impl Context {
             table[bit / 64] |= 1 << (bit % 64);
         }
         let copies = self.set.len();
-        let close = if self.media.is_slow() { CLOSE } else { CLOSE / 2 };
+        let close = if self.media.fences_undo() { CLOSE } else { CLOSE / 2 };
         copies >= close.min(first_copies(self.most_copies)) * blocks && {
             let step = copies.div_ceil(SAMPLE);
             self.set.copies().step_by(step).all(|(addr, ..)| self.is_in_large_object(addr))
@@ -229,8 +230,14 @@ mod tests {
 
     #[test]
     fn without_fences_copies_are_left_when_looks_have_cost_as_much() {
+        [Durability::Process, Durability::Wal]
+            .into_iter()
+            .for_each(leaves_copies_when_looks_have_cost_as_much);
+    }
+
+    fn leaves_copies_when_looks_have_cost_as_much(durability: Durability) {
         let dir = tempfile::tempdir().unwrap();
-        let (_heap, root) = heap_with(&dir, Durability::Process);
+        let (_heap, root) = heap_with(&dir, durability);
         let copies = 300;
         root.txn(|tx, p| {
             let items = tx[p].unwrap();

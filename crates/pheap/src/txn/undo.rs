@@ -94,7 +94,7 @@ impl Context {
     /// for 64 words. (Other objects in the block count as well: to tell them apart would take a look at more than a word of the map.)
     #[inline]
     fn range_to_log(&self, start: usize, end: usize) -> (usize, usize) {
-        // The record of a write-ahead log will hold all lines of which anything was logged here.
+        // What is logged here goes to the record of a write-ahead log, too, and there is no fence to save.
         let block = if self.media.wal().is_some() { LINE } else { BLOCK };
         if !self.logged.is_begun(start, block) {
             return (start, end);
@@ -165,6 +165,7 @@ impl Context {
 
 #[cfg(test)]
 mod tests {
+    use super::LINE;
     use crate::ptr::value_of;
     use crate::{Durability, Options, P};
 
@@ -207,5 +208,26 @@ mod tests {
             .unwrap()
         });
         assert_eq!(fences, [4, 1]);
+    }
+
+    #[test]
+    fn the_record_of_a_write_ahead_log_has_the_words_that_were_logged() {
+        const LINES: usize = 500;
+        let dir = tempfile::tempdir().unwrap();
+        let heap = Options::new().durability(Durability::Wal).open(dir.path().join("heap")).unwrap();
+        let root =
+            heap.root_or::<P<[u64]>>("numbers", |tx| tx.alloc_slice((LINES + 1) * LINE / 8, |_| 7)).unwrap();
+        let before = heap.stats().log_bytes;
+        root.txn(|tx, p| {
+            let numbers = tx[p];
+            tx[numbers.at(0)] = 8;
+            tx.shared();
+            (1..=LINES).for_each(|i| tx[numbers.at(i * LINE / 8)] = 8);
+            Ok(())
+        })
+        .unwrap();
+        // A word for where it goes, and one for what it is.
+        let bytes = (heap.stats().log_bytes - before) as usize;
+        assert!((LINES * 16..LINES * 16 + 2 * LINE).contains(&bytes), "{bytes}");
     }
 }

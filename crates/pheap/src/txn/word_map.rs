@@ -134,8 +134,8 @@ impl WordMap {
         chunk.bits[offset % CHUNK / BLOCK] & mask != 0
     }
 
-    /// Empties the set, calling `line` with the offset of each cache line that holds a word of it.
-    pub(crate) fn drain_lines(&mut self, mut line: impl FnMut(usize)) {
+    /// Empties the set, calling `line` once for each cache line that holds a word of it: with the offset of the first, and the bytes up to the last.
+    pub(crate) fn drain_lines(&mut self, mut line: impl FnMut(usize, usize)) {
         for index in self.used.drain(..) {
             let Some(chunk) = &mut self.chunks[index] else { continue };
             chunk.in_use = false;
@@ -147,7 +147,9 @@ impl WordMap {
                     let bits = std::mem::take(&mut chunk.bits[slot]);
                     for (j, byte) in bits.to_le_bytes().into_iter().enumerate() {
                         if byte != 0 {
-                            line(index * CHUNK + slot * BLOCK + j * LINE);
+                            let (first, last) = (byte.trailing_zeros(), 7 - byte.leading_zeros());
+                            let start = index * CHUNK + slot * BLOCK + j * LINE;
+                            line(start + first as usize * 8, (last - first + 1) as usize * 8);
                         }
                     }
                 }
@@ -160,7 +162,7 @@ impl WordMap {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use std::collections::BTreeSet;
+    use std::collections::{BTreeMap, BTreeSet};
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
@@ -193,11 +195,17 @@ mod tests {
                     prop_assert_eq!(map.is_begun(start * 8 + 7, bytes), is_begun);
                 }
             }
-            let mut lines = BTreeSet::new();
-            map.drain_lines(|offset| assert!(lines.insert(offset), "flushed twice"));
-            let expected: BTreeSet<_> = everything.iter().map(|word| word * 8 / LINE * LINE).collect();
+            let mut lines = BTreeMap::new();
+            map.drain_lines(|offset, len| {
+                let words = (offset / 8, (offset + len) / 8 - 1);
+                assert!(lines.insert(offset / LINE, words).is_none(), "flushed twice");
+            });
+            let mut expected = BTreeMap::new();
+            for &word in &everything {
+                expected.entry(word * 8 / LINE).or_insert((word, word)).1 = word;
+            }
             prop_assert_eq!(lines, expected);
-            map.drain_lines(|_| panic!("not emptied"));
+            map.drain_lines(|_, _| panic!("not emptied"));
         }
     }
 }
