@@ -14,6 +14,8 @@ use crate::stats::Stats;
 use crate::{Error, Result};
 use pheap::{Commit, Durability, Heap, SyncPolicy};
 use std::collections::HashSet;
+use std::ffi::OsString;
+use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::ops::Deref;
 use std::path::Path;
@@ -307,16 +309,27 @@ impl Store {
     ///
     /// # Errors
     /// [`Error::Heap`] of the kind [`AlreadyExists`](std::io::ErrorKind::AlreadyExists) if there is a file at `path`, which is left as it is, and as for [`Options::open`] and [`KeySpace::put`].
-    /// What was written so far stays, also if the program ends meanwhile. (If the machine goes down, that cannot be opened: it is made without a log, whatever `options` say, and durable as a whole at the end.)
+    /// There is a file at `path` only once it is complete and durable. (It is made beside it, without a log, whatever `options` say, in a folder called `.NAME.….partial`; if the program is killed meanwhile, that remains, and may be removed.)
     pub fn compact_to(&self, path: impl AsRef<Path>, options: Options) -> Result<Store> {
         let path = path.as_ref();
-        if path.symlink_metadata().is_ok() {
+        let failed = |source| {
             let context = format!("making the store {}", path.display());
-            return Err(pheap::Error::Io { context, source: ErrorKind::AlreadyExists.into() }.into());
+            Error::from(pheap::Error::Io { context, source })
+        };
+        if path.symlink_metadata().is_ok() {
+            return Err(failed(ErrorKind::AlreadyExists.into()));
         }
         let snapshot = self.snapshot()?;
+        let name = path.file_name().ok_or_else(|| failed(ErrorKind::InvalidFilename.into()))?;
+        let mut prefix = OsString::from(".");
+        prefix.push(name);
+        prefix.push(".");
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let folder = tempfile::Builder::new().prefix(&prefix).suffix(".partial").tempdir_in(parent);
+        let folder = folder.map_err(failed)?;
+        let partial = folder.path().join(name);
         // Nobody sees it before it is complete, so it needs no log: closing it makes all of it durable.
-        let to = options.clone().durability(Durability::Process).open(path)?;
+        let to = options.clone().durability(Durability::Process).open(&partial)?;
         for name in snapshot.number(SpaceId::CATALOGUE).iter() {
             let (name, number) = name?;
             let Some(number) = number_in(&number) else { continue };
@@ -324,6 +337,9 @@ impl Store {
         }
         to.load_from(&snapshot)?;
         to.close()?;
+        // Unlike a new name, a second one replaces no file that somebody has made meanwhile.
+        fs::hard_link(&partial, path).map_err(failed)?;
+        folder.close().and_then(|()| File::open(parent)?.sync_all()).map_err(failed)?;
         options.open(path)
     }
 

@@ -485,6 +485,23 @@ fn a_compact_store_goes_to_a_new_file() {
     assert!(open(&path).iter().map(|entry| entry.expect("an entry").0).eq([b"old".to_vec()]));
 }
 
+/// Neither the part that was written, nor the folder that it was in.
+#[test]
+fn of_a_compact_store_that_does_not_fit_nothing_is_left() {
+    let dir = tempdir();
+    let store = Store::in_memory().expect("a store");
+    (0..100u8).try_for_each(|n| store.put([n], [n; 60_000])).expect("room");
+    let small = options().durability(Durability::Process).max_size(2 << 20);
+    let (text, error) = refusal(store.compact_to(dir.path().join("small.kv"), small));
+    assert!(matches!(error, Error::Heap(pheap::Error::OutOfSpace { .. })), "{text}");
+    assert_eq!(std::fs::read_dir(dir.path()).expect("a folder").count(), 0);
+    let copy = store.compact_to(dir.path().join("large.kv"), options()).expect("a copy");
+    assert_eq!(copy.get([7]).expect("a read").as_deref(), Some(&[7; 60_000][..]));
+    assert!(std::fs::read_dir(dir.path()).expect("a folder").all(|file| {
+        file.expect("a name").file_name().to_str().is_some_and(|name| name.starts_with("large.kv"))
+    }));
+}
+
 #[test]
 fn an_update_that_panics_changes_nothing() {
     let store = Store::in_memory().expect("a store");
