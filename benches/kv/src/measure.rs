@@ -110,7 +110,7 @@ fn one_run(plan: &Plan, case: &Case, system: System) -> Result<serde_json::Value
     let bytes = outcome.iter().chain(&writer).map(|thread| thread.bytes).sum::<u64>();
     let mut row = json!({
         "bench": case.workload.name(), "sync": case.sync, "threads": case.threads, "value": case.value_len, "entries": entries,
-        "dir": plan.dir.display().to_string(), "bytes_put": bytes,
+        "dir": plan.dir.display().to_string(), "processors": processors(), "bytes_put": bytes,
     });
     describe(&mut row, KINDS[0], &outcome)?;
     let operations = outcome.iter().chain(&writer).map(|thread| thread.histogram.len()).sum::<u64>();
@@ -125,6 +125,11 @@ fn one_run(plan: &Plan, case: &Case, system: System) -> Result<serde_json::Value
     row["space"] = space(dir.path())?.into();
     store.close()?;
     Ok(row)
+}
+
+/// Those that this process may use.
+pub(crate) fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 fn load(store: &dyn Store, shared: &Shared) -> Result<()> {
