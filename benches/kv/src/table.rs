@@ -55,7 +55,8 @@ type Row = (String, Unit, Option<f64>);
 
 /// All systems take turns; of each row, the line has the median of the rounds.
 pub(crate) fn run(plan: &Plan) -> Result<()> {
-    let systems: Vec<System> = plan.systems.iter().copied().filter(|system| system.has(true)).collect();
+    let systems: Vec<System> =
+        plan.systems.iter().copied().filter(|system| system.has(true) && system.has_order()).collect();
     let mut runs: Vec<Vec<Vec<Row>>> = vec![Vec::new(); systems.len()];
     for _ in 0..plan.rounds {
         for (system, runs) in systems.iter().zip(&mut runs) {
