@@ -23,7 +23,7 @@ pub(super) const GRID: RGBColor = RGBColor(215, 215, 215);
 pub(super) const FINE_GRID: RGBColor = RGBColor(240, 240, 240);
 
 /// In the order of legends, as systems call themselves and as they are called.
-const SYSTEMS: [(&str, &str, RGBColor); 13] = [
+const SYSTEMS: [(&str, &str, RGBColor); 14] = [
     ("pheap", "pheap", BLUE),
     ("pmdk", "PMDK", VERMILION),
     ("redb", "redb", PURPLE),
@@ -34,6 +34,7 @@ const SYSTEMS: [(&str, &str, RGBColor); 13] = [
     ("floor", "floor", GREY),
     // Of the benchmark of key-value stores.
     ("pheap-kv", "pheap-kv", BLUE),
+    ("pheap-kv again", "pheap-kv again", BLUE),
     ("pheap-kv-pmem", "pheap-kv, Pmem", BLUE),
     ("rocksdb", "RocksDB", YELLOW),
     ("lmdb", "LMDB", GREEN),
