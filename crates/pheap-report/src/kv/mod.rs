@@ -153,6 +153,8 @@ impl Part {
 /// Where redb's table was measured with few stores, and with all of them beside other work.
 const QUIET: &str = "disk";
 const BUSY: &str = "busy disk";
+/// A tenth of the entries, in turns.
+const TURNS: &str = "disk, in turns";
 
 /// The lines of redb's table.
 fn redb<'r>(rows: &'r [Row], dir: &str) -> Vec<Line<'r>> {
@@ -210,7 +212,9 @@ pub(crate) fn write(file: &Path, out: &Path) -> Result<()> {
 }
 
 fn block(name: &str, rows: &[Row]) -> Option<String> {
-    if let Some(dir) = [("redb", QUIET), ("redb_all", BUSY)].iter().find(|block| block.0 == name) {
+    if let Some(dir) =
+        [("redb", QUIET), ("redb_all", BUSY), ("redb_turns", TURNS)].iter().find(|block| block.0 == name)
+    {
         return Some(tables::redb(&redb(rows, dir.1)));
     }
     if name == WRITTEN.name {
@@ -228,7 +232,7 @@ mod tests {
     const GOLDEN: &str = include_str!("golden.md");
     const PAGE: &str = "# A page\n\nBy hand.\n\n<!-- generated: memory -->\n<!-- end -->\n\n\
         <!-- generated: memory_values -->\n<!-- end -->\n\n<!-- generated: redb -->\n<!-- end -->\n\n\
-        <!-- generated: redb_all -->\n<!-- end -->\n\n<!-- generated: written -->\n<!-- end -->\n";
+        <!-- generated: redb_turns -->\n<!-- end -->\n\n<!-- generated: written -->\n<!-- end -->\n";
 
     #[test]
     fn a_small_page_is_as_it_was() {
