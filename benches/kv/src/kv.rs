@@ -17,7 +17,8 @@ use std::time::Duration;
 use systems::System;
 use workload::Workload;
 
-type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
+type Error = Box<dyn std::error::Error + Send + Sync>;
+type Result<T> = std::result::Result<T, Error>;
 
 /// Measures key-value stores; prints JSON lines.
 #[derive(Parser)]

@@ -55,7 +55,8 @@ pub(crate) fn run(plan: &Plan) -> Result<()> {
 
 /// All systems take turns. The line of each is of the run whose rate is the median.
 fn measure(plan: &Plan, case: &Case) -> Result<()> {
-    let systems: Vec<System> = plan.systems.iter().copied().filter(|system| system.has(case.sync)).collect();
+    let has = |system: &System| system.has(case.sync) && (system.has_order() || !case.workload.needs_order());
+    let systems: Vec<System> = plan.systems.iter().copied().filter(has).collect();
     let mut runs = vec![Vec::new(); systems.len()];
     for _ in 0..plan.rounds {
         for (system, runs) in systems.iter().zip(&mut runs) {
@@ -80,6 +81,7 @@ fn measure(plan: &Plan, case: &Case) -> Result<()> {
 
 fn one_run(plan: &Plan, case: &Case, system: System) -> Result<serde_json::Value> {
     let dir = tempfile::Builder::new().prefix("pheap-kv-bench-").tempdir_in(&plan.dir)?;
+    let memory = Memory::now()?;
     let store = system.open(dir.path(), case.sync, plan.cache)?;
     // Ten times larger records, so a tenth of them.
     let entries = if case.workload == Workload::YcsbG { plan.entries.div_ceil(10) } else { plan.entries };
@@ -99,9 +101,10 @@ fn one_run(plan: &Plan, case: &Case, system: System) -> Result<serde_json::Value
         }
     }
     settle_disk(dir.path())?;
-    let written = store.written();
+    let (written, by_system) = (store.written(), Written::now()?);
     // In `readwhilewriting` there is one more thread, which writes.
     let writers = usize::from(case.workload == Workload::Readwhilewriting);
+    let cpu_time = || Ok::<_, crate::Error>(cpu_time()? + store.cpu_elsewhere()?);
     let before = cpu_time()?;
     let mut outcome = run_threads(&*store, &shared, case.threads + writers, plan.run)?;
     let cpu = cpu_time()? - before;
@@ -110,7 +113,7 @@ fn one_run(plan: &Plan, case: &Case, system: System) -> Result<serde_json::Value
     let bytes = outcome.iter().chain(&writer).map(|thread| thread.bytes).sum::<u64>();
     let mut row = json!({
         "bench": case.workload.name(), "sync": case.sync, "threads": case.threads, "value": case.value_len, "entries": entries,
-        "dir": plan.dir.display().to_string(), "bytes_put": bytes,
+        "dir": plan.dir.display().to_string(), "processors": processors(), "bytes_put": bytes,
     });
     describe(&mut row, KINDS[0], &outcome)?;
     let operations = outcome.iter().chain(&writer).map(|thread| thread.histogram.len()).sum::<u64>();
@@ -123,8 +126,21 @@ fn one_run(plan: &Plan, case: &Case, system: System) -> Result<serde_json::Value
         row["write_amplification"] = (written as f64 / bytes as f64).into();
     }
     row["space"] = space(dir.path())?.into();
+    let memory = Memory::now()?.since(&memory);
+    (row["anonymous"], row["mapped"]) = (memory.anonymous.into(), memory.mapped.into());
     store.close()?;
+    settle_disk(dir.path())?;
+    if bytes > 0 {
+        let by_system = Written::now()?.since(&by_system);
+        row["system_amplification"] = (by_system.by_calls as f64 / bytes as f64).into();
+        row["disk_amplification"] = (by_system.to_disk as f64 / bytes as f64).into();
+    }
     Ok(row)
+}
+
+/// Those that this process may use.
+pub(crate) fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 fn load(store: &dyn Store, shared: &Shared) -> Result<()> {
@@ -214,6 +230,52 @@ fn cpu_time() -> Result<f64> {
     } else {
         Err(std::io::Error::last_os_error().into())
     }
+}
+
+/// What the system has counted of this process.
+struct Written {
+    /// Bytes given to `write` and its like.
+    by_calls: u64,
+    /// Bytes of pages that it has made the system write.
+    to_disk: u64,
+}
+
+impl Written {
+    fn now() -> Result<Written> {
+        let io = std::fs::read_to_string("/proc/self/io")?;
+        Ok(Written { by_calls: field(&io, "wchar:")?, to_disk: field(&io, "write_bytes:")? })
+    }
+
+    fn since(&self, before: &Written) -> Written {
+        Written { by_calls: self.by_calls - before.by_calls, to_disk: self.to_disk - before.to_disk }
+    }
+}
+
+/// Bytes that this process has in memory: its own, and those of files.
+struct Memory {
+    anonymous: u64,
+    mapped: u64,
+}
+
+impl Memory {
+    fn now() -> Result<Memory> {
+        let status = std::fs::read_to_string("/proc/self/status")?;
+        let of = |name| Ok::<_, crate::Error>(field(&status, name)? << 10);
+        Ok(Memory { anonymous: of("RssAnon:")?, mapped: of("RssFile:")? + of("RssShmem:")? })
+    }
+
+    fn since(&self, before: &Memory) -> Memory {
+        Memory {
+            anonymous: self.anonymous.saturating_sub(before.anonymous),
+            mapped: self.mapped.saturating_sub(before.mapped),
+        }
+    }
+}
+
+/// The number of a line of one of the files in `/proc`.
+fn field(text: &str, name: &str) -> Result<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name)).ok_or("a field of /proc is missing")?;
+    Ok(line.trim().trim_end_matches(" kB").parse()?)
 }
 
 /// Writes out what earlier runs have left behind.

@@ -3,7 +3,7 @@
 //! Keys of 24 random bytes, values of 150; each write is synced. Reads of a row share one transaction, where a store has such.
 
 use crate::Result;
-use crate::measure::{Plan, settle_disk, space};
+use crate::measure::{Plan, processors, settle_disk, space};
 use crate::systems::{Reader, Session, Store, System};
 use pheap_suite::Rng;
 use serde_json::json;
@@ -55,7 +55,8 @@ type Row = (String, Unit, Option<f64>);
 
 /// All systems take turns; of each row, the line has the median of the rounds.
 pub(crate) fn run(plan: &Plan) -> Result<()> {
-    let systems: Vec<System> = plan.systems.iter().copied().filter(|system| system.has(true)).collect();
+    let systems: Vec<System> =
+        plan.systems.iter().copied().filter(|system| system.has(true) && system.has_order()).collect();
     let mut runs: Vec<Vec<Vec<Row>>> = vec![Vec::new(); systems.len()];
     for _ in 0..plan.rounds {
         for (system, runs) in systems.iter().zip(&mut runs) {
@@ -77,7 +78,7 @@ pub(crate) fn run(plan: &Plan) -> Result<()> {
             let (entries, dir) = (plan.entries, plan.dir.display().to_string());
             println!(
                 "{}",
-                json!({"bench": "redb_table", "row": name, "system": system.name(), unit: median, "entries": entries, "rounds": plan.rounds, "dir": dir})
+                json!({"bench": "redb_table", "row": name, "system": system.name(), unit: median, "entries": entries, "rounds": plan.rounds, "dir": dir, "processors": processors()})
             );
         }
     }
@@ -95,7 +96,10 @@ fn one_run(plan: &Plan, system: System) -> Result<Vec<Row>> {
     let mut timed = |name: &str, f: &mut dyn FnMut() -> Result<()>| -> Result<()> {
         let begun = Instant::now();
         f()?;
-        rows.push((name.to_owned(), Unit::Ms, Some(begun.elapsed().as_secs_f64() * 1e3)));
+        let ms = begun.elapsed().as_secs_f64() * 1e3;
+        // A store may take long, and its lines come at the end.
+        eprintln!("{}: {name}: {ms:.1} ms", system.name());
+        rows.push((name.to_owned(), Unit::Ms, Some(ms)));
         Ok(())
     };
     let (bulk, rest) = entries.0.split_at(sizes.bulk);

@@ -90,6 +90,11 @@ impl Workload {
         !matches!(self, Fillseq | Fillrandom)
     }
 
+    /// Whether it reads ranges.
+    pub(crate) fn needs_order(self) -> bool {
+        matches!(self, Seekrandom | YcsbE)
+    }
+
     /// Whether it never writes, so that it is the same with syncs and without.
     pub(crate) fn only_reads(self) -> bool {
         matches!(self, Readrandom | Seekrandom | YcsbC)

@@ -4,6 +4,7 @@ mod benches;
 mod charts;
 mod choose;
 mod compile;
+mod kv;
 mod machine;
 mod numbers;
 mod report;
@@ -36,6 +37,9 @@ struct Args {
     /// Reads results from these files
     #[arg(long, value_name = "FILE.jsonl", num_args = 1..)]
     from: Vec<PathBuf>,
+    /// Only draws the charts, and fills in the tables, of key-value stores, `kv.md`, from this file
+    #[arg(long, value_name = "FILE.jsonl", conflicts_with_all = ["quick", "from", "only", "save", "dir", "disk"])]
+    kv: Option<PathBuf>,
     /// Runs only these parts
     #[arg(long, value_name = "PART", value_delimiter = ',')]
     only: Vec<Part>,
@@ -66,6 +70,11 @@ fn main() -> ExitCode {
 fn report(args: &Args) -> Result<()> {
     let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize()?;
     let out = args.out.clone().unwrap_or_else(|| repository.join("docs/benchmarks"));
+    if let Some(file) = &args.kv {
+        kv::write(file, &out)?;
+        eprintln!("written to {}", out.display());
+        return Ok(());
+    }
     let mut results = Results::default();
     for file in &args.from {
         results.sections.extend(Results::read(file)?.sections);
@@ -118,5 +127,5 @@ fn write(results: &Results, out: &Path) -> Result<()> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => report::TEMPLATE.to_owned(),
         text => text?,
     };
-    Ok(fs::write(page, report::fill(&text, results, &drawn)?)?)
+    Ok(fs::write(page, report::page(&text, results, &drawn)?)?)
 }

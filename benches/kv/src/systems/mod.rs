@@ -5,6 +5,7 @@ mod heed;
 mod pheap;
 mod redb;
 mod rocksdb;
+mod server;
 mod sqlite;
 
 use crate::Result;
@@ -26,6 +27,10 @@ pub(crate) trait Store: Sync {
     /// Bytes written so far, if the store counts them.
     fn written(&self) -> Option<u64> {
         None
+    }
+    /// Seconds of processors that it has used in other processes.
+    fn cpu_elsewhere(&self) -> Result<f64> {
+        Ok(0.0)
     }
     /// Closes it as programs do.
     fn close(self: Box<Self>) -> Result<()>;
@@ -65,10 +70,14 @@ pub(crate) enum System {
     Sqlite,
     /// With a shared library that is installed.
     Rocksdb,
+    /// A server that is installed; its log is synced by `always`, or not.
+    Redis,
+    /// A server that is installed, and keeps nothing.
+    Memcached,
 }
 
 impl System {
-    const ALL: [System; 7] = [
+    const ALL: [System; 9] = [
         System::PheapKv,
         System::PheapKvPmem,
         System::Redb,
@@ -76,11 +85,19 @@ impl System {
         System::Fjall,
         System::Sqlite,
         System::Rocksdb,
+        System::Redis,
+        System::Memcached,
     ];
 
     /// Those that can be measured here.
     pub(crate) fn all_there() -> Vec<System> {
-        System::ALL.into_iter().filter(|system| *system != System::Rocksdb || rocksdb::is_there()).collect()
+        let is_there = |system: &System| match system {
+            System::Rocksdb => rocksdb::is_there(),
+            System::Redis => server::Kind::Redis.is_there(),
+            System::Memcached => server::Kind::Memcached.is_there(),
+            _ => true,
+        };
+        System::ALL.into_iter().filter(is_there).collect()
     }
 
     pub(crate) fn name(self) -> &'static str {
@@ -92,12 +109,23 @@ impl System {
             System::Fjall => "fjall",
             System::Sqlite => "sqlite",
             System::Rocksdb => "rocksdb",
+            System::Redis => "redis",
+            System::Memcached => "memcached",
         }
     }
 
     /// Whether it can commit like that.
     pub(crate) fn has(self, sync: bool) -> bool {
-        sync || self != System::PheapKvPmem
+        match self {
+            System::PheapKvPmem => sync,
+            System::Memcached => !sync,
+            _ => true,
+        }
+    }
+
+    /// Whether its keys have an order, and ranges can be read.
+    pub(crate) fn has_order(self) -> bool {
+        !matches!(self, System::Redis | System::Memcached)
     }
 
     /// Opens the store in this directory, or creates it. It may use so many bytes for a cache of its own, if it has one.
@@ -110,6 +138,8 @@ impl System {
             System::Fjall => Box::new(fjall::Fjall::open(dir, sync, cache)?),
             System::Sqlite => Box::new(sqlite::Sqlite::open(dir, sync, cache)?),
             System::Rocksdb => Box::new(rocksdb::RocksDb::open(dir, sync, cache)?),
+            System::Redis => Box::new(server::Server::open(server::Kind::Redis, dir, sync, cache)?),
+            System::Memcached => Box::new(server::Server::open(server::Kind::Memcached, dir, sync, cache)?),
         })
     }
 }

@@ -29,6 +29,8 @@ impl Sqlite {
         }
         connection.pragma_update(None, "synchronous", if self.sync { "FULL" } else { "OFF" })?;
         connection.pragma_update(None, "cache_size", -(self.cache as i64 >> 10))?;
+        // Each connection has a cache; all of them together get what one store may use.
+        connection.pragma_update(None, "soft_heap_limit", self.cache as i64)?;
         Ok(connection)
     }
 }

@@ -7,19 +7,19 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, VPos};
 
 /// What is to be drawn.
-pub(super) struct BarChart {
-    pub(super) title: String,
-    pub(super) note: String,
-    pub(super) groups: Vec<(String, Vec<Bar>)>,
-    pub(super) label: fn(f64) -> String,
+pub(crate) struct BarChart {
+    pub(crate) title: String,
+    pub(crate) note: String,
+    pub(crate) groups: Vec<(String, Vec<Bar>)>,
+    pub(crate) label: fn(f64) -> String,
 }
 
-pub(super) struct Bar {
-    pub(super) label: String,
-    pub(super) look: Look,
-    pub(super) value: f64,
-    pub(super) low: f64,
-    pub(super) high: f64,
+pub(crate) struct Bar {
+    pub(crate) label: String,
+    pub(crate) look: Look,
+    pub(crate) value: f64,
+    pub(crate) low: f64,
+    pub(crate) high: f64,
 }
 
 const WIDTH: i32 = 960;
@@ -33,7 +33,7 @@ const GROUP: i32 = 30;
 const GAP: i32 = 16;
 
 /// The chart as SVG.
-pub(super) fn draw(chart: &BarChart) -> Result<String> {
+pub(crate) fn draw(chart: &BarChart) -> Result<String> {
     let longest = chart.groups.iter().flat_map(|group| &group.1).map(|bar| bar.high).fold(0.0, f64::max);
     let pixel = |value: f64| BARS.0 + (value / longest * f64::from(BARS.1 - BARS.0)).round() as i32;
     let height: i32 = chart.groups.iter().map(|group| GROUP + GAP + BAR * group.1.len() as i32).sum();

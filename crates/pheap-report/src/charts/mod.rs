@@ -1,12 +1,12 @@
 //! Charts: which there are, what they show, and how they are drawn.
 
 mod axis;
-mod bars;
+pub(crate) mod bars;
 mod lines;
 mod style;
 mod table;
 
-pub(crate) use style::{display_name, rank};
+pub(crate) use style::{Look, display_name, rank};
 pub(crate) use table::{CHARTS, Chart};
 
 use crate::Result;
@@ -17,7 +17,6 @@ use crate::row::{Row, Size};
 use axis::Axis;
 use bars::{Bar, BarChart};
 use lines::{Line, LineChart, Point};
-use style::Look;
 use table::{Bars, Group, Kind, Series, X, Y};
 
 /// What labels and marks mean.

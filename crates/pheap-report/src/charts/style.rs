@@ -9,6 +9,7 @@ const PURPLE: RGBColor = RGBColor(204, 121, 167);
 const GREEN: RGBColor = RGBColor(0, 158, 115);
 const ORANGE: RGBColor = RGBColor(230, 159, 0);
 const SKY: RGBColor = RGBColor(86, 180, 233);
+const YELLOW: RGBColor = RGBColor(240, 228, 66);
 const DARK: RGBColor = RGBColor(60, 60, 60);
 const GREY: RGBColor = RGBColor(150, 150, 150);
 
@@ -22,7 +23,7 @@ pub(super) const GRID: RGBColor = RGBColor(215, 215, 215);
 pub(super) const FINE_GRID: RGBColor = RGBColor(240, 240, 240);
 
 /// In the order of legends, as systems call themselves and as they are called.
-const SYSTEMS: [(&str, &str, RGBColor); 8] = [
+const SYSTEMS: [(&str, &str, RGBColor); 14] = [
     ("pheap", "pheap", BLUE),
     ("pmdk", "PMDK", VERMILION),
     ("redb", "redb", PURPLE),
@@ -31,6 +32,13 @@ const SYSTEMS: [(&str, &str, RGBColor); 8] = [
     ("rusqlite", "SQLite", SKY),
     ("volatile", "volatile Rust", DARK),
     ("floor", "floor", GREY),
+    // Of the benchmark of key-value stores.
+    ("pheap-kv", "pheap-kv", BLUE),
+    ("pheap-kv again", "pheap-kv again", BLUE),
+    ("pheap-kv-pmem", "pheap-kv, Pmem", BLUE),
+    ("rocksdb", "RocksDB", YELLOW),
+    ("lmdb", "LMDB", GREEN),
+    ("sqlite", "SQLite", SKY),
 ];
 
 /// What a system is called where people read.
@@ -67,7 +75,7 @@ pub(super) enum Marker {
 
 /// A line, or a bar.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Look {
+pub(crate) struct Look {
     pub(super) system: &'static str,
     pub(super) stroke: Stroke,
     pub(super) marker: Marker,
@@ -79,7 +87,7 @@ impl Look {
     }
 
     /// The look of a system that comes in one form only.
-    pub(super) fn of_system(system: &str) -> Look {
+    pub(crate) fn of_system(system: &str) -> Look {
         let known = SYSTEMS.iter().find(|known| known.0 == system).map_or("", |known| known.0);
         match known {
             "floor" => Look::new(known, Stroke::Dashed, Marker::None),

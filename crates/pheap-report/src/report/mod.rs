@@ -15,6 +15,12 @@ use std::fmt::Write as _;
 /// What a report is that nobody has written anything for yet.
 pub(crate) const TEMPLATE: &str = include_str!("template.md");
 
+/// `docs/benchmarks/README.md`, or what becomes of it.
+pub(crate) fn page(text: &str, results: &Results, charts: &[&Chart]) -> Result<String> {
+    let rows: Vec<_> = results.rows().collect();
+    fill(text, &|name| block(name, results, Rows(&rows), charts))
+}
+
 /// All blocks, by name.
 fn block(name: &str, results: &Results, rows: Rows<'_>, charts: &[&Chart]) -> Option<String> {
     Some(match name {
@@ -37,10 +43,9 @@ fn figures(charts: &[&Chart]) -> String {
 }
 
 /// The page with its blocks replaced: what is between `<!-- generated: NAME -->` and `<!-- end -->`.
-pub(crate) fn fill(page: &str, results: &Results, charts: &[&Chart]) -> Result<String> {
+pub(crate) fn fill(page: &str, block: &dyn Fn(&str) -> Option<String>) -> Result<String> {
     const BEGIN: &str = "<!-- generated: ";
     const END: &str = "<!-- end -->";
-    let rows: Vec<_> = results.rows().collect();
     let mut out = String::new();
     let mut rest = page;
     while let Some((before, after)) = rest.split_once(BEGIN) {
@@ -48,8 +53,8 @@ pub(crate) fn fill(page: &str, results: &Results, charts: &[&Chart]) -> Result<S
         let (_, after) = after
             .split_once(END)
             .ok_or_else(|| format!("the page has no {END} after the marker of `{name}`"))?;
-        let text = block(name, results, Rows(&rows), charts)
-            .ok_or_else(|| format!("the page has a marker of `{name}`, which there is not"))?;
+        let text =
+            block(name).ok_or_else(|| format!("the page has a marker of `{name}`, which there is not"))?;
         let text = if text.trim().is_empty() { "Not measured." } else { text.trim() };
         let _ = write!(out, "{before}{BEGIN}{name} -->\n\n{text}\n\n{END}");
         rest = after;
@@ -59,7 +64,7 @@ pub(crate) fn fill(page: &str, results: &Results, charts: &[&Chart]) -> Result<S
 }
 
 /// A table in Markdown; the first column is text, the others are numbers.
-fn table(header: &[&str], lines: &[Vec<String>]) -> String {
+pub(crate) fn table(header: &[&str], lines: &[Vec<String>]) -> String {
     let mut out = format!("| {} |\n|{}\n", header.join(" | "), "---|".repeat(header.len()));
     for line in lines {
         let _ = writeln!(out, "| {} |", line.join(" | "));
@@ -68,7 +73,7 @@ fn table(header: &[&str], lines: &[Vec<String>]) -> String {
 }
 
 /// Where there is nothing to say.
-const NOTHING: &str = "–";
+pub(crate) const NOTHING: &str = "–";
 
 #[cfg(test)]
 mod tests {
@@ -83,30 +88,30 @@ mod tests {
     #[test]
     fn a_small_report_is_as_it_was() {
         let results = Results::parse(LINES).unwrap();
-        let page = fill(PAGE, &results, &[]).unwrap();
-        assert_eq!(page, GOLDEN, "if that is meant: golden.md should be\n{page}");
+        let text = page(PAGE, &results, &[]).unwrap();
+        assert_eq!(text, GOLDEN, "if that is meant: golden.md should be\n{text}");
     }
 
     #[test]
     fn filling_a_page_again_changes_nothing() {
         let results = Results::parse(LINES).unwrap();
-        for page in [PAGE, TEMPLATE] {
-            let once = fill(page, &results, &[]).unwrap();
-            assert_eq!(fill(&once, &results, &[]).unwrap(), once);
+        for text in [PAGE, TEMPLATE] {
+            let once = page(text, &results, &[]).unwrap();
+            assert_eq!(page(&once, &results, &[]).unwrap(), once);
         }
     }
 
     #[test]
     fn marks_that_cannot_be_filled_are_errors() {
         let results = Results::default();
-        let error = |page| fill(page, &results, &[]).unwrap_err().to_string();
+        let error = |text| page(text, &results, &[]).unwrap_err().to_string();
         assert!(error("<!-- generated: tables -->\n<!-- end -->").contains("`tables`"));
         assert!(error("<!-- generated: ratios -->\n").contains("<!-- end -->"));
     }
 
     #[test]
     fn what_was_not_measured_says_so() {
-        let page = fill("<!-- generated: ratios --><!-- end -->", &Results::default(), &[]).unwrap();
-        assert_eq!(page, "<!-- generated: ratios -->\n\nNot measured.\n\n<!-- end -->");
+        let text = page("<!-- generated: ratios --><!-- end -->", &Results::default(), &[]).unwrap();
+        assert_eq!(text, "<!-- generated: ratios -->\n\nNot measured.\n\n<!-- end -->");
     }
 }
