@@ -10,8 +10,10 @@ use super::write_set::first_copies;
 
 /// Looks at copies, for each of the most that there may be, after which a transaction leaves them: a few for each copy cost less than the fence that it may need then.
 const LOOKS: usize = 8;
-/// The same where they need none, for each copy that there is: these looks have cost as much as entries of the undo log for all of them (as who may rent skis, or buy them, rents until that has cost as much).
+/// The same where they need none, for each copy that there is, and for so many words of copies: these looks have cost as much as entries of the undo log for all of them, and as storing and
+/// recording them whole (as who may rent skis, or buy them, rents until that has cost as much).
 const LOOKS_UNFENCED: usize = 4;
+const WORDS_A_LOOK: usize = 4;
 /// With fewer copies, looks that find none do not count: who has written little, and reads on and on, is not to keep readers out.
 const FEW_COPIES: usize = 64;
 /// With fewer looks nothing is left: what else a spill costs is as much, and readers are kept out from then on.
@@ -53,7 +55,7 @@ impl Context {
         if self.media.fences_undo() {
             fenced
         } else {
-            fenced.min(FEW_LOOKS.max(LOOKS_UNFENCED * self.set.len()))
+            fenced.min(FEW_LOOKS.max(LOOKS_UNFENCED * self.set.len() + self.set.words() / WORDS_A_LOOK))
         }
     }
 
@@ -113,6 +115,7 @@ mod tests {
     use crate::{Durability, Heap, Options, P, Root, Txn};
 
     const ITEMS: usize = 1 << 15;
+    const WORDS: usize = 16;
 
     fn heap(dir: &tempfile::TempDir) -> (Heap, Root<Option<P<'static, [u64]>>>) {
         heap_with(dir, Durability::Pmem)
@@ -262,7 +265,22 @@ mod tests {
                 Ok(2 * reads.count())
             })
             .unwrap();
-        assert!((LOOKS_UNFENCED * copies - 2..5 * copies).contains(&turns), "{turns}");
+        let enough = LOOKS_UNFENCED * copies + copies / WORDS_A_LOOK;
+        assert!((enough - 2..enough + copies).contains(&turns), "{turns}");
+        let looks = root
+            .txn(|tx, p| {
+                let items = tx[p].unwrap();
+                for i in 0..copies {
+                    tx.slice_mut(items, i * BLOCK / 8..i * BLOCK / 8 + WORDS)[0] = 7;
+                }
+                let looks = (0..).take_while(|&i| tx[items.at(i % copies * BLOCK / 8)] == 7 && is_short(tx));
+                Ok(looks.count())
+            })
+            .unwrap();
+        assert!(
+            looks > (LOOKS_UNFENCED + WORDS / WORDS_A_LOOK - 1) * copies,
+            "large ones are left later: {looks}"
+        );
         root.read(|view, p| assert!((0..copies).all(|i| view[view[p].unwrap().at(i * BLOCK / 8)] == 7)))
             .unwrap();
     }
