@@ -15,11 +15,12 @@ use crate::{Error, Result};
 use pheap::{Commit, Durability, Heap, SyncPolicy};
 use std::collections::HashSet;
 use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::ErrorKind;
 use std::ops::Deref;
 use std::path::Path;
 use std::sync::Arc;
+use tempfile::TempPath;
 
 /// An ordered map of byte strings in a file. See the [crate's documentation](crate).
 ///
@@ -337,8 +338,9 @@ impl Store {
         }
         to.load_from(&snapshot)?;
         to.close()?;
-        // Unlike a new name, a second one replaces no file that somebody has made meanwhile.
-        fs::hard_link(&partial, path).map_err(failed)?;
+        // It replaces no file that somebody has made meanwhile.
+        let partial = TempPath::try_from_path(partial).map_err(failed)?;
+        partial.persist_noclobber(path).map_err(|refused| failed(refused.error))?;
         folder.close().and_then(|()| File::open(parent)?.sync_all()).map_err(failed)?;
         options.open(path)
     }
