@@ -279,7 +279,7 @@ fn end(context: &mut Context) {
     context.copies_pending = false;
     context.hot().forget_copies(0, Bug::RecentAfterEnd);
     context.granularity.end_transaction();
-    context.looks = 0;
+    context.forget_looks();
     context.end_mode();
     context.is_between = false;
 }

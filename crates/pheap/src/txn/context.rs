@@ -12,6 +12,7 @@ use super::log::{Log, Segment};
 use super::padded::Padded;
 use super::recent::Recent;
 use super::savepoint::Savepoints;
+use super::spill::FEW_LOOKS;
 use super::word_map::WordMap;
 use super::write_set::{Find, MAX_ENTRIES, WriteSet, first_copies};
 use crate::alloc::{Allocator, Needs, Request};
@@ -137,8 +138,10 @@ pub(crate) struct Context {
     pub(crate) savepoints: Savepoints,
     /// Lines that records in the log cover, and that are not flushed yet.
     pub(crate) dirty: DirtyLines,
-    /// How often this transaction has [looked again](Self::looks_again) at copies; less than never if that is not to count yet.
-    pub(super) looks: isize,
+    /// How often this transaction has [looked again](Self::looks_again) at copies.
+    pub(super) looks: usize,
+    /// How often it may before it is asked whether that is enough.
+    pub(super) enough_looks: usize,
     /// Values whose padding is to be zeroed.
     pub(crate) padded: Padded,
     /// Places noted by `__ahead`.
@@ -191,6 +194,7 @@ impl Context {
             doomed: Doomed::default(),
             dirty: DirtyLines::new(tuning),
             looks: 0,
+            enough_looks: FEW_LOOKS,
             padded: Padded::default(),
             ahead: Vec::new(),
             scratch: Vec::new(),

@@ -17,7 +17,7 @@ const WORDS_A_LOOK: usize = 4;
 /// With fewer copies, looks that find none do not count: who has written little, and reads on and on, is not to keep readers out.
 const FEW_COPIES: usize = 64;
 /// With fewer looks nothing is left: what else a spill costs is as much, and readers are kept out from then on.
-const FEW_LOOKS: usize = 512;
+pub(super) const FEW_LOOKS: usize = 512;
 /// Bytes that must be left in a heap for each copy that there may be, or looks are no reason to leave any: a store that comes later may take the undo log this much, and a copy next to nothing.
 const LEFT: usize = BLOCK / 2;
 /// Copies in each block that make them dense: these cost as much as logging the block. With fewer, a program that goes through an object once is better off with the copies. Without fences it is half
@@ -45,28 +45,32 @@ impl Context {
     #[inline(always)]
     fn looks_too_often(&mut self) -> bool {
         self.looks += 1;
-        self.looks >= self.enough_looks() as isize && self.can_leave_copies()
+        self.looks >= self.enough_looks && self.has_looked_enough()
     }
 
-    /// So many looks are enough.
-    #[inline(always)]
-    fn enough_looks(&self) -> usize {
+    /// Whether there were really enough looks: there may be more copies than when that was last asked.
+    ///
+    /// If there is no room for an undo log, it is asked again after as many looks as with fences: it may take a system call.
+    #[cold]
+    fn has_looked_enough(&mut self) -> bool {
         let fenced = LOOKS * self.most_copies;
-        if self.media.fences_undo() {
+        self.enough_looks = if self.media.fences_undo() {
             fenced
         } else {
             fenced.min(FEW_LOOKS.max(LOOKS_UNFENCED * self.set.len() + self.set.words() / WORDS_A_LOOK))
+        };
+        if self.looks < self.enough_looks {
+            return false;
         }
+        self.enough_looks = self.looks + fenced;
+        self.has_space_left() && self.can_spill()
     }
 
-    /// If there is no room for an undo log, this is asked again after as many looks as with fences: it may take a system call.
-    #[cold]
-    fn can_leave_copies(&mut self) -> bool {
-        let can_spill = self.has_space_left() && self.can_spill();
-        if !can_spill {
-            self.looks = -((LOOKS * self.most_copies) as isize);
-        }
-        can_spill
+    /// Forgets the looks of a transaction that has ended.
+    #[inline(always)]
+    pub(super) fn forget_looks(&mut self) {
+        self.looks = 0;
+        self.enough_looks = FEW_LOOKS;
     }
 
     /// Whether the undo log could grow for all that the transaction may store to yet, which would have fitted into the write set.
