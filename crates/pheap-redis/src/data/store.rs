@@ -48,23 +48,21 @@ pub enum Settings {
     Process,
     /// A write-ahead log on a disk, synced when somebody waits for that.
     Log {
-        /// The log is folded into the heap's file when it has so many bytes.
-        fold_at: u64,
+        /// Bytes that the log has at most. It is folded into the heap's file when it has half of that.
+        log_limit: u64,
     },
     /// A write-ahead log on a disk, synced each second.
     LogEachSecond {
-        /// The log is folded into the heap's file when it has so many bytes.
-        fold_at: u64,
+        /// Bytes that the log has at most. It is folded into the heap's file when it has half of that.
+        log_limit: u64,
     },
 }
 
-/// Below this, the log would be folded for every few commands.
-const LEAST_FOLD_AT: u64 = 128 << 10;
+/// With less, the log would be folded for every few commands.
+const LEAST_LOG: u64 = 256 << 10;
 
-fn with_log(fold_at: u64, policy: SyncPolicy) -> Options {
-    // A checkpoint begins when half of the limit is used.
-    let limit = fold_at.max(LEAST_FOLD_AT).saturating_mul(2);
-    Options::new().durability(Durability::Wal).sync_policy(policy).log_limit(limit)
+fn with_log(limit: u64, policy: SyncPolicy) -> Options {
+    Options::new().durability(Durability::Wal).sync_policy(policy).log_limit(limit.max(LEAST_LOG))
 }
 
 /// The root of a heap that is not complete yet: an import has begun, and has not ended.
@@ -131,9 +129,9 @@ impl Store {
         let options = match settings {
             Settings::Pmem => Options::new().durability(Durability::Pmem),
             Settings::Process => Options::new().durability(Durability::Process),
-            Settings::Log { fold_at } => with_log(fold_at, SyncPolicy::OnDemand),
-            Settings::LogEachSecond { fold_at } => {
-                with_log(fold_at, SyncPolicy::Every(Duration::from_secs(1)))
+            Settings::Log { log_limit } => with_log(log_limit, SyncPolicy::OnDemand),
+            Settings::LogEachSecond { log_limit } => {
+                with_log(log_limit, SyncPolicy::Every(Duration::from_secs(1)))
             }
         };
         let heap = options.open(path)?;
