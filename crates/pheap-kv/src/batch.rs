@@ -46,6 +46,9 @@ enum What {
     Delete,
 }
 
+/// Bytes of a batch that makes a checkpoint itself. Otherwise the log, which has become as long as that, is brought to the file while those who write next wait for the same disk.
+const LARGE: usize = 64 << 20;
+
 impl Batch {
     /// Without writes.
     ///
@@ -195,6 +198,10 @@ impl Batch {
         })?;
         if let Some((index, len)) = large {
             shards.consider_split(&self.buffer[self.writes[index].key.clone()], len);
+        }
+        if self.bytes() >= LARGE && !deferred {
+            // It is written. If this fails, so does what comes next.
+            let _ = shards.heap.checkpoint();
         }
         Ok(commit)
     }

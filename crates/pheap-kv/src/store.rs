@@ -183,6 +183,8 @@ impl Store {
 
     /// Carries out a batch as one transaction. It is not used up, and can be written again.
     ///
+    /// One of 64 MiB or more makes a [checkpoint](pheap::Heap::checkpoint), too, before this returns: the log is short again, and whoever writes next does not wait for that.
+    ///
     /// ```
     /// # let store = pheap_kv::Store::in_memory()?;
     /// let mut batch = pheap_kv::Batch::new();

@@ -520,3 +520,18 @@ fn an_update_that_panics_changes_nothing() {
     assert_eq!(store.get("a").expect("a read").as_deref(), Some(&b"2"[..]));
     assert!(store.iter().eq_by_key([b"a"]));
 }
+
+#[test]
+fn a_large_batch_leaves_a_short_log() {
+    let dir = tempdir();
+    let path = dir.path().join("data.kv");
+    let store = Options::new().durability(Durability::Wal).open(&path).unwrap();
+    let mut batch = Batch::new();
+    for key in 0..65u8 {
+        batch.put(&store, [key], vec![key; 1 << 20]).unwrap();
+    }
+    store.write(&batch).unwrap();
+    let log = path.with_extension("kv.wal").metadata().unwrap();
+    assert!(log.len() < 16 << 20, "{} bytes", log.len());
+    assert!((0..65).all(|key| store.get([key]).unwrap() == Some(vec![key; 1 << 20])));
+}

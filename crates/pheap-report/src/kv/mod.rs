@@ -150,10 +150,9 @@ impl Part {
     }
 }
 
-/// Where redb's table was measured with few stores, and with all of them beside other work.
-const QUIET: &str = "disk";
-const BUSY: &str = "busy disk";
-/// A tenth of the entries, in turns.
+/// Where redb's table was measured.
+const WHOLE: &str = "disk";
+/// The same with a tenth of the entries, in turns.
 const TURNS: &str = "disk, in turns";
 
 /// The lines of redb's table.
@@ -212,10 +211,8 @@ pub(crate) fn write(file: &Path, out: &Path) -> Result<()> {
 }
 
 fn block(name: &str, rows: &[Row]) -> Option<String> {
-    if let Some(dir) =
-        [("redb", QUIET), ("redb_all", BUSY), ("redb_turns", TURNS)].iter().find(|block| block.0 == name)
-    {
-        return Some(tables::redb(&redb(rows, dir.1)));
+    if let Some((_, dir)) = [("redb", WHOLE), ("redb_turns", TURNS)].iter().find(|block| block.0 == name) {
+        return Some(tables::redb(&redb(rows, dir)));
     }
     if name == WRITTEN.name {
         let of = |part: &Part| part.lines(rows).into_iter().next();
