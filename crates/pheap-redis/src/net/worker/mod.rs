@@ -93,6 +93,7 @@ impl Worker {
             evicts: false,
             expiry: Expiry::default(),
             round: VecDeque::new(),
+            heard: VecDeque::new(),
             is_meanwhile: false,
             missed: BTreeSet::new(),
             postponed: Vec::new(),
@@ -131,6 +132,8 @@ struct Turn<'s> {
     expiry: Expiry,
     /// Clients that are served just now, one after the other.
     round: VecDeque<u64>,
+    /// Clients that were served, and are to be told.
+    heard: VecDeque<u64>,
     /// A client's script is slow, and others are served meanwhile.
     is_meanwhile: bool,
     /// Clients that something has happened to while they were served.

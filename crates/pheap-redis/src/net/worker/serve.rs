@@ -13,40 +13,46 @@ use crate::net::output::{Output as Outgoing, Paused};
 use crate::waiting::{Signal, Waiter, Wakeup};
 
 impl Turn<'_> {
-    /// Does what is to be done for each client, once.
+    /// Does what is to be done for each client, once: first what all of them have sent is run, and then they are told. To send something to who waits for it makes the system wake it up, which
+    /// takes longer than many a command; a program that has many connections wakes up once, for all of them.
     pub(super) fn serve(&mut self) {
         self.round.extend(self.ready.drain(..));
         while let Some(client) = self.round.pop_front() {
-            let Some(mut connection) = self.connections.remove(&client) else { continue };
-            match self.serve_one(&mut connection) {
-                Ok(true) => {
-                    if self.missed.remove(&client) {
-                        // What has happened is not known.
-                        (connection.is_readable, connection.leaves_room) = (true, true);
-                        self.ready.insert(client);
-                    }
-                    self.connections.insert(client, connection);
+            self.with(client, Self::hear);
+            self.heard.push_back(client);
+        }
+        while let Some(client) = self.heard.pop_front() {
+            self.with(client, Self::tell);
+        }
+    }
+
+    /// Does something with a client's connection, if it is there. It stays if that says so.
+    fn with(&mut self, client: u64, what: impl Fn(&mut Self, &mut Connection) -> io::Result<bool>) {
+        let Some(mut connection) = self.connections.remove(&client) else { return };
+        match what(self, &mut connection) {
+            Ok(true) => {
+                if self.missed.remove(&client) {
+                    // What has happened is not known.
+                    (connection.is_readable, connection.leaves_room) = (true, true);
+                    self.ready.insert(client);
                 }
-                Ok(false) => self.disconnect(connection),
-                Err(error) => {
-                    tracing::debug!("{} was closed: {error}", connection.stream);
-                    if let Some(error) = error.get_ref().and_then(|error| error.downcast_ref()) {
-                        self.server.look_at(error);
-                    }
-                    self.disconnect(connection);
+                self.connections.insert(client, connection);
+            }
+            Ok(false) => self.disconnect(connection),
+            Err(error) => {
+                tracing::debug!("{} was closed: {error}", connection.stream);
+                if let Some(error) = error.get_ref().and_then(|error| error.downcast_ref()) {
+                    self.server.look_at(error);
                 }
+                self.disconnect(connection);
             }
         }
     }
 
-    /// Whether the connection stays.
-    fn serve_one(&mut self, connection: &mut Connection) -> io::Result<bool> {
-        let client = connection.session.id;
-        if connection.is_over {
-            return Ok(false);
-        }
-        if connection.is_held {
-            return Ok(true);
+    /// Reads what a client has sent, and runs it. Whether the connection stays.
+    fn hear(&mut self, connection: &mut Connection) -> io::Result<bool> {
+        if connection.is_over || connection.is_held {
+            return Ok(!connection.is_over);
         }
         if connection.is_readable && !connection.session.closing {
             connection.read(&mut self.buffer)?;
@@ -58,16 +64,19 @@ impl Turn<'_> {
         if connection.blocked.is_none()
             && !connection.session.closing
             && connection.input.pending() > 0
-            && !self.paused.contains(&client)
+            && !self.paused.contains(&connection.session.id)
         {
             while self.run_commands(connection) {}
-            if connection.is_over {
-                return Ok(false);
-            }
         }
-        if connection.is_held {
-            return Ok(true);
+        Ok(!connection.is_over)
+    }
+
+    /// Sends what a client is to be told. Whether the connection stays.
+    fn tell(&mut self, connection: &mut Connection) -> io::Result<bool> {
+        if connection.is_over || connection.is_held {
+            return Ok(!connection.is_over);
         }
+        let client = connection.session.id;
         let Connection { output, stream, .. } = connection;
         let paused = output.send(stream, |commit| self.syncs.look(commit), |messages| self.post(messages))?;
         connection.publish();
