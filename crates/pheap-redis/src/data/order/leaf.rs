@@ -3,7 +3,7 @@
 //! What must hold: the `places` are a permutation of the slots. Those of the items come first, as they are sorted. The other slots have no member, and a score that is NaN, so that a
 //! search compares all slots without asking which are in use.
 
-use pheap::{P, Persist, Txn, View, field, txn};
+use pheap::{P, Persist, Txn, View, txn};
 
 use super::{Item, Run};
 use crate::data::value::Str;
@@ -21,7 +21,7 @@ pub(super) struct Leaf<'r> {
 /// Which slots have items, in their order; behind them those that are free.
 #[derive(Persist, Clone, Copy)]
 #[repr(C, align(8))]
-struct Places {
+pub(super) struct Places {
     slots: [u8; LEAF],
     unused: u8,
     len: u8,
@@ -39,9 +39,13 @@ impl Slot<'_> {
 }
 
 impl Places {
+    pub(super) fn len(&self) -> usize {
+        usize::from(self.len)
+    }
+
     /// Takes a free slot for an item that comes to place `at`.
     fn insert(&mut self, at: usize) -> usize {
-        let len = usize::from(self.len);
+        let len = self.len();
         let slot = self.slots[len];
         self.slots.copy_within(at..len, at + 1);
         self.slots[at] = slot;
@@ -51,7 +55,7 @@ impl Places {
 
     /// Frees the slot of the item at place `at`.
     fn remove(&mut self, at: usize) -> usize {
-        let last = usize::from(self.len) - 1;
+        let last = self.len() - 1;
         let slot = self.slots[at];
         self.slots.copy_within(at + 1..=last, at);
         self.slots[last] = slot;
@@ -73,7 +77,11 @@ impl<'r> Leaf<'r> {
     }
 
     pub(super) fn len(&self) -> usize {
-        usize::from(self.places.len)
+        self.places.len()
+    }
+
+    pub(super) fn places(&self) -> &Places {
+        &self.places
     }
 
     /// The slots of the items, in their order.
@@ -131,16 +139,20 @@ impl<'r> Leaf<'r> {
     }
 }
 
-/// Adds an item at place `at` to a leaf that is not full.
-pub(super) fn insert<'r>(tx: &mut Txn<'r>, leaf: P<'r, Leaf<'r>>, at: usize, item: Item<'r>) {
-    let mut places = tx[field!(leaf.places)];
+/// Adds an item at place `at` to a leaf that is not full. It has these `places`.
+pub(super) fn insert<'r>(
+    tx: &mut Txn<'r>,
+    leaf: P<'r, Leaf<'r>>,
+    mut places: Places,
+    at: usize,
+    item: Item<'r>,
+) {
     let slot = places.insert(at);
     put(tx, leaf, places, slot, Slot { score: item.score, member: Some(item.member) });
 }
 
 /// Removes the item at place `at`.
-pub(super) fn remove<'r>(tx: &mut Txn<'r>, leaf: P<'r, Leaf<'r>>, at: usize) {
-    let mut places = tx[field!(leaf.places)];
+pub(super) fn remove<'r>(tx: &mut Txn<'r>, leaf: P<'r, Leaf<'r>>, mut places: Places, at: usize) {
     let slot = places.remove(at);
     put(tx, leaf, places, slot, Slot::FREE);
 }

@@ -93,6 +93,24 @@ impl<'r> Order<'r> {
         }
     }
 
+    /// How many items are before one of this score.
+    pub(super) fn rank(&self, view: &View<'r>, score: f64, member: &[u8]) -> usize {
+        let mut branch = match self.root {
+            Top::Few(items) => return place_in_few(view, items, score, member),
+            Top::Many(branch) => branch,
+        };
+        let mut count = 0;
+        loop {
+            let (at, node) = branch::find(view, branch, score, member);
+            count += branch::counts(view, branch)[..at].iter().sum::<u64>() as usize;
+            match node {
+                Some(Node::Branch(below)) => branch = below,
+                Some(Node::Leaf(leaf)) => return count + view[leaf].place_for(view, score, member),
+                None => return count,
+            }
+        }
+    }
+
     /// So many items (at most) from a rank on, which counts from 0; backwards from it, if `is_reverse`.
     pub(super) fn iter<'v>(
         &self,
@@ -114,9 +132,10 @@ impl<'r> Order<'r> {
             Top::Many(root) => root,
         };
         let (leaf, way) = way_to(tx, root, item.score, &tx[item.member]);
-        let (at, len) = (tx[leaf].place_for(tx, item.score, &tx[item.member]), tx[leaf].len());
-        if len < LEAF {
-            leaf::insert(tx, leaf, at, item);
+        let seen = &tx[leaf];
+        let (at, places) = (seen.place_for(tx, item.score, &tx[item.member]), *seen.places());
+        if places.len() < LEAF {
+            leaf::insert(tx, leaf, places, at, item);
             way.iter().rev().for_each(|&(branch, at)| branch::add(tx, branch, at));
             return Ok(());
         }
@@ -181,10 +200,11 @@ impl<'r> Order<'r> {
             Top::Many(root) => root,
         };
         let (leaf, way) = way_to(tx, root, score, member);
-        let at = tx[leaf].place_of(tx, score, member)?;
-        let item = tx[leaf].get(at)?;
-        let mut below = tx[leaf].len() - 1;
-        leaf::remove(tx, leaf, at);
+        let seen = &tx[leaf];
+        let (at, places) = (seen.place_of(tx, score, member)?, *seen.places());
+        let item = seen.get(at)?;
+        let mut below = places.len() - 1;
+        leaf::remove(tx, leaf, places, at);
         let mut is_smaller = below == 0;
         for (depth, &(branch, at)) in way.iter().enumerate().rev() {
             branch::subtract(tx, branch, at);

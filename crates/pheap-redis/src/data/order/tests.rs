@@ -52,6 +52,7 @@ fn check<'r>(view: &View<'r>, order: &Order<'r>, model: &BTreeSet<(u64, [u8; 8])
         let (score, member) = all[rank];
         let is_before = |item: &Item<'r>| item.compare(view, score as f64, &member).is_lt();
         assert_eq!(order.count_before(view, is_before), rank);
+        assert_eq!(order.rank(view, score as f64, &member), rank);
         assert!(order.iter(view, rank, 3, false).map(shown).eq(all[rank..].iter().take(3).copied()));
         let back = all[..=rank].iter().rev().take(3).copied();
         assert!(order.iter(view, rank, 3, true).map(shown).eq(back));
