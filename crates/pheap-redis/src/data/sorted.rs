@@ -40,7 +40,7 @@ impl<'r> Sorted<'r> {
 
     /// How many members are before one of this score.
     pub fn rank(&self, view: &View<'r>, score: f64, member: &[u8]) -> usize {
-        self.count_before(view, |item| item.compare(view, score, member).is_lt())
+        self.order.rank(view, score, member)
     }
 
     /// How many members are before what `is_before` says, which must be true of all up to some place, and false of all others.

@@ -21,7 +21,7 @@ pub const SHARDS_OF_ONE: u32 = 16;
 pub const MOST_SHARDS: u32 = 1024;
 
 /// What the data look like. A later version that stores them differently has a greater number.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 /// What a heap of this server is known by.
 #[derive(Persist, Default)]

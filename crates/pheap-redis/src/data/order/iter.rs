@@ -1,0 +1,119 @@
+//! Items in order, from a rank on.
+
+use pheap::{P, PVec, View};
+
+use super::branch::{self, Node};
+use super::leaf::Leaf;
+use super::{Item, Top, Way};
+
+/// Items in order.
+pub struct Items<'v, 'r> {
+    view: &'v View<'r>,
+    way: Way<'r>,
+    run: Run<'v, 'r>,
+    at: usize,
+    remaining: usize,
+    is_reverse: bool,
+}
+
+/// Where the next items are.
+#[derive(Clone, Copy)]
+enum Run<'v, 'r> {
+    Few(P<'r, PVec<'r, Item<'r>>>),
+    Leaf(&'v Leaf<'r>),
+}
+
+impl<'r> Run<'_, 'r> {
+    fn len(self, view: &View<'r>) -> usize {
+        match self {
+            Run::Few(items) => view[items].len(),
+            Run::Leaf(leaf) => leaf.len(),
+        }
+    }
+
+    fn get(self, view: &View<'r>, at: usize) -> Option<Item<'r>> {
+        match self {
+            Run::Few(items) => items.get(view, at).copied(),
+            Run::Leaf(leaf) => leaf.get(at),
+        }
+    }
+}
+
+impl<'v, 'r> Items<'v, 'r> {
+    pub(super) fn new(
+        view: &'v View<'r>,
+        root: Top<'r>,
+        rank: usize,
+        count: usize,
+        is_reverse: bool,
+    ) -> Items<'v, 'r> {
+        let (mut rest, mut way) = (rank, Way::new());
+        let run = match root {
+            Top::Few(items) => Run::Few(items),
+            Top::Many(mut branch) => loop {
+                let counts = branch::counts(view, branch);
+                let mut at = 0;
+                // If there are not so many, whatever leaf this ends in.
+                while at + 1 < counts.len() && rest >= counts[at] as usize {
+                    rest -= counts[at] as usize;
+                    at += 1;
+                }
+                way.push((branch, at));
+                match branch::node(view, branch, at).expect("a branch has children") {
+                    Node::Leaf(leaf) => break Run::Leaf(&view[leaf]),
+                    Node::Branch(below) => branch = below,
+                }
+            },
+        };
+        let remaining = if rest < run.len(view) { count } else { 0 };
+        Items { view, way, run, at: rest, remaining, is_reverse }
+    }
+
+    /// Goes to the next leaf. Whether there is one.
+    fn turn_over(&mut self) -> bool {
+        let Self { view, way, is_reverse, .. } = self;
+        let step = |at: usize| if *is_reverse { at.wrapping_sub(1) } else { at + 1 };
+        let mut node = loop {
+            let Some((branch, at)) = way.pop() else { return false };
+            if let Some(node) = branch::node(view, branch, step(at)) {
+                way.push((branch, step(at)));
+                break node;
+            }
+        };
+        loop {
+            match node {
+                Node::Leaf(leaf) => {
+                    self.run = Run::Leaf(&view[leaf]);
+                    self.at = if *is_reverse { view[leaf].len().wrapping_sub(1) } else { 0 };
+                    return true;
+                }
+                Node::Branch(branch) => {
+                    let at = if *is_reverse { branch::len(view, branch) - 1 } else { 0 };
+                    way.push((branch, at));
+                    node = branch::node(view, branch, at).expect("a branch has children");
+                }
+            }
+        }
+    }
+}
+
+impl<'r> Iterator for Items<'_, 'r> {
+    type Item = Item<'r>;
+
+    fn next(&mut self) -> Option<Item<'r>> {
+        if self.remaining == 0 {
+            return None;
+        }
+        loop {
+            if let Some(item) = self.run.get(self.view, self.at) {
+                self.remaining -= 1;
+                self.at = if self.is_reverse { self.at.wrapping_sub(1) } else { self.at + 1 };
+                return Some(item);
+            }
+            if !self.turn_over() {
+                self.remaining = 0;
+                return None;
+            }
+        }
+    }
+}
