@@ -12,7 +12,6 @@ use super::log::{Log, Segment};
 use super::padded::Padded;
 use super::recent::Recent;
 use super::savepoint::Savepoints;
-use super::spill::FEW_LOOKS;
 use super::word_map::WordMap;
 use super::write_set::{Find, MAX_ENTRIES, WriteSet, first_copies};
 use crate::alloc::{Allocator, Needs, Request};
@@ -194,7 +193,7 @@ impl Context {
             doomed: Doomed::default(),
             dirty: DirtyLines::new(tuning),
             looks: 0,
-            enough_looks: FEW_LOOKS,
+            enough_looks: 0,
             padded: Padded::default(),
             ahead: Vec::new(),
             scratch: Vec::new(),

@@ -17,7 +17,7 @@ const WORDS_A_LOOK: usize = 4;
 /// With fewer copies, looks that find none do not count: who has written little, and reads on and on, is not to keep readers out.
 const FEW_COPIES: usize = 64;
 /// With fewer looks nothing is left: what else a spill costs is as much, and readers are kept out from then on.
-pub(super) const FEW_LOOKS: usize = 512;
+const FEW_LOOKS: usize = 512;
 /// Bytes that must be left in a heap for each copy that there may be, or looks are no reason to leave any: a store that comes later may take the undo log this much, and a copy next to nothing.
 const LEFT: usize = BLOCK / 2;
 /// Copies in each block that make them dense: these cost as much as logging the block. With fewer, a program that goes through an object once is better off with the copies. Without fences it is half
