@@ -225,7 +225,8 @@ fn what_was_written_while_no_reply_waited_is_synced_when_they_begin_to() {
 #[test]
 fn two_who_change_options_at_once() {
     let folder = tempfile::tempdir().unwrap();
-    let Client { server, .. } = Client::new(&folder.path().join("heap"), Settings::Log { log_limit: 1 << 20 });
+    let Client { server, .. } =
+        Client::new(&folder.path().join("heap"), Settings::Log { log_limit: 1 << 20 });
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {

@@ -22,7 +22,10 @@ impl Turn<'_> {
             self.heard.push_back(client);
         }
         while let Some(client) = self.heard.pop_front() {
-            self.with(client, Self::tell);
+            // Whom another one has let go on is told in the next round, after that one: others learn of what both have done in this order, too.
+            if !self.ready.contains(&client) {
+                self.with(client, Self::tell);
+            }
         }
     }
 
@@ -30,14 +33,7 @@ impl Turn<'_> {
     fn with(&mut self, client: u64, what: impl Fn(&mut Self, &mut Connection) -> io::Result<bool>) {
         let Some(mut connection) = self.connections.remove(&client) else { return };
         match what(self, &mut connection) {
-            Ok(true) => {
-                if self.missed.remove(&client) {
-                    // What has happened is not known.
-                    (connection.is_readable, connection.leaves_room) = (true, true);
-                    self.ready.insert(client);
-                }
-                self.connections.insert(client, connection);
-            }
+            Ok(true) => _ = self.connections.insert(client, connection),
             Ok(false) => self.disconnect(connection),
             Err(error) => {
                 tracing::debug!("{} was closed: {error}", connection.stream);
@@ -59,6 +55,10 @@ impl Turn<'_> {
             connection.look_at_input(&self.server.limits);
             if connection.is_over {
                 return Ok(false);
+            }
+            // Who has gone takes nothing from those who are heard after it.
+            if connection.is_at_end && connection.blocked.is_some() {
+                return self.tell(connection);
             }
         }
         if connection.blocked.is_none()
@@ -86,6 +86,10 @@ impl Turn<'_> {
         }
         if paused == Paused::NotDurable {
             self.not_durable.insert(client);
+        }
+        if self.missed.remove(&client) {
+            // What has happened is not known.
+            (connection.is_readable, connection.leaves_room) = (true, true);
         }
         if connection.is_readable && !connection.session.closing {
             self.ready.insert(client);

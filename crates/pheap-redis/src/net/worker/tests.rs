@@ -27,7 +27,8 @@ struct Setup {
 impl Setup {
     fn new() -> Setup {
         let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(&folder.path().join("heap"), Settings::Log { log_limit: 1 << 20 }, 1).unwrap();
+        let store =
+            Store::open(&folder.path().join("heap"), Settings::Log { log_limit: 1 << 20 }, 1).unwrap();
         let worker = Worker::new().unwrap();
         let threads = vec![worker.mailbox()];
         let server = Server::new(store, Config::default(), threads, command::all().count());
@@ -180,4 +181,45 @@ fn what_a_client_has_seen_counts_although_it_could_not_look_again() {
     let client_id = *turn.connections.keys().next().unwrap();
     turn.mailbox.post(Message::Unblock { client: client_id, with_error: false });
     assert_eq!(told(&mut turn, &mut client), "");
+}
+
+/// Takes turns until so many clients wait for keys.
+fn until_blocked(turn: &mut Turn<'_>, clients: usize) {
+    while turn.server.stats.blocked.load(Relaxed) != clients {
+        turn.turn(&mut Events::with_capacity(8), TICK).unwrap();
+    }
+}
+
+#[test]
+fn who_has_gone_takes_nothing_from_a_list() {
+    let Setup { folder: _folder, server, worker } = Setup::new();
+    let mut turn = worker.into_turn(&server, 0, Vec::new());
+    let (mut gone, mut pusher) = (connect(&mut turn), connect(&mut turn));
+    gone.write_all(b"BLPOP list 0\r\n").unwrap();
+    until_blocked(&mut turn, 1);
+    // Both come to the thread in one turn, in this order.
+    drop(gone);
+    pusher.write_all(b"RPUSH list value\r\n").unwrap();
+    assert_eq!(told(&mut turn, &mut pusher), ":1\r\n");
+    pusher.write_all(b"LLEN list\r\n").unwrap();
+    assert_eq!(told(&mut turn, &mut pusher), ":1\r\n");
+}
+
+#[test]
+fn what_a_client_takes_is_announced_after_it_was_put_there() {
+    let Setup { folder: _folder, server, worker } = Setup::new();
+    let mut turn = worker.into_turn(&server, 0, Vec::new());
+    let (mut listener, mut taker, mut pusher) = (connect(&mut turn), connect(&mut turn), connect(&mut turn));
+    listener.write_all(b"CONFIG SET notify-keyspace-events KA appendfsync no\r\n").unwrap();
+    assert_eq!(told(&mut turn, &mut listener), "+OK\r\n");
+    listener.write_all(b"SUBSCRIBE __keyspace@0__:list\r\n").unwrap();
+    assert!(told(&mut turn, &mut listener).contains("subscribe"));
+    // Both come to the thread in one turn, in this order.
+    taker.write_all(b"BLPOP list 0\r\n").unwrap();
+    pusher.write_all(b"RPUSH list value\r\n").unwrap();
+    let mut announced = String::new();
+    while !(announced.contains("rpush") && announced.contains("lpop")) {
+        announced += &told(&mut turn, &mut listener);
+    }
+    assert!(announced.find("rpush") < announced.find("lpop"), "{announced}");
 }
