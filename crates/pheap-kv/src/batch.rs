@@ -46,7 +46,7 @@ enum What {
     Delete,
 }
 
-/// Bytes of a batch that makes a checkpoint itself. Otherwise the log, which has become as long as that, is brought to the file while those who write next wait for the same disk.
+/// Bytes of a batch that brings the log to the file itself. Otherwise that happens while those who write next wait for the same disk.
 const LARGE: usize = 64 << 20;
 
 impl Batch {
@@ -201,7 +201,7 @@ impl Batch {
         }
         if self.bytes() >= LARGE && !deferred {
             // It is written. If this fails, so does what comes next.
-            let _ = shards.heap.checkpoint();
+            let _ = shards.heap.fold_log();
         }
         Ok(commit)
     }

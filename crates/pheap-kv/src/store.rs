@@ -183,7 +183,7 @@ impl Store {
 
     /// Carries out a batch as one transaction. It is not used up, and can be written again.
     ///
-    /// One of 64 MiB or more makes a [checkpoint](pheap::Heap::checkpoint), too, before this returns: the log is short again, and whoever writes next does not wait for that.
+    /// One of 64 MiB or more [folds the log](pheap::Heap::fold_log), too, before this returns: whoever writes next does not wait for that.
     ///
     /// ```
     /// # let store = pheap_kv::Store::in_memory()?;

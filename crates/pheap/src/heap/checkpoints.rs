@@ -1,4 +1,4 @@
-//! `Heap::checkpoint` and `Heap::sync`: the write-ahead log as the heap sees it.
+//! `Heap::checkpoint`, `fold_log` and `sync`: the write-ahead log as the heap sees it.
 
 use std::sync::Arc;
 
@@ -31,24 +31,38 @@ impl Heap {
     /// # Errors
     /// As for [`sync`](Self::sync).
     pub fn checkpoint(&self) -> Result<()> {
-        let heap = self.inner();
-        heap.check_open()?;
-        let checkpoint = |wal: &Arc<Wal>| {
-            let watch = heap.watch_free_pages(wal, true);
-            heap.give_back_early(wal, watch);
-            wal.checkpoint(|| {
-                heap.drop_copies(wal);
-                heap.give_back(wal, watch);
-            })
-            .and_then(|()| wal.cut_down())
-        };
-        heap.wal().map_or(Ok(()), |wal| heap.note_failure(checkpoint(wal)))?;
-        heap.check_log()?; // who closes the heap beside this gets over a log that is misplaced, but has not done so yet
-        heap.check_named()
+        self.inner().checkpoint(true)
+    }
+
+    /// The same for who wants the log to be short, and space to stay where it is: writes the records of the log to the heap's file, now and not when the log is half full. So whoever is killed
+    /// next starts at once, and whoever commits next does not wait for the same disk. Space of free pages goes to the disk as it does in the background, and the log's file stays as long as it is.
+    ///
+    /// # Errors
+    /// As for [`sync`](Self::sync).
+    pub fn fold_log(&self) -> Result<()> {
+        self.inner().checkpoint(false)
     }
 }
 
 impl HeapInner {
+    /// Makes a checkpoint. Whether `all` space that can be given back is.
+    fn checkpoint(&self, all: bool) -> Result<()> {
+        self.check_open()?;
+        if let Some(wal) = self.wal() {
+            let watch = self.watch_free_pages(wal, all);
+            if all {
+                self.give_back_early(wal, watch);
+            }
+            let folded = wal.checkpoint(|| {
+                self.drop_copies(wal);
+                self.give_back(wal, watch);
+            });
+            self.note_failure(folded.and_then(|()| if all { wal.cut_down() } else { Ok(()) }))?;
+        }
+        self.check_log()?; // who closes the heap beside this gets over a log that is misplaced, but has not done so yet
+        self.check_named()
+    }
+
     /// Waits until the disk has all records, whatever commits wait for.
     pub(crate) fn sync_log(&self) -> Result<()> {
         self.wal().map_or(Ok(()), |wal| self.note_failure(wal.sync()))
@@ -104,5 +118,35 @@ impl HeapInner {
             wal.stop_background();
             let _ = thread.join();
         }
+    }
+}
+
+#[cfg(all(test, not(pheap_loom)))]
+mod tests {
+    use crate::{Durability, Options, P, Result, Root};
+
+    #[test]
+    fn a_folded_log_is_as_long_as_it_was() -> Result<()> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("heap");
+        let heap = Options::new().durability(Durability::Wal).log_limit(64 << 20).open(&path)?;
+        let root: Root<Option<P<'static, [u64]>>> = heap.root("array")?;
+        heap.inner().stop_checkpoints(); // they would make others
+        root.txn(|tx, p| {
+            tx[p] = Some(tx.alloc_slice(1 << 20, |i| i as u64)?);
+            Ok(())
+        })?;
+        let log = || path.with_extension("wal").metadata().unwrap().len();
+        let (grown, before) = (log(), heap.stats());
+        assert!(grown > 8 << 20);
+        heap.fold_log()?;
+        let after = heap.stats();
+        assert_eq!(after.checkpoints, before.checkpoints + 1);
+        assert!(after.checkpoint_bytes >= before.checkpoint_bytes + (8 << 20));
+        assert_eq!(log(), grown);
+        // There is nothing more to fold, and this one makes it short.
+        heap.checkpoint()?;
+        assert!(log() < grown);
+        heap.close()
     }
 }
