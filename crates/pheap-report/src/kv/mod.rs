@@ -106,8 +106,9 @@ const TWO: Part = Part {
 /// What is written, and what is in memory.
 const WRITTEN: Part = Part { name: "written", entries: 200_000, workloads: &["overwrite"], ..TWO };
 const WRITTEN_UNSYNCED: Part = Part { sync: false, ..WRITTEN };
-const PARTS: [Part; 8] = [
+const PARTS: [Part; 9] = [
     MEMORY,
+    Part { name: "two_memory", processors: 2, ..MEMORY },
     Part {
         name: "memory_values",
         workloads: &["fillrandom", "overwrite", "readrandom"],
