@@ -10,7 +10,7 @@ use super::{Item, Top, Way};
 pub struct Items<'v, 'r> {
     view: &'v View<'r>,
     way: Way<'r>,
-    run: Run<'v, 'r>,
+    run: Source<'v, 'r>,
     at: usize,
     remaining: usize,
     is_reverse: bool,
@@ -18,23 +18,23 @@ pub struct Items<'v, 'r> {
 
 /// Where the next items are.
 #[derive(Clone, Copy)]
-enum Run<'v, 'r> {
+enum Source<'v, 'r> {
     Few(P<'r, PVec<'r, Item<'r>>>),
     Leaf(&'v Leaf<'r>),
 }
 
-impl<'r> Run<'_, 'r> {
+impl<'r> Source<'_, 'r> {
     fn len(self, view: &View<'r>) -> usize {
         match self {
-            Run::Few(items) => view[items].len(),
-            Run::Leaf(leaf) => leaf.len(),
+            Source::Few(items) => view[items].len(),
+            Source::Leaf(leaf) => leaf.len(),
         }
     }
 
     fn get(self, view: &View<'r>, at: usize) -> Option<Item<'r>> {
         match self {
-            Run::Few(items) => items.get(view, at).copied(),
-            Run::Leaf(leaf) => leaf.get(at),
+            Source::Few(items) => items.get(view, at).copied(),
+            Source::Leaf(leaf) => leaf.get(at),
         }
     }
 }
@@ -49,7 +49,7 @@ impl<'v, 'r> Items<'v, 'r> {
     ) -> Items<'v, 'r> {
         let (mut rest, mut way) = (rank, Way::new());
         let run = match root {
-            Top::Few(items) => Run::Few(items),
+            Top::Few(items) => Source::Few(items),
             Top::Many(mut branch) => loop {
                 let counts = branch::counts(view, branch);
                 let mut at = 0;
@@ -60,7 +60,7 @@ impl<'v, 'r> Items<'v, 'r> {
                 }
                 way.push((branch, at));
                 match branch::node(view, branch, at).expect("a branch has children") {
-                    Node::Leaf(leaf) => break Run::Leaf(&view[leaf]),
+                    Node::Leaf(leaf) => break Source::Leaf(&view[leaf]),
                     Node::Branch(below) => branch = below,
                 }
             },
@@ -83,7 +83,7 @@ impl<'v, 'r> Items<'v, 'r> {
         loop {
             match node {
                 Node::Leaf(leaf) => {
-                    self.run = Run::Leaf(&view[leaf]);
+                    self.run = Source::Leaf(&view[leaf]);
                     self.at = if *is_reverse { view[leaf].len().wrapping_sub(1) } else { 0 };
                     return true;
                 }
