@@ -100,7 +100,7 @@ impl HeapInner {
         let spans: Vec<Span> = context.alloc.spans.iter().filter_map(|span| retyped(&span.span)).collect();
         spans.iter().for_each(|span| context.alloc.record_again(*span));
         let from = region.ty();
-        commit_as(self, region, &mut exclusive, region.root(), ty, |context| {
+        commit_as(self, region, &mut exclusive, region.root(), ty, false, |context| {
             context.alloc.retype(self, &spans);
             region.held.retype_versions(from, ty);
         })?;

@@ -306,7 +306,7 @@ impl<'a> Job<'a> {
         let root = self.heap.base().addr() as u64 + self.region.root();
         let words = [root, self.from.into(), self.to.into()];
         let unfinished = exclusive.alloc_words(<Unfinished<'_> as Persist>::desc(), words)?;
-        commit_as(self.heap, self.region, &mut exclusive, unfinished, self.unfinished, |_| {})?;
+        commit_as(self.heap, self.region, &mut exclusive, unfinished, self.unfinished, false, |_| {})?;
         self.region.set_ty(self.unfinished);
         Ok(())
     }
@@ -417,9 +417,8 @@ impl<'a> Job<'a> {
         let mut exclusive = Exclusive::begin(self.heap, self.region, self.unfinished)?;
         let [root, ..] = words(&exclusive, self.region)?;
         let root = root - self.heap.base().addr() as u64;
-        commit_as(self.heap, self.region, &mut exclusive, root, ty, |context| {
+        commit_as(self.heap, self.region, &mut exclusive, root, ty, true, |context| {
             context.gc.wanted = true; // what has moved is garbage
-            self.region.version_is_durable(context);
         })?;
         self.region.set_ty(ty);
         Ok(())

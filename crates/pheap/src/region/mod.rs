@@ -166,13 +166,16 @@ impl Region {
 
     /// Gives the region another root object, of another type, of which `versions` are kept or not. Handles for the old one get nothing from now on.
     ///
-    /// The region is locked, and no transaction is open on it.
-    pub(crate) fn replace_root(&self, offset: u64, ty: u32, versions: bool) {
+    /// The region is locked, and no transaction is open on it. With its context, if the new object is the old one, [converted](Self::version_is_durable).
+    pub(crate) fn replace_root(&self, offset: u64, ty: u32, versions: bool, converted: Option<&Context>) {
         self.set_root(offset);
-        self.serves.store(ty, Ordering::Relaxed);
         if versions {
             self.versioned.store(ty, Ordering::Relaxed);
         }
+        if let Some(context) = converted.filter(|_| versions) {
+            self.version_is_durable(context, ty);
+        }
+        self.serves.store(ty, Ordering::Relaxed);
     }
 
     #[inline(always)]

@@ -45,12 +45,9 @@ impl Region {
     }
 
     /// The root as it is now, of which this is the context, is the only version from now on, and counts as durable: it has what the durable one had, converted. Nobody else has the region, and nobody
-    /// asks for an older one.
-    pub(crate) fn version_is_durable(&self, context: &Context) {
-        let ty = self.serves.load(Ordering::Relaxed);
-        if self.versioned.load(Ordering::Relaxed) == ty {
-            self.held.keep_only(Version { position: 0, ..version(context, ty, true) });
-        }
+    /// asks for an older one: handles of its type, of which some may be of before, get nothing until this is done.
+    pub(super) fn version_is_durable(&self, context: &Context, ty: u32) {
+        self.held.keep_only(Version { position: 0, ..version(context, ty, true) });
     }
 
     /// The newest durable version of a root of type `ty`, without waiting for anybody who has the region. `None` if there is none, because no such root is durable yet.
@@ -64,9 +61,15 @@ impl Region {
         if self.is_gone() {
             return Err(store.check_open().err().unwrap_or_else(|| self.why_not(store)));
         }
-        match self.held.durable_version(|| store.durable_end()) {
+        let mut serves = false;
+        let durable = self.held.durable_version(|| {
+            // With the versions locked: when the root becomes what it was before, that is a version before the handle gets anything.
+            serves = self.serves(ty);
+            store.durable_end()
+        });
+        match durable {
             Some((version, held)) if version.ty == ty => Ok(Some((version.words, held))),
-            _ if self.serves(ty) => Ok(None),
+            _ if serves => Ok(None),
             _ => Err(self.why_not(store)),
         }
     }
