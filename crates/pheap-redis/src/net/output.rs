@@ -6,8 +6,6 @@ use std::task::Poll;
 
 use pheap::Commit;
 
-use crate::mailbox::Parcel;
-
 /// Bytes of chunks that are put together. What was sent of a chunk is kept until all of it was.
 const MERGED: usize = 64 << 10;
 
@@ -26,8 +24,6 @@ struct Chunk {
     bytes: Vec<u8>,
     /// Must be durable before this is sent.
     commits: Vec<Commit>,
-    /// Messages to others, sent before this is.
-    messages: Vec<(u64, Parcel)>,
 }
 
 /// Why sending does not go on.
@@ -42,19 +38,14 @@ pub(super) enum Paused {
 }
 
 impl Output {
-    /// Adds what is to be sent when `commits` are durable, and messages to others, which go out at the same moment.
-    pub(super) fn push(&mut self, bytes: Vec<u8>, commits: Vec<Commit>, messages: Vec<(u64, Parcel)>) {
+    /// Adds what is to be sent when `commits` are durable.
+    pub(super) fn push(&mut self, bytes: Vec<u8>, commits: Vec<Commit>) {
         self.len += bytes.len();
         match self.chunks.back_mut() {
-            Some(last)
-                if commits.is_empty()
-                    && messages.is_empty()
-                    && last.messages.is_empty()
-                    && last.bytes.len() + bytes.len() <= MERGED =>
-            {
+            Some(last) if commits.is_empty() && last.bytes.len() + bytes.len() <= MERGED => {
                 last.bytes.extend_from_slice(&bytes);
             }
-            _ => self.chunks.push_back(Chunk { bytes, commits, messages }),
+            _ => self.chunks.push_back(Chunk { bytes, commits }),
         }
     }
 
@@ -63,20 +54,14 @@ impl Output {
         self.len - self.sent
     }
 
-    /// Whether there are messages to others.
-    pub(super) fn has_messages(&self) -> bool {
-        self.chunks.iter().any(|chunk| !chunk.messages.is_empty())
-    }
-
-    /// Sends what can be sent now. `look` tells whether a commit is durable. Messages to others are posted first: who has its reply may rely on it that they are under way.
+    /// Sends what can be sent now. `look` tells whether a commit is durable, immediately before what waits for that is sent.
     ///
     /// # Errors
     /// If the connection, or the disk, has failed.
     pub(super) fn send(
         &mut self,
         to: &mut impl Write,
-        look: impl Fn(&Commit) -> Poll<pheap::Result<()>>,
-        post: impl Fn(Vec<(u64, Parcel)>),
+        mut look: impl FnMut(&Commit) -> Poll<pheap::Result<()>>,
     ) -> io::Result<Paused> {
         while let Some(chunk) = self.chunks.front_mut() {
             // The last one first: when that is durable, the others are as well.
@@ -86,9 +71,6 @@ impl Output {
                     Poll::Ready(result) => result.map_err(io::Error::other)?,
                 }
                 chunk.commits.pop();
-            }
-            if !chunk.messages.is_empty() {
-                post(std::mem::take(&mut chunk.messages));
             }
             while self.sent < chunk.bytes.len() {
                 match to.write(&chunk.bytes[self.sent..]) {
@@ -114,7 +96,6 @@ impl Output {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::cell::Cell;
 
     fn nothing(_: &Commit) -> Poll<pheap::Result<()>> {
         unreachable!("nothing waits for a commit")
@@ -145,9 +126,9 @@ mod tests {
         // Never all of it is sent, and never much is left.
         let mut to = Slow(0, Vec::new());
         for _ in 0..10_000 {
-            output.push(vec![b'x'; 1000], Vec::new(), Vec::new());
+            output.push(vec![b'x'; 1000], Vec::new());
             to.0 = if output.len() > 1000 { 1000 } else { 0 };
-            assert_eq!(output.send(&mut to, nothing, |_| ()).unwrap(), Paused::Full);
+            assert_eq!(output.send(&mut to, nothing).unwrap(), Paused::Full);
         }
         let kept: usize = output.chunks.iter().map(|chunk| chunk.bytes.capacity()).sum();
         assert!(output.len() == 1000 && kept < 4 * MERGED, "{kept}");
@@ -157,17 +138,13 @@ mod tests {
     #[test]
     fn a_slow_client() {
         let mut output = Output::default();
-        let posted = Cell::new(0);
-        let post = |messages: Vec<_>| posted.set(posted.get() + messages.len());
-        output.push(b"hello".to_vec(), Vec::new(), vec![(7, Parcel::Bytes(b"x".to_vec()))]);
-        output.push(b" world".to_vec(), Vec::new(), Vec::new());
+        output.push(b"hello".to_vec(), Vec::new());
+        output.push(b" world".to_vec(), Vec::new());
         let mut to = Slow(3, Vec::new());
-        assert!(output.has_messages());
-        assert_eq!(output.send(&mut to, nothing, post).unwrap(), Paused::Full);
-        // Others do not wait for a client that is slow.
-        assert!(posted.get() == 1 && output.len() == 8 && !output.has_messages());
+        assert_eq!(output.send(&mut to, nothing).unwrap(), Paused::Full);
+        assert_eq!(output.len(), 8);
         to.0 = 100;
-        assert_eq!(output.send(&mut to, nothing, post).unwrap(), Paused::Empty);
-        assert_eq!((&to.1[..], output.len(), posted.get()), (&b"hello world"[..], 0, 1));
+        assert_eq!(output.send(&mut to, nothing).unwrap(), Paused::Empty);
+        assert_eq!((&to.1[..], output.len()), (&b"hello world"[..], 0));
     }
 }

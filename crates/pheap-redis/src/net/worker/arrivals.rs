@@ -119,9 +119,6 @@ impl Turn<'_> {
         if session.monitors {
             self.server.remove_monitor(client);
         }
-        if connection.output.has_messages() && self.waits_on(&mut connection.output) {
-            self.left.push(connection.output);
-        }
         if self.paused.remove(&client) {
             self.server.stats.blocked.fetch_sub(1, Relaxed);
         }

@@ -182,7 +182,7 @@ impl Turn<'_> {
                 connection.reply.null_array();
             }
             let bytes = connection.reply.take();
-            connection.output.push(bytes, blocked.seen, Vec::new());
+            connection.output.push(bytes, blocked.seen);
         }
         self.connections.insert(client, connection);
         self.ready.insert(client);

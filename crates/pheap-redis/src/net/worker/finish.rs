@@ -20,19 +20,14 @@ impl Turn<'_> {
             self.read_mail();
             // Others, which end a little later, may have written what clients of this thread wait for.
             self.syncs.ask();
-            self.send_left();
+            self.send_messages();
             let mut connections = std::mem::take(&mut self.connections);
             connections.retain(|_, connection| {
-                let sent = connection.output.send(
-                    &mut connection.stream,
-                    |commit| self.syncs.look(commit),
-                    |messages| self.post(messages),
-                );
-                matches!(sent, Ok(Paused::NotDurable | Paused::Full))
+                matches!(self.send(connection), Ok(Paused::NotDurable | Paused::Full))
             });
             self.connections = connections;
             let left = until.saturating_duration_since(Instant::now());
-            if self.connections.is_empty() && self.left.is_empty() || left.is_zero() {
+            if self.connections.is_empty() && self.messages.is_empty() || left.is_zero() {
                 return Ok(());
             }
             match self.poll.poll(events, Some(left.min(TICK))) {

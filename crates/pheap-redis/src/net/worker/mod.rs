@@ -12,14 +12,16 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Acquire;
+use std::task;
 use std::time::{Duration, Instant};
 
 use indexmap::IndexSet;
 use mio::{Events, Poll, Token};
+use pheap::Commit;
 
 use super::connection::Connection;
 use super::listener::Listener;
-use super::output::Output as Outgoing;
+use super::output::Paused;
 use super::syncs::Syncs;
 use crate::command::Meanwhile;
 use crate::expire::Expiry;
@@ -97,7 +99,7 @@ impl Worker {
             is_meanwhile: false,
             missed: BTreeSet::new(),
             postponed: Vec::new(),
-            left: Vec::new(),
+            messages: VecDeque::new(),
         }
     }
 }
@@ -140,8 +142,8 @@ struct Turn<'s> {
     missed: BTreeSet<u64>,
     /// Messages that can be read only afterwards.
     postponed: Vec<Message>,
-    /// Messages of clients that are gone, to others, which wait for the disk.
-    left: Vec<Outgoing>,
+    /// Messages to clients, in the order in which what they tell of was done, and what must be durable before they are sent.
+    messages: VecDeque<(Vec<Commit>, Vec<(u64, Parcel)>)>,
 }
 
 impl Turn<'_> {
@@ -181,7 +183,7 @@ impl Turn<'_> {
             }
         }
         self.read_mail();
-        self.send_left();
+        self.send_messages();
         self.serve();
         self.give_up();
         self.syncs.ask();
@@ -241,10 +243,41 @@ impl Turn<'_> {
                     reply.take()
                 }
             };
-            connection.output.push(bytes, Vec::new(), Vec::new());
+            connection.output.push(bytes, Vec::new());
             connection.look_at_output(&self.server.limits);
             self.ready.insert(client);
         }
+    }
+
+    /// Sends messages to clients, as far as they are durable.
+    fn send_messages(&mut self) {
+        while let Some((commits, messages)) = self.messages.front_mut() {
+            while let Some(commit) = commits.last() {
+                match self.syncs.look(commit) {
+                    task::Poll::Pending => return,
+                    // What has failed to become durable is told to nobody.
+                    task::Poll::Ready(Err(_)) => messages.clear(),
+                    task::Poll::Ready(Ok(())) => {}
+                }
+                commits.pop();
+            }
+            let messages = std::mem::take(messages);
+            self.messages.pop_front();
+            self.post(messages);
+        }
+    }
+
+    /// Sends a client what it can be sent now. Messages go first: who has its reply may rely on it that those are under way which tell of something before.
+    fn send(&mut self, connection: &mut Connection) -> io::Result<Paused> {
+        self.send_messages();
+        let Connection { output, stream, .. } = connection;
+        output.send(stream, |commit| {
+            let durable = self.syncs.look(commit);
+            if durable.is_ready() {
+                self.send_messages();
+            }
+            durable
+        })
     }
 
     /// Sends messages to other clients.

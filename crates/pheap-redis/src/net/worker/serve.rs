@@ -9,7 +9,7 @@ use super::Turn;
 use crate::command::Effects;
 use crate::execute::{Execution, Output, Stop};
 use crate::net::connection::Connection;
-use crate::net::output::{Output as Outgoing, Paused};
+use crate::net::output::Paused;
 use crate::waiting::{Signal, Waiter, Wakeup};
 
 impl Turn<'_> {
@@ -22,17 +22,19 @@ impl Turn<'_> {
             self.heard.push_back(client);
         }
         while let Some(client) = self.heard.pop_front() {
-            // Whom another one has let go on is told in the next round, after that one: others learn of what both have done in this order, too.
-            if !self.ready.contains(&client) {
-                self.with(client, Self::tell);
-            }
+            self.with(client, Self::tell);
         }
     }
 
-    /// Does something with a client's connection, if it is there. It stays if that says so.
+    /// Does something with a client's connection, if it is there, unless others go on first whom it has let go on. It stays if that says so.
     fn with(&mut self, client: u64, what: impl Fn(&mut Self, &mut Connection) -> io::Result<bool>) {
         let Some(mut connection) = self.connections.remove(&client) else { return };
-        match what(self, &mut connection) {
+        let result = if connection.is_over || connection.is_held {
+            Ok(!connection.is_over)
+        } else {
+            what(self, &mut connection)
+        };
+        match result {
             Ok(true) => _ = self.connections.insert(client, connection),
             Ok(false) => self.disconnect(connection),
             Err(error) => {
@@ -47,9 +49,6 @@ impl Turn<'_> {
 
     /// Reads what a client has sent, and runs it. Whether the connection stays.
     fn hear(&mut self, connection: &mut Connection) -> io::Result<bool> {
-        if connection.is_over || connection.is_held {
-            return Ok(!connection.is_over);
-        }
         if connection.is_readable && !connection.session.closing {
             connection.read(&mut self.buffer)?;
             connection.look_at_input(&self.server.limits);
@@ -73,12 +72,8 @@ impl Turn<'_> {
 
     /// Sends what a client is to be told. Whether the connection stays.
     fn tell(&mut self, connection: &mut Connection) -> io::Result<bool> {
-        if connection.is_over || connection.is_held {
-            return Ok(!connection.is_over);
-        }
         let client = connection.session.id;
-        let Connection { output, stream, .. } = connection;
-        let paused = output.send(stream, |commit| self.syncs.look(commit), |messages| self.post(messages))?;
+        let paused = self.send(connection)?;
         connection.publish();
         connection.look_at_output(&self.server.limits);
         if connection.is_over {
@@ -147,9 +142,12 @@ impl Turn<'_> {
         let commits = self.note_commits(commits);
         let bytes = connection.reply.take();
         let messages = effects.parcels(self.server, connection.session.id);
+        if !messages.is_empty() {
+            self.messages.push_back((commits.clone(), messages));
+        }
         // Also if there is no reply: those behind it tell that it was done, too.
-        if !bytes.is_empty() || !messages.is_empty() || !commits.is_empty() {
-            connection.output.push(bytes, commits, messages);
+        if !bytes.is_empty() || !commits.is_empty() {
+            connection.output.push(bytes, commits);
             connection.look_at_output(&self.server.limits);
         }
         self.forget();
@@ -165,20 +163,5 @@ impl Turn<'_> {
             commits.clear();
         }
         commits
-    }
-
-    /// Sends messages of clients that are gone, and of no client, as far as they are durable.
-    pub(super) fn send_left(&mut self) {
-        let mut left = std::mem::take(&mut self.left);
-        left.retain_mut(|output| self.waits_on(output));
-        self.left.append(&mut left);
-    }
-
-    /// Sends to others what a client has left that is gone. Whether some of it is not durable yet.
-    pub(super) fn waits_on(&self, output: &mut Outgoing) -> bool {
-        // What has failed to become durable is told to nobody.
-        let sent =
-            output.send(&mut io::sink(), |commit| self.syncs.look(commit), |messages| self.post(messages));
-        matches!(sent, Ok(Paused::NotDurable))
     }
 }

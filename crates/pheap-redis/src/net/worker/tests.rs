@@ -205,21 +205,59 @@ fn who_has_gone_takes_nothing_from_a_list() {
     assert_eq!(told(&mut turn, &mut pusher), ":1\r\n");
 }
 
+/// Who is told what happens to a key.
+fn listen(turn: &mut Turn<'_>, appendfsync: &str, key: &str) -> UnixStream {
+    let mut listener = connect(turn);
+    let config = format!("CONFIG SET notify-keyspace-events KA appendfsync {appendfsync}\r\n");
+    listener.write_all(config.as_bytes()).unwrap();
+    assert_eq!(told(turn, &mut listener), "+OK\r\n");
+    listener.write_all(format!("SUBSCRIBE __keyspace@0__:{key}\r\n").as_bytes()).unwrap();
+    assert!(told(turn, &mut listener).contains("subscribe"));
+    listener
+}
+
+/// These happen, and the listener is told so in this order.
+fn are_announced(turn: &mut Turn<'_>, listener: &mut UnixStream, events: &[&str]) {
+    let mut announced = String::new();
+    while !events.iter().all(|event| announced.contains(event)) {
+        announced += &told(turn, listener);
+    }
+    assert!(events.is_sorted_by_key(|event| announced.find(event)), "{announced}");
+}
+
 #[test]
 fn what_a_client_takes_is_announced_after_it_was_put_there() {
+    for appendfsync in ["no", "always"] {
+        let Setup { folder: _folder, server, worker } = Setup::new();
+        let mut turn = worker.into_turn(&server, 0, Vec::new());
+        let (mut taker, mut pusher) = (connect(&mut turn), connect(&mut turn));
+        let mut listener = listen(&mut turn, appendfsync, "list");
+        // Both come to the thread in one turn, in this order.
+        taker.write_all(b"BLPOP list 0\r\n").unwrap();
+        pusher.write_all(b"RPUSH list value\r\n").unwrap();
+        are_announced(&mut turn, &mut listener, &["rpush", "lpop"]);
+    }
+}
+
+/// Several things that clients have done, in turns, wait for the disk at the same time.
+#[test]
+fn what_was_done_is_announced_in_this_order() {
     let Setup { folder: _folder, server, worker } = Setup::new();
     let mut turn = worker.into_turn(&server, 0, Vec::new());
-    let (mut listener, mut taker, mut pusher) = (connect(&mut turn), connect(&mut turn), connect(&mut turn));
-    listener.write_all(b"CONFIG SET notify-keyspace-events KA appendfsync no\r\n").unwrap();
-    assert_eq!(told(&mut turn, &mut listener), "+OK\r\n");
-    listener.write_all(b"SUBSCRIBE __keyspace@0__:list\r\n").unwrap();
-    assert!(told(&mut turn, &mut listener).contains("subscribe"));
-    // Both come to the thread in one turn, in this order.
-    taker.write_all(b"BLPOP list 0\r\n").unwrap();
-    pusher.write_all(b"RPUSH list value\r\n").unwrap();
-    let mut announced = String::new();
-    while !(announced.contains("rpush") && announced.contains("lpop")) {
-        announced += &told(&mut turn, &mut listener);
+    let mut listener = listen(&mut turn, "always", "key");
+    let (one, mut other) = (connect(&mut turn), connect(&mut turn));
+    for _ in 0..20 {
+        for (mut client, command) in
+            [(&one, "SET key 1"), (&other, "INCR key"), (&one, "APPEND key 2"), (&other, "DEL key")]
+        {
+            client.write_all(format!("{command}\r\n").as_bytes()).unwrap();
+            let before = server.stats.dirty.load(Relaxed);
+            while server.stats.dirty.load(Relaxed) == before {
+                turn.turn(&mut Events::with_capacity(8), Duration::ZERO).unwrap();
+            }
+        }
+        // Who has done something last, and is gone, has done it all the same.
+        drop(std::mem::replace(&mut other, connect(&mut turn)));
+        are_announced(&mut turn, &mut listener, &["set", "incrby", "append", "del"]);
     }
-    assert!(announced.find("rpush") < announced.find("lpop"), "{announced}");
 }

@@ -7,7 +7,6 @@ use super::{TICK, Turn};
 use crate::command::Effects;
 use crate::evict::{Room, make_room};
 use crate::net::connection::Connection;
-use crate::net::output::Output as Outgoing;
 use crate::waiting::Wakeup;
 
 /// How long keys are removed at most, in so much time, whose time has come.
@@ -41,11 +40,8 @@ impl Turn<'_> {
         }
         let messages = effects.parcels(self.server, 0);
         if !messages.is_empty() {
-            let mut outgoing = Outgoing::default();
             let commits = self.note_commits(commits);
-            outgoing.push(Vec::new(), commits, messages);
-            self.left.push(outgoing);
-            self.send_left();
+            self.messages.push_back((commits, messages));
         }
         let wake = Wakeup { signals: effects.signals.into(), ..Wakeup::default() };
         if !wake.signals.is_empty() {
