@@ -83,6 +83,16 @@ impl Window {
             .for_each(|(place, &word)| place.store(u64::from_ne_bytes(word), Ordering::Relaxed));
         true
     }
+
+    /// Takes the pages out of the map; whoever writes there next brings them back. A sync takes away the right to write to each page that was written to, and interrupts the processors of all
+    /// threads for each; where there are none in the map, it need not, and this does so once.
+    pub(crate) fn let_go(&self) {
+        if self.forks != fork::forks() {
+            return; // these addresses may be somebody else's
+        }
+        // SAFETY: the map is shared, so that what was written stays in the file's pages, and it is only ever accessed by atomics, which find it there.
+        let _ = unsafe { self.map.unchecked_advise(UncheckedAdvice::DontNeed) };
+    }
 }
 
 impl Drop for Window {

@@ -104,6 +104,7 @@ impl Wal {
         // By now the heap's header names this run.
         let says = Mark { folded: end, runs: self.runs, run: self.run, before: self.run };
         log.write_all(bytes(&says.to_words(self.seed)), MARKS[mark])?;
+        log.let_go(); // of what was appended meanwhile, which may be much
         // SURVIVES delay: one write may come before it then, to the segment that has been free for longest. Without the mark, recovery begins with one after that
         // and replays what the heap's file has; or with that one, and finds nothing.
         log.sync()
@@ -113,7 +114,8 @@ impl Wal {
     fn fold(&self, folded: &Folded, to: u64, live: &[Segment]) -> io::Result<u64> {
         let from = folded.to;
         let log = self.log.read().clone();
-        let mut fold = Fold::new(&*self.data);
+        // For what half of the log says, and a little more: each page is written once then, whatever the log's size.
+        let mut fold = Fold::with_room(&*self.data, (self.settings.log_limit / 4 * 3) as usize / 8);
         let mut at = from;
         for (number, segment) in live.iter().enumerate() {
             let Segment { sequence, place, seed, .. } = *segment;

@@ -104,6 +104,12 @@ impl Storage for OnDisk {
         assert!(written, "the caller has seen that it is mapped");
     }
 
+    fn let_go(&self) {
+        if let Some(window) = self.window.get() {
+            window.let_go();
+        }
+    }
+
     fn id(&self) -> FileId {
         self.id
     }

@@ -8,7 +8,7 @@ use crate::os::storage::Storage;
 use crate::units::{HEADER_SIZE, PAGE};
 
 const PAGE_WORDS: usize = PAGE as usize / 8;
-/// Words of memory, for records, that are filled before they are written. The more, the less often is a page written that many records change.
+/// Words of memory, for records, that are filled before they are written, if nobody says how many. The more, the less often is a page written that many records change.
 const MOST: usize = 64 << 20 >> 3;
 /// Pages that are read and written at once.
 const RUN: usize = 256;

@@ -17,6 +17,9 @@ use crate::sync::{Mistake, mistake};
 use crate::units::LINE;
 use crate::wal::SyncPolicy;
 
+/// Bytes of records from which on a sync is quicker if the pages that they are in are taken out of the map before. Of few pages, those would be missed that are written to next.
+const MUCH: u64 = 256 << 10;
+
 impl Wal {
     /// Waits until what was appended before `position` has been handed to the kernel, and synced if the policy says so.
     ///
@@ -176,12 +179,16 @@ impl Wal {
     /// Syncs what has been written.
     fn sync_written(&self, state: &mut Locked<'_>) {
         let end = self.tail.written.get();
+        let is_much = end.saturating_sub(self.durable_end()) >= MUCH;
         state.syncing = Some(end);
         if mistake(Mistake::PublishBeforeSync) {
             self.durable.fetch_max(end, Ordering::Release);
         }
         let sync = || {
             let log = self.log.read().clone();
+            if is_much {
+                log.let_go();
+            }
             let synced = log.sync();
             // Behind the sync, so that it is known as late as can be. Whoever replaces the log meanwhile syncs what this one has.
             synced.map(|()| self.keep(|log| self.disk.keep_log_lately(log)))
