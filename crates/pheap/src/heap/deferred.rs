@@ -54,7 +54,7 @@ impl HeapInner {
     /// Starts the thread if the policy needs it.
     pub(super) fn sync_at_intervals(self: &Arc<Self>) {
         if let Some(wal) = self.wal()
-            && matches!(wal.settings().policy, SyncPolicy::Every(_))
+            && matches!(wal.policy(), SyncPolicy::Every(_))
             && !self.is_simulated()
         {
             self.start_syncer(wal);

@@ -187,9 +187,7 @@ impl Wal {
     /// Opens the log up to where a record would call for something that needs the mutex.
     fn open(&self, state: &mut Locked<'_>) {
         // With `SyncPolicy::Every`, this record has said since when something is not synced.
-        debug_assert!(
-            !matches!(self.settings.policy, SyncPolicy::Every(_)) || state.deferred.is_since_known()
-        );
+        debug_assert!(!matches!(self.policy(), SyncPolicy::Every(_)) || state.deferred.is_since_known());
         let mut limit = state.buffer.whole_until(RESERVE);
         if !state.ages {
             limit = limit.min(state.folded + WORTH_FOLDING);

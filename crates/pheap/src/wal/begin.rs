@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::format::Layout;
-use super::{HIDES_WRITES, LogFile, SyncPolicy, Wal, is_full, most_mapped};
+use super::{HIDES_WRITES, LogFile, Wal, is_full};
 use crate::error::{Error, Result};
 use crate::faults::{Bug, bug};
 use crate::os::storage::{Disk, Storage};
@@ -124,8 +124,7 @@ impl Wal {
 
     /// Takes a file for the log that there is none of yet.
     pub(super) fn use_log(&self, log: Arc<dyn Storage>) {
-        let at_once = self.settings.policy != SyncPolicy::EveryCommit
-            && log.map(most_mapped(self.layout, self.settings));
+        let at_once = !self.policy.syncs_commits() && self.map(&*log);
         self.at_once.store(at_once, Ordering::Relaxed);
         let _ = self.first.set(log.clone());
         // SURVIVES drop: nobody looks for the file before the log has begun.

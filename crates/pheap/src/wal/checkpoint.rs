@@ -12,7 +12,6 @@ use super::{Failure, Folded, State, Wal};
 use crate::error::{Error, Result};
 use crate::os::cpu::bytes;
 use crate::units::LINE;
-use crate::wal::SyncPolicy;
 
 /// How often it is looked whether the log still has its name, if commits do not.
 const LOOK: Duration = Duration::from_secs(1);
@@ -228,8 +227,8 @@ impl Wal {
     pub(crate) fn wait_for_request(&self) -> bool {
         let mut state = self.tail.lock();
         while !state.checkpoint && !state.stop && state.failure.is_none() {
-            let on_demand = self.settings.policy != SyncPolicy::EveryCommit;
-            let has_grown = !self.is_at_once() && state.buffer.segments() > FIRST_SEGMENTS;
+            let on_demand = !self.policy.syncs_commits();
+            let has_grown = !self.is_mapped() && state.buffer.segments() > FIRST_SEGMENTS;
             if !on_demand && !state.unseen && !state.ages && !has_grown {
                 state.wait(&self.requested);
                 continue;

@@ -50,7 +50,7 @@ impl Wal {
     /// Whether commits wait for a sync.
     #[inline]
     pub(crate) fn syncs_commits(&self) -> bool {
-        match self.settings.policy {
+        match self.policy() {
             SyncPolicy::EveryCommit => true,
             SyncPolicy::OnDemand => false,
             SyncPolicy::Every(_) => !self.has_syncer(),
@@ -237,9 +237,7 @@ impl Wal {
             }
             Ok(Kept::HereBefore) => {
                 // The thread in the background is to look again: there may be no other commit that does. With other policies it comes by itself.
-                if !std::mem::replace(&mut state.unseen, true)
-                    && self.settings.policy == SyncPolicy::EveryCommit
-                {
+                if !std::mem::replace(&mut state.unseen, true) && self.policy.syncs_commits() {
                     self.requested.notify_all();
                 }
                 true

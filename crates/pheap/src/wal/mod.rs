@@ -29,6 +29,7 @@ pub(crate) mod model;
 #[cfg(all(test, not(pheap_loom)))]
 mod open_tests;
 mod pages;
+mod policy;
 mod recovery;
 #[cfg(test)]
 mod refusal_tests;
@@ -54,7 +55,6 @@ use std::io;
 use std::ops::Deref;
 use std::sync::atomic::{self, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use crate::error::{Error, Result};
 use crate::os::storage::{Disk, Storage};
@@ -65,6 +65,7 @@ use begin::FIRST_SEGMENTS;
 use buffer::Buffer;
 use format::{HEAD, Layout, Mark, Seed};
 use pages::PrivatePages;
+use policy::Policy;
 use stream::Queue;
 use syncer::Deferred;
 use tail::{Locked, Tail};
@@ -73,6 +74,7 @@ pub(crate) use begin::Beginning;
 pub use commit::Commit;
 pub(crate) use fold::Fold;
 pub(crate) use follow::LiveLog;
+pub use policy::SyncPolicy;
 pub(crate) use recovery::{WalTail, fold_tail, write_again};
 
 /// What a heap's header says of its log: which one is its own, and how far records may reach.
@@ -92,22 +94,6 @@ pub(crate) struct WalIdentity {
     pub(crate) reserved: u64,
 }
 
-/// When the log of a heap with [`Durability::Wal`](crate::Durability::Wal) is synced to its disk.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub enum SyncPolicy {
-    /// Before a transaction returns: nothing that was committed, or read, is lost in a power failure. Transactions that commit at the same
-    /// time share a sync. (A [deferred](crate::Root::txn_deferred) one is synced after it has returned.)
-    #[default]
-    EveryCommit,
-    /// When [`Heap::sync`](crate::Heap::sync) is called, when a [`Commit`] is waited for or polled, when the heap is closed, and by checkpoints. A power failure may lose
-    /// transactions since then: the newest ones, each as a whole. The end of the process loses none.
-    OnDemand,
-    /// Like `OnDemand`, and in the background at least this often while anything is not synced. A power failure loses no transaction that returned longer ago than this
-    /// and two syncs take. The end of the process loses none. Where pheap can start no thread (in a forked child), like `EveryCommit`.
-    Every(Duration),
-}
-
 /// Bytes that transactions leave in the log for what cannot fail: records of metadata.
 const RESERVE: u64 = 64 << 10;
 
@@ -118,6 +104,7 @@ const HIDES_WRITES: &str = "`Durability::Wal` needs a file system that shows in 
 /// How a log is used.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
+    /// The policy at first.
     pub(crate) policy: SyncPolicy,
     /// Bytes of the log's file beyond which transactions wait for a checkpoint.
     pub(crate) log_limit: u64,
@@ -152,8 +139,12 @@ pub(crate) struct Wal {
     records: Seed,
     runs: u64,
     settings: Settings,
-    /// Whether records are written where they are appended. Known when the log has begun.
+    /// The policy by now.
+    policy: Policy,
+    /// Whether records are written where they are appended. Known when the log has begun; changed with the state locked, and `growth`.
     at_once: atomic::AtomicBool,
+    /// Changed before the log has begun, and with `growth` locked.
+    mapped: atomic::AtomicBool,
     tail: Tail,
     /// Something has been written, synced or freed, or has failed.
     changed: Condvar,
@@ -342,7 +333,9 @@ impl Wal {
             records: buffer.records(),
             runs: mark.runs,
             settings,
+            policy: Policy::new(settings.policy),
             at_once: atomic::AtomicBool::new(false),
+            mapped: atomic::AtomicBool::new(false),
             tail: Tail::new(
                 State {
                     buffer,

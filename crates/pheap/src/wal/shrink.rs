@@ -14,12 +14,15 @@ impl Wal {
     /// # Errors
     /// That the log has failed. That the file cannot be made shorter is none.
     pub(crate) fn cut_down(&self) -> Result<()> {
-        if !self.has_begun() || self.is_at_once() {
+        if !self.has_begun() {
             return Ok(());
         }
         let mut folded = self.folded.lock();
         // Until the file ends there: whoever makes the log longer begins where it ends by now.
         let _growth = self.growth.lock();
+        if self.is_mapped() {
+            return Ok(());
+        }
         let segments = {
             let mut state = self.tail.lock();
             self.check(&state)?;

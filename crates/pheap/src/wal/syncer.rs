@@ -67,7 +67,7 @@ impl Wal {
 
     /// Has the thread sync what was appended before `position`, if the policy is to sync commits. With another one, who needs it says so.
     pub(crate) fn ask(&self, position: u64) {
-        if self.settings.policy == SyncPolicy::EveryCommit && self.wanted.load(Ordering::Relaxed) < position {
+        if self.policy.syncs_commits() && self.wanted.load(Ordering::Relaxed) < position {
             self.want(&self.tail.lock(), position);
         }
     }
@@ -80,7 +80,7 @@ impl Wal {
     /// Notes that something was appended that is to be synced some time later.
     #[inline]
     pub(super) fn note_unsynced(&self, state: &mut State) {
-        if matches!(self.settings.policy, SyncPolicy::Every(_)) && state.deferred.since.is_none() {
+        if matches!(self.policy(), SyncPolicy::Every(_)) && state.deferred.since.is_none() {
             state.deferred.since = Some(Instant::now());
             self.ordered.notify_all();
         }
@@ -152,7 +152,7 @@ impl Wal {
                 let _ = self.sync_up_to(wanted); // a failure is kept, for all others to see
                 return true;
             }
-            match (state.deferred.since, self.settings.policy) {
+            match (state.deferred.since, self.policy()) {
                 (Some(since), SyncPolicy::Every(interval)) => match since.checked_add(interval) {
                     Some(end) if end <= Instant::now() => {
                         state.deferred.since = None;

@@ -1,0 +1,215 @@
+//! When the log is synced. That may change while it is used.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use super::{Wal, most_mapped};
+use crate::error::Result;
+use crate::os::storage::Storage;
+
+/// When the log of a heap with [`Durability::Wal`](crate::Durability::Wal) is synced to its disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum SyncPolicy {
+    /// Before a transaction returns: nothing that was committed, or read, is lost in a power failure. Transactions that commit at the same
+    /// time share a sync. (A [deferred](crate::Root::txn_deferred) one is synced after it has returned.)
+    #[default]
+    EveryCommit,
+    /// When [`Heap::sync`](crate::Heap::sync) is called, when a [`Commit`] is waited for or polled, when the heap is closed, and by checkpoints. A power failure may lose
+    /// transactions since then: the newest ones, each as a whole. The end of the process loses none.
+    OnDemand,
+    /// Like `OnDemand`, and in the background at least this often while anything is not synced. A power failure loses no transaction that returned longer ago than this
+    /// and two syncs take. The end of the process loses none. Where pheap can start no thread (in a forked child), like `EveryCommit`.
+    Every(Duration),
+}
+
+/// The policy, for all threads: nanoseconds between two syncs.
+#[derive(Debug)]
+pub(super) struct Policy(AtomicU64);
+
+const EVERY_COMMIT: u64 = 0;
+const ON_DEMAND: u64 = u64::MAX;
+
+impl Policy {
+    pub(super) fn new(policy: SyncPolicy) -> Policy {
+        Policy(AtomicU64::new(Policy::word(policy)))
+    }
+
+    fn word(policy: SyncPolicy) -> u64 {
+        match policy {
+            SyncPolicy::EveryCommit => EVERY_COMMIT,
+            SyncPolicy::OnDemand => ON_DEMAND,
+            // Five hundred years are as good as any longer time.
+            SyncPolicy::Every(interval) => {
+                (interval.as_nanos() as u64).clamp(EVERY_COMMIT + 1, ON_DEMAND - 1)
+            }
+        }
+    }
+
+    #[inline]
+    pub(super) fn get(&self) -> SyncPolicy {
+        match self.0.load(Ordering::Relaxed) {
+            EVERY_COMMIT => SyncPolicy::EveryCommit,
+            ON_DEMAND => SyncPolicy::OnDemand,
+            nanos => SyncPolicy::Every(Duration::from_nanos(nanos)),
+        }
+    }
+
+    #[inline]
+    pub(super) fn syncs_commits(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == EVERY_COMMIT
+    }
+}
+
+impl Wal {
+    #[inline]
+    pub(crate) fn policy(&self) -> SyncPolicy {
+        self.policy.get()
+    }
+
+    /// Changes the policy, and syncs: what was committed before is as durable as any policy says.
+    ///
+    /// # Errors
+    /// As for [`sync`](Wal::sync).
+    pub(crate) fn set_policy(&self, policy: SyncPolicy) -> Result<()> {
+        {
+            // What begins meanwhile asks for the policy as well.
+            let _beginning = self.beginning.lock();
+            // The file stays the one that it is, and as long as it is, until it is known to be mapped.
+            let _growth = self.growth.lock();
+            let at_once =
+                policy != SyncPolicy::EveryCommit && self.has_begun() && self.map(&***self.log.read());
+            let state = self.tail.lock();
+            self.policy.0.store(Policy::word(policy), Ordering::Relaxed);
+            self.at_once.store(at_once, Ordering::Relaxed);
+            // The threads in the background wait for other things by now.
+            self.requested.notify_all();
+            self.ordered.notify_all();
+            drop(state);
+        }
+        self.sync()
+    }
+
+    /// Maps the log's file, if it is not mapped. Whether it is.
+    pub(super) fn map(&self, log: &dyn Storage) -> bool {
+        if !self.is_mapped() {
+            self.mapped.store(log.map(most_mapped(self.layout, self.settings)), Ordering::Relaxed);
+        }
+        self.is_mapped()
+    }
+
+    /// Whether the log's file is mapped, or one was that it has replaced. Then it never becomes shorter.
+    pub(super) fn is_mapped(&self) -> bool {
+        self.mapped.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(all(test, not(pheap_loom)))]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+    use std::thread;
+
+    use super::*;
+    use crate::wal::deferred_tests::{add, get, options};
+    use crate::wal::format::read_all;
+    use crate::{Error, Heap, Root};
+
+    const POLICIES: [SyncPolicy; 3] =
+        [SyncPolicy::EveryCommit, SyncPolicy::OnDemand, SyncPolicy::Every(Duration::from_millis(1))];
+
+    fn wal(heap: &Heap) -> &Wal {
+        heap.inner().wal().unwrap()
+    }
+
+    /// The log's file has all that was committed: what the end of the process would leave.
+    fn check_file(heap: &Heap) {
+        let wal = wal(heap);
+        let found = read_all(&***wal.log.read(), wal.layout, wal.seed).unwrap();
+        assert_eq!(found.end, wal.end());
+    }
+
+    #[test]
+    fn a_policy_is_a_word() {
+        for policy in POLICIES {
+            assert_eq!(Policy::new(policy).get(), policy);
+        }
+        assert_eq!(
+            Policy::new(SyncPolicy::Every(Duration::ZERO)).get(),
+            SyncPolicy::Every(Duration::from_nanos(1))
+        );
+        assert!(matches!(Policy::new(SyncPolicy::Every(Duration::MAX)).get(), SyncPolicy::Every(_)));
+    }
+
+    /// From each to each, with a log that has begun, and one that has not.
+    #[test]
+    fn a_commit_is_as_durable_as_the_policy_says() {
+        for (from, to) in POLICIES.into_iter().flat_map(|from| POLICIES.map(|to| (from, to))) {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("heap");
+            let heap = options(from).open(&path).unwrap();
+            let root: Root<u64> = heap.root("n").unwrap();
+            let before = add(&root);
+            heap.set_sync_policy(to).unwrap();
+            assert!(before.is_durable(), "{from:?}, {to:?}");
+            root.txn(|tx, n| Ok(tx[n] += 1)).unwrap();
+            let seen = root.read_deferred(|_, _| ()).unwrap().1;
+            match to {
+                SyncPolicy::EveryCommit => assert!(seen.is_durable()),
+                SyncPolicy::OnDemand => assert!(!seen.is_durable()),
+                SyncPolicy::Every(_) => {
+                    while !seen.is_durable() {
+                        thread::yield_now();
+                    }
+                }
+            }
+            check_file(&heap);
+            heap.close().unwrap();
+            assert!(matches!(heap.set_sync_policy(from), Err(Error::Closed)));
+            let heap = options(from).open(&path).unwrap();
+            heap.set_sync_policy(to).unwrap();
+            let root: Root<u64> = heap.root("n").unwrap();
+            assert_eq!(get(&root).unwrap(), 2);
+            root.txn(|tx, n| Ok(tx[n] += 1)).unwrap();
+            assert_eq!(wal(&heap).is_at_once(), wal(&heap).is_mapped() && to != SyncPolicy::EveryCommit);
+        }
+    }
+
+    /// While threads commit, and the log grows, is folded and cut down.
+    #[test]
+    fn a_policy_changes_beside_commits() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("heap");
+        let heap = options(SyncPolicy::EveryCommit).log_limit(1 << 20).open(&path).unwrap();
+        let roots: [Root<[u64; 32]>; 3] = ["a", "b", "c"].map(|name| heap.root(name).unwrap());
+        let ends = AtomicBool::new(false);
+        let counts = thread::scope(|scope| {
+            let threads = roots.each_ref().map(|root| {
+                scope.spawn(|| {
+                    let mut count = 0;
+                    while !ends.load(Ordering::Relaxed) {
+                        root.txn(|tx, n| Ok(tx[n] = [count + 1; 32])).unwrap();
+                        count += 1;
+                    }
+                    count
+                })
+            });
+            for round in 0..60 {
+                heap.set_sync_policy(POLICIES[round % 3]).unwrap();
+                if round % 4 == 0 {
+                    heap.checkpoint().unwrap();
+                }
+                thread::sleep(Duration::from_millis(2));
+            }
+            heap.set_sync_policy(SyncPolicy::OnDemand).unwrap();
+            ends.store(true, Ordering::Relaxed);
+            threads.map(|thread| thread.join().unwrap())
+        });
+        check_file(&heap);
+        drop((heap, roots));
+        let heap = options(SyncPolicy::EveryCommit).open(&path).unwrap();
+        for (name, count) in ["a", "b", "c"].into_iter().zip(counts) {
+            let root: Root<[u64; 32]> = heap.root(name).unwrap();
+            assert_eq!(root.read(|view, n| view[n]).unwrap(), [count; 32]);
+        }
+    }
+}
