@@ -3,7 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::str::FromStr;
+use std::time::Duration;
 use std::{fmt, io};
+
+use pheap::SyncPolicy;
 
 use crate::buffers;
 use crate::pubsub::Wanted;
@@ -236,6 +239,16 @@ impl Config {
     /// If there is no such option.
     pub fn is(&self, name: &str) -> bool {
         self.text(name) == "yes"
+    }
+
+    /// When a log on a disk is synced: `appendfsync`.
+    pub fn sync_policy(&self) -> SyncPolicy {
+        match self.text("appendfsync") {
+            // Replies wait for that, and until then nobody misses what the end of the process takes.
+            "always" => SyncPolicy::EveryCommit,
+            "everysec" => SyncPolicy::Every(Duration::from_secs(1)),
+            _ => SyncPolicy::OnDemand,
+        }
     }
 
     /// How much may wait to be sent to a client.

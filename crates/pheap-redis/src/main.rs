@@ -131,11 +131,10 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
         return Ok(ping(&config)?);
     }
     let log_limit = config.int("auto-aof-rewrite-min-size") as u64;
-    let settings = match (arguments.durability, config.text("appendfsync")) {
-        (Durability::Pmem, _) => Settings::Pmem,
-        (Durability::Process, _) => Settings::Process,
-        (Durability::Disk, "everysec") => Settings::LogEachSecond { log_limit },
-        (Durability::Disk, _) => Settings::Log { log_limit },
+    let settings = match arguments.durability {
+        Durability::Pmem => Settings::Pmem,
+        Durability::Process => Settings::Process,
+        Durability::Disk => Settings::Log { policy: config.sync_policy(), log_limit },
     };
     let is_alone = config.int("io-threads") == 1;
     let shards = arguments.shards.unwrap_or(if is_alone { SHARDS_OF_ONE } else { SHARDS });

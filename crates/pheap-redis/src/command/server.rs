@@ -1,7 +1,8 @@
 //! The server: its options, what it has counted, its commands.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::Ordering::Relaxed;
+
+use pheap::SyncPolicy;
 
 use super::args::{int, timeout_ms};
 use super::introspect::categories;
@@ -273,20 +274,25 @@ fn config_set(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
             )));
         }
     }
+    let policy = seen.contains("appendfsync").then(|| config.sync_policy());
+    // Before replies wait no more: who is told by then has what was done in the log's file.
+    if let Some(policy) = policy.filter(|policy| *policy != SyncPolicy::EveryCommit) {
+        cx.store().heap().set_sync_policy(policy)?;
+    }
     cx.server.limits.follow(&config);
     cx.server.tracking.set_limit(config.int("tracking-table-max-keys") as u64);
     crate::logging::set_level(&config);
     cx.server.clocks.follow(&config);
     let limit = config.int("maxmemory") as u64;
     *current = config;
+    if policy == Some(SyncPolicy::EveryCommit) {
+        // From now on replies wait, and reads for what is counted. What is not any more was committed before, and is synced with this: who appends to the log after that has looked where it ends sees
+        // that replies wait, whatever the processor does. Also where they have waited already: the sync of who has said so first may not be over.
+        cx.store().heap().set_sync_policy(SyncPolicy::EveryCommit)?;
+    }
     // With the new policy.
     cx.server.memory.set_limit(limit, cx.store());
     drop(current);
-    if seen.contains("appendfsync") && cx.server.limits.always.load(Relaxed) {
-        // From now on replies wait, and reads for what is counted. What is not any more was committed before: who appends to the log after this sync has looked where it ends sees that replies
-        // wait, whatever the processor does. Also where they have waited already: the sync of who has said so first may not be over.
-        cx.store().heap().sync()?;
-    }
     out.ok();
     Ok(())
 }

@@ -2,7 +2,6 @@
 
 use std::cmp::Ordering;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use pheap::{Durability, Heap, Options, P, Persist, Root, SyncPolicy};
 
@@ -46,24 +45,23 @@ pub enum Settings {
     Pmem,
     /// When the process ends in whatever way; a power failure may destroy the heap.
     Process,
-    /// A write-ahead log on a disk, synced when somebody waits for that.
+    /// A write-ahead log on a disk.
     Log {
-        /// Bytes that the log has at most. It is folded into the heap's file when it has half of that.
+        /// When it is synced.
+        policy: SyncPolicy,
+        /// Bytes that it has at most. It is folded into the heap's file when it has half of that.
         log_limit: u64,
     },
-    /// A write-ahead log on a disk, synced each second.
-    LogEachSecond {
-        /// Bytes that the log has at most. It is folded into the heap's file when it has half of that.
-        log_limit: u64,
-    },
+}
+
+#[cfg(test)]
+impl Settings {
+    /// For tests: a log that is synced by nobody until somebody asks.
+    pub(crate) const QUIET_LOG: Settings = Settings::Log { policy: SyncPolicy::OnDemand, log_limit: 1 << 20 };
 }
 
 /// With less, the log would be folded for every few commands.
 const LEAST_LOG: u64 = 256 << 10;
-
-fn with_log(limit: u64, policy: SyncPolicy) -> Options {
-    Options::new().durability(Durability::Wal).sync_policy(policy).log_limit(limit.max(LEAST_LOG))
-}
 
 /// The root of a heap that is not complete yet: an import has begun, and has not ended.
 const UNFINISHED: &str = "unfinished-import";
@@ -129,10 +127,10 @@ impl Store {
         let options = match settings {
             Settings::Pmem => Options::new().durability(Durability::Pmem),
             Settings::Process => Options::new().durability(Durability::Process),
-            Settings::Log { log_limit } => with_log(log_limit, SyncPolicy::OnDemand),
-            Settings::LogEachSecond { log_limit } => {
-                with_log(log_limit, SyncPolicy::Every(Duration::from_secs(1)))
-            }
+            Settings::Log { policy, log_limit } => Options::new()
+                .durability(Durability::Wal)
+                .sync_policy(policy)
+                .log_limit(log_limit.max(LEAST_LOG)),
         };
         let heap = options.open(path)?;
         Store::of(heap, path, shards)

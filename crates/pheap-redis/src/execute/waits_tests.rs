@@ -60,7 +60,7 @@ fn run(server: &Server, session: &mut Session, counted: &mut Counted, commands: 
 #[test]
 fn a_read_waits_for_writes_to_its_keys() {
     let folder = tempfile::tempdir().unwrap();
-    let mut client = Client::new(&folder.path().join("heap"), Settings::Log { log_limit: 1 << 20 });
+    let mut client = Client::new(&folder.path().join("heap"), Settings::QUIET_LOG);
     let [set] = &client.run(&["set a 1"])[..] else { panic!("it waits for its transaction") };
     for read in
         ["get a", "mget b a", "exists a", "type a", "object encoding a", "dbsize", "keys *", "randomkey"]
@@ -95,7 +95,7 @@ fn a_read_waits_for_writes_to_its_keys() {
 #[test]
 fn a_read_waits_for_writes_that_may_be_to_any_key() {
     let folder = tempfile::tempdir().unwrap();
-    let mut client = Client::new(&folder.path().join("heap"), Settings::Log { log_limit: 1 << 20 });
+    let mut client = Client::new(&folder.path().join("heap"), Settings::QUIET_LOG);
     for write in ["flushall", "eval \"return redis.call('set', 'x', 'y')\" 0", "swapdb 0 1"] {
         client.run(&["set a 1"]);
         let Some(last) = client.run(&[write]).pop() else { panic!("{write}") };
@@ -116,7 +116,7 @@ fn a_read_waits_for_writes_that_may_be_to_any_key() {
 #[test]
 fn a_reply_waits_for_all_that_comes_before_it() {
     let folder = tempfile::tempdir().unwrap();
-    let mut client = Client::new(&folder.path().join("heap"), Settings::Log { log_limit: 1 << 20 });
+    let mut client = Client::new(&folder.path().join("heap"), Settings::QUIET_LOG);
     let commits = client.run(&["set a 1", "get b", "get a", "set b 2", "get a"]);
     assert!(commits.len() >= 3 && commits.iter().all(|commit| commit.is_before(commits.last().unwrap())));
 }
@@ -126,7 +126,7 @@ fn a_reply_waits_for_all_that_comes_before_it() {
 fn reads_of_several_shards_are_reads() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("heap");
-    let mut client = Client::of(&path, Settings::Log { log_limit: 1 << 20 }, 16);
+    let mut client = Client::of(&path, Settings::QUIET_LOG, 16);
     let places = |keys: &[&str]| {
         keys.iter().map(|key| client.server.store.shard_of(key.as_bytes())).collect::<Vec<_>>()
     };
@@ -147,7 +147,7 @@ fn reads_of_several_shards_are_reads() {
 fn who_is_told_that_a_watched_key_has_changed_waits_for_that() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("heap");
-    let mut client = Client::of(&path, Settings::Log { log_limit: 1 << 20 }, 16);
+    let mut client = Client::of(&path, Settings::QUIET_LOG, 16);
     assert!(client.server.store.shard_of(b"a") != client.server.store.shard_of(b"b"));
     for queued in ["set b 1", "get b", "get a", "ping"] {
         for write in ["set a 1", "flushall", "eval \"return redis.call('set', 'a', 'y')\" 0"] {
@@ -171,7 +171,7 @@ fn who_is_told_that_a_watched_key_has_changed_waits_for_that() {
 fn of_two_who_watch_what_the_other_one_writes_one_is_told() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("heap");
-    let Client { server, .. } = Client::of(&path, Settings::Log { log_limit: 1 << 20 }, 16);
+    let Client { server, .. } = Client::of(&path, Settings::QUIET_LOG, 16);
     assert!(server.store.shard_of(b"a") != server.store.shard_of(b"b"));
     let both = std::sync::Barrier::new(2);
     let once = |watched: &str, written: &str| {
@@ -209,7 +209,7 @@ fn of_two_who_watch_what_the_other_one_writes_one_is_told() {
 #[test]
 fn what_was_written_while_no_reply_waited_is_synced_when_they_begin_to() {
     let folder = tempfile::tempdir().unwrap();
-    let mut client = Client::new(&folder.path().join("heap"), Settings::Log { log_limit: 1 << 20 });
+    let mut client = Client::new(&folder.path().join("heap"), Settings::QUIET_LOG);
     client.run(&["config set appendfsync no"]);
     let [set] = &client.run(&["set a 1"])[..] else { panic!("nobody has synced it") };
     client.run(&["config set appendfsync always"]);
@@ -225,8 +225,7 @@ fn what_was_written_while_no_reply_waited_is_synced_when_they_begin_to() {
 #[test]
 fn two_who_change_options_at_once() {
     let folder = tempfile::tempdir().unwrap();
-    let Client { server, .. } =
-        Client::new(&folder.path().join("heap"), Settings::Log { log_limit: 1 << 20 });
+    let Client { server, .. } = Client::new(&folder.path().join("heap"), Settings::QUIET_LOG);
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -257,7 +256,7 @@ fn two_who_change_options_at_once() {
 #[test]
 fn what_migrates_is_durable() {
     let folder = tempfile::tempdir().unwrap();
-    let mut client = Client::new(&folder.path().join("heap"), Settings::Log { log_limit: 1 << 20 });
+    let mut client = Client::new(&folder.path().join("heap"), Settings::QUIET_LOG);
     let [set] = &client.run(&["set a 1"])[..] else { panic!("nobody has synced it") };
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -279,7 +278,7 @@ fn what_migrates_is_durable() {
 #[test]
 fn what_changes_nothing_is_not_counted() {
     let folder = tempfile::tempdir().unwrap();
-    let mut client = Client::new(&folder.path().join("heap"), Settings::Log { log_limit: 1 << 20 });
+    let mut client = Client::new(&folder.path().join("heap"), Settings::QUIET_LOG);
     client.run(&["set a 1", "info keyspace", "function list", "function dump"]);
     assert_eq!(client.counted.len(), 1);
     assert!(client.run(&["get b"]).is_empty());

@@ -288,8 +288,7 @@ mod tests {
     use crate::data::{Settings, Store};
 
     fn server(folder: &tempfile::TempDir) -> Server {
-        let store =
-            Store::open(&folder.path().join("heap"), Settings::Log { log_limit: 1 << 20 }, 1).unwrap();
+        let store = Store::open(&folder.path().join("heap"), Settings::QUIET_LOG, 1).unwrap();
         Server::new(store, Config::default(), Vec::new(), crate::command::all().count())
     }
 

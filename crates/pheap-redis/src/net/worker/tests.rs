@@ -27,8 +27,7 @@ struct Setup {
 impl Setup {
     fn new() -> Setup {
         let folder = tempfile::tempdir().unwrap();
-        let store =
-            Store::open(&folder.path().join("heap"), Settings::Log { log_limit: 1 << 20 }, 1).unwrap();
+        let store = Store::open(&folder.path().join("heap"), Settings::QUIET_LOG, 1).unwrap();
         let worker = Worker::new().unwrap();
         let threads = vec![worker.mailbox()];
         let server = Server::new(store, Config::default(), threads, command::all().count());
