@@ -6,6 +6,8 @@
 //!
 //! `PHEAP_ORACLE_ROUNDS=1000 PHEAP_ORACLE_SEED=7 cargo test --release -p pheap-redis --test kill -- --nocapture`
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
@@ -51,11 +53,30 @@ fn what_was_acknowledged_is_there() {
                 kill_while_it_starts(folder.path(), arguments, rng);
             }
             let server = Server::start(folder.path(), arguments);
+            let port = server.port();
+            // Until the server is killed.
+            let switch = (arguments.contains(&"disk") && rng.chance(128))
+                .then(|| thread::spawn(move || switch_policies(port)));
             steps += clients.round(server, round == from, STEPS, rng);
+            switch.into_iter().for_each(|switch| switch.join().unwrap());
         }
         clients.check(&Server::start(folder.path(), arguments));
     }
     println!("{rounds} kills, {steps} steps were acknowledged");
+}
+
+/// Changes when the log is synced, and whether replies wait for that, until there is no server any more.
+fn switch_policies(port: u16) {
+    let Ok(mut server) = TcpStream::connect(("127.0.0.1", port)) else { return };
+    for policy in ["everysec", "no", "always"].into_iter().cycle() {
+        let command = format!("CONFIG SET appendfsync {policy}\r\n");
+        let mut reply = [0; 5];
+        if server.write_all(command.as_bytes()).and_then(|()| server.read_exact(&mut reply)).is_err() {
+            return;
+        }
+        assert_eq!(&reply, b"+OK\r\n");
+        thread::sleep(Duration::from_millis(3));
+    }
 }
 
 fn kill_while_it_starts(folder: &Path, arguments: &[&str], rng: &mut Rng) {
