@@ -244,8 +244,8 @@ impl Config {
     /// When a log on a disk is synced: `appendfsync`.
     pub fn sync_policy(&self) -> SyncPolicy {
         match self.text("appendfsync") {
-            // Replies wait for that, and until then nobody misses what the end of the process takes.
-            "always" => SyncPolicy::EveryCommit,
+            // Once for all that a thread has done in a turn. Until then replies wait, so nobody misses what the end of the process takes.
+            "always" => SyncPolicy::Awaited,
             "everysec" => SyncPolicy::Every(Duration::from_secs(1)),
             _ => SyncPolicy::OnDemand,
         }

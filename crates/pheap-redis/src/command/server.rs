@@ -276,7 +276,7 @@ fn config_set(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     }
     let policy = seen.contains("appendfsync").then(|| config.sync_policy());
     // Before replies wait no more: who is told by then has what was done in the log's file.
-    if let Some(policy) = policy.filter(|policy| *policy != SyncPolicy::EveryCommit) {
+    if let Some(policy) = policy.filter(|policy| *policy != SyncPolicy::Awaited) {
         cx.store().heap().set_sync_policy(policy)?;
     }
     cx.server.limits.follow(&config);
@@ -285,10 +285,10 @@ fn config_set(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     cx.server.clocks.follow(&config);
     let limit = config.int("maxmemory") as u64;
     *current = config;
-    if policy == Some(SyncPolicy::EveryCommit) {
+    if policy == Some(SyncPolicy::Awaited) {
         // From now on replies wait, and reads for what is counted. What is not any more was committed before, and is synced with this: who appends to the log after that has looked where it ends sees
         // that replies wait, whatever the processor does. Also where they have waited already: the sync of who has said so first may not be over.
-        cx.store().heap().set_sync_policy(SyncPolicy::EveryCommit)?;
+        cx.store().heap().set_sync_policy(SyncPolicy::Awaited)?;
     }
     // With the new policy.
     cx.server.memory.set_limit(limit, cx.store());

@@ -16,7 +16,7 @@ use crate::heap::types::{are_values, what_becomes};
 use crate::heap::{Heap, HeapInner};
 use crate::layout::Successor;
 use crate::layout::desc::Desc;
-use crate::region::{Exclusive, Region, guard};
+use crate::region::{Exclusive, NewRoot, Region, guard};
 use crate::store::arena::SpanEntry;
 use crate::store::spans::Span;
 
@@ -100,9 +100,9 @@ impl HeapInner {
         let spans: Vec<Span> = context.alloc.spans.iter().filter_map(|span| retyped(&span.span)).collect();
         spans.iter().for_each(|span| context.alloc.record_again(*span));
         let from = region.ty();
-        commit_as(self, region, &mut exclusive, region.root(), ty, false, |context| {
+        let by = NewRoot::Renamed { from };
+        commit_as(self, region, &mut exclusive, region.root(), ty, by, |context| {
             context.alloc.retype(self, &spans);
-            region.held.retype_versions(from, ty);
         })?;
         region.set_ty(ty);
         Ok(())

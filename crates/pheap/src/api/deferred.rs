@@ -17,12 +17,12 @@ impl<T: Persist> Root<T> {
     /// With [`SyncPolicy::EveryCommit`](crate::SyncPolicy::EveryCommit), a thread of the heap syncs as long as there are such commits that are not durable, also if their `Commit`s are dropped.
     /// (It is started by the first one.) [`Options::unsynced_limit`](crate::Options::unsynced_limit) bounds how much is not: beyond that, deferred transactions wait.
     ///
-    /// With [`OnDemand`](crate::SyncPolicy::OnDemand) and [`Every`](crate::SyncPolicy::Every), the thread syncs when a `Commit` is waited for or polled. So this is how a single
+    /// With [`Awaited`](crate::SyncPolicy::Awaited), [`OnDemand`](crate::SyncPolicy::OnDemand) and [`Every`](crate::SyncPolicy::Every), the thread syncs when a `Commit` is waited for or polled. So this is how a single
     /// transaction becomes durable soon, or, by the last of their `Commit`s, many at once. With other durabilities than [`Wal`](crate::Durability::Wal), a transaction is as durable as it will be when this returns.
     ///
     /// # Crashes
     /// A transaction that is not durable yet is there as a whole after a crash, or not at all, and never without those that have committed before it in the same heap. With
-    /// [`SyncPolicy::EveryCommit`](crate::SyncPolicy::EveryCommit), that goes for the end of the process as for a power failure; with the others, the end of the process loses nothing for
+    /// [`SyncPolicy::EveryCommit`](crate::SyncPolicy::EveryCommit) and `Awaited`, that goes for the end of the process as for a power failure; with the others, the end of the process loses nothing for
     /// which this has returned.
     ///
     /// # Cost

@@ -19,7 +19,7 @@ use crate::layout::desc::Desc;
 use crate::layout::{Converter, Migrate, Persist, Successor};
 use crate::ptr::P;
 use crate::region::rewrite::Rewrite;
-use crate::region::{Exclusive, Region, guard};
+use crate::region::{Exclusive, NewRoot, Region, guard};
 use crate::store::arena::SpanEntry;
 use crate::store::spans::Span;
 
@@ -306,7 +306,15 @@ impl<'a> Job<'a> {
         let root = self.heap.base().addr() as u64 + self.region.root();
         let words = [root, self.from.into(), self.to.into()];
         let unfinished = exclusive.alloc_words(<Unfinished<'_> as Persist>::desc(), words)?;
-        commit_as(self.heap, self.region, &mut exclusive, unfinished, self.unfinished, false, |_| {})?;
+        commit_as(
+            self.heap,
+            self.region,
+            &mut exclusive,
+            unfinished,
+            self.unfinished,
+            NewRoot::Another,
+            |_| {},
+        )?;
         self.region.set_ty(self.unfinished);
         Ok(())
     }
@@ -417,7 +425,7 @@ impl<'a> Job<'a> {
         let mut exclusive = Exclusive::begin(self.heap, self.region, self.unfinished)?;
         let [root, ..] = words(&exclusive, self.region)?;
         let root = root - self.heap.base().addr() as u64;
-        commit_as(self.heap, self.region, &mut exclusive, root, ty, true, |context| {
+        commit_as(self.heap, self.region, &mut exclusive, root, ty, NewRoot::Converted, |context| {
             context.gc.wanted = true; // what has moved is garbage
         })?;
         self.region.set_ty(ty);

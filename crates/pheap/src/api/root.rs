@@ -18,7 +18,7 @@ use crate::heap::check::rule;
 use crate::layout::Persist;
 use crate::layout::desc::Desc;
 use crate::ptr::P;
-use crate::region::{Exclusive, Region, Shared, Watch, guard};
+use crate::region::{Exclusive, NewRoot, Region, Shared, Watch, guard};
 use crate::stats::Live;
 use crate::store::arena::{SpanEntry, SpanKind};
 use crate::store::region_header::{REGION_SIZE, root_word};
@@ -368,7 +368,7 @@ impl<T: Persist> Root<T> {
             |tx, old| Ok(f(tx, old)?.addr()),
             |exclusive, new| {
                 let offset = (new.addr().get() - self.heap.base().addr()) as u64;
-                commit_as(&self.heap, &self.region, exclusive, offset, ty, false, |_| {})
+                commit_as(&self.heap, &self.region, exclusive, offset, ty, NewRoot::Another, |_| {})
             },
         )?;
         self.region.set_ty(ty);
@@ -376,14 +376,14 @@ impl<T: Persist> Root<T> {
     }
 }
 
-/// Commits a transaction, whose `Txn` is gone, after which the root is the object at `offset`, of type `ty`; the old one, [converted](Region::replace_root), or another one. If that has worked, calls `done` before anyone sees the region.
+/// Commits a transaction, whose `Txn` is gone, after which the root is the object at `offset`, of type `ty`, and what it is to the old one. If that has worked, calls `done` before anyone sees the region.
 pub(super) fn commit_as(
     heap: &HeapInner,
     region: &Region,
     exclusive: &mut Exclusive<'_>,
     offset: u64,
     ty: u32,
-    converted: bool,
+    by: NewRoot,
     done: impl FnOnce(&mut Context),
 ) -> Result<()> {
     let header = region.header;
@@ -414,11 +414,11 @@ pub(super) fn commit_as(
     }
     if bug(Bug::CycleFromOldRoot) {
         exclusive.commit()?;
-        region.replace_root(offset, ty, versions, None);
+        region.replace_root(exclusive.context(), offset, ty, versions, by);
         return Ok(());
     }
     exclusive.commit_and(|context| {
-        region.replace_root(offset, ty, versions, converted.then_some(&*context));
+        region.replace_root(context, offset, ty, versions, by);
         done(context);
     })
 }

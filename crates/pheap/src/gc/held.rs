@@ -156,14 +156,9 @@ impl HeldTable {
         self.versions.lock().note(new, ends);
     }
 
-    /// See [`Versions::retype`].
-    pub(crate) fn retype_versions(&self, from: u32, to: u32) {
-        self.versions.lock().retype(from, to);
-    }
-
-    /// See [`Versions::keep_only`].
-    pub(crate) fn keep_only(&self, version: Version) {
-        self.versions.lock().keep_only(version);
+    /// Changes them, while nobody asks for one.
+    pub(crate) fn change_versions(&self, change: impl FnOnce(&mut Versions)) {
+        change(&mut self.versions.lock());
     }
 
     /// The newest version that is durable, if there is one, and what holds it.

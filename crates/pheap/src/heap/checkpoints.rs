@@ -24,17 +24,18 @@ impl Heap {
     /// With [`Durability::Wal`](crate::Durability::Wal), changes when the log is synced from now on, as [`Options::sync_policy`](crate::Options::sync_policy) says it for a heap that is opened. Also
     /// [syncs](Self::sync) it, so that what was committed before is as durable as with either policy. With other durabilities this does nothing.
     ///
-    /// A log that was used with another policy than [`EveryCommit`](SyncPolicy::EveryCommit) is not cut down any more.
+    /// A log that was used with [`OnDemand`](SyncPolicy::OnDemand) or [`Every`](SyncPolicy::Every) is not cut down any more.
     ///
     /// # Errors
-    /// As for [`sync`](Self::sync). The policy is another one in any case, unless the heap is closed.
+    /// As for [`sync`](Self::sync). If it is the sync that fails, the policy is another one all the same.
     pub fn set_sync_policy(&self, policy: SyncPolicy) -> Result<()> {
         let heap = self.inner();
         heap.check_open()?;
         let Some(wal) = heap.wal() else { return Ok(()) };
         let set = wal.set_policy(policy);
         heap.sync_at_intervals();
-        heap.note_failure(set)
+        heap.note_failure(set)?;
+        heap.check_named()
     }
 
     /// With [`Durability::Wal`](crate::Durability::Wal), makes a checkpoint: writes the records of the log to the heap's file. A background thread does that when the log is

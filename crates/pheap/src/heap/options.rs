@@ -123,13 +123,14 @@ impl Options {
 
     /// Limit of the process's private memory for the heap, in bytes, with [`Durability::Wal`]; the default is 256 MiB. These are the
     /// pages dirtied since they were last evicted; checkpoints evict above half of this limit. The dirty pages of an open
-    /// transaction, and tables (0.4 % of the file at most), come on top.
+    /// transaction, and tables (0.4 % of the file at most), come on top; and, while a checkpoint is made, records of the log: at most three quarters of its [limit](Self::log_limit), and
+    /// no more than this limit or 64 MiB, whichever is larger.
     pub fn memory_limit(mut self, bytes: u64) -> Options {
         self.memory_limit = bytes;
         self
     }
 
-    /// Bytes of the log, with [`Durability::Wal`] and [`SyncPolicy::EveryCommit`], that [deferred transactions](crate::Root::txn_deferred) leave to be synced later; the default is 8 MiB. One that has
+    /// Bytes of the log, with [`Durability::Wal`] and [`SyncPolicy::EveryCommit`] or [`Awaited`](SyncPolicy::Awaited), that [deferred transactions](crate::Root::txn_deferred) leave to be synced later; the default is 8 MiB. One that has
     /// committed while more than this was not synced before its end waits for the disk before it returns, until that is no longer so. So at most this much is not
     /// synced, and what threads have committed that are waiting. With 0, all wait.
     pub fn unsynced_limit(mut self, bytes: u64) -> Options {

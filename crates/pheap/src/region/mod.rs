@@ -46,6 +46,7 @@ use crate::txn::log::Log;
 
 pub(crate) use exclusive::Exclusive;
 pub(crate) use group::Group;
+pub(crate) use versions::NewRoot;
 pub use watch::Watch;
 
 /// A region while the heap is open. On lines of its own, like its [`Counters`].
@@ -166,16 +167,13 @@ impl Region {
 
     /// Gives the region another root object, of another type, of which `versions` are kept or not. Handles for the old one get nothing from now on.
     ///
-    /// The region is locked, and no transaction is open on it. With its context, if the new object is the old one, [converted](Self::version_is_durable).
-    pub(crate) fn replace_root(&self, offset: u64, ty: u32, versions: bool, converted: Option<&Context>) {
+    /// The region is locked, this is its context, and no transaction is open on it.
+    pub(crate) fn replace_root(&self, context: &Context, offset: u64, ty: u32, versions: bool, by: NewRoot) {
         self.set_root(offset);
         if versions {
             self.versioned.store(ty, Ordering::Relaxed);
         }
-        if let Some(context) = converted.filter(|_| versions) {
-            self.version_is_durable(context, ty);
-        }
-        self.serves.store(ty, Ordering::Relaxed);
+        self.change_versions(context, ty, by, || self.serves.store(ty, Ordering::Relaxed));
     }
 
     #[inline(always)]

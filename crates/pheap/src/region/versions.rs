@@ -13,6 +13,17 @@ use crate::txn::context::Context;
 /// In [`Region::versioned`]: the root's versions are not kept. No type has this number.
 pub(super) const NONE: u32 = u32::MAX;
 
+/// What a root's object is to the one that it replaces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NewRoot {
+    /// Another one. What was there is kept until this is durable.
+    Another,
+    /// The same, converted. Versions of it count as durable: it has what the durable one had. Nobody asks for an older one.
+    Converted,
+    /// The same bytes, which were of another type, as were those of its versions.
+    Renamed { from: u32 },
+}
+
 /// A version as a root had it, and what holds it.
 pub(crate) type Kept = ([u64; WORDS], Option<Held<u8>>);
 
@@ -44,10 +55,19 @@ impl Region {
         }
     }
 
-    /// The root as it is now, of which this is the context, is the only version from now on, and counts as durable: it has what the durable one had, converted. Nobody else has the region, and nobody
-    /// asks for an older one: handles of its type, of which some may be of before, get nothing until this is done.
-    pub(super) fn version_is_durable(&self, context: &Context, ty: u32) {
-        self.held.keep_only(Version { position: 0, ..version(context, ty, true) });
+    /// Makes the versions those of the root as it is now, of type `ty`, and `serve`s it: for who asks for one, both happen at once.
+    pub(super) fn change_versions(&self, context: &Context, ty: u32, by: NewRoot, serve: impl FnOnce()) {
+        let converted = (by == NewRoot::Converted && self.versioned.load(Ordering::Relaxed) == ty)
+            .then(|| Version { position: 0, ..version(context, ty, true) });
+        self.held.change_versions(|versions| {
+            if let Some(version) = converted {
+                versions.keep_only(version);
+            }
+            if let NewRoot::Renamed { from } = by {
+                versions.retype(from, ty);
+            }
+            serve();
+        });
     }
 
     /// The newest durable version of a root of type `ty`, without waiting for anybody who has the region. `None` if there is none, because no such root is durable yet.
@@ -63,8 +83,7 @@ impl Region {
         }
         let mut serves = false;
         let durable = self.held.durable_version(|| {
-            // With the versions locked: when the root becomes what it was before, that is a version before the handle gets anything.
-            serves = self.serves(ty);
+            serves = self.serves(ty); // with the versions locked, which change with this
             store.durable_end()
         });
         match durable {

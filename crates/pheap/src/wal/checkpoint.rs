@@ -113,8 +113,9 @@ impl Wal {
     fn fold(&self, folded: &Folded, to: u64, live: &[Segment]) -> io::Result<u64> {
         let from = folded.to;
         let log = self.log.read().clone();
-        // For what half of the log says, and a little more: each page is written once then, whatever the log's size.
-        let mut fold = Fold::with_room(&*self.data, (self.settings.log_limit / 4 * 3) as usize / 8);
+        // For what half of the log says, and a little more, if there may be so much in memory: each page is written once then.
+        let most = (self.settings.log_limit / 4 * 3).min(self.settings.memory_limit);
+        let mut fold = Fold::with_room(&*self.data, most as usize / 8);
         let mut at = from;
         for (number, segment) in live.iter().enumerate() {
             let Segment { sequence, place, seed, .. } = *segment;

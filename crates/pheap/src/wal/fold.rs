@@ -34,11 +34,16 @@ pub(crate) struct Fold<'a> {
 
 impl<'a> Fold<'a> {
     pub(crate) fn new(data: &'a dyn Storage) -> Fold<'a> {
-        Fold::with_room(data, MOST)
+        Fold::with_words(data, MOST)
+    }
+
+    /// With so many words of memory, and no fewer than by default; but as many as can be counted in a [`Piece`].
+    pub(super) fn with_room(data: &'a dyn Storage, most: usize) -> Fold<'a> {
+        Fold::with_words(data, most.clamp(MOST, u32::MAX as usize))
     }
 
     /// With so many words of memory.
-    pub(crate) fn with_room(data: &'a dyn Storage, most: usize) -> Fold<'a> {
+    pub(crate) fn with_words(data: &'a dyn Storage, most: usize) -> Fold<'a> {
         Fold { data, most, pieces: Vec::new(), words: Vec::new(), written: 0 }
     }
 

@@ -51,7 +51,7 @@ impl Wal {
     #[inline]
     pub(crate) fn syncs_commits(&self) -> bool {
         match self.policy() {
-            SyncPolicy::EveryCommit => true,
+            SyncPolicy::EveryCommit | SyncPolicy::Awaited => true,
             SyncPolicy::OnDemand => false,
             SyncPolicy::Every(_) => !self.has_syncer(),
         }

@@ -15,6 +15,9 @@ pub enum SyncPolicy {
     /// time share a sync. (A [deferred](crate::Root::txn_deferred) one is synced after it has returned.)
     #[default]
     EveryCommit,
+    /// Like `EveryCommit`, but a deferred transaction is synced when its [`Commit`](crate::Commit) is waited for or polled, and with whatever is synced before: for a server that asks once for all
+    /// that it has done in a while. What nobody waits for may be lost by the end of the process, too.
+    Awaited,
     /// When [`Heap::sync`](crate::Heap::sync) is called, when a [`Commit`] is waited for or polled, when the heap is closed, and by checkpoints. A power failure may lose
     /// transactions since then: the newest ones, each as a whole. The end of the process loses none.
     OnDemand,
@@ -28,6 +31,7 @@ pub enum SyncPolicy {
 pub(super) struct Policy(AtomicU64);
 
 const EVERY_COMMIT: u64 = 0;
+const AWAITED: u64 = u64::MAX - 1;
 const ON_DEMAND: u64 = u64::MAX;
 
 impl Policy {
@@ -38,10 +42,11 @@ impl Policy {
     fn word(policy: SyncPolicy) -> u64 {
         match policy {
             SyncPolicy::EveryCommit => EVERY_COMMIT,
+            SyncPolicy::Awaited => AWAITED,
             SyncPolicy::OnDemand => ON_DEMAND,
             // Five hundred years are as good as any longer time.
             SyncPolicy::Every(interval) => {
-                (interval.as_nanos() as u64).clamp(EVERY_COMMIT + 1, ON_DEMAND - 1)
+                u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX).clamp(EVERY_COMMIT + 1, AWAITED - 1)
             }
         }
     }
@@ -50,13 +55,21 @@ impl Policy {
     pub(super) fn get(&self) -> SyncPolicy {
         match self.0.load(Ordering::Relaxed) {
             EVERY_COMMIT => SyncPolicy::EveryCommit,
+            AWAITED => SyncPolicy::Awaited,
             ON_DEMAND => SyncPolicy::OnDemand,
             nanos => SyncPolicy::Every(Duration::from_nanos(nanos)),
         }
     }
 
+    /// Whether transactions that are not deferred wait for a sync, whatever else there is.
     #[inline]
     pub(super) fn syncs_commits(&self) -> bool {
+        matches!(self.0.load(Ordering::Relaxed), EVERY_COMMIT | AWAITED)
+    }
+
+    /// Whether those that are deferred are synced without anybody waiting.
+    #[inline]
+    pub(super) fn syncs_deferred(&self) -> bool {
         self.0.load(Ordering::Relaxed) == EVERY_COMMIT
     }
 }
@@ -77,10 +90,10 @@ impl Wal {
             let _beginning = self.beginning.lock();
             // The file stays the one that it is, and as long as it is, until it is known to be mapped.
             let _growth = self.growth.lock();
-            let at_once =
-                policy != SyncPolicy::EveryCommit && self.has_begun() && self.map(&***self.log.read());
+            let new = Policy::new(policy);
+            let at_once = !new.syncs_commits() && self.has_begun() && self.map(&***self.log.read());
             let state = self.tail.lock();
-            self.policy.0.store(Policy::word(policy), Ordering::Relaxed);
+            self.policy.0.store(new.0.into_inner(), Ordering::Relaxed);
             self.at_once.store(at_once, Ordering::Relaxed);
             // The threads in the background wait for other things by now.
             self.requested.notify_all();
@@ -114,8 +127,12 @@ mod tests {
     use crate::wal::format::read_all;
     use crate::{Error, Heap, Root};
 
-    const POLICIES: [SyncPolicy; 3] =
-        [SyncPolicy::EveryCommit, SyncPolicy::OnDemand, SyncPolicy::Every(Duration::from_millis(1))];
+    const POLICIES: [SyncPolicy; 4] = [
+        SyncPolicy::EveryCommit,
+        SyncPolicy::OnDemand,
+        SyncPolicy::Every(Duration::from_millis(1)),
+        SyncPolicy::Awaited,
+    ];
 
     fn wal(heap: &Heap) -> &Wal {
         heap.inner().wal().unwrap()
@@ -137,7 +154,12 @@ mod tests {
             Policy::new(SyncPolicy::Every(Duration::ZERO)).get(),
             SyncPolicy::Every(Duration::from_nanos(1))
         );
-        assert!(matches!(Policy::new(SyncPolicy::Every(Duration::MAX)).get(), SyncPolicy::Every(_)));
+        for long in [Duration::MAX, Duration::from_secs(1 << 55), Duration::from_nanos(u64::MAX - 1)] {
+            let SyncPolicy::Every(found) = Policy::new(SyncPolicy::Every(long)).get() else {
+                panic!("{long:?}")
+            };
+            assert!(found > Duration::from_secs(500 * 365 * 86400));
+        }
     }
 
     /// From each to each, with a log that has begun, and one that has not.
@@ -154,7 +176,7 @@ mod tests {
             root.txn(|tx, n| Ok(tx[n] += 1)).unwrap();
             let seen = root.read_deferred(|_, _| ()).unwrap().1;
             match to {
-                SyncPolicy::EveryCommit => assert!(seen.is_durable()),
+                SyncPolicy::EveryCommit | SyncPolicy::Awaited => assert!(seen.is_durable()),
                 SyncPolicy::OnDemand => assert!(!seen.is_durable()),
                 SyncPolicy::Every(_) => {
                     while !seen.is_durable() {
@@ -170,7 +192,7 @@ mod tests {
             let root: Root<u64> = heap.root("n").unwrap();
             assert_eq!(get(&root).unwrap(), 2);
             root.txn(|tx, n| Ok(tx[n] += 1)).unwrap();
-            assert_eq!(wal(&heap).is_at_once(), wal(&heap).is_mapped() && to != SyncPolicy::EveryCommit);
+            assert_eq!(wal(&heap).is_at_once(), wal(&heap).is_mapped() && !wal(&heap).policy.syncs_commits());
         }
     }
 
@@ -194,8 +216,8 @@ mod tests {
                 })
             });
             for round in 0..60 {
-                heap.set_sync_policy(POLICIES[round % 3]).unwrap();
-                if round % 4 == 0 {
+                heap.set_sync_policy(POLICIES[round % 4]).unwrap();
+                if round % 5 == 0 {
                     heap.checkpoint().unwrap();
                 }
                 thread::sleep(Duration::from_millis(2));

@@ -67,7 +67,7 @@ impl Wal {
 
     /// Has the thread sync what was appended before `position`, if the policy is to sync commits. With another one, who needs it says so.
     pub(crate) fn ask(&self, position: u64) {
-        if self.policy.syncs_commits() && self.wanted.load(Ordering::Relaxed) < position {
+        if self.policy.syncs_deferred() && self.wanted.load(Ordering::Relaxed) < position {
             self.want(&self.tail.lock(), position);
         }
     }

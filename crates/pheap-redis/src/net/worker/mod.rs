@@ -142,8 +142,8 @@ struct Turn<'s> {
     missed: BTreeSet<u64>,
     /// Messages that can be read only afterwards.
     postponed: Vec<Message>,
-    /// Messages to clients, in the order in which what they tell of was done, and what must be durable before they are sent.
-    messages: VecDeque<(Vec<Commit>, Vec<(u64, Parcel)>)>,
+    /// Messages to clients, in the order in which what they tell of was done, and what must be durable before they are sent: with that, all is that those before wait for.
+    messages: VecDeque<(Option<Commit>, Vec<(u64, Parcel)>)>,
 }
 
 impl Turn<'_> {
@@ -186,6 +186,7 @@ impl Turn<'_> {
         self.send_messages();
         self.serve();
         self.give_up();
+        self.send_messages();
         self.syncs.ask();
         Ok(())
     }
@@ -251,20 +252,28 @@ impl Turn<'_> {
 
     /// Sends messages to clients, as far as they are durable.
     fn send_messages(&mut self) {
-        while let Some((commits, messages)) = self.messages.front_mut() {
-            while let Some(commit) = commits.last() {
-                match self.syncs.look(commit) {
-                    task::Poll::Pending => return,
-                    // What has failed to become durable is told to nobody.
-                    task::Poll::Ready(Err(_)) => messages.clear(),
-                    task::Poll::Ready(Ok(())) => {}
-                }
-                commits.pop();
+        while let Some((commit, _)) = self.messages.front() {
+            let durable = commit.as_ref().map(|commit| self.syncs.look(commit));
+            if matches!(durable, Some(task::Poll::Pending)) {
+                return;
             }
-            let messages = std::mem::take(messages);
-            self.messages.pop_front();
-            self.post(messages);
+            // What has failed to become durable is told to nobody.
+            let is_told = !matches!(durable, Some(task::Poll::Ready(Err(_))));
+            if let Some((_, messages)) = self.messages.pop_front().filter(|_| is_told) {
+                self.post(messages);
+            }
         }
+    }
+
+    /// Has messages sent when these commits are durable, and all messages before them are sent. What else is to wait for that waits for what these commits become.
+    fn announce(&mut self, commits: &mut Vec<Commit>, messages: Vec<(u64, Parcel)>) {
+        if messages.is_empty() {
+            return;
+        }
+        let before = self.messages.back().and_then(|(commit, _)| commit.clone());
+        let last = commits.drain(..).chain(before).reduce(|a, b| if a.is_before(&b) { b } else { a });
+        commits.extend(last.clone());
+        self.messages.push_back((last, messages));
     }
 
     /// Sends a client what it can be sent now. Messages go first: who has its reply may rely on it that those are under way which tell of something before.

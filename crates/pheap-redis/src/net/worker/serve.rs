@@ -139,12 +139,10 @@ impl Turn<'_> {
         if effects.dirty > 0 {
             self.server.stats.dirty.fetch_add(effects.dirty, Relaxed);
         }
-        let commits = self.note_commits(commits);
+        let mut commits = self.note_commits(commits);
         let bytes = connection.reply.take();
         let messages = effects.parcels(self.server, connection.session.id);
-        if !messages.is_empty() {
-            self.messages.push_back((commits.clone(), messages));
-        }
+        self.announce(&mut commits, messages);
         // Also if there is no reply: those behind it tell that it was done, too.
         if !bytes.is_empty() || !commits.is_empty() {
             connection.output.push(bytes, commits);

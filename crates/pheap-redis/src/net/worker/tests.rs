@@ -260,3 +260,42 @@ fn what_was_done_is_announced_in_this_order() {
         are_announced(&mut turn, &mut listener, &["set", "incrby", "append", "del"]);
     }
 }
+
+/// Who is told that something was published may rely on it that it is sent before whatever comes then.
+#[test]
+fn what_is_published_is_sent_before_that_is_told() {
+    let Setup { folder: _folder, server, worker } = Setup::new();
+    let mut turn = worker.into_turn(&server, 0, Vec::new());
+    let mut listener = listen(&mut turn, "always", "key");
+    listener.write_all(b"SUBSCRIBE channel\r\n").unwrap();
+    assert!(told(&mut turn, &mut listener).contains("subscribe"));
+    let (mut one, mut other) = (connect(&mut turn), connect(&mut turn));
+    other.set_nonblocking(true).unwrap();
+    for _ in 0..20 {
+        one.write_all(b"SET key 1\r\n").unwrap();
+        other.write_all(b"PUBLISH channel news\r\n").unwrap();
+        turn.turn(&mut Events::with_capacity(8), Duration::ZERO).unwrap();
+        let is_told = other.read(&mut [0; 100]).is_ok();
+        assert!(!is_told || turn.messages.is_empty());
+        are_announced(&mut turn, &mut listener, &["news"]);
+        while !turn.messages.is_empty() || !turn.not_durable.is_empty() {
+            turn.turn(&mut Events::with_capacity(8), Duration::ZERO).unwrap();
+        }
+        let _ = other.read(&mut [0; 100]);
+    }
+}
+
+#[test]
+fn what_expires_is_announced_at_once() {
+    let Setup { folder: _folder, server, worker } = Setup::new();
+    let mut turn = worker.into_turn(&server, 0, Vec::new());
+    let mut listener = listen(&mut turn, "no", "key");
+    let mut client = connect(&mut turn);
+    client.write_all(b"SET key 1 PX 1\r\n").unwrap();
+    are_announced(&mut turn, &mut listener, &["set"]);
+    while server.stats.expired.load(Relaxed) == 0 {
+        turn.tick();
+    }
+    assert!(turn.messages.is_empty());
+    are_announced(&mut turn, &mut listener, &["expired"]);
+}

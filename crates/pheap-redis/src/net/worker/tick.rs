@@ -39,10 +39,9 @@ impl Turn<'_> {
             let _ = self.expiry.run(self.server, Instant::now() + EXPIRY, &mut effects, &mut commits);
         }
         let messages = effects.parcels(self.server, 0);
-        if !messages.is_empty() {
-            let commits = self.note_commits(commits);
-            self.messages.push_back((commits, messages));
-        }
+        let mut commits = self.note_commits(commits);
+        self.announce(&mut commits, messages);
+        self.send_messages();
         let wake = Wakeup { signals: effects.signals.into(), ..Wakeup::default() };
         if !wake.signals.is_empty() {
             self.wake_waiters(wake);
