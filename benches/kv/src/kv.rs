@@ -14,7 +14,7 @@ use clap::Parser;
 use measure::Plan;
 use std::path::PathBuf;
 use std::time::Duration;
-use systems::System;
+use systems::{Room, System};
 use workload::Workload;
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
@@ -54,6 +54,9 @@ struct Args {
     /// MiB that a store may use for a cache of its own.
     #[arg(long, default_value_t = 1024)]
     cache: usize,
+    /// MiB that pheap-kv's log may have.
+    #[arg(long, default_value_t = 128)]
+    log: u64,
     /// Seconds that a run takes [default: 3, or 0.3].
     #[arg(long)]
     seconds: Option<f64>,
@@ -95,7 +98,7 @@ fn main() -> Result<()> {
     }
     plan.entries = args.entries.unwrap_or(plan.entries);
     plan.run = args.seconds.map_or(plan.run, Duration::from_secs_f64);
-    plan.cache = args.cache << 20;
+    plan.room = Room { cache: args.cache << 20, log: args.log << 20 };
     plan.rounds = args.rounds.unwrap_or(plan.rounds);
     if plan.threads.contains(&0) || plan.entries == 0 {
         return Err("--threads, --entries: at least one".into());
@@ -112,7 +115,7 @@ fn full() -> Plan {
         sync: vec![false, true],
         values: vec![100, 400, 800],
         entries: 1_000_000,
-        cache: 1 << 30,
+        room: Room { cache: 1 << 30, log: 128 << 20 },
         run: Duration::from_secs(3),
         rounds: 3,
     }

@@ -2,7 +2,7 @@
 
 use crate::Result;
 use crate::data::{Values, Zipfian};
-use crate::systems::{Store, System};
+use crate::systems::{Room, Store, System};
 use crate::workload::{Shared, Worker, Workload};
 use hdrhistogram::Histogram;
 use serde_json::json;
@@ -20,8 +20,7 @@ pub(crate) struct Plan {
     pub(crate) sync: Vec<bool>,
     pub(crate) values: Vec<usize>,
     pub(crate) entries: u64,
-    /// Bytes that a store may use for a cache of its own.
-    pub(crate) cache: usize,
+    pub(crate) room: Room,
     /// How long a run takes, unless there is nothing more to do.
     pub(crate) run: Duration,
     pub(crate) rounds: usize,
@@ -82,7 +81,7 @@ fn measure(plan: &Plan, case: &Case) -> Result<()> {
 fn one_run(plan: &Plan, case: &Case, system: System) -> Result<serde_json::Value> {
     let dir = tempfile::Builder::new().prefix("pheap-kv-bench-").tempdir_in(&plan.dir)?;
     let memory = Memory::now()?;
-    let store = system.open(dir.path(), case.sync, plan.cache)?;
+    let store = system.open(dir.path(), case.sync, plan.room)?;
     // Ten times larger records, so a tenth of them.
     let entries = if case.workload == Workload::YcsbG { plan.entries.div_ceil(10) } else { plan.entries };
     let shared = Shared {

@@ -91,7 +91,7 @@ fn one_run(plan: &Plan, system: System) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     let total = sizes.bulk + sizes.individual + sizes.batches * sizes.batch;
     let entries = Entries::new(total);
-    let mut store = system.open(dir.path(), true, plan.cache)?;
+    let mut store = system.open(dir.path(), true, plan.room)?;
     settle_disk(dir.path())?;
     let mut timed = |name: &str, f: &mut dyn FnMut() -> Result<()>| -> Result<()> {
         let begun = Instant::now();

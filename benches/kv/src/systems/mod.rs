@@ -58,6 +58,15 @@ pub(crate) trait Session: Reader {
     fn reader(&self) -> Result<Box<dyn Reader + '_>>;
 }
 
+/// What a store may use.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Room {
+    /// Bytes of a cache of its own, if it has one.
+    pub(crate) cache: usize,
+    /// Bytes of pheap-kv's log.
+    pub(crate) log: u64,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum System {
     /// pheap-kv with a log.
@@ -128,11 +137,12 @@ impl System {
         !matches!(self, System::Redis | System::Memcached)
     }
 
-    /// Opens the store in this directory, or creates it. It may use so many bytes for a cache of its own, if it has one.
-    pub(crate) fn open(self, dir: &Path, sync: bool, cache: usize) -> Result<Box<dyn Store>> {
+    /// Opens the store in this directory, or creates it.
+    pub(crate) fn open(self, dir: &Path, sync: bool, room: Room) -> Result<Box<dyn Store>> {
+        let cache = room.cache;
         Ok(match self {
-            System::PheapKv => Box::new(pheap::Pheap::open(dir, sync, false, cache)?),
-            System::PheapKvPmem => Box::new(pheap::Pheap::open(dir, sync, true, cache)?),
+            System::PheapKv => Box::new(pheap::Pheap::open(dir, sync, false, room)?),
+            System::PheapKvPmem => Box::new(pheap::Pheap::open(dir, sync, true, room)?),
             System::Redb => Box::new(redb::Redb::open(dir, sync, cache)?),
             System::Lmdb => Box::new(heed::Heed::open(dir, sync)?),
             System::Fjall => Box::new(fjall::Fjall::open(dir, sync, cache)?),

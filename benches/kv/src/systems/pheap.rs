@@ -1,4 +1,4 @@
-use super::{Reader, Session, Store};
+use super::{Reader, Room, Session, Store};
 use crate::Result;
 use pheap_kv::{Batch, Durability, Options, SyncPolicy};
 use std::ops::{Bound, ControlFlow};
@@ -11,12 +11,12 @@ pub(crate) struct Pheap {
 }
 
 impl Pheap {
-    pub(crate) fn open(dir: &Path, sync: bool, pmem: bool, cache: usize) -> Result<Pheap> {
+    pub(crate) fn open(dir: &Path, sync: bool, pmem: bool, room: Room) -> Result<Pheap> {
         let durability = if pmem { Durability::Pmem } else { Durability::Wal };
         let policy = if sync { SyncPolicy::EveryCommit } else { SyncPolicy::OnDemand };
         let options = Options::new().durability(durability).sync_policy(policy);
         // What is changed is in private memory, until it is written; what is read is in the kernel's.
-        let options = options.heap(|heap| heap.memory_limit(cache as u64));
+        let options = options.heap(|heap| heap.memory_limit(room.cache as u64).log_limit(room.log));
         let path = dir.join("bench.kv");
         Ok(Pheap { store: options.clone().open(&path)?, path, options })
     }
