@@ -118,6 +118,7 @@ impl Wal {
 }
 
 #[cfg(all(test, not(pheap_loom)))]
+#[allow(clippy::unit_arg)] // transactions of one assignment
 mod tests {
     use std::sync::atomic::AtomicBool;
     use std::thread;

@@ -104,6 +104,13 @@ impl Worker {
     }
 }
 
+/// Messages that are sent at the same moment.
+struct Announcement {
+    /// Must be durable before. With that, all is that those before wait for.
+    commit: Option<Commit>,
+    messages: Vec<(u64, Parcel)>,
+}
+
 /// What a thread has.
 struct Turn<'s> {
     server: &'s Server,
@@ -142,8 +149,8 @@ struct Turn<'s> {
     missed: BTreeSet<u64>,
     /// Messages that can be read only afterwards.
     postponed: Vec<Message>,
-    /// Messages to clients, in the order in which what they tell of was done, and what must be durable before they are sent: with that, all is that those before wait for.
-    messages: VecDeque<(Option<Commit>, Vec<(u64, Parcel)>)>,
+    /// Messages to clients, in the order in which what they tell of was done.
+    messages: VecDeque<Announcement>,
 }
 
 impl Turn<'_> {
@@ -252,15 +259,15 @@ impl Turn<'_> {
 
     /// Sends messages to clients, as far as they are durable.
     fn send_messages(&mut self) {
-        while let Some((commit, _)) = self.messages.front() {
-            let durable = commit.as_ref().map(|commit| self.syncs.look(commit));
+        while let Some(next) = self.messages.front() {
+            let durable = next.commit.as_ref().map(|commit| self.syncs.look(commit));
             if matches!(durable, Some(task::Poll::Pending)) {
                 return;
             }
             // What has failed to become durable is told to nobody.
             let is_told = !matches!(durable, Some(task::Poll::Ready(Err(_))));
-            if let Some((_, messages)) = self.messages.pop_front().filter(|_| is_told) {
-                self.post(messages);
+            if let Some(next) = self.messages.pop_front().filter(|_| is_told) {
+                self.post(next.messages);
             }
         }
     }
@@ -270,10 +277,10 @@ impl Turn<'_> {
         if messages.is_empty() {
             return;
         }
-        let before = self.messages.back().and_then(|(commit, _)| commit.clone());
-        let last = commits.drain(..).chain(before).reduce(|a, b| if a.is_before(&b) { b } else { a });
-        commits.extend(last.clone());
-        self.messages.push_back((last, messages));
+        let before = self.messages.back().and_then(|last| last.commit.clone());
+        let commit = commits.drain(..).chain(before).reduce(|a, b| if a.is_before(&b) { b } else { a });
+        commits.extend(commit.clone());
+        self.messages.push_back(Announcement { commit, messages });
     }
 
     /// Sends a client what it can be sent now. Messages go first: who has its reply may rely on it that those are under way which tell of something before.
