@@ -18,7 +18,7 @@ pub enum SyncPolicy {
     /// Like `EveryCommit`, but a deferred transaction is synced when its [`Commit`](crate::Commit) is waited for or polled, and with whatever is synced before: for a server that asks once for all
     /// that it has done in a while. What nobody waits for may be lost by the end of the process, too.
     Awaited,
-    /// When [`Heap::sync`](crate::Heap::sync) is called, when a [`Commit`] is waited for or polled, when the heap is closed, and by checkpoints. A power failure may lose
+    /// When [`Heap::sync`](crate::Heap::sync) is called, when a [`Commit`](crate::Commit) is waited for or polled, when the heap is closed, and by checkpoints. A power failure may lose
     /// transactions since then: the newest ones, each as a whole. The end of the process loses none.
     OnDemand,
     /// Like `OnDemand`, and in the background at least this often while anything is not synced. A power failure loses no transaction that returned longer ago than this
