@@ -412,12 +412,10 @@ pub(super) fn commit_as(
         // SAFETY: a word of the region's header; the transaction is open, and its `Txn` is gone, for this is its commit.
         unsafe { write_word(exclusive, at, word) };
     }
-    if bug(Bug::CycleFromOldRoot) {
-        exclusive.commit()?;
-        region.replace_root(exclusive.context(), offset, ty, versions, by);
-        return Ok(());
-    }
     exclusive.commit_and(|context| {
+        if bug(Bug::CycleFromOldRoot) {
+            context.collect_some();
+        }
         region.replace_root(context, offset, ty, versions, by);
         done(context);
     })

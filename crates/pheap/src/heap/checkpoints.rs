@@ -40,7 +40,7 @@ impl Heap {
 
     /// With [`Durability::Wal`](crate::Durability::Wal), makes a checkpoint: writes the records of the log to the heap's file. A background thread does that when the log is
     /// half full. Transactions go on meanwhile. If the log's file has grown, and nothing is appended meanwhile, it becomes as short as it was at first; that thread does so when nothing was appended for ten seconds. (With
-    /// a [`SyncPolicy`](crate::SyncPolicy) other than `EveryCommit`, it stays as long as it is.) With other durabilities this does nothing.
+    /// a [`SyncPolicy`](crate::SyncPolicy) other than `EveryCommit` and `Awaited`, it stays as long as it is.) With other durabilities this does nothing.
     ///
     /// It also gives the space of free pages back to the disk, where 1 MiB or more lie side by side: the heap's file gets holes, and stays as long as it is. To free as much as there is, [collect](Self::collect) first. A checkpoint in the
     /// background does so when free pages are a quarter of the heap, and at least 64 MiB. Who needs the pages again waits until the file has space for them, or gets [`Error::OutOfSpace`](crate::Error::OutOfSpace).

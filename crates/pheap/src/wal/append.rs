@@ -135,12 +135,6 @@ impl Wal {
         }
     }
 
-    /// Whether records are written where they are appended.
-    #[inline]
-    pub(super) fn is_at_once(&self) -> bool {
-        self.at_once.load(Ordering::Relaxed)
-    }
-
     /// The file that the log began with.
     #[inline]
     fn first(&self) -> &dyn Storage {

@@ -124,8 +124,7 @@ impl Wal {
 
     /// Takes a file for the log that there is none of yet.
     pub(super) fn use_log(&self, log: Arc<dyn Storage>) {
-        let at_once = !self.policy.syncs_commits() && self.map(&*log);
-        self.at_once.store(at_once, Ordering::Relaxed);
+        self.mapped.store(!self.policy.keeps_records() && self.map(&*log), Ordering::Relaxed);
         let _ = self.first.set(log.clone());
         // SURVIVES drop: nobody looks for the file before the log has begun.
         *self.log.write() = LogFile(Some(log));

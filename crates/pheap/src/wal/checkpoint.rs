@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::begin::FIRST_SEGMENTS;
-use super::fold::Fold;
+use super::fold::{Fold, MOST};
 use super::format::{MARKS, Mark, Records, Segment};
 use super::tail::Locked;
 use super::{Failure, Folded, State, Wal};
@@ -115,7 +115,7 @@ impl Wal {
         let log = self.log.read().clone();
         // For what half of the log says, and a little more, if there may be so much in memory: each page is written once then.
         let most = (self.settings.log_limit / 4 * 3).min(self.settings.memory_limit);
-        let mut fold = Fold::with_room(&*self.data, most as usize / 8);
+        let mut fold = Fold::with_room(&*self.data, (most as usize / 8).max(MOST));
         let mut at = from;
         for (number, segment) in live.iter().enumerate() {
             let Segment { sequence, place, seed, .. } = *segment;
@@ -228,7 +228,7 @@ impl Wal {
     pub(crate) fn wait_for_request(&self) -> bool {
         let mut state = self.tail.lock();
         while !state.checkpoint && !state.stop && state.failure.is_none() {
-            let on_demand = !self.policy.syncs_commits();
+            let on_demand = !self.policy.keeps_records();
             let has_grown = !self.is_mapped() && state.buffer.segments() > FIRST_SEGMENTS;
             if !on_demand && !state.unseen && !state.ages && !has_grown {
                 state.wait(&self.requested);

@@ -9,7 +9,7 @@ use crate::units::{HEADER_SIZE, PAGE};
 
 const PAGE_WORDS: usize = PAGE as usize / 8;
 /// Words of memory, for records, that are filled before they are written, if nobody says how many. The more, the less often is a page written that many records change.
-const MOST: usize = 64 << 20 >> 3;
+pub(super) const MOST: usize = 64 << 20 >> 3;
 /// Pages that are read and written at once.
 const RUN: usize = 256;
 
@@ -34,16 +34,12 @@ pub(crate) struct Fold<'a> {
 
 impl<'a> Fold<'a> {
     pub(crate) fn new(data: &'a dyn Storage) -> Fold<'a> {
-        Fold::with_words(data, MOST)
+        Fold::with_room(data, MOST)
     }
 
-    /// With so many words of memory, and no fewer than by default; but as many as can be counted in a [`Piece`].
-    pub(super) fn with_room(data: &'a dyn Storage, most: usize) -> Fold<'a> {
-        Fold::with_words(data, most.clamp(MOST, u32::MAX as usize))
-    }
-
-    /// With so many words of memory.
-    pub(crate) fn with_words(data: &'a dyn Storage, most: usize) -> Fold<'a> {
+    /// With so many words of memory, as far as a [`Piece`] can count them.
+    pub(crate) fn with_room(data: &'a dyn Storage, most: usize) -> Fold<'a> {
+        let most = most.min(u32::MAX as usize);
         Fold { data, most, pieces: Vec::new(), words: Vec::new(), written: 0 }
     }
 

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use super::buffer::Chunk;
 use super::format::HEAD;
 use super::tail::Locked;
-use super::{LogFile, State, Wal, most_mapped};
+use super::{LogFile, State, Wal};
 use crate::error::{Error, Result};
 use crate::faults::{Bug, Kind, bug, is_left_out};
 use crate::os::cpu::bytes;
@@ -237,7 +237,7 @@ impl Wal {
             }
             Ok(Kept::HereBefore) => {
                 // The thread in the background is to look again: there may be no other commit that does. With other policies it comes by itself.
-                if !std::mem::replace(&mut state.unseen, true) && self.policy.syncs_commits() {
+                if !std::mem::replace(&mut state.unseen, true) && self.policy.keeps_records() {
                     self.requested.notify_all();
                 }
                 true
@@ -285,7 +285,7 @@ impl Wal {
             let _ = self.disk.remove_log(&*new); // or it would seem to be all that there was
         })?;
         if self.is_at_once() {
-            new.map(most_mapped(self.layout, self.settings));
+            self.map(&*new);
         }
         *current = LogFile(Some(new));
         retire(&*old);

@@ -141,9 +141,7 @@ pub(crate) struct Wal {
     settings: Settings,
     /// The policy by now.
     policy: Policy,
-    /// Whether records are written where they are appended. Known when the log has begun; changed with the state locked, and `growth`.
-    at_once: atomic::AtomicBool,
-    /// Changed before the log has begun, and with `growth` locked.
+    /// See [`is_mapped`](Wal::is_mapped). Changed before the log has begun, and with `growth` and the state locked.
     mapped: atomic::AtomicBool,
     tail: Tail,
     /// Something has been written, synced or freed, or has failed.
@@ -334,7 +332,6 @@ impl Wal {
             runs: mark.runs,
             settings,
             policy: Policy::new(settings.policy),
-            at_once: atomic::AtomicBool::new(false),
             mapped: atomic::AtomicBool::new(false),
             tail: Tail::new(
                 State {

@@ -61,9 +61,9 @@ impl Policy {
         }
     }
 
-    /// Whether transactions that are not deferred wait for a sync, whatever else there is.
+    /// Whether records may stay in memory until they are synced: who commits waits for that.
     #[inline]
-    pub(super) fn syncs_commits(&self) -> bool {
+    pub(super) fn keeps_records(&self) -> bool {
         matches!(self.0.load(Ordering::Relaxed), EVERY_COMMIT | AWAITED)
     }
 
@@ -91,10 +91,11 @@ impl Wal {
             // The file stays the one that it is, and as long as it is, until it is known to be mapped.
             let _growth = self.growth.lock();
             let new = Policy::new(policy);
-            let at_once = !new.syncs_commits() && self.has_begun() && self.map(&***self.log.read());
+            let mapped =
+                self.is_mapped() || !new.keeps_records() && self.has_begun() && self.map(&***self.log.read());
             let state = self.tail.lock();
+            self.mapped.store(mapped, Ordering::Relaxed);
             self.policy.0.store(new.0.into_inner(), Ordering::Relaxed);
-            self.at_once.store(at_once, Ordering::Relaxed);
             // The threads in the background wait for other things by now.
             self.requested.notify_all();
             self.ordered.notify_all();
@@ -103,17 +104,21 @@ impl Wal {
         self.sync()
     }
 
-    /// Maps the log's file, if it is not mapped. Whether it is.
+    /// Maps a file of the log. Whether that can be done.
     pub(super) fn map(&self, log: &dyn Storage) -> bool {
-        if !self.is_mapped() {
-            self.mapped.store(log.map(most_mapped(self.layout, self.settings)), Ordering::Relaxed);
-        }
-        self.is_mapped()
+        log.map(most_mapped(self.layout, self.settings))
     }
 
     /// Whether the log's file is mapped, or one was that it has replaced. Then it never becomes shorter.
+    #[inline]
     pub(super) fn is_mapped(&self) -> bool {
         self.mapped.load(Ordering::Relaxed)
+    }
+
+    /// Whether records are written where they are appended. That changes while the log is closed.
+    #[inline]
+    pub(super) fn is_at_once(&self) -> bool {
+        self.is_mapped() && !self.policy.keeps_records()
     }
 }
 
@@ -193,7 +198,10 @@ mod tests {
             let root: Root<u64> = heap.root("n").unwrap();
             assert_eq!(get(&root).unwrap(), 2);
             root.txn(|tx, n| Ok(tx[n] += 1)).unwrap();
-            assert_eq!(wal(&heap).is_at_once(), wal(&heap).is_mapped() && !wal(&heap).policy.syncs_commits());
+            // As if it had been opened like that.
+            let other = options(to).open(folder.path().join("other")).unwrap();
+            drop(add(&other.root("n").unwrap()));
+            assert_eq!(wal(&heap).is_at_once(), wal(&other).is_at_once());
         }
     }
 

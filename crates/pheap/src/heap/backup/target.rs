@@ -50,7 +50,7 @@ pub(super) struct FileTarget<'a> {
 impl<'a> FileTarget<'a> {
     /// `storage` is the same file.
     pub(super) fn new(file: &'a File, storage: &'a dyn Storage) -> FileTarget<'a> {
-        FileTarget { file, storage, fold: Fold::with_words(storage, ROOM), waiting: 0 }
+        FileTarget { file, storage, fold: Fold::with_room(storage, ROOM), waiting: 0 }
     }
 }
 
@@ -75,7 +75,7 @@ impl Target for FileTarget<'_> {
     }
 
     fn finish(&mut self, headers: &[u8], mapped: u64) -> io::Result<()> {
-        std::mem::replace(&mut self.fold, Fold::with_words(self.storage, ROOM)).finish()?;
+        std::mem::replace(&mut self.fold, Fold::with_room(self.storage, ROOM)).finish()?;
         self.file.set_len(mapped)?;
         // SURVIVES unreached: as above.
         self.storage.write_all(headers, 0)
