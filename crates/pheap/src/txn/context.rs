@@ -503,14 +503,23 @@ impl Context {
     }
 
     /// Copies what the undo entries hold to its places, and starts to flush that. Returns whether there was any.
+    ///
+    /// Entries hold more than what was stored to, and somebody may read the rest without a lock: a snapshot. So only words that have changed are stored.
     pub(super) fn restore(&mut self) -> bool {
         let base = self.store().base();
         let Context { log, media, .. } = self;
         let mut restored = false;
+        cpu::settle(std::ptr::null_mut());
         for range in log.undo_entries().flat_map(ranges) {
             let place = base.wrapping_add(range.offset as usize);
-            // SAFETY: words of the heap that belong to the transaction, (3), and no reference to them is alive, (2).
-            unsafe { media.store_words(place.cast(), range.words) };
+            for (i, word) in range.words.iter().enumerate() {
+                let place = place.cast::<u64>().wrapping_add(i);
+                // SAFETY: a word of the heap that belongs to the transaction, (3), and nobody writes there, (2), which `settle` has made definite.
+                if unsafe { place.read() } != *word {
+                    // SAFETY: the same word. No reference to what the transaction has changed is alive, (2).
+                    unsafe { media.store_words(place, std::slice::from_ref(word)) };
+                }
+            }
             media.flush(place, range.words.len() * 8);
             restored = true;
         }

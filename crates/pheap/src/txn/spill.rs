@@ -6,13 +6,14 @@
 
 use super::context::Context;
 use super::word_map::BLOCK;
-use super::write_set::first_copies;
 
-/// Looks at copies, for each of the most that there may be, after which a transaction leaves them: a few for each copy cost less than the fence that it may need then.
-const LOOKS: usize = 8;
-/// The same where they need none, for each copy that there is, and for so many words of copies: these looks have cost as much as entries of the undo log for all of them, and as storing and
-/// recording them whole (as who may rent skis, or buy them, rents until that has cost as much).
-const LOOKS_UNFENCED: usize = 4;
+/// Looks at copies for each block of 512 bytes that has one: they have cost as much as two entries of the undo log, which is what a block takes.
+const LOOKS: usize = 24;
+/// The same where an entry needs no fence.
+const LOOKS_UNFENCED: usize = 12;
+/// What it costs to make a copy, in looks.
+const COPY: usize = 2;
+/// A look more for so many words of copies: a spill stores and records them whole.
 const WORDS_A_LOOK: usize = 4;
 /// With fewer copies, looks that find none do not count: who has written little, and reads on and on, is not to keep readers out.
 const FEW_COPIES: usize = 64;
@@ -20,13 +21,8 @@ const FEW_COPIES: usize = 64;
 const FEW_LOOKS: usize = 512;
 /// Bytes that must be left in a heap for each copy that there may be, or looks are no reason to leave any: a store that comes later may take the undo log this much, and a copy next to nothing.
 const LEFT: usize = BLOCK / 2;
-/// Copies in each block that make them dense: these cost as much as logging the block. With fewer, a program that goes through an object once is better off with the copies. Without fences it is half
-/// of them.
-const CLOSE: usize = 12;
 /// Bits of the table of blocks.
 const TABLE: usize = 4096;
-/// Entries that are looked at to find out whether they are parts of large objects.
-const SAMPLE: usize = 16;
 
 impl Context {
     /// Notes that a copy was found. Whether the transaction is better off without copies from here on: these looks have cost about as much as the spill.
@@ -36,10 +32,10 @@ impl Context {
         self.looks_too_often()
     }
 
-    /// The same if none was found. (With fences it would be too early to leave copies for that.)
+    /// The same if none was found.
     #[inline]
     pub(super) fn looks_beside(&mut self) -> bool {
-        self.set.len() >= FEW_COPIES && !self.media.fences_undo() && self.looks_too_often()
+        self.set.len() >= FEW_COPIES && self.looks_too_often()
     }
 
     #[inline(always)]
@@ -50,19 +46,16 @@ impl Context {
 
     /// Whether there were really enough looks: there may be more copies than when that was last asked.
     ///
-    /// If there is no room for an undo log, it is asked again after as many looks as with fences: it may take a system call.
+    /// If there is no room for an undo log, it is asked again after many looks: it may take a system call.
     #[cold]
     fn has_looked_enough(&mut self) -> bool {
-        let fenced = LOOKS * self.most_copies;
-        self.enough_looks = if self.media.fences_undo() {
-            fenced
-        } else {
-            fenced.min(FEW_LOOKS.max(LOOKS_UNFENCED * self.set.len() + self.set.words() / WORDS_A_LOOK))
-        };
-        if self.looks < self.enough_looks {
+        let enough = self.looks_that_cost_a_spill().max(FEW_LOOKS);
+        if self.looks < enough {
+            // Asking takes a step for each copy.
+            self.enough_looks = enough.max(self.looks + self.set.len());
             return false;
         }
-        self.enough_looks = self.looks + fenced;
+        self.enough_looks = self.looks + LOOKS * self.most_copies;
         self.has_space_left() && self.can_spill()
     }
 
@@ -82,34 +75,30 @@ impl Context {
     #[cold]
     pub(super) fn may_grow(&mut self) -> bool {
         let copies = self.set.len();
-        if copies >= self.most_copies || self.is_dense() && self.can_spill() {
+        if copies >= self.most_copies || self.looks >= self.looks_that_cost_a_spill() && self.can_spill() {
             return false;
         }
         self.set.set_limit((2 * copies).min(self.most_copies));
         true
     }
 
-    /// Whether the copies lie close together in large objects.
-    fn is_dense(&self) -> bool {
+    /// How many looks have cost, together with making the copies, as much as to log the blocks that these lie in, and to store and record what is wider than a word.
+    fn looks_that_cost_a_spill(&self) -> usize {
+        let looks = if self.media.fences_undo() { LOOKS } else { LOOKS_UNFENCED };
+        let (copies, words) = (self.set.len(), self.set.words());
+        (looks * self.blocks_of_copies() + words.saturating_sub(copies) / WORDS_A_LOOK)
+            .saturating_sub(COPY * copies)
+    }
+
+    /// In how many blocks there are copies, or less.
+    fn blocks_of_copies(&self) -> usize {
         let mut table = [0u64; TABLE / 64];
-        let mut blocks = 0;
         for (addr, ..) in self.set.copies() {
             // Some may share a bit by accident, but not because they are at equal distances.
             let bit = (addr / BLOCK).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (usize::BITS - TABLE.ilog2());
-            blocks += usize::from(table[bit / 64] >> (bit % 64) & 1 == 0);
             table[bit / 64] |= 1 << (bit % 64);
         }
-        let copies = self.set.len();
-        let close = if self.media.fences_undo() { CLOSE } else { CLOSE / 2 };
-        copies >= close.min(first_copies(self.most_copies)) * blocks && {
-            let step = copies.div_ceil(SAMPLE);
-            self.set.copies().step_by(step).all(|(addr, ..)| self.is_in_large_object(addr))
-        }
-    }
-
-    /// Whether stores to the object that this address lies in may share entries of the undo log.
-    fn is_in_large_object(&self, addr: usize) -> bool {
-        self.object_at(addr - self.base()).is_some_and(|object| object.len() >= BLOCK)
+        table.iter().map(|bits| bits.count_ones() as usize).sum()
     }
 }
 
@@ -174,9 +163,9 @@ mod tests {
     }
 
     #[test]
-    fn small_objects_and_scattered_elements_stay_in_the_write_set() {
+    fn scattered_elements_stay_in_the_write_set() {
         let dir = tempfile::tempdir().unwrap();
-        let (heap, array) = heap(&dir);
+        let (_heap, array) = heap(&dir);
         array
             .txn(|tx, p| {
                 let items = tx[p].unwrap();
@@ -185,26 +174,38 @@ mod tests {
                 Ok(())
             })
             .unwrap();
-        let small: Root<Option<P<'static, [P<'static, u64>]>>> = heap.root("small").unwrap();
+    }
+
+    #[test]
+    fn small_objects_side_by_side_share_fences() {
+        let dir = tempfile::tempdir().unwrap();
+        let (heap, _) = heap(&dir);
+        let root: Root<Option<P<'static, [P<'static, u64>]>>> = heap.root("small").unwrap();
         let count = 2000;
-        small
-            .txn(|tx, p| {
-                let objects = (0..count).map(|_| tx.alloc(7)).collect::<crate::Result<Vec<_>>>()?;
-                tx[p] = Some(tx.alloc_slice(count as usize, |i| objects[i])?);
-                Ok(())
-            })
-            .unwrap();
-        small
-            .txn(|tx, p| {
-                let objects = tx[p].unwrap();
-                (0..count as usize).for_each(|i| {
-                    let object = tx[objects.at(i)];
-                    tx[object] = 8;
-                });
-                assert!(is_short(tx));
-                Ok(())
-            })
-            .unwrap();
+        root.txn(|tx, p| {
+            let objects = (0..count).map(|i| tx.alloc(i as u64)).collect::<crate::Result<Vec<_>>>()?;
+            tx[p] = Some(tx.alloc_slice(count, |i| objects[i])?);
+            Ok(())
+        })
+        .unwrap();
+        let before = heap.stats().fences;
+        let result = root.txn(|tx, p| {
+            let objects = tx[p].unwrap();
+            (0..count).for_each(|i| {
+                let object = tx[objects.at(i)];
+                tx[object] += 1;
+            });
+            assert!(!is_short(tx));
+            Err::<(), _>(crate::Error::abort("to see it undone"))
+        });
+        assert!(result.is_err());
+        let fences = heap.stats().fences - before;
+        assert!(fences < (count * 8 / BLOCK) as u64, "{fences}");
+        root.read(|view, p| {
+            let objects = view[p].unwrap();
+            assert!((0..count).all(|i| view[view[objects.at(i)]] == i as u64));
+        })
+        .unwrap();
     }
 
     #[test]
@@ -269,7 +270,7 @@ mod tests {
                 Ok(2 * reads.count())
             })
             .unwrap();
-        let enough = LOOKS_UNFENCED * copies + copies / WORDS_A_LOOK;
+        let enough = (LOOKS_UNFENCED - COPY) * copies;
         assert!((enough - 2..enough + copies).contains(&turns), "{turns}");
         let looks = root
             .txn(|tx, p| {
@@ -282,7 +283,7 @@ mod tests {
             })
             .unwrap();
         assert!(
-            looks > (LOOKS_UNFENCED + WORDS / WORDS_A_LOOK - 1) * copies,
+            looks > (LOOKS_UNFENCED - COPY + WORDS / WORDS_A_LOOK - 1) * copies,
             "large ones are left later: {looks}"
         );
         root.read(|view, p| assert!((0..copies).all(|i| view[view[p].unwrap().at(i * BLOCK / 8)] == 7)))

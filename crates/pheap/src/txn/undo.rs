@@ -14,6 +14,9 @@ use crate::error::Result;
 use crate::os::cpu;
 use crate::units::LINE;
 
+/// Blocks that are logged before a store to them, at most, the one of the store included.
+const AHEAD: usize = 8;
+
 /// The premises are those of [`paths`](super::paths).
 impl Context {
     /// Puts the old content of a range into the undo log, unless it is there. The range is not fresh.
@@ -87,30 +90,33 @@ impl Context {
         new
     }
 
-    /// What to log for a store to `start..end` (offsets in the heap), of which not all is logged: that, or from the second store to a block of an object on, all of the block.
+    /// What to log for a store to `start..end` (offsets in the heap), of which not all is logged: that, or from the second store to a block on, all of the block. If blocks right
+    /// before it are logged, as many from this one on: who goes through memory in order needs an entry for each of twice as many blocks as before.
     ///
-    /// A fence, or just making an entry, costs more than the seven lines of old content that go with it then, and most programs that have come back to a block
+    /// A fence, or just making an entry, costs more than the lines of old content that go with it then, and most programs that have come back to a block
     /// will again. At worst, if they come back once, the log is five times as long. Large objects whose elements are changed in any order get two fences
-    /// for 64 words. (Other objects in the block count as well: to tell them apart would take a look at more than a word of the map.)
+    /// for 64 words. Other objects of the span count, and are logged, as well, and so is what is free in it: it stays what it is, and going back does not change it.
     #[inline]
     fn range_to_log(&self, start: usize, end: usize) -> (usize, usize) {
         // What is logged here goes to the record of a write-ahead log, too, and there is no fence to save.
-        let block = if self.media.wal().is_some() { LINE } else { BLOCK };
-        if !self.logged.is_begun(start, block) {
+        let is_recorded = self.media.wal().is_some();
+        let (block, most) = if is_recorded { (LINE, 0) } else { (BLOCK, AHEAD) };
+        let before = self.logged.begun_before(start, most);
+        if before == 0 && !self.logged.is_begun(start, block) {
             return (start, end);
         }
-        let Some(object) = self.object_at(start) else {
+        let Some(slots) = self.slots_around(start) else {
             return (start, end); // metadata
         };
-        (object.start.max(start & !(block - 1)), object.end.min(end.next_multiple_of(block)))
+        let last = end.next_multiple_of(block) + before.saturating_sub(1) * block;
+        (slots.start.max(start & !(block - 1)), slots.end.min(last))
     }
 
-    /// Where the object lies (offsets in the heap) that the byte at `offset` belongs to, with what is free behind it.
-    pub(super) fn object_at(&self, offset: usize) -> Option<Range<usize>> {
-        let (number, slot) = self.alloc.spans.find(&self.store().page_map, offset as u64)?;
+    /// Where the slots lie (offsets in the heap) of the span that the byte at `offset` belongs to.
+    fn slots_around(&self, offset: usize) -> Option<Range<usize>> {
+        let (number, _) = self.alloc.spans.find(&self.store().page_map, offset as u64)?;
         let span = self.alloc.spans.get(number)?;
-        let start = span.offset_of(slot) as usize;
-        Some(start..start + span.slot as usize)
+        Some(span.offset_of(0) as usize..span.offset_of(span.slots) as usize)
     }
 
     /// Whether a place can be written where it is, for its transaction is long and has logged it, and no savepoint is to know of it.
@@ -165,8 +171,9 @@ impl Context {
 
 #[cfg(test)]
 mod tests {
-    use super::LINE;
+    use super::{AHEAD, BLOCK, LINE};
     use crate::ptr::value_of;
+    use crate::units::PAGE;
     use crate::{Durability, Options, P};
 
     #[test]
@@ -208,6 +215,58 @@ mod tests {
             .unwrap()
         });
         assert_eq!(fences, [4, 1]);
+    }
+
+    #[test]
+    fn stores_in_order_are_logged_ahead() {
+        const NUMBERS: usize = 10_000;
+        let dir = tempfile::tempdir().unwrap();
+        let options = Options::new().durability(Durability::Pmem).pin_undo(true);
+        let heap = options.open(dir.path().join("heap")).unwrap();
+        let root = heap.root_or::<P<[u64]>>("numbers", |tx| tx.alloc_slice(NUMBERS, |_| 7)).unwrap();
+        root.txn(|tx, p| {
+            let numbers = tx[p];
+            let before = heap.stats().fences;
+            (0..NUMBERS).for_each(|i| tx[numbers.at(i)] = 8);
+            let fences = (heap.stats().fences - before) as usize;
+            let blocks = NUMBERS * 8 / BLOCK;
+            assert!((blocks / AHEAD..blocks / 4).contains(&fences), "{fences}");
+            Ok(())
+        })
+        .unwrap();
+    }
+
+    /// What has not changed may be read by somebody without a lock, so nothing is stored there.
+    #[test]
+    fn going_back_stores_to_nothing_that_was_only_logged() {
+        const PAGES: usize = 4;
+        let dir = tempfile::tempdir().unwrap();
+        let options = Options::new().durability(Durability::Process).pin_undo(true);
+        let heap = options.open(dir.path().join("heap")).unwrap();
+        let words = PAGES * PAGE as usize / 8;
+        let root = heap.root_or::<P<[u64]>>("numbers", |tx| tx.alloc_slice(words, |_| 7)).unwrap();
+        let mut protected = std::ptr::null_mut();
+        let result = root.txn(|tx, p| {
+            let numbers = tx[p];
+            let start = value_of(numbers.at(0)).addr();
+            let page = start.next_multiple_of(PAGE as usize) + PAGE as usize;
+            let first_of_page = (page - start) / 8;
+            // In order up to the end of a page, from its second block on: the first block of the next page is logged as well.
+            let before = heap.stats().log_bytes;
+            let stored = BLOCK / 8..first_of_page;
+            let bytes = (stored.len() * 8) as u64;
+            stored.for_each(|i| tx[numbers.at(i)] = 8);
+            assert!(heap.stats().log_bytes - before >= bytes + BLOCK as u64);
+            protected = std::ptr::with_exposed_provenance_mut::<libc::c_void>(page);
+            // SAFETY: a page of the heap, which nobody writes to until that is allowed again.
+            assert_eq!(unsafe { libc::mprotect(protected, PAGE as usize, libc::PROT_READ) }, 0);
+            Err::<(), _>(crate::Error::abort("to see it undone"))
+        });
+        assert!(result.is_err());
+        let all = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: the same page.
+        assert_eq!(unsafe { libc::mprotect(protected, PAGE as usize, all) }, 0);
+        root.read(|view, p| assert!(view[view[p]].iter().all(|&number| number == 7))).unwrap();
     }
 
     #[test]

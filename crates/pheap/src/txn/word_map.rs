@@ -134,6 +134,13 @@ impl WordMap {
         chunk.bits[offset % CHUNK / BLOCK] & mask != 0
     }
 
+    /// How many blocks in a row, up to `most`, directly before the one that `offset` lies in, have a word in the set. (Not beyond the chunk.)
+    #[inline]
+    pub(crate) fn begun_before(&self, offset: usize, most: usize) -> usize {
+        let Some(Some(chunk)) = self.chunks.get(offset / CHUNK) else { return 0 };
+        chunk.bits[..offset % CHUNK / BLOCK].iter().rev().take(most).take_while(|&&bits| bits != 0).count()
+    }
+
     /// Empties the set, calling `line` once for each cache line that holds a word of it: with the offset of the first, and the bytes up to the last.
     pub(crate) fn drain_lines(&mut self, mut line: impl FnMut(usize, usize)) {
         for index in self.used.drain(..) {

@@ -159,7 +159,8 @@ fn a_thousand_insertions_have_few_fences() {
         let fences = heap.stats().fences - before;
         assert!(fences < 500, "{fences} at {from}");
     }
-    assert!(short > 30, "{short}");
+    // While the map is small, a block of it is changed so often that logging it is cheaper.
+    assert!(short > 10, "{short}");
     check(&heap);
 }
 
