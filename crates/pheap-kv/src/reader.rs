@@ -63,7 +63,11 @@ impl Reader {
     /// As for [`get`](Self::get).
     #[inline]
     pub fn get_with<R>(&self, key: impl AsRef<[u8]>, f: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
-        self.look(key.as_ref(), |view, part, key, at| part::get(view, part, key, at).map(f))
+        self.look(key.as_ref(), |view, part, key, at| {
+            let value = part::get(view, part, key, at)?;
+            self.shards.heap.will_read(value);
+            Some(f(value))
+        })
     }
 
     /// Whether there is a key.

@@ -121,6 +121,15 @@ impl Heap {
         self.inner.base().addr() as u64
     }
 
+    /// Says that these bytes of the heap, which may lie on several pages, are about to be looked at.
+    ///
+    /// If the heap may not fit in memory (its file is larger than half of it), the kernel is told to read no more than the page that is asked for; with this it reads all of these pages at once, and not one
+    /// after the other. That costs a system call. Otherwise, and for bytes within a page or elsewhere, it is nothing. A hint, which cannot fail.
+    #[inline]
+    pub fn will_read(&self, bytes: &[u8]) {
+        self.inner.mapping.will_read(bytes);
+    }
+
     /// Counters since the heap was opened. They may include a running transaction. (In a forked child they keep their values, or are 0 if the heap was
     /// being changed.)
     pub fn stats(&self) -> Stats {

@@ -7,6 +7,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::calls::{fallocate, statfs, unlock};
@@ -56,6 +57,8 @@ pub(crate) struct Mapping {
     backing: Backing,
     /// Whether stores go to a file in a tmpfs.
     tmpfs: bool,
+    /// Whether the kernel was told to [expect no order](Self::expect_no_order).
+    orderless: AtomicBool,
     /// The addresses, until they are given back.
     addresses: Mutex<Option<Reservation>>,
     /// The process that reserved them, as counted by [`fork::forks`].
@@ -91,6 +94,7 @@ impl Mapping {
             reserved,
             backing,
             tmpfs,
+            orderless: AtomicBool::new(false),
             addresses: Mutex::new(Some(addresses)),
             forks: fork::forks(),
         })
@@ -220,8 +224,28 @@ impl Mapping {
     /// Tells the kernel that what lies beside a page that is read is of no use. It would read up to megabytes for each, and with more of the file than memory can hold, that takes
     /// other pages away. Only a hint.
     fn expect_no_order(&self, to: u64) {
+        self.orderless.store(true, Ordering::Relaxed);
         // SAFETY: these pages are mapped, and no byte of them changes.
         unsafe { libc::madvise(self.base.as_ptr().cast(), to as usize, libc::MADV_RANDOM) };
+    }
+
+    /// Has the kernel read several pages at once, which are about to be looked at, where it would read them one by one. Only a hint.
+    #[inline]
+    pub(crate) fn will_read(&self, bytes: &[u8]) {
+        if self.orderless.load(Ordering::Relaxed) {
+            self.read_ahead(bytes);
+        }
+    }
+
+    #[cold]
+    fn read_ahead(&self, bytes: &[u8]) {
+        let range = bytes.as_ptr_range();
+        let (first, end) = (range.start.map_addr(|start| start & !(PAGE as usize - 1)), range.end.addr());
+        let heap = self.base().addr()..self.base().addr() + self.reserved as usize;
+        if end - first.addr() > PAGE as usize && heap.contains(&first.addr()) && end <= heap.end {
+            // SAFETY: no byte changes. Pages of the heap, or the kernel refuses.
+            unsafe { libc::madvise(first.cast_mut().cast(), end - first.addr(), libc::MADV_WILLNEED) };
+        }
     }
 
     fn addresses(&self) -> MutexGuard<'_, Option<Reservation>> {
