@@ -232,7 +232,7 @@ impl HeapInner {
         if wal.pages.bytes() <= limit / 2 && !bug(Bug::DropEarly) {
             return;
         }
-        let enough = || wal.pages.bytes() <= limit / 4;
+        let enough = || wal.pages.bytes() <= limit / 8 * 3;
         // Nobody stores to free pages, nor reads what is in them.
         {
             // Who has them may wait for room in the log.
