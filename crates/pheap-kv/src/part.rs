@@ -197,6 +197,15 @@ fn merge<'v, A: Copy, B: Copy>(
     }
 }
 
+/// Loads what writes to these keys will look at. Only a hint.
+pub(crate) fn prefetch<'r, 'k>(
+    view: &View<'r>,
+    part: P<'r, Part<'r>>,
+    keys: impl IntoIterator<Item = &'k [u8]>,
+) {
+    field!(part.newest).prefetch(view, keys);
+}
+
 /// Sets the value of a key.
 pub(crate) fn put<'r>(
     tx: &mut Txn<'r>,

@@ -19,6 +19,9 @@ use std::sync::{Arc, Mutex};
 /// The name of a root begins with this if it is a shard's.
 const PREFIX: &str = "kv.shard.";
 
+/// Writes of a batch to one shard of which the memory is loaded before the first of them: few enough for it to be in a processor's cache then.
+const TOGETHER: usize = 32;
+
 /// Shards that are enough for each processor.
 const PER_PROCESSOR: usize = 4;
 
@@ -244,7 +247,7 @@ impl Shards {
         Some(self.unsynced.as_ref()?.count(keys))
     }
 
-    /// Runs one transaction over the shards that have these keys: `f` is called for each of them, with its index.
+    /// Runs one transaction over the shards that have these keys: `f` is called for each of them, with its index. What goes to one shard is in its order.
     pub(crate) fn write_all<'k>(
         &self,
         keys: impl Iterator<Item = &'k [u8]> + Clone,
@@ -253,9 +256,10 @@ impl Shards {
     ) -> Result<Option<Commit>> {
         loop {
             let map = self.map();
-            let places: Vec<usize> = keys.clone().map(|key| map.index_of(key)).collect();
-            let mut involved = places.clone();
-            involved.sort_unstable();
+            let mut places: Vec<(usize, usize, &[u8])> =
+                keys.clone().enumerate().map(|(i, key)| (map.index_of(key), i, key)).collect();
+            places.sort_unstable_by_key(|&(index, i, _)| (index, i));
+            let mut involved: Vec<usize> = places.iter().map(|place| place.0).collect();
             involved.dedup();
             if involved.is_empty() {
                 return Ok(None);
@@ -269,9 +273,16 @@ impl Shards {
                     }
                 }
                 counted = self.count(&mut keys.clone());
-                for (i, index) in places.iter().enumerate() {
-                    let at = involved.partition_point(|other| other < index);
-                    shards.with(at, |tx, part| f(i, tx, part, &map.shards[*index].counts))?;
+                for (at, places) in places.chunk_by(|one, next| one.0 == next.0).enumerate() {
+                    let counts = &map.shards[places[0].0].counts;
+                    for some in places.chunks(TOGETHER) {
+                        shards.with(at, |tx, part| {
+                            if some.len() > 1 {
+                                part::prefetch(tx, part, some.iter().map(|place| place.2));
+                            }
+                            some.iter().try_for_each(|&(_, i, _)| f(i, tx, part, counts))
+                        })?;
+                    }
                 }
                 Ok(true)
             };

@@ -534,3 +534,31 @@ fn a_large_batch_leaves_nothing_in_the_log() {
     assert!(heap.checkpoints > 0 && heap.checkpoint_bytes >= 65 << 20, "{heap:?}");
     assert!((0..65).all(|key| store.get([key]).unwrap() == Some(vec![key; 1 << 20])));
 }
+
+#[test]
+fn a_large_batch_happens_in_its_order() {
+    let store = Store::in_memory().unwrap();
+    // Several shards, and more of the batch for each than is written together.
+    let key = |n: u32| (n * 7919 % 20_011).to_be_bytes();
+    let fill = |value: u8| {
+        let mut batch = Batch::new();
+        (0..20_000).for_each(|n| batch.put(&store, key(n), [value]).unwrap());
+        store.write(&batch).unwrap();
+    };
+    (0..6).for_each(fill);
+    assert!(store.stats().unwrap().shards > 1);
+    let mut batch = Batch::new();
+    for round in 0..5 {
+        for n in 0..1000 {
+            match (n + round) % 5 {
+                0 => batch.delete(&store, key(n)).unwrap(),
+                _ => batch.put(&store, key(n), [100 + round as u8]).unwrap(),
+            }
+        }
+    }
+    store.write(&batch).unwrap();
+    for n in 0..1000 {
+        let expected = ((n + 4) % 5 > 0).then(|| vec![104]);
+        assert_eq!(store.get(key(n)).unwrap(), expected, "{n}");
+    }
+}

@@ -15,7 +15,7 @@ use crate::layout::{Persist, Pointee};
 use crate::os::cpu::seldom;
 use crate::ptr::{Brand, P, value_of};
 use crate::region::guard;
-use crate::txn::context::{Context, Hot};
+use crate::txn::context::{Context, Hot, Mode};
 use crate::txn::write_set::filter_bits;
 
 /// The objects of a root, to read: `view[p]` is the object that `p` points to.
@@ -127,6 +127,19 @@ impl<'r> View<'r> {
     #[inline(always)]
     pub(crate) fn is_in_place(&self) -> bool {
         self.hot().filter.get() == 0
+    }
+
+    /// Shows the objects where they are, without what this transaction keeps elsewhere: a state that was there before. For who only wants them loaded, and need not look for copies.
+    #[inline]
+    pub(crate) fn glance(&self, look: impl FnOnce(&View<'r>)) {
+        let context = self.context();
+        // Of a doomed transaction, a part is in place, and may have pointers to what is not.
+        // SAFETY: a transaction's context, in this thread, to which there is no reference (second premise of `new`).
+        if context.is_null() || unsafe { (*context).mode } != Mode::Doomed {
+            // SAFETY: the region is locked as long as `self` lives; the brand is that of `self`; a reader has no context. A `Txn` around `self` is borrowed until `look` returns, so nothing
+            // is written. What is in place are whole objects: as they were before the transaction, as it has made them, or, in the undo log's mode, as they are.
+            look(&unsafe { View::new(Hot::reader_in_transaction(), self.held()) });
+        }
     }
 
     /// Where the value at `value` is to be read.

@@ -232,7 +232,7 @@ impl HeapInner {
         if wal.pages.bytes() <= limit / 2 && !bug(Bug::DropEarly) {
             return;
         }
-        let enough = || wal.pages.bytes() <= limit / 4;
+        let enough = || wal.pages.bytes() <= limit / 8 * 3;
         // Nobody stores to free pages, nor reads what is in them.
         {
             // Who has them may wait for room in the log.
@@ -244,14 +244,21 @@ impl HeapInner {
                 self.drop_range(wal, offset, len, |at| wal.pages.is_private(at));
             }
         }
-        for region in self.regions() {
-            let mut from = 0;
-            while !enough()
-                && let Some(next) = region.with_spans(from, STEP, PATIENCE, |offset, len| {
-                    self.drop_range(wal, offset, len, |at| wal.pages.is_old(at) || bug(Bug::DropEarly));
-                })
-            {
-                from = next;
+        // What has no pointers first: it is written once, more often than not, where nodes are changed again and again, each time with a page fault if their pages were dropped.
+        for has_pointers in [false, true] {
+            for region in self.regions() {
+                let mut from = 0;
+                while !enough()
+                    && let Some(next) = region.with_spans(from, STEP, PATIENCE, |offset, len, has| {
+                        if has == has_pointers {
+                            self.drop_range(wal, offset, len, |at| {
+                                wal.pages.is_old(at) || bug(Bug::DropEarly)
+                            });
+                        }
+                    })
+                {
+                    from = next;
+                }
             }
         }
     }
@@ -331,5 +338,42 @@ impl HeapInner {
         let started = thread.is_some();
         self.workers.swap(what, thread);
         started
+    }
+}
+
+#[cfg(all(test, not(pheap_loom)))]
+mod tests {
+    use super::PATIENCE;
+    use crate::{Durability, Options, P, Result, Root};
+
+    #[test]
+    fn what_has_pointers_stays_in_memory_while_there_is_something_else() -> Result<()> {
+        let folder = tempfile::tempdir().unwrap();
+        let options = Options::new().durability(Durability::Wal).memory_limit(1 << 20);
+        let heap = options.open(folder.path().join("heap"))?;
+        heap.inner().stop_checkpoints(); // they would make others
+        type Nodes = Option<P<'static, [Option<P<'static, [u64]>>]>>;
+        let root: Root<Nodes> = heap.root("nodes")?;
+        root.txn(|tx, p| {
+            let plain = (0..128).map(|i| tx.alloc_slice(1024, |word| word as u64 + i));
+            let plain = plain.collect::<Result<Vec<_>>>()?;
+            tx[p] = Some(tx.alloc_slice(10_000, |i| Some(plain[i % plain.len()]))?);
+            Ok(())
+        })?;
+        heap.checkpoint()?;
+        let (inner, mut private) = (heap.inner(), [0, 0]);
+        let wal = inner.wal().unwrap();
+        for region in inner.regions() {
+            region.with_spans(0, u64::MAX, PATIENCE, |offset, len, has_pointers| {
+                let pages = (offset..offset + len).step_by(4096);
+                private[usize::from(has_pointers)] += pages.filter(|at| wal.pages.is_private(*at)).count();
+            });
+        }
+        assert!(private[1] >= 10_000 * 8 / 4096 && private[0] < 64, "{private:?}");
+        root.read(|view, p| {
+            let nodes = &view[view[p].unwrap()];
+            assert!(nodes.iter().enumerate().all(|(i, node)| view[node.unwrap()][7] == 7 + i as u64 % 128));
+        })?;
+        heap.close()
     }
 }

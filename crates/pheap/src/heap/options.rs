@@ -122,7 +122,7 @@ impl Options {
     }
 
     /// Limit of the process's private memory for the heap, in bytes, with [`Durability::Wal`]; the default is 256 MiB. These are the
-    /// pages dirtied since they were last evicted; checkpoints evict above half of this limit. The dirty pages of an open
+    /// pages dirtied since they were last evicted; checkpoints evict above half of this limit, down to three eighths. The dirty pages of an open
     /// transaction, and tables (0.4 % of the file at most), come on top; and, while a checkpoint is made, records of the log: at most three quarters of its [limit](Self::log_limit), and
     /// no more than this limit or 64 MiB, whichever is larger.
     pub fn memory_limit(mut self, bytes: u64) -> Options {

@@ -328,14 +328,14 @@ impl Drop for Unwound<'_, '_> {
 }
 
 impl Region {
-    /// Calls `f` with the spans of objects (offset, bytes) from number `from` on, up to about so many bytes of them, while nobody changes anything in the region. Returns
+    /// Calls `f` with the spans of objects (offset, bytes, whether they have pointers) from number `from` on, up to about so many bytes of them, while nobody changes anything in the region. Returns
     /// the number of the next one; `None` if there is none, or the region cannot be had that soon.
     pub(crate) fn with_spans(
         &self,
         from: usize,
         bytes: u64,
         patience: Duration,
-        mut f: impl FnMut(u64, u64),
+        mut f: impl FnMut(u64, u64, bool),
     ) -> Option<usize> {
         if self.access().try_lock_unbiased_for(patience) != Ok(true) {
             return None;
@@ -353,7 +353,7 @@ impl Region {
                     next = Some(number);
                     break;
                 }
-                f(span.span.offset, span.bytes);
+                f(span.span.offset, span.bytes, span.pointers.has_pointers());
                 seen += span.bytes;
             }
         }

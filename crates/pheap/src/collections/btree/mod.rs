@@ -145,6 +145,33 @@ impl<'r, K: OrdKey<'r>, V: Persist> PBTreeMap<'r, K, V> {
         Some((entry.key.query(view), &entry.value))
     }
 
+    /// Loads what [`get`](Self::get), or a change, will look at for each of these keys, several at a time. Who is about to come to many keys in no order of a large map, one after the other,
+    /// waits less for memory then. Ask for some dozens at a time, or the first ones are forgotten before they are used. Only a hint: nothing depends on it.
+    ///
+    /// ```
+    /// # use pheap::{Heap, PBTreeMap, Root};
+    /// # fn main() -> pheap::Result<()> {
+    /// # let heap = Heap::in_memory()?;
+    /// let squares: Root<PBTreeMap<u64, u64>> = heap.root("squares")?;
+    /// squares.txn(|tx, squares| {
+    ///     for some in [[700, 3, 20], [5, 80, 1]] {
+    ///         squares.prefetch(tx, &some);
+    ///         some.iter().try_for_each(|n| squares.insert(tx, *n, n * n).map(drop))?;
+    ///     }
+    ///     Ok(())
+    /// })?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[inline]
+    pub fn prefetch<'q>(&self, view: &View<'r>, keys: impl IntoIterator<Item = &'q K::Query>)
+    where
+        K::Query: 'q,
+    {
+        let (top, keys) = (self.top.child(), keys.into_iter());
+        view.glance(|view| search::prefetch(view, top, keys));
+    }
+
     /// The entry with the least key. O(log n).
     pub fn first_key_value<'v>(&self, view: &'v View<'r>) -> Option<(&'v K::Query, &'v V)>
     where
@@ -208,6 +235,17 @@ by_pointer! {
     #[doc = "\n# Panics\nAs there."]
     #[track_caller]
     fn range(range: impl KeyRange<K::Query>) -> Range<'v, 'r, K, V>;
+}
+
+impl<'r, K: OrdKey<'r>, V: Persist> P<'r, PBTreeMap<'r, K, V>> {
+    /// [`PBTreeMap::prefetch`].
+    #[inline]
+    pub fn prefetch<'q>(self, view: &View<'r>, keys: impl IntoIterator<Item = &'q K::Query>)
+    where
+        K::Query: 'q,
+    {
+        view[self].prefetch(view, keys);
+    }
 }
 
 not_in_place! {

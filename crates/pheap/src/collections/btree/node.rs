@@ -202,6 +202,18 @@ impl<'v, 'r, T: Persist, X: Near, const N: usize> Seen<'v, 'r, T, X, N> {
 }
 
 impl<'v, 'r, K: OrdKey<'r>, V: Persist> SeenLeaf<'v, 'r, K, V> {
+    /// Starts to load the slot of a key with this prefix: that of the first entry which may have it, or that which it takes.
+    #[inline(always)]
+    pub(super) fn prefetch_slot(self, prefix: u64) {
+        let code = self.head.code(prefix);
+        let place = self.head.less(code);
+        if place < self.len() && self.head.code_at(place) == code {
+            cpu::prefetch(self.node.slot_ptr(self.head.slot(place)).cast());
+        } else {
+            self.prefetch_free();
+        }
+    }
+
     /// What the key of the entry at `place` is looked up by.
     #[inline(always)]
     pub(super) fn query(self, place: usize) -> &'v K::Query
