@@ -41,7 +41,9 @@ impl Cursor {
         }
         let (mut seen, mut bytes, mut last) = (0, 0, StoredKey::new());
         let (prefix, at) = (self.reader.id.prefix_len(), self.reader.at());
+        let heap = &self.reader.shards.heap;
         let mut show = |key: &[u8], value: &[u8], expires| {
+            heap.will_read(value);
             seen += 1;
             bytes += key.len() + value.len();
             let more = f(&key[prefix..], value, expires) && seen < most && bytes < BYTES;

@@ -519,3 +519,55 @@ pub(crate) fn populate<T>(memory: &[T]) {
         };
     }
 }
+
+#[cfg(all(test, not(pheap_loom)))]
+mod tests {
+    use super::*;
+    use crate::{Durability, Options, P};
+    use std::time::{Duration, Instant};
+
+    const BYTES: usize = 64 << 10;
+
+    /// Whether all pages of these bytes are in memory.
+    fn is_in_memory(bytes: &[u8]) -> bool {
+        let first = bytes.as_ptr().map_addr(|addr| addr & !(PAGE as usize - 1));
+        let len = bytes.as_ptr_range().end.addr() - first.addr();
+        let mut pages = vec![0u8; len.div_ceil(PAGE as usize)];
+        // SAFETY: mapped pages, and a byte for each of them.
+        assert_eq!(unsafe { libc::mincore(first.cast_mut().cast(), len, pages.as_mut_ptr()) }, 0);
+        pages.iter().all(|page| page & 1 == 1)
+    }
+
+    #[test]
+    fn pages_that_will_be_read_are_read_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, options) = (dir.path().join("heap"), Options::new().durability(Durability::Wal));
+        let heap = options.clone().open(&path).unwrap();
+        heap.root_or::<P<[u8]>>("bytes", |tx| tx.alloc_slice(BYTES, |i| i as u8)).unwrap();
+        heap.close().unwrap();
+        // In a tmpfs they stay in memory.
+        let file = File::open(&path).unwrap();
+        // SAFETY: nothing but advice on an open file.
+        assert_eq!(unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) }, 0);
+        let heap = options.open(&path).unwrap();
+        let mapping = &heap.inner().mapping;
+        mapping.expect_no_order(BYTES as u64);
+        heap.existing_root::<P<[u8]>>("bytes")
+            .unwrap()
+            .read(|view, p| {
+                let bytes = &view[view[p]];
+                heap.will_read(bytes);
+                let start = Instant::now();
+                while !is_in_memory(bytes) {
+                    assert!(start.elapsed() < Duration::from_secs(60), "they are not read");
+                    std::thread::yield_now();
+                }
+                assert!(bytes.iter().enumerate().all(|(i, &byte)| byte == i as u8));
+                // What is not of the heap is nobody's business.
+                for bytes in [&[][..], &bytes[..0], &[1; 3 * PAGE as usize]] {
+                    heap.will_read(bytes);
+                }
+            })
+            .unwrap();
+    }
+}
