@@ -19,8 +19,8 @@ const WORDS_A_LOOK: usize = 4;
 const FEW_COPIES: usize = 64;
 /// With fewer looks nothing is left: what else a spill costs is as much, and readers are kept out from then on.
 const FEW_LOOKS: usize = 512;
-/// Bytes that must be left in a heap for each copy that there may be, or looks are no reason to leave any: a store that comes later may take the undo log this much, and a copy next to nothing.
-const LEFT: usize = BLOCK / 2;
+/// Bytes that must be left in a heap for each copy that there may be, or cost is no reason to leave any: a store that comes later may take the undo log this much, and a copy next to nothing.
+const LEFT: usize = BLOCK;
 /// Bits of the table of blocks.
 const TABLE: usize = 4096;
 
@@ -56,7 +56,7 @@ impl Context {
             return false;
         }
         self.enough_looks = self.looks + LOOKS * self.most_copies;
-        self.has_space_left() && self.can_spill()
+        self.may_leave_copies()
     }
 
     /// Forgets the looks of a transaction that has ended.
@@ -66,16 +66,18 @@ impl Context {
         self.enough_looks = FEW_LOOKS;
     }
 
-    /// Whether the undo log could grow for all that the transaction may store to yet, which would have fitted into the write set.
-    fn has_space_left(&self) -> bool {
-        self.media.wal().is_some() || self.store().has_left((LEFT * self.most_copies) as u64)
+    /// Whether the undo log has room for all copies, and could grow for all that the transaction may store to yet, which would have fitted into the write set.
+    fn may_leave_copies(&mut self) -> bool {
+        let has_left = self.media.wal().is_some() || self.store().has_left((LEFT * self.most_copies) as u64);
+        has_left && self.can_spill()
     }
 
     /// Whether a transaction that wants one more copy than the write set takes is to have it; then there is room for it.
     #[cold]
     pub(super) fn may_grow(&mut self) -> bool {
         let copies = self.set.len();
-        if copies >= self.most_copies || self.looks >= self.looks_that_cost_a_spill() && self.can_spill() {
+        let is_dear = || self.looks >= self.looks_that_cost_a_spill();
+        if copies >= self.most_copies || is_dear() && self.may_leave_copies() {
             return false;
         }
         self.set.set_limit((2 * copies).min(self.most_copies));
