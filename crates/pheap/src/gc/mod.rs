@@ -33,7 +33,6 @@ use std::time::{Duration, Instant};
 
 use pheap_gc::{Budget, Marking, Progress};
 
-use crate::alloc::span::ObjectSpan;
 use crate::alloc::{Allocator, Usage, bitmaps};
 use crate::faults::{Bug, bug};
 use crate::stats::{Gauge, Live, Stats};
@@ -272,38 +271,32 @@ impl Collector {
 
     /// Hands the marker what old objects point to from a line.
     fn push_pointers_of_old(&mut self, alloc: &Allocator, store: &Store, line: usize) {
-        let is_old = |span: &ObjectSpan, slot| span.marks.test(slot);
-        self.push_pointers(alloc, store, (line, LINE), is_old); // the others are young, or free
-    }
-
-    /// The open transaction is about to overwrite these bytes, which lie in one span: what they point to was reachable when the cycle
-    /// began. (What dead objects point to is floating garbage at worst.)
-    #[cold]
-    pub(crate) fn shade(&mut self, alloc: &Allocator, store: &Store, addr: usize, len: usize) {
-        let is_taken = |span: &ObjectSpan, slot| span.live.is_empty() || span.live.test(slot);
-        self.push_pointers(alloc, store, (addr, len), is_taken);
-    }
-
-    /// Hands the marker what these bytes point to, as parts of slots of one span.
-    fn push_pointers(
-        &mut self,
-        alloc: &Allocator,
-        store: &Store,
-        (addr, len): (usize, usize),
-        is_wanted: impl Fn(&ObjectSpan, usize) -> bool,
-    ) {
-        let (offset, len) = ((addr - store.base().addr()) as u64, len as u64);
-        // What is no object is a word of metadata.
+        let offset = (line - store.base().addr()) as u64;
         let Some((number, first)) = alloc.spans.find(&store.page_map, offset) else { return };
         let tracer = Tracer::new(alloc, store, false);
         let Some(span) = alloc.spans.get(number).filter(|span| span.pointers.has_pointers()) else { return };
-        for slot in first..=span.slot_of(offset + len - 1).unwrap_or(span.slots - 1) {
-            if is_wanted(span, slot as usize) {
-                let start = span.offset_of(slot);
-                let window = offset.saturating_sub(start)..(offset + len - start).min(span.slot);
-                tracer.pointers(number, slot, window, &mut |pointer| self.marking.push_mut(pointer));
+        for slot in first..=span.slot_of(offset + LINE as u64 - 1).unwrap_or(span.slots - 1) {
+            if !span.marks.test(slot as usize) {
+                continue; // young, or free
             }
+            let start = span.offset_of(slot);
+            let window = offset.saturating_sub(start)..(offset + LINE as u64 - start).min(span.slot);
+            tracer.pointers(number, slot, window, &mut |pointer| self.marking.push_mut(pointer));
         }
+    }
+
+    /// The open transaction is about to overwrite these bytes, which lie in one object: what they point to was reachable when the cycle
+    /// began.
+    #[cold]
+    pub(crate) fn shade(&mut self, alloc: &Allocator, store: &Store, addr: usize, len: usize) {
+        let offset = (addr - store.base().addr()) as u64;
+        // What is no object is a word of metadata.
+        let Some((number, slot)) = alloc.spans.find(&store.page_map, offset) else { return };
+        let Some(span) = alloc.spans.get(number) else { return };
+        let start = offset - span.offset_of(slot);
+        let window = start..(start + len as u64).min(span.slot);
+        let push = &mut |pointer| self.marking.push_mut(pointer);
+        Tracer::new(alloc, store, false).pointers(number, slot, window, push);
     }
 
     /// Notes the fresh objects that are old although no cycle has traced them: those of a transaction that ends while spans are being swept,

@@ -60,44 +60,6 @@ fn what_nothing_leads_to_is_free_and_what_was_rolled_back_never_was() {
     }
 }
 
-#[test]
-fn what_live_objects_of_a_range_point_to_stays_and_what_free_ones_do_not() {
-    const WITHIN: usize = 8;
-    let store = Store::in_memory(1 << 20);
-    let (heap, media) = (store.tables.lock().heap, Media::new(Medium::Process));
-    let base = store.base().addr() as u64;
-    let (mut alloc, state) = (Allocator::default(), Arc::<State>::default());
-    let mut gc =
-        Collector::new(Arc::new(Pace::new(100, 1 << 20)), state.clone(), Arc::<HeldTable>::default());
-    alloc.begin(1);
-    let root = make(&mut alloc, &store);
-    let made: Vec<u64> = (0..2 * WITHIN).map(|_| make(&mut alloc, &store)).collect();
-    assert!(made.is_sorted() && made[2 * WITHIN - 1] - made[0] == 16 * (2 * WITHIN - 1) as u64);
-    // Each of the first ones leads to one of the others, by its second word.
-    let (sources, targets) = made.split_at(WITHIN);
-    sources.iter().zip(targets).for_each(|(&from, &to)| heap.set(&media, from + 8, base + to));
-    alloc.commit(&store);
-    // Two of them are free, and hold what they held.
-    let free = [sources[2], sources[5]];
-    alloc.begin(2);
-    free.iter().for_each(|offset| alloc.free_at_commit((base + offset) as usize));
-    alloc.commit(&store);
-    assert!(alloc.end_quarantine(&store).is_empty());
-    state.root.store(root, Ordering::Relaxed);
-
-    assert!(gc.begin_full(&mut alloc, &store));
-    // From the middle of the first one on, up to the middle of the last one: its pointer is not among them.
-    let (start, end) = (sources[0] + 8, sources[WITHIN - 1] + 8);
-    gc.shade(&alloc, &store, (base + start) as usize, (end - start) as usize);
-    while !gc.mark(&alloc, &store, &mut Budget::unlimited()) {}
-    let is_marked = |&offset: &u64| {
-        let (number, slot) = alloc.spans.find(&store.page_map, offset).unwrap();
-        alloc.spans.get(number).unwrap().marks.test(slot as usize)
-    };
-    let marked: Vec<bool> = targets.iter().map(is_marked).collect();
-    assert_eq!(marked, [true, true, false, true, true, false, true, false]);
-}
-
 /// Who allocates much in one transaction marks as much, at once; but a short one does not mark what others have allocated while no cycle could begin.
 #[test]
 fn a_transaction_marks_at_once_what_it_has_allocated_and_not_what_others_have() {

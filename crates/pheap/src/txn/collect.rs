@@ -124,7 +124,7 @@ impl Context {
         self.complete_collection();
     }
 
-    /// The open transaction is about to overwrite some of these bytes, which lie in one span.
+    /// The open transaction is about to overwrite these bytes, which lie in one object.
     #[inline(always)]
     pub(crate) fn shade(&mut self, addr: usize, len: usize) {
         if self.gc.is_marking() && !bug(Bug::NoShadeAtLogging) {

@@ -90,33 +90,36 @@ impl Context {
         new
     }
 
-    /// What to log for a store to `start..end` (offsets in the heap), of which not all is logged: that, or from the second store to a block on, all of the block. If blocks right
-    /// before it are logged, as many from this one on: who goes through memory in order needs an entry for each of twice as many blocks as before.
+    /// What to log for a store to `start..end` (offsets in the heap), of which not all is logged: that, or from the second store to a block of an object on, all of the block. If an entry takes a fence,
+    /// other objects of the span are logged with it; and if blocks right before it are logged, as many from this one on: who goes through memory in order needs an entry for each of twice as many blocks as before.
     ///
     /// A fence, or just making an entry, costs more than the lines of old content that go with it then, and most programs that have come back to a block
     /// will again. At worst, if they come back once, the log is five times as long. Large objects whose elements are changed in any order get two fences
-    /// for 64 words. Other objects of the span count, and are logged, as well, and so is what is free in it: it stays what it is, and going back does not change it.
+    /// for 64 words. What nobody stores to stays what it is, and going back does not change it; that holds for what is free, too.
     #[inline]
     fn range_to_log(&self, start: usize, end: usize) -> (usize, usize) {
-        // What is logged here goes to the record of a write-ahead log, too, and there is no fence to save.
-        let is_recorded = self.media.wal().is_some();
-        let (block, most) = if is_recorded { (LINE, 0) } else { (BLOCK, AHEAD) };
-        let before = self.logged.begun_before(start, most);
+        let is_fenced = self.media.fences_undo();
+        // What is logged here goes to the record of a write-ahead log, too.
+        let block = if self.media.wal().is_some() { LINE } else { BLOCK };
+        let before = if is_fenced { self.logged.begun_before(start, AHEAD) } else { 0 };
         if before == 0 && !self.logged.is_begun(start, block) {
             return (start, end);
         }
-        let Some(slots) = self.slots_around(start) else {
+        // What is logged is marked, while objects are, and beside it there may be garbage, which would stay as long as something beside it is changed in each cycle.
+        let is_alone = !is_fenced || self.gc.is_marking();
+        let Some(slots) = self.slots_around(start, is_alone) else {
             return (start, end); // metadata
         };
         let last = end.next_multiple_of(block) + before.saturating_sub(1) * block;
         (slots.start.max(start & !(block - 1)), slots.end.min(last))
     }
 
-    /// Where the slots lie (offsets in the heap) of the span that the byte at `offset` belongs to.
-    fn slots_around(&self, offset: usize) -> Option<Range<usize>> {
-        let (number, _) = self.alloc.spans.find(&self.store().page_map, offset as u64)?;
+    /// Where the slot lies (offsets in the heap) that the byte at `offset` belongs to, if it `is_alone`, or all of its span.
+    fn slots_around(&self, offset: usize, is_alone: bool) -> Option<Range<usize>> {
+        let (number, slot) = self.alloc.spans.find(&self.store().page_map, offset as u64)?;
         let span = self.alloc.spans.get(number)?;
-        Some(span.offset_of(0) as usize..span.offset_of(span.slots) as usize)
+        let slots = if is_alone { slot..slot + 1 } else { 0..span.slots };
+        Some(span.offset_of(slots.start) as usize..span.offset_of(slots.end) as usize)
     }
 
     /// Whether a place can be written where it is, for its transaction is long and has logged it, and no savepoint is to know of it.
@@ -241,7 +244,7 @@ mod tests {
     fn going_back_stores_to_nothing_that_was_only_logged() {
         const PAGES: usize = 4;
         let dir = tempfile::tempdir().unwrap();
-        let options = Options::new().durability(Durability::Process).pin_undo(true);
+        let options = Options::new().durability(Durability::Pmem).pin_undo(true);
         let heap = options.open(dir.path().join("heap")).unwrap();
         let words = PAGES * PAGE as usize / 8;
         let root = heap.root_or::<P<[u64]>>("numbers", |tx| tx.alloc_slice(words, |_| 7)).unwrap();

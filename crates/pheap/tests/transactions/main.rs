@@ -3,6 +3,7 @@
 mod aliases;
 mod commit_words;
 mod copies;
+mod garbage;
 mod group_spill;
 mod kept_copies;
 mod looks;
