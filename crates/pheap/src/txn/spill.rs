@@ -1,8 +1,8 @@
 //! Whether a transaction should leave its write set although everything fits, because the undo log is cheaper for what it does.
 //!
 //! Copies spare a transaction the fences of an undo log, but each access to one is a look-up. Behind the undo log an access is a look at a bit, or nothing, and
-//! costs a fence or two for each block of an object that is changed. So there are two signs that a transaction is on the wrong path: it comes back to its copies
-//! again and again, or they lie close together in large objects.
+//! costs a fence or two for each block that is changed. So there are two signs that a transaction is on the wrong path: it comes back to its copies
+//! again and again, or they lie close together. One account has both: what copies and looks have cost, against what logging their blocks would cost.
 
 use super::context::Context;
 use super::word_map::BLOCK;

@@ -45,7 +45,7 @@ impl Context {
     unsafe fn log_ranges(cx: *mut Context, places: &[(usize, usize)]) -> Result<()> {
         // SAFETY: the context is there, and nobody else's (premises 1 and 2).
         let mut new = unsafe { (*cx).new_ranges(places) };
-        // SAFETY: words of live objects or of the header (premise 3).
+        // SAFETY: words of live objects, of slots beside them in their spans, or of the header (premise 3).
         let result = if new.is_empty() { Ok(()) } else { unsafe { Context::append_new(cx, &new) } };
         new.clear();
         // SAFETY: the context is there, and nobody else's (premises 1 and 2).
@@ -57,8 +57,8 @@ impl Context {
     #[inline(always)]
     unsafe fn append_new(cx: *mut Context, new: &[(usize, usize)]) -> Result<()> {
         cpu::settle(std::ptr::null_mut());
-        // SAFETY: the first context of the group, to which there is no reference (premises 1 and 2); words of live objects or of the header (premise 3), which `settle` has
-        // made definite.
+        // SAFETY: the first context of the group, to which there is no reference (premises 1 and 2); words of live objects, of slots beside them in their spans, which are mapped as well, or of the
+        // header (premise 3), which `settle` has made definite.
         unsafe { (*Context::lead(cx)).append_undo(new) }
     }
 
