@@ -177,7 +177,7 @@ mod tests {
     use super::{AHEAD, BLOCK, LINE};
     use crate::ptr::value_of;
     use crate::units::PAGE;
-    use crate::{Durability, Options, P};
+    use crate::{Durability, Heap, Options, P, Root};
 
     #[test]
     fn places_that_were_noted_and_not_logged_go_with_their_transaction() {
@@ -220,13 +220,19 @@ mod tests {
         assert_eq!(fences, [4, 1]);
     }
 
+    /// So many numbers, in a heap whose transactions are long and need fences.
+    fn sevens(dir: &tempfile::TempDir, numbers: usize) -> (Heap, Root<P<'static, [u64]>>) {
+        let options = Options::new().durability(Durability::Pmem).pin_undo(true);
+        let heap = options.open(dir.path().join("heap")).unwrap();
+        let root = heap.root_or("numbers", |tx| tx.alloc_slice(numbers, |_| 7)).unwrap();
+        (heap, root)
+    }
+
     #[test]
     fn stores_in_order_are_logged_ahead() {
         const NUMBERS: usize = 10_000;
         let dir = tempfile::tempdir().unwrap();
-        let options = Options::new().durability(Durability::Pmem).pin_undo(true);
-        let heap = options.open(dir.path().join("heap")).unwrap();
-        let root = heap.root_or::<P<[u64]>>("numbers", |tx| tx.alloc_slice(NUMBERS, |_| 7)).unwrap();
+        let (heap, root) = sevens(&dir, NUMBERS);
         root.txn(|tx, p| {
             let numbers = tx[p];
             let before = heap.stats().fences;
@@ -244,10 +250,7 @@ mod tests {
     fn going_back_stores_to_nothing_that_was_only_logged() {
         const PAGES: usize = 4;
         let dir = tempfile::tempdir().unwrap();
-        let options = Options::new().durability(Durability::Pmem).pin_undo(true);
-        let heap = options.open(dir.path().join("heap")).unwrap();
-        let words = PAGES * PAGE as usize / 8;
-        let root = heap.root_or::<P<[u64]>>("numbers", |tx| tx.alloc_slice(words, |_| 7)).unwrap();
+        let (heap, root) = sevens(&dir, PAGES * PAGE as usize / 8);
         let mut protected = std::ptr::null_mut();
         let result = root.txn(|tx, p| {
             let numbers = tx[p];
