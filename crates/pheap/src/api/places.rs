@@ -75,7 +75,8 @@ pub(super) unsafe fn place_apart<T: Pointee + ?Sized, F: Persist>(
         let context = unsafe { &mut *cx };
         let forgets = bug(Bug::SavepointForgetsFields);
         if context.route == Route::Long || forgets && context.mode == Mode::Long {
-            if context.is_in_place(addr, len, align_of::<F>()) {
+            // SAFETY: *live*.
+            if unsafe { hot.is_in_place(addr, len, align_of::<F>()) } {
                 // Where the stores are, they look for all of the object.
                 if len == T::bytes(object) {
                     hot.recent.note(addr, len, place.cast());
@@ -85,12 +86,23 @@ pub(super) unsafe fn place_apart<T: Pointee + ?Sized, F: Persist>(
             // SAFETY: *open*, *live* and *alone*.
             return unsafe { Context::writable_by_log(cx, addr, len, None) }.cast();
         }
-        if (context.route == Route::Short || forgets && context.mode == Mode::Short)
-            && !context.takes_objects(T::bytes(object))
-        {
-            // SAFETY: *live* and *alone*.
-            if let Some(copy) = unsafe { context.copy_at_once(addr, len, align_of::<F>()) } {
-                return copy.cast();
+        if context.route == Route::Short || forgets && context.mode == Mode::Short {
+            let (whole, bytes) = bytes_of(object);
+            // What it takes is only simple if there is no copy of another part of the object.
+            if context.takes_objects(bytes) {
+                // SAFETY: *live* and *alone*.
+                if !T::PADDED
+                    && let Some(copy) =
+                        unsafe { context.copy_at_once((whole, bytes), (whole, bytes), T::ALIGN) }
+                {
+                    return copy.wrapping_add(addr - whole).cast();
+                }
+            } else {
+                let beside = Context::beside((whole, bytes), (addr, len));
+                // SAFETY: *live* and *alone*.
+                if let Some(copy) = unsafe { context.copy_at_once((addr, len), beside, align_of::<F>()) } {
+                    return copy.cast();
+                }
             }
         }
     }
@@ -135,9 +147,9 @@ pub(super) unsafe fn note_ahead<T: Pointee + ?Sized, F>(cx: *mut Context, object
     let cx = unsafe { &mut *cx };
     if cx.takes_objects(T::bytes(object)) {
         let (addr, len) = bytes_of(object);
-        cx.note_ahead(addr, len, T::ALIGN);
+        cx.note_ahead(addr, len);
     } else {
-        cx.note_ahead(place.cast::<u8>().expose_provenance(), size_of::<F>(), align_of::<F>());
+        cx.note_ahead(place.cast::<u8>().expose_provenance(), size_of::<F>());
     }
 }
 

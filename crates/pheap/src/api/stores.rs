@@ -33,8 +33,8 @@ impl<'r> Txn<'r> {
                     // premise), so this is within that, which is this transaction's alone; `&mut self` keeps all other access away.
                     return unsafe { &mut *noted.wrapping_add(addr - whole).cast::<F>() };
                 }
-            // SAFETY: (2), for this look.
-            } else if unsafe { self.cx() }.is_in_place(addr, len, align_of::<F>()) {
+            // SAFETY: a part of a live object of this region, by (3) and the caller's premise.
+            } else if unsafe { self.hot().is_in_place(addr, len, align_of::<F>()) } {
                 // SAFETY: a live value of this region (the caller's premise), which is written where it is; `&mut self` keeps all other access away.
                 return unsafe { &mut *place };
             }
@@ -46,12 +46,11 @@ impl<'r> Txn<'r> {
         unsafe { &mut *place }
     }
 
-    /// Whether each store is logged on its own, so that a group saves fences.
+    /// Whether each store is logged on its own, so that a group saves entries, and fences.
     #[doc(hidden)]
-    #[inline]
+    #[inline(always)]
     pub fn __logs_in_place(&self) -> bool {
-        // There are copies in most short transactions, and in no long one but for a while.
-        self.is_in_place() && self.mode() == Mode::Long
+        self.hot().logs_in_place.get()
     }
 
     /// How many times copies were replaced by wider ones.
@@ -75,8 +74,12 @@ impl<'r> Txn<'r> {
     #[inline(always)]
     pub unsafe fn __ahead<T: Pointee + ?Sized, F>(&mut self, object: P<'r, T>, place: Option<*mut F>) {
         if let Some(place) = place {
-            // SAFETY: the context of an open transaction of this thread, by (1), to which there is no reference, by (2).
-            unsafe { note_ahead(self.context(), value_of(object), place) };
+            let (addr, len) = (place.cast::<u8>().expose_provenance(), size_of::<F>());
+            // SAFETY: a part of a live object of this region, by (3) and the caller's premise.
+            if unsafe { !self.hot().is_in_place(addr, len, align_of::<F>()) } {
+                // SAFETY: the context of an open transaction of this thread, by (1), to which there is no reference, by (2).
+                unsafe { note_ahead(self.context(), value_of(object), place) };
+            }
         }
     }
 

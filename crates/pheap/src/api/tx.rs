@@ -90,19 +90,19 @@ impl<'r> Txn<'r> {
         if len == 0 {
             return;
         }
+        let (addr_a, addr_b) = (a.expose_provenance(), b.expose_provenance());
+        // SAFETY: a live object of this region, by (3).
+        let is_in_place = |addr| unsafe { self.hot().is_in_place(addr, len, align_of::<T>()) };
+        // What may have padding is to be noted, logged or not.
+        if !<T as Pointee>::PADDED && is_in_place(addr_a) && is_in_place(addr_b) {
+            // SAFETY: two live objects of one type, by (3); the undo log has both, so they are written where they are, and `&mut self` keeps
+            // all other access away.
+            return unsafe { std::ptr::swap(a, b) };
+        }
         if self.__logs_in_place() {
             // Both old values are about to be read, behind a lookup and before a fence: let the two waits overlap.
             cpu::prefetch(a.cast());
             cpu::prefetch(b.cast());
-            let (addr_a, addr_b) = (a.expose_provenance(), b.expose_provenance());
-            // SAFETY: (2), for this look.
-            let is_in_place = |addr| unsafe { self.cx() }.is_in_place(addr, len, align_of::<T>());
-            // What may have padding is to be noted, logged or not.
-            if !<T as Pointee>::PADDED && is_in_place(addr_a) && is_in_place(addr_b) {
-                // SAFETY: two live objects of one type, by (3); the undo log has both, so they are written where they are, and `&mut self` keeps
-                // all other access away.
-                return unsafe { std::ptr::swap(a, b) };
-            }
             // SAFETY: both are live objects of this region, by (3).
             unsafe { self.announce(&[(a.cast(), len), (b.cast(), len)]) };
         }

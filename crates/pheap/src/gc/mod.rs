@@ -1,4 +1,4 @@
-//! The collector: when a cycle begins (`is_due`), how much a slice does per allocated byte (`assess`), what it marks.
+//! The collector: when a cycle begins (`is_due`), how much a slice does per changed byte (`assess`), what it marks.
 //!
 //! A collection of a region is a cycle of three phases. It *begins* between two transactions: the root and the pointers that
 //! programs hold are noted. Then objects are *marked*, in slices between transactions: those that were reachable when the cycle
@@ -12,7 +12,7 @@
 //! [written](Remembered) since. (Sticky mark bits, after Demers and others, "Combining generational and conservative garbage
 //! collection", 1990.)
 //!
-//! A slice runs at the end of a transaction that has allocated, in proportion to that, so a program cannot outrun its collector;
+//! A slice runs at the end of a transaction that has allocated, or stored while objects are marked, in proportion to that, so a program cannot outrun its collector;
 //! or in another thread that holds the region's lock, shared with readers. Who calls this decides when; here is what a slice does, and how much is due.
 //!
 //! Knows objects, spans and marks. Must not know transactions, nor locks.
@@ -117,6 +117,8 @@ pub(crate) struct Collector {
     /// Bytes of marking that transactions still have to pay for, and for what part of their allocations they have paid.
     debt: u64,
     paid: u64,
+    /// Bytes that transactions have overwritten since they last paid, while objects were being marked.
+    overwritten: u64,
 }
 
 impl Collector {
@@ -187,15 +189,17 @@ impl Collector {
         let rate = 1 + 16 * usage.bytes / self.threshold.max(1);
         // What was freed at a commit since counts no more, and may have been paid for.
         let allocated = usage.allocated.saturating_sub(self.paid);
-        self.debt += WORK_PER_TRANSACTION + allocated * rate;
+        // Who allocates nothing is to get rid of the barrier as well.
+        let changed = allocated + std::mem::take(&mut self.overwritten);
+        self.debt += WORK_PER_TRANSACTION + changed * rate;
         self.paid = usage.allocated;
         let least = self.pace.least;
         (self.debt >= SLICE_WORK.min(least)).then(|| {
-            // Who allocates much in one transaction has not been quick anyway. In tests, as little as can be done at a time.
+            // Who changes much in one transaction has not been quick anyway. In tests, as little as can be done at a time.
             (
                 // What is overdue is no debt: what of it is not marked in that time is left to those that come next, little by little.
                 if least < SLICE_WORK { least } else { self.debt.max(overdue) },
-                SLICE + Duration::from_micros((allocated + overdue) / 512),
+                SLICE + Duration::from_micros((changed + overdue) / 512),
             )
         })
     }
@@ -230,7 +234,7 @@ impl Collector {
         held.for_each_version(|| store.durable_end(), |addr| marking.push_mut(addr as u64));
         held.for_each(|addr| marking.push_mut(addr as u64));
         self.phase = Phase::Marking;
-        (self.debt, self.paid) = (0, 0);
+        (self.debt, self.paid, self.overwritten) = (0, 0, 0);
     }
 
     /// [Begins](Self::begin) a cycle that is no minor one, unless one is running. Returns whether it did.
@@ -289,6 +293,7 @@ impl Collector {
     /// began.
     #[cold]
     pub(crate) fn shade(&mut self, alloc: &Allocator, store: &Store, addr: usize, len: usize) {
+        self.overwritten += len as u64;
         let offset = (addr - store.base().addr()) as u64;
         // What is no object is a word of metadata.
         let Some((number, slot)) = alloc.spans.find(&store.page_map, offset) else { return };

@@ -151,6 +151,8 @@ pub(crate) unsafe trait Entry: Send + Sync {}
 unsafe impl Entry for AtomicU8 {}
 // SAFETY: zero is a valid atomic, which is made for sharing, and is aligned to four bytes.
 unsafe impl Entry for AtomicU32 {}
+// SAFETY: zero is a valid atomic, which is made for sharing, and is aligned to eight bytes.
+unsafe impl Entry for AtomicU64 {}
 
 /// A long array that is zero at first, in memory of its own, of which only the parts that are written take space.
 pub(crate) struct Table<T: Entry> {
@@ -181,7 +183,7 @@ impl<T: Entry> Table<T> {
         } else {
             let map = MmapOptions::new().len(bytes).no_reserve_swap().map_anon();
             let map =
-                MmapRaw::from(map.map_err(|e| Error::io(format!("mapping a table for {len} pages"), e))?);
+                MmapRaw::from(map.map_err(|e| Error::io(format!("mapping a table of {bytes} bytes"), e))?);
             (map.as_mut_ptr().cast(), Memory::Mapped(map))
         };
         let start = NonNull::new(start).expect("neither is at 0");

@@ -17,14 +17,15 @@ pub(crate) mod types;
 pub(crate) mod word;
 pub(crate) mod words;
 
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use crate::error::{Error, Result};
 use crate::faults::{Bug, bug};
 use crate::media::{Media, Medium};
 use crate::os::fork;
 use crate::os::mapping::Mapping;
+use crate::os::maps::Table;
 use crate::os::names::has_name;
 use crate::sync::{Mutex, look_at};
 use crate::tuning::Tuning;
@@ -72,6 +73,8 @@ pub(crate) struct Store {
     pub(crate) max_size: u64,
     pub(crate) tuning: Tuning,
     pub(crate) page_map: PageMap,
+    /// A bit for each word of the heap: whether a long transaction that is open has logged it.
+    pub(crate) logged: OnceLock<Arc<Table<AtomicU64>>>,
     pub(crate) medium: Medium,
     /// Gives private pages back, where no thread in the background does. Set when the heap is opened, if at all.
     pub(crate) evict: OnceLock<Evict>,
@@ -108,6 +111,18 @@ impl Store {
     #[inline(always)]
     pub(crate) fn id(&self) -> usize {
         std::ptr::from_ref(self).addr()
+    }
+
+    /// A bit for each word of the heap, for long transactions; made for the first of them.
+    ///
+    /// # Errors
+    /// If there are no addresses for it.
+    pub(crate) fn logged(&self) -> Result<&Arc<Table<AtomicU64>>> {
+        if self.logged.get().is_none() {
+            let words = self.mapping.reserved() / 8;
+            let _ = self.logged.set(Arc::new(Table::new(words.div_ceil(64) as usize)?));
+        }
+        Ok(self.logged.get_or_init(|| unreachable!("it was just set, here or by another thread")))
     }
 
     #[inline(always)]

@@ -310,6 +310,7 @@ mod tests {
                 max_size,
                 tuning: Tuning::SHIPPED,
                 page_map: PageMap::new(reserved).unwrap(),
+                logged: OnceLock::new(),
                 medium: Medium::Process,
                 evict: OnceLock::new(),
                 ahead: Default::default(),

@@ -4,6 +4,7 @@
 
 use std::cell::Cell;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::copy_granularity::CopyGranularity;
 use super::dirty::DirtyLines;
@@ -12,7 +13,7 @@ use super::log::{Log, Segment};
 use super::padded::Padded;
 use super::recent::Recent;
 use super::savepoint::Savepoints;
-use super::word_map::WordMap;
+use super::word_map::{BLOCK, OfHeap, WordMap, has_all};
 use super::write_set::{Find, MAX_ENTRIES, WriteSet, first_copies};
 use crate::alloc::{Allocator, Needs, Request};
 use crate::error::{Error, Result};
@@ -45,6 +46,10 @@ pub(crate) struct Hot {
     pub(crate) context: Cell<*mut Context>,
     /// Where values are that the transaction has come to lately: in a copy, or in their place.
     pub(crate) recent: Recent,
+    /// Of a long transaction: for the block at an address, counted from address 0, the bits of the words that it has logged. Null if it must be asked for each store.
+    logged: Cell<*const AtomicU64>,
+    /// Whether the transaction is long, and has no copies.
+    pub(crate) logs_in_place: Cell<bool>,
 }
 
 /// A [`Hot`] without a context.
@@ -54,7 +59,13 @@ unsafe impl Sync for Reader {}
 
 impl Hot {
     pub(crate) const fn new() -> Hot {
-        Hot { filter: Cell::new(0), context: Cell::new(std::ptr::null_mut()), recent: Recent::new() }
+        Hot {
+            filter: Cell::new(0),
+            context: Cell::new(std::ptr::null_mut()),
+            recent: Recent::new(),
+            logged: Cell::new(std::ptr::null()),
+            logs_in_place: Cell::new(false),
+        }
     }
 
     /// For reads: nothing is ever in the write set.
@@ -67,6 +78,25 @@ impl Hot {
     pub(crate) fn reader_in_transaction() -> &'static Hot {
         static READER: Reader = Reader(Hot::new());
         &READER.0
+    }
+
+    /// Whether a place can be written where it is, for its transaction is long and has logged it, and no savepoint is to know of it.
+    ///
+    /// # Safety
+    /// The place is within the heap.
+    #[inline(always)]
+    pub(crate) unsafe fn is_in_place(&self, addr: usize, len: usize, align: usize) -> bool {
+        let logged = self.logged.get();
+        if logged.is_null() || len == 0 {
+            return false;
+        }
+        // SAFETY: `set_route` has made this of a table with a word for each block of the heap, (5), in which the place is: the caller's premise.
+        let bits = unsafe { &*logged.wrapping_add(addr / BLOCK) }.load(Ordering::Relaxed);
+        let first = addr / 8;
+        match len <= align && align <= 8 {
+            true => bits >> (first % 64) & 1 != 0,
+            false => has_all(bits, first, (addr + len - 1) / 8),
+        }
     }
 
     /// Sets the filter anew, and forgets where copies are: they are somewhere else, or there are none. (Unless there is this bug.)
@@ -109,6 +139,7 @@ pub(crate) enum Route {
 //     fresh objects, and entries of spans that it has taken; in undo entries what `append_undo` was given.
 // (4) Where a value in `padded` is, and all of its copy if the write set has one, there is a valid value of the type that its padding was made for: `paths` notes what it lends as
 //     that, whole, and only valid values are stored there.
+// (5) The heap begins with a block, and `logged` in `front` is null unless the transaction is long: then the map `logged` has the table of the heap, which it keeps.
 #[repr(align(128))] // like `Hot`
 pub(crate) struct Context {
     pub(crate) store: *const Store,
@@ -130,7 +161,7 @@ pub(crate) struct Context {
     /// Bytes of fresh objects that a record takes at most.
     fresh_in_record: usize,
     pub(crate) granularity: CopyGranularity,
-    pub(crate) logged: WordMap,
+    pub(crate) logged: WordMap<OfHeap>,
     pub(crate) doomed: Doomed,
     /// Whether copies in the set are still to be moved: another root of the transaction has spilled, and there may be a `&mut` to one of them.
     pub(crate) copies_pending: bool,
@@ -269,19 +300,35 @@ impl Context {
         self.set_route();
     }
 
-    /// A savepoint was opened or closed.
+    /// A savepoint was opened or closed, or copies are pending, or no more.
     pub(super) fn set_route(&mut self) {
         self.route = match self.mode {
             Mode::Short if !self.savepoints.is_open() => Route::Short,
             Mode::Long if !self.savepoints.is_open() => Route::Long,
             _ => Route::Other,
         };
+        let logged = match self.route {
+            Route::Long if !self.copies_pending => self.logged.first_word().wrapping_sub(self.base / BLOCK),
+            _ => std::ptr::null(),
+        };
+        self.hot().logged.set(logged);
+        self.hot().logs_in_place.set(self.mode == Mode::Long && !self.copies_pending);
     }
 
     /// The transaction has ended: the next one begins as all do.
     #[inline(always)]
     pub(crate) fn end_mode(&mut self) {
         (self.mode, self.route) = (Mode::Short, Route::Short);
+        self.hot().logged.set(std::ptr::null());
+        self.hot().logs_in_place.set(false);
+    }
+
+    /// Before the mode is [`Mode::Long`].
+    pub(super) fn prepare_logged(&mut self) -> Result<()> {
+        if self.logged.bits.0.is_none() {
+            self.logged.bits.0 = Some(self.store().logged()?.clone());
+        }
+        Ok(())
     }
 
     /// For tests and measurements: as if each transaction were long. By itself, or what the caller has would be in memory, and not in registers.
@@ -290,7 +337,8 @@ impl Context {
     fn begin_long(contexts: &mut [&mut Context]) {
         Context::upgrade_all(contexts);
         for context in contexts {
-            context.set_mode(Mode::Long);
+            let is_ready = context.prepare_logged().is_ok();
+            context.set_mode(if is_ready { Mode::Long } else { Mode::Doomed });
             context.retire_records();
         }
     }

@@ -107,7 +107,7 @@ impl Context {
     ) -> *mut u8 {
         // SAFETY: the context is there, and nobody else's; the place is in a live value (premises 1 to 3).
         unsafe {
-            if padding.is_none() && (*cx).is_in_place(addr, len, align) {
+            if padding.is_none() && (*cx).hot().is_in_place(addr, len, align) {
                 let in_place = std::ptr::with_exposed_provenance_mut(addr);
                 (*cx).hot().recent.note(addr, len, in_place);
                 return in_place;
@@ -119,20 +119,29 @@ impl Context {
         }
     }
 
-    /// A copy of a value without padding in a short transaction, if that is simple: there is none of anything in the same lines, nothing is fresh, and there is room.
+    /// A copy of a value (address, bytes) without padding in a short transaction, if that is simple: there is none of anything `beside` it, nothing is fresh, and there is room.
     ///
     /// # Safety
     /// Premises 3 and 4.
     #[inline(always)]
-    pub(crate) unsafe fn copy_at_once(&mut self, addr: usize, len: usize, align: usize) -> Option<*mut u8> {
+    pub(crate) unsafe fn copy_at_once(
+        &mut self,
+        (addr, len): (usize, usize),
+        beside: (usize, usize),
+        align: usize,
+    ) -> Option<*mut u8> {
         debug_assert!(self.route == Route::Short || bug(Bug::SavepointForgetsFields));
         let hot = self.hot();
         let (filter, lines) = (hot.filter.get(), filter_bits_aligned(addr, len, align));
-        if filter & lines != 0 || len == 0 || self.alloc.has_fresh() {
+        // Of a line there may be copies of other objects.
+        if len == 0
+            || self.alloc.has_fresh()
+            || filter & lines != 0 && !self.set.has_none_of_few(beside.0, beside.1)
+        {
             return None;
         }
         let is_fields = self.granularity.is_fields();
-        // SAFETY: a live value (premise 3), which is mapped in whole words, for objects are of whole words. The words are in the same lines.
+        // SAFETY: a live value (premise 3), which is mapped in whole words, for objects are of whole words. There is no copy of these.
         let copy = unsafe { self.set.insert_at_once(addr, len, align) }?;
         self.hot().filter.set(filter | lines);
         self.note_new_copy(addr, len, copy, is_fields);
@@ -143,6 +152,12 @@ impl Context {
     #[inline(always)]
     pub(crate) fn takes_objects(&self, bytes: usize) -> bool {
         bytes <= SMALL && self.mode == Mode::Short && !self.granularity.is_fields()
+    }
+
+    /// Where a copy of another part says that `place` (address, bytes) within an `object` is not to have one of its own: in all of a small object.
+    #[inline(always)]
+    pub(crate) fn beside(object: (usize, usize), place: (usize, usize)) -> (usize, usize) {
+        if object.1 <= SMALL { object } else { place }
     }
 
     /// Whether there is a copy of some other part of a small `object` (address, bytes) than this `place` within it. A part in lines of which the place has none is not

@@ -10,9 +10,9 @@ use super::word_map::BLOCK;
 /// Looks at copies for each block of 512 bytes that has one: they have cost as much as two entries of the undo log, which is what a block takes.
 const LOOKS: usize = 24;
 /// The same where an entry needs no fence.
-const LOOKS_UNFENCED: usize = 12;
+const LOOKS_UNFENCED: usize = 8;
 /// What it costs to make a copy, in looks.
-const COPY: usize = 2;
+const COPY: usize = 4;
 /// A look more for so many words of copies: a spill stores and records them whole.
 const WORDS_A_LOOK: usize = 4;
 /// With fewer copies, looks that find none do not count: who has written little, and reads on and on, is not to keep readers out.

@@ -8,7 +8,7 @@
 
 use std::ops::Range;
 
-use super::context::{Context, Mode, Route};
+use super::context::{Context, Mode};
 use super::word_map::BLOCK;
 use crate::error::Result;
 use crate::os::cpu;
@@ -122,27 +122,11 @@ impl Context {
         Some(span.offset_of(slots.start) as usize..span.offset_of(slots.end) as usize)
     }
 
-    /// Whether a place can be written where it is, for its transaction is long and has logged it, and no savepoint is to know of it.
-    #[inline(always)]
-    pub(crate) fn is_in_place(&self, addr: usize, len: usize, align: usize) -> bool {
-        self.route == Route::Long && len > 0 && self.is_logged(addr, len, align)
-    }
-
-    /// Whether one byte or more are in the undo log of a transaction that is long, and in their place.
-    #[inline(always)]
-    fn is_logged(&self, addr: usize, len: usize, align: usize) -> bool {
-        let offset = addr - self.base();
-        let logged = match len <= align && align <= 8 {
-            true => self.logged.contains_word(offset),
-            false => self.logged.contains(offset, offset + len),
-        };
-        logged && !self.copies_pending
-    }
-
     /// Notes a place in `ahead`, unless it is in the undo log.
     #[inline]
-    pub(crate) fn note_ahead(&mut self, addr: usize, len: usize, align: usize) {
-        if len > 0 && !self.is_logged(addr, len, align) {
+    pub(crate) fn note_ahead(&mut self, addr: usize, len: usize) {
+        let offset = addr - self.base();
+        if len > 0 && (self.copies_pending || !self.logged.contains(offset, offset + len)) {
             self.ahead.push((addr, len));
         }
     }

@@ -2,37 +2,104 @@
 //!
 //! The eight words of a cache line are a byte of the map, so the map says which lines to flush at commit, too.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::os::maps::Table;
 use crate::units::LINE;
 
 /// Bytes of heap in a chunk of the map.
 const CHUNK: usize = 1 << 20;
-const CHUNK_BITS: usize = CHUNK / 8;
 /// Bytes of heap in a word of the map, which are what a long transaction logs at once.
 pub(crate) const BLOCK: usize = 64 * 8;
+const BLOCKS: usize = CHUNK / BLOCK;
 
+/// Where the words of a map are, one for each block of the heap.
+pub(crate) trait Bits {
+    /// The word of a block; none if nothing was ever added to its chunk.
+    fn get(&self, block: usize) -> Option<&AtomicU64>;
+
+    /// Something is about to be added to a chunk for the first time.
+    fn make(&mut self, chunk: usize);
+}
+
+/// Of a map that has memory of its own.
+#[derive(Default)]
+pub(crate) struct Own(Vec<Option<Box<[AtomicU64; BLOCKS]>>>);
+
+impl Bits for Own {
+    #[inline]
+    fn get(&self, block: usize) -> Option<&AtomicU64> {
+        Some(&self.0.get(block / BLOCKS)?.as_ref()?[block % BLOCKS])
+    }
+
+    fn make(&mut self, chunk: usize) {
+        if chunk >= self.0.len() {
+            self.0.resize_with(chunk + 1, || None);
+        }
+        self.0[chunk].get_or_insert_with(|| Box::new([const { AtomicU64::new(0) }; BLOCKS]));
+    }
+}
+
+/// In the table that all regions of a heap have in common, so that a look is one load: a block belongs to one region. There is none before the first long transaction.
+#[derive(Default)]
+pub(crate) struct OfHeap(pub(super) Option<Arc<Table<AtomicU64>>>);
+
+impl Bits for OfHeap {
+    #[inline(always)]
+    fn get(&self, block: usize) -> Option<&AtomicU64> {
+        self.0.as_ref()?.entries().get(block)
+    }
+
+    fn make(&mut self, _: usize) {}
+}
+
+impl WordMap<OfHeap> {
+    /// Where the word of the first block of the heap is; null if there is no table.
+    pub(super) fn first_word(&self) -> *const AtomicU64 {
+        self.bits.0.as_ref().map_or(std::ptr::null(), |table| table.entries().as_ptr())
+    }
+}
+
+/// What is in use of a chunk.
 struct Chunk {
     in_use: bool,
-    bits: [u64; CHUNK_BITS / 64],
-    /// A bit for each word of `bits` that is not zero.
-    touched: [u64; CHUNK_BITS / 64 / 64],
+    /// A bit for each block that has a word in the set.
+    touched: [u64; BLOCKS / 64],
 }
 
 /// A set of words, by their offset in the heap.
 #[derive(Default)]
-pub(crate) struct WordMap {
+pub(crate) struct WordMap<B = Own> {
+    pub(super) bits: B,
     chunks: Vec<Option<Box<Chunk>>>,
     /// Chunks in use.
     used: Vec<usize>,
 }
 
-impl WordMap {
-    fn chunk(&mut self, index: usize) -> &mut Chunk {
+/// What a word of the map is. Nobody else writes to it, or it would be one of another region.
+#[inline(always)]
+fn load(word: &AtomicU64) -> u64 {
+    word.load(Ordering::Relaxed)
+}
+
+/// Whether the words of the heap from `first` up to `last`, of which a block's bits are given, are all in the set; not if they lie in several blocks.
+#[inline(always)]
+pub(super) fn has_all(bits: u64, first: usize, last: usize) -> bool {
+    let mask = (u64::MAX >> (63 - (last - first) % 64)) << (first % 64);
+    first / 64 == last / 64 && bits & mask == mask
+}
+
+impl<B: Bits> WordMap<B> {
+    #[cold]
+    fn begin_chunk(&mut self, index: usize) {
         if index >= self.chunks.len() {
             self.chunks.resize_with(index + 1, || None);
         }
-        self.chunks[index].get_or_insert_with(|| {
-            Box::new(Chunk { in_use: false, bits: [0; CHUNK_BITS / 64], touched: [0; CHUNK_BITS / 64 / 64] })
-        })
+        self.bits.make(index);
+        let new = || Box::new(Chunk { in_use: false, touched: [0; BLOCKS / 64] });
+        self.chunks[index].get_or_insert_with(new).in_use = true;
+        self.used.push(index);
     }
 
     /// Adds the words of `offset..end` (bytes), and calls `new` with each run (offset, bytes) that was not in the set.
@@ -44,101 +111,92 @@ impl WordMap {
         }
         let mut run = (word, 0); // start and length, in words
         while word < last {
-            let index = word * 8 / CHUNK;
-            let chunk_end = last.min((index + 1) * CHUNK_BITS);
-            let chunk_start = index * CHUNK_BITS;
-            let chunk = self.chunk(index);
-            let was_in_use = std::mem::replace(&mut chunk.in_use, true);
-            while word < chunk_end {
-                let (slot, bit) = ((word - chunk_start) / 64, (word - chunk_start) % 64);
-                let n = (64 - bit).min(chunk_end - word);
-                let mask = (u64::MAX >> (64 - n)) << bit;
-                let had = chunk.bits[slot] & mask;
-                chunk.bits[slot] |= mask;
-                chunk.touched[slot / 64] |= 1 << (slot % 64);
-                if had == 0 {
-                    if run.0 + run.1 != word {
-                        run = (word, 0);
-                    }
-                    run.1 += n;
-                } else {
-                    for i in 0..n {
-                        if had >> (bit + i) & 1 == 0 {
-                            if run.0 + run.1 != word + i {
-                                if run.1 > 0 {
-                                    new(run.0 * 8, run.1 * 8);
-                                }
-                                run = (word + i, 0);
+            let (block, bit) = (word / 64, word % 64);
+            let n = (64 - bit).min(last - word);
+            let mask = (u64::MAX >> (64 - n)) << bit;
+            let had = self.add(block, mask);
+            if had == 0 {
+                if run.0 + run.1 != word {
+                    run = (word, 0);
+                }
+                run.1 += n;
+            } else {
+                for i in 0..n {
+                    if had >> (bit + i) & 1 == 0 {
+                        if run.0 + run.1 != word + i {
+                            if run.1 > 0 {
+                                new(run.0 * 8, run.1 * 8);
                             }
-                            run.1 += 1;
-                        } else if run.1 > 0 {
-                            new(run.0 * 8, run.1 * 8);
                             run = (word + i, 0);
                         }
+                        run.1 += 1;
+                    } else if run.1 > 0 {
+                        new(run.0 * 8, run.1 * 8);
+                        run = (word + i, 0);
                     }
                 }
-                word += n;
             }
-            if !was_in_use {
-                self.used.push(index);
-            }
+            word += n;
         }
         if run.1 > 0 {
             new(run.0 * 8, run.1 * 8);
         }
     }
 
-    /// Adds words that lie in one word of a chunk in use, if none of them is in the set: the common case by far.
+    /// Adds words of a block; returns which of them were in the set.
+    fn add(&mut self, block: usize, mask: u64) -> u64 {
+        let index = block / BLOCKS;
+        if !self.chunks.get(index).is_some_and(|chunk| chunk.as_ref().is_some_and(|chunk| chunk.in_use)) {
+            self.begin_chunk(index);
+        }
+        let (Some(Some(chunk)), Some(word)) = (self.chunks.get_mut(index), self.bits.get(block)) else {
+            unreachable!("the heap has no such block");
+        };
+        let had = load(word);
+        word.store(had | mask, Ordering::Relaxed);
+        chunk.touched[block % BLOCKS / 64] |= 1 << (block % 64);
+        had & mask
+    }
+
+    /// Adds words that lie in one block of a chunk in use, if none of them is in the set: the common case by far.
     #[inline]
     pub(crate) fn insert_few(&mut self, first: usize, end: usize) -> bool {
-        let Some(Some(chunk)) = self.chunks.get_mut(first / CHUNK_BITS) else { return false };
-        if end == first || first / 64 != (end - 1) / 64 || !chunk.in_use {
+        let block = first / 64;
+        let Some(Some(chunk)) = self.chunks.get_mut(block / BLOCKS) else { return false };
+        if end == first || block != (end - 1) / 64 || !chunk.in_use {
             return false;
         }
-        let at = first % CHUNK_BITS;
-        let mask = (u64::MAX >> (64 - (end - first))) << (at % 64);
-        let bits = &mut chunk.bits[at / 64];
-        if *bits & mask != 0 {
+        let Some(word) = self.bits.get(block) else { return false };
+        let mask = (u64::MAX >> (64 - (end - first))) << (first % 64);
+        let had = load(word);
+        if had & mask != 0 {
             return false;
         }
-        *bits |= mask;
-        chunk.touched[at / 64 / 64] |= 1 << (at / 64 % 64);
+        word.store(had | mask, Ordering::Relaxed);
+        chunk.touched[block % BLOCKS / 64] |= 1 << (block % 64);
         true
     }
 
-    /// Whether the word is in the set that `offset` lies in.
-    #[inline(always)]
-    pub(crate) fn contains_word(&self, offset: usize) -> bool {
-        let Some(Some(chunk)) = self.chunks.get(offset / CHUNK) else { return false };
-        chunk.bits[offset % CHUNK / BLOCK] >> (offset / 8 % 64) & 1 != 0
-    }
-
-    /// Whether the words of `offset..end` are all in the set. Cheap for a word or two.
+    /// Whether the words of `offset..end` are all in the set. Not more than a block of them: that is not worth finding out here.
     #[inline]
     pub(crate) fn contains(&self, offset: usize, end: usize) -> bool {
         let (first, last) = (offset / 8, (end - 1) / 8);
-        let Some(Some(chunk)) = self.chunks.get(first * 8 / CHUNK) else { return false };
-        let (a, b) = (first % CHUNK_BITS, last % CHUNK_BITS);
-        if first / 64 != last / 64 {
-            return false; // not worth finding out here
-        }
-        let mask = (u64::MAX >> (63 - (b - a))) << (a % 64);
-        chunk.bits[a / 64] & mask == mask
+        self.bits.get(first / 64).is_some_and(|word| has_all(load(word), first, last))
     }
 
     /// Whether any word is in the set of the `len` bytes, a block or a line of it, that `offset` lies in.
     #[inline]
     pub(crate) fn is_begun(&self, offset: usize, len: usize) -> bool {
-        let Some(Some(chunk)) = self.chunks.get(offset / CHUNK) else { return false };
         let mask = u64::MAX >> (64 - len / 8) << (offset % BLOCK / len * len / 8);
-        chunk.bits[offset % CHUNK / BLOCK] & mask != 0
+        self.bits.get(offset / BLOCK).is_some_and(|word| load(word) & mask != 0)
     }
 
-    /// How many blocks in a row, up to `most`, directly before the one that `offset` lies in, have a word in the set. (Not beyond the chunk.)
+    /// How many blocks in a row, up to `most`, directly before the one that `offset` lies in, have a word in the set.
     #[inline]
     pub(crate) fn begun_before(&self, offset: usize, most: usize) -> usize {
-        let Some(Some(chunk)) = self.chunks.get(offset / CHUNK) else { return 0 };
-        chunk.bits[..offset % CHUNK / BLOCK].iter().rev().take(most).take_while(|&&bits| bits != 0).count()
+        let block = offset / BLOCK;
+        let is_begun = |&block: &usize| self.bits.get(block).is_some_and(|word| load(word) != 0);
+        (block.saturating_sub(most)..block).rev().take_while(is_begun).count()
     }
 
     /// Empties the set, calling `line` once for each cache line that holds a word of it: with the offset of the first, and the bytes up to the last.
@@ -149,13 +207,17 @@ impl WordMap {
             for (i, touched) in chunk.touched.iter_mut().enumerate() {
                 let mut set = std::mem::take(touched);
                 while set != 0 {
-                    let slot = i * 64 + set.trailing_zeros() as usize;
+                    let block = index * BLOCKS + i * 64 + set.trailing_zeros() as usize;
                     set &= set - 1;
-                    let bits = std::mem::take(&mut chunk.bits[slot]);
+                    let bits = self.bits.get(block).map_or(0, |word| {
+                        let bits = load(word);
+                        word.store(0, Ordering::Relaxed);
+                        bits
+                    });
                     for (j, byte) in bits.to_le_bytes().into_iter().enumerate() {
                         if byte != 0 {
                             let (first, last) = (byte.trailing_zeros(), 7 - byte.leading_zeros());
-                            let start = index * CHUNK + slot * BLOCK + j * LINE;
+                            let start = block * BLOCK + j * LINE;
                             line(start + first as usize * 8, (last - first + 1) as usize * 8);
                         }
                     }
@@ -178,41 +240,51 @@ mod tests {
             ranges in prop::collection::vec((0usize..400_000, 1usize..9_000), 1..20),
             far in any::<bool>(),
         ) {
-            let mut map = WordMap::default();
-            let mut model = BTreeSet::new();
-            let mut everything = BTreeSet::new();
-            for (start, len) in ranges {
-                let start = if far { start + 3 * CHUNK / 8 - 200_000 } else { start };
-                let mut new = BTreeSet::new();
-                map.insert(start * 8, (start + len) * 8, |offset, bytes| {
-                    for word in offset / 8..(offset + bytes) / 8 {
-                        assert!(new.insert(word), "reported twice");
-                    }
-                });
-                let expected: BTreeSet<_> = (start..start + len).filter(|w| model.insert(*w)).collect();
-                prop_assert_eq!(&new, &expected);
-                everything.extend(expected);
-                prop_assert!(map.contains(start * 8, start * 8 + 8));
-                for word in [start, start + len - 1, start + len, start.wrapping_sub(1) % 500_000] {
-                    prop_assert_eq!(map.contains_word(word * 8 + 5), model.contains(&word));
-                }
-                for bytes in [BLOCK, LINE] {
-                    let first = start * 8 / bytes * bytes / 8;
-                    let is_begun = model.range(first..first + bytes / 8).next().is_some();
-                    prop_assert_eq!(map.is_begun(start * 8 + 7, bytes), is_begun);
-                }
-            }
-            let mut lines = BTreeMap::new();
-            map.drain_lines(|offset, len| {
-                let words = (offset / 8, (offset + len) / 8 - 1);
-                assert!(lines.insert(offset / LINE, words).is_none(), "flushed twice");
-            });
-            let mut expected = BTreeMap::new();
-            for &word in &everything {
-                expected.entry(word * 8 / LINE).or_insert((word, word)).1 = word;
-            }
-            prop_assert_eq!(lines, expected);
-            map.drain_lines(|_, _| panic!("not emptied"));
+            behaves_like_a_set(WordMap::<Own>::default(), &ranges, far)?;
+            let table = Some(Arc::new(Table::new(8 * BLOCKS)?));
+            behaves_like_a_set(WordMap { bits: OfHeap(table), ..WordMap::default() }, &ranges, far)?;
         }
+    }
+
+    fn behaves_like_a_set(
+        mut map: WordMap<impl Bits>,
+        ranges: &[(usize, usize)],
+        far: bool,
+    ) -> Result<(), TestCaseError> {
+        let mut model = BTreeSet::new();
+        let mut everything = BTreeSet::new();
+        for &(start, len) in ranges {
+            let start = if far { start + 3 * CHUNK / 8 - 200_000 } else { start };
+            let mut new = BTreeSet::new();
+            map.insert(start * 8, (start + len) * 8, |offset, bytes| {
+                for word in offset / 8..(offset + bytes) / 8 {
+                    assert!(new.insert(word), "reported twice");
+                }
+            });
+            let expected: BTreeSet<_> = (start..start + len).filter(|w| model.insert(*w)).collect();
+            prop_assert_eq!(&new, &expected);
+            everything.extend(expected);
+            prop_assert!(map.contains(start * 8, start * 8 + 8));
+            for word in [start, start + len - 1, start + len, start.wrapping_sub(1) % 500_000] {
+                prop_assert_eq!(map.contains(word * 8 + 5, word * 8 + 6), model.contains(&word));
+            }
+            for bytes in [BLOCK, LINE] {
+                let first = start * 8 / bytes * bytes / 8;
+                let is_begun = model.range(first..first + bytes / 8).next().is_some();
+                prop_assert_eq!(map.is_begun(start * 8 + 7, bytes), is_begun);
+            }
+        }
+        let mut lines = BTreeMap::new();
+        map.drain_lines(|offset, len| {
+            let words = (offset / 8, (offset + len) / 8 - 1);
+            assert!(lines.insert(offset / LINE, words).is_none(), "flushed twice");
+        });
+        let mut expected = BTreeMap::new();
+        for &word in &everything {
+            expected.entry(word * 8 / LINE).or_insert((word, word)).1 = word;
+        }
+        prop_assert_eq!(lines, expected);
+        map.drain_lines(|_, _| panic!("not emptied"));
+        Ok(())
     }
 }

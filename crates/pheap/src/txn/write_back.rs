@@ -37,6 +37,7 @@ impl Context {
     #[cold]
     fn move_pending(&mut self) {
         self.copies_pending = false;
+        self.set_route();
         match self.mode {
             Mode::Doomed => self.move_copies_to_doomed(),
             Mode::Long => self.write_back(),
@@ -112,6 +113,7 @@ impl Context {
             debug_assert_eq!(member.mode, Mode::Short);
             // Old records must not be replayed over what is now written in place.
             member.retire_records();
+            member.prepare_logged()?;
             member.set_mode(Mode::Long);
             let first = originals.len();
             originals.extend(member.set.copies().map(|(addr, _, words)| (addr, words * 8)));
@@ -139,6 +141,7 @@ impl Context {
     fn leave_copies(&mut self) {
         self.copies_pending = !self.set.is_empty();
         if self.copies_pending {
+            self.set_route();
             self.hot().forget_copies(u64::MAX, Bug::RecentAfterSpill);
         }
     }

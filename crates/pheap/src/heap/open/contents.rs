@@ -293,6 +293,7 @@ impl Recovered {
             max_size: options.max_size,
             tuning: options.tuning,
             page_map,
+            logged: OnceLock::new(),
             medium,
             evict: OnceLock::new(),
             ahead: Default::default(),

@@ -24,6 +24,14 @@ impl WriteSet {
         self.find_by_lines(addr, len)
     }
 
+    /// Whether there are so few entries that they are looked at one by one, and none has any of the words of these bytes.
+    #[inline(always)]
+    pub(crate) fn has_none_of_few(&self, addr: usize, len: usize) -> bool {
+        let (start, end) = (addr & !7, (addr + len).next_multiple_of(8));
+        self.entries.len() < self.unindexed
+            && self.entries.iter().all(|entry| !entry.overlaps(start, end - start))
+    }
+
     /// Looks at each entry.
     #[inline]
     fn find_one_by_one(&self, addr: usize, len: usize) -> Find {
