@@ -51,6 +51,18 @@ fn set<'r>(tx: &mut Txn<'r>, pair: P<'r, Pair>, number: u64) {
     tx[pair].b = number;
 }
 
+/// Stores that a function comes back to, around something that happens in the last round.
+#[txn]
+fn set_around<'r>(tx: &mut Txn<'r>, pair: P<'r, Pair>, number: u64, mut happens: impl FnMut(&mut Txn<'r>)) {
+    for round in 0..=number {
+        tx[pair].a = round;
+        if round == number {
+            happens(tx);
+        }
+        tx[pair].b = round;
+    }
+}
+
 fn values(root: &Handle) -> (u64, u64) {
     root.read(|view, objects| {
         let pair = &view[view[objects].pair.unwrap()];
@@ -163,15 +175,74 @@ fn doom_in_place() -> bool {
     seen == (2, 3)
 }
 
+/// What a function remembers of its pointers in a loop is forgotten with the rest: when the transaction spills,
+fn spill_in_a_loop() -> bool {
+    let (_heap, root) = heap();
+    root.txn(|tx, objects| {
+        let pair = pair(tx, objects);
+        set_around(tx, pair, 3, |tx| {
+            tx.shared();
+        });
+        Ok(())
+    })
+    .unwrap();
+    values(&root) == (3, 3)
+}
+
+/// when its log cannot grow,
+fn doom_in_a_loop() -> bool {
+    let (_heap, root) = heap();
+    let mut seen = 0;
+    let result = root.txn(|tx, objects| {
+        let pair = pair(tx, objects);
+        let large = tx[objects].large.unwrap();
+        tx[large.at(0)][0] = 7;
+        tx.shared();
+        find(tx, pair, |pair| pair.a = 1);
+        set_around(tx, pair, 3, |tx| {
+            tx[large].fill([8; 16]);
+            tx[field!(pair.b)] = 9; // in memory of its own from here on
+        });
+        seen = tx[field!(pair.b)];
+        Ok(())
+    });
+    assert!(matches!(result, Err(Error::OutOfSpace { .. })), "there was room for the log: {result:?}");
+    seen == 3
+}
+
+/// and when a copy of the whole takes the place of a part's. (Not when a part of the transaction begins, or is taken back: that has a brand of its own.)
+fn wider_in_a_loop() -> bool {
+    #[txn]
+    fn set_part<'r>(tx: &mut Txn<'r>, part: P<'r, u64>, pair: P<'r, Pair>) {
+        for round in 0..4 {
+            tx[part] = round;
+            if round == 2 {
+                tx[pair].b = 2;
+            }
+        }
+    }
+    let (_heap, root) = heap();
+    root.txn(|tx, objects| {
+        let pair = pair(tx, objects);
+        set_part(tx, field!(pair.a), pair);
+        Ok(())
+    })
+    .unwrap();
+    values(&root) == (3, 2)
+}
+
 #[test]
 fn what_is_not_forgotten_is_noticed() {
-    let causes: [(fn() -> bool, Bug); 6] = [
+    let causes: [(fn() -> bool, Bug); 9] = [
         (end, Bug::RecentAfterEnd),
         (spill, Bug::RecentAfterSpill),
         (wider, Bug::RecentAfterWider),
         (doom, Bug::RecentAfterDoom),
         (doom_in_place, Bug::RecentAfterDoom),
         (copy, Bug::RecentAfterCopy),
+        (spill_in_a_loop, Bug::RecentAfterSpill),
+        (doom_in_a_loop, Bug::RecentAfterDoom),
+        (wider_in_a_loop, Bug::RecentAfterWider),
     ];
     for (is_right, bug) in causes {
         assert!(is_right(), "without {bug:?}");

@@ -1,5 +1,6 @@
 //! `#[txn]`: find the form, open the transaction if the function asks for it, rewrite the stores.
 
+mod again;
 mod form;
 mod group;
 mod guess;

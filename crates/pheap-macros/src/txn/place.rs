@@ -107,10 +107,18 @@ impl Place {
     }
 
     /// The same place, crash-safe from here on. `first` is run when the right side of the assignment has been evaluated, and
-    /// before anything else.
-    pub(super) fn logged(&self, krate: &Crate, first: Option<&TokenStream>) -> TokenStream {
+    /// before anything else; `last` is the variable of a pointer that the function comes back to.
+    pub(super) fn logged(
+        &self,
+        krate: &Crate,
+        first: Option<&TokenStream>,
+        last: Option<&Ident>,
+    ) -> TokenStream {
         let at = hygienic_at(self.tx.span());
-        let (krate, place) = (krate.at(at), self.described(at, &TokenStream::new()));
+        let (krate, mut place) = (krate.at(at), self.described(at, &TokenStream::new(), last.is_some()));
+        if let Some(last) = last {
+            place = quote_spanned!(at=> again #last #place);
+        }
         match first {
             Some(first) => quote_spanned!(at=> *{ #first #krate::__private::place! { #place } }),
             None => quote_spanned!(at=> *#krate::__private::place! { #place }),
@@ -120,14 +128,16 @@ impl Place {
     /// A statement that notes the place for the log.
     pub(super) fn announced(&self, krate: &Crate) -> TokenStream {
         let at = hygienic_at(self.tx.span());
-        let (krate, place) = (krate.at(at), self.described(at, &quote_spanned!(at=> ?)));
+        let (krate, place) = (krate.at(at), self.described(at, &quote_spanned!(at=> ?), false));
         quote_spanned!(at=> #krate::__private::place_ahead! { #place })
     }
 
-    /// For the macros of pheap: the steps, in which the number of an index stands for it, with `element` behind it; the indices; the transaction; and the key. A field needs no indices.
-    fn described(&self, at: Span, element: &TokenStream) -> TokenStream {
+    /// For the macros of pheap: the steps, in which the number of an index stands for it, with `element` behind it; the indices; the transaction; and the key. A field needs no indices, unless all is to be said `in_full`.
+    fn described(&self, at: Span, element: &TokenStream, in_full: bool) -> TokenStream {
         let (tx, key) = (&self.tx, &self.key);
-        if let [Step::Field(member)] = &self.steps[..] {
+        if let [Step::Field(member)] = &self.steps[..]
+            && !in_full
+        {
             return quote_spanned!(at=> .#member #tx (#key));
         }
         let mut indices = TokenStream::new();
@@ -170,7 +180,7 @@ pub(super) fn assignment(tokens: &[TokenTree]) -> Option<usize> {
 }
 
 /// Whether its content is an expression that may as well stand without it.
-fn is_transparent(group: &Group) -> bool {
+pub(super) fn is_transparent(group: &Group) -> bool {
     matches!(group.delimiter(), Delimiter::Parenthesis | Delimiter::None)
 }
 

@@ -46,6 +46,7 @@ pub use crate::__place as place;
 pub use crate::__place_ahead as place_ahead;
 pub use crate::__place_group as place_group;
 pub use crate::__with_serde as with_serde;
+pub use crate::api::stores::Last;
 pub use field::{FieldOf, NotAField};
 pub use persist::{slot_at, zero};
 pub use places::{Elements, element, element_checked, indices, object};

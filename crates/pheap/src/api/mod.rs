@@ -14,7 +14,7 @@ mod parts;
 mod places;
 pub(crate) mod root;
 pub(crate) mod several;
-mod stores;
+pub(crate) mod stores;
 pub(crate) mod tasks;
 pub(crate) mod tx;
 pub(crate) mod view;

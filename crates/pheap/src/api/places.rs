@@ -8,6 +8,7 @@
 use crate::faults::{Bug, bug};
 use crate::layout::{Padding, Persist, Pointee};
 use crate::txn::context::{Context, Hot, Mode, Route};
+use crate::txn::recent::Found;
 use crate::txn::write_set::MAX_OBJECT;
 
 // Premises of these functions:
@@ -89,19 +90,17 @@ pub(super) unsafe fn place_apart<T: Pointee + ?Sized, F: Persist>(
         if context.route == Route::Short || forgets && context.mode == Mode::Short {
             let (whole, bytes) = bytes_of(object);
             // What it takes is only simple if there is no copy of another part of the object.
-            if context.takes_objects(bytes) {
-                // SAFETY: *live* and *alone*.
-                if !T::PADDED
-                    && let Some(copy) =
-                        unsafe { context.copy_at_once((whole, bytes), (whole, bytes), T::ALIGN) }
-                {
-                    return copy.wrapping_add(addr - whole).cast();
-                }
-            } else {
+            if !context.takes_objects(bytes) {
                 let beside = Context::beside((whole, bytes), (addr, len));
                 // SAFETY: *live* and *alone*.
                 if let Some(copy) = unsafe { context.copy_at_once((addr, len), beside, align_of::<F>()) } {
                     return copy.cast();
+                }
+            } else if !T::PADDED {
+                let object = (whole, bytes);
+                // SAFETY: *live* and *alone*.
+                if let Some(copy) = unsafe { context.copy_at_once(object, object, T::ALIGN) } {
+                    return copy.wrapping_add(addr - whole).cast();
                 }
             }
         }
@@ -126,7 +125,7 @@ unsafe fn place_at_first<T: Pointee + ?Sized, F: Persist>(
     if context.takes_objects(T::bytes(object)) || context.has_other_part(bytes_of(object), (addr, len)) {
         // SAFETY: *open*, *live* and *alone*.
         let whole = unsafe { writable_at_first(cx, object) };
-        return within(place, object, whole);
+        return within(place, object, whole.cast());
     }
     if <F as Pointee>::PADDED {
         // SAFETY: *open*, *live* and *alone*.
@@ -153,8 +152,28 @@ pub(super) unsafe fn note_ahead<T: Pointee + ?Sized, F>(cx: *mut Context, object
     }
 }
 
+/// Where `place` is to be written, and what there is to come back to of its object.
+///
+/// # Safety
+/// *open*, *live* and *alone*; `hot` is that of the context. Neither value has padding that is to be noted, and of the object there may be copies.
+#[cold]
+#[inline(never)]
+pub(super) unsafe fn place_first<T: Pointee + ?Sized, F: Persist>(
+    hot: &Hot,
+    object: *mut T,
+    place: *mut F,
+) -> (*mut F, Found) {
+    let (whole, bytes) = bytes_of(object);
+    let place = match hot.recent.find(whole, bytes, T::ALIGN) {
+        Some(noted) => within(place, object, noted),
+        // SAFETY: *open*, *live* and *alone*.
+        None => unsafe { place_apart(hot, object, place) },
+    };
+    (place, hot.recent.found(whole, bytes, T::ALIGN))
+}
+
 /// Where a part of an object is that is somewhere else.
 #[inline(always)]
-fn within<T: Pointee + ?Sized, F>(part: *mut F, object: *mut T, elsewhere: *mut T) -> *mut F {
-    elsewhere.cast::<u8>().wrapping_add(part.addr() - object.cast::<u8>().addr()).cast()
+pub(super) fn within<T: Pointee + ?Sized, F>(part: *mut F, object: *mut T, elsewhere: *mut u8) -> *mut F {
+    elsewhere.wrapping_add(part.addr() - object.cast::<u8>().addr()).cast()
 }

@@ -4,11 +4,33 @@
 
 #![allow(unsafe_code)]
 
-use super::places::{bytes_of, has_copies, note_ahead, place_apart};
+use std::cell::Cell;
+use std::marker::PhantomData;
+
+use super::places::{bytes_of, has_copies, note_ahead, place_apart, place_first, within};
 use super::tx::Txn;
 use crate::layout::{Persist, Pointee};
-use crate::ptr::{P, value_of};
+use crate::ptr::{Brand, P, value_of};
 use crate::txn::context::{Context, Mode};
+use crate::txn::recent::Found;
+
+/// Where the object is that a pointer of a function's leads to, as the function has found it last: `#[txn]` makes one for each pointer that it comes back to in a loop. A wrong guess costs a compare.
+///
+/// Of one brand, for what is found in a transaction says nothing of another one.
+#[doc(hidden)]
+pub struct Last<'r> {
+    found: Cell<Found>,
+    brand: Brand<'r>,
+}
+
+impl Last<'_> {
+    /// Nothing was found.
+    #[inline(always)]
+    #[allow(clippy::new_without_default)] // for macros
+    pub const fn new() -> Self {
+        Last { found: Cell::new(Found::NOTHING), brand: PhantomData }
+    }
+}
 
 /// What `#[txn]` expands to.
 impl<'r> Txn<'r> {
@@ -44,6 +66,51 @@ impl<'r> Txn<'r> {
         let place = unsafe { place_apart(self.hot(), object, place) };
         // SAFETY: a place with this value that is this transaction's alone; `&mut self` keeps all other access away.
         unsafe { &mut *place }
+    }
+
+    /// [`__place`](Self::__place) within an object that the function comes back to.
+    ///
+    /// # Safety
+    /// `place` is within the object.
+    #[doc(hidden)]
+    #[inline(always)]
+    pub unsafe fn __place_again<T: Pointee + ?Sized, F: Persist>(
+        &mut self,
+        last: &Last<'r>,
+        object: P<'r, T>,
+        place: *mut F,
+    ) -> &mut F {
+        let whole = value_of(object);
+        if <F as Pointee>::PADDED || !has_copies(whole) {
+            // SAFETY: the caller's premise.
+            return unsafe { self.__place(object, place) };
+        }
+        let (addr, bytes) = bytes_of(whole);
+        let place = match self.hot().recent.find_again(last.found.get(), addr, bytes, T::ALIGN) {
+            Some(found) => within(place, whole, found),
+            None => {
+                // SAFETY: the context of an open transaction of this thread, by (1), to which there is no reference, by (2). `object` is what a `P` of this brand points to: a live object
+                // of this region, by (3). `place` is within it (the caller's premise).
+                let (place, found) = unsafe { place_first(self.hot(), whole, place) };
+                last.found.set(found);
+                place
+            }
+        };
+        // SAFETY: within where the transaction reads and writes all of `object`, as `recent` has found it, and as aligned, since this brand has come to be; for that is still so, or the epoch would be
+        // another one. Or from `place_first`. It is this transaction's alone; `&mut self` keeps all other access away.
+        unsafe { &mut *place }
+    }
+
+    /// `self[object]`, to which the function comes back.
+    #[doc(hidden)]
+    #[inline(always)]
+    pub fn __read_again<T: Pointee + ?Sized>(&self, last: &Last<'r>, object: P<'r, T>) -> &T {
+        let value = value_of(object);
+        if !has_copies(value) {
+            return &self[object];
+        }
+        // SAFETY: `object` points to a live `T` of this region, by (3), and `place_again` says where it, or its copy, is. Nobody has a `&mut` into it: that takes `&mut Txn`.
+        unsafe { &*self.place_again(&last.found, value) }
     }
 
     /// Whether each store is logged on its own, so that a group saves entries, and fences.
@@ -128,6 +195,14 @@ macro_rules! __place {
         let tx: &mut _ = $tx;
         // SAFETY: *object* and *within*.
         unsafe { $crate::Txn::__place(tx, key, &raw mut $crate::__place_in!(indices (*object) $($steps)*)) }
+    }};
+    // In an object that the function comes back to, with what it has found last.
+    (again $last:ident { $($steps:tt)* } [$($index:expr,)*] ($tx:expr) ($key:expr)) => {{
+        let (key, object) = $crate::__private::object($key);
+        let indices = $crate::__private::indices([$($index),*]);
+        let tx: &mut _ = $tx;
+        // SAFETY: *object* and *within*.
+        unsafe { $crate::Txn::__place_again(tx, $last, key, &raw mut $crate::__place_in!(indices (*object) $($steps)*)) }
     }};
 }
 

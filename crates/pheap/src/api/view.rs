@@ -2,6 +2,7 @@
 
 #![allow(unsafe_code)]
 
+use std::cell::Cell;
 use std::marker::PhantomData;
 use std::ops::{Deref, Index};
 use std::ptr::NonNull;
@@ -16,6 +17,7 @@ use crate::os::cpu::seldom;
 use crate::ptr::{Brand, P, value_of};
 use crate::region::guard;
 use crate::txn::context::{Context, Hot, Mode};
+use crate::txn::recent::Found;
 use crate::txn::write_set::filter_bits;
 
 /// The objects of a root, to read: `view[p]` is the object that `p` points to.
@@ -130,6 +132,8 @@ impl<'r> View<'r> {
     }
 
     /// Shows the objects where they are, without what this transaction keeps elsewhere: a state that was there before. For who only wants them loaded, and need not look for copies.
+    ///
+    /// While `look` runs code of others, it has no references to what it sees: these may read by the transaction, which may store its copies where they belong.
     #[inline]
     pub(crate) fn glance(&self, look: impl FnOnce(&View<'r>)) {
         let context = self.context();
@@ -137,7 +141,7 @@ impl<'r> View<'r> {
         // SAFETY: a transaction's context, in this thread, to which there is no reference (second premise of `new`).
         if context.is_null() || unsafe { (*context).mode } != Mode::Doomed {
             // SAFETY: the region is locked as long as `self` lives; the brand is that of `self`; a reader has no context. A `Txn` around `self` is borrowed until `look` returns, so nothing
-            // is written. What is in place are whole objects: as they were before the transaction, as it has made them, or, in the undo log's mode, as they are.
+            // is written while there is a reference. What is in place are whole objects: as they were before the transaction, as it has made them, or, in the undo log's mode, as they are.
             look(&unsafe { View::new(Hot::reader_in_transaction(), self.held()) });
         }
     }
@@ -170,6 +174,18 @@ impl<'r> View<'r> {
         self.unless_unwritten(value)
     }
 
+    /// [`place_in_transaction`](Self::place_in_transaction) for who comes back to the value.
+    #[inline(always)]
+    pub(super) fn place_again<T: Pointee + ?Sized>(&self, last: &Cell<Found>, value: *mut T) -> *const T {
+        let (addr, len) = (value.cast::<u8>().expose_provenance(), T::bytes(value));
+        if let Some(place) = self.hot().recent.find_again(last.get(), addr, len, T::ALIGN) {
+            return T::relocated(value, place);
+        }
+        let (place, found) = look_first(self.hot(), value);
+        last.set(found);
+        place
+    }
+
     /// Where the value at `value` is, of which no copy was noted lately.
     #[inline(always)]
     fn unless_unwritten<T: Pointee + ?Sized>(&self, value: *mut T) -> *const T {
@@ -187,6 +203,19 @@ impl<'r> View<'r> {
             self.hot().recent.find(value.cast::<u8>().expose_provenance(), T::bytes(value), T::ALIGN)?;
         Some(T::relocated(value, place))
     }
+}
+
+/// Where a value is to be read in a transaction, and what there is to come back to.
+#[cold]
+#[inline(never)]
+fn look_first<T: Pointee + ?Sized>(hot: &Hot, value: *mut T) -> (*const T, Found) {
+    let (addr, len) = (value.cast::<u8>().expose_provenance(), T::bytes(value));
+    let place = match hot.recent.find(addr, len, T::ALIGN) {
+        Some(place) => T::relocated(value, place),
+        None if hot.filter.get() == 0 || hot.recent.is_unwritten(addr, len) => value,
+        None => look_up(hot, value).cast_mut(),
+    };
+    (place, hot.recent.found(addr, len, T::ALIGN))
 }
 
 /// Where a value is to be read that was not looked for lately, in a transaction that has copies. A function of its own, for the code around the calls is to have the registers; and not of a view,

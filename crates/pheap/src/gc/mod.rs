@@ -47,9 +47,9 @@ use versions::WORDS;
 /// A transaction waits for a slice at most about this long.
 pub(crate) const SLICE: Duration = Duration::from_micros(300);
 /// Bytes to mark before a slice is worth its while.
-const SLICE_WORK: u64 = 64 << 10;
+pub(crate) const SLICE_WORK: u64 = 64 << 10;
 /// Bytes of marking that a transaction pays for, besides those for what it allocates.
-const WORK_PER_TRANSACTION: u64 = 256;
+pub(crate) const WORK_PER_TRANSACTION: u64 = 256;
 
 /// What is known of a region: written under its lock, read by anyone.
 #[derive(Debug, Default)]

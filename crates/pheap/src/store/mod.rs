@@ -113,16 +113,13 @@ impl Store {
         std::ptr::from_ref(self).addr()
     }
 
-    /// A bit for each word of the heap, for long transactions; made for the first of them.
-    ///
-    /// # Errors
-    /// If there are no addresses for it.
-    pub(crate) fn logged(&self) -> Result<&Arc<Table<AtomicU64>>> {
+    /// A bit for each word of the heap, for long transactions; made for the first of them. None if there are no addresses for it: it is a 64th of what the heap has reserved.
+    pub(crate) fn logged(&self) -> Option<&Arc<Table<AtomicU64>>> {
         if self.logged.get().is_none() {
-            let words = self.mapping.reserved() / 8;
-            let _ = self.logged.set(Arc::new(Table::new(words.div_ceil(64) as usize)?));
+            let blocks = self.mapping.reserved().div_ceil(64 * 8);
+            let _ = self.logged.set(Arc::new(Table::new(blocks as usize).ok()?));
         }
-        Ok(self.logged.get_or_init(|| unreachable!("it was just set, here or by another thread")))
+        self.logged.get()
     }
 
     #[inline(always)]

@@ -143,3 +143,39 @@ impl Context {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::gc::{SLICE_WORK, WORK_PER_TRANSACTION};
+    use crate::{Durability, Options, P};
+
+    type Objects = P<'static, [P<'static, [u64; 128]>]>;
+
+    #[test]
+    fn who_only_stores_gets_rid_of_a_cycle() {
+        const OBJECTS: usize = 1 << 13;
+        let heap = Options::new().durability(Durability::Process).in_memory().unwrap();
+        let root = heap
+            .root_or::<Objects>("objects", |tx| {
+                let objects = (0..OBJECTS).map(|_| tx.alloc([0; 128])).collect::<crate::Result<Vec<_>>>()?;
+                tx.alloc_slice(OBJECTS, |i| objects[i])
+            })
+            .unwrap();
+        heap.collect().unwrap();
+        assert_eq!(root.region.begin_cycle(), Some(true));
+        // At so much a transaction, without a look at what it stores, not even one slice would be due.
+        let transactions = SLICE_WORK / WORK_PER_TRANSACTION / 2;
+        for i in 0..transactions {
+            root.txn(|tx, p| {
+                let objects = tx[p];
+                (0..OBJECTS).for_each(|at| {
+                    let object = tx[objects.at(at)];
+                    tx[object][0] = i;
+                });
+                Ok(())
+            })
+            .unwrap();
+        }
+        assert_eq!(root.region.begin_cycle(), Some(true), "the first one has not ended");
+    }
+}

@@ -307,8 +307,8 @@ impl Context {
             Mode::Long if !self.savepoints.is_open() => Route::Long,
             _ => Route::Other,
         };
-        let logged = match self.route {
-            Route::Long if !self.copies_pending => self.logged.first_word().wrapping_sub(self.base / BLOCK),
+        let logged = match (self.route, self.logged.table()) {
+            (Route::Long, Some(table)) if !self.copies_pending => table.wrapping_sub(self.base / BLOCK),
             _ => std::ptr::null(),
         };
         self.hot().logged.set(logged);
@@ -323,12 +323,11 @@ impl Context {
         self.hot().logs_in_place.set(false);
     }
 
-    /// Before the mode is [`Mode::Long`].
-    pub(super) fn prepare_logged(&mut self) -> Result<()> {
-        if self.logged.bits.0.is_none() {
-            self.logged.bits.0 = Some(self.store().logged()?.clone());
+    /// Before the mode is [`Mode::Long`], and anything is logged. Without a table each store is a call.
+    pub(super) fn share_logged(&mut self) {
+        if self.logged.table().is_none() {
+            self.logged.share(self.store().logged());
         }
-        Ok(())
     }
 
     /// For tests and measurements: as if each transaction were long. By itself, or what the caller has would be in memory, and not in registers.
@@ -337,8 +336,8 @@ impl Context {
     fn begin_long(contexts: &mut [&mut Context]) {
         Context::upgrade_all(contexts);
         for context in contexts {
-            let is_ready = context.prepare_logged().is_ok();
-            context.set_mode(if is_ready { Mode::Long } else { Mode::Doomed });
+            context.share_logged();
+            context.set_mode(Mode::Long);
             context.retire_records();
         }
     }

@@ -33,7 +33,7 @@ mod nested;
 mod padded;
 mod parts;
 mod paths;
-mod recent;
+pub(crate) mod recent;
 pub(crate) mod recovery;
 mod savepoint;
 mod spill;

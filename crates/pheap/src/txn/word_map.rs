@@ -41,23 +41,40 @@ impl Bits for Own {
     }
 }
 
-/// In the table that all regions of a heap have in common, so that a look is one load: a block belongs to one region. There is none before the first long transaction.
+/// In the table that all regions of a heap have in common, so that a look is one load: a block belongs to one region. There is none before the first long transaction, nor where the system has no
+/// addresses for it; then the map has memory of its own.
 #[derive(Default)]
-pub(crate) struct OfHeap(pub(super) Option<Arc<Table<AtomicU64>>>);
+pub(crate) struct OfHeap {
+    table: Option<Arc<Table<AtomicU64>>>,
+    own: Own,
+}
 
 impl Bits for OfHeap {
     #[inline(always)]
     fn get(&self, block: usize) -> Option<&AtomicU64> {
-        self.0.as_ref()?.entries().get(block)
+        match &self.table {
+            Some(table) => table.entries().get(block),
+            None => self.own.get(block),
+        }
     }
 
-    fn make(&mut self, _: usize) {}
+    fn make(&mut self, chunk: usize) {
+        if self.table.is_none() {
+            self.own.make(chunk);
+        }
+    }
 }
 
 impl WordMap<OfHeap> {
-    /// Where the word of the first block of the heap is; null if there is no table.
-    pub(super) fn first_word(&self) -> *const AtomicU64 {
-        self.bits.0.as_ref().map_or(std::ptr::null(), |table| table.entries().as_ptr())
+    /// Has an empty map take the table of the heap, if there is one.
+    pub(super) fn share(&mut self, table: Option<&Arc<Table<AtomicU64>>>) {
+        debug_assert!(self.used.is_empty());
+        self.bits.table = table.cloned();
+    }
+
+    /// Where the words of the table are, if the map has it.
+    pub(super) fn table(&self) -> Option<*const AtomicU64> {
+        self.bits.table.as_ref().map(|table| table.entries().as_ptr())
     }
 }
 
@@ -71,7 +88,7 @@ struct Chunk {
 /// A set of words, by their offset in the heap.
 #[derive(Default)]
 pub(crate) struct WordMap<B = Own> {
-    pub(super) bits: B,
+    bits: B,
     chunks: Vec<Option<Box<Chunk>>>,
     /// Chunks in use.
     used: Vec<usize>,
@@ -241,8 +258,12 @@ mod tests {
             far in any::<bool>(),
         ) {
             behaves_like_a_set(WordMap::<Own>::default(), &ranges, far)?;
-            let table = Some(Arc::new(Table::new(8 * BLOCKS)?));
-            behaves_like_a_set(WordMap { bits: OfHeap(table), ..WordMap::default() }, &ranges, far)?;
+            let table = Arc::new(Table::new(8 * BLOCKS)?);
+            for table in [None, Some(&table)] {
+                let mut map = WordMap::<OfHeap>::default();
+                map.share(table);
+                behaves_like_a_set(map, &ranges, far)?;
+            }
         }
     }
 

@@ -113,7 +113,7 @@ impl Context {
             debug_assert_eq!(member.mode, Mode::Short);
             // Old records must not be replayed over what is now written in place.
             member.retire_records();
-            member.prepare_logged()?;
+            member.share_logged();
             member.set_mode(Mode::Long);
             let first = originals.len();
             originals.extend(member.set.copies().map(|(addr, _, words)| (addr, words * 8)));

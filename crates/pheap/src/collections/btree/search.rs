@@ -183,6 +183,7 @@ pub(super) fn prefetch<'q, 'r, K: OrdKey<'r>, V: Persist>(
     loop {
         let mut ways: [Option<Way<'q, 'r, K, V>>; SIDE_BY_SIDE] = [const { None }; SIDE_BY_SIDE];
         let mut is_more = false;
+        // What has the keys is somebody else's: there are no references into the heap here.
         for (way, key) in ways.iter_mut().zip(&mut keys) {
             *way = Some(Way { wanted: Wanted::new::<K>(key), child: top });
             is_more = true;
