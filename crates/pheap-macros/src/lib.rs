@@ -158,6 +158,11 @@ pub fn derive_persist(input: TokenStream) -> TokenStream {
 /// `tx[tx[a].next.unwrap()].val = 5` compiles; otherwise types, values and order of evaluation are those of the plain code.
 /// Assignments to different objects that follow each other share one fence if each `e` and `i` is a plain variable or a literal.
 ///
+/// In loops, reads of `tx[p]` as well, if `p` is a parameter of type `P<..>`, and nothing can be borrowed mutably there: where the object is
+/// is kept in a variable, and the next access is two compares. That means the same, too.
+///
+/// Types are known by their names: `P`, `Txn` and `Root` must be those of pheap.
+///
 /// `#[txn(crate = "path::to::pheap")]` says where `pheap` is, if it was renamed or re-exported.
 #[proc_macro_attribute]
 pub fn txn(args: TokenStream, item: TokenStream) -> TokenStream {
