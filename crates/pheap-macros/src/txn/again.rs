@@ -90,7 +90,7 @@ impl<'a> Again<'a> {
         let krate = self.krate.at(at);
         let declare = |name: &String| {
             let variable = variable(name);
-            quote_spanned!(at=> let #variable = &#krate::__private::Last::new();)
+            quote_spanned!(at=> let #variable = &#krate::__private::Last::nothing();)
         };
         self.pointers.borrow().iter().map(declare).collect()
     }

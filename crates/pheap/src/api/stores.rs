@@ -26,8 +26,7 @@ pub struct Last<'r> {
 impl Last<'_> {
     /// Nothing was found.
     #[inline(always)]
-    #[allow(clippy::new_without_default)] // for macros
-    pub const fn new() -> Self {
+    pub const fn nothing() -> Self {
         Last { found: Cell::new(Found::NOTHING), brand: PhantomData }
     }
 }
