@@ -1,10 +1,10 @@
 //! Neighbouring assignments to different objects share one log entry and one fence.
 
-use proc_macro2::{Spacing, TokenStream, TokenTree};
+use proc_macro2::{Spacing, TokenTree};
 use quote::quote_spanned;
 
 use super::Crate;
-use super::place::{Place, assignment};
+use super::place::{Announcement, Place, assignment};
 use super::scope::Names;
 use super::tokens::{is_punct, is_word, list, until};
 use crate::hygienic_at;
@@ -41,13 +41,21 @@ impl Run {
 
     /// Logs the places at once. This belongs inside of the first assignment, behind its right side: a `&T` that was read
     /// before may be used there for the last time, as it may in the plain code.
-    pub(super) fn announcement(&self, krate: &Crate) -> TokenStream {
+    pub(super) fn announcement(&self, krate: &Crate) -> Announcement {
+        if let [first, other] = &self.places[..] {
+            return Announcement::Pair {
+                is_one_object: first.has_key_of(other),
+                other: other.announced(krate),
+            };
+        }
         let tx = &self.places[0].tx;
         let mut places: Vec<_> = self.places.iter().map(|place| place.announced(krate)).collect();
         let last = places.pop();
         let at = hygienic_at(tx.span());
         let krate = krate.at(at);
-        quote_spanned!(at=> #krate::__private::place_group! { (#tx) { #(#places;)* } { #last } })
+        Announcement::Group(
+            quote_spanned!(at=> #krate::__private::place_group! { (#tx) { #(#places;)* } { #last } }),
+        )
     }
 }
 
@@ -69,7 +77,7 @@ fn rebinds(expr: &[TokenTree]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proc_macro2::{Ident, Span};
+    use proc_macro2::{Ident, Span, TokenStream};
 
     /// Asserts how many statements are in the runs at the start of what remains, going through them from the top.
     #[track_caller]

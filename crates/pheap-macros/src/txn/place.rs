@@ -106,22 +106,35 @@ impl Place {
         texts(self) == texts(other)
     }
 
-    /// The same place, crash-safe from here on. `first` is run when the right side of the assignment has been evaluated, and
+    /// Whether both are in one object: their keys read the same.
+    pub(super) fn has_key_of(&self, other: &Place) -> bool {
+        self.key.to_string() == other.key.to_string()
+    }
+
+    /// The same place, crash-safe from here on. `first` is done when the right side of the assignment has been evaluated, and
     /// before anything else; `last` is the variable of a pointer that the function comes back to.
     pub(super) fn logged(
         &self,
         krate: &Crate,
-        first: Option<&TokenStream>,
+        first: Option<&Announcement>,
         last: Option<&Ident>,
     ) -> TokenStream {
         let at = hygienic_at(self.tx.span());
-        let (krate, mut place) = (krate.at(at), self.described(at, &TokenStream::new(), last.is_some()));
-        if let Some(last) = last {
-            place = quote_spanned!(at=> again #last #place);
+        let is_pair = matches!(first, Some(Announcement::Pair { .. }));
+        let (krate, mut place) =
+            (krate.at(at), self.described(at, &TokenStream::new(), is_pair || last.is_some()));
+        match (first, last) {
+            (Some(Announcement::Pair { is_one_object, other }), last) => {
+                place = quote_spanned!(at=> pair #is_one_object { #other } [#last] #place);
+            }
+            (_, Some(last)) => place = quote_spanned!(at=> again #last #place),
+            _ => {}
         }
         match first {
-            Some(first) => quote_spanned!(at=> *{ #first #krate::__private::place! { #place } }),
-            None => quote_spanned!(at=> *#krate::__private::place! { #place }),
+            Some(Announcement::Group(group)) => {
+                quote_spanned!(at=> *{ #group #krate::__private::place! { #place } })
+            }
+            _ => quote_spanned!(at=> *#krate::__private::place! { #place }),
         }
     }
 
@@ -157,6 +170,14 @@ impl Place {
         }
         quote_spanned!(at=> { #steps } [#indices] (#tx) (#key))
     }
+}
+
+/// What is to be logged with the first place of a run.
+pub(super) enum Announcement {
+    /// The only other one, if the first one is not logged.
+    Pair { is_one_object: bool, other: TokenStream },
+    /// All of them that are not logged.
+    Group(TokenStream),
 }
 
 /// Number of tokens of the operator of an assignment (`=`, `+=`, …) at the start of `tokens`.

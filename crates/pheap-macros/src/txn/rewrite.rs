@@ -357,7 +357,7 @@ mod tests {
 
     #[test]
     fn a_run_begins_at_a_statement() {
-        let assert_runs = |statements, expected| assert_calls(":: place_group !", statements, expected);
+        let assert_runs = |statements, expected| assert_calls("place ! { pair", statements, expected);
         assert_runs("tx[a].x = 1; tx[b].y = 2;", 1);
         assert_runs(
             "f(); tx[a].x = 1; tx[b].y = 2; if c { tx[a].x = 1; tx[b].y = 2 } tx[a].x = 1; tx[b].y = 2",

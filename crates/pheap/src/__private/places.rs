@@ -54,8 +54,18 @@ pub const fn indices<const N: usize>(indices: [usize; N]) -> [usize; N] {
 #[track_caller]
 pub fn element<T, A: Elements<T> + ?Sized>(array: *mut A, index: usize) -> *mut T {
     let len = A::bound(array);
-    assert!(index < len, "index out of bounds: the len is {len} but the index is {index}");
+    if index >= len {
+        out_of_bounds(index, len);
+    }
     array.cast::<T>().wrapping_add(index)
+}
+
+/// By itself: where the check is, nothing is put into memory for the message.
+#[cold]
+#[inline(never)]
+#[track_caller]
+fn out_of_bounds(index: usize, len: usize) -> ! {
+    panic!("index out of bounds: the len is {len} but the index is {index}")
 }
 
 /// The address of an element, if there is one.
@@ -68,11 +78,11 @@ pub fn element_checked<T, A: Elements<T> + ?Sized>(array: *mut A, index: usize) 
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __place_group {
-    (($tx:expr) { $($places:tt)* } { $($last:tt)* }) => {
+    (($tx:expr) { $($places:expr;)* } { $($last:tt)* }) => {
         if $crate::Txn::__logs_in_place($tx) {
             $crate::__private::seldom();
-            $($places)*
-            if $crate::Txn::__is_ahead($tx) {
+            // Not `||`: each one is to be noted.
+            if $($places)|* {
                 $($last)*;
                 $crate::Txn::__ahead_done($tx);
             }

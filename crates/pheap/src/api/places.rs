@@ -79,8 +79,10 @@ pub(super) unsafe fn place_apart<T: Pointee + ?Sized, F: Persist>(
             // SAFETY: *live*.
             if unsafe { hot.is_in_place(addr, len, align_of::<F>()) } {
                 // Where the stores are, they look for all of the object.
-                if len == T::bytes(object) {
-                    hot.recent.note(addr, len, place.cast());
+                let (whole, bytes) = bytes_of(object);
+                // SAFETY: *live*.
+                if bytes == len || unsafe { hot.is_in_place(whole, bytes, T::ALIGN) } {
+                    hot.recent.note(whole, bytes, object.cast());
                 }
                 return place;
             }
@@ -135,20 +137,24 @@ unsafe fn place_at_first<T: Pointee + ?Sized, F: Persist>(
     unsafe { Context::writable(cx, addr, len, align_of::<F>(), None) }.cast()
 }
 
-/// Notes what a store to `place` will have logged.
+/// Notes what a store to `place` will have logged. Returns whether it did.
 ///
 /// # Safety
 /// *open*, *live* and *alone*.
 #[cold]
 #[inline(never)]
-pub(super) unsafe fn note_ahead<T: Pointee + ?Sized, F>(cx: *mut Context, object: *mut T, place: *mut F) {
+pub(super) unsafe fn note_ahead<T: Pointee + ?Sized, F>(
+    cx: *mut Context,
+    object: *mut T,
+    place: *mut F,
+) -> bool {
     // SAFETY: *open*.
     let cx = unsafe { &mut *cx };
     if cx.takes_objects(T::bytes(object)) {
         let (addr, len) = bytes_of(object);
-        cx.note_ahead(addr, len);
+        cx.note_ahead(addr, len)
     } else {
-        cx.note_ahead(place.cast::<u8>().expose_provenance(), size_of::<F>());
+        cx.note_ahead(place.cast::<u8>().expose_provenance(), size_of::<F>())
     }
 }
 

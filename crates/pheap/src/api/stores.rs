@@ -58,6 +58,9 @@ impl<'r> Txn<'r> {
             } else if unsafe { self.hot().is_in_place(addr, len, align_of::<F>()) } {
                 // SAFETY: a live value of this region (the caller's premise), which is written where it is; `&mut self` keeps all other access away.
                 return unsafe { &mut *place };
+            } else if let Some(noted) = self.hot().recent.find(addr, len, align_of::<F>()) {
+                // SAFETY: what `recent` has is where the transaction reads and writes all of the place, and aligned as it is: this transaction's alone; `&mut self` keeps all other access away.
+                return unsafe { &mut *noted.cast::<F>() };
             }
         }
         // SAFETY: the context of an open transaction of this thread, by (1), to which there is no reference, by (2). `object` is what a `P` of this brand points to: a live object of this
@@ -112,11 +115,38 @@ impl<'r> Txn<'r> {
         unsafe { &*self.place_again(&last.found, value) }
     }
 
+    /// A place in an object without copies that a long transaction has logged: it is written where it is.
+    ///
+    /// # Safety
+    /// `place` is within the object.
+    #[doc(hidden)]
+    #[inline(always)]
+    pub unsafe fn __in_place<T: Pointee + ?Sized, F: Persist>(
+        &mut self,
+        object: P<'r, T>,
+        place: *mut F,
+    ) -> Option<&mut F> {
+        let (addr, len) = bytes_of(place);
+        // Of the others the last place is looked for first.
+        let may_be = !<F as Pointee>::PADDED && !has_copies(value_of(object));
+        // SAFETY: a part of a live object of this region, by (3) and the caller's premise.
+        let is_in_place = may_be && unsafe { self.hot().is_in_place(addr, len, align_of::<F>()) };
+        // SAFETY: a live value of this region (the caller's premise), which is written where it is; `&mut self` keeps all other access away.
+        is_in_place.then(|| unsafe { &mut *place })
+    }
+
     /// Whether each store is logged on its own, so that a group saves entries, and fences.
     #[doc(hidden)]
     #[inline(always)]
     pub fn __logs_in_place(&self) -> bool {
         self.hot().logs_in_place.get()
+    }
+
+    /// Whether two stores to this object and another one, or to elements of this one, may each be logged on their own. An object that may have copies is so small that its elements are logged together sooner or later.
+    #[doc(hidden)]
+    #[inline(always)]
+    pub fn __logs_pair<T: Pointee + ?Sized>(&self, object: P<'r, T>, is_one_object: bool) -> bool {
+        !(is_one_object && has_copies(value_of(object))) && self.__logs_in_place()
     }
 
     /// How many times copies were replaced by wider ones.
@@ -132,29 +162,25 @@ impl<'r> Txn<'r> {
         unsafe { self.cx() }.mode
     }
 
-    /// Notes what a store to a place will have logged, if there is such a place.
+    /// Notes what a store to a place will have logged, if there is such a place. Returns whether it did: if it did for none of a group, the last one need not be noted. It can just as well be logged by itself.
     ///
     /// # Safety
     /// The place is within the object.
     #[doc(hidden)]
     #[inline(always)]
-    pub unsafe fn __ahead<T: Pointee + ?Sized, F>(&mut self, object: P<'r, T>, place: Option<*mut F>) {
-        if let Some(place) = place {
-            let (addr, len) = (place.cast::<u8>().expose_provenance(), size_of::<F>());
-            // SAFETY: a part of a live object of this region, by (3) and the caller's premise.
-            if unsafe { !self.hot().is_in_place(addr, len, align_of::<F>()) } {
-                // SAFETY: the context of an open transaction of this thread, by (1), to which there is no reference, by (2).
-                unsafe { note_ahead(self.context(), value_of(object), place) };
-            }
+    pub unsafe fn __ahead<T: Pointee + ?Sized, F>(
+        &mut self,
+        object: P<'r, T>,
+        place: Option<*mut F>,
+    ) -> bool {
+        let Some(place) = place else { return false };
+        let (addr, len) = (place.cast::<u8>().expose_provenance(), size_of::<F>());
+        // SAFETY: a part of a live object of this region, by (3) and the caller's premise.
+        if unsafe { self.hot().is_in_place(addr, len, align_of::<F>()) } {
+            return false;
         }
-    }
-
-    /// Whether any place was noted. If not, the last one of a group need not be: it can just as well be logged by itself.
-    #[doc(hidden)]
-    #[inline]
-    pub fn __is_ahead(&self) -> bool {
-        // SAFETY: (2), for this look.
-        !unsafe { self.cx() }.ahead.is_empty()
+        // SAFETY: the context of an open transaction of this thread, by (1), to which there is no reference, by (2).
+        unsafe { note_ahead(self.context(), value_of(object), place) }
     }
 
     /// Logs all places noted, behind one fence.
@@ -203,6 +229,33 @@ macro_rules! __place {
         // SAFETY: *object* and *within*.
         unsafe { $crate::Txn::__place_again(tx, $last, key, &raw mut $crate::__place_in!(indices (*object) $($steps)*)) }
     }};
+    // The first of two that neighbouring statements store to. If it must be logged, the other one is logged with it; if not, there is no more to look for.
+    (pair $is_one_object:literal { $other:expr } [$($last:ident)?] { $($steps:tt)* } [$($index:expr,)*] ($tx:expr) ($key:expr)) => {{
+        let (key, object) = $crate::__private::object($key);
+        let indices = $crate::__private::indices([$($index),*]);
+        // SAFETY: *object* and *within*.
+        let place = unsafe { &raw mut $crate::__place_in!(indices (*object) $($steps)*) };
+        let tx: &mut _ = $tx;
+        // SAFETY: *object* and *within*.
+        match unsafe { $crate::Txn::__in_place(tx, key, place) } {
+            $crate::__private::core::option::Option::Some(place) => place,
+            _ => {
+                if $crate::Txn::__logs_pair(tx, key, $is_one_object) {
+                    $crate::__private::seldom();
+                    // SAFETY: *object* and *within*.
+                    if unsafe { $crate::Txn::__ahead(tx, key, $crate::__private::core::option::Option::Some(place)) } {
+                        _ = $other;
+                        $crate::Txn::__ahead_done($tx);
+                    }
+                }
+                let tx: &mut _ = $tx;
+                // SAFETY: *object* and *within*.
+                unsafe { $crate::__place!(in tx key place $($last)?) }
+            }
+        }
+    }};
+    (in $tx:ident $key:ident $place:ident) => { $crate::Txn::__place($tx, $key, $place) };
+    (in $tx:ident $key:ident $place:ident $last:ident) => { $crate::Txn::__place_again($tx, $last, $key, $place) };
 }
 
 /// Notes such a place for the log. An index out of bounds must panic where it stands, after the stores in front of it: here it notes nothing.

@@ -122,13 +122,15 @@ impl Context {
         Some(span.offset_of(slots.start) as usize..span.offset_of(slots.end) as usize)
     }
 
-    /// Notes a place in `ahead`, unless it is in the undo log.
+    /// Notes a place in `ahead`, unless it is in the undo log. Returns whether it did.
     #[inline]
-    pub(crate) fn note_ahead(&mut self, addr: usize, len: usize) {
+    pub(crate) fn note_ahead(&mut self, addr: usize, len: usize) -> bool {
         let offset = addr - self.base();
-        if len > 0 && (self.copies_pending || !self.logged.contains(offset, offset + len)) {
+        let is_new = len > 0 && (self.copies_pending || !self.logged.contains(offset, offset + len));
+        if is_new {
             self.ahead.push((addr, len));
         }
+        is_new
     }
 
     /// Logs the places that were noted in `ahead`, behind one fence.
@@ -169,13 +171,12 @@ mod tests {
         let root = heap.root::<u64>("number").unwrap();
         root.txn(|tx, p| {
             // SAFETY: all of a live object.
-            unsafe { tx.__ahead(p, Some(value_of(p))) };
-            assert!(tx.__is_ahead());
+            assert!(unsafe { tx.__ahead(p, Some(value_of(p))) });
             Ok(())
         })
         .unwrap();
-        let is_ahead = root.txn(|tx, _| Ok(tx.__is_ahead())).unwrap();
-        assert!(!is_ahead);
+        // SAFETY: the context of an open transaction of this thread, to which there is no reference.
+        root.txn(|tx, _| Ok(assert!(unsafe { (*tx.context()).ahead.is_empty() }))).unwrap();
     }
 
     #[test]

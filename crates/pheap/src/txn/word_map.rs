@@ -131,27 +131,19 @@ impl<B: Bits> WordMap<B> {
             let (block, bit) = (word / 64, word % 64);
             let n = (64 - bit).min(last - word);
             let mask = (u64::MAX >> (64 - n)) << bit;
-            let had = self.add(block, mask);
-            if had == 0 {
-                if run.0 + run.1 != word {
-                    run = (word, 0);
-                }
-                run.1 += n;
-            } else {
-                for i in 0..n {
-                    if had >> (bit + i) & 1 == 0 {
-                        if run.0 + run.1 != word + i {
-                            if run.1 > 0 {
-                                new(run.0 * 8, run.1 * 8);
-                            }
-                            run = (word + i, 0);
-                        }
-                        run.1 += 1;
-                    } else if run.1 > 0 {
+            let mut missing = mask & !self.add(block, mask);
+            while missing != 0 {
+                let start = missing.trailing_zeros();
+                let len = (missing >> start).trailing_ones();
+                let at = block * 64 + start as usize;
+                if run.0 + run.1 != at {
+                    if run.1 > 0 {
                         new(run.0 * 8, run.1 * 8);
-                        run = (word + i, 0);
                     }
+                    run = (at, 0);
                 }
+                run.1 += len as usize;
+                missing &= u64::MAX.checked_shl(start + len).unwrap_or(0);
             }
             word += n;
         }

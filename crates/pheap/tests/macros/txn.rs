@@ -310,6 +310,47 @@ fn only_the_fields_are_logged_and_a_group_shares_a_fence() {
     root.read(|view, p| assert_eq!((view[p].first, view[p].grid[1][3], view[p].last), (3, 3, 3))).unwrap();
 }
 
+/// Exchanges elements, pair by pair.
+#[txn]
+fn exchange<'r>(tx: &mut Txn<'r>, numbers: P<'r, [u64]>, pairs: &[(usize, usize)]) {
+    for &(i, j) in pairs {
+        let (x, y) = (tx[numbers][i], tx[numbers][j]);
+        tx[numbers][i] = y;
+        tx[numbers][j] = x;
+    }
+}
+
+#[test]
+fn two_elements_share_a_fence_if_the_first_needs_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options::new().durability(Durability::Pmem).pin_undo(true);
+    let heap = options.open(dir.path().join("numbers.pheap")).unwrap();
+    let root: Root<P<[u64]>> = heap.root_or("numbers", |tx| tx.alloc_slice(1000, |i| i as u64)).unwrap();
+    let fences = |pairs: &[(usize, usize)]| {
+        let (before, mut fences) = (heap.stats().fences, 0);
+        let result = root.txn(|tx, p| {
+            let numbers = tx[p];
+            exchange(tx, numbers, pairs);
+            let expected: Vec<u64> = {
+                let mut numbers: Vec<u64> = (0..1000).collect();
+                pairs.iter().for_each(|&(i, j)| numbers.swap(i, j));
+                numbers
+            };
+            assert_eq!(tx[numbers], expected);
+            fences = heap.stats().fences - before;
+            Err::<(), _>(pheap::Error::abort("to see it undone"))
+        });
+        assert!(result.is_err());
+        root.read(|view, p| assert!(view[view[p]].iter().copied().eq(0..1000))).unwrap();
+        fences
+    };
+    let one = fences(&[(100, 900)]);
+    assert_eq!(fences(&[(100, 900), (100, 900), (900, 100)]), one, "both are logged by then");
+    assert_eq!(fences(&[(100, 900), (500, 700)]), one + 1, "a fence for each pair");
+    assert_eq!(fences(&[(100, 900), (100, 500), (500, 100)]), one + 1, "only the other one is new");
+    assert_eq!(fences(&[(100, 900), (500, 100)]), one + 1, "only the first one is new");
+}
+
 macro_rules! functions {
     ($opens:ident, $joins:ident, $root:ident, $field:ident, $value:expr) => {
         #[txn]
