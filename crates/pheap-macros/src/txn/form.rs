@@ -22,29 +22,35 @@ pub(super) enum Form {
 
 /// A function of which only what stands in front of its body is parsed.
 pub(super) struct Function {
-    pub(super) attrs: Vec<Attribute>,
-    pub(super) vis: Visibility,
+    /// Attributes, visibility and signature, as they are.
+    pub(super) head: TokenStream,
     pub(super) sig: Signature,
     /// In braces.
     pub(super) body: Group,
 }
 
 pub(super) fn parse(item: TokenStream) -> Result<Function> {
-    let mut head = list(item.clone());
-    let last = head.pop();
-    let span = head.first().or(last.as_ref()).map_or_else(Span::call_site, TokenTree::span);
-    let is_function = item.into_iter().any(|token| is_word(&token, "fn"));
-    let body = last.and_then(braces).ok_or_else(|| {
-        Error::new(span, if is_function { "`#[txn]` needs a function with a body" } else { FORMS })
-    })?;
-    let parts = |input: ParseStream<'_>| {
-        let (attrs, vis, sig) = (input.call(Attribute::parse_outer)?, input.parse()?, input.parse()?);
-        Ok(Function { attrs, vis, sig, body })
+    let mut head = list(item);
+    let body = head.pop();
+    let is_function = || head.iter().chain(&body).any(|token| is_word(token, "fn"));
+    let Some(body) = body.clone().and_then(braces) else {
+        let span = head.first().or(body.as_ref()).map_or_else(Span::call_site, TokenTree::span);
+        return Err(Error::new(
+            span,
+            if is_function() { "`#[txn]` needs a function with a body" } else { FORMS },
+        ));
     };
-    parts.parse2(head.into_iter().collect()).map_err(|error| {
+    let head: TokenStream = head.iter().cloned().collect();
+    let signature = |input: ParseStream<'_>| {
+        input.call(Attribute::parse_outer)?;
+        input.parse::<Visibility>()?;
+        input.parse()
+    };
+    match signature.parse2(head.clone()) {
+        Ok(sig) => Ok(Function { head, sig, body }),
         // A syntax error in a function's head has a better message of its own.
-        if is_function { error } else { Error::new(error.span(), FORMS) }
-    })
+        Err(error) => Err(if is_function() { error } else { Error::new(error.span(), FORMS) }),
+    }
 }
 
 /// The braces that a token is, by itself or as what a macro was given.

@@ -28,8 +28,8 @@ pub(crate) fn txn(args: TokenStream, item: TokenStream) -> TokenStream {
     };
     match body(args, &function) {
         Ok(body) => {
-            let Function { attrs, vis, sig, .. } = function;
-            quote!(#(#attrs)* #vis #sig #body)
+            let head = function.head;
+            quote!(#head #body)
         }
         Err(error) => stub(&function, &error),
     }
@@ -38,12 +38,11 @@ pub(crate) fn txn(args: TokenStream, item: TokenStream) -> TokenStream {
 /// The error, and a function that has no others: its callers compile, and its body is not there to miss a `tx`.
 fn stub(function: &Function, error: &syn::Error) -> TokenStream {
     let error = error.to_compile_error();
-    let Function { attrs, vis, sig, .. } = function;
+    let head = &function.head;
     hygienic! {
         #error
-        #(#attrs)*
         #[allow(unused)]
-        #vis #sig { ::core::panic!("this function did not compile") }
+        #head { ::core::panic!("this function did not compile") }
     }
 }
 
@@ -95,6 +94,9 @@ impl Crate {
     /// `crate = "path"`, or nothing.
     fn parse(args: TokenStream) -> syn::Result<Self> {
         let mut krate = quote!(::pheap);
+        if args.is_empty() {
+            return Ok(Crate(tokens::list(krate)));
+        }
         let parser = syn::meta::parser(|meta| {
             if !meta.path.is_ident("crate") {
                 return Err(meta.error("unknown argument: `#[txn]` takes `crate = \"path\"` only"));

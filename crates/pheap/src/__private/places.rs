@@ -40,10 +40,10 @@ impl<T> Elements<T> for [T] {
     }
 }
 
-/// These are indices.
+/// This is an index.
 #[inline(always)]
-pub const fn indices<const N: usize>(indices: [usize; N]) -> [usize; N] {
-    indices
+pub const fn index(index: usize) -> usize {
+    index
 }
 
 /// The address of an element.
@@ -68,10 +68,12 @@ fn out_of_bounds(index: usize, len: usize) -> ! {
     panic!("index out of bounds: the len is {len} but the index is {index}")
 }
 
-/// The address of an element, if there is one.
+/// The address of an element. If there is none, `exists` becomes false, and it is that of another one, or of where the elements would begin.
 #[inline(always)]
-pub fn element_checked<T, A: Elements<T> + ?Sized>(array: *mut A, index: usize) -> Option<*mut T> {
-    (index < A::bound(array)).then(|| array.cast::<T>().wrapping_add(index))
+pub fn element_ahead<T, A: Elements<T> + ?Sized>(array: *mut A, index: usize, exists: &mut bool) -> *mut T {
+    let is_within = index < A::bound(array);
+    *exists &= is_within;
+    array.cast::<T>().wrapping_add(if is_within { index } else { 0 })
 }
 
 /// Logs the places of neighbouring stores at once, if each would be logged on its own otherwise.
@@ -90,30 +92,19 @@ macro_rules! __place_group {
     };
 }
 
-/// The place that steps lead to. `.await` looks like a field, and would run code of the user's.
+/// The place that steps lead to. `.await` looks like a field, and would run code of the user's. With `?` behind an index, what is said with the indices becomes false if there is no such element.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __place_in {
-    ($indices:ident $place:tt) => { $place };
-    ($indices:ident $place:tt . await $($steps:tt)*) => {
+    ($indices:tt $place:tt) => { $place };
+    ($indices:tt $place:tt . await $($steps:tt)*) => {
         $crate::__private::core::compile_error!("`.await` is not a field")
     };
-    ($indices:ident $place:tt . $field:tt $($steps:tt)*) => { $crate::__place_in!($indices ($place.$field) $($steps)*) };
-    ($indices:ident $place:tt [$index:literal] $($steps:tt)*) => {
-        $crate::__place_in!($indices (*$crate::__private::element(&raw mut $place, $indices[$index])) $($steps)*)
+    ($indices:tt $place:tt . $field:tt $($steps:tt)*) => { $crate::__place_in!($indices ($place.$field) $($steps)*) };
+    ($indices:ident $place:tt [$index:tt] $($steps:tt)*) => {
+        $crate::__place_in!($indices (*$crate::__private::element(&raw mut $place, $indices.$index)) $($steps)*)
     };
-    ($indices:ident $place:tt [$index:literal ?] $($steps:tt)*) => {
-        $crate::__place_in!($indices (*$crate::__private::element_checked(&raw mut $place, $indices[$index])?) $($steps)*)
+    (($indices:ident $exists:ident) $place:tt [$index:tt ?] $($steps:tt)*) => {
+        $crate::__place_in!(($indices $exists) (*$crate::__private::element_ahead(&raw mut $place, $indices.$index, &mut $exists)) $($steps)*)
     };
-}
-
-/// The address of a place, if all indices are in bounds.
-#[doc(hidden)]
-#[macro_export]
-macro_rules! __place_checked {
-    ([] $($steps:tt)*) => {
-        $crate::__private::core::option::Option::Some(&raw mut $crate::__place_in!($($steps)*))
-    };
-    // A closure for `?` only.
-    ([$($index:tt)+] $($steps:tt)*) => { (|| $crate::__place_checked!([] $($steps)*))() };
 }

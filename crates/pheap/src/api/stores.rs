@@ -10,6 +10,7 @@ use std::marker::PhantomData;
 use super::places::{bytes_of, has_copies, note_ahead, place_apart, place_first, within};
 use super::tx::Txn;
 use crate::layout::{Persist, Pointee};
+use crate::os::cpu::seldom;
 use crate::ptr::{Brand, P, value_of};
 use crate::txn::context::{Context, Mode};
 use crate::txn::recent::Found;
@@ -29,6 +30,14 @@ impl Last<'_> {
     pub const fn nothing() -> Self {
         Last { found: Cell::new(Found::NOTHING), brand: PhantomData }
     }
+}
+
+/// What was found of the first of two places that are stored to one after the other.
+#[doc(hidden)]
+#[derive(Clone, Copy)]
+pub struct First {
+    is_in_place: bool,
+    pub is_noted: bool,
 }
 
 /// What `#[txn]` expands to.
@@ -115,24 +124,73 @@ impl<'r> Txn<'r> {
         unsafe { &*self.place_again(&last.found, value) }
     }
 
-    /// A place in an object without copies that a long transaction has logged: it is written where it is.
+    /// Looks for the first place of two. If it must be logged on its own, notes it, for the other one to be logged with it.
     ///
     /// # Safety
     /// `place` is within the object.
     #[doc(hidden)]
     #[inline(always)]
-    pub unsafe fn __in_place<T: Pointee + ?Sized, F: Persist>(
+    pub unsafe fn __first<T: Pointee + ?Sized, F: Persist>(
         &mut self,
         object: P<'r, T>,
         place: *mut F,
-    ) -> Option<&mut F> {
+        is_one_object: bool,
+    ) -> First {
         let (addr, len) = bytes_of(place);
-        // Of the others the last place is looked for first.
-        let may_be = !<F as Pointee>::PADDED && !has_copies(value_of(object));
+        // In these the last place is looked for first. And so small an object needs no pairs of its own: sooner or later, a block of it is logged as a whole.
+        let has_copies = has_copies(value_of(object));
         // SAFETY: a part of a live object of this region, by (3) and the caller's premise.
-        let is_in_place = may_be && unsafe { self.hot().is_in_place(addr, len, align_of::<F>()) };
-        // SAFETY: a live value of this region (the caller's premise), which is written where it is; `&mut self` keeps all other access away.
-        is_in_place.then(|| unsafe { &mut *place })
+        let is_logged = || unsafe { self.hot().is_in_place(addr, len, align_of::<F>()) };
+        if !<F as Pointee>::PADDED && !has_copies && is_logged() {
+            return First { is_in_place: true, is_noted: false };
+        }
+        if is_one_object && has_copies || !self.__logs_in_place() {
+            return First { is_in_place: false, is_noted: false };
+        }
+        seldom();
+        // SAFETY: the caller's premise.
+        First { is_in_place: false, is_noted: unsafe { self.__ahead(object, place, true) } }
+    }
+
+    /// [`__place`](Self::__place) of what was [looked for](Self::__first).
+    ///
+    /// # Safety
+    /// `place` is within the object. If it was in place, no savepoint was begun since.
+    #[doc(hidden)]
+    #[inline(always)]
+    pub unsafe fn __place_first<T: Pointee + ?Sized, F: Persist>(
+        &mut self,
+        first: First,
+        object: P<'r, T>,
+        place: *mut F,
+    ) -> &mut F {
+        if first.is_in_place {
+            // SAFETY: a live value of this region (the caller's premise), which is written where it is: it was logged, and stays so in this transaction. `&mut self` keeps all other access away.
+            return unsafe { &mut *place };
+        }
+        // SAFETY: the caller's premise.
+        unsafe { self.__place(object, place) }
+    }
+
+    /// The same within an object that the function comes back to.
+    ///
+    /// # Safety
+    /// Those of [`__place_first`](Self::__place_first).
+    #[doc(hidden)]
+    #[inline(always)]
+    pub unsafe fn __place_first_again<T: Pointee + ?Sized, F: Persist>(
+        &mut self,
+        first: First,
+        last: &Last<'r>,
+        object: P<'r, T>,
+        place: *mut F,
+    ) -> &mut F {
+        if first.is_in_place {
+            // SAFETY: a live value of this region (the caller's premise), which is written where it is: it was logged, and stays so in this transaction. `&mut self` keeps all other access away.
+            return unsafe { &mut *place };
+        }
+        // SAFETY: the caller's premise.
+        unsafe { self.__place_again(last, object, place) }
     }
 
     /// Whether each store is logged on its own, so that a group saves entries, and fences.
@@ -140,13 +198,6 @@ impl<'r> Txn<'r> {
     #[inline(always)]
     pub fn __logs_in_place(&self) -> bool {
         self.hot().logs_in_place.get()
-    }
-
-    /// Whether two stores to this object and another one, or to elements of this one, may each be logged on their own. An object that may have copies is so small that its elements are logged together sooner or later.
-    #[doc(hidden)]
-    #[inline(always)]
-    pub fn __logs_pair<T: Pointee + ?Sized>(&self, object: P<'r, T>, is_one_object: bool) -> bool {
-        !(is_one_object && has_copies(value_of(object))) && self.__logs_in_place()
     }
 
     /// How many times copies were replaced by wider ones.
@@ -162,21 +213,21 @@ impl<'r> Txn<'r> {
         unsafe { self.cx() }.mode
     }
 
-    /// Notes what a store to a place will have logged, if there is such a place. Returns whether it did: if it did for none of a group, the last one need not be noted. It can just as well be logged by itself.
+    /// Notes what a store to a place will have logged, if it exists. Returns whether it did: if it did for none of a group, the last one need not be noted. It can just as well be logged by itself.
     ///
     /// # Safety
-    /// The place is within the object.
+    /// If it exists, the place is within the object.
     #[doc(hidden)]
     #[inline(always)]
     pub unsafe fn __ahead<T: Pointee + ?Sized, F>(
         &mut self,
         object: P<'r, T>,
-        place: Option<*mut F>,
+        place: *mut F,
+        exists: bool,
     ) -> bool {
-        let Some(place) = place else { return false };
         let (addr, len) = (place.cast::<u8>().expose_provenance(), size_of::<F>());
         // SAFETY: a part of a live object of this region, by (3) and the caller's premise.
-        if unsafe { self.hot().is_in_place(addr, len, align_of::<F>()) } {
+        if !exists || unsafe { self.hot().is_in_place(addr, len, align_of::<F>()) } {
             return false;
         }
         // SAFETY: the context of an open transaction of this thread, by (1), to which there is no reference, by (2).
@@ -199,63 +250,54 @@ impl<'r> Txn<'r> {
 //
 // Premises of this macro and the next one:
 // * *object*: `object` takes a `P` only, and says where the live object is to which that points. The functions of `Txn` take that `P`, so it has the brand of `tx`, which has locked the region.
-// * *within*: the place is made of fields, and of `element` or `element_checked`, which check the indices. So it is within the object, and no type in a heap is `Deref`, so no code of the
+// * *within*: the place is made of fields, and of `element` or `element_ahead`, which check the indices. So it is within the object, and no type in a heap is `Deref`, so no code of the
 //   user's runs.
+// The name of the transaction is in `unsafe` blocks: to borrow it outside is 1.3 % more of `cargo check`. It may be that of a `static mut`, but one that has the brand `'static`, which no `P` has. So the
+// key, which comes first, has no value, and nobody gets there (`tests/ui/txn_static.rs`).
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __place {
     (. await $($rest:tt)*) => {
         $crate::__private::core::compile_error!("`.await` is not a field")
     };
-    // Most places are these. The name of the transaction is in the `unsafe` block here: to borrow it outside is 1.3 % more of `cargo check`. It may be that of a `static mut`, but one
-    // that has the brand `'static`, which no `P` has. So the key, which comes first, has no value, and nobody gets there (`tests/ui/txn_static.rs`).
+    // Most places are these.
     (. $field:tt $tx:ident ($key:expr)) => {{
         let object = $crate::__private::object($key);
         // SAFETY: *object* and *within*.
         unsafe { $crate::Txn::__place($tx, object.0, &raw mut (*object.1).$field) }
     }};
-    ({ $($steps:tt)* } [$($index:expr,)*] ($tx:expr) ($key:expr)) => {{
-        let (key, object) = $crate::__private::object($key);
-        let indices = $crate::__private::indices([$($index),*]);
-        let tx: &mut _ = $tx;
+    ({ $($steps:tt)* } [$($index:expr,)*] ($tx:ident) ($key:expr)) => {{
+        let object = $crate::__private::object($key);
+        let indices = ($($crate::__private::index($index),)*);
         // SAFETY: *object* and *within*.
-        unsafe { $crate::Txn::__place(tx, key, &raw mut $crate::__place_in!(indices (*object) $($steps)*)) }
+        unsafe { $crate::Txn::__place($tx, object.0, &raw mut $crate::__place_in!(indices (*object.1) $($steps)*)) }
     }};
     // In an object that the function comes back to, with what it has found last.
-    (again $last:ident { $($steps:tt)* } [$($index:expr,)*] ($tx:expr) ($key:expr)) => {{
-        let (key, object) = $crate::__private::object($key);
-        let indices = $crate::__private::indices([$($index),*]);
-        let tx: &mut _ = $tx;
+    (again $last:ident { $($steps:tt)* } [$($index:expr,)*] ($tx:ident) ($key:expr)) => {{
+        let object = $crate::__private::object($key);
+        let indices = ($($crate::__private::index($index),)*);
         // SAFETY: *object* and *within*.
-        unsafe { $crate::Txn::__place_again(tx, $last, key, &raw mut $crate::__place_in!(indices (*object) $($steps)*)) }
+        unsafe { $crate::Txn::__place_again($tx, $last, object.0, &raw mut $crate::__place_in!(indices (*object.1) $($steps)*)) }
     }};
     // The first of two that neighbouring statements store to. If it must be logged, the other one is logged with it; if not, there is no more to look for.
-    (pair $is_one_object:literal { $other:expr } [$($last:ident)?] { $($steps:tt)* } [$($index:expr,)*] ($tx:expr) ($key:expr)) => {{
-        let (key, object) = $crate::__private::object($key);
-        let indices = $crate::__private::indices([$($index),*]);
+    (pair $is_one_object:literal { $other:expr } [$($last:ident)?] { $($steps:tt)* } [$($index:expr,)*] ($tx:ident) ($key:expr)) => {{
+        let object = $crate::__private::object($key);
+        let indices = ($($crate::__private::index($index),)*);
         // SAFETY: *object* and *within*.
-        let place = unsafe { &raw mut $crate::__place_in!(indices (*object) $($steps)*) };
-        let tx: &mut _ = $tx;
+        let place = unsafe { &raw mut $crate::__place_in!(indices (*object.1) $($steps)*) };
         // SAFETY: *object* and *within*.
-        match unsafe { $crate::Txn::__in_place(tx, key, place) } {
-            $crate::__private::core::option::Option::Some(place) => place,
-            _ => {
-                if $crate::Txn::__logs_pair(tx, key, $is_one_object) {
-                    $crate::__private::seldom();
-                    // SAFETY: *object* and *within*.
-                    if unsafe { $crate::Txn::__ahead(tx, key, $crate::__private::core::option::Option::Some(place)) } {
-                        _ = $other;
-                        $crate::Txn::__ahead_done($tx);
-                    }
-                }
-                let tx: &mut _ = $tx;
-                // SAFETY: *object* and *within*.
-                unsafe { $crate::__place!(in tx key place $($last)?) }
-            }
+        let first = unsafe { $crate::Txn::__first($tx, object.0, place, $is_one_object) };
+        if first.is_noted {
+            _ = $other;
+            $crate::Txn::__ahead_done($tx);
         }
+        // SAFETY: *object* and *within*. Where a savepoint begins, another closure does.
+        unsafe { $crate::__place!(first $tx first object place $($last)?) }
     }};
-    (in $tx:ident $key:ident $place:ident) => { $crate::Txn::__place($tx, $key, $place) };
-    (in $tx:ident $key:ident $place:ident $last:ident) => { $crate::Txn::__place_again($tx, $last, $key, $place) };
+    (first $tx:ident $first:ident $object:ident $place:ident) => { $crate::Txn::__place_first($tx, $first, $object.0, $place) };
+    (first $tx:ident $first:ident $object:ident $place:ident $last:ident) => {
+        $crate::Txn::__place_first_again($tx, $first, $last, $object.0, $place)
+    };
 }
 
 /// Notes such a place for the log. An index out of bounds must panic where it stands, after the stores in front of it: here it notes nothing.
@@ -265,13 +307,14 @@ macro_rules! __place_ahead {
     (. $field:tt $tx:ident ($key:expr)) => {
         $crate::__place_ahead!({ . $field } [] ($tx) ($key))
     };
-    ({ $($steps:tt)* } [$($index:expr,)*] ($tx:expr) ($key:expr)) => {{
-        let (key, object) = $crate::__private::object($key);
-        let indices = $crate::__private::indices([$($index),*]);
-        let tx: &mut _ = $tx;
-        // SAFETY: *object* and *within*.
-        let place = unsafe { $crate::__place_checked!([$($index)*] indices (*object) $($steps)*) };
-        // SAFETY: *object* and *within*.
-        unsafe { $crate::Txn::__ahead(tx, key, place) }
+    ({ $($steps:tt)* } [$($index:expr,)*] ($tx:ident) ($key:expr)) => {{
+        let object = $crate::__private::object($key);
+        let indices = ($($crate::__private::index($index),)*);
+        let mut exists = true;
+        // SAFETY: *object* and *within*, unless `exists` has become false.
+        unsafe {
+            let place = &raw mut $crate::__place_in!((indices exists) (*object.1) $($steps)*);
+            $crate::Txn::__ahead($tx, object.0, place, exists)
+        }
     }};
 }
