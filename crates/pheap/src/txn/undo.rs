@@ -176,7 +176,8 @@ mod tests {
         })
         .unwrap();
         // SAFETY: the context of an open transaction of this thread, to which there is no reference.
-        root.txn(|tx, _| Ok(assert!(unsafe { (*tx.context()).ahead.is_empty() }))).unwrap();
+        let is_empty = root.txn(|tx, _| Ok(unsafe { (*tx.context()).ahead.is_empty() })).unwrap();
+        assert!(is_empty);
     }
 
     #[test]
