@@ -49,7 +49,7 @@ pub use crate::__with_serde as with_serde;
 pub use crate::api::stores::Last;
 pub use field::{FieldOf, NotAField};
 pub use persist::{slot_at, zero};
-pub use places::{Elements, element, element_ahead, index, object};
+pub use places::{Elements, element, element_checked, index, object};
 pub use shape::{
     AsDerived, Slot, Tag, assert_c, assert_counted, assert_tag, assert_transparent, c_slots, found, gaps,
     unlike,

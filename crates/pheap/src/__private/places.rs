@@ -68,12 +68,10 @@ fn out_of_bounds(index: usize, len: usize) -> ! {
     panic!("index out of bounds: the len is {len} but the index is {index}")
 }
 
-/// The address of an element. If there is none, `exists` becomes false, and it is that of another one, or of where the elements would begin.
+/// The address of an element, if there is one.
 #[inline(always)]
-pub fn element_ahead<T, A: Elements<T> + ?Sized>(array: *mut A, index: usize, exists: &mut bool) -> *mut T {
-    let is_within = index < A::bound(array);
-    *exists &= is_within;
-    array.cast::<T>().wrapping_add(if is_within { index } else { 0 })
+pub fn element_checked<T, A: Elements<T> + ?Sized>(array: *mut A, index: usize) -> Option<*mut T> {
+    if index < A::bound(array) { Some(array.cast::<T>().wrapping_add(index)) } else { None }
 }
 
 /// Logs the places of neighbouring stores at once, if each would be logged on its own otherwise.
@@ -92,7 +90,7 @@ macro_rules! __place_group {
     };
 }
 
-/// The place that steps lead to. `.await` looks like a field, and would run code of the user's. With `?` behind an index, what is said with the indices becomes false if there is no such element.
+/// The place that steps lead to. With `?` behind an index, the block whose label is said with the indices ends with `false` if there is no such element. `.await` looks like a field, and would run code of the user's.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __place_in {
@@ -100,11 +98,21 @@ macro_rules! __place_in {
     ($indices:tt $place:tt . await $($steps:tt)*) => {
         $crate::__private::core::compile_error!("`.await` is not a field")
     };
+    ($indices:tt $place:tt [await $($mark:tt)?] $($steps:tt)*) => {
+        $crate::__private::core::compile_error!("`await` is not the number of an index")
+    };
     ($indices:tt $place:tt . $field:tt $($steps:tt)*) => { $crate::__place_in!($indices ($place.$field) $($steps)*) };
     ($indices:ident $place:tt [$index:tt] $($steps:tt)*) => {
         $crate::__place_in!($indices (*$crate::__private::element(&raw mut $place, $indices.$index)) $($steps)*)
     };
-    (($indices:ident $exists:ident) $place:tt [$index:tt ?] $($steps:tt)*) => {
-        $crate::__place_in!(($indices $exists) (*$crate::__private::element_ahead(&raw mut $place, $indices.$index, &mut $exists)) $($steps)*)
+    (($indices:ident $missing:lifetime) $place:tt [$index:tt ?] $($steps:tt)*) => {
+        $crate::__place_in!(
+            ($indices $missing)
+            (*match $crate::__private::element_checked(&raw mut $place, $indices.$index) {
+                $crate::__private::core::option::Option::Some(element) => element,
+                _ => break $missing false,
+            })
+            $($steps)*
+        )
     };
 }

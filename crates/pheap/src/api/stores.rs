@@ -149,13 +149,13 @@ impl<'r> Txn<'r> {
         }
         seldom();
         // SAFETY: the caller's premise.
-        First { is_in_place: false, is_noted: unsafe { self.__ahead(object, place, true) } }
+        First { is_in_place: false, is_noted: unsafe { self.__ahead(object, place) } }
     }
 
     /// [`__place`](Self::__place) of what was [looked for](Self::__first).
     ///
     /// # Safety
-    /// `place` is within the object. If it was in place, no savepoint was begun since.
+    /// `place` is within the object, and nothing was done with the transaction since.
     #[doc(hidden)]
     #[inline(always)]
     pub unsafe fn __place_first<T: Pointee + ?Sized, F: Persist>(
@@ -165,7 +165,7 @@ impl<'r> Txn<'r> {
         place: *mut F,
     ) -> &mut F {
         if first.is_in_place {
-            // SAFETY: a live value of this region (the caller's premise), which is written where it is: it was logged, and stays so in this transaction. `&mut self` keeps all other access away.
+            // SAFETY: a live value of this region (the caller's premise), which is written where it is, by what was found just now. `&mut self` keeps all other access away.
             return unsafe { &mut *place };
         }
         // SAFETY: the caller's premise.
@@ -186,7 +186,7 @@ impl<'r> Txn<'r> {
         place: *mut F,
     ) -> &mut F {
         if first.is_in_place {
-            // SAFETY: a live value of this region (the caller's premise), which is written where it is: it was logged, and stays so in this transaction. `&mut self` keeps all other access away.
+            // SAFETY: a live value of this region (the caller's premise), which is written where it is, by what was found just now. `&mut self` keeps all other access away.
             return unsafe { &mut *place };
         }
         // SAFETY: the caller's premise.
@@ -213,21 +213,16 @@ impl<'r> Txn<'r> {
         unsafe { self.cx() }.mode
     }
 
-    /// Notes what a store to a place will have logged, if it exists. Returns whether it did: if it did for none of a group, the last one need not be noted. It can just as well be logged by itself.
+    /// Notes what a store to a place will have logged, unless it is logged. Returns whether it did: if it did for none of a group, the last one need not be noted. It can just as well be logged by itself.
     ///
     /// # Safety
-    /// If it exists, the place is within the object.
+    /// The place is within the object.
     #[doc(hidden)]
     #[inline(always)]
-    pub unsafe fn __ahead<T: Pointee + ?Sized, F>(
-        &mut self,
-        object: P<'r, T>,
-        place: *mut F,
-        exists: bool,
-    ) -> bool {
+    pub unsafe fn __ahead<T: Pointee + ?Sized, F>(&mut self, object: P<'r, T>, place: *mut F) -> bool {
         let (addr, len) = (place.cast::<u8>().expose_provenance(), size_of::<F>());
         // SAFETY: a part of a live object of this region, by (3) and the caller's premise.
-        if !exists || unsafe { self.hot().is_in_place(addr, len, align_of::<F>()) } {
+        if unsafe { self.hot().is_in_place(addr, len, align_of::<F>()) } {
             return false;
         }
         // SAFETY: the context of an open transaction of this thread, by (1), to which there is no reference, by (2).
@@ -250,7 +245,7 @@ impl<'r> Txn<'r> {
 //
 // Premises of this macro and the next one:
 // * *object*: `object` takes a `P` only, and says where the live object is to which that points. The functions of `Txn` take that `P`, so it has the brand of `tx`, which has locked the region.
-// * *within*: the place is made of fields, and of `element` or `element_ahead`, which check the indices. So it is within the object, and no type in a heap is `Deref`, so no code of the
+// * *within*: the place is made of fields, and of `element` or `element_checked`, which check the indices. So it is within the object, and no type in a heap is `Deref`, so no code of the
 //   user's runs.
 // The name of the transaction is in `unsafe` blocks: to borrow it outside is 1.3 % more of `cargo check`. It may be that of a `static mut`, but one that has the brand `'static`, which no `P` has. So the
 // key, which comes first, has no value, and nobody gets there (`tests/ui/txn_static.rs`).
@@ -285,15 +280,21 @@ macro_rules! __place {
         let indices = ($($crate::__private::index($index),)*);
         // SAFETY: *object* and *within*.
         let place = unsafe { &raw mut $crate::__place_in!(indices (*object.1) $($steps)*) };
+        // Once: a type of the user's that is `Deref` may do anything there.
+        let tx: &mut $crate::Txn<'_> = $tx;
         // SAFETY: *object* and *within*.
-        let first = unsafe { $crate::Txn::__first($tx, object.0, place, $is_one_object) };
+        let first = unsafe { $crate::Txn::__first(tx, object.0, place, $is_one_object) };
         if first.is_noted {
             _ = $other;
             $crate::Txn::__ahead_done($tx);
+            // SAFETY: *object* and *within*.
+            unsafe { $crate::__place!(noted $tx object place $($last)?) }
+        } else {
+            // SAFETY: *object* and *within*. Nothing was done since.
+            unsafe { $crate::__place!(first tx first object place $($last)?) }
         }
-        // SAFETY: *object* and *within*. Where a savepoint begins, another closure does.
-        unsafe { $crate::__place!(first $tx first object place $($last)?) }
     }};
+    (noted $tx:ident $object:ident $place:ident $($last:ident)?) => { $crate::Txn::__place($tx, $object.0, $place) };
     (first $tx:ident $first:ident $object:ident $place:ident) => { $crate::Txn::__place_first($tx, $first, $object.0, $place) };
     (first $tx:ident $first:ident $object:ident $place:ident $last:ident) => {
         $crate::Txn::__place_first_again($tx, $first, $last, $object.0, $place)
@@ -310,11 +311,12 @@ macro_rules! __place_ahead {
     ({ $($steps:tt)* } [$($index:expr,)*] ($tx:ident) ($key:expr)) => {{
         let object = $crate::__private::object($key);
         let indices = ($($crate::__private::index($index),)*);
-        let mut exists = true;
-        // SAFETY: *object* and *within*, unless `exists` has become false.
-        unsafe {
-            let place = &raw mut $crate::__place_in!((indices exists) (*object.1) $($steps)*);
-            $crate::Txn::__ahead($tx, object.0, place, exists)
+        'missing: {
+            // SAFETY: *object* and *within*.
+            unsafe {
+                let place = &raw mut $crate::__place_in!((indices 'missing) (*object.1) $($steps)*);
+                $crate::Txn::__ahead($tx, object.0, place)
+            }
         }
     }};
 }

@@ -171,7 +171,7 @@ mod tests {
         let root = heap.root::<u64>("number").unwrap();
         root.txn(|tx, p| {
             // SAFETY: all of a live object.
-            assert!(unsafe { tx.__ahead(p, value_of(p), true) });
+            assert!(unsafe { tx.__ahead(p, value_of(p)) });
             Ok(())
         })
         .unwrap();

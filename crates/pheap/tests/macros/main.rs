@@ -2,6 +2,7 @@
 
 mod again;
 mod derive;
+mod groups;
 mod strict;
 mod txn;
 

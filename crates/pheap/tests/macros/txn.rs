@@ -1,6 +1,6 @@
 //! What `#[txn]` makes of functions.
 
-use pheap::{Durability, Heap, Options, P, Persist, Root, Txn, txn};
+use pheap::{P, Root, Txn, txn};
 
 use crate::{Gaps, Node, on_both_paths, strict};
 
@@ -247,108 +247,6 @@ fn a_function_joins_two_transactions() {
         one.read(|view, p| assert_eq!((view[p].val, view[p].grid[0][0]), (1, 2))).unwrap();
         two.read(|view, p| assert_eq!((view[p].val, view[p].grid[0][0]), (2, 3))).unwrap();
     });
-}
-
-#[derive(Persist, Default)]
-#[repr(C)]
-struct Wide {
-    first: u64,
-    grid: [[u64; 20]; 3],
-    last: u64,
-}
-
-#[txn]
-fn together<'r>(tx: &mut Txn<'r>, p: P<'r, Wide>) {
-    tx[p].first += 1;
-    tx[p].grid[1][3] += 1;
-    tx[p].last += 1;
-}
-
-#[txn]
-fn one_by_one<'r>(tx: &mut Txn<'r>, p: P<'r, Wide>) {
-    tx[p].first += 1;
-    {}
-    tx[p].grid[1][3] += 1;
-    {}
-    tx[p].last += 1;
-}
-
-fn whole_object<'r>(tx: &mut Txn<'r>, p: P<'r, Wide>) {
-    tx[p].first += 1;
-    tx[p].grid[1][3] += 1;
-    tx[p].last += 1;
-}
-
-/// Fences and bytes of log of one transaction on the long path.
-fn cost(root: &Root<Wide>, heap: &Heap, run: for<'r> fn(&mut Txn<'r>, P<'r, Wide>)) -> (u64, u64) {
-    let before = heap.stats();
-    root.txn(|tx, p| {
-        run(tx, p);
-        Ok(())
-    })
-    .unwrap();
-    let after = heap.stats();
-    (after.fences - before.fences, after.log_bytes - before.log_bytes)
-}
-
-#[test]
-fn only_the_fields_are_logged_and_a_group_shares_a_fence() {
-    let dir = tempfile::tempdir().unwrap();
-    let options =
-        Options::new().durability(Durability::Pmem).pin_undo(true).arena_size(1 << 16).reserve(1 << 24);
-    let heap = options.open(dir.path().join("wide.pheap")).unwrap();
-    let root: Root<Wide> = heap.root("wide").unwrap();
-    let (fences, bytes) = cost(&root, &heap, together);
-    let (fences_apart, bytes_apart) = cost(&root, &heap, one_by_one);
-    let (_, bytes_whole) = cost(&root, &heap, whole_object);
-    assert_eq!(
-        fences + 1,
-        fences_apart,
-        "one fence for three entries; the second store by itself takes the rest of the block along"
-    );
-    assert!(bytes < bytes_apart && bytes < bytes_whole, "{bytes} {bytes_apart} {bytes_whole}");
-    root.read(|view, p| assert_eq!((view[p].first, view[p].grid[1][3], view[p].last), (3, 3, 3))).unwrap();
-}
-
-/// Exchanges elements, pair by pair.
-#[txn]
-fn exchange<'r>(tx: &mut Txn<'r>, numbers: P<'r, [u64]>, pairs: &[(usize, usize)]) {
-    for &(i, j) in pairs {
-        let (x, y) = (tx[numbers][i], tx[numbers][j]);
-        tx[numbers][i] = y;
-        tx[numbers][j] = x;
-    }
-}
-
-#[test]
-fn two_elements_share_a_fence_if_the_first_needs_one() {
-    let dir = tempfile::tempdir().unwrap();
-    let options = Options::new().durability(Durability::Pmem).pin_undo(true);
-    let heap = options.open(dir.path().join("numbers.pheap")).unwrap();
-    let root: Root<P<[u64]>> = heap.root_or("numbers", |tx| tx.alloc_slice(1000, |i| i as u64)).unwrap();
-    let fences = |pairs: &[(usize, usize)]| {
-        let (before, mut fences) = (heap.stats().fences, 0);
-        let result = root.txn(|tx, p| {
-            let numbers = tx[p];
-            exchange(tx, numbers, pairs);
-            let expected: Vec<u64> = {
-                let mut numbers: Vec<u64> = (0..1000).collect();
-                pairs.iter().for_each(|&(i, j)| numbers.swap(i, j));
-                numbers
-            };
-            assert_eq!(tx[numbers], expected);
-            fences = heap.stats().fences - before;
-            Err::<(), _>(pheap::Error::abort("to see it undone"))
-        });
-        assert!(result.is_err());
-        root.read(|view, p| assert!(view[view[p]].iter().copied().eq(0..1000))).unwrap();
-        fences
-    };
-    let one = fences(&[(100, 900)]);
-    assert_eq!(fences(&[(100, 900), (100, 900), (900, 100)]), one, "both are logged by then");
-    assert_eq!(fences(&[(100, 900), (500, 700)]), one + 1, "a fence for each pair");
-    assert_eq!(fences(&[(100, 900), (100, 500), (500, 100)]), one + 1, "only the other one is new");
-    assert_eq!(fences(&[(100, 900), (500, 100)]), one + 1, "only the first one is new");
 }
 
 macro_rules! functions {
