@@ -90,23 +90,24 @@ impl Context {
         new
     }
 
-    /// What to log for a store to `start..end` (offsets in the heap), of which not all is logged: that, or from the second store to a block of an object on, all of the block. If an entry takes a fence,
-    /// other objects of the span are logged with it; and if blocks right before it are logged, as many from this one on: who goes through memory in order needs an entry for each of twice as many blocks as before.
+    /// What to log for a store to `start..end` (offsets in the heap), of which not all is logged: that, or from the second store to a block on, all of the block, with what other objects of the
+    /// span have there. If blocks right before it are logged, as many from this one on: who goes through memory in order needs an entry for each of twice as many blocks as before.
     ///
-    /// A fence, or just making an entry, costs more than the lines of old content that go with it then, and most programs that have come back to a block
-    /// will again. At worst, if they come back once, the log is five times as long. Large objects whose elements are changed in any order get two fences
+    /// An entry costs more than the lines of old content that go with it then, with a fence or without, and most programs that have come back to a block
+    /// will again. At worst, if they come back once, the log is five times as long. Large objects whose elements are changed in any order get two entries
     /// for 64 words. What nobody stores to stays what it is, and going back does not change it; that holds for what is free, too.
+    ///
+    /// With a write-ahead log, what is logged here goes to its record, so less is: the part of a line that belongs to the object.
     #[inline]
     fn range_to_log(&self, start: usize, end: usize) -> (usize, usize) {
-        let is_fenced = self.media.fences_undo();
-        // What is logged here goes to the record of a write-ahead log, too.
-        let block = if self.media.wal().is_some() { LINE } else { BLOCK };
-        let before = if is_fenced { self.logged.begun_before(start, AHEAD) } else { 0 };
+        let is_recorded = self.media.wal().is_some();
+        let block = if is_recorded { LINE } else { BLOCK };
+        let before = if is_recorded { 0 } else { self.logged.begun_before(start, AHEAD) };
         if before == 0 && !self.logged.is_begun(start, block) {
             return (start, end);
         }
         // What is logged is marked, while objects are, and beside it there may be garbage, which would stay as long as something beside it is changed in each cycle.
-        let is_alone = !is_fenced || self.gc.is_marking();
+        let is_alone = is_recorded || self.gc.is_marking();
         let Some(slots) = self.slots_around(start, is_alone) else {
             return (start, end); // metadata
         };
@@ -206,9 +207,13 @@ mod tests {
         assert_eq!(fences, [4, 1]);
     }
 
-    /// So many numbers, in a heap whose transactions are long and need fences.
-    fn sevens(dir: &tempfile::TempDir, numbers: usize) -> (Heap, Root<P<'static, [u64]>>) {
-        let options = Options::new().durability(Durability::Pmem).pin_undo(true);
+    /// So many numbers, in a heap whose transactions are long.
+    fn sevens(
+        dir: &tempfile::TempDir,
+        durability: Durability,
+        numbers: usize,
+    ) -> (Heap, Root<P<'static, [u64]>>) {
+        let options = Options::new().durability(durability).pin_undo(true);
         let heap = options.open(dir.path().join("heap")).unwrap();
         let root = heap.root_or("numbers", |tx| tx.alloc_slice(numbers, |_| 7)).unwrap();
         (heap, root)
@@ -218,7 +223,7 @@ mod tests {
     fn stores_in_order_are_logged_ahead() {
         const NUMBERS: usize = 10_000;
         let dir = tempfile::tempdir().unwrap();
-        let (heap, root) = sevens(&dir, NUMBERS);
+        let (heap, root) = sevens(&dir, Durability::Pmem, NUMBERS);
         root.txn(|tx, p| {
             let numbers = tx[p];
             let before = heap.stats().fences;
@@ -234,9 +239,13 @@ mod tests {
     /// What has not changed may be read by somebody without a lock, so nothing is stored there.
     #[test]
     fn going_back_stores_to_nothing_that_was_only_logged() {
+        [Durability::Pmem, Durability::Process].into_iter().for_each(stores_to_nothing_that_was_only_logged);
+    }
+
+    fn stores_to_nothing_that_was_only_logged(durability: Durability) {
         const PAGES: usize = 4;
         let dir = tempfile::tempdir().unwrap();
-        let (heap, root) = sevens(&dir, PAGES * PAGE as usize / 8);
+        let (heap, root) = sevens(&dir, durability, PAGES * PAGE as usize / 8);
         let mut protected = std::ptr::null_mut();
         let result = root.txn(|tx, p| {
             let numbers = tx[p];
