@@ -1,14 +1,19 @@
 //! Whether a store to a field takes a copy of its object, if that is small, or of the field.
 //!
 //! A copy of the object costs more to make and to compare, and is found by whatever looks at the object again. A program that stores to one field of each object
-//! is better off with copies of fields. Which one it is, transactions before tell: most programs do the same again and again.
+//! is better off with copies of fields, unless it comes back to them again and again: fields of neighbours share slots of the [cache](super::recent) more often than the
+//! neighbours do. Which one it is, transactions before tell: most programs do the same again and again.
+
+/// So many looks at each copy of a transaction cost more than to have copies of objects. (A program that comes back makes one, for a copy of a field is not noted when it is made.)
+const LOOKS: usize = 4;
 
 /// What stores to fields take, and why.
 #[derive(Debug)]
 pub(crate) struct CopyGranularity {
     fields: bool,
-    /// Whether this transaction has looked again at something that it had a copy of.
-    again: bool,
+    /// How often this transaction has looked again at something that it had a copy of and the cache had not, and how many copies it had then.
+    again: usize,
+    copies: usize,
     /// Transactions in a row that have not.
     quiet: u32,
     /// [`Tuning::patience`](crate::tuning::Tuning::patience).
@@ -17,7 +22,7 @@ pub(crate) struct CopyGranularity {
 
 impl CopyGranularity {
     pub(crate) fn new(patience: u32) -> CopyGranularity {
-        CopyGranularity { fields: false, again: false, quiet: 0, patience }
+        CopyGranularity { fields: false, again: 0, copies: 0, quiet: 0, patience }
     }
 
     /// Whether stores to fields take the fields alone.
@@ -26,24 +31,27 @@ impl CopyGranularity {
         self.fields
     }
 
-    /// Notes that something was looked at of which there is a copy.
+    /// Notes that something was looked at of which there is one of so many copies.
     #[inline(always)]
-    pub(crate) fn note_again(&mut self) {
-        self.again = true;
+    pub(crate) fn note_again(&mut self, copies: usize) {
+        self.again += 1;
+        self.copies = copies;
     }
 
     /// Notes that there is a copy of a part only of what was looked at.
     #[cold]
     pub(crate) fn note_part(&mut self) {
-        *self = CopyGranularity { again: true, ..CopyGranularity::new(self.patience) };
+        *self = CopyGranularity { again: 1, ..CopyGranularity::new(self.patience) };
     }
 
     #[inline(always)]
     pub(crate) fn end_transaction(&mut self) {
         let again = std::mem::take(&mut self.again);
         if !self.fields {
-            self.quiet = if again { 0 } else { self.quiet + 1 };
+            self.quiet = if again > 0 { 0 } else { self.quiet + 1 };
             self.fields = self.quiet == self.patience;
+        } else if again > LOOKS * self.copies {
+            *self = CopyGranularity::new(self.patience);
         }
     }
 }
@@ -60,12 +68,12 @@ mod tests {
         let mut granularity = CopyGranularity::new(PATIENCE);
         let quiet = |granularity: &mut CopyGranularity, n| (0..n).for_each(|_| granularity.end_transaction());
         quiet(&mut granularity, PATIENCE - 1);
-        granularity.note_again();
+        granularity.note_again(1);
         quiet(&mut granularity, PATIENCE);
         assert!(!granularity.is_fields());
         quiet(&mut granularity, 1);
         assert!(granularity.is_fields());
-        granularity.note_again(); // the same field
+        granularity.note_again(1); // the same field
         quiet(&mut granularity, 2 * PATIENCE);
         assert!(granularity.is_fields());
         granularity.note_part();
@@ -74,5 +82,18 @@ mod tests {
         assert!(!granularity.is_fields());
         quiet(&mut granularity, 1);
         assert!(granularity.is_fields());
+    }
+
+    #[test]
+    fn objects_are_taken_again_if_fields_are_looked_for_again_and_again() {
+        let mut granularity = CopyGranularity::new(1);
+        granularity.end_transaction();
+        let mut looks_at_two = |looks: usize| {
+            (0..looks).for_each(|_| granularity.note_again(2));
+            granularity.end_transaction();
+            granularity.is_fields()
+        };
+        assert!((0..2).all(|_| looks_at_two(2 * LOOKS)), "they do not add up");
+        assert!(!looks_at_two(2 * LOOKS + 1));
     }
 }

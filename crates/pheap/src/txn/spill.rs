@@ -28,7 +28,7 @@ impl Context {
     /// Notes that a copy was found. Whether the transaction is better off without copies from here on: these looks have cost about as much as the spill.
     #[inline(always)]
     pub(super) fn looks_again(&mut self) -> bool {
-        self.granularity.note_again();
+        self.granularity.note_again(self.set.len());
         self.looks_too_often()
     }
 
