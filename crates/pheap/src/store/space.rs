@@ -29,14 +29,14 @@ impl Store {
         tables.take_span(self, bytes, entry)
     }
 
-    /// Whether so many bytes are free, or would be if the file grew. In a forked child nothing is.
-    pub(crate) fn has_left(&self, bytes: u64) -> bool {
-        self.check_not_forked().is_ok() && {
-            let tables = self.tables.lock();
-            let most = self.mapping.reserved().min(self.max_size);
-            let unit = tables.header.arena_unit;
-            tables.pages.total() + most.saturating_sub(tables.header.mapped) / unit * unit >= bytes
-        }
+    /// How many bytes are free, or would be if the file grew, and how many are not. In a forked child nothing is free.
+    pub(crate) fn left_and_used(&self) -> (u64, u64) {
+        let tables = self.tables.lock();
+        let (mapped, free) = (tables.header.mapped, tables.pages.total());
+        let most = self.mapping.reserved().min(self.max_size);
+        let unit = tables.header.arena_unit;
+        let left = free + most.saturating_sub(mapped) / unit * unit;
+        (if self.check_not_forked().is_ok() { left } else { 0 }, mapped - free)
     }
 
     /// Takes such a span if there is one without growing the file.

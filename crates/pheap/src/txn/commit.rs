@@ -280,6 +280,7 @@ fn end(context: &mut Context) {
     context.hot().forget_copies(0, Bug::RecentAfterEnd);
     context.granularity.end_transaction();
     context.forget_looks();
+    context.room_ahead = None;
     context.end_mode();
     context.is_between = false;
 }

@@ -172,6 +172,8 @@ pub(crate) struct Context {
     pub(super) looks: usize,
     /// How often it may before it is asked whether that is enough.
     pub(super) enough_looks: usize,
+    /// Whether there is room for what is logged ahead of stores; `None` if this transaction has not asked.
+    pub(super) room_ahead: Option<bool>,
     /// Values whose padding is to be zeroed.
     pub(crate) padded: Padded,
     /// Places noted by `__ahead`.
@@ -225,6 +227,7 @@ impl Context {
             dirty: DirtyLines::new(tuning),
             looks: 0,
             enough_looks: 0,
+            room_ahead: None,
             padded: Padded::default(),
             ahead: Vec::new(),
             scratch: Vec::new(),

@@ -68,7 +68,8 @@ impl Context {
 
     /// Whether the undo log has room for all copies, and could grow for all that the transaction may store to yet, which would have fitted into the write set.
     fn may_leave_copies(&mut self) -> bool {
-        let has_left = self.media.wal().is_some() || self.store().has_left((LEFT * self.most_copies) as u64);
+        let has_left =
+            self.media.wal().is_some() || self.store().left_and_used().0 >= (LEFT * self.most_copies) as u64;
         has_left && self.can_spill()
     }
 

@@ -33,7 +33,9 @@ impl Context {
             let (start, end) = context.range_to_log(offset, offset + len);
             let (first, last) = (start / 8, end.div_ceil(8));
             if !context.logged.insert_few(first, last) {
-                return Context::log_ranges(cx, &[(addr, len)]);
+                let mut wanted = std::mem::take(&mut context.scratch);
+                wanted.push((start, end));
+                return Context::log_wanted(cx, wanted);
             }
             let new = (context.base() + first * 8, (last - first) * 8);
             context.expect_stores(new);
@@ -43,8 +45,17 @@ impl Context {
 
     /// Puts the old content of several ranges into the undo log, behind one fence.
     unsafe fn log_ranges(cx: *mut Context, places: &[(usize, usize)]) -> Result<()> {
+        // SAFETY: the context is there, and nobody else's (premises 1 and 2); the places are in live values (premise 3).
+        unsafe {
+            let wanted = (*cx).ranges_to_log(places);
+            Context::log_wanted(cx, wanted)
+        }
+    }
+
+    /// Puts the old content of these ranges (offsets in the heap) into the undo log, except what is there.
+    unsafe fn log_wanted(cx: *mut Context, wanted: Vec<(usize, usize)>) -> Result<()> {
         // SAFETY: the context is there, and nobody else's (premises 1 and 2).
-        let mut new = unsafe { (*cx).new_ranges(places) };
+        let mut new = unsafe { (*cx).only_new(wanted) };
         // SAFETY: words of live objects, of slots beside them in their spans, or of the header (premise 3).
         let result = if new.is_empty() { Ok(()) } else { unsafe { Context::append_new(cx, &new) } };
         new.clear();
@@ -69,40 +80,49 @@ impl Context {
         self.media.expect_stores(std::ptr::without_provenance(addr), len);
     }
 
-    /// The parts of these places that are not in the undo log, and now must be.
-    fn new_ranges(&mut self, places: &[(usize, usize)]) -> Vec<(usize, usize)> {
+    /// What to log for stores to these places (offsets in the heap).
+    fn ranges_to_log(&mut self, places: &[(usize, usize)]) -> Vec<(usize, usize)> {
         let base = self.base();
-        let mut new = std::mem::take(&mut self.scratch);
+        let mut wanted = std::mem::take(&mut self.scratch);
         // All are looked up first: a program has not come back to a block because it asks for two places of it at once.
         for &(addr, len) in places {
             let (start, end) = (addr - base, addr - base + len);
             if len > 0 && !self.alloc.is_fresh(addr) && !self.logged.contains(start, end) {
-                new.push(self.range_to_log(start, end));
+                wanted.push(self.range_to_log(start, end));
             }
         }
-        let wanted = new.len();
+        wanted
+    }
+
+    /// The parts of these ranges (offsets in the heap) that are not in the undo log, and now must be (addresses, bytes).
+    fn only_new(&mut self, mut ranges: Vec<(usize, usize)>) -> Vec<(usize, usize)> {
+        let (base, wanted) = (self.base(), ranges.len());
         for i in 0..wanted {
-            let (start, end) = new[i];
-            self.logged.insert(start, end, |offset, bytes| new.push((base + offset, bytes)));
+            let (start, end) = ranges[i];
+            self.logged.insert(start, end, |offset, bytes| ranges.push((base + offset, bytes)));
         }
-        new.drain(..wanted);
-        new.iter().for_each(|&range| self.expect_stores(range));
-        new
+        ranges.drain(..wanted);
+        ranges.iter().for_each(|&range| self.expect_stores(range));
+        ranges
     }
 
     /// What to log for a store to `start..end` (offsets in the heap), of which not all is logged: that, or from the second store to a block on, all of the block, with what other objects of the
     /// span have there. If blocks right before it are logged, as many from this one on: who goes through memory in order needs an entry for each of twice as many blocks as before.
     ///
     /// An entry costs more than the lines of old content that go with it then, with a fence or without, and most programs that have come back to a block
-    /// will again. At worst, if they come back once, the log is five times as long. Large objects whose elements are changed in any order get two entries
+    /// will again. At worst, the log is as many times as long: five times if they come back to each block once, some forty times if they go through memory in steps of eight blocks, as
+    /// through a column of a matrix. Large objects whose elements are changed in any order get two entries
     /// for 64 words. What nobody stores to stays what it is, and going back does not change it; that holds for what is free, too.
     ///
     /// With a write-ahead log, what is logged here goes to its record, so less is: the part of a line that belongs to the object.
     #[inline]
-    fn range_to_log(&self, start: usize, end: usize) -> (usize, usize) {
+    fn range_to_log(&mut self, start: usize, end: usize) -> (usize, usize) {
         let is_recorded = self.media.wal().is_some();
         let block = if is_recorded { LINE } else { BLOCK };
-        let before = if is_recorded { 0 } else { self.logged.begun_before(start, AHEAD) };
+        let mut before = if is_recorded { 0 } else { self.logged.begun_before(start, AHEAD) };
+        if before > 0 && !self.may_log_ahead() {
+            before = 0;
+        }
         if before == 0 && !self.logged.is_begun(start, block) {
             return (start, end);
         }
@@ -113,6 +133,17 @@ impl Context {
         };
         let last = end.next_multiple_of(block) + before.saturating_sub(1) * block;
         (slots.start.max(start & !(block - 1)), slots.end.min(last))
+    }
+
+    /// Whether the heap has room for what is logged ahead. A transaction that has left its copies for their cost might have kept them, so there is room for a [block](super::spill) for each. It
+    /// takes more only if there is as much more for all of them, or for everything in the heap: with their headers, entries are less than twice as long as what they are of.
+    #[inline]
+    fn may_log_ahead(&mut self) -> bool {
+        self.room_ahead.unwrap_or_else(|| {
+            let all = (AHEAD + 1) * BLOCK * self.most_copies;
+            let (left, used) = self.store().left_and_used();
+            *self.room_ahead.insert(left >= (all as u64).min(2 * used))
+        })
     }
 
     /// Where the slot lies (offsets in the heap) that the byte at `offset` belongs to, if it `is_alone`, or all of its span.

@@ -46,6 +46,27 @@ fn full_heap(free: usize) -> (Heap, Words) {
     (heap, words)
 }
 
+/// Nor what is logged ahead of stores that go on in steps, each to the first block that is not logged yet.
+#[test]
+fn steps_through_memory_cost_no_transaction_its_space() {
+    const WORDS: usize = 1 << 20;
+    const STEP: usize = 8 * APART;
+    for (size, looks) in [13, 14, 16, 20].into_iter().flat_map(|mib| [(mib << 20, 0), (mib << 20, 100_000)]) {
+        let heap = Options::new().durability(Durability::Process).max_size(size).in_memory().unwrap();
+        let root: Words = heap.root_or("words", |tx| Ok(Some(tx.alloc_slice(WORDS, |_| 0)?))).unwrap();
+        root.txn(|tx, p| {
+            let words = tx[p].unwrap();
+            let scattered = |i: usize| words.at(WORDS - 1 - i % 200 * 2 * STEP);
+            (0..200).for_each(|i| tx[scattered(i)] = 1);
+            (0..looks).for_each(|i| assert_eq!(tx[scattered(i)], 1));
+            (0..8).for_each(|i| tx[words.at(i * APART)] = 1);
+            (1..WORDS / STEP).for_each(|i| tx[words.at(i * STEP)] = 1);
+            Ok(())
+        })
+        .unwrap_or_else(|error| panic!("{size} bytes, {looks} looks: {error}"));
+    }
+}
+
 /// A transaction whose record fits into what is free commits, however much it looks at before it stores.
 #[test]
 fn looks_cost_no_transaction_its_space() {
