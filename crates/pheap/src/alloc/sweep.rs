@@ -29,7 +29,7 @@ impl Allocator {
         self.usage.allocated = 0;
     }
 
-    /// Makes the slots free that are not marked. The log is empty, or names none of them.
+    /// Makes the slots free that are not marked. No record in the log names one of them; undo entries of the open transaction may, for what lies beside its stores.
     pub(crate) fn sweep(&mut self, store: &Store, number: u32) -> Swept {
         if !self.spans.get(number).is_some_and(|span| span.pending) {
             return Swept::Kept;

@@ -32,10 +32,10 @@ impl Last<'_> {
     }
 }
 
-/// What was found of the first of two places that are stored to one after the other.
+/// What was found of the first of two places that are stored to one after the other. It has the transaction, which is borrowed once: a type of the user's that is `Deref` may do anything when it is.
 #[doc(hidden)]
-#[derive(Clone, Copy)]
-pub struct First {
+pub struct First<'t, 'r> {
+    tx: &'t mut Txn<'r>,
     is_in_place: bool,
     pub is_noted: bool,
 }
@@ -135,41 +135,41 @@ impl<'r> Txn<'r> {
         object: P<'r, T>,
         place: *mut F,
         is_one_object: bool,
-    ) -> First {
+    ) -> First<'_, 'r> {
         let (addr, len) = bytes_of(place);
         // In these the last place is looked for first. And so small an object needs no pairs of its own: sooner or later, a block of it is logged as a whole.
         let has_copies = has_copies(value_of(object));
         // SAFETY: a part of a live object of this region, by (3) and the caller's premise.
         let is_logged = || unsafe { self.hot().is_in_place(addr, len, align_of::<F>()) };
         if !<F as Pointee>::PADDED && !has_copies && is_logged() {
-            return First { is_in_place: true, is_noted: false };
+            return First { tx: self, is_in_place: true, is_noted: false };
         }
         if is_one_object && has_copies || !self.__logs_in_place() {
-            return First { is_in_place: false, is_noted: false };
+            return First { tx: self, is_in_place: false, is_noted: false };
         }
         seldom();
-        // SAFETY: the caller's premise.
-        First { is_in_place: false, is_noted: unsafe { self.__ahead(object, place) } }
+        // SAFETY: the context of an open transaction of this thread, by (1), to which there is no reference, by (2). `place` is within `object` (the caller's premise), which is live, by (3).
+        let is_noted = unsafe { note_ahead(self.context(), value_of(object), place) };
+        First { tx: self, is_in_place: false, is_noted }
     }
 
-    /// [`__place`](Self::__place) of what was [looked for](Self::__first).
+    /// [`__place`](Self::__place) of what was [looked for](Self::__first) and not noted.
     ///
     /// # Safety
-    /// `place` is within the object, and nothing was done with the transaction since.
+    /// `place` is within the object, and what was looked for.
     #[doc(hidden)]
     #[inline(always)]
-    pub unsafe fn __place_first<T: Pointee + ?Sized, F: Persist>(
-        &mut self,
-        first: First,
+    pub unsafe fn __place_first<'t, T: Pointee + ?Sized, F: Persist>(
+        first: First<'t, 'r>,
         object: P<'r, T>,
         place: *mut F,
-    ) -> &mut F {
+    ) -> &'t mut F {
         if first.is_in_place {
-            // SAFETY: a live value of this region (the caller's premise), which is written where it is, by what was found just now. `&mut self` keeps all other access away.
+            // SAFETY: a live value of this region (the caller's premise), which is written where it is, by what was found; nothing was done with the transaction since, which `first` has. That keeps all other access away.
             return unsafe { &mut *place };
         }
         // SAFETY: the caller's premise.
-        unsafe { self.__place(object, place) }
+        unsafe { first.tx.__place(object, place) }
     }
 
     /// The same within an object that the function comes back to.
@@ -178,19 +178,35 @@ impl<'r> Txn<'r> {
     /// Those of [`__place_first`](Self::__place_first).
     #[doc(hidden)]
     #[inline(always)]
-    pub unsafe fn __place_first_again<T: Pointee + ?Sized, F: Persist>(
-        &mut self,
-        first: First,
+    pub unsafe fn __place_first_again<'t, T: Pointee + ?Sized, F: Persist>(
+        first: First<'t, 'r>,
         last: &Last<'r>,
         object: P<'r, T>,
         place: *mut F,
-    ) -> &mut F {
-        if first.is_in_place {
-            // SAFETY: a live value of this region (the caller's premise), which is written where it is, by what was found just now. `&mut self` keeps all other access away.
-            return unsafe { &mut *place };
+    ) -> &'t mut F {
+        if !first.is_in_place {
+            // SAFETY: the caller's premise.
+            return unsafe { first.tx.__place_again(last, object, place) };
         }
+        // SAFETY: the caller's premises.
+        unsafe { Txn::__place_first(first, object, place) }
+    }
+
+    /// [`__place`](Self::__place) of what was [noted](Self::__first), when the other place is noted, too.
+    ///
+    /// # Safety
+    /// `place` is within the object.
+    #[doc(hidden)]
+    #[cold]
+    #[inline(never)]
+    pub unsafe fn __place_noted<T: Pointee + ?Sized, F: Persist>(
+        &mut self,
+        object: P<'r, T>,
+        place: *mut F,
+    ) -> &mut F {
+        self.__ahead_done();
         // SAFETY: the caller's premise.
-        unsafe { self.__place_again(last, object, place) }
+        unsafe { self.__place(object, place) }
     }
 
     /// Whether each store is logged on its own, so that a group saves entries, and fences.
@@ -280,24 +296,20 @@ macro_rules! __place {
         let indices = ($($crate::__private::index($index),)*);
         // SAFETY: *object* and *within*.
         let place = unsafe { &raw mut $crate::__place_in!(indices (*object.1) $($steps)*) };
-        // Once: a type of the user's that is `Deref` may do anything there.
-        let tx: &mut $crate::Txn<'_> = $tx;
         // SAFETY: *object* and *within*.
-        let first = unsafe { $crate::Txn::__first(tx, object.0, place, $is_one_object) };
+        let first = unsafe { $crate::Txn::__first($tx, object.0, place, $is_one_object) };
         if first.is_noted {
             _ = $other;
-            $crate::Txn::__ahead_done($tx);
             // SAFETY: *object* and *within*.
-            unsafe { $crate::__place!(noted $tx object place $($last)?) }
+            unsafe { $crate::Txn::__place_noted($tx, object.0, place) }
         } else {
-            // SAFETY: *object* and *within*. Nothing was done since.
-            unsafe { $crate::__place!(first tx first object place $($last)?) }
+            // SAFETY: *object* and *within*.
+            unsafe { $crate::__place!(first first object place $($last)?) }
         }
     }};
-    (noted $tx:ident $object:ident $place:ident $($last:ident)?) => { $crate::Txn::__place($tx, $object.0, $place) };
-    (first $tx:ident $first:ident $object:ident $place:ident) => { $crate::Txn::__place_first($tx, $first, $object.0, $place) };
-    (first $tx:ident $first:ident $object:ident $place:ident $last:ident) => {
-        $crate::Txn::__place_first_again($tx, $first, $last, $object.0, $place)
+    (first $first:ident $object:ident $place:ident) => { $crate::Txn::__place_first($first, $object.0, $place) };
+    (first $first:ident $object:ident $place:ident $last:ident) => {
+        $crate::Txn::__place_first_again($first, $last, $object.0, $place)
     };
 }
 

@@ -66,7 +66,7 @@ impl<'r> Txn<'r> {
         unsafe { self.cx() }.store().hash_secret
     }
 
-    /// Elements `range` of a slice, to write. They are logged together, once; other elements are not logged.
+    /// Elements `range` of a slice, to write. They are logged together, once; of other elements, a long transaction may log those that lie near.
     ///
     /// # Panics
     /// If the range is not within the slice.

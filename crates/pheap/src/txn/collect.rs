@@ -91,7 +91,8 @@ impl Context {
                 return;
             }
             // Records may name what is about to be given to others. In a long transaction there are none: it has emptied the log when it
-            // became long, and what it has logged since is reachable.
+            // became long. Its undo entries may name what is garbage beside what it has stored to. That is in a span with a marked object, so it stays the region's, and
+            // goes to nobody but this transaction; to go back restores what was garbage before.
             if self.mode == Mode::Short && !bug(Bug::SweepKeepsRecords) {
                 self.retire_records();
             }

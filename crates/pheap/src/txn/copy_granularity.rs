@@ -14,7 +14,7 @@ pub(crate) struct CopyGranularity {
     /// How often this transaction has looked again at something that it had a copy of and the cache had not, and how many copies it had then.
     again: usize,
     copies: usize,
-    /// Transactions in a row that have not.
+    /// Transactions in a row that have looked at nothing again.
     quiet: u32,
     /// [`Tuning::patience`](crate::tuning::Tuning::patience).
     patience: u32,
