@@ -35,7 +35,7 @@ fn open_files() -> &'static Mutex<Files> {
             return &open.files;
         }
         // Unless another thread is faster.
-        OPEN.replace(open, Box::leak(Box::new(Open { forks: forks(), files: Mutex::default() })));
+        OPEN.replace(open, Box::new(Open { forks: forks(), files: Mutex::default() }));
     }
 }
 

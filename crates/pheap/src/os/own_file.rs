@@ -83,14 +83,23 @@ impl<T: Sync> Leaked<T> {
     }
 
     pub(super) fn get(&self) -> Option<&'static T> {
-        // SAFETY: null, or from a reference that lives for ever: see `replace`.
+        // SAFETY: null, or from a box that stays for ever: see `replace`.
         unsafe { self.0.load(SeqCst).as_ref() }
     }
 
-    /// Puts another one there, unless something else than `old` is there by now. Whether it has.
-    pub(super) fn replace(&self, old: Option<&'static T>, new: &'static T) -> bool {
+    /// Puts another one there, to stay for ever, unless something else than `old` is there by now.
+    pub(super) fn replace(&self, old: Option<&'static T>, new: Box<T>) -> Option<&'static T> {
         let old = old.map_or(ptr::null_mut(), |old| ptr::from_ref(old).cast_mut());
-        self.0.compare_exchange(old, ptr::from_ref(new).cast_mut(), SeqCst, Acquire).is_ok()
+        let new = Box::into_raw(new);
+        match self.0.compare_exchange(old, new, SeqCst, Acquire) {
+            // SAFETY: from a box, which nobody frees any more.
+            Ok(_) => Some(unsafe { &*new }),
+            Err(_) => {
+                // SAFETY: from a box, and nobody has seen it.
+                drop(unsafe { Box::from_raw(new) });
+                None
+            }
+        }
     }
 }
 
@@ -111,15 +120,15 @@ fn take_entry() -> &'static Entry {
     }
     loop {
         let first = ENTRIES.get();
-        let entry: &Entry = Box::leak(Box::new(Entry {
+        let entry = Box::new(Entry {
             taken: AtomicBool::new(true),
             fd: AtomicI32::new(-1),
             start: AtomicUsize::new(0),
             len: AtomicUsize::new(0),
             next: first,
-        }));
-        // Else another thread was faster, and this one is of no use. That is rare.
-        if ENTRIES.replace(first, entry) {
+        });
+        // Else another thread was faster.
+        if let Some(entry) = ENTRIES.replace(first, entry) {
             return entry;
         }
     }
