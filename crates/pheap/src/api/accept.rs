@@ -10,7 +10,7 @@
 use std::collections::HashMap;
 
 use super::parts::Changes;
-use super::root::commit_as;
+use super::root::write_root;
 use crate::error::{Error, Result};
 use crate::heap::types::{are_values, what_becomes};
 use crate::heap::{Heap, HeapInner};
@@ -71,27 +71,18 @@ impl HeapInner {
         found: &[Successor],
         numbers: &HashMap<u32, u32>,
     ) -> Result<()> {
-        let mut is_collected = false;
-        let mut exclusive = loop {
-            let mut exclusive = Exclusive::begin(self, region, region.ty())?;
-            // Reads that have begun may still take snapshots.
-            exclusive.context().upgrade();
-            if region.held.is_used() {
-                return Err(Error::HeldPointers { root: name.to_owned() });
-            }
-            if is_collected {
-                exclusive.begin_rewriting();
-            }
-            match Changes::new(self, found, numbers).check(&exclusive, name) {
-                Ok(()) => break exclusive,
-                Err(error) if is_collected => return Err(error),
-                // Perhaps in what is dead.
-                Err(_) => {}
-            }
-            drop(exclusive);
-            self.collect(region);
-            is_collected = true;
-        };
+        let mut exclusive = Exclusive::begin(self, region, region.ty())?;
+        // A read that has begun may still take a snapshot.
+        exclusive.context().upgrade();
+        if region.held.is_used() {
+            return Err(Error::HeldPointers { root: name.to_owned() });
+        }
+        let changes = Changes::new(self, found, numbers);
+        if changes.check(&exclusive, name).is_err() {
+            // The pointer may be in a dead object.
+            exclusive.trace();
+            changes.check(&exclusive, name)?;
+        }
         let context = exclusive.context();
         let retyped = |span: &Span| {
             let ty = *numbers.get(&span.entry.ty).filter(|ty| **ty != span.entry.ty)?;
@@ -101,7 +92,9 @@ impl HeapInner {
         spans.iter().for_each(|span| context.alloc.record_again(*span));
         let from = region.ty();
         let by = NewRoot::Renamed { from };
-        commit_as(self, region, &mut exclusive, region.root(), ty, by, |context| {
+        let replace = write_root(self, region, &mut exclusive, region.root(), ty, by)?;
+        exclusive.commit_and(|context| {
+            replace(context);
             context.alloc.retype(self, &spans);
         })?;
         region.set_ty(ty);

@@ -73,11 +73,17 @@ impl<'r> Txn<'r> {
         mut element: impl FnMut(usize) -> T,
     ) -> Result<P<'r, [T]>> {
         let (p, data) = self.alloc_elements::<T>(len)?;
+        let length = p.addr().cast::<u64>();
+        // If `element` panics, and the program catches that, the object is a slice without elements.
+        // SAFETY: `p` is a new slice, of which only this call has the address. It begins with its length.
+        unsafe { length.write(0) };
         for i in 0..len {
             let value = element(i);
-            // SAFETY: `i < len`, and the new object, which nobody else has the address of, has room for `len` elements.
+            // SAFETY: the new object has room for `len` elements, `i < len`, and only this call has its address.
             unsafe { write_unpadded(data.wrapping_add(i), value) };
         }
+        // SAFETY: as for the write above; all `len` elements have values now.
+        unsafe { length.write(len as u64) };
         Ok(p)
     }
 

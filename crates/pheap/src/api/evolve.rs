@@ -4,12 +4,11 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use pheap_macros::Persist;
 
 use super::parts::Changes;
-use super::root::{commit_as, has_versions};
+use super::root::{has_versions, write_root};
 use crate::error::{Error, Result};
 use crate::faults::{Bug, bug};
 use crate::heap::check::rule::UNFINISHED;
@@ -22,6 +21,7 @@ use crate::region::rewrite::Rewrite;
 use crate::region::{Exclusive, NewRoot, Region, guard};
 use crate::store::arena::SpanEntry;
 use crate::store::spans::Span;
+use crate::txn::context::Context;
 
 /// Bytes of objects that one transaction converts, or in which it rewrites pointers, for each copy that a write set takes: a span more at most, or an object that is larger.
 const BATCH: u64 = 512;
@@ -196,29 +196,14 @@ impl<'h> Evolution<'h> {
             heap.retype(&region, &root, job.to, &job.found, &job.numbers)?;
             return Ok(true);
         }
-        // What is not reachable need not be converted, and which slots have objects must be known.
-        heap.collect(&region);
-        region.state.paused.store(true, Ordering::Relaxed);
-        let _unpaused = Unpaused(&region);
-        if job.from_is_new {
-            job.begin()?;
-        }
+        let mut exclusive = job.begin()?;
         if job.has_versions && !bug(Bug::ConvertVersions) {
-            job.end_versions()?;
+            exclusive = job.end_versions(exclusive)?;
         }
-        job.convert(&mut progress)?;
-        job.redirect(&mut progress)?;
-        job.end(job.to)?;
+        job.convert(&mut exclusive, &mut progress)?;
+        job.redirect(&mut exclusive, &mut progress)?;
+        job.end(exclusive, job.to)?;
         Ok(true)
-    }
-}
-
-/// Lets the collector go on, whatever happens.
-struct Unpaused<'a>(&'a Region);
-
-impl Drop for Unpaused<'_> {
-    fn drop(&mut self) {
-        self.0.state.paused.store(false, Ordering::Relaxed);
     }
 }
 
@@ -293,53 +278,56 @@ impl<'a> Job<'a> {
         })
     }
 
-    /// Says in the heap what is being done, in one transaction, if it can be done.
-    fn begin(&self) -> Result<()> {
-        let mut exclusive = Exclusive::begin(self.heap, self.region, self.from)?;
-        // Reads that have begun may still take snapshots.
+    /// Locks the root until all is converted, and frees what it does not lead to. If no earlier call has begun the
+    /// conversion, checks that it can be done, and says in the heap that it is being done, in one transaction.
+    fn begin(&self) -> Result<Exclusive<'a>> {
+        let ty = if self.from_is_new { self.from } else { self.unfinished };
+        let mut exclusive = Exclusive::begin(self.heap, self.region, ty)?;
+        if !self.from_is_new {
+            exclusive.trace();
+            return Ok(exclusive);
+        }
+        // A read that has begun may still take a snapshot.
         exclusive.context().upgrade();
         if self.region.held.is_used() {
             return Err(Error::HeldPointers { root: self.name.to_owned() });
         }
-        exclusive.begin_rewriting();
+        exclusive.trace();
         Changes::new(self.heap, &self.found, &self.numbers).check(&exclusive, self.name)?;
         let root = self.heap.base().addr() as u64 + self.region.root();
         let words = [root, self.from.into(), self.to.into()];
         let unfinished = exclusive.alloc_words(<Unfinished<'_> as Persist>::desc(), words)?;
-        commit_as(
-            self.heap,
-            self.region,
-            &mut exclusive,
-            unfinished,
-            self.unfinished,
-            NewRoot::Another,
-            |_| {},
-        )?;
+        let (heap, region) = (self.heap, self.region);
+        let replace =
+            write_root(heap, region, &mut exclusive, unfinished, self.unfinished, NewRoot::Another)?;
+        let end = exclusive.commit_and_go_on(replace)?;
+        // Other threads are told of the new type when it is durable.
+        self.heap.deferred(end).wait()?;
         self.region.set_ty(self.unfinished);
-        Ok(())
+        Ok(exclusive)
     }
 
-    /// Sees to it that nobody reads what is about to be converted without the region's lock. Until it is durable that the root is [`Unfinished`], who has a handle of before may get the durable version, which
-    /// may lead to the same nodes.
-    fn end_versions(&self) -> Result<()> {
+    /// Fails if a version of the root is held, which is read without the region's lock. Until it is durable that the
+    /// root is [`Unfinished`], a thread with an older handle may get the durable version, which may lead to the same
+    /// nodes.
+    fn end_versions(&self, exclusive: Exclusive<'a>) -> Result<Exclusive<'a>> {
         self.heap.sync_log()?;
         if !self.region.held.is_used() {
-            return Ok(());
+            return Ok(exclusive);
         }
-        // Somebody had one before that. If another call has begun, it could not take that back.
+        // A conversion that an earlier call has begun cannot be taken back.
         if self.from_is_new {
-            self.end(self.from)?;
+            self.end(exclusive, self.from)?;
         }
         Err(Error::HeldPointers { root: self.name.to_owned() })
     }
 
-    /// Converts all objects that are to be, and gives those that are values of the new types these.
-    fn convert(&self, progress: &mut dyn FnMut(Progress)) -> Result<()> {
+    /// Converts all objects whose bytes change, and gives the others the numbers of their new types.
+    fn convert(&self, exclusive: &mut Exclusive<'_>, progress: &mut dyn FnMut(Progress)) -> Result<()> {
         let batch = self.batch();
         let (mut done, mut total) = (0, None);
         loop {
-            let mut exclusive = Exclusive::begin(self.heap, self.region, self.unfinished)?;
-            exclusive.begin_rewriting();
+            exclusive.give_back_runs();
             let left: Vec<(u32, Span, &Successor)> = exclusive
                 .object_spans()
                 .into_iter()
@@ -367,9 +355,7 @@ impl<'a> Job<'a> {
                     Some(_) => {}
                 }
             }
-            // Nothing waits for the disk but the end: what a crash takes back is done again.
-            let end = exclusive.commit_deferred_and(|context| context.alloc.retype(self.heap, &converted))?;
-            drop(self.heap.deferred(end));
+            self.commit(exclusive, |context| context.alloc.retype(self.heap, &converted))?;
             done += bytes;
             progress(Progress { pass: 1, done, total });
         }
@@ -386,13 +372,20 @@ impl<'a> Job<'a> {
         (self.numbers[&successor.old] != successor.old).then_some((number, span, successor))
     }
 
+    /// Commits a step. Only the last one waits for the disk: a later call repeats the steps that a crash takes back.
+    fn commit(&self, exclusive: &mut Exclusive<'_>, done: impl FnOnce(&mut Context)) -> Result<()> {
+        let end = exclusive.commit_and_go_on(done)?;
+        drop(self.heap.deferred(end));
+        self.heap.evict_beside(exclusive);
+        Ok(())
+    }
+
     /// Makes all pointers lead to where objects have moved.
-    fn redirect(&self, progress: &mut dyn FnMut(Progress)) -> Result<()> {
+    fn redirect(&self, exclusive: &mut Exclusive<'_>, progress: &mut dyn FnMut(Progress)) -> Result<()> {
         let batch = self.batch();
         let (mut next, mut done) = (0, 0);
         loop {
-            let mut exclusive = Exclusive::begin(self.heap, self.region, self.unfinished)?;
-            exclusive.begin_rewriting();
+            exclusive.give_back_runs();
             let spans = exclusive.object_spans();
             if spans.iter().all(|(_, span)| span.entry.ty != self.moved) {
                 return Ok(());
@@ -412,7 +405,7 @@ impl<'a> Job<'a> {
                 done += span.bytes();
                 next = number + 1;
             }
-            drop(self.heap.deferred(exclusive.commit_deferred()?));
+            self.commit(exclusive, |_| {})?;
             progress(Progress { pass: 2, done, total });
             if bytes < batch {
                 return Ok(());
@@ -420,13 +413,14 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Makes the object that the root was, or has become, the root again, of type `ty`.
-    fn end(&self, ty: u32) -> Result<()> {
-        let mut exclusive = Exclusive::begin(self.heap, self.region, self.unfinished)?;
+    /// Makes the object that the root was, or has become, the root again, of type `ty`, and lets go of it.
+    fn end(&self, mut exclusive: Exclusive<'_>, ty: u32) -> Result<()> {
         let [root, ..] = words(&exclusive, self.region)?;
         let root = root - self.heap.base().addr() as u64;
-        commit_as(self.heap, self.region, &mut exclusive, root, ty, NewRoot::Converted, |context| {
-            context.gc.wanted = true; // what has moved is garbage
+        let replace = write_root(self.heap, self.region, &mut exclusive, root, ty, NewRoot::Converted)?;
+        exclusive.commit_and(|context| {
+            replace(context);
+            context.gc.wanted = true; // objects that have moved are garbage where they were
         })?;
         self.region.set_ty(ty);
         Ok(())

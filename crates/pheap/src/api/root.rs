@@ -368,7 +368,8 @@ impl<T: Persist> Root<T> {
             |tx, old| Ok(f(tx, old)?.addr()),
             |exclusive, new| {
                 let offset = (new.addr().get() - self.heap.base().addr()) as u64;
-                commit_as(&self.heap, &self.region, exclusive, offset, ty, NewRoot::Another, |_| {})
+                let replace = write_root(&self.heap, &self.region, exclusive, offset, ty, NewRoot::Another)?;
+                exclusive.commit_and(replace)
             },
         )?;
         self.region.set_ty(ty);
@@ -376,16 +377,17 @@ impl<T: Persist> Root<T> {
     }
 }
 
-/// Commits a transaction, whose `Txn` is gone, after which the root is the object at `offset`, of type `ty`, and what it is to the old one. If that has worked, calls `done` before anyone sees the region.
-pub(super) fn commit_as(
-    heap: &HeapInner,
-    region: &Region,
+/// Makes the object at `offset`, of type `ty`, the root, within the open transaction, whose `Txn` is gone. `by` says
+/// what the object is to the old root. Returns what must run once that is committed, before another thread sees the
+/// region.
+pub(super) fn write_root<'a>(
+    heap: &'a HeapInner,
+    region: &'a Region,
     exclusive: &mut Exclusive<'_>,
     offset: u64,
     ty: u32,
     by: NewRoot,
-    done: impl FnOnce(&mut Context),
-) -> Result<()> {
+) -> Result<impl FnOnce(&mut Context) + 'a> {
     let header = region.header;
     heap.check_not_forked()?;
     let versions = has_versions(heap, ty);
@@ -412,12 +414,11 @@ pub(super) fn commit_as(
         // SAFETY: a word of the region's header; the transaction is open, and its `Txn` is gone, for this is its commit.
         unsafe { write_word(exclusive, at, word) };
     }
-    exclusive.commit_and(|context| {
+    Ok(move |context: &mut Context| {
         if bug(Bug::CycleFromOldRoot) {
             context.collect_some();
         }
         region.replace_root(context, offset, ty, versions, by);
-        done(context);
     })
 }
 

@@ -28,7 +28,7 @@ mod tracer;
 pub(crate) mod versions;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use pheap_gc::{Budget, Marking, Progress};
@@ -61,8 +61,6 @@ pub(crate) struct State {
     pub(crate) bytes: Gauge,
     /// 1 as long as it is not known what is live.
     pub(crate) unknown: Gauge,
-    /// Whether transactions begin no cycles: somebody rewrites all objects, and each cycle would look at all of them.
-    pub(crate) paused: AtomicBool,
 }
 
 impl State {
@@ -161,8 +159,8 @@ impl Collector {
     /// and for how long at most; `None` if nothing.
     pub(crate) fn assess(&mut self, alloc: &mut Allocator, store: &Store) -> Option<(u64, Duration)> {
         let usage = alloc.usage;
-        // The region is being created, and its root not known yet; or somebody rewrites all objects.
-        if self.state.root.load(Ordering::Relaxed) == 0 || self.state.paused.load(Ordering::Relaxed) {
+        // The region is being created, and its root not known yet.
+        if self.state.root.load(Ordering::Relaxed) == 0 {
             self.paid = usage.allocated; // it is not for the next transaction to mark, which may be short
             return None;
         }

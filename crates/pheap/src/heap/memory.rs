@@ -19,7 +19,7 @@ use crate::layout::desc::Desc;
 use crate::media::Media;
 use crate::os::{fork, seek_data};
 use crate::region::all::SharedAll;
-use crate::region::{Identity, Region, guard};
+use crate::region::{Exclusive, Identity, Region, guard};
 use crate::store::arena::{SpanEntry, SpanKind};
 use crate::store::header::Header;
 use crate::store::region_header::{LAST_ID, REGION_SIZE, RegionHeader};
@@ -261,6 +261,19 @@ impl HeapInner {
                 }
             }
         }
+    }
+
+    /// Gives private pages back that a checkpoint has written, if they are many. For a thread that keeps a region locked
+    /// for long, `exclusive`: the thread in the background cannot give back the pages of that region.
+    pub(crate) fn evict_beside(&self, exclusive: &Exclusive<'_>) {
+        let Some(wal) = self.wal().filter(|wal| wal.is_over_memory()) else { return };
+        // The log keeps a failure, and the next commit returns it.
+        let _ = wal.checkpoint(|| {
+            self.drop_copies(wal);
+            for (_, span) in exclusive.object_spans() {
+                self.drop_range(wal, span.offset, span.bytes(), |at| wal.pages.is_old(at));
+            }
+        });
     }
 
     /// Gives those of these pages back that `may` go. Nobody stores to them; some may read them, or look at snapshots in them.

@@ -3,24 +3,20 @@
 use super::{Exclusive, Group, Region, Shared, guard};
 use crate::error::Result;
 use crate::store::Store;
-use crate::txn::context::Context;
 
 impl Exclusive<'_> {
     /// [`commit`](Exclusive::commit), without waiting for a sync. With a write-ahead log: the position behind the record.
     #[inline(always)]
     pub(crate) fn commit_deferred(&mut self) -> Result<u64> {
-        self.commit_deferred_and(|_| {})
-    }
-
-    /// The same, and calls `done` as [`commit_and`](Exclusive::commit_and) does.
-    #[inline(always)]
-    pub(crate) fn commit_deferred_and(&mut self, done: impl FnOnce(&mut Context)) -> Result<u64> {
         let mut end = 0;
-        self.commit_then(done, |store, wal, position| {
-            store.hand_over(wal, position);
-            end = position;
-            Ok(())
-        })?;
+        self.commit_then(
+            |_| {},
+            |store, wal, position| {
+                store.hand_over(wal, position);
+                end = position;
+                Ok(())
+            },
+        )?;
         Ok(end)
     }
 

@@ -119,23 +119,7 @@ impl<'a> Exclusive<'a> {
         done: impl FnOnce(&mut Context),
         wait: impl FnOnce(&Store, &Wal, u64) -> Result<()>,
     ) -> Result<()> {
-        if self.store.is_forked() {
-            return self.abandon();
-        }
-        let context = self.context();
-        let result = if context.is_untouched() {
-            context.end_mode();
-            Ok(())
-        } else if context.is_between {
-            return self.caught();
-        } else {
-            commit::commit(context)
-        };
-        self.end_transaction();
-        if result.is_ok() {
-            done(self.context());
-        }
-        self.end_held(result.is_ok());
+        let result = self.commit_locked(done)?;
         let (store, region) = (self.store, self.region);
         let is_untold = result.is_ok() && region.is_to_tell(store);
         let Some(wal) = store.wal() else {
@@ -156,6 +140,53 @@ impl<'a> Exclusive<'a> {
         }
         result.map_err(|error| *error)?;
         wait(store, wal, position)
+    }
+
+    /// Commits the open transaction and, if that works, calls `done`. The region stays locked.
+    ///
+    /// # Errors
+    /// If the transaction was neither committed nor rolled back. The inner result is that of the commit.
+    #[inline(always)]
+    fn commit_locked(&mut self, done: impl FnOnce(&mut Context)) -> Result<commit::Done> {
+        if self.store.is_forked() {
+            return Err(self.abandon());
+        }
+        let context = self.context();
+        let result = if context.is_untouched() {
+            context.end_mode();
+            Ok(())
+        } else if context.is_between {
+            return Err(self.caught());
+        } else {
+            commit::commit(context)
+        };
+        self.end_transaction();
+        if result.is_ok() {
+            done(self.context());
+        }
+        self.end_held(result.is_ok());
+        Ok(result)
+    }
+
+    /// Commits the open transaction, calls `done`, and opens the next transaction. The region stays locked in
+    /// between: no other thread reads or changes it, and its collector gets no turn. Waits for no sync. Returns the
+    /// position behind the record, with a write-ahead log.
+    ///
+    /// # Errors
+    /// Those of a commit. The transaction is rolled back then, and the region let go of.
+    pub(crate) fn commit_and_go_on(&mut self, done: impl FnOnce(&mut Context)) -> Result<u64> {
+        let result = self.commit_locked(done)?;
+        if let Err(error) = result {
+            self.let_go();
+            return Err(*error);
+        }
+        let position = self.context().media.position();
+        if let Some(wal) = self.store.wal() {
+            self.store.hand_over(wal, position);
+        }
+        self.state = self.state & !ENDING | OPEN;
+        self.context().begin();
+        Ok(position)
     }
 
     /// Tells those who watch the root of what was committed, whether it is known to be durable or never will be. For transactions of the program's: others may have locked what those need.
@@ -203,19 +234,19 @@ impl<'a> Exclusive<'a> {
 impl Exclusive<'_> {
     /// The program has caught a panic that has left the region between two states. It is as if nobody had.
     #[cold]
-    pub(super) fn caught(&mut self) -> Result<()> {
+    pub(super) fn caught(&mut self) -> Error {
         self.region.fail();
-        Err(self.store.check_open().err().unwrap_or(Error::Closed))
+        self.store.check_open().err().unwrap_or(Error::Closed)
     }
 
     /// In a forked child: leaves the transaction to the parent. Its region is not here, and its lock is that of a thread there.
     #[cold]
-    fn abandon(&mut self) -> Result<()> {
+    fn abandon(&mut self) -> Error {
         self.leave_group();
         if std::mem::take(&mut self.state) & LAST != 0 {
             guard::leave(self.store.id());
         }
-        Err(Error::Forked)
+        Error::Forked
     }
 
     /// Lets go of the list of a transaction over several roots, also if the region is never used again: the last ones that have it may drop it in any thread.
@@ -308,7 +339,7 @@ impl Exclusive<'_> {
     fn dropped(&mut self) {
         if self.state & (OPEN | ENDING) != 0 {
             if self.store.is_forked() && !bug(Bug::ForksRollBack) {
-                let _ = self.abandon();
+                self.abandon();
                 return;
             }
             self.roll_back();

@@ -107,7 +107,7 @@ impl<'a> Group<'a> {
         }
         let store = self.locked[0].store;
         if let Some(between) = self.locked.iter_mut().find(|one| one.context().is_between) {
-            return between.caught();
+            return Err(between.caught());
         }
         let result = commit::commit_group(&mut self.contexts());
         let position = self.locked.iter().map(|one| one.context().media.position()).max().unwrap_or(0);

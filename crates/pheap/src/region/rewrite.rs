@@ -27,12 +27,26 @@ pub(crate) struct Rewrite<'a> {
 
 // Who has an `Exclusive` by `&mut` has no `Txn` of it, so nobody has a reference to an object, nor to the context.
 impl Exclusive<'_> {
-    /// What a transaction that rewrites objects begins with: no cycle is running, and each slot that counts as taken has an object.
-    pub(crate) fn begin_rewriting(&mut self) {
+    /// Frees all objects that neither the root nor a held pointer leads to: each slot that counts as taken has an
+    /// object then, all of which was written. The open transaction has done nothing so far. That stays so as long as
+    /// the region is locked, but for [runs](Self::give_back_runs) that allocations begin.
+    pub(crate) fn trace(&mut self) {
         let context = self.context();
-        if !context.gc.is_idle() {
-            context.between_states(Context::complete_collection);
-        }
+        // A cycle begins while nobody reads.
+        context.upgrade();
+        context.between_states(|context| {
+            // The cycle that is running may count objects as live that were allocated since it began.
+            context.complete_collection();
+            let store = context.store();
+            context.gc.begin_full(&mut context.alloc, store);
+            context.complete_collection();
+        });
+        self.give_back_runs();
+    }
+
+    /// Frees the slots that the allocator has set aside for the next objects, and that count as taken.
+    pub(crate) fn give_back_runs(&mut self) {
+        let context = self.context();
         let store = context.store();
         context.alloc.give_back_unfilled(store);
     }

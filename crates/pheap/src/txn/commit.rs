@@ -12,7 +12,7 @@ const RECORD_LOG: u64 = 256 << 10;
 
 /// Whether a commit has worked. In one word: a `Result` with an `Error` in it is written in pieces, and copied as a whole, and a
 /// processor lets such a copy wait until the pieces have left its store queue, behind the fence.
-type Done = Result<(), Box<Error>>;
+pub(crate) type Done = Result<(), Box<Error>>;
 
 /// Commits the transaction of one root, which has done something.
 pub(crate) fn commit(context: &mut Context) -> Done {
