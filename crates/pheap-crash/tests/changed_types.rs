@@ -2,6 +2,8 @@
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::thread;
 
 use pheap::sim::{Bug, set_bug};
 use pheap::{
@@ -25,6 +27,7 @@ struct Before<'r> {
     by_id: PHashMap<'r, u64, P<'r, Old<'r>>>,
     inline: PBTreeMap<'r, u64, Size>,
     vector: PVec<'r, Size>,
+    fixed: Option<P<'r, [Size]>>,
     last: Option<P<'r, Old<'r>>>,
 }
 
@@ -36,9 +39,12 @@ struct Old<'r> {
     next: Option<P<'r, Old<'r>>>,
 }
 
-#[derive(Persist, Clone, Copy)]
+#[derive(Persist, Clone, Copy, PartialEq)]
 #[repr(C)]
 struct Size(u64);
+
+/// What the root leads to no more.
+const DEAD: Size = Size(u64::MAX);
 
 /// Some of it in place, some larger.
 #[derive(Persist, Default)]
@@ -48,6 +54,7 @@ struct After<'r> {
     by_id: PHashMap<'r, u64, P<'r, New<'r>>>,
     inline: PBTreeMap<'r, u64, Sizes>,
     vector: PVec<'r, Sizes>,
+    fixed: Option<P<'r, [Sizes]>>,
     last: Option<P<'r, New<'r>>>,
 }
 
@@ -68,6 +75,7 @@ struct Sizes(i64, u64);
 
 impl Migrate<Size> for Sizes {
     fn migrate(old: Size) -> Sizes {
+        assert!(old != DEAD, "a value that the root does not lead to");
         Sizes(-(old.0 as i64), 7)
     }
 }
@@ -133,9 +141,18 @@ fn make(heap: &Heap) -> pheap::Result<()> {
             field!(root.by_id).insert(tx, id, item)?;
             field!(root.inline).insert(tx, id, Size(id))?;
             field!(root.vector).push(tx, Size(id))?;
+            field!(root.inline).insert(tx, ITEMS + id, DEAD)?;
+            let fixed = tx.alloc_slice(2, |i| if i == 0 { Size(id) } else { DEAD })?;
+            tx[root].fixed = Some(fixed);
         }
+        (ITEMS..2 * ITEMS).for_each(|id| drop(field!(root.inline).remove(tx, &id)));
+        let fixed = tx.alloc_slice(2, |_| Size(0))?;
+        tx[root].fixed = Some(fixed);
+        field!(root.vector).push(tx, DEAD)?;
+        field!(root.vector).pop(tx);
         Ok(())
-    })
+    })?;
+    heap.root::<u64>("other").map(drop)
 }
 
 fn check(heap: &Heap) -> Result<(), String> {
@@ -153,6 +170,7 @@ fn check(heap: &Heap) -> Result<(), String> {
             next = view[item].next;
         }
         assert!(next.is_none());
+        assert_eq!(view[root.fixed.unwrap()], [Sizes(0, 7); 2]);
     })
     .map_err(|e| e.to_string())?;
     is_clean(heap)
@@ -163,8 +181,12 @@ fn is_clean(heap: &Heap) -> Result<(), String> {
     if report.is_clean() { Ok(()) } else { Err(report.to_string()) }
 }
 
+/// Another root is changed after each step, by another thread.
 fn evolve(heap: &Heap) -> pheap::Result<bool> {
-    heap.evolve::<After>("it").with::<Size, Sizes>().run()
+    let other = heap.root::<u64>("other")?;
+    let change = || other.txn(|tx, steps| Ok(tx[steps] += 1)).unwrap();
+    let step = |_| thread::scope(|scope| scope.spawn(change).join().unwrap());
+    heap.evolve::<After>("it").with::<Size, Sizes>().on_progress(step).run()
 }
 
 /// Content that a crash can have left while the root was being converted, and whether that was done.
@@ -304,4 +326,23 @@ fn is_given_out(bug: Option<Bug>) -> bool {
 fn a_version_that_is_converted_under_its_reader_is_noticed() {
     assert!(!is_given_out(None));
     assert!(is_given_out(Some(Bug::ConvertVersions)));
+}
+
+#[test]
+fn a_conversion_of_dead_objects_is_noticed() {
+    let options = Options::new().tuning(SMALL).arena_size(256 << 10).reserve(16 << 20);
+    let medium = Medium::new(Content::default());
+    let convert = |bug| {
+        let heap = medium.open(&options).unwrap();
+        set_bug(bug);
+        let converted = catch_unwind(AssertUnwindSafe(|| evolve(&heap)));
+        set_bug(None);
+        converted
+    };
+    let heap = medium.open(&options).unwrap();
+    make(&heap).unwrap();
+    heap.close().unwrap();
+    let panic = convert(Some(Bug::ConvertDead)).unwrap_err();
+    assert!(panic.downcast_ref::<&str>().is_some_and(|text| text.contains("does not lead to")));
+    assert!(convert(None).unwrap().unwrap());
 }

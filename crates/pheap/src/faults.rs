@@ -193,6 +193,8 @@ pub enum Bug {
     CycleFromOldRoot,
     /// A map is converted while the version of before may be asked for.
     ConvertVersions,
+    /// A conversion takes each slot that was ever taken for an object that the root leads to.
+    ConvertDead,
     /// The copies of a transaction that was rolled back are taken for what is in the heap.
     KeepStaleCopies,
     /// What a transaction has found lately is not forgotten at its end,

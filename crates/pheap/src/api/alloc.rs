@@ -157,3 +157,29 @@ impl<'r> Txn<'r> {
         Ok((addr, ptr.wrapping_add(header)))
     }
 }
+
+#[cfg(all(test, not(pheap_loom)))]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+    use crate::region::Exclusive;
+    use crate::{Heap, Result};
+
+    #[test]
+    fn a_slice_whose_closure_panics_has_no_elements() -> Result<()> {
+        let heap = Heap::in_memory()?;
+        let root = heap.root::<u64>("root")?;
+        root.txn(|tx, _| {
+            let closure = |i| if i < 2 { tx.alloc(7).unwrap() } else { resume_unwind(Box::new("not made")) };
+            assert!(catch_unwind(AssertUnwindSafe(|| tx.alloc_slice(100, closure))).is_err());
+            Ok(())
+        })?;
+        let exclusive = Exclusive::begin(heap.inner(), &root.region, root.region.ty())?;
+        let spans = exclusive.object_spans();
+        let types = heap.inner().tables.lock().types.types.clone();
+        let slices = spans.iter().filter(|(_, span)| types[span.entry.ty as usize].name.starts_with('['));
+        let lengths: Vec<_> = slices.map(|(_, span)| exclusive.words::<1>(span.offset)).collect();
+        assert_eq!(lengths, [Some([0])]);
+        Ok(())
+    }
+}

@@ -12,10 +12,11 @@ use super::root::{has_versions, write_root};
 use crate::error::{Error, Result};
 use crate::faults::{Bug, bug};
 use crate::heap::check::rule::UNFINISHED;
+use crate::heap::occupied::occupied;
 use crate::heap::types::{are_values, what_becomes};
 use crate::heap::{Heap, HeapInner};
 use crate::layout::desc::Desc;
-use crate::layout::{Converter, Migrate, Persist, Successor};
+use crate::layout::{Conversion, Converter, Migrate, Occupied, Persist, Successor};
 use crate::ptr::P;
 use crate::region::rewrite::Rewrite;
 use crate::region::{Exclusive, NewRoot, Region, guard};
@@ -301,8 +302,10 @@ impl<'a> Job<'a> {
         let replace =
             write_root(heap, region, &mut exclusive, unfinished, self.unfinished, NewRoot::Another)?;
         let end = exclusive.commit_and_go_on(replace)?;
-        // Other threads are told of the new type when it is durable.
-        self.heap.deferred(end).wait()?;
+        // Other threads may be told of the new type when a commit may be.
+        if let Some(wal) = heap.wal() {
+            heap.acknowledge(wal, end)?;
+        }
         self.region.set_ty(self.unfinished);
         Ok(exclusive)
     }
@@ -322,9 +325,19 @@ impl<'a> Job<'a> {
         Err(Error::HeldPointers { root: self.name.to_owned() })
     }
 
+    /// The slots with values of the buffers that functions of the program's convert.
+    fn occupied(&self, exclusive: &Exclusive<'_>) -> HashMap<u64, Occupied> {
+        let asks = |one: &&Successor| one.conversion.as_ref().is_some_and(Conversion::asks_for_owner);
+        let buffers = self.found.iter().filter(asks);
+        // A collection that was converted by an earlier call says that its buffer is of the new type.
+        let buffers = buffers.flat_map(|one| [one.old, self.numbers[&one.old]]).collect();
+        let types = self.heap.tables.lock().types.types.clone();
+        occupied(exclusive, &types, &buffers)
+    }
+
     /// Converts all objects whose bytes change, and gives the others the numbers of their new types.
     fn convert(&self, exclusive: &mut Exclusive<'_>, progress: &mut dyn FnMut(Progress)) -> Result<()> {
-        let batch = self.batch();
+        let (batch, occupied) = (self.batch(), self.occupied(exclusive));
         let (mut done, mut total) = (0, None);
         loop {
             exclusive.give_back_runs();
@@ -348,7 +361,13 @@ impl<'a> Job<'a> {
                         done += span.bytes();
                     }
                     Some(conversion) if bytes < batch => {
-                        let rewrite = Rewrite { desc: successor.new, conversion, ty, moved: self.moved };
+                        let rewrite = Rewrite {
+                            desc: successor.new,
+                            conversion,
+                            ty,
+                            moved: self.moved,
+                            occupied: &occupied,
+                        };
                         converted.push(exclusive.convert(number, &rewrite)?);
                         bytes += span.bytes();
                     }

@@ -5,7 +5,7 @@
 //! | [`options`], [`open`], [`close`] | from a path to an open heap, and back |
 //! | [`directory`], [`holders`] | roots by name, and who has them |
 //! | [`checkpoints`], [`deferred`], [`collections`], [`growth`], [`holes`] | work in the background |
-//! | [`backup`], [`inspect`], [`check`] | copies of a heap, and what is in it |
+//! | [`backup`], [`inspect`], [`check`], [`occupied`] | copies of a heap, and what is in it |
 //!
 //! Knows all that is below. Must not know types of the program's: they come as descriptions.
 
@@ -21,6 +21,7 @@ mod holders;
 mod holes;
 mod inspect;
 mod memory;
+pub(crate) mod occupied;
 mod open;
 mod options;
 pub(crate) mod types;

@@ -7,7 +7,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::desc::{DefaultFn, Desc};
+use super::desc::{DefaultFn, Desc, Kind};
 use super::{Graph, Persist, PointerMap, Words, put_value};
 
 /// Makes a value of one type into one of another: reads the value at the first address, and writes it to the second, padding included. Neither need be aligned.
@@ -15,11 +15,13 @@ pub(crate) type ConvertFn = unsafe fn(*const u8, *mut u8);
 
 /// How a value of an older version of a type becomes one of this version: see [`Heap::evolve`](crate::Heap::evolve).
 ///
-/// All that there is to look at is the value. What its pointers lead to may have been converted or not, so they can be passed on only (not even the length of a slice is certain, nor where a
-/// [`field!`](crate::field) is); collections are passed on as they are, or begin empty.
+/// All that there is to look at is the value. What its pointers lead to may have been converted or not, so they can be
+/// passed on only (not even the length of a slice is certain, nor where a [`field!`](crate::field) is); collections are
+/// passed on as they are, or begin empty.
 ///
-/// The function sees more values than the program has stored: collections have places without a value, which are zero in all bytes, or still have one that was removed. So it should not panic where a number
-/// is zero.
+/// The function sees only values that the program has stored and that the root leads to: not what a collection has
+/// removed, nor places of it without a value. It may see one value several times: after a crash, the steps that the
+/// crash has taken back are repeated.
 pub trait Migrate<Old>: Sized {
     /// The value.
     ///
@@ -156,6 +158,63 @@ pub(super) enum Op {
         len: u64,
         ops: Vec<Op>,
     },
+    /// The same for the slots of a collection's node: those without a value stay zero. `node` is where the old node is.
+    Slots {
+        node: u64,
+        vacant: Vacant,
+        from: u64,
+        to: u64,
+        strides: (u64, u64),
+        len: u64,
+        ops: Vec<Op>,
+    },
+}
+
+/// Where a node of a collection says which of its slots have no value. Offsets are in bytes from its start.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Vacant {
+    /// The slot's tag, of two bytes, is zero.
+    Untagged { tags: u64 },
+    /// The slot's number, of one byte, is not among the first `len` of the `order`.
+    Unordered { len: u64, order: u64 },
+    /// The slot's number is not less than `len`, and it is zero in all bytes.
+    Behind { len: u64 },
+}
+
+impl Vacant {
+    /// Whether slot `i` of `slots`, with `bytes`, has no value.
+    ///
+    /// # Safety
+    /// At `node` is a node with so many slots, which has the words that `self` names where it says. Its bytes are
+    /// definite.
+    unsafe fn is(self, node: *const u8, (i, slots): (u64, u64), bytes: &[u8]) -> bool {
+        let at = |offset: u64| node.wrapping_add(offset as usize);
+        // SAFETY: a word of the node, the caller's premise.
+        let word = |offset: u64| unsafe { at(offset).cast::<u64>().read_unaligned() };
+        match self {
+            // SAFETY: the node has as many tags as slots, and `i` is less than that.
+            Vacant::Untagged { tags } => unsafe { at(tags + 2 * i).cast::<u16>().read_unaligned() == 0 },
+            Vacant::Unordered { len, order } => {
+                // SAFETY: the order has as many bytes as the node has slots, and `place` is less than that.
+                let number = |place: u64| unsafe { at(order + place).read() };
+                !(0..word(len).min(slots)).any(|place| u64::from(number(place)) == i)
+            }
+            Vacant::Behind { len } => i >= word(len) && bytes.iter().all(|&byte| byte == 0),
+        }
+    }
+}
+
+/// The slots of a collection's buffer that have values: so many from the first one on, and round.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Occupied {
+    pub(crate) first: u64,
+    pub(crate) count: u64,
+}
+
+impl Occupied {
+    fn has(self, slot: u64, slots: u64) -> bool {
+        (slot + slots - self.first % slots) % slots < self.count
+    }
 }
 
 /// So many bytes as they are, where they are.
@@ -191,8 +250,26 @@ impl Op {
                 *from += old;
                 *to += new;
             }
+            Op::Slots { node, from, to, .. } => {
+                *node += old;
+                *from += old;
+                *to += new;
+            }
         }
         self
+    }
+
+    /// Whether a function of the program's is called.
+    fn calls(&self) -> bool {
+        match self {
+            Op::Call { .. } => true,
+            Op::Copy { .. } | Op::Default { .. } => false,
+            Op::All { ops, .. }
+            | Op::UnlessZero { ops, .. }
+            | Op::Repeat { ops, .. }
+            | Op::Slots { ops, .. } => ops.iter().any(Op::calls),
+            Op::Variants { variants, .. } => variants.iter().any(|(_, ops)| ops.iter().any(Op::calls)),
+        }
     }
 
     /// Bytes of the old value and of the new one that this touches at most, from their starts.
@@ -218,7 +295,7 @@ impl Op {
                     (old.max(a), new.max(b))
                 })
             }
-            Op::Repeat { from, to, strides, len, ops } => {
+            Op::Repeat { from, to, strides, len, ops } | Op::Slots { from, to, strides, len, ops, .. } => {
                 let last = len.saturating_sub(1);
                 behind((from + last * strides.0, to + last * strides.1), ops)
             }
@@ -280,6 +357,19 @@ impl Op {
                     unsafe { run(ops, old, new) };
                 }
             }
+            Op::Slots { node, vacant, from, to, strides, len, ops } => {
+                let node = old.wrapping_add(*node as usize);
+                for i in 0..*len {
+                    let (old, new) = at(from + i * strides.0, to + i * strides.1);
+                    // SAFETY: the bytes of one of the slots, which are definite, the premise of `run`.
+                    let bytes = unsafe { std::slice::from_raw_parts(old, strides.0 as usize) };
+                    // SAFETY: a node of the type that the op was compiled for is there, with `len` slots.
+                    if !unsafe { vacant.is(node, (i, *len), bytes) } {
+                        // SAFETY: a slot with a value, and room for one of the new type.
+                        unsafe { run(ops, old, new) };
+                    }
+                }
+            }
         }
     }
 }
@@ -306,6 +396,8 @@ pub(crate) struct Conversion {
     pub(crate) align: u64,
     /// Of a slice: where elements begin, in old objects and in new ones, and how long an old element is.
     slice: Option<((u64, u64), u64)>,
+    /// Whether it is a slice of slots, whose values a function of the program's converts.
+    asks_for_owner: bool,
 }
 
 impl fmt::Debug for Conversion {
@@ -320,17 +412,24 @@ impl fmt::Debug for Conversion {
 impl Conversion {
     pub(super) fn sized(ops: Vec<Op>, new: &Desc) -> Conversion {
         debug_assert!(reach(&ops).1 <= new.size as u64);
-        Conversion { ops, size: new.size as u64, align: new.align as u64, slice: None }
+        let (size, align) = (new.size as u64, new.align as u64);
+        Conversion { ops, size, align, slice: None, asks_for_owner: false }
     }
 
     /// For slices whose elements are converted. `elem` is the new type of these.
     pub(super) fn slice(headers: (u64, u64), ops: Vec<Op>, old: u64, elem: &Desc) -> Conversion {
         Conversion {
+            asks_for_owner: matches!(elem.kind, Kind::Slot { .. }) && ops.iter().any(Op::calls),
             ops,
             size: elem.size as u64,
             align: (elem.align as u64).max(8),
             slice: Some((headers, old)),
         }
+    }
+
+    /// Whether the collection that owns the object must say which of its slots have values.
+    pub(crate) fn asks_for_owner(&self) -> bool {
+        self.asks_for_owner
     }
 
     /// Whether objects of the new type differ in size.
@@ -365,11 +464,13 @@ impl Conversion {
         }
     }
 
-    /// Makes a new object of the one at `old`.
+    /// Makes a new object of the one at `old`. If `occupied` says which slots of that have values, only these are
+    /// converted.
     ///
     /// # Safety
-    /// At `old` is an object of the old type, whose bytes are definite. At `new` are as many [bytes](Self::bytes) as it needs, and zero. The two are apart.
-    pub(crate) unsafe fn run(&self, old: *const u8, new: *mut u8) {
+    /// At `old` is an object of the old type, whose bytes are definite. At `new` are as many [bytes](Self::bytes) as it
+    /// needs, and zero. The two are apart.
+    pub(crate) unsafe fn run(&self, old: *const u8, new: *mut u8, occupied: Option<Occupied>) {
         match self.slice {
             // SAFETY: the caller's premises.
             None => unsafe { run(&self.ops, old, new) },
@@ -378,7 +479,7 @@ impl Conversion {
                 let len = unsafe { old.cast::<u64>().read_unaligned() };
                 // SAFETY: there is room for a length.
                 unsafe { new.cast::<u64>().write_unaligned(len) };
-                for i in 0..len {
+                for i in (0..len).filter(|&i| occupied.is_none_or(|occupied| occupied.has(i, len))) {
                     let old = old.wrapping_add((headers.0 + i * size) as usize);
                     let new = new.wrapping_add((headers.1 + i * self.size) as usize);
                     // SAFETY: an element, and room for the new one.

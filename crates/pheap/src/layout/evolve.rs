@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use super::convert::{Conversion, Converter, Op, same};
+use super::convert::{Conversion, Converter, Op, Vacant, same};
 use super::desc::{Desc, Field, History, Kind, Variant};
 use super::graph::{FieldLayout, Graph, Shape, TypeLayout, VariantLayout};
 use super::{difference, slice_header};
@@ -22,8 +22,19 @@ const KEYS: [(&str, &str); 4] = [
     ("pheap::SnapNode", "keys"),
 ];
 
-/// A part of a collection whose arrays have places without values, which are zero.
-const WITH_VACANCIES: &str = "pheap::SnapNode";
+/// Parts of collections whose arrays have places without values, and the fields that say which ones have none.
+const NODES: [(&str, VacantBy); 3] = [
+    ("pheap::hash::Bucket", VacantBy::Tags(&["head", "tags", "tags"])),
+    ("pheap::BTreeNode", VacantBy::Order(&["head", "order", "len"], &["head", "order", "slots"])),
+    ("pheap::SnapNode", VacantBy::Len(&["len"])),
+];
+
+/// How such a part says it; see [`Vacant`].
+enum VacantBy {
+    Tags(&'static [&'static str]),
+    Order(&'static [&'static str], &'static [&'static str]),
+    Len(&'static [&'static str]),
+}
 
 /// What the objects of a type in the heap are in the program.
 pub(crate) struct Successor {
@@ -209,9 +220,9 @@ impl<'a> Walk<'a> {
                 self.named(old, new)?;
                 let is_key = |field: &str| is_key || KEYS.contains(&(new.name.as_str(), field));
                 let ops = self.fields(a, b, new.history.removed, &is_key)?;
-                match ops {
-                    Some(ops) if new.name.as_str() == WITH_VACANCIES => Some(with_vacancies(ops, a)),
-                    ops => ops,
+                match (ops, NODES.iter().find(|(name, _)| *name == new.name.as_str())) {
+                    (Some(ops), Some((_, by))) => Some(in_slots(ops, vacant_by(by, a)?)),
+                    (ops, _) => ops,
                 }
             }
             (Shape::Enum { tag: a, variants: old_variants }, Kind::Enum { tag: b, variants }) if a == b => {
@@ -389,20 +400,36 @@ fn vacant_or(ops: Vec<Op>, of: &TypeLayout) -> Op {
     if has_zero(of) { Op::All { from: 0, to: 0, ops } } else { Op::unless_zero(ops, of.size) }
 }
 
-/// The same for arrays of which some places have no value.
-fn with_vacancies(ops: Vec<Op>, fields: &[FieldLayout]) -> Vec<Op> {
-    let elem = |at: u64| fields.iter().find(|field| field.offset == at).map(|field| &field.ty.shape);
-    ops.into_iter()
-        .map(|op| match op {
-            Op::Repeat { from, to, strides, len, ops } => match elem(from) {
-                Some(Shape::Array { elem, .. }) => {
-                    Op::Repeat { from, to, strides, len, ops: vec![vacant_or(ops, elem)] }
-                }
-                _ => Op::Repeat { from, to, strides, len, ops },
-            },
-            op => op,
-        })
-        .collect()
+/// The same for a node of a collection, whose arrays have places without values.
+fn in_slots(ops: Vec<Op>, vacant: Vacant) -> Vec<Op> {
+    let in_slots = |op| match op {
+        Op::Repeat { from, to, strides, len, ops } => {
+            Op::Slots { node: 0, vacant, from, to, strides, len, ops }
+        }
+        op => op,
+    };
+    ops.into_iter().map(in_slots).collect()
+}
+
+/// Where a node with these fields says which places have no value.
+fn vacant_by(by: &VacantBy, fields: &[FieldLayout]) -> Result<Vacant, Obstacle> {
+    let at = |path: &[&str]| {
+        let (mut at, mut fields) = (0, fields);
+        for name in path {
+            let field = fields.iter().find(|field| field.name == *name)?;
+            at += field.offset;
+            fields = if let Shape::Struct(fields) = &field.ty.shape { fields } else { &[] };
+        }
+        Some(at)
+    };
+    let vacant = match by {
+        VacantBy::Tags(tags) => at(tags).map(|tags| Vacant::Untagged { tags }),
+        VacantBy::Order(len, order) => {
+            at(len).zip(at(order)).map(|(len, order)| Vacant::Unordered { len, order })
+        }
+        VacantBy::Len(len) => at(len).map(|len| Vacant::Behind { len }),
+    };
+    vacant.map_or_else(|| obstacle(MIGRATE.to_owned()), Ok)
 }
 
 /// Whether something has this name in the heap.

@@ -207,14 +207,24 @@ impl TypeLayout {
 
     /// Whether a part of a value, at any depth, is of a type with this name.
     pub(crate) fn has_part(&self, name: &str) -> bool {
-        let is_in = |ty: &TypeLayout| ty.name == name || ty.has_part(name);
+        let mut found = false;
+        self.for_each_part(&mut |part| found |= part.name == name);
+        found
+    }
+
+    /// Calls `visit` with the type of each part of a value, at any depth.
+    pub(crate) fn for_each_part<'t>(&'t self, visit: &mut impl FnMut(&'t TypeLayout)) {
+        let mut part = |ty: &'t TypeLayout| {
+            visit(ty);
+            ty.for_each_part(visit);
+        };
         match &self.shape {
-            Shape::Array { elem, .. } | Shape::Slice(elem) | Shape::Slot(elem) => is_in(elem),
-            Shape::Struct(fields) => fields.iter().any(|field| is_in(&field.ty)),
+            Shape::Array { elem, .. } | Shape::Slice(elem) | Shape::Slot(elem) => part(elem),
+            Shape::Struct(fields) => fields.iter().for_each(|field| part(&field.ty)),
             Shape::Enum { variants, .. } => {
-                variants.iter().flat_map(|variant| &variant.fields).any(|field| is_in(&field.ty))
+                variants.iter().flat_map(|variant| &variant.fields).for_each(|field| part(&field.ty))
             }
-            Shape::Ptr { .. } | Shape::Prim(_) | Shape::Str => false,
+            Shape::Ptr { .. } | Shape::Prim(_) | Shape::Str => {}
         }
     }
 
@@ -228,14 +238,26 @@ impl TypeLayout {
 
     /// The type as if all pointers but those to this one were numbers.
     pub(crate) fn with_pointers_to(&self, number: u32) -> TypeLayout {
-        let inner = |ty: &TypeLayout| Box::new(ty.with_pointers_to(number));
+        self.with_pointers(("", 0), &|_, to| to == number)
+    }
+
+    /// The type as if all pointers that `keep` refuses were numbers. `keep` gets the name of the struct or enum that the
+    /// pointer is a field of, with the offset of the field (`place` for the type itself), and the pointer's target.
+    pub(crate) fn with_pointers(
+        &self,
+        place: (&str, u64),
+        keep: &dyn Fn((&str, u64), u32) -> bool,
+    ) -> TypeLayout {
+        let inner = |ty: &TypeLayout| Box::new(ty.with_pointers(("", 0), keep));
         let fields = |fields: &[FieldLayout]| {
-            let of =
-                |field: &FieldLayout| FieldLayout { ty: field.ty.with_pointers_to(number), ..field.clone() };
+            let of = |field: &FieldLayout| FieldLayout {
+                ty: field.ty.with_pointers((&self.name, field.offset), keep),
+                ..field.clone()
+            };
             fields.iter().map(of).collect()
         };
         let shape = match &self.shape {
-            Shape::Ptr { to, .. } if *to != number => Shape::Prim(Prim::U64),
+            Shape::Ptr { to, .. } if !keep(place, *to) => Shape::Prim(Prim::U64),
             Shape::Array { elem, len } => Shape::Array { elem: inner(elem), len: *len },
             Shape::Slice(elem) => Shape::Slice(inner(elem)),
             Shape::Slot(of) => Shape::Slot(inner(of)),

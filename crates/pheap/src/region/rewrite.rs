@@ -4,12 +4,15 @@
 
 #![allow(unsafe_code)]
 
+use std::collections::HashMap;
+
 use super::Exclusive;
 use crate::alloc::Request;
 use crate::alloc::span::ObjectSpan;
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::faults::{Bug, bug};
 use crate::layout::desc::Desc;
-use crate::layout::{Conversion, PointerMap, Words};
+use crate::layout::{Conversion, Occupied, PointerMap, Words};
 use crate::os::cpu::settle;
 use crate::store::arena::SpanEntry;
 use crate::store::spans::Span;
@@ -23,6 +26,8 @@ pub(crate) struct Rewrite<'a> {
     pub(crate) ty: u32,
     /// Number of the type that objects have of which a new one is elsewhere: a pointer to that.
     pub(crate) moved: u32,
+    /// The slots with values of all buffers whose conversion [asks](Conversion::asks_for_owner) for them.
+    pub(crate) occupied: &'a HashMap<u64, Occupied>,
 }
 
 // Who has an `Exclusive` by `&mut` has no `Txn` of it, so nobody has a reference to an object, nor to the context.
@@ -37,6 +42,9 @@ impl Exclusive<'_> {
         context.between_states(|context| {
             // The cycle that is running may count objects as live that were allocated since it began.
             context.complete_collection();
+            if bug(Bug::ConvertDead) {
+                return;
+            }
             let store = context.store();
             context.gc.begin_full(&mut context.alloc, store);
             context.complete_collection();
@@ -59,10 +67,25 @@ impl Exclusive<'_> {
 
     /// Converts the objects of a span, of the type that `how` is for. Returns its new entry, which the transaction records.
     ///
+    /// The region was [traced](Self::trace), and no other thread has had it since: so each live slot has an object, all
+    /// of which was written.
+    ///
+    /// # Errors
+    /// Those of an allocation; [`Error::Corrupt`] if no collection owns a buffer.
+    ///
     /// # Panics
-    /// What a function of the program's does.
+    /// If a function of the program's does.
     pub(crate) fn convert(&mut self, number: u32, how: &Rewrite<'_>) -> Result<Span> {
         let (span, slot, live) = self.slots(number);
+        let start = self.store.base().addr() as u64 + span.offset;
+        let occupied = |i: u32| {
+            if !how.conversion.asks_for_owner() {
+                return Ok(None);
+            }
+            let buffer = how.occupied.get(&(start + u64::from(i) * slot)).copied();
+            // SURVIVES unreached: no program has a heap that is corrupt in this way.
+            buffer.map(Some).ok_or_else(|| Error::corrupt("no collection owns a buffer"))
+        };
         let place = self.whole(number);
         let at = |i: u32| place.wrapping_add((u64::from(i) * slot) as usize);
         // SAFETY: an object of the span.
@@ -70,7 +93,7 @@ impl Exclusive<'_> {
         let stays = slot.is_multiple_of(how.conversion.align.max(8)) && live.iter().all(fits);
         let mut old: Vec<u64> = Vec::new();
         for i in live {
-            let object = at(i);
+            let (object, occupied) = (at(i), occupied(i)?);
             if stays {
                 // SAFETY: an object of the span.
                 let bytes = unsafe { how.conversion.old_bytes(object, slot) } as usize;
@@ -80,10 +103,11 @@ impl Exclusive<'_> {
                 unsafe { old.as_mut_ptr().cast::<u8>().copy_from_nonoverlapping(object, bytes) };
                 // SAFETY: a slot of the span, all of which is the transaction's to write.
                 unsafe { object.write_bytes(0, slot as usize) };
-                // SAFETY: an object of the type, and a slot that is large enough and zero.
-                unsafe { how.conversion.run(old.as_ptr().cast(), object) };
+                // SAFETY: `old` is a copy of an object of the type; `object` is a slot that has room for the new one, and
+                // is zero.
+                unsafe { how.conversion.run(old.as_ptr().cast(), object, occupied) };
             } else {
-                let new = self.alloc_for(object, how)?;
+                let new = self.alloc_for(object, how, occupied)?;
                 // SAFETY: a slot of the span, which has a word.
                 unsafe { object.cast::<u64>().write(new.addr() as u64) };
             }
@@ -95,7 +119,12 @@ impl Exclusive<'_> {
     }
 
     /// A new object for the one at `old`.
-    fn alloc_for(&mut self, old: *const u8, how: &Rewrite<'_>) -> Result<*mut u8> {
+    fn alloc_for(
+        &mut self,
+        old: *const u8,
+        how: &Rewrite<'_>,
+        occupied: Option<Occupied>,
+    ) -> Result<*mut u8> {
         let conversion = how.conversion;
         // SAFETY: an object of the type.
         let bytes = unsafe { conversion.bytes(old) };
@@ -104,8 +133,8 @@ impl Exclusive<'_> {
         let new = self.context().alloc(request)?;
         // SAFETY: a new object, of whole words.
         unsafe { new.write_bytes(0, bytes.next_multiple_of(8) as usize) };
-        // SAFETY: an object of the type, and a new one that is large enough and zero.
-        unsafe { conversion.run(old, new) };
+        // SAFETY: `old` is an object of the type; `new` has room for the new one, and is zero.
+        unsafe { conversion.run(old, new, occupied) };
         Ok(new)
     }
 
@@ -150,6 +179,40 @@ impl Exclusive<'_> {
         let start = std::ptr::with_exposed_provenance_mut::<u8>(self.addr(span));
         // SAFETY: a word of an object of the span.
         for_each_pointer(map, start, slot, &live, |word| visit(unsafe { word.read() }));
+    }
+
+    /// Calls `visit` with each pointer in a span that this map has, but for null, and with the words that are so many bytes
+    /// behind it (before it if negative).
+    ///
+    /// # Panics
+    /// If these words are not in the span.
+    pub(crate) fn pointers_with<const N: usize>(
+        &self,
+        number: u32,
+        map: &PointerMap,
+        distances: [i64; N],
+        mut visit: impl FnMut(u64, [u64; N]),
+    ) {
+        let Some(span) = self.context().alloc.spans.get(number) else { return };
+        let (start, bytes) = (self.addr(span), span.bytes);
+        let live: Vec<u32> = span.live.ones().map(|slot| slot as u32).collect();
+        for_each_pointer(map, std::ptr::with_exposed_provenance_mut(start), span.slot, &live, |word| {
+            // SAFETY: a word of an object of the span, which is mapped and which only this thread writes.
+            let pointer = unsafe { word.read() };
+            if pointer == 0 {
+                return;
+            }
+            visit(
+                pointer,
+                distances.map(|distance| {
+                    let at = (word.addr() as i64 + distance) as usize;
+                    assert!(at.is_multiple_of(8) && at >= start && at + 8 <= start + bytes as usize);
+                    // SAFETY: an aligned word of the span, as was just checked, which is mapped and which only this thread
+                    // writes.
+                    unsafe { std::ptr::with_exposed_provenance::<u64>(at).read() }
+                }),
+            );
+        });
     }
 
     /// The type of the object that begins at an address, or else of the one that this leads into.

@@ -7,4 +7,5 @@ mod hostile;
 mod killed;
 mod middle;
 mod refused;
+mod stored;
 mod versions;

@@ -1,0 +1,60 @@
+//! Which slots of the buffers of collections have values. A buffer does not say so itself, but the collection that owns it.
+
+use std::collections::{BTreeSet, HashMap};
+
+use super::check::rule::{Rule, Vector};
+use crate::layout::{Occupied, PointerMap, TypeLayout};
+use crate::region::Exclusive;
+
+/// The buffers of a region that have one of these types, by address. `types` are those of the type table.
+///
+/// Takes some 40 bytes of memory for each buffer.
+pub(crate) fn occupied(
+    exclusive: &Exclusive<'_>,
+    types: &[TypeLayout],
+    buffers: &BTreeSet<u32>,
+) -> HashMap<u64, Occupied> {
+    let mut found = HashMap::new();
+    if buffers.is_empty() {
+        return found;
+    }
+    let mut owners: HashMap<u32, Vec<(Vector, PointerMap)>> = HashMap::new();
+    for (number, span) in exclusive.object_spans() {
+        let ty = span.entry.ty;
+        for (owner, map) in owners.entry(ty).or_insert_with(|| owners_in(&types[ty as usize], buffers)) {
+            let distance = |at: u64| at as i64 - owner.buffer.at as i64;
+            let distances = [owner.len, owner.head.unwrap_or(owner.len)].map(distance);
+            exclusive.pointers_with(number, map, distances, |buffer, [count, head]| {
+                let first = if owner.head.is_some() { head } else { 0 };
+                found.insert(buffer, Occupied { first, count });
+            });
+        }
+    }
+    found
+}
+
+/// The collections that are parts of a type, or are it, and own such buffers: where they say which slots have values,
+/// and where the pointers to the buffers are.
+fn owners_in(ty: &TypeLayout, buffers: &BTreeSet<u32>) -> Vec<(Vector, PointerMap)> {
+    let mut parts: HashMap<&str, Vector> = HashMap::new();
+    let owner_of = |part: &'_ TypeLayout| -> Option<Vector> {
+        let owner = match Rule::of(part)? {
+            Rule::Vector(vector) => vector,
+            Rule::Hash(hash) => Vector::entries(hash.len, hash.few),
+            Rule::Tree(_) | Rule::Snap(_) => return None,
+        };
+        buffers.contains(&owner.buffer.to).then_some(owner)
+    };
+    let mut visit = |part| {
+        if let Some(owner) = owner_of(part) {
+            parts.insert(&part.name, owner);
+        }
+    };
+    visit(ty);
+    ty.for_each_part(&mut visit);
+    let with_map = |(name, owner): (&str, Vector)| {
+        let is_it = |place: (&str, u64), to: u32| place == (name, owner.buffer.at) && to == owner.buffer.to;
+        (owner, PointerMap::of(&ty.with_pointers(("", 0), &is_it)))
+    };
+    parts.into_iter().map(with_map).collect()
+}
