@@ -125,6 +125,9 @@ impl Heap {
     /// A root that is a [`PSnapMap`](crate::PSnapMap) is converted like any other; its snapshots must be gone, and while it is converted, [`durable_snapshot`](crate::Root::durable_snapshot) is
     /// [`Error::Migrated`].
     ///
+    /// The root is locked from the beginning to the end: transactions and reads of it wait, and then fail with
+    /// [`Error::Migrated`]. First, all that it leads to is traced, so that objects that are garbage are not converted.
+    ///
     /// Collections keep their structure: a map is not built anew. Objects that need no larger slot stay where they are. Others move, and the pointers to them are rewritten; that takes room for both. Keys of
     /// maps are never converted.
     ///
@@ -159,7 +162,10 @@ impl<'h> Evolution<'h> {
         self
     }
 
-    /// Calls `f` after each transaction. It must not create, rename, remove or evolve roots, nor open one whose type has changed, nor close the heap: that waits until this is done.
+    /// Calls `f` after each transaction, inside the root's lock: a method of the heap that would wait for a root is
+    /// [`Error::Nested`] there, as in a transaction. Another thread may use other roots meanwhile, but a method of it that
+    /// creates, renames, removes or evolves roots, or closes, checks or copies the heap, waits until this is done: `f` must
+    /// not wait for such a thread.
     pub fn on_progress(mut self, f: impl FnMut(Progress) + 'h) -> Self {
         self.progress = Box::new(f);
         self

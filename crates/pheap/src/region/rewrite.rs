@@ -88,27 +88,27 @@ impl Exclusive<'_> {
         };
         let place = self.whole(number);
         let at = |i: u32| place.wrapping_add((u64::from(i) * slot) as usize);
-        // SAFETY: an object of the span.
+        // SAFETY: slot `i` is live, so an object of the type that the conversion is for is there, and was written.
         let fits = |i: &u32| unsafe { how.conversion.bytes(at(*i)) } <= slot;
         let stays = slot.is_multiple_of(how.conversion.align.max(8)) && live.iter().all(fits);
         let mut old: Vec<u64> = Vec::new();
         for i in live {
             let (object, occupied) = (at(i), occupied(i)?);
             if stays {
-                // SAFETY: an object of the span.
+                // SAFETY: slot `i` is live, so `object` is one of the type that the conversion is for, and was written.
                 let bytes = unsafe { how.conversion.old_bytes(object, slot) } as usize;
                 old.clear();
                 old.resize(bytes.div_ceil(8), 0);
-                // SAFETY: the object has as many bytes, the vector has room for them, and they are apart.
+                // SAFETY: the slot of `object` has `bytes` bytes, `old` has room for them, and the two are apart.
                 unsafe { old.as_mut_ptr().cast::<u8>().copy_from_nonoverlapping(object, bytes) };
-                // SAFETY: a slot of the span, all of which is the transaction's to write.
+                // SAFETY: `object` is a slot of `slot` bytes within `place`, which only this transaction writes.
                 unsafe { object.write_bytes(0, slot as usize) };
                 // SAFETY: `old` is a copy of an object of the type; `object` is a slot that has room for the new one, and
                 // is zero.
                 unsafe { how.conversion.run(old.as_ptr().cast(), object, occupied) };
             } else {
                 let new = self.alloc_for(object, how, occupied)?;
-                // SAFETY: a slot of the span, which has a word.
+                // SAFETY: `object` is a slot within `place`, which only this transaction writes; it has 8 bytes or more.
                 unsafe { object.cast::<u64>().write(new.addr() as u64) };
             }
         }
@@ -126,12 +126,12 @@ impl Exclusive<'_> {
         occupied: Option<Occupied>,
     ) -> Result<*mut u8> {
         let conversion = how.conversion;
-        // SAFETY: an object of the type.
+        // SAFETY: the caller passes an object of the type that the conversion is for.
         let bytes = unsafe { conversion.bytes(old) };
         let request =
             Request { desc: how.desc, bytes, align: conversion.align, unsized_: conversion.is_unsized() };
         let new = self.context().alloc(request)?;
-        // SAFETY: a new object, of whole words.
+        // SAFETY: `new` is an object of `bytes`, rounded up to words, that was allocated just now.
         unsafe { new.write_bytes(0, bytes.next_multiple_of(8) as usize) };
         // SAFETY: `old` is an object of the type; `new` has room for the new one, and is zero.
         unsafe { conversion.run(old, new, occupied) };
