@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use pheap::{Durability, Error, Heap, PVec, Persist, Result};
+use pheap::{Durability, Error, Heap, Options, P, PVec, Persist, Result};
 use pheap_testkit::*;
 
 use super::converted::{MANY, holds_third, make, to_third, v1, v2, v3};
@@ -155,4 +155,47 @@ fn an_object_that_is_larger_than_a_batch_and_the_log() -> Result<()> {
         heap.close()?;
     }
     Ok(())
+}
+
+/// The root is locked to the end, so no other thread can give pages of it back.
+#[test]
+fn private_memory_stays_near_its_limit() -> Result<()> {
+    const OBJECTS: u64 = 8 << 10;
+    #[derive(Persist)]
+    #[repr(C)]
+    #[persist(id = "Page")]
+    struct Old {
+        words: [u64; 512],
+    }
+    #[derive(Persist)]
+    #[repr(C)]
+    #[persist(id = "Page")]
+    struct Larger {
+        words: [u64; 512],
+        #[persist(since = 2, default = 7)]
+        more: u64,
+    }
+    let dir = tempdir();
+    let options = Options::new().durability(Durability::Wal).memory_limit(8 * MIB).log_limit(8 * MIB);
+    let heap = options.open(dir.path().join("heap"))?;
+    let pages = heap.root::<PVec<P<Old>>>("pages")?;
+    for from in (0..OBJECTS).step_by(256) {
+        pages.txn(|tx, pages| {
+            (from..from + 256).try_for_each(|n| {
+                let page = tx.alloc(Old { words: [n; 512] })?;
+                pages.push(tx, page)
+            })
+        })?;
+    }
+    let most = Cell::new(0);
+    let look = |_| most.set(heap.stats().private_bytes.max(most.get()));
+    assert!(heap.evolve::<PVec<P<Larger>>>("pages").on_progress(look).run()?);
+    // Of 32 MiB of objects that become as many others.
+    assert!(most.get() < 24 * MIB, "{} MiB", most.get() / MIB);
+    heap.existing_root::<PVec<P<Larger>>>("pages")?.read(|view, pages| {
+        assert_eq!(view[pages].len() as u64, OBJECTS);
+        for (n, page) in view[pages].iter(view).enumerate() {
+            assert!((view[*page].words, view[*page].more) == ([n as u64; 512], 7));
+        }
+    })
 }
