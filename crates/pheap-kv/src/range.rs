@@ -11,8 +11,16 @@ use std::ops::Bound;
 /// Entries of the first step of a [`Range`], and of the largest: a reader of few entries copies few.
 const FIRST: usize = 16;
 pub(crate) const MOST: usize = 256;
+/// Keys that a step visits at most, whether it shows them or not. Writers of the shard wait for the step.
+const VISITED: usize = 256;
 /// Bytes after which a step ends.
 const BYTES: usize = 256 << 10;
+
+#[cfg(test)]
+thread_local! {
+    /// Keys that the steps of this thread have visited.
+    pub(crate) static VISITS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
 
 /// A key and its value.
 pub type Entry = (Vec<u8>, Vec<u8>);
@@ -29,7 +37,9 @@ impl Cursor {
         Cursor { reader, span }
     }
 
-    /// Shows `f` up to `most` entries at one end, and when they expire, all of one shard, until it returns false. Returns whether something may be left.
+    /// Shows `f` up to `most` entries at one end, and when they expire, all of one shard, until it returns false. Returns
+    /// whether something may be left. A step that visits many keys and may show none of them ends, too, so it may show
+    /// nothing although something is left.
     pub(crate) fn step(
         &mut self,
         backwards: bool,
@@ -39,14 +49,20 @@ impl Cursor {
         if keys::is_empty(&self.span) {
             return Ok(false);
         }
-        let (mut seen, mut bytes, mut last) = (0, 0, StoredKey::new());
+        let (mut visited, mut shown, mut bytes, mut last) = (0, 0, 0, StoredKey::new());
         let (prefix, at) = (self.reader.id.prefix_len(), self.reader.at());
         let heap = &self.reader.shards.heap;
-        let mut show = |key: &[u8], value: &[u8], expires| {
-            heap.will_read(value);
-            seen += 1;
-            bytes += key.len() + value.len();
-            let more = f(&key[prefix..], value, expires) && seen < most && bytes < BYTES;
+        let mut visit = |key: &[u8], fresh: Option<(&[u8], Option<u64>)>| {
+            #[cfg(test)]
+            VISITS.with(|visits| visits.set(visits.get() + 1));
+            visited += 1;
+            let mut more = visited < VISITED;
+            if let Some((value, expires)) = fresh {
+                heap.will_read(value);
+                shown += 1;
+                bytes += key.len() + value.len();
+                more &= f(&key[prefix..], value, expires) && shown < most && bytes < BYTES;
+            }
             if !more {
                 last = StoredKey::from_slice(key);
             }
@@ -63,7 +79,7 @@ impl Cursor {
             },
             if at.is_some() { Wait::Nothing } else { Wait::All },
             |view, part, extent| {
-                let ended = part::scan(view, part, &self.span, at, backwards, &mut show);
+                let ended = part::scan(view, part, &self.span, at, backwards, &mut visit);
                 (!ended).then(|| if backwards { extent.start() } else { extent.end() })
             },
         )?;
@@ -113,8 +129,9 @@ impl Range {
                 }
                 true
             })?;
-            *step = MOST.min(*step * 2);
         }
+        // Not for steps that have found nothing: a queue has many empty shards in front of its first entry.
+        *step = MOST.min(*step * 2);
         Ok(())
     }
 
@@ -154,5 +171,88 @@ impl std::iter::FusedIterator for Range {}
 impl std::fmt::Debug for Range {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Range").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Batch, Store};
+    use std::time::Duration;
+
+    /// Steps through all of it. Returns what they show, and how many keys the longest step has visited.
+    fn steps(reader: &Reader, backwards: bool) -> (Vec<Vec<u8>>, usize) {
+        let mut cursor = reader.cursor(reader.id.span::<[u8]>(&..));
+        let (mut shown, mut longest, mut is_more) = (Vec::new(), 0, true);
+        while is_more {
+            let before = VISITS.get();
+            let mut show = |key: &[u8], _: &[u8], _| {
+                shown.push(key.to_vec());
+                true
+            };
+            is_more = cursor.step(backwards, MOST, &mut show).unwrap();
+            longest = longest.max(VISITS.get() - before);
+        }
+        (shown, longest)
+    }
+
+    fn check(reader: &Reader, expected: &[&[u8]]) {
+        for backwards in [false, true] {
+            let (mut shown, longest) = steps(reader, backwards);
+            if backwards {
+                shown.reverse();
+            }
+            assert_eq!(shown, expected);
+            assert!(longest <= VISITED, "a step has visited {longest} keys");
+        }
+        assert!(reader.iter().map(|entry| entry.unwrap().0).eq(expected.iter().copied()));
+        assert!(reader.iter().rev().map(|entry| entry.unwrap().0).eq(expected.iter().rev().copied()));
+        assert_eq!(reader.prefix(expected[0]).count(), 1);
+    }
+
+    #[test]
+    fn steps_over_what_a_snapshot_does_not_see_are_short() {
+        let store = Store::in_memory().unwrap();
+        store.put([0, 7], "old").unwrap();
+        store.put([0xFF], "old").unwrap();
+        let old = store.snapshot().unwrap();
+        for n in 0..10_000u32 {
+            store.put(n.wrapping_mul(0x9E37_79B1).to_be_bytes(), "newer").unwrap();
+        }
+        let newer = store.snapshot().unwrap();
+        for n in 0..10_000u32 {
+            store.delete(n.wrapping_mul(0x9E37_79B1).to_be_bytes()).unwrap();
+        }
+        check(&old, &[&[0, 7], &[0xFF]]);
+        check(&store, &[&[0, 7], &[0xFF]]);
+        assert_eq!(newer.iter().count(), 10_002);
+    }
+
+    #[test]
+    fn steps_over_what_has_expired_are_short() {
+        let store = Store::in_memory().unwrap();
+        let mut batch = Batch::new();
+        for n in 0..5000u32 {
+            batch.put_for(&store, n.to_be_bytes(), "", Duration::from_millis(200)).unwrap();
+        }
+        batch.put(&store, [7], "").unwrap();
+        batch.put(&store, [0xFF], "").unwrap();
+        store.write(&batch).unwrap();
+        while store.iter().count() > 2 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        check(&store, &[&[7], &[0xFF]]);
+    }
+
+    #[test]
+    fn the_first_entry_of_a_queue_is_found_without_reading_many_behind_it() {
+        let store = Store::in_memory().unwrap();
+        const N: u32 = 40_000;
+        (0..N).for_each(|n| store.put(n.to_be_bytes(), "").unwrap());
+        (0..N - 1000).for_each(|n| assert!(store.delete(n.to_be_bytes()).unwrap()));
+        assert!(store.stats().unwrap().shards > 4);
+        let before = VISITS.get();
+        assert_eq!(store.iter().next().unwrap().unwrap().0, (N - 1000).to_be_bytes());
+        assert!(VISITS.get() - before <= FIRST, "{} visits", VISITS.get() - before);
     }
 }

@@ -5,15 +5,18 @@
 
 mod split;
 
-use crate::Result;
 use crate::eras::Eras;
-use crate::keys::StoredKey;
+use crate::keys::{self, SpaceId, StoredKey};
 use crate::meta;
 use crate::part::{self, Part};
+use crate::range::MOST;
+use crate::spaces::{Removed, Spaces};
 use crate::stats::Counts;
 use crate::unsynced::{Counted, Unsynced};
+use crate::{Error, Result};
 use arc_swap::ArcSwap;
 use pheap::{Commit, Heap, P, Root, SyncPolicy, Txn, View, field};
+use std::ops::Bound;
 use std::sync::{Arc, Mutex};
 
 /// The name of a root begins with this if it is a shard's.
@@ -102,6 +105,7 @@ impl Extent<'_> {
 pub(crate) struct Shards {
     pub(crate) heap: Heap,
     pub(crate) eras: Eras,
+    pub(crate) spaces: Spaces,
     map: ArcSwap<Map>,
     /// Held by who changes the map.
     changing: Mutex<()>,
@@ -140,7 +144,8 @@ impl Shards {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let map = ArcSwap::from_pointee(Map { shards });
         let (enough, unsynced) = (PER_PROCESSOR * processors, Unsynced::of(&heap, policy));
-        Ok(Shards { heap, eras, map, changing: Mutex::new(()), enough, unsynced })
+        let spaces = Spaces::default();
+        Ok(Shards { heap, eras, spaces, map, changing: Mutex::new(()), enough, unsynced })
     }
 
     pub(crate) fn map(&self) -> Arc<Map> {
@@ -248,9 +253,11 @@ impl Shards {
     }
 
     /// Runs one transaction over the shards that have these keys: `f` is called for each of them, with its index. What goes to one shard is in its order.
+    /// If one of the key spaces was removed, nothing is written.
     pub(crate) fn write_all<'k>(
         &self,
         keys: impl Iterator<Item = &'k [u8]> + Clone,
+        spaces: &[Removed],
         deferred: bool,
         mut f: impl for<'r> FnMut(usize, &mut Txn<'r>, P<'r, Part<'r>>, &Counts) -> pheap::Result<()>,
     ) -> Result<Option<Commit>> {
@@ -269,8 +276,11 @@ impl Shards {
             let run = |mut shards: pheap::Shards<'_, Part<'static>>| {
                 for (at, &index) in involved.iter().enumerate() {
                     if !shards.with(at, |tx, part| map.shards[index].is_current(tx, part)) {
-                        return Ok(false);
+                        return Ok(None);
                     }
+                }
+                if spaces.iter().any(Removed::get) {
+                    return Ok(Some(Err(Error::SpaceRemoved)));
                 }
                 counted = self.count(&mut keys.clone());
                 for (at, places) in places.chunk_by(|one, next| one.0 == next.0).enumerate() {
@@ -284,7 +294,7 @@ impl Shards {
                         })?;
                     }
                 }
-                Ok(true)
+                Ok(Some(Ok(())))
             };
             let (done, commit) = if deferred {
                 let (done, commit) = pheap::txn_deferred(&roots, run)?;
@@ -293,10 +303,47 @@ impl Shards {
             } else {
                 (pheap::txn(&roots, run)?, None)
             };
-            if done {
-                return Ok(commit);
+            match done {
+                Some(done) => return done.map(|()| commit),
+                None => std::thread::yield_now(),
             }
-            std::thread::yield_now();
+        }
+    }
+
+    /// The greatest stored key.
+    pub(crate) fn last_key(&self) -> Result<Option<Vec<u8>>> {
+        let mut before = None;
+        loop {
+            let (key, start) = self.read(
+                |map| {
+                    before.as_ref().map_or(map.shards.len() - 1, |start: &StoredKey| map.index_before(start))
+                },
+                Wait::Nothing,
+                |view, part, extent| (part::last_key(view, part), extent.start()),
+            )?;
+            if key.is_some() || start.is_none() {
+                return Ok(key);
+            }
+            before = start;
+        }
+    }
+
+    /// Removes all that is in a key space that nobody can write to any more, in transactions for which it does not wait.
+    pub(crate) fn clear(&self, id: SpaceId) -> Result<()> {
+        let (mut from, end) = (id.start(), keys::behind_space(&id.start()));
+        loop {
+            let (next, _) = self.write(&from, true, |tx, part, _| {
+                let span = (Bound::Included(&from[..]), Bound::Excluded(&end[..]));
+                part::clear(tx, part, &self.eras, span, MOST)
+            })?;
+            let next_shard = || {
+                let map = self.map();
+                map.shards.get(map.index_of(&from) + 1).map(|shard| shard.start.clone())
+            };
+            from = match next.map(StoredKey::from_vec).or_else(next_shard) {
+                Some(next) if next < end => next,
+                _ => return Ok(()),
+            };
         }
     }
 
