@@ -330,12 +330,20 @@ impl Shards {
 
     /// Removes all that is in a key space that nobody can write to any more, in transactions for which it does not wait.
     pub(crate) fn clear(&self, id: SpaceId) -> Result<()> {
-        let (mut from, end) = (id.start(), keys::behind_space(&id.start()));
+        let (mut from, end, mut most) = (id.start(), keys::behind_space(&id.start()), MOST);
         loop {
-            let (next, _) = self.write(&from, true, |tx, part, _| {
+            let removed = self.write(&from, true, |tx, part, _| {
                 let span = (Bound::Included(&from[..]), Bound::Excluded(&end[..]));
-                part::clear(tx, part, &self.eras, span, MOST)
-            })?;
+                part::clear(tx, part, &self.eras, span, most)
+            });
+            let (next, _) = match removed {
+                // A transaction needs room, too, and gives back what it has freed when it has committed.
+                Err(Error::Heap(pheap::Error::OutOfSpace { .. })) if most > 1 => {
+                    most /= 2;
+                    continue;
+                }
+                removed => removed?,
+            };
             let next_shard = || {
                 let map = self.map();
                 map.shards.get(map.index_of(&from) + 1).map(|shard| shard.start.clone())

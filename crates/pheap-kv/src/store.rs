@@ -186,9 +186,8 @@ impl Store {
             let Some(id) = part::get(tx, part, &key, None).and_then(SpaceId::from_value) else {
                 return Ok(None);
             };
-            let mark = spaces::mark(id);
             part::delete(tx, part, &key, &shards.eras)?;
-            part::put(tx, part, &mark, &id.to_value(), None, &shards.eras)?;
+            part::put(tx, part, &spaces::mark(id), &id.to_value(), None, &shards.eras)?;
             part::tidy_a_little(tx, part, &shards.eras, &key)?;
             // Before the commit, or a key space of the same name could be there before the handles are told.
             told.insert(shards.spaces.handle(id)).set(true);
@@ -198,7 +197,16 @@ impl Store {
             Ok((Some(id), _)) => self.finish_removal(id).map(|()| true),
             Ok((None, _)) => Ok(false),
             Err(error) => {
-                told.inspect(|removed| removed.set(false));
+                // The key space is still there, unless another thread has removed it. If not even this works, the heap has
+                // failed, and nobody writes.
+                let _ = told.map(|removed| {
+                    shards.write(&key, true, |tx, part, _| {
+                        let there = part::get(tx, part, &key, None).and_then(SpaceId::from_value);
+                        let is_it = there.is_some_and(|id| shards.spaces.handle(id).is(&removed));
+                        removed.set(!is_it);
+                        Ok(())
+                    })
+                });
                 Err(error)
             }
         }

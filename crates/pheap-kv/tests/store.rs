@@ -467,6 +467,38 @@ fn a_removed_key_space_is_not_written_to() {
 }
 
 #[test]
+fn a_removal_for_which_there_is_no_room_removes_nothing() {
+    let dir = tempdir();
+    for durability in [Durability::Process, Durability::Wal] {
+        let path = dir.path().join(format!("full {durability:?}.kv"));
+        let full = options().durability(durability).sync_policy(SyncPolicy::OnDemand).max_size(2 << 20);
+        let store = full.open(&path).expect("a store");
+        let space = store.space("users").expect("a space");
+        let mut n = 0u32;
+        for len in [50_000, 1000, 100, 0] {
+            while space.put(n.to_be_bytes(), vec![7; len]).is_ok() {
+                n += 1;
+            }
+        }
+        // As soon as there is room for it, it happens.
+        loop {
+            match store.remove_space("users") {
+                Ok(removed) => break assert!(removed),
+                Err(error) => {
+                    assert!(matches!(error, Error::Heap(pheap::Error::OutOfSpace { .. })), "{error}")
+                }
+            }
+            assert_eq!((space.iter().count(), store.spaces().expect("names").len()), (n as usize, 1));
+            n -= 1;
+            assert!(space.delete(n.to_be_bytes()).expect("a delete"));
+        }
+        assert!(matches!(space.put("late", ""), Err(Error::SpaceRemoved)));
+        store.purge().expect("a purge");
+        assert_eq!(store.stats().expect("counters").entries, 0);
+    }
+}
+
+#[test]
 fn a_snapshot_shows_the_key_spaces_of_its_moment() {
     let dir = tempdir();
     let store = open(&dir.path().join("spaces.kv"));
