@@ -10,9 +10,8 @@ use std::ops::Bound;
 
 /// Entries of the first step of a [`Range`], and of the largest: a reader of few entries copies few.
 const FIRST: usize = 16;
+/// Also the keys that any step visits at most, whether it shows them or not: writers of the shard wait for it.
 pub(crate) const MOST: usize = 256;
-/// Keys that a step visits at most, whether it shows them or not. Writers of the shard wait for the step.
-const VISITED: usize = 256;
 /// Bytes after which a step ends.
 const BYTES: usize = 256 << 10;
 
@@ -49,20 +48,27 @@ impl Cursor {
         if keys::is_empty(&self.span) {
             return Ok(false);
         }
-        let (mut visited, mut shown, mut bytes, mut last) = (0, 0, 0, StoredKey::new());
+        let (mut bytes, mut last) = (0, StoredKey::new());
+        // Keys that may still be visited. An entry that is shown counts for as many as if `most` of them were all.
+        let (mut left, each) = (MOST, MOST / most);
         let (prefix, at) = (self.reader.id.prefix_len(), self.reader.at());
         let heap = &self.reader.shards.heap;
         let mut visit = |key: &[u8], fresh: Option<(&[u8], Option<u64>)>| {
             #[cfg(test)]
             VISITS.with(|visits| visits.set(visits.get() + 1));
-            visited += 1;
-            let mut more = visited < VISITED;
-            if let Some((value, expires)) = fresh {
-                heap.will_read(value);
-                shown += 1;
-                bytes += key.len() + value.len();
-                more &= f(&key[prefix..], value, expires) && shown < most && bytes < BYTES;
-            }
+            let more = match fresh {
+                Some((value, expires)) => {
+                    heap.will_read(value);
+                    left = left.saturating_sub(each);
+                    bytes += key.len() + value.len();
+                    f(&key[prefix..], value, expires) && bytes < BYTES
+                }
+                None => {
+                    left -= 1;
+                    true
+                }
+            };
+            let more = more && left > 0;
             if !more {
                 last = StoredKey::from_slice(key);
             }
@@ -203,7 +209,7 @@ mod tests {
                 shown.reverse();
             }
             assert_eq!(shown, expected);
-            assert!(longest <= VISITED, "a step has visited {longest} keys");
+            assert!(longest <= MOST, "a step has visited {longest} keys");
         }
         assert!(reader.iter().map(|entry| entry.unwrap().0).eq(expected.iter().copied()));
         assert!(reader.iter().rev().map(|entry| entry.unwrap().0).eq(expected.iter().rev().copied()));
