@@ -153,10 +153,6 @@ pub(crate) fn scan<'r>(
     fn end(bound: &Bound<crate::keys::StoredKey>) -> Bound<&[u8]> {
         bound.as_ref().map(|key| key.as_slice())
     }
-    // Many shards of a queue are empty.
-    if field!(part.newest).is_empty(view) && field!(part.older).is_empty(view) {
-        return false;
-    }
     let range = (end(&span.0), end(&span.1));
     let newest = field!(part.newest).range(view, range);
     let Some(at) = at else {
@@ -374,6 +370,11 @@ fn expired(due: &[u8], now: u64) -> Option<Vec<u8>> {
 /// Entries of a shard.
 pub(crate) fn len<'r>(view: &View<'r>, part: P<'r, Part<'r>>) -> usize {
     field!(part.newest).len(view)
+}
+
+/// Whether a shard has neither entries nor versions for snapshots.
+pub(crate) fn is_empty<'r>(view: &View<'r>, part: P<'r, Part<'r>>) -> bool {
+    field!(part.newest).is_empty(view) && field!(part.older).is_empty(view)
 }
 
 /// Whether a shard has versions for snapshots.

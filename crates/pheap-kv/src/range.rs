@@ -6,7 +6,7 @@ use crate::part;
 use crate::reader::Reader;
 use crate::shards::Wait;
 use std::collections::VecDeque;
-use std::ops::Bound;
+use std::ops::{Bound, RangeBounds};
 
 /// Entries of the first step of a [`Range`], and of the largest: a reader of few entries copies few.
 const FIRST: usize = 16;
@@ -75,7 +75,7 @@ impl Cursor {
             more
         };
         // What is behind this shard; nothing, if the step has ended within it.
-        let next = self.reader.shards.read(
+        let next = self.reader.shards.read_from(
             |map| match (&self.span, backwards) {
                 ((_, Bound::Included(end)), true) => map.index_of(end),
                 ((_, Bound::Excluded(end)), true) => map.index_before(end),
@@ -83,13 +83,19 @@ impl Cursor {
                 ((Bound::Included(start) | Bound::Excluded(start), _), false) => map.index_of(start),
                 ((Bound::Unbounded, _), false) => 0,
             },
+            backwards,
             if at.is_some() { Wait::Nothing } else { Wait::All },
             |view, part, extent| {
+                // A queue has many empty shards in front of its first entry.
+                let edge = extent.edge(backwards);
+                if part::is_empty(view, part) && edge.is_some_and(|edge| self.span.contains(edge)) {
+                    return None;
+                }
                 let ended = part::scan(view, part, &self.span, at, backwards, &mut visit);
-                (!ended).then(|| if backwards { extent.start() } else { extent.end() })
+                Some((!ended).then(|| edge.cloned()))
             },
         )?;
-        let rest = match (next, backwards) {
+        let rest = match (next.unwrap_or(Some(None)), backwards) {
             (None, _) => Bound::Excluded(last),
             (Some(Some(start)), true) => Bound::Excluded(start),
             (Some(Some(end)), false) => Bound::Included(end),
@@ -136,7 +142,7 @@ impl Range {
                 true
             })?;
         }
-        // Not for steps that have found nothing: a queue has many empty shards in front of its first entry.
+        // Only now: a step that finds nothing says nothing of how much the reader will read.
         *step = MOST.min(*step * 2);
         Ok(())
     }
@@ -259,6 +265,13 @@ mod tests {
         assert!(store.stats().unwrap().shards > 4);
         let before = VISITS.get();
         assert_eq!(store.iter().next().unwrap().unwrap().0, (N - 1000).to_be_bytes());
+        assert!(VISITS.get() - before <= FIRST, "{} visits", VISITS.get() - before);
+        // And one at the end, of which the shards behind it are empty.
+        store.put([0], "").unwrap();
+        (N - 1000..N).for_each(|n| assert!(store.delete(n.to_be_bytes()).unwrap()));
+        let before = VISITS.get();
+        assert_eq!(store.iter().next_back().unwrap().unwrap().0, [0]);
+        assert_eq!(store.range([0]..[1]).count() + store.range([1]..).count(), 1);
         assert!(VISITS.get() - before <= FIRST, "{} visits", VISITS.get() - before);
     }
 }

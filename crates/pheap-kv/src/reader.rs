@@ -204,6 +204,6 @@ impl Reader {
         let (key, at) = (self.id.key(key)?, self.at());
         // What a snapshot shows was durable when it was taken.
         let wait = if at.is_some() { Wait::Nothing } else { Wait::Key(&key) };
-        self.shards.read(|map| map.index_of(&key), wait, |view, part, _| f(view, part, &key, at))
+        self.shards.read(&key, wait, |view, part| f(view, part, &key, at))
     }
 }

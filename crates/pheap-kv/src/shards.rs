@@ -89,15 +89,12 @@ pub(crate) struct Extent<'m> {
     index: usize,
 }
 
-impl Extent<'_> {
-    /// The least key; none if it is the first shard, which has all that are less.
-    pub(crate) fn start(self) -> Option<StoredKey> {
-        (self.index > 0).then(|| self.map.shards[self.index].start.clone())
-    }
-
-    /// The least key of the next shard.
-    pub(crate) fn end(self) -> Option<StoredKey> {
-        self.map.shards.get(self.index + 1).map(|next| next.start.clone())
+impl<'m> Extent<'m> {
+    /// Where the next shard begins, or, backwards, where this one does; `None` if no shard is behind it in that direction.
+    pub(crate) fn edge(self, backwards: bool) -> Option<&'m StoredKey> {
+        let begins = if backwards { self.index } else { self.index + 1 };
+        // The first shard has all keys that are less than those of the second.
+        self.map.shards.get(begins).filter(|_| begins > 0).map(|shard| &shard.start)
     }
 }
 
@@ -170,29 +167,57 @@ impl Shards {
         }
     }
 
-    /// Reads the shard that `place` chooses. `f` is told which range of keys it has.
+    /// Reads the shard that has a key.
     #[inline]
     pub(crate) fn read<R>(
         &self,
-        place: impl Fn(&Map) -> usize,
+        key: &[u8],
         wait: Wait<'_>,
-        f: impl for<'r> FnOnce(&View<'r>, P<'r, Part<'r>>, Extent<'_>) -> R,
+        f: impl for<'r> FnOnce(&View<'r>, P<'r, Part<'r>>) -> R,
     ) -> Result<R> {
         let mut f = Some(f);
         loop {
             let map = self.map.load();
-            let index = place(&map);
-            let extent = Extent { map: &map, index };
-            let shard = &map.shards[index];
+            let shard = map.of(key);
             let result = self.look(shard, wait, |view, part| {
                 let f = f.take_if(|_| shard.is_current(view, part))?;
-                Some(f(view, part, extent))
+                Some(f(view, part))
             })?;
             match result {
                 Some(result) => return Ok(result),
                 // Who has split the shard is about to replace the map.
                 None => std::thread::yield_now(),
             }
+        }
+    }
+
+    /// Reads the shard that `place` chooses, and then one neighbour after the other, until `f` returns something, or there
+    /// is no other. `f` is told which range of keys the shard has. It is called for a shard again if that was split.
+    pub(crate) fn read_from<R>(
+        &self,
+        place: impl Fn(&Map) -> usize,
+        backwards: bool,
+        wait: Wait<'_>,
+        mut f: impl for<'r> FnMut(&View<'r>, P<'r, Part<'r>>, Extent<'_>) -> Option<R>,
+    ) -> Result<Option<R>> {
+        'again: loop {
+            let map = self.map.load();
+            let mut next = Some(place(&map));
+            while let Some(index) = next.filter(|&index| index < map.shards.len()) {
+                let (shard, extent) = (&map.shards[index], Extent { map: &map, index });
+                let result = self.look(shard, wait, |view, part| {
+                    shard.is_current(view, part).then(|| f(view, part, extent))
+                })?;
+                match result {
+                    None => {
+                        std::thread::yield_now();
+                        continue 'again;
+                    }
+                    Some(None) => next = if backwards { index.checked_sub(1) } else { Some(index + 1) },
+                    Some(result) => return Ok(result),
+                }
+            }
+            return Ok(None);
         }
     }
 
@@ -312,20 +337,8 @@ impl Shards {
 
     /// The greatest stored key.
     pub(crate) fn last_key(&self) -> Result<Option<Vec<u8>>> {
-        let mut before = None;
-        loop {
-            let (key, start) = self.read(
-                |map| {
-                    before.as_ref().map_or(map.shards.len() - 1, |start: &StoredKey| map.index_before(start))
-                },
-                Wait::Nothing,
-                |view, part, extent| (part::last_key(view, part), extent.start()),
-            )?;
-            if key.is_some() || start.is_none() {
-                return Ok(key);
-            }
-            before = start;
-        }
+        let last = |map: &Map| map.shards.len() - 1;
+        self.read_from(last, true, Wait::Nothing, |view, part, _| part::last_key(view, part))
     }
 
     /// Removes all that is in a key space that nobody can write to any more, in transactions for which it does not wait.
