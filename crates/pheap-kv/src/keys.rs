@@ -16,13 +16,15 @@ pub(crate) type StoredKey = SmallVec<[u8; 64]>;
 /// Both ends of a range of stored keys.
 pub(crate) type Span = (Bound<StoredKey>, Bound<StoredKey>);
 
-/// Number of a key space, as the prefix of its keys: one byte, if there are few of them. While a store is open, no two
-/// of its key spaces have the same number, even if the first was removed before the second was made.
+/// Number of a key space, as the prefix of its keys: one byte, if there are few of them. While a store is
+/// open, no two of its key spaces have the same number, even if the first was removed before the second was
+/// made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SpaceId(u64);
 
-/// The prefix of a number below this is one byte. Other prefixes begin with this byte or the next, and go on with two or
-/// eight bytes. So no prefix begins with another one, and the order of the prefixes is that of the numbers.
+/// The prefix of a number below this is one byte. Other prefixes begin with this byte or the next, and go on
+/// with two or eight bytes. So no prefix begins with another one, and the order of the prefixes is that of
+/// the numbers.
 const LONG: u8 = 0xF0;
 /// The first byte of the prefix of a number that has more than two bytes.
 const LONGEST: u8 = LONG + 1;

@@ -129,8 +129,9 @@ fn visible<'v, 'r>(
     {
         return newest;
     }
-    // Versions are in the order of their eras, and those that the snapshot is too young for come first. (An earlier
-    // opening may have left some in another order. Any snapshot of this opening is too young for all of them.)
+    // Versions are in the order of their eras, and those that the snapshot is too young for come first. (An
+    // earlier opening may have left some in another order. Any snapshot of this opening is too young for all
+    // of them.)
     let versions = &view[*older?];
     let version = versions.get(view, versions.partition_point(view, |version| version.to <= at))?;
     (version.value.era() <= at).then_some(&version.value)
@@ -139,9 +140,9 @@ fn visible<'v, 'r>(
 /// A value, and the time at which it expires, if it does.
 type Fresh<'v> = (&'v [u8], Option<u64>);
 
-/// Visits the keys of a span, in order or backwards, until `f` returns false. `f` is called for each key that is visited,
-/// also if the reader sees no value of it: the value has expired, or another snapshot needs it. Returns whether `f` has
-/// returned false.
+/// Visits the keys of a span, in order or backwards, until `f` returns false. `f` is called for each key that
+/// is visited, also if the reader sees no value of it: the value has expired, or another snapshot needs it.
+/// Returns whether `f` has returned false.
 pub(crate) fn scan<'r>(
     view: &View<'r>,
     part: P<'r, Part<'r>>,
@@ -320,8 +321,8 @@ fn tidy_versions<'r>(tx: &mut Txn<'r>, part: P<'r, Part<'r>>, eras: &Eras, key: 
     }
 }
 
-/// Removes up to `most` keys of a span: their values, also if they have expired, and their versions that no snapshot
-/// needs. Returns the key from which to go on, unless all keys of the span were visited.
+/// Removes up to `most` keys of a span: their values, also if they have expired, and their versions that no
+/// snapshot needs. Returns the key from which to go on, unless all keys of the span were visited.
 pub(crate) fn clear<'r>(
     tx: &mut Txn<'r>,
     part: P<'r, Part<'r>>,

@@ -10,7 +10,8 @@ use std::ops::{Bound, RangeBounds};
 
 /// Entries of the first step of a [`Range`], and of the largest: a reader of few entries copies few.
 const FIRST: usize = 16;
-/// Also the keys that any step visits at most, whether it shows them or not: writers of the shard wait for it.
+/// Also the keys that any step visits at most, whether it shows them or not: writers of the shard wait for
+/// it.
 pub(crate) const MOST: usize = 256;
 /// Bytes after which a step ends.
 const BYTES: usize = 256 << 10;
@@ -36,9 +37,9 @@ impl Cursor {
         Cursor { reader, span }
     }
 
-    /// Shows `f` up to `most` entries at one end, and when they expire, all of one shard, until it returns false. Returns
-    /// whether something may be left. A step that visits many keys and may show none of them ends, too, so it may show
-    /// nothing although something is left.
+    /// Shows `f` up to `most` entries at one end, and when they expire, all of one shard, until it returns
+    /// false. Returns whether something may be left. A step that visits many keys and may show none of them
+    /// ends, too, so it may show nothing although something is left.
     pub(crate) fn step(
         &mut self,
         backwards: bool,
@@ -49,7 +50,8 @@ impl Cursor {
             return Ok(false);
         }
         let (mut bytes, mut last) = (0, StoredKey::new());
-        // Keys that may still be visited. An entry that is shown counts for as many as if `most` of them were all.
+        // Keys that may still be visited. An entry that is shown counts for as many as if `most` of them were
+        // all.
         let (mut left, each) = (MOST, MOST / most);
         let (prefix, at) = (self.reader.id.prefix_len(), self.reader.at());
         let heap = &self.reader.shards.heap;

@@ -134,7 +134,8 @@ impl Reader {
 
     /// Shows `f` the entries in a range where they are, without copies, until it breaks.
     ///
-    /// `f` keeps writers of the same shard waiting while it runs, and must not write to the store. Between two steps of some hundred keys they go on.
+    /// `f` keeps writers of the same shard waiting while it runs, and must not write to the store. Between
+    /// two steps of some hundred keys they go on.
     ///
     /// ```
     /// # let store = pheap_kv::Store::in_memory()?;

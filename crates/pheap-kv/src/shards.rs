@@ -90,7 +90,8 @@ pub(crate) struct Extent<'m> {
 }
 
 impl<'m> Extent<'m> {
-    /// Where the next shard begins, or, backwards, where this one does; `None` if no shard is behind it in that direction.
+    /// Where the next shard begins, or, backwards, where this one does; `None` if no shard is behind it in
+    /// that direction.
     pub(crate) fn edge(self, backwards: bool) -> Option<&'m StoredKey> {
         let begins = if backwards { self.index } else { self.index + 1 };
         // The first shard has all keys that are less than those of the second.
@@ -191,8 +192,9 @@ impl Shards {
         }
     }
 
-    /// Reads the shard that `place` chooses, and then one neighbour after the other, until `f` returns something, or there
-    /// is no other. `f` is told which range of keys the shard has. It is called for a shard again if that was split.
+    /// Reads the shard that `place` chooses, and then one neighbour after the other, until `f` returns
+    /// something, or there is no other. `f` is told which range of keys the shard has. It is called for a
+    /// shard again if that was split.
     pub(crate) fn read_from<R>(
         &self,
         place: impl Fn(&Map) -> usize,
@@ -341,7 +343,8 @@ impl Shards {
         self.read_from(last, true, Wait::Nothing, |view, part, _| part::last_key(view, part))
     }
 
-    /// Removes all that is in a key space that nobody can write to any more, in transactions for which it does not wait.
+    /// Removes all that is in a key space that nobody can write to any more, in transactions for which it
+    /// does not wait.
     pub(crate) fn clear(&self, id: SpaceId) -> Result<()> {
         let (mut from, end, mut most) = (id.start(), keys::behind_space(&id.start()), MOST);
         loop {

@@ -18,8 +18,9 @@ use std::time::Duration;
 /// It dereferences to a [`Reader`], whose methods look things up. Each write is a transaction: it is durable when it returns (as the store's [`Durability`](crate::Durability) and
 /// [`SyncPolicy`](crate::SyncPolicy) say), and happens entirely or not at all. It is cheap to clone, and can be used by many threads.
 ///
-/// When the key space is [removed](crate::Store::remove_space), all its handles stay without one: writes through them are
-/// [`Error::SpaceRemoved`], and reads find nothing. They never reach a key space that is made later, also of the same name.
+/// When the key space is [removed](crate::Store::remove_space), all its handles stay without one: writes
+/// through them are [`Error::SpaceRemoved`], and reads find nothing. They never reach a key space that is
+/// made later, also of the same name.
 #[derive(Clone, Debug)]
 pub struct KeySpace {
     reader: Reader,

@@ -1,8 +1,9 @@
 //! Which numbers key spaces get, and how their handles learn that they were removed.
 //!
-//! The catalogue has the number of each name. To remove a key space, one transaction of the catalogue removes the name,
-//! adds a *mark* with the number, and tells all handles. From then on nobody writes to the key space, so its entries go in
-//! many transactions, and then the mark. A store that is opened goes on where it finds marks.
+//! The catalogue has the number of each name. To remove a key space, one transaction of the catalogue removes
+//! the name, adds a *mark* with the number, and tells all handles. From then on nobody writes to the key
+//! space, so its entries go in many transactions, and then the mark. A store that is opened goes on where it
+//! finds marks.
 
 use crate::keys::{SpaceId, StoredKey};
 use std::collections::HashMap;
@@ -22,8 +23,8 @@ pub(crate) fn mark(id: SpaceId) -> StoredKey {
 
 /// Whether a key space was removed; all its handles share it.
 ///
-/// A writer looks at it when it has the lock of a shard. A removal sets it before it takes that lock. So the removal finds
-/// what the writer has written, or the writer finds that the key space was removed.
+/// A writer looks at it when it has the lock of a shard. A removal sets it before it takes that lock. So the
+/// removal finds what the writer has written, or the writer finds that the key space was removed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Removed(Arc<AtomicBool>);
 
@@ -52,8 +53,8 @@ pub(crate) struct Spaces {
 }
 
 impl Spaces {
-    /// What the handles of a key space share. The caller holds the lock of the catalogue, to read it or to write to it, and
-    /// has found the number there. So a removal has told the handle already, or will do so.
+    /// What the handles of a key space share. The caller holds the lock of the catalogue, to read it or to
+    /// write to it, and has found the number there. So a removal has told the handle already, or will do so.
     pub(crate) fn handle(&self, id: SpaceId) -> Removed {
         let mut handles = lock(&self.handles);
         if let Some(shared) = handles.get(&id.number()).and_then(Weak::upgrade) {
@@ -70,8 +71,8 @@ impl Spaces {
         removed
     }
 
-    /// Returns the number of the next key space, and the one behind it becomes the next. `first` returns one that is
-    /// greater than those of all key spaces; it is called if `next` is `None`.
+    /// Returns the number of the next key space, and the one behind it becomes the next. `first` returns one
+    /// that is greater than those of all key spaces; it is called if `next` is `None`.
     pub(crate) fn new_number<E>(&self, first: impl FnOnce() -> Result<u64, E>) -> Result<SpaceId, E> {
         let mut next = self.next(first)?;
         let number = next.get_or_insert_default();
@@ -79,7 +80,8 @@ impl Spaces {
         Ok(SpaceId::new(*number - 1))
     }
 
-    /// Sees to it that the numbers of all key spaces that there are now are not used again, also when they are removed.
+    /// Sees to it that the numbers of all key spaces that there are now are not used again, also when they
+    /// are removed.
     pub(crate) fn note_numbers<E>(&self, first: impl FnOnce() -> Result<u64, E>) -> Result<(), E> {
         self.next(first).map(drop)
     }

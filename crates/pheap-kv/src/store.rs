@@ -128,8 +128,8 @@ impl Store {
         KeySpace::new(self.with(id), self.shards.spaces.handle(id))
     }
 
-    /// The least number that is greater than those of all key spaces, all marks and all entries. (Entries without a key
-    /// space are in files of earlier versions.)
+    /// The least number that is greater than those of all key spaces, all marks and all entries. (Entries
+    /// without a key space are in files of earlier versions.)
     fn first_number(&self) -> Result<u64> {
         let mut last = SpaceId::DEFAULT.number();
         let mut see = |id: Option<SpaceId>| last = last.max(id.map_or(0, SpaceId::number));
@@ -159,13 +159,14 @@ impl Store {
 
     /// Removes a key space, and all that is in it. Returns whether there was one.
     ///
-    /// First, one transaction removes the name, which is durable when this returns. From then on writes through handles of the
-    /// key space fail with [`Error::SpaceRemoved`], and so do batches with such writes. A key space that is made later has
-    /// nothing in it, also if it gets the same name. Writers of other key spaces go on.
+    /// First, one transaction removes the name, which is durable when this returns. From then on writes
+    /// through handles of the key space fail with [`Error::SpaceRemoved`], and so do batches with such
+    /// writes. A key space that is made later has nothing in it, also if it gets the same name. Writers of
+    /// other key spaces go on.
     ///
-    /// Then the entries go, in one transaction for every few hundred of them. Meanwhile, reads through old handles find some
-    /// of them; later, none. [Snapshots](Snapshot) that were taken before show all of them. If the program is killed
-    /// meanwhile, the rest goes when the store is opened again.
+    /// Then the entries go, in one transaction for every few hundred of them. Meanwhile, reads through old
+    /// handles find some of them; later, none. [Snapshots](Snapshot) that were taken before show all of them.
+    /// If the program is killed meanwhile, the rest goes when the store is opened again.
     ///
     /// ```
     /// # let store = pheap_kv::Store::in_memory()?;
@@ -176,8 +177,8 @@ impl Store {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Heap`] if the disk is full or has failed. If that happens after the first transaction, the key space is
-    /// removed, and [`purge`](Self::purge) removes the rest of its entries.
+    /// [`Error::Heap`] if the disk is full or has failed. If that happens after the first transaction, the
+    /// key space is removed, and [`purge`](Self::purge) removes the rest of its entries.
     pub fn remove_space(&self, name: &str) -> Result<bool> {
         let key = SpaceId::CATALOGUE.key(name.as_bytes())?;
         let (shards, mut told) = (&self.shards, None);
@@ -197,8 +198,8 @@ impl Store {
             Ok((Some(id), _)) => self.finish_removal(id).map(|()| true),
             Ok((None, _)) => Ok(false),
             Err(error) => {
-                // The key space is still there, unless another thread has removed it. If not even this works, the heap has
-                // failed, and nobody writes.
+                // The key space is still there, unless another thread has removed it. If not even this works,
+                // the heap has failed, and nobody writes.
                 let _ = told.map(|removed| {
                     shards.write(&key, true, |tx, part, _| {
                         let there = part::get(tx, part, &key, None).and_then(SpaceId::from_value);
@@ -245,7 +246,8 @@ impl Store {
     /// ```
     ///
     /// # Errors
-    /// [`Error::OtherStore`], and as for [`KeySpace::put`]: nothing of a batch is written if one of its key spaces was removed.
+    /// [`Error::OtherStore`], and as for [`KeySpace::put`]: nothing of a batch is written if one of its key
+    /// spaces was removed.
     pub fn write(&self, batch: &Batch) -> Result<()> {
         self.check(batch)?.write(false).map(drop)
     }
@@ -304,8 +306,9 @@ impl Store {
         Ok(self.shards.heap.sync()?)
     }
 
-    /// Removes what has expired, versions that no snapshot needs any more, and what is left of key spaces whose
-    /// [removal](Self::remove_space) has failed. Writes remove expired entries and versions, too, each a few.
+    /// Removes what has expired, versions that no snapshot needs any more, and what is left of key spaces
+    /// whose [removal](Self::remove_space) has failed. Writes remove expired entries and versions, too, each
+    /// a few.
     ///
     /// ```
     /// # let store = pheap_kv::Store::in_memory()?;

@@ -267,7 +267,8 @@ proptest! {
     fn it_has_what_maps_have(ops in prop::collection::vec(op(), 1..80)) {
         let dir = pheap_testkit::tempdir();
         let path = dir.path().join("model.kv");
-        let mut both = Both { store: open(&path), maps: Maps::default(), snapshots: Vec::new(), removed: Vec::new() };
+        let (snapshots, removed) = (Vec::new(), Vec::new());
+        let mut both = Both { store: open(&path), maps: Maps::default(), snapshots, removed };
         for op in ops {
             both.apply(op, &path)?;
         }

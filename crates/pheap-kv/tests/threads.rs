@@ -144,8 +144,8 @@ fn store_again(path: &std::path::Path, entries: u64) -> Store {
     store
 }
 
-/// Writers get handles all the time, and use them until their key space is removed. A key space has an owner, whose
-/// name is the value of all entries.
+/// Writers get handles all the time, and use them until their key space is removed. A key space has an owner,
+/// whose name is the value of all entries.
 #[test]
 fn an_entry_of_a_removed_key_space_is_in_no_other_one() {
     const NAMES: [&str; 2] = ["a", "b"];
