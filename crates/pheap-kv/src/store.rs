@@ -180,6 +180,9 @@ impl Store {
     /// [`Error::Heap`] if the disk is full or has failed. If that happens after the first transaction, the
     /// key space is removed, and [`purge`](Self::purge) removes the rest of its entries.
     pub fn remove_space(&self, name: &str) -> Result<bool> {
+        if !self.with(SpaceId::CATALOGUE).contains_key(name)? {
+            return Ok(false);
+        }
         let key = SpaceId::CATALOGUE.key(name.as_bytes())?;
         let (shards, mut told) = (&self.shards, None);
         shards.spaces.note_numbers(|| self.first_number())?;
