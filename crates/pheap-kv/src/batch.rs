@@ -3,8 +3,10 @@
 use crate::part;
 use crate::shards::Shards;
 use crate::space::{check_value, expiry};
+use crate::spaces::Removed;
 use crate::{Error, KeySpace, Result};
 use pheap::Commit;
+use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,6 +32,8 @@ use std::time::Duration;
 pub struct Batch {
     /// The store, when there is something.
     shards: Option<Arc<Shards>>,
+    /// Of each key space that is written to. One may be there several times.
+    spaces: SmallVec<[Removed; 2]>,
     /// Keys and values.
     buffer: Vec<u8>,
     writes: Vec<Write>,
@@ -146,6 +150,7 @@ impl Batch {
     pub fn clear(&mut self) {
         self.buffer.clear();
         self.writes.clear();
+        self.spaces.clear();
         self.shards = None;
     }
 
@@ -154,6 +159,9 @@ impl Batch {
         let shards = self.shards.get_or_insert_with(|| space.shards.clone());
         if !Arc::ptr_eq(shards, &space.shards) {
             return Err(Error::OtherStore);
+        }
+        if self.spaces.last().is_none_or(|last| !last.is(space.removed())) {
+            self.spaces.push(space.removed().clone());
         }
         Ok(self.push(&key))
     }
@@ -175,7 +183,7 @@ impl Batch {
         let keys = self.writes.iter().map(|write| &self.buffer[write.key.clone()]);
         shards.prepare(keys.clone());
         let mut large = None;
-        let commit = shards.write_all(keys, deferred, |index, tx, part, counts| {
+        let commit = shards.write_all(keys, &self.spaces, deferred, |index, tx, part, counts| {
             let Write { key, what } = &self.writes[index];
             let key = &self.buffer[key.clone()];
             match what.clone() {

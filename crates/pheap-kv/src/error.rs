@@ -50,9 +50,9 @@ pub enum Error {
         len: usize,
     },
 
-    /// There are [`MAX_SPACES`](crate::MAX_SPACES) key spaces already.
-    #[error("there are {max} key spaces already; remove one with `Store::remove_space`, or use prefixes of keys", max = crate::MAX_SPACES)]
-    TooManySpaces,
+    /// The key space of the handle was removed by [`Store::remove_space`](crate::Store::remove_space).
+    #[error("the key space was removed; get a handle of a new one from `Store::space`")]
+    SpaceRemoved,
 
     /// A batch, or a snapshot's reader, was given a key space of another store.
     #[error("the key space belongs to another store; get one from the store that is written to")]

@@ -10,45 +10,77 @@ pub const MAX_KEY: usize = u16::MAX as usize;
 /// Bytes that a value has at most.
 pub const MAX_VALUE: usize = 1 << 30;
 
-/// Key spaces that a store has at most, besides the default one.
-pub const MAX_SPACES: usize = (u16::MAX - SpaceId::FIRST) as usize + 1;
-
 /// A key with the prefix of its key space; short ones are on the stack.
 pub(crate) type StoredKey = SmallVec<[u8; 64]>;
 
 /// Both ends of a range of stored keys.
 pub(crate) type Span = (Bound<StoredKey>, Bound<StoredKey>);
 
-/// Number of a key space, as the prefix of its keys: one byte, if there are few of them.
+/// Number of a key space, as the prefix of its keys: one byte, if there are few of them. While a store is
+/// open, no two of its key spaces have the same number, even if the first was removed before the second was
+/// made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct SpaceId(u16);
+pub(crate) struct SpaceId(u64);
 
-/// Numbers below this are a byte; others are this byte and two more. So no prefix begins with another one.
+/// The prefix of a number below this is one byte. Other prefixes begin with this byte or the next, and go on
+/// with two or eight bytes. So no prefix begins with another one, and the order of the prefixes is that of
+/// the numbers.
 const LONG: u8 = 0xF0;
+/// The first byte of the prefix of a number that has more than two bytes.
+const LONGEST: u8 = LONG + 1;
 
 impl SpaceId {
     /// The names of the others, and their numbers.
     pub(crate) const CATALOGUE: SpaceId = SpaceId(0);
-    /// Without a name.
+    /// Without a name. The numbers of the key spaces with names are greater.
     pub(crate) const DEFAULT: SpaceId = SpaceId(1);
-    /// The first with a name.
-    pub(crate) const FIRST: u16 = 2;
 
-    pub(crate) fn new(number: u16) -> SpaceId {
+    pub(crate) fn new(number: u64) -> SpaceId {
         SpaceId(number)
     }
 
-    pub(crate) fn number(self) -> u16 {
+    pub(crate) fn number(self) -> u64 {
         self.0
+    }
+
+    /// The number as a value of the catalogue: the most significant byte first, in two bytes or in eight.
+    pub(crate) fn to_value(self) -> Vec<u8> {
+        match u16::try_from(self.0) {
+            Ok(short) => short.to_be_bytes().to_vec(),
+            Err(_) => self.0.to_be_bytes().to_vec(),
+        }
+    }
+
+    /// Reads [`to_value`](Self::to_value); `None` if the value is no number.
+    pub(crate) fn from_value(value: &[u8]) -> Option<SpaceId> {
+        let short = || Some(u64::from(u16::from_be_bytes(value.try_into().ok()?)));
+        let long = || Some(u64::from_be_bytes(value.try_into().ok()?));
+        short().or_else(long).map(SpaceId)
+    }
+
+    /// The key space of a stored key; `None` if the key does not begin with a prefix.
+    pub(crate) fn of(key: &[u8]) -> Option<SpaceId> {
+        let (&first, rest) = key.split_first()?;
+        match first {
+            LONG => Some(u64::from(u16::from_be_bytes(*rest.first_chunk()?))),
+            LONGEST => Some(u64::from_be_bytes(*rest.first_chunk()?)),
+            short if short < LONG => Some(u64::from(short)),
+            _ => None,
+        }
+        .map(SpaceId)
     }
 
     /// The least key of the space.
     pub(crate) fn start(self) -> StoredKey {
         let mut start = StoredKey::new();
-        match u8::try_from(self.0) {
-            Ok(byte) if byte < LONG => start.push(byte),
-            _ => {
+        match (u8::try_from(self.0), u16::try_from(self.0)) {
+            (Ok(byte), _) if byte < LONG => start.push(byte),
+            (_, Ok(short)) => {
                 start.push(LONG);
+                start.extend_from_slice(&short.to_be_bytes());
+            }
+            (_, Err(_)) => {
+                start.push(LONGEST);
                 start.extend_from_slice(&self.0.to_be_bytes());
             }
         }
@@ -57,7 +89,11 @@ impl SpaceId {
 
     /// How many bytes stand before the user's key.
     pub(crate) fn prefix_len(self) -> usize {
-        if self.0 < u16::from(LONG) { 1 } else { 3 }
+        match self.0 {
+            short if short < u64::from(LONG) => 1,
+            long if long <= u64::from(u16::MAX) => 3,
+            _ => 9,
+        }
     }
 
     /// A key of this space.
@@ -99,8 +135,8 @@ impl SpaceId {
 
 /// The least key that is greater than all of the key space that a stored key is in.
 pub(crate) fn behind_space(key: &[u8]) -> StoredKey {
-    let prefix_len = if key.first() == Some(&LONG) { 3 } else { 1 };
-    behind(&key[..prefix_len.min(key.len())])
+    let prefix_len = SpaceId::of(key).map_or(key.len(), SpaceId::prefix_len);
+    behind(&key[..prefix_len])
 }
 
 /// The least key that is greater than all that begin with `prefix`. (No key space begins with 0xFF, so there is one.)
@@ -135,13 +171,16 @@ mod tests {
 
     #[test]
     fn spaces_are_ranges_that_do_not_overlap() {
-        let numbers = [0, 1, 2, 0xEF, 0xF0, 0xF1, 0xFFFE, 0xFFFF];
+        let numbers = [0, 1, 2, 0xEF, 0xF0, 0xF1, 0xFFFE, 0xFFFF, 0x1_0000, 0x1_0001, u64::MAX - 1, u64::MAX];
         for pair in numbers.windows(2) {
             let (one, two) = (SpaceId::new(pair[0]), SpaceId::new(pair[1]));
             assert!(behind(&one.start()) <= two.start(), "{pair:?}");
             assert!(one.key(&[0xFF; 9]).unwrap() < two.start(), "{pair:?}");
             let end = behind_space(&one.key(b"key").unwrap());
             assert!(one.key(&[0xFF; 9]).unwrap() < end && end <= two.start(), "{pair:?}");
+            assert_eq!(SpaceId::of(&two.key(b"key").unwrap()), Some(two));
+            assert_eq!(two.start().len(), two.prefix_len());
+            assert_eq!(SpaceId::from_value(&two.to_value()), Some(two));
         }
     }
 

@@ -10,6 +10,7 @@
 //! | `eras`, `snapshot` | which versions snapshots need |
 //! | `unsynced` | which keys' reads must wait for a disk |
 //! | `store`, `space`, `reader`, `range`, `batch`, `options` | what programs call |
+//! | `spaces` | numbers and handles of key spaces; removals that were interrupted |
 //! | `keys`, `meta`, `stats`, `error` | stored keys and limits; what a store is recognised by; counters; errors |
 
 mod batch;
@@ -24,13 +25,14 @@ mod reader;
 mod shards;
 mod snapshot;
 mod space;
+mod spaces;
 mod stats;
 mod store;
 mod unsynced;
 
 pub use batch::Batch;
 pub use error::{Error, Result};
-pub use keys::{MAX_KEY, MAX_SPACES, MAX_VALUE};
+pub use keys::{MAX_KEY, MAX_VALUE};
 pub use options::Options;
 pub use pheap::{Commit, Durability, SyncPolicy};
 pub use range::{Entry, Range};

@@ -104,9 +104,9 @@ pub(crate) fn get<'v, 'r>(view: &'v View<'r>, part: P<'r, Part<'r>>, key: &[u8],
     find(view, part, key, at)?.fresh(view).map(|(value, _)| value)
 }
 
-/// When the value of a key expires.
+/// When the value of a key expires; `None` if it never does, or if it has expired.
 pub(crate) fn expires<'r>(view: &View<'r>, part: P<'r, Part<'r>>, key: &[u8], at: At) -> Option<u64> {
-    find(view, part, key, at)?.expires(view)
+    find(view, part, key, at)?.fresh(view)?.1
 }
 
 #[inline]
@@ -129,18 +129,27 @@ fn visible<'v, 'r>(
     {
         return newest;
     }
-    let version = view[*older?].iter(view).find(|version| version.value.era() <= at && at < version.to)?;
-    Some(&version.value)
+    // Versions are in the order of their eras, and those that the snapshot is too young for come first. (An
+    // earlier opening may have left some in another order. Any snapshot of this opening is too young for all
+    // of them.)
+    let versions = &view[*older?];
+    let version = versions.get(view, versions.partition_point(view, |version| version.to <= at))?;
+    (version.value.era() <= at).then_some(&version.value)
 }
 
-/// Shows the entries of a span to `f`, and when they expire, in order or backwards, until it returns false. Returns whether it did.
+/// A value, and the time at which it expires, if it does.
+type Fresh<'v> = (&'v [u8], Option<u64>);
+
+/// Visits the keys of a span, in order or backwards, until `f` returns false. `f` is called for each key that
+/// is visited, also if the reader sees no value of it: the value has expired, or another snapshot needs it.
+/// Returns whether `f` has returned false.
 pub(crate) fn scan<'r>(
     view: &View<'r>,
     part: P<'r, Part<'r>>,
     span: &Span,
     at: At,
     backwards: bool,
-    mut f: impl FnMut(&[u8], &[u8], Option<u64>) -> bool,
+    mut f: impl FnMut(&[u8], Option<Fresh<'_>>) -> bool,
 ) -> bool {
     fn end(bound: &Bound<crate::keys::StoredKey>) -> Bound<&[u8]> {
         bound.as_ref().map(|key| key.as_slice())
@@ -148,16 +157,13 @@ pub(crate) fn scan<'r>(
     let range = (end(&span.0), end(&span.1));
     let newest = field!(part.newest).range(view, range);
     let Some(at) = at else {
-        let mut show = |(key, value): (&[u8], &Value<'r>)| {
-            value.fresh(view).is_none_or(|(value, expires)| f(key, value, expires))
-        };
+        let mut show = |(key, value): (&[u8], &Value<'r>)| f(key, value.fresh(view));
         let mut newest = newest;
         return !if backwards { newest.rev().all(show) } else { newest.all(&mut show) };
     };
     let older = field!(part.older).range(view, range);
     let mut show = |key: &[u8], newest, older| {
-        let fresh = visible(view, newest, older, at).and_then(|value| value.fresh(view));
-        fresh.is_none_or(|(value, expires)| f(key, value, expires))
+        f(key, visible(view, newest, older, at).and_then(|value| value.fresh(view)))
     };
     if backwards {
         merge(newest.rev(), older.rev(), |one, two| two.cmp(one), &mut show)
@@ -294,25 +300,52 @@ pub(crate) fn tidy<'r>(
     let older = field!(part.older);
     let range = (Bound::Included(from), Bound::Unbounded);
     let keys: Vec<Vec<u8>> = older.range(tx, range).take(most).map(|(key, _)| key.to_vec()).collect();
-    for key in &keys {
-        let Some(&versions) = older.get(tx, &key[..]) else { continue };
-        let mut index = 0;
-        while let Some(version) = tx[versions].get(tx, index) {
-            if eras.needs(version.value.era()..version.to) {
-                index += 1;
-            } else {
-                versions.swap_remove(tx, index).value.bytes.free(tx);
-            }
-        }
-        if versions.is_empty(tx) {
-            older.remove(tx, &key[..]);
-        }
-    }
+    keys.iter().for_each(|key| tidy_versions(tx, part, eras, key));
     let is_more = tx[due].first(tx).is_some_and(|due| expired(due, now).is_some());
     Ok(match keys.into_iter().nth(most - 1) {
-        Some(last) => Some([&last[..], &[0]].concat()),
+        Some(last) => Some(after(&last)),
         None => is_more.then(|| from.to_vec()),
     })
+}
+
+/// Removes the versions of a key that no snapshot needs any more.
+fn tidy_versions<'r>(tx: &mut Txn<'r>, part: P<'r, Part<'r>>, eras: &Eras, key: &[u8]) {
+    let older = field!(part.older);
+    let Some(&versions) = older.get(tx, key) else { return };
+    let unneeded = |version: &Older<'r>| !eras.needs(version.value.era()..version.to);
+    if tx[versions].iter(tx).any(unneeded) {
+        versions.extract_if(tx, unneeded).for_each(|version| version.value.bytes.free(tx));
+    }
+    if versions.is_empty(tx) {
+        older.remove(tx, key);
+    }
+}
+
+/// Removes up to `most` keys of a span: their values, also if they have expired, and their versions that no
+/// snapshot needs. Returns the key from which to go on, unless all keys of the span were visited.
+pub(crate) fn clear<'r>(
+    tx: &mut Txn<'r>,
+    part: P<'r, Part<'r>>,
+    eras: &Eras,
+    span: (Bound<&[u8]>, Bound<&[u8]>),
+    most: usize,
+) -> pheap::Result<Option<Vec<u8>>> {
+    let newest = field!(part.newest).range(tx, span).take(most).map(|(key, _)| key.to_vec());
+    let older = field!(part.older).range(tx, span).take(most).map(|(key, _)| key.to_vec());
+    let mut keys: Vec<Vec<u8>> = newest.chain(older).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    keys.truncate(most);
+    for key in &keys {
+        delete(tx, part, key, eras)?;
+        tidy_versions(tx, part, eras, key);
+    }
+    Ok(keys.into_iter().nth(most - 1).map(|last| after(&last)))
+}
+
+/// The least key that is greater than this one.
+fn after(key: &[u8]) -> Vec<u8> {
+    [key, &[0]].concat()
 }
 
 /// [`tidy`], as each write does: near the key that it was for.
@@ -340,6 +373,11 @@ pub(crate) fn len<'r>(view: &View<'r>, part: P<'r, Part<'r>>) -> usize {
     field!(part.newest).len(view)
 }
 
+/// Whether a shard has neither entries nor versions for snapshots.
+pub(crate) fn is_empty<'r>(view: &View<'r>, part: P<'r, Part<'r>>) -> bool {
+    field!(part.newest).is_empty(view) && field!(part.older).is_empty(view)
+}
+
 /// Whether a shard has versions for snapshots.
 pub(crate) fn has_older<'r>(view: &View<'r>, part: P<'r, Part<'r>>) -> bool {
     !field!(part.older).is_empty(view)
@@ -361,7 +399,8 @@ pub(crate) fn cut<'r>(
     is_enough: bool,
 ) -> Option<Vec<u8>> {
     let entries = field!(part.newest);
-    let half = entries.len(view) / 2;
+    let len = entries.len(view);
+    let half = len / 2;
     let is_appended =
         |end: Bound<&[u8]>| entries.range(view, (Bound::Included(written), end)).nth(APPENDED).is_none();
     let from = |wanted: &[u8]| {
@@ -376,7 +415,7 @@ pub(crate) fn cut<'r>(
         from(written)
     } else if is_appended(Bound::Excluded(&end)) && is_little(&end) {
         from(&end)
-    } else if !is_enough {
+    } else if !is_enough && len - half <= MOVED {
         from(entries.iter(view).nth(half)?.0)
     } else {
         None
@@ -423,6 +462,7 @@ pub(crate) fn move_from<'a, 'b>(
     Ok(())
 }
 
-fn last_key<'r>(view: &View<'r>, part: P<'r, Part<'r>>) -> Option<Vec<u8>> {
+/// The greatest key of a shard.
+pub(crate) fn last_key<'r>(view: &View<'r>, part: P<'r, Part<'r>>) -> Option<Vec<u8>> {
     field!(part.newest).iter(view).next_back().map(|(key, _)| key.to_vec())
 }

@@ -6,13 +6,21 @@ use crate::part;
 use crate::reader::Reader;
 use crate::shards::Wait;
 use std::collections::VecDeque;
-use std::ops::Bound;
+use std::ops::{Bound, RangeBounds};
 
 /// Entries of the first step of a [`Range`], and of the largest: a reader of few entries copies few.
 const FIRST: usize = 16;
+/// Also the keys that any step visits at most, whether it shows them or not: writers of the shard wait for
+/// it.
 pub(crate) const MOST: usize = 256;
 /// Bytes after which a step ends.
 const BYTES: usize = 256 << 10;
+
+#[cfg(test)]
+thread_local! {
+    /// Keys that the steps of this thread have visited.
+    pub(crate) static VISITS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
 
 /// A key and its value.
 pub type Entry = (Vec<u8>, Vec<u8>);
@@ -29,7 +37,9 @@ impl Cursor {
         Cursor { reader, span }
     }
 
-    /// Shows `f` up to `most` entries at one end, and when they expire, all of one shard, until it returns false. Returns whether something may be left.
+    /// Shows `f` up to `most` entries at one end, and when they expire, all of one shard, until it returns
+    /// false. Returns whether something may be left. A step that visits many keys and may show none of them
+    /// ends, too, so it may show nothing although something is left.
     pub(crate) fn step(
         &mut self,
         backwards: bool,
@@ -39,21 +49,35 @@ impl Cursor {
         if keys::is_empty(&self.span) {
             return Ok(false);
         }
-        let (mut seen, mut bytes, mut last) = (0, 0, StoredKey::new());
+        let (mut bytes, mut last) = (0, StoredKey::new());
+        // Keys that may still be visited. An entry that is shown counts for as many as if `most` of them were
+        // all.
+        let (mut left, each) = (MOST, MOST / most);
         let (prefix, at) = (self.reader.id.prefix_len(), self.reader.at());
         let heap = &self.reader.shards.heap;
-        let mut show = |key: &[u8], value: &[u8], expires| {
-            heap.will_read(value);
-            seen += 1;
-            bytes += key.len() + value.len();
-            let more = f(&key[prefix..], value, expires) && seen < most && bytes < BYTES;
+        let mut visit = |key: &[u8], fresh: Option<(&[u8], Option<u64>)>| {
+            #[cfg(test)]
+            VISITS.with(|visits| visits.set(visits.get() + 1));
+            let more = match fresh {
+                Some((value, expires)) => {
+                    heap.will_read(value);
+                    left = left.saturating_sub(each);
+                    bytes += key.len() + value.len();
+                    f(&key[prefix..], value, expires) && bytes < BYTES
+                }
+                None => {
+                    left -= 1;
+                    true
+                }
+            };
+            let more = more && left > 0;
             if !more {
                 last = StoredKey::from_slice(key);
             }
             more
         };
         // What is behind this shard; nothing, if the step has ended within it.
-        let next = self.reader.shards.read(
+        let next = self.reader.shards.read_from(
             |map| match (&self.span, backwards) {
                 ((_, Bound::Included(end)), true) => map.index_of(end),
                 ((_, Bound::Excluded(end)), true) => map.index_before(end),
@@ -61,13 +85,19 @@ impl Cursor {
                 ((Bound::Included(start) | Bound::Excluded(start), _), false) => map.index_of(start),
                 ((Bound::Unbounded, _), false) => 0,
             },
+            backwards,
             if at.is_some() { Wait::Nothing } else { Wait::All },
             |view, part, extent| {
-                let ended = part::scan(view, part, &self.span, at, backwards, &mut show);
-                (!ended).then(|| if backwards { extent.start() } else { extent.end() })
+                // A queue has many empty shards in front of its first entry.
+                let edge = extent.edge(backwards);
+                if part::is_empty(view, part) && edge.is_some_and(|edge| self.span.contains(edge)) {
+                    return None;
+                }
+                let ended = part::scan(view, part, &self.span, at, backwards, &mut visit);
+                Some((!ended).then(|| edge.cloned()))
             },
         )?;
-        let rest = match (next, backwards) {
+        let rest = match (next.unwrap_or(Some(None)), backwards) {
             (None, _) => Bound::Excluded(last),
             (Some(Some(start)), true) => Bound::Excluded(start),
             (Some(Some(end)), false) => Bound::Included(end),
@@ -113,8 +143,9 @@ impl Range {
                 }
                 true
             })?;
-            *step = MOST.min(*step * 2);
         }
+        // Only now: a step that finds nothing says nothing of how much the reader will read.
+        *step = MOST.min(*step * 2);
         Ok(())
     }
 
@@ -154,5 +185,95 @@ impl std::iter::FusedIterator for Range {}
 impl std::fmt::Debug for Range {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Range").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Batch, Store};
+    use std::time::Duration;
+
+    /// Steps through all of it. Returns what they show, and how many keys the longest step has visited.
+    fn steps(reader: &Reader, backwards: bool) -> (Vec<Vec<u8>>, usize) {
+        let mut cursor = reader.cursor(reader.id.span::<[u8]>(&..));
+        let (mut shown, mut longest, mut is_more) = (Vec::new(), 0, true);
+        while is_more {
+            let before = VISITS.get();
+            let mut show = |key: &[u8], _: &[u8], _| {
+                shown.push(key.to_vec());
+                true
+            };
+            is_more = cursor.step(backwards, MOST, &mut show).unwrap();
+            longest = longest.max(VISITS.get() - before);
+        }
+        (shown, longest)
+    }
+
+    fn check(reader: &Reader, expected: &[&[u8]]) {
+        for backwards in [false, true] {
+            let (mut shown, longest) = steps(reader, backwards);
+            if backwards {
+                shown.reverse();
+            }
+            assert_eq!(shown, expected);
+            assert!(longest <= MOST, "a step has visited {longest} keys");
+        }
+        assert!(reader.iter().map(|entry| entry.unwrap().0).eq(expected.iter().copied()));
+        assert!(reader.iter().rev().map(|entry| entry.unwrap().0).eq(expected.iter().rev().copied()));
+        assert_eq!(reader.prefix(expected[0]).count(), 1);
+    }
+
+    #[test]
+    fn steps_over_what_a_snapshot_does_not_see_are_short() {
+        let store = Store::in_memory().unwrap();
+        store.put([0, 7], "old").unwrap();
+        store.put([0xFF], "old").unwrap();
+        let old = store.snapshot().unwrap();
+        for n in 0..10_000u32 {
+            store.put(n.wrapping_mul(0x9E37_79B1).to_be_bytes(), "newer").unwrap();
+        }
+        let newer = store.snapshot().unwrap();
+        for n in 0..10_000u32 {
+            store.delete(n.wrapping_mul(0x9E37_79B1).to_be_bytes()).unwrap();
+        }
+        check(&old, &[&[0, 7], &[0xFF]]);
+        check(&store, &[&[0, 7], &[0xFF]]);
+        assert_eq!(newer.iter().count(), 10_002);
+    }
+
+    #[test]
+    fn steps_over_what_has_expired_are_short() {
+        let store = Store::in_memory().unwrap();
+        let mut batch = Batch::new();
+        for n in 0..5000u32 {
+            batch.put_for(&store, n.to_be_bytes(), "", Duration::from_millis(200)).unwrap();
+        }
+        batch.put(&store, [7], "").unwrap();
+        batch.put(&store, [0xFF], "").unwrap();
+        store.write(&batch).unwrap();
+        while store.iter().count() > 2 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        check(&store, &[&[7], &[0xFF]]);
+    }
+
+    #[test]
+    fn the_first_entry_of_a_queue_is_found_without_reading_many_behind_it() {
+        let store = Store::in_memory().unwrap();
+        const N: u32 = 40_000;
+        (0..N).for_each(|n| store.put(n.to_be_bytes(), "").unwrap());
+        (0..N - 1000).for_each(|n| assert!(store.delete(n.to_be_bytes()).unwrap()));
+        assert!(store.stats().unwrap().shards > 4);
+        let before = VISITS.get();
+        assert_eq!(store.iter().next().unwrap().unwrap().0, (N - 1000).to_be_bytes());
+        assert!(VISITS.get() - before <= FIRST, "{} visits", VISITS.get() - before);
+        // And one at the end, of which the shards behind it are empty.
+        store.put([0], "").unwrap();
+        (N - 1000..N).for_each(|n| assert!(store.delete(n.to_be_bytes()).unwrap()));
+        let before = VISITS.get();
+        assert_eq!(store.iter().next_back().unwrap().unwrap().0, [0]);
+        assert_eq!(store.range([0]..[1]).count() + store.range([1]..).count(), 1);
+        assert!(VISITS.get() - before <= FIRST, "{} visits", VISITS.get() - before);
     }
 }

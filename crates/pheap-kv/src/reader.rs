@@ -134,7 +134,8 @@ impl Reader {
 
     /// Shows `f` the entries in a range where they are, without copies, until it breaks.
     ///
-    /// `f` keeps writers of the same shard waiting while it runs, and must not write to the store. Between two steps of some hundred entries they go on.
+    /// `f` keeps writers of the same shard waiting while it runs, and must not write to the store. Between
+    /// two steps of some hundred keys they go on.
     ///
     /// ```
     /// # let store = pheap_kv::Store::in_memory()?;
@@ -173,7 +174,7 @@ impl Reader {
         Cursor::new(self.clone(), span)
     }
 
-    /// When a key expires, if it does.
+    /// When a key expires; `None` if it never does, if it has expired, or if there is no such key.
     ///
     /// ```
     /// # let store = pheap_kv::Store::in_memory()?;
@@ -204,6 +205,6 @@ impl Reader {
         let (key, at) = (self.id.key(key)?, self.at());
         // What a snapshot shows was durable when it was taken.
         let wait = if at.is_some() { Wait::Nothing } else { Wait::Key(&key) };
-        self.shards.read(|map| map.index_of(&key), wait, |view, part, _| f(view, part, &key, at))
+        self.shards.read(&key, wait, |view, part| f(view, part, &key, at))
     }
 }

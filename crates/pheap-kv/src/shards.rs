@@ -5,15 +5,18 @@
 
 mod split;
 
-use crate::Result;
 use crate::eras::Eras;
-use crate::keys::StoredKey;
+use crate::keys::{self, SpaceId, StoredKey};
 use crate::meta;
 use crate::part::{self, Part};
+use crate::range::MOST;
+use crate::spaces::{Removed, Spaces};
 use crate::stats::Counts;
 use crate::unsynced::{Counted, Unsynced};
+use crate::{Error, Result};
 use arc_swap::ArcSwap;
 use pheap::{Commit, Heap, P, Root, SyncPolicy, Txn, View, field};
+use std::ops::Bound;
 use std::sync::{Arc, Mutex};
 
 /// The name of a root begins with this if it is a shard's.
@@ -86,15 +89,13 @@ pub(crate) struct Extent<'m> {
     index: usize,
 }
 
-impl Extent<'_> {
-    /// The least key; none if it is the first shard, which has all that are less.
-    pub(crate) fn start(self) -> Option<StoredKey> {
-        (self.index > 0).then(|| self.map.shards[self.index].start.clone())
-    }
-
-    /// The least key of the next shard.
-    pub(crate) fn end(self) -> Option<StoredKey> {
-        self.map.shards.get(self.index + 1).map(|next| next.start.clone())
+impl<'m> Extent<'m> {
+    /// Where the next shard begins, or, backwards, where this one does; `None` if no shard is behind it in
+    /// that direction.
+    pub(crate) fn edge(self, backwards: bool) -> Option<&'m StoredKey> {
+        let begins = if backwards { self.index } else { self.index + 1 };
+        // The first shard has all keys that are less than those of the second.
+        self.map.shards.get(begins).filter(|_| begins > 0).map(|shard| &shard.start)
     }
 }
 
@@ -102,6 +103,7 @@ impl Extent<'_> {
 pub(crate) struct Shards {
     pub(crate) heap: Heap,
     pub(crate) eras: Eras,
+    pub(crate) spaces: Spaces,
     map: ArcSwap<Map>,
     /// Held by who changes the map.
     changing: Mutex<()>,
@@ -140,7 +142,8 @@ impl Shards {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let map = ArcSwap::from_pointee(Map { shards });
         let (enough, unsynced) = (PER_PROCESSOR * processors, Unsynced::of(&heap, policy));
-        Ok(Shards { heap, eras, map, changing: Mutex::new(()), enough, unsynced })
+        let spaces = Spaces::default();
+        Ok(Shards { heap, eras, spaces, map, changing: Mutex::new(()), enough, unsynced })
     }
 
     pub(crate) fn map(&self) -> Arc<Map> {
@@ -165,29 +168,58 @@ impl Shards {
         }
     }
 
-    /// Reads the shard that `place` chooses. `f` is told which range of keys it has.
+    /// Reads the shard that has a key.
     #[inline]
     pub(crate) fn read<R>(
         &self,
-        place: impl Fn(&Map) -> usize,
+        key: &[u8],
         wait: Wait<'_>,
-        f: impl for<'r> FnOnce(&View<'r>, P<'r, Part<'r>>, Extent<'_>) -> R,
+        f: impl for<'r> FnOnce(&View<'r>, P<'r, Part<'r>>) -> R,
     ) -> Result<R> {
         let mut f = Some(f);
         loop {
             let map = self.map.load();
-            let index = place(&map);
-            let extent = Extent { map: &map, index };
-            let shard = &map.shards[index];
+            let shard = map.of(key);
             let result = self.look(shard, wait, |view, part| {
                 let f = f.take_if(|_| shard.is_current(view, part))?;
-                Some(f(view, part, extent))
+                Some(f(view, part))
             })?;
             match result {
                 Some(result) => return Ok(result),
                 // Who has split the shard is about to replace the map.
                 None => std::thread::yield_now(),
             }
+        }
+    }
+
+    /// Reads the shard that `place` chooses, and then one neighbour after the other, until `f` returns
+    /// something, or there is no other. `f` is told which range of keys the shard has. It is called for a
+    /// shard again if that was split.
+    pub(crate) fn read_from<R>(
+        &self,
+        place: impl Fn(&Map) -> usize,
+        backwards: bool,
+        wait: Wait<'_>,
+        mut f: impl for<'r> FnMut(&View<'r>, P<'r, Part<'r>>, Extent<'_>) -> Option<R>,
+    ) -> Result<Option<R>> {
+        'again: loop {
+            let map = self.map.load();
+            let mut next = Some(place(&map));
+            while let Some(index) = next.filter(|&index| index < map.shards.len()) {
+                let (shard, extent) = (&map.shards[index], Extent { map: &map, index });
+                let result = self.look(shard, wait, |view, part| {
+                    shard.is_current(view, part).then(|| f(view, part, extent))
+                })?;
+                match result {
+                    None => {
+                        std::thread::yield_now();
+                        continue 'again;
+                    }
+                    Some(None) => next = if backwards { index.checked_sub(1) } else { Some(index + 1) },
+                    Some(result) => return Ok(result),
+                }
+            }
+            return Ok(None);
         }
     }
 
@@ -248,9 +280,11 @@ impl Shards {
     }
 
     /// Runs one transaction over the shards that have these keys: `f` is called for each of them, with its index. What goes to one shard is in its order.
+    /// If one of the key spaces was removed, nothing is written.
     pub(crate) fn write_all<'k>(
         &self,
         keys: impl Iterator<Item = &'k [u8]> + Clone,
+        spaces: &[Removed],
         deferred: bool,
         mut f: impl for<'r> FnMut(usize, &mut Txn<'r>, P<'r, Part<'r>>, &Counts) -> pheap::Result<()>,
     ) -> Result<Option<Commit>> {
@@ -269,8 +303,11 @@ impl Shards {
             let run = |mut shards: pheap::Shards<'_, Part<'static>>| {
                 for (at, &index) in involved.iter().enumerate() {
                     if !shards.with(at, |tx, part| map.shards[index].is_current(tx, part)) {
-                        return Ok(false);
+                        return Ok(None);
                     }
+                }
+                if spaces.iter().any(Removed::get) {
+                    return Ok(Some(Err(Error::SpaceRemoved)));
                 }
                 counted = self.count(&mut keys.clone());
                 for (at, places) in places.chunk_by(|one, next| one.0 == next.0).enumerate() {
@@ -284,7 +321,7 @@ impl Shards {
                         })?;
                     }
                 }
-                Ok(true)
+                Ok(Some(Ok(())))
             };
             let (done, commit) = if deferred {
                 let (done, commit) = pheap::txn_deferred(&roots, run)?;
@@ -293,10 +330,44 @@ impl Shards {
             } else {
                 (pheap::txn(&roots, run)?, None)
             };
-            if done {
-                return Ok(commit);
+            match done {
+                Some(done) => return done.map(|()| commit),
+                None => std::thread::yield_now(),
             }
-            std::thread::yield_now();
+        }
+    }
+
+    /// The greatest stored key.
+    pub(crate) fn last_key(&self) -> Result<Option<Vec<u8>>> {
+        let last = |map: &Map| map.shards.len() - 1;
+        self.read_from(last, true, Wait::Nothing, |view, part, _| part::last_key(view, part))
+    }
+
+    /// Removes all that is in a key space that nobody can write to any more, in transactions for which it
+    /// does not wait.
+    pub(crate) fn clear(&self, id: SpaceId) -> Result<()> {
+        let (mut from, end, mut most) = (id.start(), keys::behind_space(&id.start()), MOST);
+        loop {
+            let removed = self.write(&from, true, |tx, part, _| {
+                let span = (Bound::Included(&from[..]), Bound::Excluded(&end[..]));
+                part::clear(tx, part, &self.eras, span, most)
+            });
+            let (next, _) = match removed {
+                // A transaction needs room, too, and gives back what it has freed when it has committed.
+                Err(Error::Heap(pheap::Error::OutOfSpace { .. })) if most > 1 => {
+                    most /= 2;
+                    continue;
+                }
+                removed => removed?,
+            };
+            let next_shard = || {
+                let map = self.map();
+                map.shards.get(map.index_of(&from) + 1).map(|shard| shard.start.clone())
+            };
+            from = match next.map(StoredKey::from_vec).or_else(next_shard) {
+                Some(next) if next < end => next,
+                _ => return Ok(()),
+            };
         }
     }
 

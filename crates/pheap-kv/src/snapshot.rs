@@ -53,7 +53,7 @@ impl Snapshot {
         Ok(Snapshot { reader: Reader { shards: shards.clone(), id: SpaceId::DEFAULT, pin } })
     }
 
-    /// A key space as it was.
+    /// A key space as it was: with what it had, if it was removed since; empty, if it was made since.
     ///
     /// ```
     /// # let store = pheap_kv::Store::in_memory()?;

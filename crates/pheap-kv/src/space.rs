@@ -2,11 +2,13 @@
 
 use crate::batch::Batch;
 use crate::keys::MAX_VALUE;
-use crate::part;
+use crate::part::{self, Part};
 use crate::range;
 use crate::reader::Reader;
+use crate::spaces::Removed;
+use crate::stats::Counts;
 use crate::{Error, Result};
-use pheap::Commit;
+use pheap::{Commit, P, Txn};
 use std::ops::Deref;
 use std::time::Duration;
 
@@ -15,9 +17,14 @@ use std::time::Duration;
 ///
 /// It dereferences to a [`Reader`], whose methods look things up. Each write is a transaction: it is durable when it returns (as the store's [`Durability`](crate::Durability) and
 /// [`SyncPolicy`](crate::SyncPolicy) say), and happens entirely or not at all. It is cheap to clone, and can be used by many threads.
+///
+/// When the key space is [removed](crate::Store::remove_space), all its handles stay without one: writes
+/// through them are [`Error::SpaceRemoved`], and reads find nothing. They never reach a key space that is
+/// made later, also of the same name.
 #[derive(Clone, Debug)]
 pub struct KeySpace {
     reader: Reader,
+    removed: Removed,
 }
 
 impl Deref for KeySpace {
@@ -38,8 +45,26 @@ pub(crate) fn expiry(ttl: Duration) -> u64 {
 }
 
 impl KeySpace {
-    pub(crate) fn new(reader: Reader) -> KeySpace {
-        KeySpace { reader }
+    pub(crate) fn new(reader: Reader, removed: Removed) -> KeySpace {
+        KeySpace { reader, removed }
+    }
+
+    pub(crate) fn removed(&self) -> &Removed {
+        &self.removed
+    }
+
+    /// See [`Shards::write`](crate::shards::Shards::write). Writes nothing if the key space was removed.
+    #[inline]
+    fn write<R>(
+        &self,
+        key: &[u8],
+        deferred: bool,
+        f: impl for<'r> FnOnce(&mut Txn<'r>, P<'r, Part<'r>>, &Counts) -> pheap::Result<R>,
+    ) -> Result<(R, Option<Commit>)> {
+        let (result, commit) = self.shards.write(key, deferred, |tx, part, counts| {
+            if self.removed.get() { Ok(None) } else { f(tx, part, counts).map(Some) }
+        })?;
+        Ok((result.ok_or(Error::SpaceRemoved)?, commit))
     }
 
     /// Sets the value of a key.
@@ -51,7 +76,8 @@ impl KeySpace {
     /// ```
     ///
     /// # Errors
-    /// [`Error::KeyTooLong`], [`Error::ValueTooLong`]; [`Error::Heap`] if the disk is full or has failed.
+    /// [`Error::KeyTooLong`], [`Error::ValueTooLong`]; [`Error::SpaceRemoved`] if the key space was removed;
+    /// [`Error::Heap`] if the disk is full or has failed.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.set(key.as_ref(), value.as_ref(), None, false).map(drop)
     }
@@ -75,12 +101,12 @@ impl KeySpace {
         self.set(key.as_ref(), value.as_ref(), Some(expiry(ttl)), false).map(drop)
     }
 
-    /// See [`Shards::write`](crate::shards::Shards::write) for what it returns.
+    /// See [`write`](Self::write) for what it returns.
     fn set(&self, key: &[u8], value: &[u8], expires: Option<u64>, deferred: bool) -> Result<Option<Commit>> {
         let key = self.id.key(key)?;
         check_value(value)?;
         let shards = &self.shards;
-        let (len, commit) = shards.write(&key, deferred, |tx, part, counts| {
+        let (len, commit) = self.write(&key, deferred, |tx, part, counts| {
             counts.put(key.len() + value.len());
             part::put(tx, part, &key, value, expires, &shards.eras)?;
             part::tidy_a_little(tx, part, &shards.eras, &key)?;
@@ -124,7 +150,7 @@ impl KeySpace {
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         let key = self.id.key(key.as_ref())?;
         let shards = &self.shards;
-        let (was_there, _) = shards.write(&key, false, |tx, part, counts| {
+        let (was_there, _) = self.write(&key, false, |tx, part, counts| {
             counts.delete(key.len());
             let was_there = part::delete(tx, part, &key, &shards.eras)?;
             part::tidy_a_little(tx, part, &shards.eras, &key)?;
@@ -195,7 +221,7 @@ impl KeySpace {
     ) -> Result<R> {
         let key = self.id.key(key)?;
         let shards = &self.shards;
-        let (result, _) = shards.write(&key, false, |tx, part, counts| {
+        let (result, _) = self.write(&key, false, |tx, part, counts| {
             let (change, result) = f(part::get(tx, part, &key, None));
             match change {
                 Change::Nothing => {}

@@ -38,7 +38,8 @@ fn add(counter: &AtomicU64, n: u64) {
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Entries of all key spaces, and an entry for the name of each. Those that have expired count until they are removed.
+    /// Entries of all key spaces, and an entry for the name of each. Those that have expired, and those of
+    /// key spaces that were removed, count until they are gone.
     pub entries: u64,
     /// Values that were set. (What was rolled back counts, too.)
     pub puts: u64,

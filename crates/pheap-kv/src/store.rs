@@ -10,14 +10,14 @@ use crate::reader::Reader;
 use crate::shards::Shards;
 use crate::snapshot::Snapshot;
 use crate::space::KeySpace;
+use crate::spaces::{self, MARK, Removed};
 use crate::stats::Stats;
 use crate::{Error, Result};
 use pheap::{Commit, Durability, Heap, SyncPolicy};
-use std::collections::HashSet;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::ErrorKind;
-use std::ops::Deref;
+use std::ops::{ControlFlow, Deref};
 use std::path::Path;
 use std::sync::Arc;
 use tempfile::TempPath;
@@ -77,8 +77,11 @@ impl Store {
     pub(crate) fn of(heap: Heap, policy: SyncPolicy) -> Result<Store> {
         let eras = Eras::behind_block(meta::open(&heap)?);
         let shards = Arc::new(Shards::open(heap, eras, policy)?);
-        let space = KeySpace::new(Reader { shards, id: SpaceId::DEFAULT, pin: None });
-        Ok(Store { space })
+        let reader = Reader { shards, id: SpaceId::DEFAULT, pin: None };
+        let store = Store { space: KeySpace::new(reader, Removed::default()) };
+        // A store that is only read, or on a full disk, is opened, too. `purge` tries again.
+        let _ = store.finish_removals();
+        Ok(store)
     }
 
     fn with(&self, id: SpaceId) -> Reader {
@@ -96,40 +99,46 @@ impl Store {
     /// ```
     ///
     /// # Errors
-    /// [`Error::InvalidName`], [`Error::TooManySpaces`], and as for [`KeySpace::put`].
+    /// [`Error::InvalidName`], and [`Error::Heap`] if the disk is full or has failed.
     pub fn space(&self, name: &str) -> Result<KeySpace> {
         if name.is_empty() || name.len() > 255 {
             return Err(Error::InvalidName { len: name.len() });
         }
-        if let Some(number) = self.number(name)? {
-            return Ok(KeySpace::new(self.with(number)));
+        let catalogue = self.with(SpaceId::CATALOGUE);
+        let there = catalogue.get_with(name, |value| Some(self.handle(SpaceId::from_value(value)?)))?;
+        if let Some(space) = there.flatten() {
+            return Ok(space);
         }
-        let (key, span) = (SpaceId::CATALOGUE.key(name.as_bytes())?, SpaceId::CATALOGUE.span::<[u8]>(&..));
         let shards = &self.shards;
-        let (number, _) = shards.write(&key, false, |tx, part, _| {
-            // Somebody else may have been faster.
-            if let Some(number) = part::get(tx, part, &key, None).and_then(number_in) {
-                return Ok(Some(number));
+        let new = shards.spaces.new_number(|| self.first_number())?;
+        let key = SpaceId::CATALOGUE.key(name.as_bytes())?;
+        let (space, _) = shards.write(&key, false, |tx, part, _| {
+            // Another thread may have made it.
+            let there = part::get(tx, part, &key, None).and_then(SpaceId::from_value);
+            if there.is_none() {
+                part::put(tx, part, &key, &new.to_value(), None, &shards.eras)?;
             }
-            // The catalogue is never split, so this is all of it.
-            let mut taken = HashSet::new();
-            part::scan(tx, part, &span, None, false, |_, number, _| {
-                taken.extend(number_in(number));
-                true
-            });
-            let free = (SpaceId::FIRST..=u16::MAX).find(|number| !taken.contains(number));
-            if let Some(number) = free {
-                part::put(tx, part, &key, &number.to_be_bytes(), None, &shards.eras)?;
-            }
-            Ok(free)
+            Ok(self.handle(there.unwrap_or(new)))
         })?;
-        let number = number.ok_or(Error::TooManySpaces)?;
-        Ok(KeySpace::new(self.with(SpaceId::new(number))))
+        Ok(space)
     }
 
-    fn number(&self, name: &str) -> Result<Option<SpaceId>> {
-        let number = self.with(SpaceId::CATALOGUE).get_with(name, number_in)?;
-        Ok(number.flatten().map(SpaceId::new))
+    /// See [`Spaces::handle`](crate::spaces::Spaces::handle) for what the caller must have locked.
+    fn handle(&self, id: SpaceId) -> KeySpace {
+        KeySpace::new(self.with(id), self.shards.spaces.handle(id))
+    }
+
+    /// The least number that is greater than those of all key spaces, all marks and all entries. (Entries
+    /// without a key space are in files of earlier versions.)
+    fn first_number(&self) -> Result<u64> {
+        let mut last = SpaceId::DEFAULT.number();
+        let mut see = |id: Option<SpaceId>| last = last.max(id.map_or(0, SpaceId::number));
+        see(self.shards.last_key()?.and_then(|key| SpaceId::of(&key)));
+        self.with(SpaceId::CATALOGUE).for_each::<[u8]>(.., |_, value| {
+            see(SpaceId::from_value(value));
+            ControlFlow::Continue(())
+        })?;
+        Ok(last.saturating_add(1))
     }
 
     /// The names of the key spaces, in order. The default one has none.
@@ -144,13 +153,20 @@ impl Store {
     /// # Errors
     /// If the store has failed.
     pub fn spaces(&self) -> Result<Vec<String>> {
-        let names = self.with(SpaceId::CATALOGUE).iter();
+        let names = self.with(SpaceId::CATALOGUE).range(..[MARK]);
         names.map(|entry| Ok(String::from_utf8_lossy(&entry?.0).into_owned())).collect()
     }
 
-    /// Removes a key space, and all that is in it. Returns whether there was one. Handles of it, and snapshots, must not be used any more: its keys may become those of another one.
+    /// Removes a key space, and all that is in it. Returns whether there was one.
     ///
-    /// It takes one transaction for every few hundred entries. If it is interrupted, the key space is still there, with what is left. In the end it does what [`purge`](Self::purge) does.
+    /// First, one transaction removes the name, which is durable when this returns. From then on writes
+    /// through handles of the key space fail with [`Error::SpaceRemoved`], and so do batches with such
+    /// writes. A key space that is made later has nothing in it, also if it gets the same name. Writers of
+    /// other key spaces go on.
+    ///
+    /// Then the entries go, in one transaction for every few hundred of them. Meanwhile, reads through old
+    /// handles find some of them; later, none. [Snapshots](Snapshot) that were taken before show all of them.
+    /// If the program is killed meanwhile, the rest goes when the store is opened again.
     ///
     /// ```
     /// # let store = pheap_kv::Store::in_memory()?;
@@ -161,24 +177,62 @@ impl Store {
     /// ```
     ///
     /// # Errors
-    /// As for [`KeySpace::put`].
+    /// [`Error::Heap`] if the disk is full or has failed. If that happens after the first transaction, the
+    /// key space is removed, and [`purge`](Self::purge) removes the rest of its entries.
     pub fn remove_space(&self, name: &str) -> Result<bool> {
-        let Some(number) = self.number(name)? else { return Ok(false) };
-        let space = KeySpace::new(self.with(number));
-        let mut batch = Batch::new();
-        loop {
-            for entry in space.iter().take(256) {
-                batch.delete(&space, entry?.0)?;
-            }
-            if batch.is_empty() {
-                break;
-            }
-            self.write_deferred(&batch)?;
-            batch.clear();
+        if !self.with(SpaceId::CATALOGUE).contains_key(name)? {
+            return Ok(false);
         }
-        // What has expired was not shown.
-        self.purge()?;
-        KeySpace::new(self.with(SpaceId::CATALOGUE)).delete(name)
+        let key = SpaceId::CATALOGUE.key(name.as_bytes())?;
+        let (shards, mut told) = (&self.shards, None);
+        shards.spaces.note_numbers(|| self.first_number())?;
+        let removal = shards.write(&key, false, |tx, part, _| {
+            let Some(id) = part::get(tx, part, &key, None).and_then(SpaceId::from_value) else {
+                return Ok(None);
+            };
+            part::delete(tx, part, &key, &shards.eras)?;
+            part::put(tx, part, &spaces::mark(id), &id.to_value(), None, &shards.eras)?;
+            part::tidy_a_little(tx, part, &shards.eras, &key)?;
+            // Before the commit, or a key space of the same name could be there before the handles are told.
+            told.insert(shards.spaces.handle(id)).set(true);
+            Ok(Some(id))
+        });
+        match removal {
+            Ok((Some(id), _)) => self.finish_removal(id).map(|()| true),
+            Ok((None, _)) => Ok(false),
+            Err(error) => {
+                // The key space is still there, unless another thread has removed it. If not even this works,
+                // the heap has failed, and nobody writes.
+                let _ = told.map(|removed| {
+                    shards.write(&key, true, |tx, part, _| {
+                        let there = part::get(tx, part, &key, None).and_then(SpaceId::from_value);
+                        let is_it = there.is_some_and(|id| shards.spaces.handle(id).is(&removed));
+                        removed.set(!is_it);
+                        Ok(())
+                    })
+                });
+                Err(error)
+            }
+        }
+    }
+
+    /// Removes what is left of key spaces whose removal was interrupted, or is going on in another thread.
+    fn finish_removals(&self) -> Result<()> {
+        for mark in self.with(SpaceId::CATALOGUE).range([MARK]..) {
+            if let Some(id) = SpaceId::from_value(&mark?.1) {
+                self.finish_removal(id)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the entries of a key space that has no name any more, and its mark.
+    fn finish_removal(&self, id: SpaceId) -> Result<()> {
+        let shards = &self.shards;
+        shards.clear(id)?;
+        let mark = spaces::mark(id);
+        shards.write(&mark, true, |tx, part, _| part::delete(tx, part, &mark, &shards.eras))?;
+        Ok(())
     }
 
     /// Carries out a batch as one transaction. It is not used up, and can be written again.
@@ -195,7 +249,8 @@ impl Store {
     /// ```
     ///
     /// # Errors
-    /// [`Error::OtherStore`], and as for [`KeySpace::put`].
+    /// [`Error::OtherStore`], and as for [`KeySpace::put`]: nothing of a batch is written if one of its key
+    /// spaces was removed.
     pub fn write(&self, batch: &Batch) -> Result<()> {
         self.check(batch)?.write(false).map(drop)
     }
@@ -254,7 +309,9 @@ impl Store {
         Ok(self.shards.heap.sync()?)
     }
 
-    /// Removes what has expired, and versions that no snapshot needs any more. Writes do that, too, each a little.
+    /// Removes what has expired, versions that no snapshot needs any more, and what is left of key spaces
+    /// whose [removal](Self::remove_space) has failed. Writes remove expired entries and versions, too, each
+    /// a few.
     ///
     /// ```
     /// # let store = pheap_kv::Store::in_memory()?;
@@ -265,8 +322,9 @@ impl Store {
     /// ```
     ///
     /// # Errors
-    /// As for [`KeySpace::put`].
+    /// [`Error::Heap`] if the disk is full or has failed.
     pub fn purge(&self) -> Result<()> {
+        self.finish_removals()?;
         let mut index = 0;
         // What is split off meanwhile comes next.
         while let Some(shard) = self.shards.map().shards.get(index) {
@@ -333,10 +391,10 @@ impl Store {
         let partial = folder.path().join(name);
         // Nobody sees it before it is complete, so it needs no log: closing it makes all of it durable.
         let to = options.clone().durability(Durability::Process).open(&partial)?;
-        for name in snapshot.number(SpaceId::CATALOGUE).iter() {
+        for name in snapshot.number(SpaceId::CATALOGUE).range(..[MARK]) {
             let (name, number) = name?;
-            let Some(number) = number_in(&number) else { continue };
-            to.space(&String::from_utf8_lossy(&name))?.load_from(&snapshot.number(SpaceId::new(number)))?;
+            let Some(id) = SpaceId::from_value(&number) else { continue };
+            to.space(&String::from_utf8_lossy(&name))?.load_from(&snapshot.number(id))?;
         }
         to.load_from(&snapshot)?;
         to.close()?;
@@ -382,28 +440,144 @@ impl Store {
     }
 }
 
-/// The number of a key space, as the catalogue has it.
-fn number_in(value: &[u8]) -> Option<u16> {
-    Some(u16::from_be_bytes(value.try_into().ok()?))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::MAX_SPACES;
+    use crate::range::VISITS;
+
+    fn open(path: &Path) -> Store {
+        Options::new().durability(Durability::Process).open(path).unwrap()
+    }
+
+    /// A handle of what has this number, whether there is a name for it or not.
+    fn unnamed(store: &Store, number: u64) -> KeySpace {
+        KeySpace::new(store.with(SpaceId::new(number)), Removed::default())
+    }
+
+    fn entries(store: &Store) -> u64 {
+        store.stats().unwrap().entries
+    }
 
     #[test]
-    fn there_are_as_many_key_spaces_as_is_promised() {
-        let store = Store::in_memory().unwrap();
-        let catalogue = KeySpace::new(store.with(SpaceId::CATALOGUE));
-        let mut batch = Batch::new();
-        for number in SpaceId::FIRST..=u16::MAX {
-            batch.put(&catalogue, format!("{number:05}"), number.to_be_bytes()).unwrap();
+    fn numbers_are_not_used_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("spaces.kv");
+        let store = open(&path);
+        let mut last = SpaceId::DEFAULT.number();
+        let space = |store: &Store, last: &mut u64| {
+            let space = store.space("one").unwrap();
+            assert!(space.id.number() > *last);
+            *last = space.id.number();
+            space
+        };
+        for _ in 0..10 {
+            space(&store, &mut last);
+            assert!(store.remove_space("one").unwrap());
         }
+        space(&store, &mut last);
+        store.close().unwrap();
+        // What is removed first after an opening keeps its number, too.
+        let store = open(&path);
+        let old = store.space("one").unwrap();
+        assert!(store.remove_space("one").unwrap());
+        space(&store, &mut last).put("key", "").unwrap();
+        assert!(matches!(old.put("key", ""), Err(Error::SpaceRemoved)));
+    }
+
+    #[test]
+    fn key_spaces_with_prefixes_of_all_lengths_are_kept_apart() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("spaces.kv");
+        for first in [0xED, 0xFFFD, u64::from(u32::MAX)] {
+            let store = open(&path);
+            store.shards.spaces.new_number(|| Ok::<_, Error>(first)).unwrap();
+            for n in 0..5 {
+                let space = store.space(&format!("{first} {n}")).unwrap();
+                assert_eq!(space.id.number(), first + 1 + n);
+                for key in [vec![], vec![0xFF; 9], vec![0xFF; crate::MAX_KEY]] {
+                    space.put_for(&key, (first + n).to_be_bytes(), std::time::Duration::MAX).unwrap();
+                }
+            }
+            store.close().unwrap();
+        }
+        let store = open(&path);
+        let check = |store: &Store| {
+            for name in store.spaces().unwrap() {
+                let (first, n) = name.split_once(' ').unwrap();
+                let value = first.parse::<u64>().unwrap() + n.parse::<u64>().unwrap();
+                let space = store.space(&name).unwrap();
+                let values: Vec<_> = space.iter().rev().map(|entry| entry.unwrap().1).collect();
+                assert_eq!(values, vec![value.to_be_bytes(); 3], "{name}");
+            }
+        };
+        check(&store);
+        check(&store.compact_to(dir.path().join("small.kv"), Options::new()).unwrap());
+        let next = store.space("next").unwrap();
+        assert_eq!(next.id.number(), u64::from(u32::MAX) + 6);
+        store.spaces().unwrap().iter().for_each(|name| assert!(store.remove_space(name).unwrap()));
+        assert_eq!(entries(&store), 0);
+    }
+
+    /// Handles of removed key spaces have written them, in earlier versions.
+    #[test]
+    fn entries_without_a_key_space_never_get_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("stray.kv");
+        let store = open(&path);
+        store.space("a").unwrap().put("key", "named").unwrap();
+        unnamed(&store, 7).put("key", "stray").unwrap();
+        // The last shard is empty.
+        for n in 0..9000u32 {
+            unnamed(&store, 9).put(n.to_be_bytes(), "").unwrap();
+        }
+        for n in 0..9000u32 {
+            unnamed(&store, 9).delete(n.to_be_bytes()).unwrap();
+        }
+        assert!(store.stats().unwrap().shards > 1);
+        store.close().unwrap();
+        let store = open(&path);
+        assert_eq!(store.space("b").unwrap().id.number(), 8);
+        assert_eq!(store.space("b").unwrap().iter().count(), 0);
+        assert_eq!(store.space("a").unwrap().iter().count(), 1);
+    }
+
+    #[test]
+    fn a_key_space_is_made_without_looking_at_the_others() {
+        let store = Store::in_memory().unwrap();
+        store.space("first").unwrap();
+        let visits = VISITS.get();
+        for n in 0..1000 {
+            store.space(&format!("{n}")).unwrap();
+        }
+        assert_eq!(VISITS.get(), visits);
+    }
+
+    /// As after a kill: the name is removed, and some of the entries.
+    #[test]
+    fn a_removal_that_was_interrupted_is_finished_when_the_store_is_opened() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("interrupted.kv");
+        let store = open(&path);
+        let space = store.space("gone").unwrap();
+        for n in 0..3000u32 {
+            space.put(n.to_be_bytes(), "").unwrap();
+        }
+        store.space("kept").unwrap().put("key", "value").unwrap();
+        let mut batch = Batch::new();
+        let catalogue = unnamed(&store, SpaceId::CATALOGUE.number());
+        batch.delete(&catalogue, "gone").unwrap();
+        batch.put(&catalogue, &spaces::mark(space.id)[1..], space.id.to_value()).unwrap();
         store.write(&batch).unwrap();
-        assert_eq!(store.spaces().unwrap().len(), MAX_SPACES);
-        assert!(matches!(store.space("one more"), Err(Error::TooManySpaces)));
-        assert!(store.remove_space("00300").unwrap());
-        assert_eq!(store.space("one more").unwrap().id.number(), 300);
+        assert_eq!((entries(&store), store.spaces().unwrap()), (3003, vec!["kept".to_owned()]));
+        let path = dir.path().join("copy.kv");
+        store.backup(&path).unwrap();
+        store.purge().unwrap();
+        let reader = Options::new().heap(|heap| heap.read_only(true)).open(&path).unwrap();
+        assert_eq!((entries(&reader), reader.spaces().unwrap()), (3003, vec!["kept".to_owned()]));
+        reader.close().unwrap();
+        for store in [store, open(&path)] {
+            assert_eq!((entries(&store), store.spaces().unwrap()), (2, vec!["kept".to_owned()]));
+            assert_eq!(store.space("gone").unwrap().iter().count(), 0);
+        }
     }
 }

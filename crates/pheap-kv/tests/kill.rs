@@ -87,6 +87,67 @@ fn check(store: &Store, path: &Path) {
     assert_eq!(store.iter().count() as u64, all);
 }
 
+/// Entries of a key space that is removed: several transactions' worth.
+const MANY: u64 = 2000;
+
+/// Until it is killed: fills a key space, removes it, and says so.
+fn fill_and_remove(store: &Store, path: &Path) {
+    let mut file = OpenOptions::new().create(true).append(true).open(acknowledged(path, 0)).expect("a file");
+    for n in 0u64.. {
+        let space = store.space("removed").expect("a space");
+        let mut batch = Batch::new();
+        for i in 0..MANY {
+            batch.put(&space, key(i % 3, n * MANY + i), n.to_le_bytes()).expect("room");
+        }
+        store.write(&batch).expect("a batch");
+        assert!(store.remove_space("removed").expect("a removal"));
+        file.write_all(&[1]).expect("an acknowledgement");
+    }
+}
+
+/// The removed key space is there as a whole, or not at all, and one that is made later has nothing of it.
+fn check_removed(store: &Store) {
+    let names = store.spaces().expect("names");
+    assert!(names.is_empty() || names == ["removed"], "{names:?}");
+    let mut all = 0;
+    if !names.is_empty() {
+        let entries: Vec<_> = store.space("removed").expect("a space").iter().map(Result::unwrap).collect();
+        assert!(entries.is_empty() || entries.len() as u64 == MANY, "{} entries", entries.len());
+        assert!(entries.windows(2).all(|pair| pair[0].1 == pair[1].1));
+        all = 1 + entries.len() as u64;
+    }
+    assert_eq!(store.stats().expect("counters").entries, all, "entries without a key space");
+    assert_eq!(store.space("new").expect("a space").iter().count(), 0);
+    assert!(store.remove_space("new").expect("a removal"));
+}
+
+#[test]
+fn of_a_key_space_that_was_removed_nothing_is_left() {
+    const TEST: &str = "of_a_key_space_that_was_removed_nothing_is_left";
+    if let Some((role, path)) = role() {
+        let (_, durability) = DURABILITIES.into_iter().find(|(name, _)| *name == role).expect("a role");
+        return fill_and_remove(&open(&path, durability), &path);
+    }
+    for (name, durability) in DURABILITIES {
+        let dir = tempdir();
+        let path = dir.path().join("killed.kv");
+        let told = || std::fs::metadata(acknowledged(&path, 0)).map_or(0, |file| file.len());
+        for round in 0..8 {
+            let (before, mut waited) = (told(), 0);
+            // At different moments of a removal: it is asked once a millisecond.
+            run_until(TEST, name, &path, || {
+                waited += u64::from(told() > before);
+                waited > round
+            });
+            let store = open(&path, durability);
+            check_removed(&store);
+            store.close().expect("an end");
+        }
+        let heap = pheap::Options::new().verify(true).open(&path).expect("a heap that is well");
+        assert!(heap.check().expect("a check").is_clean());
+    }
+}
+
 #[test]
 fn nothing_that_was_acknowledged_is_lost() {
     if let Some((role, path)) = role() {

@@ -1,6 +1,6 @@
 //! The store beside maps of std: whatever is done, both have the same.
 
-use pheap_kv::{Batch, Durability, Options, Reader, Snapshot, Store};
+use pheap_kv::{Batch, Durability, Error, KeySpace, Options, Reader, Snapshot, Store};
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
 use std::collections::BTreeMap;
@@ -78,7 +78,10 @@ fn op() -> impl Strategy<Value = Op> {
 struct Both {
     store: Store,
     maps: Maps,
-    snapshots: Vec<(Snapshot, Maps)>,
+    /// With handles of the key spaces, and what these had.
+    snapshots: Vec<(Snapshot, [KeySpace; SPACES], Maps)>,
+    /// Handles of key spaces that were removed.
+    removed: Vec<KeySpace>,
 }
 
 fn open(path: &Path) -> Store {
@@ -91,8 +94,8 @@ fn name(space: usize) -> String {
     format!("space {space}")
 }
 
-fn space(store: &Store, space: usize) -> pheap_kv::KeySpace {
-    if space == 0 { pheap_kv::KeySpace::clone(store) } else { store.space(&name(space)).expect("a space") }
+fn space(store: &Store, space: usize) -> KeySpace {
+    if space == 0 { KeySpace::clone(store) } else { store.space(&name(space)).expect("a space") }
 }
 
 /// Reads from both ends, as `ends` say, and the rest from the front.
@@ -143,7 +146,7 @@ fn check_all(reader: &Reader, map: &Map) -> TestCaseResult {
 
 impl Both {
     fn apply(&mut self, op: Op, path: &Path) -> TestCaseResult {
-        let Both { store, maps, snapshots } = self;
+        let Both { store, maps, snapshots, removed } = self;
         match op {
             Op::Put(at, key, value) => {
                 space(store, at).put(&key, &value).expect("a put");
@@ -207,16 +210,19 @@ impl Both {
                 maps[at].extend(entries);
             }
             Op::RemoveSpace(at) => {
-                // Snapshots may not be used after that.
-                snapshots.clear();
                 let was_there = store.spaces().expect("names").contains(&name(at));
+                removed.extend(was_there.then(|| space(store, at)));
                 prop_assert_eq!(store.remove_space(&name(at)).expect("a removal"), was_there);
                 maps[at].clear();
+                for space in &*removed {
+                    prop_assert!(matches!(space.put("late", ""), Err(Error::SpaceRemoved)));
+                    prop_assert_eq!(space.iter().count(), 0);
+                }
             }
             Op::Range(at, from, to, ends) => {
                 check_range(&space(store, at), &maps[at], (from.clone(), to.clone()), &ends)?;
-                for (snapshot, maps) in snapshots {
-                    let reader = snapshot.space(&space(store, at)).expect("a space");
+                for (snapshot, spaces, maps) in snapshots {
+                    let reader = snapshot.space(&spaces[at]).expect("a space");
                     check_range(&reader, &maps[at], (from.clone(), to.clone()), &ends)?;
                 }
             }
@@ -225,12 +231,16 @@ impl Both {
                 let keys = maps[at].keys().filter(|key| key.starts_with(&prefix)).cloned();
                 prop_assert_eq!(found.collect::<Vec<_>>(), keys.collect::<Vec<_>>());
             }
-            Op::Snapshot => snapshots.push((store.snapshot().expect("a snapshot"), maps.clone())),
+            Op::Snapshot => {
+                let spaces = std::array::from_fn(|at| space(store, at));
+                snapshots.push((store.snapshot().expect("a snapshot"), spaces, maps.clone()));
+            }
             Op::DropSnapshot(at) if at < snapshots.len() => drop(snapshots.swap_remove(at)),
             Op::DropSnapshot(_) => {}
             Op::Purge => store.purge().expect("a purge"),
             Op::Reopen => {
                 snapshots.clear();
+                removed.clear();
                 store.clone().close().expect("an end");
                 *store = Store::in_memory().expect("something else");
                 *store = open(path);
@@ -242,8 +252,8 @@ impl Both {
     fn check(&self) -> TestCaseResult {
         for at in 0..SPACES {
             check_all(&space(&self.store, at), &self.maps[at])?;
-            for (snapshot, maps) in &self.snapshots {
-                check_all(&snapshot.space(&space(&self.store, at)).expect("a space"), &maps[at])?;
+            for (snapshot, spaces, maps) in &self.snapshots {
+                check_all(&snapshot.space(&spaces[at]).expect("a space"), &maps[at])?;
             }
         }
         Ok(())
@@ -257,9 +267,21 @@ proptest! {
     fn it_has_what_maps_have(ops in prop::collection::vec(op(), 1..80)) {
         let dir = pheap_testkit::tempdir();
         let path = dir.path().join("model.kv");
-        let mut both = Both { store: open(&path), maps: Maps::default(), snapshots: Vec::new() };
+        let (snapshots, removed) = (Vec::new(), Vec::new());
+        let mut both = Both { store: open(&path), maps: Maps::default(), snapshots, removed };
         for op in ops {
             both.apply(op, &path)?;
+        }
+        both.check()?;
+        // A key space that is made now is in no snapshot.
+        for at in 1..SPACES {
+            both.apply(Op::RemoveSpace(at), &path)?;
+            let new = space(&both.store, at);
+            new.put("new", "").expect("a put");
+            both.maps[at].insert(b"new".to_vec(), Vec::new());
+            for (snapshot, _, _) in &both.snapshots {
+                prop_assert_eq!(snapshot.space(&new).expect("a space").iter().count(), 0);
+            }
         }
         both.check()?;
         both.snapshots.clear();

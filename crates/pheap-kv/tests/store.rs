@@ -160,6 +160,7 @@ fn nothing_is_left_of_what_has_expired() {
     let store = open(&path);
     assert!(store.expires_at("later").expect("a time").is_some());
     assert_eq!(store.expires_at("kept").expect("no time"), None);
+    assert_eq!(store.expires_at("gone").expect("no time"), None);
     assert!(store.compare_and_swap("gone", None, Some(b"new")).expect("a swap"));
     store.purge().expect("a purge");
     assert_eq!(store.stats().expect("counters").entries, 3);
@@ -401,9 +402,9 @@ fn what_expires_does_so_in_snapshots_and_their_ranges() {
     let snapshot = store.snapshot().expect("a snapshot");
     store.put(key, "new").expect("a put");
     while snapshot.contains_key(key).expect("a read") {
-        assert!(snapshot.expires_at(key).expect("a read").is_some());
         std::thread::sleep(Duration::from_millis(1));
     }
+    assert_eq!(snapshot.expires_at(key).expect("a read"), None);
     assert_eq!((snapshot.iter().count(), snapshot.iter().rev().count()), (0, 0));
     store.purge().expect("a purge");
     assert_eq!(store.get(key).expect("a read").as_deref(), Some(&b"new"[..]));
@@ -424,6 +425,126 @@ fn nothing_is_left_of_a_key_space_that_was_removed() {
     }
     assert!(store.remove_space("sessions").expect("a removal"));
     assert_eq!(store.stats().expect("counters").entries, 0);
+}
+
+/// All that can be done with a handle of a key space that was removed, when there is a new one by that name.
+#[test]
+fn a_removed_key_space_is_not_written_to() {
+    let store = Store::in_memory().expect("a store");
+    let old = store.space("users").expect("a space");
+    (0..100u8).for_each(|n| old.put([n], "old").expect("a put"));
+    let (clone, mut entries) = (old.clone(), old.iter());
+    let mut batch = Batch::new();
+    batch.put(&store, "a", "1").expect("room");
+    batch.put(&old, "a", "1").expect("room");
+    batch.put(&store, "b", "1").expect("room");
+    entries.next().expect("an entry").expect("an entry");
+    assert!(store.remove_space("users").expect("a removal"));
+    assert!(!store.remove_space("users").expect("nothing"));
+    let refused = |result: pheap_kv::Result<()>| assert!(matches!(result, Err(Error::SpaceRemoved)));
+    for round in 0..2 {
+        for old in [&old, &clone] {
+            refused(old.put("late", "old"));
+            refused(old.put_for("late", "old", Duration::from_secs(60)));
+            refused(old.put_deferred("late", "old").map(drop));
+            refused(old.delete("late").map(drop));
+            refused(old.update("late", |_| -> Option<&[u8]> { panic!("it is not asked") }).map(drop));
+            refused(old.compare_and_swap("late", None, Some(b"old")).map(drop));
+            refused(old.load([("late", "old")]).map(drop));
+            assert_eq!(old.iter().count() + old.iter().rev().count(), 0);
+            assert_eq!(old.get([7]).expect("a read"), None);
+        }
+        refused(store.write(&batch));
+        refused(store.write_deferred(&batch).map(drop));
+        assert_eq!(store.iter().count(), 0, "half of a batch");
+        let new = store.space("users").expect("a space");
+        assert_eq!(new.iter().count(), round);
+        new.put("new", "1").expect("a put");
+    }
+    assert!(entries.all(|entry| entry.expect("an entry").1 == b"old"), "an iterator goes on in the new one");
+    assert_eq!(store.spaces().expect("names"), ["users"]);
+    assert_eq!(store.stats().expect("counters").entries, 2);
+}
+
+#[test]
+fn a_removal_for_which_there_is_no_room_removes_nothing() {
+    let dir = tempdir();
+    for durability in [Durability::Process, Durability::Wal] {
+        let path = dir.path().join(format!("full {durability:?}.kv"));
+        let full = options().durability(durability).sync_policy(SyncPolicy::OnDemand).max_size(2 << 20);
+        let store = full.open(&path).expect("a store");
+        let space = store.space("users").expect("a space");
+        let mut n = 0u32;
+        for len in [50_000, 1000, 100, 0] {
+            while space.put(n.to_be_bytes(), vec![7; len]).is_ok() {
+                n += 1;
+            }
+        }
+        // As soon as there is room for it, it happens.
+        loop {
+            match store.remove_space("users") {
+                Ok(removed) => break assert!(removed),
+                Err(error) => {
+                    assert!(matches!(error, Error::Heap(pheap::Error::OutOfSpace { .. })), "{error}")
+                }
+            }
+            assert_eq!((space.iter().count(), store.spaces().expect("names").len()), (n as usize, 1));
+            n -= 1;
+            assert!(space.delete(n.to_be_bytes()).expect("a delete"));
+        }
+        assert!(matches!(space.put("late", ""), Err(Error::SpaceRemoved)));
+        store.purge().expect("a purge");
+        assert_eq!(store.stats().expect("counters").entries, 0);
+    }
+}
+
+#[test]
+fn a_snapshot_shows_the_key_spaces_of_its_moment() {
+    let dir = tempdir();
+    let store = open(&dir.path().join("spaces.kv"));
+    let carol = store.space("carol").expect("a space");
+    (0..1000u32).for_each(|n| carol.put(n.to_be_bytes(), "carol").expect("a put"));
+    let before = store.snapshot().expect("a snapshot");
+    assert!(store.remove_space("carol").expect("a removal"));
+    let after = store.snapshot().expect("a snapshot");
+    let (dave, again) = (store.space("dave").expect("a space"), store.space("carol").expect("a space"));
+    for space in [&dave, &again] {
+        (0..10u32).for_each(|n| space.put(n.to_be_bytes(), "new").expect("a put"));
+    }
+    let values = |snapshot: &pheap_kv::Snapshot, space| {
+        let reader = snapshot.space(space).expect("a space");
+        assert_eq!(reader.iter().count(), reader.iter().rev().count());
+        reader.iter().map(|entry| entry.expect("an entry").1).collect::<Vec<_>>()
+    };
+    assert_eq!(values(&before, &carol), vec![b"carol"; 1000]);
+    for (snapshot, space) in [(&before, &dave), (&before, &again), (&after, &carol), (&after, &dave)] {
+        assert_eq!(values(snapshot, space).len(), 0);
+    }
+    drop((before, after));
+    store.purge().expect("a purge");
+    let copy = store.compact_to(dir.path().join("copy.kv"), options()).expect("a copy");
+    assert_eq!(copy.spaces().expect("names"), ["carol", "dave"]);
+    assert_eq!(copy.stats().expect("counters").entries, 22);
+}
+
+/// Some of the snapshots in between are gone, so some versions are.
+#[test]
+fn each_of_many_snapshots_shows_its_version() {
+    let store = Store::in_memory().expect("a store");
+    let mut snapshots = Vec::new();
+    for n in 0..200u32 {
+        store.put("key", n.to_le_bytes()).expect("a put");
+        snapshots.push((n, store.snapshot().expect("a snapshot")));
+        if n % 3 == 1 {
+            snapshots.swap_remove(n as usize / 3);
+        }
+    }
+    store.delete("key").expect("a delete");
+    store.purge().expect("a purge");
+    for (n, snapshot) in &snapshots {
+        assert_eq!(snapshot.get("key").expect("a read"), Some(n.to_le_bytes().to_vec()));
+        assert_eq!(snapshot.iter().count(), 1);
+    }
 }
 
 /// Of two spaces with one number, each would have the entries of the other.

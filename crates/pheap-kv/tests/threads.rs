@@ -1,6 +1,6 @@
 //! Many threads in one store, while its shards are split.
 
-use pheap_kv::{Batch, Durability, Options, Store};
+use pheap_kv::{Batch, Durability, Error, Options, Store};
 use pheap_testkit::{Rng, tempdir};
 use std::sync::atomic::{
     AtomicBool, AtomicU64,
@@ -142,6 +142,132 @@ fn store_again(path: &std::path::Path, entries: u64) -> Store {
     assert!(stats.shards > 1 && stats.entries == entries, "{stats:?}");
     assert_eq!(store.iter().rev().count() as u64, entries);
     store
+}
+
+/// Writers get handles all the time, and use them until their key space is removed. A key space has an owner,
+/// whose name is the value of all entries.
+#[test]
+fn an_entry_of_a_removed_key_space_is_in_no_other_one() {
+    const NAMES: [&str; 2] = ["a", "b"];
+    let dir = tempdir();
+    let store = store(&dir);
+    let (done, tokens) = (AtomicBool::new(false), AtomicU64::new(0));
+    let write = |thread: u64| {
+        let mut rng = Rng::from_seed(thread);
+        while !done.load(Relaxed) {
+            let token = tokens.fetch_add(1, Relaxed);
+            let space = store.space(NAMES[rng.scaled(2) as usize])?;
+            space.compare_and_swap("owner", None, Some(&token.to_le_bytes()))?;
+            let Some(owner) = space.get("owner")? else { continue };
+            let mut written = Vec::new();
+            let result = (0..rng.scaled(60)).try_for_each(|_| {
+                let keys = [(); 3].map(|()| [account(thread), account(rng.scaled(2000))].concat());
+                match rng.scaled(3) {
+                    0 => space.put(&keys[0], &owner)?,
+                    1 => space.put_deferred(&keys[0], &owner).map(drop)?,
+                    _ => {
+                        let mut batch = Batch::new();
+                        keys.iter().try_for_each(|key| batch.put(&space, key, &owner))?;
+                        store.write(&batch)?;
+                        written.extend_from_slice(&keys[1..]);
+                    }
+                }
+                written.push(keys[0].clone());
+                Ok(())
+            });
+            let there = written.iter().filter(|key| space.contains_key(key).expect("a read")).count();
+            // If it is written to now, it was not removed before.
+            match result.and_then(|()| space.put("owner", &owner)) {
+                Ok(()) => assert_eq!(there, written.len()),
+                Err(Error::SpaceRemoved) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    };
+    let read = || {
+        let mut handles = Vec::new();
+        while !done.load(Relaxed) {
+            handles.extend(NAMES.map(|name| store.space(name).expect("a space")));
+            handles.drain(..handles.len().saturating_sub(6));
+            let snapshot = store.snapshot().expect("a snapshot");
+            let look = || {
+                assert!(handles.iter().all(|space| space.iter().all(|entry| entry.is_ok())));
+                let all = handles.iter().map(|space| {
+                    let reader = snapshot.space(space).expect("a space");
+                    reader.iter().map(|entry| entry.expect("an entry")).collect::<Vec<_>>()
+                });
+                all.collect::<Vec<_>>()
+            };
+            let first = look();
+            for entries in &first {
+                assert!(entries.windows(2).all(|pair| pair[0].1 == pair[1].1), "two owners");
+            }
+            assert!(look() == first, "a snapshot has changed");
+        }
+    };
+    std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..3)
+            .map(|thread| {
+                let write = &write;
+                scope.spawn(move || {
+                    loop {
+                        match write(thread) {
+                            Ok(()) => break,
+                            Err(Error::SpaceRemoved) => {}
+                            Err(error) => panic!("{error}"),
+                        }
+                    }
+                })
+            })
+            .collect();
+        let reader = scope.spawn(read);
+        let remover = scope.spawn(|| {
+            for n in 0..200 {
+                store.remove_space(NAMES[n % 2]).expect("a removal");
+                std::thread::sleep(std::time::Duration::from_millis(n as u64 % 5));
+                if n % 20 == 0 {
+                    store.purge().expect("a purge");
+                }
+            }
+        });
+        let result = remover.join();
+        done.store(true, Relaxed);
+        result.expect("removals");
+        reader.join().expect("a reader");
+        writers.into_iter().for_each(|writer| writer.join().expect("a writer"));
+    });
+    store.purge().expect("a purge");
+    let names = store.spaces().expect("names");
+    let visible = |name: &String| store.space(name).expect("a space").iter().count();
+    let entries = names.iter().map(visible).sum::<usize>() + names.len();
+    assert_eq!(store.stats().expect("counters").entries, entries as u64);
+}
+
+/// Each of them makes it anew, writes to it, and removes it again.
+#[test]
+fn threads_that_make_and_remove_one_key_space_agree() {
+    let store = Store::in_memory().expect("a store");
+    std::thread::scope(|scope| {
+        for thread in 0..3u32 {
+            let store = &store;
+            scope.spawn(move || {
+                for n in 0..2000u32 {
+                    let space = store.space("one").expect("a space");
+                    let key = [thread.to_le_bytes(), n.to_le_bytes()].concat();
+                    match space.put(&key, "") {
+                        Ok(()) | Err(Error::SpaceRemoved) => {}
+                        Err(error) => panic!("{error}"),
+                    }
+                    // Another thread may have removed it, and even made the next one.
+                    store.remove_space("one").expect("a removal");
+                    assert!(matches!(space.put(&key, ""), Err(Error::SpaceRemoved)));
+                }
+            });
+        }
+    });
+    assert_eq!(store.stats().expect("counters").entries, 0);
+    assert_eq!(store.spaces().expect("names"), [""; 0]);
 }
 
 #[test]
