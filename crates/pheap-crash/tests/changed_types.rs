@@ -145,7 +145,9 @@ fn make(heap: &Heap) -> pheap::Result<()> {
             let fixed = tx.alloc_slice(2, |i| if i == 0 { Size(id) } else { DEAD })?;
             tx[root].fixed = Some(fixed);
         }
-        (ITEMS..2 * ITEMS).for_each(|id| drop(field!(root.inline).remove(tx, &id)));
+        for id in ITEMS..2 * ITEMS {
+            field!(root.inline).remove(tx, &id);
+        }
         let fixed = tx.alloc_slice(2, |_| Size(0))?;
         tx[root].fixed = Some(fixed);
         field!(root.vector).push(tx, DEAD)?;
@@ -184,7 +186,13 @@ fn is_clean(heap: &Heap) -> Result<(), String> {
 /// Another root is changed after each step, by another thread.
 fn evolve(heap: &Heap) -> pheap::Result<bool> {
     let other = heap.root::<u64>("other")?;
-    let change = || other.txn(|tx, steps| Ok(tx[steps] += 1)).unwrap();
+    let add = || {
+        other.txn(|tx, steps| {
+            tx[steps] += 1;
+            Ok(())
+        })
+    };
+    let change = || add().unwrap();
     let step = |_| thread::scope(|scope| scope.spawn(change).join().unwrap());
     heap.evolve::<After>("it").with::<Size, Sizes>().on_progress(step).run()
 }

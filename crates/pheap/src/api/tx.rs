@@ -101,8 +101,8 @@ impl<'r> Txn<'r> {
         }
         if self.__logs_in_place() {
             // Both old values are about to be read, behind a lookup and before a fence: let the two waits overlap.
-            cpu::prefetch(a.cast());
-            cpu::prefetch(b.cast());
+            cpu::prefetch_write(a.cast());
+            cpu::prefetch_write(b.cast());
             // SAFETY: both are live objects of this region, by (3).
             unsafe { self.announce(&[(a.cast(), len), (b.cast(), len)]) };
         }

@@ -86,7 +86,7 @@ impl pheap_gc::Heap for Tracer<'_> {
 
     #[inline(always)]
     fn prefetch(&self, pointer: u64) {
-        cpu::prefetch(std::ptr::without_provenance(pointer as usize));
+        cpu::prefetch_read(std::ptr::without_provenance(pointer as usize));
     }
 
     #[inline(always)]

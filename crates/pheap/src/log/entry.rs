@@ -114,7 +114,7 @@ impl Staged {
                 }
                 let (offset, original) = ((addr - base) as u64, std::ptr::with_exposed_provenance(addr));
                 if large && let Some((addr, ..)) = ahead.next() {
-                    cpu::prefetch(std::ptr::without_provenance(addr));
+                    cpu::prefetch_write(std::ptr::without_provenance(addr));
                 }
                 end = stage_changes(end, offset, copy, original, words);
             }

@@ -165,9 +165,22 @@ pub(crate) use imp::{FlushInstruction, settle_flushes};
 #[allow(unreachable_pub)] // what `#[txn]` expands to says it, too
 pub fn seldom() {}
 
-/// Starts to load the line at `addr`, which will be written soon. Only a hint.
+/// Starts to load the line at `addr`, to be read. Only a hint.
 #[inline(always)]
-pub(crate) fn prefetch(addr: *const u8) {
+pub(crate) fn prefetch_read(addr: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch has no effect that a program can see, whatever the address.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(addr.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = addr;
+}
+
+/// Starts to load the line at `addr`, to be written soon. Only a hint. It takes the line from all other processors, if
+/// the program is built for a processor that has an instruction for that.
+#[inline(always)]
+pub(crate) fn prefetch_write(addr: *const u8) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a prefetch has no effect that a program can see, whatever the address.
     unsafe {

@@ -95,13 +95,19 @@ impl Key<'_> for u64 {
 impl<'r> Key<'r> for P<'r, str> {
     type Std = String;
 
-    /// Of several lengths; many share their first 8 bytes, and some are such a prefix.
+    /// Of several lengths. Many have a common beginning, which may be long; one is empty, and some are the beginning of
+    /// others.
     fn make(number: u64) -> String {
-        match number % 4 {
-            0 => format!("{}", number / 4),
-            1 => format!("a common beginning {}", number / 4),
-            2 => "x".repeat(number as usize / 40),
-            _ => format!("common{}", number / 4),
+        match number % 6 {
+            0 => format!("{}", number / 6),
+            1 => format!(
+                "https://www.example.com/articles/{:016x}",
+                number.wrapping_mul(0x9E37_79B9_7F4A_7C15)
+            ),
+            2 => "x".repeat(number as usize / 30),
+            3 => format!("common{}", number / 6),
+            4 => format!("https://www.example.com/{}", number / 6),
+            _ => format!("{}{}", "x".repeat(200), number / 6),
         }
     }
 }

@@ -30,7 +30,7 @@ impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
         let query = key.apart(tx);
         let wanted = Wanted::new::<K>(&query);
         let mut path = Path::new();
-        let found = search::find(tx, tx[self].top.child(), wanted, &mut path);
+        let found = search::find_to_insert(tx, tx[self].top.child(), wanted, &mut path);
         if let Some(Found { leaf, place: Ok(place) }) = found {
             return Ok(Some(std::mem::replace(leaf.value_mut(tx, place), value)));
         }
@@ -51,9 +51,8 @@ impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
     pub fn get_mut<'t>(self, tx: &'t mut Txn<'r>, key: impl KeyArg<'r, K>) -> Option<&'t mut V> {
         let query = key.apart(tx);
         let wanted = Wanted::new::<K>(&query);
-        let leaf = search::descend(tx, tx[self].top.child(), wanted, |_, _| {})?;
-        let place = search::in_leaf(leaf.seen(tx), wanted).ok()?;
-        Some(leaf.value_mut(tx, place))
+        let (leaf, place) = search::get(tx, tx[self].top.child(), wanted)?;
+        Some(leaf.node().value_mut(tx, place))
     }
 
     /// Removes a key, and returns its value. O(log n). Memory that the map had allocated for the key is freed when the transaction commits.

@@ -59,7 +59,7 @@ impl<'t, 'q, 'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> Entry<'t, 'q, 'r, K, V> 
     pub(super) fn new(map: P<'r, PBTreeMap<'r, K, V>>, tx: &'t mut Txn<'r>, key: &'q K::Query) -> Self {
         let wanted = Wanted::new::<K>(key);
         let mut path = Path::new();
-        match search::find(tx, tx[map].top.child(), wanted, &mut path) {
+        match search::find_to_insert(tx, tx[map].top.child(), wanted, &mut path) {
             Some(Found { leaf, place: Ok(place) }) => {
                 Entry::Occupied(OccupiedEntry { map, tx, leaf, path, place })
             }

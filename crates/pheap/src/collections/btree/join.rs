@@ -43,7 +43,7 @@ impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
             // copied meanwhile, by a transaction that goes on with its undo log, stays where it was as well.
             let wanted = Wanted::new::<K>(unsafe { &*query });
             let (prefix, mut path) = (wanted.prefix, Path::new());
-            let found = search::find(tx, tx[self].top.child(), wanted, &mut path);
+            let found = search::find_to_insert(tx, tx[self].top.child(), wanted, &mut path);
             if let Some(Found { leaf: home, place: Ok(place) }) = found {
                 let entry = shrink::remove(other, tx, leaf, &mut from, at);
                 *home.value_mut(tx, place) = entry.value;

@@ -126,8 +126,8 @@ impl<'r, K: OrdKey<'r>, V: Persist> PBTreeMap<'r, K, V> {
     #[inline]
     pub fn get<'v>(&self, view: &'v View<'r>, key: impl KeyArg<'r, K>) -> Option<&'v V> {
         let wanted = Wanted::new::<K>(key.seen(view));
-        let leaf = search::descend(view, self.top.child(), wanted, |_, _| {})?.seen(view);
-        Some(leaf.value(search::in_leaf(leaf, wanted).ok()?))
+        let (leaf, place) = search::get(view, self.top.child(), wanted)?;
+        Some(leaf.value(place))
     }
 
     /// The key, in its borrowed form, and its value. O(log n).
@@ -140,8 +140,8 @@ impl<'r, K: OrdKey<'r>, V: Persist> PBTreeMap<'r, K, V> {
         K: 'v,
     {
         let wanted = Wanted::new::<K>(key.seen(view));
-        let leaf = search::descend(view, self.top.child(), wanted, |_, _| {})?.seen(view);
-        let entry = leaf.item(search::in_leaf(leaf, wanted).ok()?);
+        let (leaf, place) = search::get(view, self.top.child(), wanted)?;
+        let entry = leaf.item(place);
         Some((entry.key.query(view), &entry.value))
     }
 

@@ -22,7 +22,7 @@ use crate::collections::buffer::{self, Slot};
 use crate::collections::common::copied;
 use crate::collections::key::{OrdKey, OwnKey};
 use crate::error::Result;
-use crate::os::cpu;
+use crate::os::cpu::prefetch_read;
 use crate::ptr::{P, value_of};
 use crate::units::LINE;
 
@@ -192,25 +192,23 @@ impl<'v, 'r, T: Persist, X: Near, const N: usize> Seen<'v, 'r, T, X, N> {
         unsafe { if in_place { *near } else { *buffer::read(self.view, near) } }
     }
 
-    /// Starts to load the slot that the next item takes.
+    /// The slot that the next item takes, if there is one.
     #[inline(always)]
-    pub(super) fn prefetch_free(self) {
-        if !self.head.is_full() {
-            cpu::prefetch(self.node.slot_ptr(self.head.slot(self.len())).cast());
-        }
+    pub(super) fn free_slot(self) -> Option<*const u8> {
+        (!self.head.is_full()).then(|| self.node.slot_ptr(self.head.slot(self.len())).cast_const().cast())
     }
 }
 
 impl<'v, 'r, K: OrdKey<'r>, V: Persist> SeenLeaf<'v, 'r, K, V> {
-    /// Starts to load the slot of a key with this prefix: that of the first entry which may have it, or that which it takes.
+    /// The slot of a key with this prefix: that of the first entry which may have it, or that which it takes.
     #[inline(always)]
-    pub(super) fn prefetch_slot(self, prefix: u64) {
+    pub(super) fn likely_slot(self, prefix: u64) -> Option<*const u8> {
         let code = self.head.code(prefix);
         let place = self.head.less(code);
         if place < self.len() && self.head.code_at(place) == code {
-            cpu::prefetch(self.node.slot_ptr(self.head.slot(place)).cast());
+            Some(self.node.slot_ptr(self.head.slot(place)).cast_const().cast())
         } else {
-            self.prefetch_free();
+            self.free_slot()
         }
     }
 
@@ -240,17 +238,16 @@ impl<'v, 'r, K: Persist, V: Persist> SeenInner<'v, 'r, K, V> {
         Child::of(self.near(place), || self.item(place).inner)
     }
 
-    /// The prefix of the separator at `place`, and what the key is looked up by. The first child has none.
+    /// What the separator at `place` is looked up by. The first child has none.
     #[inline(always)]
-    pub(super) fn separator(self, place: usize) -> (u64, impl FnOnce() -> &'v K::Query)
+    pub(super) fn separator(self, place: usize) -> &'v K::Query
     where
         K: OrdKey<'r> + 'v,
         V: 'v,
     {
         assert!(place > 0);
-        let branch = self.item(place);
         // SAFETY: all but the first branch have a separator.
-        (branch.prefix, move || unsafe { branch.separator.value() }.query(self.view))
+        unsafe { self.item(place).separator.value() }.query(self.view)
     }
 }
 
@@ -281,7 +278,7 @@ impl<'r, T: Persist, X: Near, const N: usize> P<'r, Node<T, X, N>> {
     pub(super) fn prefetch(self) {
         let first = self.head_ptr().cast::<u8>();
         for at in (0..size_of::<Head<N>>()).step_by(LINE) {
-            cpu::prefetch(first.wrapping_add(at));
+            prefetch_read(first.wrapping_add(at));
         }
     }
 
@@ -323,12 +320,24 @@ impl<'r, K: Persist, V: Persist> Child<'r, K, V> {
         }
     }
 
+    /// Starts to load the entries of a leaf, for a search that its codes will not help; of large entries only the first.
+    #[inline]
+    pub(super) fn prefetch_entries(self) {
+        if let Child::Leaf(leaf) = self {
+            let first = leaf.slot_ptr(0).cast::<u8>();
+            let lines = const { size_of::<[Slot<Entry<K, V>>; LEAF]>().div_ceil(LINE) };
+            for line in 0..lines.min(16) {
+                prefetch_read(first.wrapping_add(LINE * line));
+            }
+        }
+    }
+
     /// Starts to load the number of its items.
     #[inline(always)]
     pub(super) fn prefetch_count(self) {
         match self {
-            Child::Leaf(leaf) => cpu::prefetch(leaf.head_ptr().cast()),
-            Child::Inner(inner) => cpu::prefetch(inner.head_ptr().cast()),
+            Child::Leaf(leaf) => prefetch_read(leaf.head_ptr().cast()),
+            Child::Inner(inner) => prefetch_read(inner.head_ptr().cast()),
             Child::None(_) => {}
         }
     }

@@ -7,8 +7,9 @@ use super::node::{Child, Inner, Leaf, MAX_HEIGHT, SeenInner, SeenLeaf};
 use super::path::Path;
 use crate::api::view::View;
 use crate::collections::common::copied;
-use crate::collections::key::OrdKey;
+use crate::collections::key::{MapKey, OrdKey};
 use crate::layout::Persist;
+use crate::os::cpu::{prefetch_read, prefetch_write};
 use crate::ptr::P;
 
 /// What is looked for: a key, and the number that orders it as far as it goes.
@@ -19,34 +20,40 @@ pub(super) struct Wanted<'q, Q: ?Sized> {
 
 copied! { [Q: ?Sized] Wanted<'_, Q>; }
 
+/// How many bytes the wanted key has in common with two keys that were compared with it: with the greatest that is not
+/// greater, and with the least that is greater. All keys between the two begin with the lesser number of these bytes.
+#[derive(Clone, Copy, Default)]
+struct Common {
+    below: usize,
+    above: usize,
+}
+
+impl Common {
+    #[inline(always)]
+    fn known(self) -> usize {
+        self.below.min(self.above)
+    }
+}
+
 impl<'q, Q: ?Sized + Ord> Wanted<'q, Q> {
     #[inline(always)]
-    pub(super) fn new<'r, K: OrdKey<'r> + crate::collections::MapKey<'r, Query = Q>>(query: &'q Q) -> Self {
+    pub(super) fn new<'r, K: OrdKey<'r> + MapKey<'r, Query = Q>>(query: &'q Q) -> Self {
         Wanted { query, prefix: K::prefix(query) }
     }
 
     /// Compares another key with this one.
     #[inline(always)]
-    fn compare<'r, 'a, K: OrdKey<'r> + crate::collections::MapKey<'r, Query = Q>>(
-        &self,
-        prefix: u64,
-        query: impl FnOnce() -> &'a Q,
-    ) -> Ordering
-    where
-        Q: 'a,
-    {
-        match prefix.cmp(&self.prefix) {
-            Ordering::Equal if !K::EXACT => query().cmp(self.query),
-            order => order,
-        }
+    fn compare<'r, K: OrdKey<'r> + MapKey<'r, Query = Q>>(&self, query: &Q) -> Ordering {
+        if K::EXACT { K::prefix(query).cmp(&self.prefix) } else { query.cmp(self.query) }
     }
 }
 
 /// The place of a key in a leaf: `Ok` if it is there, else the place where it would be.
 #[inline(always)]
-pub(super) fn in_leaf<'r, K: OrdKey<'r>, V: Persist>(
+fn in_leaf<'r, K: OrdKey<'r>, V: Persist>(
     leaf: SeenLeaf<'_, 'r, K, V>,
     wanted: Wanted<'_, K::Query>,
+    common: &mut Common,
 ) -> Result<usize, usize> {
     let head = leaf.head();
     let code = head.code(wanted.prefix);
@@ -54,17 +61,15 @@ pub(super) fn in_leaf<'r, K: OrdKey<'r>, V: Persist>(
     if place == head.len() || head.code_at(place) != code {
         return Err(place);
     }
-    among_equals(head, code, place, |place| {
-        let query = leaf.query(place);
-        wanted.compare::<K>(K::prefix(query), || query)
-    })
+    among_equals::<K, _>(head, code, place, wanted, common, |place| leaf.query(place))
 }
 
 /// The place of the child of an inner node that a key is below.
 #[inline(always)]
-pub(super) fn in_inner<'r, K: OrdKey<'r>, V: Persist>(
+fn in_inner<'r, K: OrdKey<'r>, V: Persist>(
     inner: SeenInner<'_, 'r, K, V>,
     wanted: Wanted<'_, K::Query>,
+    common: &mut Common,
 ) -> usize {
     let head = inner.head();
     let code = head.code(wanted.prefix);
@@ -73,70 +78,110 @@ pub(super) fn in_inner<'r, K: OrdKey<'r>, V: Persist>(
     if place >= head.len() || head.code_at(place) != code {
         return place - 1;
     }
-    let found = among_equals(head, code, place, |place| {
-        let (prefix, query) = inner.separator(place);
-        wanted.compare::<K>(prefix, query)
-    });
+    let found = among_equals::<K, _>(head, code, place, wanted, common, |place| inner.separator(place));
     found.unwrap_or_else(|place| place - 1)
 }
 
 /// Looks among the items from `place` on that have this code.
 #[inline(always)]
-fn among_equals<const N: usize>(
+fn among_equals<'a, 'r, K: OrdKey<'r, Query: 'a>, const N: usize>(
     head: &Head<N>,
     code: i16,
     place: usize,
-    mut compare: impl FnMut(usize) -> Ordering,
+    wanted: Wanted<'_, K::Query>,
+    common: &mut Common,
+    query: impl Fn(usize) -> &'a K::Query,
 ) -> Result<usize, usize> {
     // Most often there is one.
-    match compare(place) {
+    if place + 1 < head.len() && head.code_at(place + 1) == code {
+        return search::<K>(place, head.less_or_equal(code), wanted, common, query);
+    }
+    match wanted.compare::<K>(query(place)) {
         Ordering::Equal => Ok(place),
         Ordering::Greater => Err(place),
-        Ordering::Less => search(place + 1, head.less_or_equal(code), compare),
+        Ordering::Less => Err(place + 1),
     }
 }
 
 /// Binary search, of places before which all items are less.
-#[cold]
 #[inline(never)]
-fn search(
+fn search<'a, 'r, K: OrdKey<'r, Query: 'a>>(
     mut from: usize,
     mut to: usize,
-    mut compare: impl FnMut(usize) -> Ordering,
+    wanted: Wanted<'_, K::Query>,
+    common: &mut Common,
+    query: impl Fn(usize) -> &'a K::Query,
 ) -> Result<usize, usize> {
     while from < to {
-        let middle = from.midpoint(to);
-        match compare(middle) {
-            Ordering::Less => from = middle + 1,
-            Ordering::Equal => return Ok(middle),
-            Ordering::Greater => to = middle,
+        let middle = from + (to - from) / 2;
+        if to - from > 2 {
+            // One of these two is next. The processor loads both while it waits for the middle one.
+            for next in [from + (middle - from) / 2, middle + (to - middle).div_ceil(2)] {
+                prefetch_read(std::ptr::from_ref(query(next)).cast::<u8>().wrapping_add(common.known()));
+            }
+        }
+        let query = query(middle);
+        let (order, equal) = if K::EXACT {
+            (wanted.compare::<K>(query), 0)
+        } else {
+            K::compare(query, wanted.query, common.known())
+        };
+        match order {
+            Ordering::Less => (from, common.below) = (middle + 1, equal),
+            Ordering::Equal => {
+                common.below = equal;
+                return Ok(middle);
+            }
+            Ordering::Greater => (to, common.above) = (middle, equal),
         }
     }
     Err(from)
 }
 
-/// The leaf that a key is below, and its head. `step` is told the inner nodes on the way, and which child of theirs was taken.
+/// Where a key is, or would be. `step` is told the inner nodes on the way, and which child of theirs was taken; `arrive` is
+/// shown the leaf before it is searched. `None` in a tree without nodes.
 #[inline(always)]
-pub(super) fn descend<'v, 'r, K: OrdKey<'r>, V: Persist>(
+fn descend<'v, 'r, K: OrdKey<'r>, V: Persist>(
     view: &'v View<'r>,
     mut child: Child<'r, K, V>,
     wanted: Wanted<'_, K::Query>,
     mut step: impl FnMut(P<'r, Inner<'r, K, V>>, usize),
-) -> Option<P<'r, Leaf<K, V>>> {
+    arrive: impl FnOnce(SeenLeaf<'v, 'r, K, V>),
+) -> Option<(SeenLeaf<'v, 'r, K, V>, Result<usize, usize>)> {
+    let mut common = Common::default();
     for _ in 0..MAX_HEIGHT {
         match child {
             Child::Inner(inner) => {
                 let seen = inner.seen(view);
-                let place = in_inner(seen, wanted);
+                let place = in_inner(seen, wanted, &mut common);
                 step(inner, place);
                 child = seen.child(place);
                 child.prefetch();
+                // Then all keys below the child have one prefix, and so one code.
+                if common.known() >= size_of_val(&wanted.prefix) {
+                    child.prefetch_entries();
+                }
             }
-            Child::Leaf(leaf) => return Some(leaf),
+            Child::Leaf(leaf) => {
+                let leaf = leaf.seen(view);
+                arrive(leaf);
+                return Some((leaf, in_leaf(leaf, wanted, &mut common)));
+            }
             Child::None(_) => return None,
         }
     }
     None
+}
+
+/// The entry of a key: its leaf, and its place.
+#[inline(always)]
+pub(super) fn get<'v, 'r, K: OrdKey<'r>, V: Persist>(
+    view: &'v View<'r>,
+    top: Child<'r, K, V>,
+    wanted: Wanted<'_, K::Query>,
+) -> Option<(SeenLeaf<'v, 'r, K, V>, usize)> {
+    let (leaf, place) = descend(view, top, wanted, |_, _| {}, |_| {})?;
+    Some((leaf, place.ok()?))
 }
 
 /// Where a key is, or would be: the leaf, and the place in it.
@@ -155,11 +200,22 @@ pub(super) fn find<'r, K: OrdKey<'r>, V: Persist>(
     wanted: Wanted<'_, K::Query>,
     path: &mut Path<'r, K, V>,
 ) -> Option<Found<'r, K, V>> {
-    let leaf = descend(view, top, wanted, |inner, place| path.push(inner, place))?;
-    let seen = leaf.seen(view);
-    seen.prefetch_free();
-    let place = in_leaf(seen, wanted);
-    Some(Found { leaf, place })
+    let (leaf, place) = descend(view, top, wanted, |inner, place| path.push(inner, place), |_| {})?;
+    Some(Found { leaf: leaf.node(), place })
+}
+
+/// [`find`], for who will insert the key if it is not there.
+#[inline]
+pub(super) fn find_to_insert<'r, K: OrdKey<'r>, V: Persist>(
+    view: &View<'r>,
+    top: Child<'r, K, V>,
+    wanted: Wanted<'_, K::Query>,
+    path: &mut Path<'r, K, V>,
+) -> Option<Found<'r, K, V>> {
+    let step = |inner, place| path.push(inner, place);
+    let (leaf, place) =
+        descend(view, top, wanted, step, |leaf| leaf.free_slot().into_iter().for_each(prefetch_write))?;
+    Some(Found { leaf: leaf.node(), place })
 }
 
 /// How many keys [`prefetch`] goes down with side by side: about as many lines as a processor loads at a time, for a head has several.
@@ -169,6 +225,7 @@ const SIDE_BY_SIDE: usize = 16;
 struct Way<'q, 'r, K: OrdKey<'r>, V> {
     wanted: Wanted<'q, K::Query>,
     child: Child<'r, K, V>,
+    common: Common,
 }
 
 /// Loads what [`find`] will look at for each of these keys: a level of several at a time, so that memory is not waited for once for each node of each key.
@@ -185,7 +242,7 @@ pub(super) fn prefetch<'q, 'r, K: OrdKey<'r>, V: Persist>(
         let mut is_more = false;
         // What has the keys is somebody else's: there are no references into the heap here.
         for (way, key) in ways.iter_mut().zip(&mut keys) {
-            *way = Some(Way { wanted: Wanted::new::<K>(key), child: top });
+            *way = Some(Way { wanted: Wanted::new::<K>(key), child: top, common: Common::default() });
             is_more = true;
         }
         if !is_more {
@@ -193,16 +250,16 @@ pub(super) fn prefetch<'q, 'r, K: OrdKey<'r>, V: Persist>(
         }
         for _ in 0..MAX_HEIGHT {
             let mut goes_on = false;
-            for Way { wanted, child } in ways.iter_mut().flatten() {
+            for Way { wanted, child, common } in ways.iter_mut().flatten() {
                 match *child {
                     Child::Inner(inner) => {
                         let seen = inner.seen(view);
-                        *child = seen.child(in_inner(seen, *wanted));
+                        *child = seen.child(in_inner(seen, *wanted, common));
                         child.prefetch();
                         goes_on = true;
                     }
                     Child::Leaf(leaf) => {
-                        leaf.seen(view).prefetch_slot(wanted.prefix);
+                        leaf.seen(view).likely_slot(wanted.prefix).into_iter().for_each(prefetch_read);
                         *child = Child::None(0);
                     }
                     Child::None(_) => {}

@@ -91,7 +91,7 @@ fn below<'v, 'r, K: OrdKey<'r> + 'v, V: Persist + 'v>(
                     assert!(inner.near(place).is_none());
                     continue;
                 }
-                let code = if place > 0 { head.code(inner.separator(place).0) } else { LEAST };
+                let code = if place > 0 { head.code(inner.item(place).prefix) } else { LEAST };
                 assert!(!in_order || head.code_at(place) == code);
                 let is_last = last && place + 1 == head.len();
                 let child = inner.child(place);
@@ -99,10 +99,9 @@ fn below<'v, 'r, K: OrdKey<'r> + 'v, V: Persist + 'v>(
                 assert_eq!(*height.get_or_insert(child_height), child_height);
                 if let (true, Some((first, last))) = (in_order, keys) {
                     if place > 0 {
-                        let (prefix, separator) = inner.separator(place);
-                        let separator = separator();
+                        let separator = inner.separator(place);
                         assert!(ends.is_none_or(|(_, before)| before < separator) && separator <= first);
-                        assert_eq!(prefix, K::prefix(separator));
+                        assert_eq!(inner.item(place).prefix, K::prefix(separator));
                     }
                     ends = Some((ends.map_or(first, |(first, _)| first), last));
                 }

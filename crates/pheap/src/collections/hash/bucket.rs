@@ -17,7 +17,7 @@ use crate::collections::buffer::{self, Slot};
 use crate::collections::common::copied;
 use crate::collections::key::OwnKey;
 use crate::error::Result;
-use crate::os::cpu::prefetch;
+use crate::os::cpu::prefetch_read;
 use crate::ptr::{P, value_of};
 use crate::units::LINE;
 
@@ -267,10 +267,10 @@ impl<'r, K: Persist, V: Persist> P<'r, Bucket<'r, K, V>> {
         Entries { view, slots: self.slot_ptr(0), occupied, entries: PhantomData }
     }
 
-    /// Lets the entry of a hash, if it is where it would best be, come from memory at the same time as the tags.
+    /// Where the entry of a hash would best be. A search asks for it before it has looked at the tags.
     #[inline(always)]
-    pub(super) fn ask_for(self, hash: u64) {
-        prefetch(self.slot_ptr(preferred(hash)).cast());
+    pub(super) fn likely_place(self, hash: u64) -> *const u8 {
+        self.slot_ptr(preferred(hash)).cast()
     }
 
     /// Lets all of it come from memory; of large entries only the first, for the others come soon enough.
@@ -278,7 +278,7 @@ impl<'r, K: Persist, V: Persist> P<'r, Bucket<'r, K, V>> {
     pub(super) fn ask_for_all(self) {
         let lines = const { size_of::<Bucket<'r, K, V>>().div_ceil(LINE) };
         for line in 0..lines.min(16) {
-            prefetch(value_of(self).cast::<u8>().wrapping_add(LINE * line));
+            prefetch_read(value_of(self).cast::<u8>().wrapping_add(LINE * line));
         }
     }
 

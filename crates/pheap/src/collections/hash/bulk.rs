@@ -12,6 +12,7 @@ use crate::api::tx::Txn;
 use crate::collections::key::OwnKey;
 use crate::error::Result;
 use crate::layout::Persist;
+use crate::os::cpu::prefetch_write;
 use crate::ptr::P;
 
 /// Entries that [`P::extend`] looks for at a time.
@@ -41,7 +42,7 @@ impl<'r, K: HashKey<'r>, V: Persist<At<'r> = V>> P<'r, PHashMap<'r, K, V>> {
                 for (key, _, hash_of_key) in &mut group {
                     let hash = hash_of::<K>(secret, Borrow::borrow(key));
                     if let Some(bucket) = root.walk(tx, top, hash).bucket {
-                        bucket.ask_for(hash);
+                        prefetch_write(bucket.likely_place(hash));
                     }
                     *hash_of_key = Some(hash);
                 }

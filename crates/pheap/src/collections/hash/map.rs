@@ -14,6 +14,7 @@ use crate::api::view::View;
 use crate::collections::buffer::{self, Slot, Slots};
 use crate::collections::common::sized;
 use crate::error::Result;
+use crate::os::cpu::{prefetch_read, prefetch_write};
 use crate::ptr::{P, value_of};
 
 /// So many entries are kept one behind the other.
@@ -129,16 +130,17 @@ impl<'r, K: HashKey<'r>, V: Persist> PHashMap<'r, K, V> {
     /// The entry of a key.
     #[inline(always)]
     pub(super) fn pair<'v>(&self, view: &'v View<'r>, query: &K::Query) -> Option<&'v Pair<K, V>> {
-        self.find(view, query, None).ok().map(|(_, pair)| pair)
+        self.find(view, query, None, prefetch_read).ok().map(|(_, pair)| pair)
     }
 
-    /// The entry of a key, or where it can be put. The hash, if it is known.
+    /// The entry of a key, or where it can be put. The hash, if it is known. `prefetch` starts to load the entry.
     #[inline(always)]
     fn find<'v>(
         &self,
         view: &'v View<'r>,
         query: &K::Query,
         hash: Option<u64>,
+        prefetch: impl FnOnce(*const u8),
     ) -> Result<Found<'v, 'r, K, V>, Absence<'r, K, V>> {
         let Some(root) = self.root else {
             let found = self.few(view).find(|(_, pair)| *pair.key.query(view) == *query);
@@ -149,7 +151,7 @@ impl<'r, K: HashKey<'r>, V: Persist> PHashMap<'r, K, V> {
         let Some(first) = root.walk(view, top, hash).bucket else {
             return Err(Absence::Bucket { root, hash, free: None });
         };
-        first.ask_for(hash);
+        prefetch(first.likely_place(hash));
         match first.search(view, hash, query) {
             Ok((at, pair)) => Ok((Home::Bucket { at, first }, pair)),
             Err(free) => Err(Absence::Bucket { root, hash, free }),
@@ -188,7 +190,7 @@ impl<'r, K: HashKey<'r>, V: Persist> P<'r, PHashMap<'r, K, V>> {
         query: &K::Query,
         hash: Option<u64>,
     ) -> Result<Occupied<'t, 'r, K, V>, (&'t mut Txn<'r>, Absence<'r, K, V>)> {
-        let home = match tx[self].find(tx, query, hash) {
+        let home = match tx[self].find(tx, query, hash, prefetch_write) {
             Ok((home, _)) => home,
             Err(absence) => return Err((tx, absence)),
         };
@@ -218,7 +220,7 @@ impl<'r, K: HashKey<'r>, V: Persist> P<'r, PHashMap<'r, K, V>> {
             // SAFETY: what a key is looked up by is not written to as long as the key is in its map, and this one is until the last use of this. What is copied meanwhile, for entries beside it or by a
             // transaction that goes on with its undo log, stays where it was as well.
             let query = unsafe { &*query };
-            match tx[self].find(tx, query, None) {
+            match tx[self].find(tx, query, None, prefetch_write) {
                 Ok((here, _)) => {
                     let pair = other.take_pair(tx, home);
                     // SAFETY: that of an entry.

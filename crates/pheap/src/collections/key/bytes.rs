@@ -2,6 +2,8 @@
 
 #![allow(unsafe_code)]
 
+use std::cmp::Ordering;
+
 use super::{HashKey, InlineBytes, KeyHasher, MapKey, OrdKey, SharedStr};
 use crate::api::tx::Txn;
 use crate::api::view::View;
@@ -20,6 +22,39 @@ pub(super) fn prefix_of_bytes(bytes: &[u8]) -> u64 {
     let mut first = [0; 8];
     first[..bytes.len()].copy_from_slice(bytes);
     u64::from_be_bytes(first)
+}
+
+/// Compares bytes whose first `known` ones are equal. Also returns how many are.
+#[inline(always)]
+fn compare_bytes(one: &[u8], other: &[u8], known: usize) -> (Ordering, usize) {
+    let word = |bytes: &[u8]| Some(u64::from_be_bytes(*bytes.get(known..)?.first_chunk()?));
+    match (word(one), word(other)) {
+        (Some(a), Some(b)) if a != b => (a.cmp(&b), known + (a ^ b).leading_zeros() as usize / 8),
+        _ => compare_more(one, other, known),
+    }
+}
+
+/// [`compare_bytes`], if the next 8 bytes are equal, or there are fewer.
+#[inline(never)]
+fn compare_more(one: &[u8], other: &[u8], known: usize) -> (Ordering, usize) {
+    let len = one.len().min(other.len());
+    let piece = |bytes: &[u8], at| bytes.get(at..)?.first_chunk::<32>().copied();
+    let mut at = known;
+    while let Some(piece_of_one) = piece(one, at)
+        && piece(other, at) == Some(piece_of_one)
+    {
+        at += 32;
+    }
+    while at < len {
+        // The last word has some bytes that are known to be equal. That changes nothing.
+        let from = at.min(len.saturating_sub(8));
+        let (a, b) = (prefix_of_bytes(&one[from..len]), prefix_of_bytes(&other[from..len]));
+        if a != b {
+            return (a.cmp(&b), from + (a ^ b).leading_zeros() as usize / 8);
+        }
+        at = from + 8;
+    }
+    (one.len().cmp(&other.len()), len)
 }
 
 /// Types that are looked up by bytes that they own.
@@ -56,6 +91,11 @@ macro_rules! by_bytes {
             #[inline(always)]
             fn prefix($query: &$target) -> u64 {
                 prefix_of_bytes($bytes)
+            }
+
+            #[inline(always)]
+            fn compare(one: &$target, other: &$target, known: usize) -> (Ordering, usize) {
+                compare_bytes(one.as_ref(), other.as_ref(), known)
             }
         }
     )*};

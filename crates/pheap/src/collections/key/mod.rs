@@ -8,6 +8,7 @@ mod inline;
 mod itself;
 mod shared;
 
+use std::cmp::Ordering;
 use std::hash::Hasher;
 
 use siphasher::sip::SipHasher13;
@@ -81,6 +82,15 @@ pub trait OrdKey<'r>: MapKey<'r, Query: Ord> {
     fn prefix(query: &Self::Query) -> u64 {
         let _ = query;
         0
+    }
+
+    /// Compares two keys, whose first `known` bytes are equal. Also returns how many are: all keys between the two
+    /// begin with these. 0 if keys are not ordered by their bytes.
+    #[doc(hidden)]
+    #[inline(always)]
+    fn compare(one: &Self::Query, other: &Self::Query, known: usize) -> (Ordering, usize) {
+        let _ = known;
+        (one.cmp(other), 0)
     }
 }
 
@@ -189,6 +199,21 @@ mod tests {
         let golden =
             [hash::<u64>(&42, secret), hash::<P<'_, str>>("persistent heap", secret), hash::<u8>(&7, secret)];
         assert_eq!(golden, [3_286_221_635_152_155_851, 279_554_736_861_044_267, 16_787_501_820_558_997_111]);
+    }
+
+    #[test]
+    fn keys_are_compared_behind_what_is_known_to_be_equal() {
+        let beginnings = [0, 1, 7, 8, 9, 31, 32, 33, 40, 100].map(|len| "b".repeat(len));
+        let ends = ["", "\0", "\0\0\0\0\0\0\0\0", "a", "b", "bc", "c", "abcdefg", "abcdefgh", "abcdefghi"];
+        let keys = || beginnings.iter().flat_map(|beginning| ends.map(|end| format!("{beginning}{end}")));
+        for one in keys() {
+            for other in keys() {
+                let equal = one.bytes().zip(other.bytes()).take_while(|(one, other)| one == other).count();
+                for known in 0..=equal {
+                    assert_eq!(P::<str>::compare(&one, &other, known), (one.cmp(&other), equal));
+                }
+            }
+        }
     }
 
     #[test]

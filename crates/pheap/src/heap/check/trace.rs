@@ -5,7 +5,7 @@ use super::plan::{Op, Parts, variant};
 use super::rule::UNFINISHED;
 use super::{Problems, Report, Usage};
 use crate::layout::{Shape, TypeLayout};
-use crate::os::cpu::prefetch;
+use crate::os::cpu::prefetch_read;
 
 /// An object that was reached and not looked at yet.
 #[derive(Clone, Copy, Default)]
@@ -36,7 +36,7 @@ impl ToDo {
         while self.queued < AHEAD
             && let Some(newest) = self.stack.pop()
         {
-            prefetch(map.addr(newest.start));
+            prefetch_read(map.addr(newest.start));
             self.queue[(self.oldest + self.queued) % AHEAD] = newest;
             self.queued += 1;
         }
