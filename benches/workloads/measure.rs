@@ -231,8 +231,8 @@ pub fn median(values: impl Iterator<Item = f64>) -> f64 {
     (low + high) / 2.0
 }
 
-/// Which processors the program is built for: all of its architecture, or this one. (Today's have SSE 3, and only a program
-/// that is built for them uses it.)
+/// Which processors the program is built for: all of its architecture, or this one. (Today's have SSE 3, and
+/// a program for all processors does not use it.)
 const BUILD: &str = if cfg!(target_feature = "sse3") { "native" } else { "generic" };
 
 /// A measured case.

@@ -165,7 +165,7 @@ pub(crate) use imp::{FlushInstruction, settle_flushes};
 #[allow(unreachable_pub)] // what `#[txn]` expands to says it, too
 pub fn seldom() {}
 
-/// Starts to load the line at `addr`, to be read. Only a hint.
+/// Starts to load the line at `addr`, to be read. Only a hint. Other processors keep the line.
 #[inline(always)]
 pub(crate) fn prefetch_read(addr: *const u8) {
     #[cfg(target_arch = "x86_64")]
@@ -177,8 +177,8 @@ pub(crate) fn prefetch_read(addr: *const u8) {
     let _ = addr;
 }
 
-/// Starts to load the line at `addr`, to be written soon. Only a hint. It takes the line from all other processors, if
-/// the program is built for a processor that has an instruction for that.
+/// Starts to load the line at `addr`, to be written soon. Only a hint. It takes the line from all other
+/// processors, if the program is built for a processor that has an instruction for that.
 #[inline(always)]
 pub(crate) fn prefetch_write(addr: *const u8) {
     #[cfg(target_arch = "x86_64")]

@@ -95,8 +95,8 @@ impl Key<'_> for u64 {
 impl<'r> Key<'r> for P<'r, str> {
     type Std = String;
 
-    /// Of several lengths. Many have a common beginning, which may be long; one is empty, and some are the beginning of
-    /// others.
+    /// Of several lengths. Many have a common beginning, which may be long; one is empty, and some are the
+    /// beginning of others.
     fn make(number: u64) -> String {
         match number % 6 {
             0 => format!("{}", number / 6),

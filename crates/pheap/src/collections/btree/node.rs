@@ -320,7 +320,8 @@ impl<'r, K: Persist, V: Persist> Child<'r, K, V> {
         }
     }
 
-    /// Starts to load the entries of a leaf, for a search that its codes will not help; of large entries only the first.
+    /// Starts to load the entries of a leaf, for a search that its codes do not help; of large entries only
+    /// the first.
     #[inline]
     pub(super) fn prefetch_entries(self) {
         if let Child::Leaf(leaf) = self {

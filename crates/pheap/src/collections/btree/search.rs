@@ -20,8 +20,10 @@ pub(super) struct Wanted<'q, Q: ?Sized> {
 
 copied! { [Q: ?Sized] Wanted<'_, Q>; }
 
-/// How many bytes the wanted key has in common with two keys that were compared with it: with the greatest that is not
-/// greater, and with the least that is greater. All keys between the two begin with the lesser number of these bytes.
+/// How many bytes the wanted key has in common with two of the keys that were compared with it: the greatest
+/// that is not greater, and the least that is greater. All keys between the two begin with the lesser number
+/// of these bytes, so comparisons with them begin behind these. 0 for keys that are not ordered by their
+/// bytes.
 #[derive(Clone, Copy, Default)]
 struct Common {
     below: usize,
@@ -138,8 +140,8 @@ fn search<'a, 'r, K: OrdKey<'r, Query: 'a>>(
     Err(from)
 }
 
-/// Where a key is, or would be. `step` is told the inner nodes on the way, and which child of theirs was taken; `arrive` is
-/// shown the leaf before it is searched. `None` in a tree without nodes.
+/// Where a key is, or would be. `step` is told the inner nodes on the way, and which child of theirs was
+/// taken; `arrive` is shown the leaf before it is searched. `None` in a tree without nodes.
 #[inline(always)]
 fn descend<'v, 'r, K: OrdKey<'r>, V: Persist>(
     view: &'v View<'r>,
@@ -157,7 +159,8 @@ fn descend<'v, 'r, K: OrdKey<'r>, V: Persist>(
                 step(inner, place);
                 child = seen.child(place);
                 child.prefetch();
-                // Then all keys below the child have one prefix, and so one code.
+                // Then all keys below the child have one prefix, and so one code: a leaf's entries are
+                // compared.
                 if common.known() >= size_of_val(&wanted.prefix) {
                     child.prefetch_entries();
                 }
@@ -204,7 +207,7 @@ pub(super) fn find<'r, K: OrdKey<'r>, V: Persist>(
     Some(Found { leaf: leaf.node(), place })
 }
 
-/// [`find`], for who will insert the key if it is not there.
+/// [`find`], before the key is inserted if it is not there: also starts to load the slot that it takes.
 #[inline]
 pub(super) fn find_to_insert<'r, K: OrdKey<'r>, V: Persist>(
     view: &View<'r>,

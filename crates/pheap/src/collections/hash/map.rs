@@ -133,7 +133,8 @@ impl<'r, K: HashKey<'r>, V: Persist> PHashMap<'r, K, V> {
         self.find(view, query, None, prefetch_read).ok().map(|(_, pair)| pair)
     }
 
-    /// The entry of a key, or where it can be put. The hash, if it is known. `prefetch` starts to load the entry.
+    /// The entry of a key, or where it can be put. The hash, if it is known. `prefetch` starts to load the
+    /// entry.
     #[inline(always)]
     fn find<'v>(
         &self,

@@ -84,8 +84,8 @@ pub trait OrdKey<'r>: MapKey<'r, Query: Ord> {
         0
     }
 
-    /// Compares two keys, whose first `known` bytes are equal. Also returns how many are: all keys between the two
-    /// begin with these. 0 if keys are not ordered by their bytes.
+    /// Compares two keys, whose first `known` bytes are equal. Also returns how many are: all keys between
+    /// the two begin with these. 0 if keys are not ordered by their bytes.
     #[doc(hidden)]
     #[inline(always)]
     fn compare(one: &Self::Query, other: &Self::Query, known: usize) -> (Ordering, usize) {
