@@ -19,7 +19,7 @@ use crate::layout::desc::Desc;
 use crate::layout::{Converter, Migrate, Persist, Successor};
 use crate::ptr::P;
 use crate::region::rewrite::Rewrite;
-use crate::region::{Exclusive, NewRoot, Region, guard};
+use crate::region::{Exclusive, NewRoot, Region};
 use crate::store::arena::SpanEntry;
 use crate::store::spans::Span;
 
@@ -158,7 +158,10 @@ impl<'h> Evolution<'h> {
         self
     }
 
-    /// Calls `f` after each transaction. It must not create, rename, remove or evolve roots, nor open one whose type has changed, nor close the heap: that waits until this is done.
+    /// Calls `f` after each transaction. This thread is inside of the heap then: `f` may ask for figures and
+    /// sync the heap, and what would have to wait for this is [`Error::Nested`], such as to create a root,
+    /// and to check, copy or close the heap. So it is for [`Migrate::migrate`] and `default = ..`, which run
+    /// in the transactions.
     pub fn on_progress(mut self, f: impl FnMut(Progress) + 'h) -> Self {
         self.progress = Box::new(f);
         self
@@ -184,9 +187,6 @@ impl<'h> Evolution<'h> {
             return Ok(false);
         }
         heap.check_writable()?;
-        if guard::is_inside(heap.id()) {
-            return Err(Error::Nested);
-        }
         let _creation = heap.lock_creation()?;
         let Some(region) = find()? else {
             return Ok(false); // somebody else was faster
