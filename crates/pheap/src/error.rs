@@ -298,9 +298,13 @@ pub enum Error {
         why: String,
     },
 
-    /// This thread is already inside a transaction or read of this heap; waiting for another root could deadlock.
+    /// This thread is already inside a transaction or read of this heap, or in code that a method of it
+    /// calls, such as [`on_progress`](crate::Evolution::on_progress), while it keeps the heap as it is. To
+    /// wait could be for ever.
     #[error(
-        "this thread is inside a transaction or read of the same heap already; pass `tx` on instead, or open the roots together with `pheap::txn`"
+        "this thread is inside a transaction or read of the same heap already, or in code that a method of it \
+         calls meanwhile; pass `tx` on instead, open the roots together with `pheap::txn`, or do this when it has \
+         returned"
     )]
     Nested,
 

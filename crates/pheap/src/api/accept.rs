@@ -16,7 +16,7 @@ use crate::heap::types::{are_values, what_becomes};
 use crate::heap::{Heap, HeapInner};
 use crate::layout::Successor;
 use crate::layout::desc::Desc;
-use crate::region::{Exclusive, NewRoot, Region, guard};
+use crate::region::{Exclusive, NewRoot, Region};
 use crate::store::arena::SpanEntry;
 use crate::store::spans::Span;
 
@@ -32,9 +32,6 @@ impl Heap {
         };
         if heap.is_read_only() || found(&*heap.region(name)?).is_none() {
             return Ok(false);
-        }
-        if guard::is_inside(heap.id()) {
-            return Err(Error::Nested);
         }
         let _creation = heap.lock_creation()?;
         let region = heap.region(name)?;

@@ -19,7 +19,7 @@ use crate::layout::desc::Desc;
 use crate::layout::{Conversion, Converter, Migrate, Occupied, Persist, Successor};
 use crate::ptr::P;
 use crate::region::rewrite::Rewrite;
-use crate::region::{Exclusive, NewRoot, Region, guard};
+use crate::region::{Exclusive, NewRoot, Region};
 use crate::store::arena::SpanEntry;
 use crate::store::spans::Span;
 use crate::txn::context::Context;
@@ -162,10 +162,10 @@ impl<'h> Evolution<'h> {
         self
     }
 
-    /// Calls `f` after each transaction, inside the root's lock: a method of the heap that would wait for a root is
-    /// [`Error::Nested`] there, as in a transaction. Another thread may use other roots meanwhile, but a method of it that
-    /// creates, renames, removes or evolves roots, or closes, checks or copies the heap, waits until this is done: `f` must
-    /// not wait for such a thread.
+    /// Calls `f` after each transaction, inside the root's lock: `f` may ask for figures and sync the heap. A method that
+    /// would wait is [`Error::Nested`], such as one that uses or creates a root, or that checks, copies or closes the heap.
+    /// So it is for [`Migrate::migrate`] and `default = ..`, which run in the transactions. Another thread may use
+    /// other roots meanwhile. `f` must not wait for a thread that creates roots, or checks, copies or closes the heap.
     pub fn on_progress(mut self, f: impl FnMut(Progress) + 'h) -> Self {
         self.progress = Box::new(f);
         self
@@ -191,9 +191,6 @@ impl<'h> Evolution<'h> {
             return Ok(false);
         }
         heap.check_writable()?;
-        if guard::is_inside(heap.id()) {
-            return Err(Error::Nested);
-        }
         let _creation = heap.lock_creation()?;
         let Some(region) = find()? else {
             return Ok(false); // somebody else was faster

@@ -6,7 +6,6 @@ use crate::error::{Error, Result};
 use crate::heap::{Heap, check_name};
 use crate::layout::Persist;
 use crate::ptr::P;
-use crate::region::guard;
 
 /// What has a `Default` by which a root is created. A bound of its own, so that a type without one is told what to use instead.
 #[diagnostic::on_unimplemented(
@@ -70,9 +69,6 @@ impl Heap {
         let heap = self.inner();
         heap.check_writable()?;
         check_name(name)?;
-        if guard::is_inside(heap.id()) {
-            return Err(Error::Nested);
-        }
         let mut creation = heap.lock_creation()?;
         match self.existing_root(name) {
             Err(Error::NoSuchRoot(_)) => {} // nobody else was faster

@@ -28,7 +28,6 @@ use crate::error::{Error, Result};
 use crate::heap::Heap;
 use crate::layout::Persist;
 use crate::ptr::P;
-use crate::region::guard;
 
 impl Heap {
     /// Gives a root another type: if it has the layout of `Old`, `f` runs in a transaction, and its result becomes the root object, together
@@ -123,9 +122,6 @@ impl Heap {
             return Ok(false);
         }
         heap.check_writable()?;
-        if guard::is_inside(heap.id()) {
-            return Err(Error::Nested);
-        }
         let _creation = heap.lock_creation()?;
         let Some(root) = find()? else {
             return Ok(false); // somebody else was faster

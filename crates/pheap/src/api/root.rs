@@ -264,7 +264,8 @@ impl<T: Persist> Root<T> {
     /// Has `f` called after each transaction on this root that has changed something, until what this returns is dropped: to wake those who wait for a change.
     ///
     /// It is called by the thread that has run the transaction, when nothing of the heap is locked any more, before `txn` returns: when the transaction is durable, if `txn` waits for that, or when the disk has
-    /// failed meanwhile. So it may read the root, and others may have changed it again. It is told nothing; whoever wants to know what has changed looks.
+    /// failed meanwhile. So it may do anything with the heap, and others may have changed the root again. It
+    /// is told nothing; whoever wants to know what has changed looks.
     /// (It may be called when nothing has: for a transaction over several roots, if it has changed one of them, and for long ones.)
     ///
     /// Those who are not to wait for the disk, [deferred](Self::txn_deferred) transactions and [tasks](Self::txn_async), call it when it was seen to that the transaction becomes durable. (A

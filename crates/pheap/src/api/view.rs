@@ -15,7 +15,7 @@ use crate::heap::HeapInner;
 use crate::layout::{Persist, Pointee};
 use crate::os::cpu::seldom;
 use crate::ptr::{Brand, P, value_of};
-use crate::region::guard;
+use crate::region::guard::{self, Scope};
 use crate::txn::context::{Context, Hot, Mode};
 use crate::txn::recent::Found;
 use crate::txn::write_set::filter_bits;
@@ -340,7 +340,7 @@ impl<T: Persist> Lasting<T> {
             return Err(Error::Forked);
         }
         let heap = self.heap.id();
-        guard::enter_snapshot(heap)?;
+        guard::enter(heap, Scope::Snapshot)?;
         let access = Access { heap, table: &self.table, begun: self.table.accesses.begin() };
         if access.begun.is_none() {
             return Err(Error::Closed);

@@ -5,11 +5,12 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 
 use super::HeapInner;
+use super::directory::Creation;
 use crate::alloc::bitmaps::store_live_slots;
 use crate::error::{Error, Result};
 use crate::faults::{Bug, bug};
 use crate::os::fork;
-use crate::region::guard;
+use crate::region::guard::{Entered, Scope};
 use crate::store::header::Use;
 use crate::store::{CLOSED, Tables, panicked};
 use crate::sync::Mutex;
@@ -21,11 +22,9 @@ impl HeapInner {
         if self.forks != fork::forks() {
             return Err(Error::Forked);
         }
-        if guard::is_inside(self.id()) {
-            return Err(Error::Nested);
-        }
-        let _copies = self.copies.write();
-        let creation = self.creation.lock();
+        let entered = Entered::new(self.id(), Scope::Copy)?;
+        let copies = self.copies.write();
+        let creation = Creation::lock(self)?;
         let regions = self.regions();
         // One that has failed cannot be saved any more.
         if !last && self.state.load(Ordering::Relaxed) < CLOSED {
@@ -79,8 +78,9 @@ impl HeapInner {
             self.mapping.unlock();
             file.forget();
         }
-        // Last: who waits for a commit is told what has become of it. And without a lock, for wakers are the program's.
-        drop(creation);
+        // Last: tasks that wait for a commit are told what has become of it. And without a lock: their wakers
+        // may wait for that.
+        drop((creation, copies, entered));
         self.stop_syncer();
         closed
     }

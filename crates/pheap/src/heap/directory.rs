@@ -5,7 +5,8 @@ use std::sync::Arc;
 use crate::error::{Error, Result};
 use crate::faults::{Bug, bug};
 use crate::heap::{Heap, HeapInner};
-use crate::region::{Region, guard};
+use crate::region::Region;
+use crate::region::guard::{Entered, Scope};
 use crate::store::region_header::MAX_NAME;
 use crate::sync::{MutexGuard, look_at};
 
@@ -41,9 +42,6 @@ impl Heap {
     pub fn rename_root(&self, old: &str, new: &str) -> Result<()> {
         let heap = self.inner();
         heap.check_not_forked()?;
-        if guard::is_inside(heap.id()) {
-            return Err(Error::Nested);
-        }
         check_name(new)?;
         let _creation = heap.lock_creation()?;
         let region = heap.region(old)?;
@@ -71,9 +69,6 @@ impl Heap {
     pub fn remove_root(&self, name: &str) -> Result<()> {
         let heap = self.inner();
         heap.check_not_forked()?;
-        if guard::is_inside(heap.id()) {
-            return Err(Error::Nested);
-        }
         let _creation = heap.lock_creation()?;
         let region = heap.region(name)?;
         let tables = heap.free_region(&region)?;
@@ -89,17 +84,24 @@ impl Heap {
     }
 }
 
-/// Keeps roots as they are. In a forked child, what the parent has locked stays so.
+/// Keeps roots as they are, and this thread from waiting for that again. In a forked child, what the parent
+/// has locked stays so.
 pub(crate) struct Creation<'a> {
     heap: &'a HeapInner,
     /// The number of the next region.
     pub(super) guard: Option<MutexGuard<'a, u32>>,
+    _entered: Entered,
 }
 
 impl<'a> Creation<'a> {
+    /// Waits for other threads that keep roots as they are.
+    ///
+    /// # Errors
+    /// [`Error::Nested`] if this thread is inside of the heap, other than in a copy.
     #[track_caller]
-    pub(super) fn lock(heap: &'a HeapInner) -> Creation<'a> {
-        Creation { heap, guard: Some(heap.creation.lock()) }
+    pub(super) fn lock(heap: &'a HeapInner) -> Result<Creation<'a>> {
+        let entered = Entered::new(heap.id(), Scope::Roots)?;
+        Ok(Creation { heap, guard: Some(heap.creation.lock()), _entered: entered })
     }
 }
 
@@ -115,7 +117,7 @@ impl HeapInner {
     /// Keeps other threads from creating, renaming and removing roots, and from closing the heap.
     pub(crate) fn lock_creation(&self) -> Result<Creation<'_>> {
         self.check_writable()?; // in a forked child, it may be locked for ever
-        let guard = Creation::lock(self);
+        let guard = Creation::lock(self)?;
         self.check_writable()?; // it may have been closed meanwhile
         // A log that refuses records does not say so where metadata are changed.
         self.check_log()?;

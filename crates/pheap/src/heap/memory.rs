@@ -19,7 +19,7 @@ use crate::layout::desc::Desc;
 use crate::media::Media;
 use crate::os::{fork, seek_data};
 use crate::region::all::SharedAll;
-use crate::region::{Exclusive, Identity, Region, guard};
+use crate::region::{Exclusive, Identity, Region};
 use crate::store::arena::{SpanEntry, SpanKind};
 use crate::store::header::Header;
 use crate::store::region_header::{LAST_ID, REGION_SIZE, RegionHeader};
@@ -145,10 +145,7 @@ impl HeapInner {
     /// Waits until nobody changes the heap, and keeps it so.
     pub(super) fn still(&self) -> Result<Still<'_>> {
         self.check_open()?;
-        if guard::is_inside(self.id()) {
-            return Err(Error::Nested); // who removes a root holds `creation` and waits for its readers
-        }
-        let creation = Creation::lock(self);
+        let creation = Creation::lock(self)?;
         self.check_open()?;
         let regions = self.regions();
         Ok(Still { heap: self, regions: SharedAll::begin(self, regions)?, _creation: creation })

@@ -72,9 +72,11 @@ pub(crate) struct HeapInner {
     /// The roots by name. Locked for a moment only, and last of all.
     pub(crate) directory: Mutex<BTreeMap<String, Arc<Region>>>,
     pub(crate) shown: Arc<Shown>,
-    /// Held while a root is created, removed or renamed: the number of the next region. Locked before any region.
+    /// Held while a root is created, removed or renamed: the number of the next region. Locked before any
+    /// region, by [`Creation`](directory::Creation).
     creation: Mutex<u32>,
-    /// Shared by who copies the heap while transactions go on, and held while it is closed. Locked before all others.
+    /// Shared by copies that are made while transactions go on, and held while the heap is closed. Locked
+    /// before all others, by a thread that has entered [`Scope::Copy`](crate::region::guard::Scope).
     copies: RwLock<()>,
     /// Keeps the file from being opened again. After `store`, so that it is let go last.
     file: Option<OpenFile>,

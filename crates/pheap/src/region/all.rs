@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::{Beside, Region, guard};
+use super::guard::{self, Scope};
+use super::{Beside, Region};
 use crate::alloc::span::ObjectSpan;
 use crate::error::Result;
 use crate::store::Store;
@@ -20,7 +21,7 @@ impl<'a> SharedAll<'a> {
     /// for his could wait for ever.
     pub(crate) fn begin(store: &'a Store, regions: Vec<Arc<Region>>) -> Result<SharedAll<'a>> {
         store.check_open()?;
-        guard::enter(store.id(), false)?;
+        guard::enter(store.id(), Scope::Read)?;
         // A transaction never waits for a second root while it has one, so each of these ends.
         // Also of the first one: whoever calls this keeps others from creating roots, and these may have a region of another heap. Besides, no two of
         // them overlap.

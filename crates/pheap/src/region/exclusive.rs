@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use super::guard;
+use super::guard::{self, Scope};
 use super::{Region, refused, watch};
 use crate::error::{Error, Result};
 use crate::faults::{Bug, bug, may_panic};
@@ -43,7 +43,7 @@ impl<'a> Exclusive<'a> {
     pub(crate) fn begin(store: &'a Store, region: &'a Region, ty: u32) -> Result<Exclusive<'a>> {
         store.check_writable()?;
         store.wait_for_memory();
-        guard::enter(store.id(), true)?;
+        guard::enter(store.id(), Scope::Transaction)?;
         if region.access().lock_upgradable(guard::is_nested).is_err() {
             return Err(refused(store));
         }

@@ -3,7 +3,8 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::{Exclusive, Region, guard, refused, watch};
+use super::guard::{self, Scope};
+use super::{Exclusive, Region, refused, watch};
 use crate::error::{Error, Result};
 use crate::faults::{Bug, bug};
 use crate::gc::held::HeldTable;
@@ -60,7 +61,7 @@ impl<'a> Group<'a> {
         let mut wait_for = 0;
         let mut gates: Option<Gates<'_>> = None;
         'again: loop {
-            guard::enter(store.id(), true)?;
+            guard::enter(store.id(), Scope::Transaction)?;
             let (region, ty) = regions[wait_for];
             if region.access().lock_collected().is_err() {
                 return Err(refused(store));

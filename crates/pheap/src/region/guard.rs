@@ -1,19 +1,52 @@
-//! Which heaps this thread is inside of: to wait for a second root of the same heap could be for ever (`Error::Nested`).
+//! What this thread is inside of: to wait for more of the same heap could be for ever (`Error::Nested`).
+//!
+//! Everything that calls the program's code with a lock of a heap held is noted here first: transactions,
+//! reads, the lock on roots that come and go, copies. So what would wait for a lock that its caller holds is
+//! found before any lock is taken.
 
 use std::cell::Cell;
+use std::marker::PhantomData;
 
 use crate::error::{Error, Result};
 
-/// Heaps that one thread can be inside of at a time.
+/// Scopes that one thread can be inside of at a time.
 const DEPTH: usize = 16;
 const TOO_DEEP: &str = "a thread can be inside of transactions and reads of at most 16 heaps at a time";
+
+/// What a thread does in a heap, and so what it holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// A transaction has the locks of its regions.
+    Transaction,
+    /// A read has the lock of its region, shared. Reads nest, for they never wait for one another.
+    Read,
+    /// A look at a snapshot has no lock. Only threads that close the heap or remove roots wait for it.
+    Snapshot,
+    /// No root comes or goes, but by this thread: it has the lock `creation`.
+    Roots,
+    /// The heap is not closed, but by this thread: it has the lock `copies`.
+    Copy,
+}
+
+impl Scope {
+    /// Whether a thread may enter this scope inside of another one of the same heap: whether what this waits
+    /// for never waits for what the other one holds.
+    fn nests_in(self, outer: Scope) -> bool {
+        match (self, outer) {
+            (Scope::Snapshot, _) | (Scope::Roots, Scope::Copy) => true,
+            (Scope::Roots | Scope::Copy, _) => false,
+            (Scope::Transaction, Scope::Transaction | Scope::Read) | (Scope::Read, Scope::Transaction) => {
+                false
+            }
+            (Scope::Transaction | Scope::Read, _) => true,
+        }
+    }
+}
 
 #[derive(Clone, Copy)]
 struct Inside {
     heap: usize,
-    writes: bool,
-    /// Without any lock, so beside all others.
-    looks: bool,
+    scope: Scope,
 }
 
 struct Scopes {
@@ -31,27 +64,20 @@ thread_local! {
         Scopes {
             count: Cell::new(0),
             several: Cell::new(false),
-            inside: [const { Cell::new(Inside { heap: 0, writes: false, looks: false }) }; DEPTH],
+            inside: [const { Cell::new(Inside { heap: 0, scope: Scope::Read }) }; DEPTH],
             seen: [const { Cell::new(0) }; DEPTH],
         }
     };
 }
 
-/// Notes that this thread enters a root of `heap`. Reads may nest, for they never wait for one another.
+/// Notes that this thread begins something in `heap`, which it [leaves](leave) when that has ended.
+///
+/// # Errors
+/// [`Error::Nested`], [`Error::SeveralHeaps`].
 #[inline(always)]
-pub(crate) fn enter(heap: usize, writes: bool) -> Result<()> {
-    push(Inside { heap, writes, looks: false })
-}
-
-/// Notes that this thread looks at a snapshot of a root of `heap`. That waits for nobody who has a lock, and so nests with all else.
-pub(crate) fn enter_snapshot(heap: usize) -> Result<()> {
-    push(Inside { heap, writes: false, looks: true })
-}
-
-#[inline(always)]
-fn push(new: Inside) -> Result<()> {
+pub(crate) fn enter(heap: usize, scope: Scope) -> Result<()> {
     SCOPES.with(|scopes| {
-        let count = scopes.count.get();
+        let (count, new) = (scopes.count.get(), Inside { heap, scope });
         if count > 0 {
             scopes.may_enter(new)?;
         }
@@ -61,26 +87,45 @@ fn push(new: Inside) -> Result<()> {
     })
 }
 
+/// A scope that this thread [leaves](leave) when this is dropped.
+pub(crate) struct Entered {
+    heap: usize,
+    /// The thread that has entered it leaves it.
+    thread: PhantomData<*const ()>,
+}
+
+impl Entered {
+    /// [Enters](enter) a scope.
+    pub(crate) fn new(heap: usize, scope: Scope) -> Result<Entered> {
+        enter(heap, scope)?;
+        Ok(Entered { heap, thread: PhantomData })
+    }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        leave(self.heap);
+    }
+}
+
 impl Scopes {
     #[cold]
     fn may_enter(&self, new: Inside) -> Result<()> {
         let inside = &self.inside[..self.count.get()];
         let outer = || inside.iter().map(Cell::get);
-        let conflict = outer().any(|other| {
-            other.heap == new.heap && !new.looks && !other.looks && (new.writes || other.writes)
-        });
-        if conflict {
+        if outer().any(|other| other.heap == new.heap && !new.scope.nests_in(other.scope)) {
             return Err(Error::Nested);
         }
-        if new.writes && outer().any(|other| other.writes) && !self.several.get() {
+        let is_transaction = |inside: Inside| inside.scope == Scope::Transaction;
+        if is_transaction(new) && outer().any(is_transaction) && !self.several.get() {
             return Err(Error::SeveralHeaps);
         }
         if inside.len() < DEPTH { Ok(()) } else { Err(Error::Unsupported(TOO_DEEP)) }
     }
 
-    /// Whether one of the first scopes is not just a look at a snapshot.
-    fn has_root(&self, count: usize) -> bool {
-        self.inside[..count].iter().any(|inside| !inside.get().looks)
+    /// Whether the thread holds a lock in one of the first scopes.
+    fn has_lock(&self, count: usize) -> bool {
+        self.inside[..count].iter().any(|inside| inside.get().scope != Scope::Snapshot)
     }
 }
 
@@ -109,24 +154,26 @@ pub(crate) fn leave(heap: usize) {
     });
 }
 
-/// Whether this thread had a root already, of this heap or another, when it [entered](enter) the newest one: others may wait for it. (Nobody who has a root waits for
-/// one who looks at a snapshot.)
+/// Whether this thread held a lock already, of this heap or another, when it [entered](enter) the newest
+/// scope: others may wait for that. (No thread that has a root waits for a look at a snapshot.)
 #[inline(always)]
 pub(crate) fn is_nested() -> bool {
     SCOPES.with(|scopes| {
         let count = scopes.count.get();
-        count > 1 && scopes.has_root(count - 1)
+        count > 1 && scopes.has_lock(count - 1)
     })
 }
 
-/// Whether this thread has a root of any heap.
+/// Whether this thread holds a lock of any heap.
 pub(crate) fn is_inside_any() -> bool {
-    SCOPES.with(|scopes| scopes.has_root(scopes.count.get()))
+    SCOPES.with(|scopes| scopes.has_lock(scopes.count.get()))
 }
 
-/// Whether this thread is inside of a root of `heap`, or of a snapshot of one.
+/// Whether this thread is inside of `heap`, other than in a copy: it cannot wait for a region to be free
+/// then.
 pub(crate) fn is_inside(heap: usize) -> bool {
-    SCOPES.with(|scopes| scopes.inside[..scopes.count.get()].iter().any(|cell| cell.get().heap == heap))
+    let is_inside = |inside: Inside| inside.heap == heap && inside.scope != Scope::Copy;
+    SCOPES.with(|scopes| scopes.inside[..scopes.count.get()].iter().any(|cell| is_inside(cell.get())))
 }
 
 /// Notes what a read of `heap`, which this thread has just [entered](enter), and which holds its lock, is going to see: everything before a position of the log. Reads of the heap that it is nested in
@@ -148,12 +195,14 @@ pub(crate) fn seen(heap: usize) -> (u64, bool) {
 }
 
 impl Scopes {
-    /// The reads of `heap` that the newest scope is nested in, without a transaction in between: what that does may become durable before. Who looks at a snapshot waits for nothing.
+    /// The reads of `heap` that the newest scope is nested in, without a transaction in between: what that
+    /// does may become durable before. Other scopes wait for nothing that was read.
     fn outer_reads(&self, heap: usize) -> impl Iterator<Item = usize> + '_ {
+        let inside = |&place: &usize| self.inside[place].get();
         let outer = (0..self.count.get() - 1).rev();
         outer
-            .take_while(|&scope| !self.inside[scope].get().writes)
-            .filter(move |&scope| self.inside[scope].get().heap == heap && !self.inside[scope].get().looks)
+            .take_while(move |place| inside(place).scope != Scope::Transaction)
+            .filter(move |place| inside(place).heap == heap && inside(place).scope == Scope::Read)
     }
 }
 
@@ -164,11 +213,11 @@ mod tests {
     /// A read in a look at a snapshot waits for the disk itself, and in turn for its root.
     #[test]
     fn a_look_at_a_snapshot_is_no_read() {
-        enter_snapshot(8).unwrap();
-        enter(8, false).unwrap();
+        enter(8, Scope::Snapshot).unwrap();
+        enter(8, Scope::Read).unwrap();
         note_seen(8, 64);
         assert!(!seen(8).1 && !is_nested() && is_inside(8));
-        enter(8, false).unwrap();
+        enter(8, Scope::Read).unwrap();
         assert!(seen(8).1 && is_nested());
         (0..3).for_each(|_| leave(8));
         assert!(!is_inside_any());

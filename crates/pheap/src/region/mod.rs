@@ -46,6 +46,7 @@ use crate::txn::log::Log;
 
 pub(crate) use exclusive::Exclusive;
 pub(crate) use group::Group;
+use guard::Scope;
 pub(crate) use versions::NewRoot;
 pub use watch::Watch;
 
@@ -273,7 +274,7 @@ impl<'a> Shared<'a> {
     #[inline(always)]
     pub(crate) fn begin(store: &'a Store, region: &'a Region, ty: u32) -> Result<Shared<'a>> {
         store.check_open()?;
-        guard::enter(store.id(), false)?;
+        guard::enter(store.id(), Scope::Read)?;
         let Ok(entry) = region.access().lock_shared(guard::is_nested()) else { return Err(refused(store)) };
         let shared = Shared { store, region, entry };
         if !region.serves(ty) {

@@ -13,7 +13,8 @@ use crate::os::fork;
 /// Tells when a [deferred transaction](crate::Root::txn_deferred), or what a [deferred read](crate::Root::read_deferred) has seen, is durable.
 ///
 /// Ask in one of three ways: [`wait`](Commit::wait) for it, look with [`is_durable`](Commit::is_durable), or `await` it. The future belongs to no runtime; a thread of
-/// the heap wakes the task. (So a waker must return soon, and wait for nothing: who closes the heap waits for it. If it panics, the panic ends there.)
+/// the heap wakes the task. (So a waker must return soon, and wait for nothing: who closes the heap waits for
+/// it. Nothing is locked, so it may call any method of the heap. If it panics, the panic ends there.)
 ///
 /// Nothing depends on a `Commit`, which may be dropped. It may outlive the heap and all its handles. Closing a heap makes everything
 /// durable, or fails, and this says which. (Meanwhile it keeps the file of the log open.)

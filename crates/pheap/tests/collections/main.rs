@@ -9,6 +9,7 @@ mod hash_choose;
 mod hash_scan;
 mod hash_shapes;
 mod keys;
+mod panics;
 mod prefetch;
 mod priority;
 mod reuse;

@@ -1,6 +1,7 @@
 //! What goes wrong is told, by an error that says what to do, and nothing is lost.
 
 mod access;
+mod callbacks;
 mod files;
 mod messages;
 mod nesting;

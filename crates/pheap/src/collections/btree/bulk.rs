@@ -64,20 +64,21 @@ impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
         shrink::mend_top(self, tx);
     }
 
-    /// Removes the entries whose keys are in a range, and returns them in order. O(k log n) for k entries.
+    /// Removes the entries whose keys are in a range, and returns them in order. O(k + log n) for k entries.
     ///
     /// # Panics
-    /// As for [`PBTreeMap::range`].
+    /// As for [`PBTreeMap::range`]. If the `Ord` of keys panics, nothing is removed.
     #[track_caller]
     pub fn drain(self, tx: &mut Txn<'r>, range: impl KeyRange<K::Query>) -> std::vec::IntoIter<(K, V)> {
-        let count = tx[self].range(tx, (range.start(), range.end())).count();
-        let mut taken = Vec::with_capacity(count);
-        for _ in 0..count {
-            let first = |tx: &Txn<'r>, top, path: &mut _| {
-                Span::new(tx, top, (range.start(), range.end())).first(path)
-            };
-            let Some(entry) = self.take(tx, first) else { break };
-            taken.push((entry.key.into_inner(), entry.value));
+        let top = tx[self].top.child();
+        // The user's code comes first: should it panic, nothing has moved.
+        let ways = Span::new(tx, top, range).ways();
+        let mut taken = Vec::new();
+        if let Some((from, to)) = ways {
+            if take_between(tx, self, top, MAX_HEIGHT, (Some(&from), to.as_deref()), &mut taken) {
+                mend_at(tx, top, &from, MAX_HEIGHT);
+            }
+            shrink::mend_top(self, tx);
         }
         taken.into_iter()
     }
@@ -146,6 +147,79 @@ fn sift<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>>(
             }
         }
         Child::Inner(_) | Child::None(_) => {}
+    }
+}
+
+/// Moves the entries below a child out that are between two ways from there, as [`Span::ways`] has them.
+/// Without the first way, the first entry is the first one below the child; without the second way, the last
+/// entry is the last one. Runs no code of the user's. Returns whether nodes below the child are to be mended.
+fn take_between<'r, K: OrdKey<'r>, V: Persist>(
+    tx: &mut Txn<'r>,
+    map: P<'r, PBTreeMap<'r, K, V>>,
+    child: Child<'r, K, V>,
+    height: usize,
+    (from, to): (Option<&[u8]>, Option<&[u8]>),
+    taken: &mut Vec<(K, V)>,
+) -> bool {
+    let place = |way: Option<&[u8]>| Some(usize::from(*way?.first()?));
+    let first = place(from).unwrap_or(0);
+    match child {
+        Child::Leaf(leaf) => {
+            for _ in first..place(to).unwrap_or(leaf.count(tx)) {
+                let Entry { key, value } = leaf.remove_entry(tx, first);
+                tx[map].len -= 1;
+                taken.push((key.into_inner(), value));
+            }
+            false
+        }
+        Child::Inner(inner) if height > 0 => {
+            let mut is_thin = false;
+            let (mut here, end) = (first, place(to).map_or(inner.count(tx), |last| last + 1));
+            for place in first..end {
+                let from = from.filter(|_| place == first).map(|way| &way[1..]);
+                let to = to.filter(|_| place + 1 == end).map(|way| &way[1..]);
+                let child = inner.seen(tx).child(here);
+                is_thin |= take_between(tx, map, child, height - 1, (from, to), taken);
+                is_thin |= shrink::is_thin(tx, child);
+                // At once: no search gets past a node without items.
+                if child.count(tx) == 0 {
+                    inner.remove_child(tx, here);
+                } else {
+                    here += 1;
+                }
+            }
+            is_thin
+        }
+        Child::Inner(_) | Child::None(_) => false,
+    }
+}
+
+/// Mends, from the bottom up, the nodes on a way down from a child, behind which entries were taken out, and
+/// the nodes that come next. An empty way leads to the first entry.
+fn mend_at<'r, K: OrdKey<'r>, V: Persist>(
+    tx: &mut Txn<'r>,
+    child: Child<'r, K, V>,
+    way: &[u8],
+    height: usize,
+) {
+    let Child::Inner(inner) = child else { return };
+    if height == 0 {
+        return;
+    }
+    let (place, rest) = way.split_first().map_or((0, way), |(&place, rest)| (usize::from(place), rest));
+    let mut below = |place, way: &[u8]| {
+        if place < inner.count(tx) {
+            mend_at(tx, inner.seen(tx).child(place), way, height - 1);
+        }
+    };
+    below(place, rest);
+    if !way.is_empty() {
+        // What is behind comes to lie here, if all on the way is gone.
+        below(place, &[]);
+        below(place + 1, &[]);
+    }
+    for place in [place + 1, place] {
+        while place < inner.count(tx) && shrink::mend_child(tx, inner, place) == Mended::Merged {}
     }
 }
 

@@ -222,13 +222,12 @@ impl<'r, K: OrdKey<'r>, V: Persist> Span<'r, K, V> {
         Position { leaf: Some(leaf), place, path }.forward(view)
     }
 
-    /// Where the first entry is. The way to it is put into `path`.
-    pub(super) fn first(&self, path: &mut Path<'r, K, V>) -> Option<Found<'r, K, V>> {
-        if self.front.is(&self.back) {
-            return None;
-        }
-        *path = self.front.path;
-        Some(Found { leaf: self.front.leaf?, place: Ok(self.front.place) })
+    /// The ways from the top to the first entry, and to the first one behind the last, if there is one: which
+    /// child of each node, and which entry of the leaf. `None` if there are no entries.
+    pub(super) fn ways(&self) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
+        let way =
+            |end: &Position<'r, K, V>| end.leaf.map(|_| [end.path.places(), &[end.place as u8]].concat());
+        if self.front.is(&self.back) { None } else { Some((way(&self.front)?, way(&self.back))) }
     }
 
     /// The next entry: its leaf, and its place.

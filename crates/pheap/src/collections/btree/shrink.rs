@@ -57,6 +57,11 @@ pub(super) fn mend_top<'r, K: OrdKey<'r>, V: Persist>(map: P<'r, PBTreeMap<'r, K
     while map.lower(tx) {}
 }
 
+/// Whether a node has so few items that it is to be mended.
+pub(super) fn is_thin<'r, K: Persist, V: Persist>(tx: &Txn<'r>, child: Child<'r, K, V>) -> bool {
+    child.count(tx) < least(if let Child::Leaf(_) = child { LEAF } else { INNER })
+}
+
 /// What was done about a child.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Mended {

@@ -258,6 +258,40 @@ fn what_is_split_off_is_a_tree() {
     });
 }
 
+#[test]
+fn what_is_drained_leaves_a_tree() {
+    both(|heap| {
+        let root: Root<PBTreeMap<P<str>, u64>> = heap.root("map").unwrap();
+        let name = |key: u64| format!("{key:05}");
+        for len in [0, 1, LEAF as u64, 100, 700] {
+            let fill = root.txn(|tx, map| {
+                map.clear(tx);
+                (0..len).try_for_each(|key| map.insert(tx, &name(key), key).map(drop))
+            });
+            fill.unwrap();
+            for from in (0..=len).step_by(1 + len as usize / 20) {
+                for to in (from..=len).step_by(1 + len as usize / 15).chain([len]) {
+                    let drain = root.txn(|tx, map| {
+                        let gone = map.drain(tx, name(from).as_str()..name(to).as_str());
+                        assert!(gone.map(|(_, value)| value).eq(from..to), "{from}..{to} of {len}");
+                        let seen = look_at(tx, map, true);
+                        assert!(tx[map].values(tx).copied().eq((0..from).chain(to..len)));
+                        assert_eq!(seen.leaves == 0, seen.entries == 0);
+                        assert!(seen.thin <= 2 * seen.height, "{} in {from}..{to} of {len}", seen.thin);
+                        // Sometimes by a rollback.
+                        if from % 2 == 0 {
+                            return Err(crate::Error::abort("again"));
+                        }
+                        (from..to).try_for_each(|key| map.insert(tx, &name(key), key).map(drop))
+                    });
+                    assert_eq!(drain.is_ok(), from % 2 == 1);
+                }
+            }
+            assert!(heap.check().unwrap().is_clean());
+        }
+    });
+}
+
 /// How keys compare now.
 #[derive(Clone, Copy)]
 enum Mood {
@@ -468,6 +502,39 @@ fn panics_leave_a_tree_that_can_be_used() {
             Ok(())
         })
         .unwrap();
+    });
+}
+
+#[test]
+fn a_drain_that_panics_has_taken_all_or_nothing() {
+    both(|heap| {
+        let root: Root<MoodyMap> = heap.root("map").unwrap();
+        let (mut before, mut behind, mut n, mut from) = (0, 0, 0, 40);
+        while from < 48 {
+            let is_done = root.txn(|tx, map| {
+                map.clear(tx);
+                (0..300).try_for_each(|key| map.insert(tx, &Moody(key), key).map(drop))?;
+                MOOD.set(Mood::Panics(n));
+                let drain = || map.drain(tx, Moody(from)..Moody(260)).count();
+                let drained = catch_unwind(AssertUnwindSafe(drain));
+                MOOD.set(Mood::Good);
+                let left = values(tx, map);
+                if left.len() == 300 {
+                    before += 1;
+                } else {
+                    behind += 1;
+                    assert!(left.into_iter().eq((0..from).chain(260..300)));
+                }
+                (0..300).for_each(|key| {
+                    let value = map.get(tx, &Moody(key)).copied();
+                    assert!(value.is_none_or(|value| value == key));
+                });
+                Ok(drained.is_ok())
+            });
+            (n, from) = if is_done.unwrap() { (0, from + 1) } else { (n + 1, from) };
+        }
+        assert!(before > 10 && behind > 10, "{before}, {behind}");
+        assert!(heap.check().unwrap().is_clean());
     });
 }
 

@@ -1,6 +1,7 @@
 //! Changing many entries of a map.
 
 use std::borrow::Borrow;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use super::bucket::{Pair, hash_of};
 use super::buckets::Buckets;
@@ -25,6 +26,9 @@ impl<'r, K: HashKey<'r>, V: Persist<At<'r> = V>> P<'r, PHashMap<'r, K, V>> {
     ///
     /// # Errors
     /// As for [`insert`](Self::insert). Earlier items are inserted then; an `Err` that leaves the transaction undoes that.
+    ///
+    /// # Panics
+    /// If the iterator or a key does. Earlier items are inserted then.
     pub fn extend<Q: Borrow<K::Query>>(
         self,
         tx: &mut Txn<'r>,
@@ -33,11 +37,9 @@ impl<'r, K: HashKey<'r>, V: Persist<At<'r> = V>> P<'r, PHashMap<'r, K, V>> {
         let mut entries = entries.into_iter().map(|(key, value)| (key, value, None));
         let mut group = Vec::with_capacity(GROUP);
         loop {
-            group.extend(entries.by_ref().take(GROUP));
-            if group.is_empty() {
-                return Ok(());
-            }
-            if let Some(root) = tx[self].root() {
+            let gathered = catch_unwind(AssertUnwindSafe(|| {
+                group.extend(entries.by_ref().take(GROUP));
+                let Some(root) = tx[self].root() else { return };
                 let (secret, top) = tx[root].parts();
                 for (key, _, hash_of_key) in &mut group {
                     let hash = hash_of::<K>(secret, Borrow::borrow(key));
@@ -46,8 +48,9 @@ impl<'r, K: HashKey<'r>, V: Persist<At<'r> = V>> P<'r, PHashMap<'r, K, V>> {
                     }
                     *hash_of_key = Some(hash);
                 }
-            }
-            for (key, value, hash) in group.drain(..) {
+            }));
+            let is_over = group.is_empty();
+            let inserted = group.drain(..).try_for_each(|(key, value, hash)| {
                 let key = key.borrow();
                 match self.find(tx, key, hash) {
                     Ok(found) => *found.place.into_mut() = value,
@@ -56,6 +59,13 @@ impl<'r, K: HashKey<'r>, V: Persist<At<'r> = V>> P<'r, PHashMap<'r, K, V>> {
                         self.add(tx, absence, Pair { key, value })?;
                     }
                 }
+                Ok(())
+            });
+            // Only now: what came before the panic is not lost.
+            gathered.unwrap_or_else(|panic| resume_unwind(panic));
+            inserted?;
+            if is_over {
+                return Ok(());
             }
         }
     }

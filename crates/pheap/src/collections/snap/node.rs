@@ -112,8 +112,9 @@ impl<K: Copy, T: Copy, const N: usize> Node<K, T, N> {
     fn fill_up(&mut self) {
         let len = self.len();
         let (key, item) = (self.keys[len - 1], self.items[len - 1]);
-        self.keys[len..].fill(key);
-        self.items[len..].fill(item);
+        // Copies: `fill` would call `Clone`, which is the user's code.
+        self.keys[len..].iter_mut().for_each(|free| *free = key);
+        self.items[len..].iter_mut().for_each(|free| *free = item);
     }
 
     /// Puts an item at `place`, in front of what is there. There is room.

@@ -366,21 +366,24 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
     ///
     /// # Errors
     /// As for [`push`](Self::push). What came before is appended then; an `Err` that leaves the transaction undoes it.
+    ///
+    /// # Panics
+    /// If the iterator does. What came before is appended, as in a `Vec`.
     pub fn extend(self, tx: &mut Txn<'r>, elements: impl IntoIterator<Item = T>) -> Result<()> {
         let mut elements = elements.into_iter();
         loop {
             let expected = elements.size_hint().0;
             let Some(first) = elements.next() else { return Ok(()) };
             let (slots, len) = self.with_room(tx, expected.max(1))?;
-            let part = Self::tail(tx, slots, len, expected);
+            let mut longer = Longer { vec: self, tx, len };
+            let part = Self::tail(longer.tx, slots, len, expected);
             part[0].put(first);
-            let mut written = 1;
+            longer.len += 1;
             for slot in &mut part[1..] {
                 let Some(element) = elements.next() else { break };
                 slot.put(element);
-                written += 1;
+                longer.len += 1;
             }
-            self.set_len(tx, len + written);
         }
     }
 
@@ -507,6 +510,21 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
         let taken = unsafe { (from..slots.len).map(|i| buffer::read(tx, slots.at(i)).take()).collect() };
         self.truncate(tx, from);
         taken
+    }
+}
+
+/// A vector to which elements are being appended. It gets its new length when this is dropped, also if the
+/// program's code panics.
+struct Longer<'t, 'r, T: Persist<At<'r> = T>> {
+    vec: P<'r, PVec<'r, T>>,
+    tx: &'t mut Txn<'r>,
+    len: usize,
+}
+
+impl<'r, T: Persist<At<'r> = T>> Drop for Longer<'_, 'r, T> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.vec.set_len(self.tx, self.len);
     }
 }
 

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::heap::HeapInner;
 use crate::heap::memory::Still;
 use crate::log::head;
-use crate::region::guard;
+use crate::region::guard::{Entered, Scope};
 use crate::store::Tables;
 use crate::store::arena::Arena;
 use crate::store::header::{Header, Use};
@@ -85,9 +85,7 @@ impl<'a> Copier<'a> {
     fn copy_beside(&mut self, wal: &Arc<Wal>, spill: Spill) -> Result<()> {
         let heap = self.heap;
         heap.check_open()?;
-        if guard::is_inside(heap.id()) {
-            return Err(Error::Nested);
-        }
+        let _entered = Entered::new(heap.id(), Scope::Copy)?;
         // SURVIVES unreached: no backup is made in the lab.
         let _not_closed = heap.copies.read();
         heap.check_open()?;

@@ -52,6 +52,7 @@ impl Heap {
     ///
     /// With [`Durability::Wal`](crate::Durability::Wal), nobody waits for `to`, however slow it is. (What transactions change meanwhile is kept as for [`backup`](Self::backup), but in the
     /// [folder for temporary files](std::env::temp_dir).) With other durabilities, transactions wait for it, so it must wait for none.
+    /// What `to` may do with the heap is said in [`Backup::progress`].
     ///
     /// # Errors
     /// [`Error::Io`] if `to` fails; others as for [`backup`](Self::backup). What was written then is of no use, and `restore` refuses it.
@@ -104,7 +105,9 @@ impl<'a> Backup<'a> {
     /// Has `f` called again and again, with how many bytes were read and how many there are to be read, as far as is known: there are more when transactions go on. In the end
     /// both are the same.
     ///
-    /// With [`Durability::Wal`](crate::Durability::Wal), `f` may use the heap, but neither close it nor copy it. With other durabilities, transactions wait meanwhile, so it must wait for none.
+    /// With [`Durability::Wal`](crate::Durability::Wal), `f` may use the heap, but to close or to copy it is
+    /// [`Error::Nested`]. With other durabilities, transactions wait meanwhile: `f` may read, and must wait
+    /// for no transaction of another thread. Its own are [`Error::Nested`], like all that waits.
     #[must_use]
     pub fn progress(mut self, f: impl FnMut(u64, u64) + 'a) -> Backup<'a> {
         self.progress = Box::new(f);

@@ -62,7 +62,7 @@ pub struct SpanUse<'v> {
 
 impl Heap {
     /// Passes the root with this name to `f`, read by the heap's own description of its type: for tools that do not know the program. Transactions
-    /// wait until `f` returns.
+    /// wait until `f` returns. `f` itself may read; what would wait is [`Error::Nested`] there.
     ///
     /// # Errors
     /// [`Error::NoSuchRoot`], [`Error::Corrupt`] if there is no such object where the root should be; [`Error::Nested`],
