@@ -53,7 +53,8 @@ pub(crate) fn outcomes(name: &str, prelude: &str, cells: &[Cell]) -> Vec<(Outcom
     assert!(errors.is_empty(), "{name}: {errors:?}");
     let output = Command::new(dir.join("main")).output().unwrap();
     let stdout = String::from_utf8(output.stdout).unwrap();
-    assert!(output.status.success(), "{name}: {stdout}\n{}", String::from_utf8_lossy(&output.stderr));
+    let last = stdout.lines().last().unwrap_or_default();
+    assert!(output.status.success(), "{name}: {} behind {last}", output.status);
     for line in stdout.lines() {
         let (module, ran) = line.split_once(' ').unwrap();
         outcomes[module.parse::<usize>().unwrap()] = Some(Outcome::Ran(ran.to_owned()));
@@ -68,13 +69,13 @@ fn program(prelude: &str, modules: &[&str], outcomes: &[Option<Outcome>]) -> Str
     for (i, (module, outcome)) in modules.iter().zip(outcomes).enumerate() {
         if outcome.is_none() {
             assert!(!module.contains('\n'), "a module is one line: {module}");
-            program += &format!("mod m{i} {{ #[allow(unused_imports)] use super::prelude::*; {module} }}");
+            program += &format!("#[forbid(unsafe_code)] mod m{i} {{ use super::prelude::*; {module} }}");
             calls += &format!("ran({i}, m{i}::run);\n");
         }
         program.push('\n');
     }
     program + &format!(
-        "mod prelude {{ #![allow(dead_code, unused)]\n{prelude}\n}}
+        "mod prelude {{\n{prelude}\n}}
         fn ran(module: usize, run: fn() -> String) {{
             let text = std::thread::spawn(run).join().unwrap_or_else(|panic| {{
                 let text = panic.downcast_ref::<&str>().map(|text| text.to_string());
@@ -90,7 +91,7 @@ fn program(prelude: &str, modules: &[&str], outcomes: &[Option<Outcome>]) -> Str
 fn errors(source: &Path, emit: &[&str]) -> BTreeMap<usize, String> {
     let (deps, pheap) = built();
     let output = Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()))
-        .args(["--edition=2024", "--error-format=json", "--cap-lints=allow"])
+        .args(["--edition=2024", "--error-format=json", "-Awarnings", "-Aunconditional_panic"])
         .args(std::env::var("RUSTFLAGS").unwrap_or_default().split_whitespace())
         .args(emit)
         .arg("--out-dir")
