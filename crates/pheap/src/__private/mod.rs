@@ -17,7 +17,9 @@ pub use ::core;
 #[cfg(feature = "serde")]
 pub use crate::exchange::derived as serde;
 pub use crate::layout::desc::{Desc, DescFn, Field, History, Kind, Name, Prim, Variant};
-pub use crate::ptr::part::{Elements, Part, Select, element, element_if_any, object};
+pub use crate::ptr::part::{
+    Elements, Part, Select, element, element_if_any, field as part_field, object, place as part_place,
+};
 
 /// What `#[persist(serde)]` adds to a type.
 #[cfg(feature = "serde")]

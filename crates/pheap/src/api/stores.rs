@@ -7,7 +7,7 @@
 use std::cell::Cell;
 use std::marker::PhantomData;
 
-use super::places::{bytes_of, has_copies, note_ahead, place_apart, place_first, within};
+use super::places::{bytes_of, has_copies, note_ahead, place_apart, place_first, place_noted, within};
 use super::tx::Txn;
 use crate::layout::{Persist, Pointee};
 use crate::os::cpu::seldom;
@@ -165,11 +165,13 @@ impl<'r> Txn<'r> {
 
     /// [`__place`](Self::__place) of what was [noted](Self::__first), when the other part is noted, too.
     #[doc(hidden)]
-    #[cold]
-    #[inline(never)]
+    #[inline(always)]
     pub fn __place_noted<T: Pointee + ?Sized, F: Persist>(&mut self, part: Part<'r, T, F>) -> &mut F {
-        self.ahead_done();
-        self.__place(part)
+        // SAFETY: the context of an open transaction of this thread, by (1), to which there is no reference, by (2).
+        // The part is within the object, which is live, by (3).
+        let place = unsafe { place_noted(self.hot(), value_of(part.object()), part.place()) };
+        // SAFETY: a place with this value that is this transaction's alone; `&mut self` keeps all other access away.
+        unsafe { &mut *place }
     }
 
     /// Whether each store is logged on its own, so that two together save an entry, and a fence.

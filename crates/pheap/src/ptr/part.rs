@@ -31,6 +31,21 @@ pub fn object<'r, T: Pointee + ?Sized>(key: P<'r, T>) -> Part<'r, T, T> {
     Part { object: key, place: value_of(key) }
 }
 
+/// A part, and its address.
+#[inline(always)]
+pub fn place<T: ?Sized, F: ?Sized>(part: Part<'_, T, F>) -> (Part<'_, T, F>, *mut F) {
+    (part, part.place)
+}
+
+/// A field of a part.
+///
+/// # Safety
+/// `place` is a field of what [`place`] returns for the part.
+#[inline(always)]
+pub unsafe fn field<'r, T: ?Sized, F: ?Sized, G>(part: Part<'r, T, F>, place: *mut G) -> Part<'r, T, G> {
+    Part { object: part.object, place }
+}
+
 impl<'r, T: ?Sized, F: ?Sized> Part<'r, T, F> {
     /// The object that this is a part of.
     #[inline(always)]
@@ -40,17 +55,8 @@ impl<'r, T: ?Sized, F: ?Sized> Part<'r, T, F> {
 
     /// The address.
     #[inline(always)]
-    pub fn place(self) -> *mut F {
+    pub(crate) fn place(self) -> *mut F {
         self.place
-    }
-
-    /// A part of this part.
-    ///
-    /// # Safety
-    /// `place` is a field of what [`place`](Self::place) returns.
-    #[inline(always)]
-    pub unsafe fn field<G: ?Sized>(self, place: *mut G) -> Part<'r, T, G> {
-        Part { object: self.object, place }
     }
 
     /// A pointer to this part.
@@ -77,23 +83,20 @@ pub trait Elements<T>: sealed::Elements<T> {
     fn all(this: *mut Self) -> *mut [T];
 }
 
-/// What selects an element, or a slice, of a slice of `T`. Sealed in both, like [`Elements`].
+/// What selects an `S`, an element or a slice, of a slice of `T`. Sealed like [`Elements`].
 #[diagnostic::on_unimplemented(
-    message = "a slice or an array cannot be indexed by `{Self}` under `#[txn]`",
-    label = "neither a `usize` nor a range of them"
+    message = "an index under `#[txn]` is a `usize`, or a range of them, and not a `{Self}`",
+    label = "neither a `usize` nor a range"
 )]
-pub trait Select<T>: sealed::Select<T> {
-    /// What is selected.
-    type Selected: ?Sized;
-
+pub trait Select<T, S: ?Sized>: sealed::Select<T, S> {
     /// Its address, if it is within the slice.
-    fn of(self, all: *mut [T]) -> Option<*mut Self::Selected>;
+    fn of(self, all: *mut [T]) -> Option<*mut S>;
 
     /// As [`of`](Self::of).
     ///
     /// # Panics
     /// If it is not within the slice.
-    fn checked(self, all: *mut [T]) -> *mut Self::Selected;
+    fn checked(self, all: *mut [T]) -> *mut S;
 }
 
 mod sealed {
@@ -101,7 +104,7 @@ mod sealed {
     impl<T, const N: usize> Elements<T> for [T; N] {}
     impl<T> Elements<T> for [T] {}
 
-    pub trait Select<T> {}
+    pub trait Select<T, S: ?Sized> {}
 }
 
 impl<T, const N: usize> Elements<T> for [T; N] {
@@ -118,10 +121,8 @@ impl<T> Elements<T> for [T] {
     }
 }
 
-impl<T> sealed::Select<T> for usize {}
-impl<T> Select<T> for usize {
-    type Selected = T;
-
+impl<T> sealed::Select<T, T> for usize {}
+impl<T> Select<T, T> for usize {
     #[inline(always)]
     fn of(self, all: *mut [T]) -> Option<*mut T> {
         if self < all.len() { Some(all.cast::<T>().wrapping_add(self)) } else { None }
@@ -139,10 +140,8 @@ impl<T> Select<T> for usize {
 
 macro_rules! ranges {
     ($($range:ty)*) => {$(
-        impl<T> sealed::Select<T> for $range {}
-        impl<T> Select<T> for $range {
-            type Selected = [T];
-
+        impl<T> sealed::Select<T, [T]> for $range {}
+        impl<T> Select<T, [T]> for $range {
             /// Stores to such a slice are not logged ahead of others.
             #[inline]
             fn of(self, _: *mut [T]) -> Option<*mut [T]> {
@@ -174,19 +173,19 @@ fn out_of_bounds(index: usize, len: usize) -> ! {
 /// If it is not within the array or slice.
 #[inline(always)]
 #[track_caller]
-pub fn element<'r, O: ?Sized, T, A: Elements<T> + ?Sized, I: Select<T>>(
+pub fn element<'r, O: ?Sized, T, A: Elements<T> + ?Sized, I: Select<T, S>, S: ?Sized>(
     array: Part<'r, O, A>,
     index: I,
-) -> Part<'r, O, I::Selected> {
+) -> Part<'r, O, S> {
     Part { object: array.object, place: index.checked(A::all(array.place)) }
 }
 
 /// The same, if it is there.
 #[inline(always)]
-pub fn element_if_any<'r, O: ?Sized, T, A: Elements<T> + ?Sized, I: Select<T>>(
+pub fn element_if_any<'r, O: ?Sized, T, A: Elements<T> + ?Sized, I: Select<T, S>, S: ?Sized>(
     array: Part<'r, O, A>,
     index: I,
-) -> Option<Part<'r, O, I::Selected>> {
+) -> Option<Part<'r, O, S>> {
     match index.of(A::all(array.place)) {
         Some(place) => Some(Part { object: array.object, place }),
         None => None,
@@ -203,13 +202,14 @@ macro_rules! __part {
     ([. await $($steps:tt)*] $($part:tt)*) => {
         $crate::__private::core::compile_error!("`.await` is not a field")
     };
+    ([. $field:tt] $part:expr $(; $missing:lifetime)?) => {{
+        let part = $crate::__private::part_place($part);
+        // SAFETY: the part is a live value of a type in a heap, none of which is `Deref`: a place behind `*` and a field
+        // is that field, and no code of the user's runs to find it.
+        unsafe { $crate::__private::part_field(part.0, &raw mut (*part.1).$field) }
+    }};
     ([. $field:tt $($steps:tt)*] $part:expr $(; $missing:lifetime)?) => {
-        $crate::__part!([$($steps)*] {
-            let part: $crate::__private::Part<'_, _, _> = $part;
-            // SAFETY: `part` is a live value of a type in a heap, none of which is `Deref`: a place behind `*` and a
-            // field is that field, and no code of the user's runs to find it.
-            unsafe { part.field(&raw mut (*part.place()).$field) }
-        } $(; $missing)?)
+        $crate::__part!([$($steps)*] $crate::__part!([. $field] $part) $(; $missing)?)
     };
     ([[$index:expr] $($steps:tt)*] $part:expr) => {
         $crate::__part!([$($steps)*] $crate::__private::element($part, $index))

@@ -8,7 +8,7 @@ use pheap::{Durability, Heap, Options, P, Persist, Root, Txn, txn};
 #[repr(C)]
 struct Wide {
     first: u64,
-    grid: [[u64; 20]; 3],
+    grid: [[u64; 32]; 5],
 }
 
 #[txn]
