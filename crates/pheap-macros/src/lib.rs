@@ -156,7 +156,8 @@ pub fn derive_persist(input: TokenStream) -> TokenStream {
 /// Assignments (`=`, `+=`, …) to `tx[e]`, followed by any chain of fields and `[i]` of arrays and slices, in the whole body except
 /// nested functions and the arguments of macros. `e` and `i` are evaluated before the transaction is borrowed, so
 /// `tx[tx[a].next.unwrap()].val = 5` compiles; otherwise types, values and order of evaluation are those of the plain code.
-/// Assignments to different objects that follow each other share one fence if each `e` and `i` is a plain variable or a literal.
+/// Two assignments to different objects that follow each other share one fence if each `e` and `i` is a plain variable or a
+/// literal. An `IndexMut` of a type of yours is not seen through: `[i]` of that type is an error, which says what to write.
 ///
 /// In loops, reads of `tx[p]` as well, if `p` is a parameter of type `P<..>`, and nothing can be borrowed mutably there: where the object is
 /// is kept in a variable, and the next access is two compares. That means the same, too.

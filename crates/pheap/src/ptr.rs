@@ -4,6 +4,8 @@
 
 #![allow(unsafe_code)]
 
+pub(crate) mod part;
+
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::marker::PhantomData;
@@ -83,29 +85,6 @@ impl<'r, T: ?Sized> P<'r, T> {
     #[inline(always)]
     pub(crate) fn addr(self) -> NonNull<u8> {
         self.addr
-    }
-
-    /// Where the object is. For [`field!`](crate::field).
-    #[doc(hidden)]
-    #[inline(always)]
-    pub fn __value(self) -> *mut T
-    where
-        T: Persist,
-    {
-        value_of(self)
-    }
-
-    /// A pointer to a part of the object. For [`field!`](crate::field).
-    ///
-    /// # Safety
-    /// `part` is a field of what [`__value`](Self::__value) says, or a field of such a field.
-    #[doc(hidden)]
-    #[inline(always)]
-    pub unsafe fn __part<F: Persist>(self, part: *mut F) -> P<'r, F> {
-        // SAFETY: a part of a live object (the caller's premise), so it is not at 0.
-        let part = unsafe { NonNull::new_unchecked(part) };
-        // SAFETY: a part of a live object is a live value, in the same region.
-        unsafe { P::from_addr(part.cast()) }
     }
 
     /// The object's identity, for visited sets and the like. A key cannot be stored in a heap.
@@ -205,47 +184,6 @@ unsafe impl<'r, T: Pointee + ?Sized> Persist for P<'r, T> {
 unsafe impl<'r, T: Pointee + ?Sized> Persist for Option<P<'r, T>> {
     type At<'a> = Option<P<'a, T::At<'a>>>;
     one_word!(nullable: true);
-}
-
-/// A pointer to a field of an object: `field!(p.name)`, or `field!(p.inner.name)`, for a `p: P<T>`. An expression goes into parentheses:
-/// `field!((tx[p].next).name)`.
-///
-/// It is how a field that is a collection is changed (`field!(shop.prices).push(tx, 9.5)?`), and a way to hand a field to a function.
-///
-/// ```
-/// # use pheap::{Heap, P, Persist, Root, Txn, field};
-/// #[derive(Persist, Default)]
-/// #[repr(C)]
-/// struct Counters {
-///     hits: u64,
-///     misses: u64,
-/// }
-///
-/// fn count<'r>(tx: &mut Txn<'r>, counter: P<'r, u64>) {
-///     tx[counter] += 1;
-/// }
-///
-/// # fn main() -> pheap::Result<()> {
-/// # let heap = Heap::in_memory()?;
-/// let counters: Root<Counters> = heap.root("counters")?;
-/// counters.txn(|tx, counters| {
-///     count(tx, field!(counters.hits));
-///     Ok(())
-/// })?;
-/// # Ok(())
-/// # }
-/// ```
-#[macro_export]
-macro_rules! field {
-    ($object:ident . $($field:tt).+) => { $crate::field!(($object) . $($field).+) };
-    (($object:expr) . $($field:tt).+) => {{
-        let object: $crate::P<'_, _> = $object;
-        let value = object.__value();
-        // SAFETY: `value` points to a live object, and no type in a heap is `Deref`: this is the address of a field in it, and no code of the user's runs.
-        let field = unsafe { &raw mut (*value).$($field).+ };
-        // SAFETY: a field of the object, as was just computed.
-        unsafe { object.__part(field) }
-    }};
 }
 
 /// Identity of an object within one transaction; made by [`P::key`].

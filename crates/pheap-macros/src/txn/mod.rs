@@ -2,8 +2,8 @@
 
 mod again;
 mod form;
-mod group;
 mod guess;
+mod pair;
 mod place;
 mod rewrite;
 mod scope;

@@ -8,6 +8,7 @@ use quote::quote_spanned;
 use syn::Lit;
 
 use super::Crate;
+use super::pair::Pair;
 use super::scope::Names;
 use super::tokens::{is_group, is_punct, list, name_of};
 use crate::hygienic_at;
@@ -41,7 +42,7 @@ impl Place {
         };
         loop {
             len += match &tokens[len..] {
-                [dot, TokenTree::Ident(name), ..] if is_punct(dot, '.') => {
+                [dot, TokenTree::Ident(name), ..] if is_punct(dot, '.') && name != "await" => {
                     place.steps.push(Step::Field(name.clone().into()));
                     2
                 }
@@ -111,73 +112,33 @@ impl Place {
         self.key.to_string() == other.key.to_string()
     }
 
-    /// The same place, crash-safe from here on. `first` is done when the right side of the assignment has been evaluated, and
-    /// before anything else; `last` is the variable of a pointer that the function comes back to.
-    pub(super) fn logged(
-        &self,
-        krate: &Crate,
-        first: Option<&Announcement>,
-        last: Option<&Ident>,
-    ) -> TokenStream {
+    /// The same place, crash-safe from here on. `last` is the variable of a pointer that the function comes back to.
+    pub(super) fn logged(&self, krate: &Crate, pair: Option<&Pair>, last: Option<&Ident>) -> TokenStream {
         let at = hygienic_at(self.tx.span());
-        let is_pair = matches!(first, Some(Announcement::Pair { .. }));
-        let (krate, mut place) =
-            (krate.at(at), self.described(at, &TokenStream::new(), is_pair || last.is_some()));
-        match (first, last) {
-            (Some(Announcement::Pair { is_one_object, other }), last) => {
-                place = quote_spanned!(at=> pair #is_one_object { #other } [#last] #place);
+        let (krate, place) = (krate.at(at), self.described(at));
+        let how = match (pair, last) {
+            (Some(Pair { is_one_object, other, .. }), last) => {
+                let other = other.described(at);
+                quote_spanned!(at=> pair #is_one_object { #krate::__private::place_ahead! { #other } } [#last])
             }
-            (_, Some(last)) => place = quote_spanned!(at=> again #last #place),
-            _ => {}
-        }
-        match first {
-            Some(Announcement::Group(group)) => {
-                quote_spanned!(at=> *{ #group #krate::__private::place! { #place } })
-            }
-            _ => quote_spanned!(at=> *#krate::__private::place! { #place }),
-        }
+            (None, Some(last)) => quote_spanned!(at=> again #last),
+            (None, None) => TokenStream::new(),
+        };
+        quote_spanned!(at=> *#krate::__private::place! { #how #place })
     }
 
-    /// A statement that notes the place for the log.
-    pub(super) fn announced(&self, krate: &Crate) -> TokenStream {
-        let at = hygienic_at(self.tx.span());
-        let (krate, place) = (krate.at(at), self.described(at, &quote_spanned!(at=> ?), false));
-        quote_spanned!(at=> #krate::__private::place_ahead! { #place })
-    }
-
-    /// For the macros of pheap: the steps, in which the number of an index stands for it, with `element` behind it; the indices; the transaction; and the key. A field needs no indices, unless all is to be said `in_full`.
-    fn described(&self, at: Span, element: &TokenStream, in_full: bool) -> TokenStream {
+    /// For the macros of pheap: the steps, the transaction, and the key.
+    fn described(&self, at: Span) -> TokenStream {
         let (tx, key) = (&self.tx, &self.key);
-        if let [Step::Field(member)] = &self.steps[..]
-            && !in_full
-        {
-            return quote_spanned!(at=> .#member #tx (#key));
-        }
-        let mut indices = TokenStream::new();
-        let mut steps = TokenStream::new();
-        let mut number = 0;
-        for step in &self.steps {
-            match step {
-                Step::Field(member) => steps.extend(quote_spanned!(at=> .#member)),
-                Step::Element(index) => {
-                    let at = span_of(index).map_or(at, hygienic_at);
-                    let which = Literal::usize_unsuffixed(number);
-                    indices.extend(quote_spanned!(at=> #index,));
-                    steps.extend(quote_spanned!(at=> [#which #element]));
-                    number += 1;
-                }
+        let steps = self.steps.iter().map(|step| match step {
+            Step::Field(member) => quote_spanned!(at=> .#member),
+            Step::Element(index) => {
+                let at = span_of(index).map_or(at, hygienic_at);
+                quote_spanned!(at=> [#index])
             }
-        }
-        quote_spanned!(at=> { #steps } [#indices] (#tx) (#key))
+        });
+        quote_spanned!(at=> { #(#steps)* } #tx (#key))
     }
-}
-
-/// What is to be logged with the first place of a run.
-pub(super) enum Announcement {
-    /// The only other one, if the first one is not logged.
-    Pair { is_one_object: bool, other: TokenStream },
-    /// All of them that are not logged.
-    Group(TokenStream),
 }
 
 /// Number of tokens of the operator of an assignment (`=`, `+=`, …) at the start of `tokens`.

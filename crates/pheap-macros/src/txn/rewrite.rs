@@ -10,8 +10,8 @@ use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 
 use super::Crate;
 use super::again::{Again, Loops};
-use super::group::Run;
 use super::guess;
+use super::pair::Pair;
 use super::place::{Place, assignment, is_transparent};
 use super::scope::{At, Names, Scope};
 use super::tokens::{is_group, is_punct, is_word, list, until};
@@ -68,8 +68,8 @@ impl Rewriter<'_> {
         let mut loops = Loops::default();
         let mut out = Vec::with_capacity(tokens.len());
         let mut changed = false;
-        // The statements in front of here are in a run that was announced.
-        let mut announced = 0;
+        // Where the last pair has ended.
+        let mut pair_end = 0;
         // Where a closure's parameters have ended.
         let mut parameters_end = 0;
         let mut at = 0;
@@ -92,17 +92,16 @@ impl Rewriter<'_> {
                 && assignment(&rest[len..]).is_some()
             {
                 // A closure or an arm of a `match` ends before the next assignment.
-                let may_run = at >= announced && begins_statement(before);
-                let run = if may_run { Run::at_start(rest, &scope.txs) } else { None };
-                let first = run.map(|run| {
-                    announced = at + run.tokens;
-                    run.announcement(self.krate)
-                });
+                let may_pair = at >= pair_end && begins_statement(before);
+                let pair = if may_pair { Pair::at_start(rest, &scope.txs) } else { None };
+                if let Some(pair) = &pair {
+                    pair_end = at + pair.tokens;
+                }
                 let last =
                     here.comes_back().then(|| self.again.variable(&place.key, &scope.pointers)).flatten();
                 let inside = scope.moved_to(here);
                 place.replace(|tokens| self.content(tokens, &inside, Delimiter::Bracket, false));
-                out.extend(place.logged(self.krate, first.as_ref(), last.as_ref()));
+                out.extend(place.logged(self.krate, pair.as_ref(), last.as_ref()));
                 changed = true;
                 at += len;
                 continue;
@@ -192,18 +191,23 @@ fn has_arguments(before: &[TokenTree]) -> bool {
 
 /// Whether `|` begins a closure there, and is not an operator.
 fn begins_closure(before: &[TokenTree]) -> bool {
-    match before.last() {
-        None => true,
-        Some(TokenTree::Ident(word)) => KEYWORDS.iter().any(|keyword| word == keyword),
-        Some(TokenTree::Punct(last)) => !matches!(last.as_char(), '|' | '?'),
-        Some(last) => is_group(last, Delimiter::Brace),
+    match before {
+        [] => true,
+        [before @ .., hash, attribute] if is_punct(hash, '#') && is_group(attribute, Delimiter::Bracket) => {
+            begins_closure(before)
+        }
+        [.., quote, TokenTree::Ident(_)] if is_punct(quote, '\'') => true, // `break 'label |x| x`
+        [.., TokenTree::Ident(word)] => KEYWORDS.iter().any(|keyword| word == keyword),
+        [.., TokenTree::Punct(last)] => !matches!(last.as_char(), '|' | '?'),
+        [.., last] => is_group(last, Delimiter::Brace),
     }
 }
 
-/// What is between the `|` at the start and the next one. With a `=` in between, these are alternatives of patterns.
+/// What is between the `|` at the start and the next one. With a `=>` in between, these are alternatives of patterns.
 fn parameters(rest: &[TokenTree]) -> Option<&[TokenTree]> {
-    let parameters = until(&rest[1..], |token| ['|', ';', '='].iter().any(|&end| is_punct(token, end)));
-    rest.get(parameters.len() + 1).filter(|end| is_punct(end, '|')).map(|_| parameters)
+    let parameters = until(&rest[1..], |token| is_punct(token, '|') || is_punct(token, ';'));
+    let has_arrow = parameters.windows(2).any(|pair| is_punct(&pair[0], '=') && is_punct(&pair[1], '>'));
+    rest.get(parameters.len() + 1).filter(|end| is_punct(end, '|') && !has_arrow).map(|_| parameters)
 }
 
 /// How many tokens at the start, the first of which is a `word`, are to stay as they are: a nested function, which has names of its own; the arguments of a macro; an attribute.
@@ -242,15 +246,28 @@ fn pattern<'a>(word: &str, before: &'a [TokenTree], rest: &'a [TokenTree]) -> &'
             // Not a loop: `impl Trait for Type`, `for<'a>`.
             if pattern.len() == rest.len() { &[] } else { pattern }
         }
-        // An arm of a `match`.
+        // An arm of a `match`, and its guard.
         [equals, more, ..] if is_punct(equals, '=') && is_punct(more, '>') => {
             until(&before[arm(before)..], |token| is_word(token, "if"))
         }
+        _ if word == "if" && ends_pattern(before) => &before[arm(before)..],
         _ => &[],
     }
 }
 
-/// Where the arm begins whose `=>` is behind these tokens.
+/// Whether these tokens end with a pattern, so that `if` behind them begins a guard. One that ends with `}` is overlooked:
+/// it looks like a statement.
+fn ends_pattern(before: &[TokenTree]) -> bool {
+    match before {
+        [.., quote, TokenTree::Ident(_)] if is_punct(quote, '\'') => false, // `break 'label if c { 1 } else { 2 }`
+        [.., TokenTree::Ident(word)] => !KEYWORDS.iter().any(|keyword| word == keyword),
+        [.., TokenTree::Literal(_)] => true,
+        [.., last] => is_group(last, Delimiter::Parenthesis),
+        [] => false,
+    }
+}
+
+/// Where the arm begins whose `=>`, or guard, is behind these tokens.
 fn arm(before: &[TokenTree]) -> usize {
     let ends_arm = |i: usize| match &before[i..] {
         [token, ..] if is_punct(token, ',') => true,
@@ -347,8 +364,18 @@ mod tests {
             "match y { Some(tx) => tx[0] = 1, At { tx, .. } if c => { tx[0] = 2 } | tx => tx[0] = 3 }",
             0,
         );
+        assert_places("f(|it: &mut dyn Iterator<Item = u8>, tx: &mut [u8]| { tx[0] = 1; })", 0);
+        assert_places("f(#[inline] |tx: &mut [u8]| { tx[0] = 1; }); break 'a |tx: &mut [u8]| tx[0] = 1", 0);
         assert_places("f(async |tx: &mut [u8]| { tx[0] = 1; }); f(async move |tx: &mut [u8]| tx[0] = 1)", 0);
         assert_places("fn f(tx: &mut [u8]) -> Sized<{ N }, { M }> { tx[0] = 1; }", 0);
+        assert_places(
+            "match y { (tx, n) if { tx[0] = 1; n } => {} tx if f(tx[0] = 1) => {} _ if { tx[a].x = 1; c } => {} }",
+            0,
+        );
+        assert_places(
+            "f(tx); return if c { tx[a].x = 1 }; 'l: { break 'l if c { tx[a].x = 1 } } x = if c { tx[a].x = 1 };",
+            3,
+        );
         assert_places(
             "match y { A => { tx[a].x = 1 } B => if c { tx[a].x = 2 } else { tx[a].x = 3 } C => {} }",
             3,
@@ -356,17 +383,17 @@ mod tests {
     }
 
     #[test]
-    fn a_run_begins_at_a_statement() {
-        let assert_runs = |statements, expected| assert_calls("place ! { pair", statements, expected);
-        assert_runs("tx[a].x = 1; tx[b].y = 2;", 1);
-        assert_runs(
+    fn a_pair_begins_at_a_statement() {
+        let assert_pairs = |statements, expected| assert_calls("place ! { pair", statements, expected);
+        assert_pairs("tx[a].x = 1; tx[b].y = 2;", 1);
+        assert_pairs(
             "f(); tx[a].x = 1; tx[b].y = 2; if c { tx[a].x = 1; tx[b].y = 2 } tx[a].x = 1; tx[b].y = 2",
             3,
         );
         // In a closure, which ends before the second one.
-        assert_runs("let f = || tx[a].x = 1; tx[b].y = 2;", 0);
-        assert_runs("let f = move |x| tx[a].x = x; tx[b].y = 2; tx[c].z = 3;", 1);
-        assert_runs("let f = |x, y| { tx[a].x = x; tx[b].y = y; };", 1);
+        assert_pairs("let f = || tx[a].x = 1; tx[b].y = 2;", 0);
+        assert_pairs("let f = move |x| tx[a].x = x; tx[b].y = 2; tx[c].z = 3;", 1);
+        assert_pairs("let f = |x, y| { tx[a].x = x; tx[b].y = y; };", 1);
     }
 
     #[test]

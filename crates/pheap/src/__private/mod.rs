@@ -6,7 +6,6 @@
 
 mod field;
 mod persist;
-mod places;
 mod shape;
 
 use std::ops::Deref;
@@ -18,7 +17,9 @@ pub use ::core;
 #[cfg(feature = "serde")]
 pub use crate::exchange::derived as serde;
 pub use crate::layout::desc::{Desc, DescFn, Field, History, Kind, Name, Prim, Variant};
-pub use crate::os::cpu::seldom;
+pub use crate::ptr::part::{
+    Elements, Part, Select, element, element_if_any, field as part_field, object, place as part_place,
+};
 
 /// What `#[persist(serde)]` adds to a type.
 #[cfg(feature = "serde")]
@@ -44,12 +45,10 @@ pub use crate::__persist_nothing as persist_nothing;
 pub use crate::__persist_struct as persist_struct;
 pub use crate::__place as place;
 pub use crate::__place_ahead as place_ahead;
-pub use crate::__place_group as place_group;
 pub use crate::__with_serde as with_serde;
 pub use crate::api::stores::Last;
 pub use field::{FieldOf, NotAField};
 pub use persist::{slot_at, zero};
-pub use places::{Elements, element, element_checked, index, object};
 pub use shape::{
     AsDerived, Slot, Tag, assert_c, assert_counted, assert_tag, assert_transparent, c_slots, found, gaps,
     unlike,

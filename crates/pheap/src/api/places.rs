@@ -158,6 +158,23 @@ pub(super) unsafe fn note_ahead<T: Pointee + ?Sized, F>(
     }
 }
 
+/// Logs all places that were noted, behind one fence, and returns where `place`, one of them, is to be written.
+///
+/// # Safety
+/// *open*, *live* and *alone*; `hot` is that of the context.
+#[cold]
+#[inline(never)]
+pub(super) unsafe fn place_noted<T: Pointee + ?Sized, F: Persist>(
+    hot: &Hot,
+    object: *mut T,
+    place: *mut F,
+) -> *mut F {
+    // SAFETY: *open*.
+    unsafe { Context::log_ahead(hot.context.get()) };
+    // SAFETY: *open*, *live* and *alone*.
+    unsafe { place_apart(hot, object, place) }
+}
+
 /// Where `place` is to be written, and what there is to come back to of its object.
 ///
 /// # Safety

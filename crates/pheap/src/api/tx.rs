@@ -99,7 +99,7 @@ impl<'r> Txn<'r> {
             // all other access away.
             return unsafe { std::ptr::swap(a, b) };
         }
-        if self.__logs_in_place() {
+        if self.logs_in_place() {
             // Both old values are about to be read, behind a lookup and before a fence: let the two waits overlap.
             cpu::prefetch_write(a.cast());
             cpu::prefetch_write(b.cast());
@@ -157,11 +157,11 @@ impl<'r> Txn<'r> {
     /// The places are within live objects of this region.
     #[inline]
     pub(crate) unsafe fn announce(&mut self, places: &[(*mut u8, usize)]) {
-        if self.__logs_in_place() {
+        if self.logs_in_place() {
             let places = places.iter().map(|&(place, len)| (place.expose_provenance(), len));
             // SAFETY: (2), for this call: what the iterator does has nothing to do with the context.
             unsafe { self.cx() }.ahead.extend(places);
-            self.__ahead_done();
+            self.ahead_done();
         }
     }
 

@@ -202,8 +202,7 @@ mod tests {
         let heap = Options::new().in_memory().unwrap();
         let root = heap.root::<u64>("number").unwrap();
         root.txn(|tx, p| {
-            // SAFETY: all of a live object.
-            assert!(unsafe { tx.__ahead(p, value_of(p)) });
+            assert!(tx.__ahead(crate::ptr::part::object(p)));
             Ok(())
         })
         .unwrap();

@@ -42,6 +42,8 @@ const EXPORTS: &str = "collections";
 ///
 /// `api/alloc.rs`, `api/places.rs`, `api/stores.rs`, `txn/undo.rs` and `txn/write_back.rs` are parts of what `api/tx.rs` and `txn/paths.rs` were.
 ///
+/// `ptr/part.rs` has what was in `ptr.rs`, `__private/places.rs` and the macros of `api/stores.rs`.
+///
 /// `layout/desc.rs`: only the type of a function of derived code, which it calls nowhere.
 const UNSAFE: &[&str] = &[
     "__private/field.rs",
@@ -90,6 +92,7 @@ const UNSAFE: &[&str] = &[
     "os/maps.rs",
     "os/own_file.rs",
     "os/reservation.rs",
+    "ptr/part.rs",
     "ptr.rs",
     "region/exclusive.rs",
     "region/mod.rs",

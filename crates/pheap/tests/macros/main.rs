@@ -2,7 +2,7 @@
 
 mod again;
 mod derive;
-mod groups;
+mod pairs;
 mod strict;
 mod txn;
 

@@ -9,8 +9,8 @@ use pheap::{P, Persist, Txn, txn};
 struct Mine(u64);
 
 impl Elements<Mine> for [u64; 4] {
-    fn bound(_: *const Self) -> usize {
-        1 << 20
+    fn all(this: *mut Self) -> *mut [Mine] {
+        std::ptr::slice_from_raw_parts_mut(this.cast(), 1 << 20)
     }
 }
 

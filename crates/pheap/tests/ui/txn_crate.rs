@@ -15,8 +15,10 @@ mod fake {
     pub struct Txn<'r>(std::marker::PhantomData<P<'r, ()>>);
     impl<'r> Txn<'r> {
         #[allow(non_upper_case_globals)]
-        pub const __place: for<'a> unsafe fn(&'a mut pheap::Txn<'r>, P<'r, super::Pair>, *mut u64) -> &'a mut u64 =
-            pheap::Txn::<'r>::__place::<super::Pair, u64>;
+        pub const __place: for<'a> fn(
+            &'a mut pheap::Txn<'r>,
+            pheap::__private::Part<'r, super::Pair, u64>,
+        ) -> &'a mut u64 = pheap::Txn::<'r>::__place::<super::Pair, u64>;
     }
 }
 
@@ -29,7 +31,7 @@ fn set<'r>(tx: &mut Txn<'r>, p: P<'r, Pair>) {
 mod faker {
     pub mod __private {
         macro_rules! place {
-            (.$field:ident $tx:ident ($key:tt)) => {
+            ({ .$field:ident } $tx:ident ($key:tt)) => {
                 unsafe { &mut *(std::ptr::without_provenance_mut::<u64>(0x4141_4140)) }
             };
         }
@@ -44,7 +46,7 @@ fn set_otherwise<'r>(tx: &mut Txn<'r>, p: P<'r, Pair>) {
 
 /// Looks like a field, and would run code of the user's.
 fn wait<'r>(tx: &mut Txn<'r>, p: P<'r, Pair>) {
-    let _ = async { *pheap::__private::place!({ .await.x } [] (tx) (p)) = 42 };
+    let _ = async { *pheap::__private::place!({ .await.x } tx (p)) = 42 };
 }
 
 fn main() {}

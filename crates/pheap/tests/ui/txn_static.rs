@@ -1,4 +1,4 @@
-//! The transaction's name may be that of a `static mut`, and in an `unsafe` block of the macro's. But what a `static` has is of the brand `'static`, and no pointer is.
+//! The transaction's name may be that of a `static mut`. It is in no `unsafe` block of a macro.
 #![forbid(unsafe_code)]
 
 use pheap::{P, Persist, Txn, txn};
@@ -29,7 +29,7 @@ impl DerefMut for Forged {
 static mut TX: &mut Forged = &mut Forged;
 
 fn set_field(p: P<'_, Pair>) {
-    *pheap::__private::place!(.x TX (p)) = 1;
+    *pheap::__private::place!({ .x } TX (p)) = 1;
 }
 
 #[txn]

@@ -46,7 +46,7 @@ impl<'r, T: Persist, X: Near, const N: usize> P<'r, Node<T, X, N>> {
         // SAFETY: parts of a live node; the slot is in use until now, and not afterwards.
         unsafe {
             let item = buffer::read(tx, self.slot_ptr(slot)).take();
-            if tx.__logs_in_place() {
+            if tx.logs_in_place() {
                 let (order, code) = self.parts(slot);
                 let vacated =
                     if T::POINTERS { buffer::range(self.slot_ptr(slot)) } else { buffer::range(code) };
@@ -115,7 +115,7 @@ impl<'r, T: Item<'r>, X: Near, const N: usize> P<'r, Node<T, X, N>> {
         let slot = head.slot(head.len());
         // SAFETY: parts of a live node.
         unsafe {
-            if tx.__logs_in_place() {
+            if tx.logs_in_place() {
                 let (order, code_at) = self.parts(slot);
                 let (near_at, slot) =
                     (buffer::range(self.near_ptr(slot)), buffer::range(self.slot_ptr(slot)));

@@ -469,7 +469,7 @@ impl<'r, K: HashKey<'r>, V: Persist> P<'r, Bucket<'r, K, V>> {
         unsafe {
             (*new.head_ptr()).tags = new_tags;
             bits(second).for_each(|i| buffer::move_to_new(tx, self.slot_ptr(i), new.slot_ptr(i)));
-            if tx.__logs_in_place() {
+            if tx.logs_in_place() {
                 let mut parts = vec![buffer::range(self.head_ptr()), links(depth)];
                 if <Pair<K, V>>::POINTERS {
                     parts.extend(bits(second).map(|i| buffer::range(self.slot_ptr(i))));

@@ -244,7 +244,7 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
     #[inline(always)]
     fn tail<'t>(tx: &'t mut Txn<'r>, slots: Slots<T>, len: usize, wanted: usize) -> &'t mut [Slot<T>] {
         let size = const { if size_of::<T>() == 0 { 1 } else { size_of::<T>() } };
-        let (from, to) = if tx.__logs_in_place() {
+        let (from, to) = if tx.logs_in_place() {
             (len, len + (LONG_BLOCK / size).max(wanted.min(LONGEST_BLOCK / size)).max(1))
         } else {
             // Whole words, or the copy of a block would have a part of the next one.

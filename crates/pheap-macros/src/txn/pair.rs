@@ -1,0 +1,118 @@
+//! Two neighbouring assignments to different objects share one log entry and one fence.
+
+use proc_macro2::{Spacing, TokenTree};
+
+use super::place::{Place, assignment};
+use super::scope::Names;
+use super::tokens::{is_punct, is_word, list, until};
+
+/// Two assignments whose places are both known before the first of them.
+pub(super) struct Pair {
+    /// How many tokens they have.
+    pub(super) tokens: usize,
+    /// Both places are in the object that one key leads to.
+    pub(super) is_one_object: bool,
+    /// The second place. It is noted for the log within the first assignment, behind its right side: a `&T` that was
+    /// read before may be used there for the last time, as it may in the plain code.
+    pub(super) other: Place,
+}
+
+impl Pair {
+    /// The pair at the start of `tokens`.
+    pub(super) fn at_start(tokens: &[TokenTree], names: &Names) -> Option<Pair> {
+        let (first, _, len) = fixed(tokens, names)?;
+        let (other, right_side, other_len) = fixed(&tokens[len..], names)?;
+        // One transaction only: each has a log of its own. Within one element they share what is logged without being
+        // told: a transaction that comes back to a block logs all of it.
+        if first.tx != other.tx || rebinds(right_side) || first.is_beside(&other) {
+            return None;
+        }
+        Some(Pair { tokens: len + other_len, is_one_object: first.has_key_of(&other), other })
+    }
+}
+
+/// The place of the assignment at the start of `tokens`, if it is known ahead; the right side, and the number of tokens
+/// with the semicolon.
+fn fixed<'a>(tokens: &'a [TokenTree], names: &Names) -> Option<(Place, &'a [TokenTree], usize)> {
+    let (place, len) = Place::at_start(tokens, names)?;
+    let operator = assignment(&tokens[len..]).filter(|_| place.is_fixed())?;
+    let right_side = until(&tokens[len + operator..], |token| is_punct(token, ';'));
+    Some((place, right_side, tokens.len().min(len + operator + right_side.len() + 1)))
+}
+
+/// Whether evaluating the expression may change a *variable*, such as the key of the second assignment. What cannot be seen (a macro) counts.
+fn rebinds(expr: &[TokenTree]) -> bool {
+    (0..expr.len()).any(|i| match &expr[i..] {
+        [TokenTree::Group(group), ..] => rebinds(&list(group.stream())),
+        [TokenTree::Ident(_), not, TokenTree::Group(_), ..] => is_punct(not, '!'),
+        [and, word, ..] if is_punct(and, '&') && is_word(word, "mut") => true,
+        rest => {
+            // Not the second half of `==` or `<=`.
+            let is_begun =
+                matches!(expr[..i].last(), Some(TokenTree::Punct(one)) if one.spacing() == Spacing::Joint);
+            !is_begun && assignment(rest).is_some()
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proc_macro2::{Ident, Span, TokenStream};
+
+    /// Asserts how many statements are in pairs, or alone, at the start of what remains, going through them from the top.
+    #[track_caller]
+    fn assert_pairs(statements: &str, expected: &[usize]) {
+        let tokens: Vec<TokenTree> = statements.parse::<TokenStream>().unwrap().into_iter().collect();
+        let names = Names::new(["tx", "other"].map(|name| Ident::new(name, Span::call_site())));
+        let is_end = |token: &TokenTree| matches!(token, TokenTree::Punct(punct) if punct.as_char() == ';');
+        let mut rest = tokens.as_slice();
+        let mut lengths = Vec::new();
+        while !rest.is_empty() {
+            let one = rest.iter().position(is_end).map_or(rest.len(), |end| end + 1);
+            let len = Pair::at_start(rest, &names).map_or(one, |pair| pair.tokens);
+            lengths.push(rest[..len].split_inclusive(is_end).count());
+            rest = &rest[len..];
+        }
+        assert_eq!(lengths, expected, "{statements}");
+    }
+
+    #[test]
+    fn neighbours_are_a_pair() {
+        assert_pairs("tx[a].x = 1; tx[b].y.z += 2; tx[c][i].0[7] = f(tx)?", &[2, 1]);
+        assert_pairs("tx[a].x = 1; tx[a].y = 2; tx[b].x = a == b; tx[c].x <<= 3;", &[1, 2, 1]);
+        assert_pairs("tx[a].v[i] = x; tx[a].v[j] = y;", &[2]);
+    }
+
+    #[test]
+    fn one_object_is_no_pair() {
+        assert_pairs("tx[a].x = 1; f(); tx[b].y = 2;", &[1, 1, 1]);
+        assert_pairs("tx[a].x = 1; tx[a].y.z = 2; tx[a].0 = 3;", &[1, 1, 1]);
+        assert_pairs("tx[a].v[i].0 = x; tx[a].v[i].1 = y;", &[1, 1]);
+    }
+
+    #[test]
+    fn a_key_that_an_assignment_may_change_ends_a_pair() {
+        assert_pairs("tx[a].x = 1; tx[b].y = 2; tx[tx[a].next].x = 3;", &[2, 1]);
+        assert_pairs("tx[b].v[tx[a].i] = 1; tx[a].y = 2;", &[1, 1]);
+        assert_pairs("tx[self.a].x = 1; tx[b].y = 2;", &[1, 1]);
+    }
+
+    #[test]
+    fn a_variable_that_changes_ends_a_pair() {
+        assert_pairs("tx[a].x = { b = c; 1 }; tx[b].y = 2;", &[2]);
+        assert_pairs("tx[b].y = { c = d; 2 }; tx[c].z = 3;", &[2]);
+        assert_pairs("tx[a].x = 1; tx[b].y = { b = d; 2 }; tx[c].z = 3;", &[1, 2]);
+        assert_pairs("tx[a].x = 1; tx[b].y = { b += d; 2 };", &[1, 1]);
+        assert_pairs("tx[a].x = 1; tx[b].y = f(&mut b);", &[1, 1]);
+        assert_pairs("tx[a].x = 1; tx[b].y = m!(c);", &[1, 1]);
+        assert_pairs("tx[a].x = 1; tx[b].y = c <= d && e != f && matches(0..=9);", &[2]);
+    }
+
+    #[test]
+    fn transactions_and_attributes_separate() {
+        assert_pairs("tx[a].x = 1; other[a].x = 2; other[b].y = 3;", &[1, 2]);
+        assert_pairs("tx[a].x = 1; #[cfg(unix)] tx[b].y = 2;", &[1, 1]);
+        assert_pairs("mine[a].x = 1; mine[b].y = 2;", &[1, 1]);
+    }
+}

@@ -1,0 +1,260 @@
+//! Addresses of fields and elements within objects: what `field!` and the stores of `#[txn]` expand to.
+//!
+//! No macro here trusts its tokens. [`Part`] is the proof that an address is within an object, so all that the macros
+//! call is safe, but for one place: the address of a field, in `__part!`.
+
+use std::ops::{Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
+
+use super::{P, bounds, value_of};
+use crate::layout::{Persist, Pointee};
+
+/// The address of a field or element of an object, or of its whole value.
+//
+// Invariant: `place` is a live `F` within the value to which `object` points.
+pub struct Part<'r, T: ?Sized, F: ?Sized> {
+    object: P<'r, T>,
+    place: *mut F,
+}
+
+impl<T: ?Sized, F: ?Sized> Clone for Part<'_, T, F> {
+    #[inline(always)]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T: ?Sized, F: ?Sized> Copy for Part<'_, T, F> {}
+
+/// The whole value of an object.
+#[inline(always)]
+pub fn object<'r, T: Pointee + ?Sized>(key: P<'r, T>) -> Part<'r, T, T> {
+    Part { object: key, place: value_of(key) }
+}
+
+/// A part, and its address.
+#[inline(always)]
+pub fn place<T: ?Sized, F: ?Sized>(part: Part<'_, T, F>) -> (Part<'_, T, F>, *mut F) {
+    (part, part.place)
+}
+
+/// A field of a part.
+///
+/// # Safety
+/// `place` is a field of what [`place`] returns for the part.
+#[inline(always)]
+pub unsafe fn field<'r, T: ?Sized, F: ?Sized, G>(part: Part<'r, T, F>, place: *mut G) -> Part<'r, T, G> {
+    Part { object: part.object, place }
+}
+
+impl<'r, T: ?Sized, F: ?Sized> Part<'r, T, F> {
+    /// The object that this is a part of.
+    #[inline(always)]
+    pub(crate) fn object(self) -> P<'r, T> {
+        self.object
+    }
+
+    /// The address.
+    #[inline(always)]
+    pub(crate) fn place(self) -> *mut F {
+        self.place
+    }
+
+    /// A pointer to this part.
+    #[inline(always)]
+    pub fn pointer(self) -> P<'r, F>
+    where
+        F: Persist,
+    {
+        // SAFETY: a live value is not at 0.
+        let place = unsafe { std::ptr::NonNull::new_unchecked(self.place) };
+        // SAFETY: a live value, in the region of the object that it is a part of.
+        unsafe { P::from_addr(place.cast()) }
+    }
+}
+
+/// Arrays and slices of `T`, behind raw pointers. Nobody else may say what their elements are: neither of a type of theirs, nor with a `T` of theirs. (A parameter, for of an
+/// associated type the compiler would complain once more.)
+#[diagnostic::on_unimplemented(
+    message = "`[..]` of a `{Self}` is a call of its `IndexMut`, which `#[txn]` cannot see through: use `let part = &mut tx[p].part; part[i] = value;`",
+    label = "not an array, nor a slice"
+)]
+pub trait Elements<T>: sealed::Elements<T> {
+    /// All elements.
+    fn all(this: *mut Self) -> *mut [T];
+}
+
+/// What selects an `S`, an element or a slice, of a slice of `T`. Sealed like [`Elements`].
+#[diagnostic::on_unimplemented(
+    message = "an index under `#[txn]` is a `usize`, or a range of them, and not a `{Self}`",
+    label = "neither a `usize` nor a range"
+)]
+pub trait Select<T, S: ?Sized>: sealed::Select<T, S> {
+    /// Its address, if it is within the slice.
+    fn of(self, all: *mut [T]) -> Option<*mut S>;
+
+    /// As [`of`](Self::of).
+    ///
+    /// # Panics
+    /// If it is not within the slice.
+    fn checked(self, all: *mut [T]) -> *mut S;
+}
+
+mod sealed {
+    pub trait Elements<T> {}
+    impl<T, const N: usize> Elements<T> for [T; N] {}
+    impl<T> Elements<T> for [T] {}
+
+    pub trait Select<T, S: ?Sized> {}
+}
+
+impl<T, const N: usize> Elements<T> for [T; N] {
+    #[inline(always)]
+    fn all(this: *mut Self) -> *mut [T] {
+        this
+    }
+}
+
+impl<T> Elements<T> for [T] {
+    #[inline(always)]
+    fn all(this: *mut Self) -> *mut [T] {
+        this
+    }
+}
+
+impl<T> sealed::Select<T, T> for usize {}
+impl<T> Select<T, T> for usize {
+    #[inline(always)]
+    fn of(self, all: *mut [T]) -> Option<*mut T> {
+        if self < all.len() { Some(all.cast::<T>().wrapping_add(self)) } else { None }
+    }
+
+    #[inline(always)]
+    #[track_caller]
+    fn checked(self, all: *mut [T]) -> *mut T {
+        if self >= all.len() {
+            out_of_bounds(self, all.len());
+        }
+        all.cast::<T>().wrapping_add(self)
+    }
+}
+
+macro_rules! ranges {
+    ($($range:ty)*) => {$(
+        impl<T> sealed::Select<T, [T]> for $range {}
+        impl<T> Select<T, [T]> for $range {
+            /// Stores to such a slice are not logged ahead of others.
+            #[inline]
+            fn of(self, _: *mut [T]) -> Option<*mut [T]> {
+                None
+            }
+
+            #[inline]
+            #[track_caller]
+            fn checked(self, all: *mut [T]) -> *mut [T] {
+                let (start, end) = bounds(self, all.len());
+                std::ptr::slice_from_raw_parts_mut(all.cast::<T>().wrapping_add(start), end - start)
+            }
+        }
+    )*};
+}
+ranges!(Range<usize> RangeFrom<usize> RangeTo<usize> RangeInclusive<usize> RangeToInclusive<usize> RangeFull);
+
+/// By itself: where the check is, nothing is put into memory for the message.
+#[cold]
+#[inline(never)]
+#[track_caller]
+fn out_of_bounds(index: usize, len: usize) -> ! {
+    panic!("index out of bounds: the len is {len} but the index is {index}")
+}
+
+/// An element of an array or slice, or a slice of one.
+///
+/// # Panics
+/// If it is not within the array or slice.
+#[inline(always)]
+#[track_caller]
+pub fn element<'r, O: ?Sized, T, A: Elements<T> + ?Sized, I: Select<T, S>, S: ?Sized>(
+    array: Part<'r, O, A>,
+    index: I,
+) -> Part<'r, O, S> {
+    Part { object: array.object, place: index.checked(A::all(array.place)) }
+}
+
+/// The same, if it is there.
+#[inline(always)]
+pub fn element_if_any<'r, O: ?Sized, T, A: Elements<T> + ?Sized, I: Select<T, S>, S: ?Sized>(
+    array: Part<'r, O, A>,
+    index: I,
+) -> Option<Part<'r, O, S>> {
+    match index.of(A::all(array.place)) {
+        Some(place) => Some(Part { object: array.object, place }),
+        None => None,
+    }
+}
+
+/// The part of a part to which steps lead, such as `[.field [index] .0]`. Each index is evaluated when those before it
+/// have been checked. With a label behind it, the block of that label ends with `false` at an index out of bounds.
+///
+/// The only `unsafe` block has names of fields in it, and no expression: `.await` is a keyword that looks like one.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __part {
+    ([. await $($steps:tt)*] $($part:tt)*) => {
+        $crate::__private::core::compile_error!("`.await` is not a field")
+    };
+    ([. $field:tt] $part:expr $(; $missing:lifetime)?) => {{
+        let part = $crate::__private::part_place($part);
+        // SAFETY: the part is a live value of a type in a heap, none of which is `Deref`: a place behind `*` and a field
+        // is that field, and no code of the user's runs to find it.
+        unsafe { $crate::__private::part_field(part.0, &raw mut (*part.1).$field) }
+    }};
+    ([. $field:tt $($steps:tt)*] $part:expr $(; $missing:lifetime)?) => {
+        $crate::__part!([$($steps)*] $crate::__part!([. $field] $part) $(; $missing)?)
+    };
+    ([[$index:expr] $($steps:tt)*] $part:expr) => {
+        $crate::__part!([$($steps)*] $crate::__private::element($part, $index))
+    };
+    ([[$index:expr] $($steps:tt)*] $part:expr; $missing:lifetime) => {
+        $crate::__part!([$($steps)*] match $crate::__private::element_if_any($part, $index) {
+            $crate::__private::core::option::Option::Some(element) => element,
+            _ => break $missing false,
+        }; $missing)
+    };
+    ([] $part:expr $(; $missing:lifetime)?) => { $part };
+}
+
+/// A pointer to a field of an object: `field!(p.name)`, or `field!(p.inner.name)`, for a `p: P<T>`. An expression goes into parentheses:
+/// `field!((tx[p].next).name)`.
+///
+/// It is how a field that is a collection is changed (`field!(shop.prices).push(tx, 9.5)?`), and a way to hand a field to a function.
+///
+/// ```
+/// # use pheap::{Heap, P, Persist, Root, Txn, field};
+/// #[derive(Persist, Default)]
+/// #[repr(C)]
+/// struct Counters {
+///     hits: u64,
+///     misses: u64,
+/// }
+///
+/// fn count<'r>(tx: &mut Txn<'r>, counter: P<'r, u64>) {
+///     tx[counter] += 1;
+/// }
+///
+/// # fn main() -> pheap::Result<()> {
+/// # let heap = Heap::in_memory()?;
+/// let counters: Root<Counters> = heap.root("counters")?;
+/// counters.txn(|tx, counters| {
+///     count(tx, field!(counters.hits));
+///     Ok(())
+/// })?;
+/// # Ok(())
+/// # }
+/// ```
+#[macro_export]
+macro_rules! field {
+    ($object:ident . $($field:tt).+) => { $crate::field!(($object) . $($field).+) };
+    (($object:expr) . $($field:tt).+) => {
+        $crate::__private::Part::pointer($crate::__part!([$(. $field)+] $crate::__private::object($object)))
+    };
+}
