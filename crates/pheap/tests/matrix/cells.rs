@@ -1,0 +1,144 @@
+//! Runs a matrix of small programs: each *cell* is code with a macro of pheap in it, beside plain code that does the
+//! same.
+//!
+//! All cells are one crate, one line each. The compiler names the lines that it refuses; they are taken out, and the
+//! rest is compiled again, for errors of one phase hide those of the next. What is left runs, a thread for each line.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+/// Two modules, each of which has a `pub fn run() -> String`.
+pub(crate) struct Cell {
+    /// What failures call it.
+    pub(crate) name: String,
+    /// The content of the module with the macro.
+    pub(crate) code: String,
+    /// The content of the module with plain code.
+    pub(crate) plain: String,
+}
+
+/// What became of a module.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Outcome {
+    /// The first error of the compiler.
+    Refused(String),
+    /// What `run` returned, or the message of its panic.
+    Ran(String),
+}
+
+/// The outcomes of the code and of the plain code of each cell. `prelude` is in scope in all modules.
+pub(crate) fn outcomes(name: &str, prelude: &str, cells: &[Cell]) -> Vec<(Outcome, Outcome)> {
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("matrix_{name}"));
+    std::fs::create_dir_all(&dir).unwrap();
+    let modules: Vec<&str> = cells.iter().flat_map(|cell| [&*cell.code, &*cell.plain]).collect();
+    let mut outcomes: Vec<Option<Outcome>> = vec![None; modules.len()];
+    loop {
+        let source = dir.join("main.rs");
+        std::fs::write(&source, program(prelude, &modules, &outcomes)).unwrap();
+        let errors = errors(&source, &["--emit=metadata"]);
+        if errors.is_empty() {
+            break;
+        }
+        for (line, error) in errors {
+            let module = line.checked_sub(1).and_then(|module| outcomes.get_mut(module));
+            // What was refused before has an empty line.
+            let Some(outcome @ None) = module else { panic!("{name}, line {line}: {error}") };
+            *outcome = Some(Outcome::Refused(error));
+        }
+    }
+    let errors = errors(&dir.join("main.rs"), &["--emit=link"]);
+    assert!(errors.is_empty(), "{name}: {errors:?}");
+    let output = Command::new(dir.join("main")).output().unwrap();
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{name}: {stdout}\n{}", String::from_utf8_lossy(&output.stderr));
+    for line in stdout.lines() {
+        let (module, ran) = line.split_once(' ').unwrap();
+        outcomes[module.parse::<usize>().unwrap()] = Some(Outcome::Ran(ran.to_owned()));
+    }
+    let mut outcomes = outcomes.into_iter().map(|outcome| outcome.expect("each module was refused, or ran"));
+    std::iter::from_fn(|| Some((outcomes.next()?, outcomes.next()?))).collect()
+}
+
+/// A program with the modules that have no outcome yet: module `i` is on line `i + 1`.
+fn program(prelude: &str, modules: &[&str], outcomes: &[Option<Outcome>]) -> String {
+    let (mut program, mut calls) = (String::new(), String::new());
+    for (i, (module, outcome)) in modules.iter().zip(outcomes).enumerate() {
+        if outcome.is_none() {
+            assert!(!module.contains('\n'), "a module is one line: {module}");
+            program += &format!("mod m{i} {{ #[allow(unused_imports)] use super::prelude::*; {module} }}");
+            calls += &format!("ran({i}, m{i}::run);\n");
+        }
+        program.push('\n');
+    }
+    program + &format!(
+        "mod prelude {{ #![allow(dead_code, unused)]\n{prelude}\n}}
+        fn ran(module: usize, run: fn() -> String) {{
+            let text = std::thread::spawn(run).join().unwrap_or_else(|panic| {{
+                let text = panic.downcast_ref::<&str>().map(|text| text.to_string());
+                format!(\"panic: {{}}\", text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default())
+            }});
+            println!(\"{{module}} {{}}\", text.replace('\\n', \" \"));
+        }}
+        fn main() {{\nstd::panic::set_hook(Box::new(|_| {{}}));\n{calls}}}\n"
+    )
+}
+
+/// The first error of each line that the compiler refuses.
+fn errors(source: &Path, emit: &[&str]) -> BTreeMap<usize, String> {
+    let (deps, pheap) = built();
+    let output = Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()))
+        .args(["--edition=2024", "--error-format=json", "--cap-lints=allow"])
+        .args(std::env::var("RUSTFLAGS").unwrap_or_default().split_whitespace())
+        .args(emit)
+        .arg("--out-dir")
+        .arg(source.parent().unwrap())
+        .arg(format!("-Ldependency={}", deps.display()))
+        .arg(format!("--extern=pheap={}", pheap.display()))
+        .arg(source)
+        .output()
+        .expect("there is a compiler");
+    let mut errors = BTreeMap::new();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    for line in stderr.lines() {
+        let Ok(message) = serde_json::from_str::<Value>(line) else { panic!("{stderr}") };
+        let text = message["message"].as_str().unwrap();
+        if message["level"] == "error" && !text.starts_with("aborting due to") {
+            let span = message["spans"].as_array().unwrap().iter().find(|span| span["is_primary"] == true);
+            let line = span.map_or(0, |span| line_of(span, source));
+            errors.entry(line).or_insert_with(|| text.to_owned());
+        } else if message["level"] == "error: internal compiler error" {
+            panic!("{text}");
+        }
+    }
+    assert!(output.status.success() || !errors.is_empty(), "{stderr}");
+    errors
+}
+
+/// The line of the source from which a span comes, through however many macros. 0 if there is none.
+fn line_of(span: &Value, source: &Path) -> usize {
+    let mut line = 0;
+    let mut span = span;
+    while span.is_object() {
+        if Path::new(span["file_name"].as_str().unwrap()) == source {
+            line = span["line_start"].as_u64().unwrap() as usize;
+        }
+        span = &span["expansion"]["span"];
+    }
+    line
+}
+
+/// Where the libraries are that this test was linked with, and the newest pheap there.
+fn built() -> (PathBuf, PathBuf) {
+    let exe = std::env::current_exe().unwrap();
+    let deps = exe.parent().unwrap();
+    let is_pheap = |path: &PathBuf| {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        name.starts_with("libpheap-") && name.ends_with(".rlib")
+    };
+    let files = std::fs::read_dir(deps).unwrap().map(|entry| entry.unwrap().path());
+    let newest = files.filter(is_pheap).max_by_key(|path| path.metadata().unwrap().modified().unwrap());
+    (deps.to_owned(), newest.expect("this test is linked with pheap"))
+}
