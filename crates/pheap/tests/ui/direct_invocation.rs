@@ -1,17 +1,9 @@
-//! The `macro_rules!` behind the derive are safe whatever they are given. No type of pheap becomes a type
-//! of the program; and an enum with one variant has the tag that is described.
+//! The `macro_rules!` behind the derive are safe whatever they are given: an enum with one variant has the tag
+//! that is described.
 #![forbid(unsafe_code)]
 
-use pheap::__private::{persist_enum, persist_struct};
+use pheap::__private::persist_enum;
 use pheap::{P, Persist};
-
-#[repr(transparent)]
-pub struct Text<'r>(P<'r, str>);
-
-persist_struct! {
-    [<'r>] Text ['r '__at] [] where [], id new "Text" was ["pheap::SharedStr"] removed [] repr transparent 1 2
-    { 0 0: P<'r, str> as "0" was [] since 1 default [] field }
-}
 
 #[repr(u8)]
 pub enum Only<'r, T: Persist> {
