@@ -70,7 +70,10 @@ fn hygienic_at(span: proc_macro2::Span) -> proc_macro2::Span {
 /// * `#[persist(was = "Order")]` on the type, a field or a variant: a name that it had, of which there may be several. `#[persist(since = 2)]` on a field or variant: it came with this version of the
 ///   type. With these, a heap of an earlier version opens as it is: the field must lie where a `pheap::Spare` was, and is zero (`None`, empty) in objects that are older; the variant must not make the
 ///   enum larger.
-/// * `#[persist(since = 2, default = 7)]` on a field: what it is in objects that are older. `#[persist(removed = "x")]` on a struct or variant: a field that it has no more. For these, and what is larger or in another place, objects are converted: `pheap::Heap::evolve`.
+/// * `#[persist(since = 2, default = 7)]` on a field: what it is in objects that are older, an expression
+///   that is evaluated for each of them. `#[persist(removed = "x")]` on a
+///   struct or variant: a field that it has no more. For these, and what is larger or in another place,
+///   objects are converted: `pheap::Heap::evolve`.
 /// * `#[persist(crate = "path::to::pheap")]`: where `pheap` is, if it was renamed or re-exported.
 ///
 /// ```

@@ -17,11 +17,7 @@ pub(super) fn lifetime() -> Lifetime {
 }
 
 /// The arguments of the type at the other brand, in angle brackets.
-pub(super) fn arguments(input: &Input<'_>) -> TokenStream {
-    arguments_at(input, &lifetime())
-}
-
-fn arguments_at(input: &Input<'_>, at: &Lifetime) -> TokenStream {
+fn arguments(input: &Input<'_>, at: &Lifetime) -> TokenStream {
     let arguments = input.generics.params.iter().map(|param| match param {
         GenericParam::Lifetime(_) => at.to_token_stream(),
         GenericParam::Type(param) => parameter(&input.options.krate, &param.ident, at),
@@ -119,7 +115,7 @@ impl VisitMut for Rebrand<'_> {
     fn visit_type_mut(&mut self, ty: &mut Type) {
         if matches!(ty, Type::Path(path) if path.path.is_ident("Self")) {
             self.changed = true;
-            let (name, arguments) = (self.input.name, arguments_at(self.input, &self.at));
+            let (name, arguments) = (self.input.name, arguments(self.input, &self.at));
             *ty = parse_quote!(#name #arguments);
             return;
         }

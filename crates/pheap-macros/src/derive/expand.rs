@@ -4,6 +4,7 @@ use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::{format_ident, quote};
 use syn::ext::IdentExt;
 use syn::spanned::Spanned;
+use syn::{ConstParam, GenericParam, TypeParam};
 
 use super::parse::{Field, History, Input, Shape, Variant};
 use super::{brand, exchange, key};
@@ -84,23 +85,31 @@ pub(super) fn discriminants(variants: &[Variant<'_>]) -> Vec<(TokenStream, Liter
     variants.iter().map(next).collect()
 }
 
-/// What is implemented, for whom.
+/// What is implemented, for whom: the generics of the impl, the type, its parameters, and the clause.
 fn header(input: &Input<'_>) -> TokenStream {
     let name = input.name;
     let generics = brand::generics(input);
     let (impl_generics, _, where_clause) = generics.split_for_impl();
-    let (_, arguments, _) = input.generics.split_for_impl();
-    let (at, at_arguments) = (brand::lifetime(), brand::arguments(input));
-    hygienic!([#impl_generics] #name #name #arguments where [#where_clause] at #at #name #at_arguments)
+    let at = brand::lifetime();
+    let brands = input.generics.lifetimes().map(|param| {
+        let brand = &param.lifetime;
+        quote!(#brand #at)
+    });
+    let parameters = input.generics.params.iter().filter_map(|param| match param {
+        GenericParam::Lifetime(_) => None,
+        GenericParam::Type(TypeParam { ident, .. }) => Some(quote!((type #ident))),
+        GenericParam::Const(ConstParam { ident, .. }) => Some(quote!((const #ident))),
+    });
+    hygienic!([#impl_generics] #name [#(#brands)*] [#(#parameters)*] where [#where_clause])
 }
 
-/// The stable id, and the parameters. What is reserved for `pheap` itself is private there: nobody else can use it.
+/// The stable id, and those before. What is reserved for `pheap` itself is private there: nobody else can
+/// use it.
 fn id(input: &Input<'_>) -> TokenStream {
     let id = &input.options.id;
     let of = if input.options.own { quote!(own) } else { quote!(new) };
-    let parameters = input.generics.type_params().map(|param| &param.ident);
     let (was, removed) = (&input.options.was, &input.options.removed);
-    hygienic!(id #of #id was [#(#was)*] removed [#(#removed)*] [#(#parameters)*])
+    hygienic!(id #of #id was [#(#was)*] removed [#(#removed)*])
 }
 
 /// What a field was earlier.

@@ -3,6 +3,10 @@
 //! All code that is `unsafe` is in `macro_rules!` of this crate, which name everything by `$crate`, and never in what the procedural macros write: these
 //! name pheap by a path of the user's choice, at which anything may be. So each of these `macro_rules!` is to be safe whatever it is given; what the
 //! procedural macros have looked at is checked here once more, by the compiler, on the type as it is in the end.
+//!
+//! An expression of the user's is the body of a closure or constant of its own, outside of each `unsafe`
+//! block. The macro that has an `unsafe` block also writes the pointer in it: a program can call each of
+//! these macros.
 
 mod field;
 mod persist;
@@ -16,7 +20,7 @@ pub use ::core;
 
 #[cfg(feature = "serde")]
 pub use crate::exchange::derived as serde;
-pub use crate::layout::desc::{Desc, DescFn, Field, History, Kind, Name, Prim, Variant};
+pub use crate::layout::desc::{Desc, DescFn, Field, History, Kind, Name, Prim, Variant, part_name};
 pub use crate::ptr::part::{
     Elements, Part, Select, element, element_if_any, field as part_field, object, place as part_place,
 };
@@ -48,10 +52,10 @@ pub use crate::__place_ahead as place_ahead;
 pub use crate::__with_serde as with_serde;
 pub use crate::api::stores::Last;
 pub use field::{FieldOf, NotAField};
-pub use persist::{slot_at, zero};
+pub use persist::{assert_whole_tag, slot_at, zero};
 pub use shape::{
-    AsDerived, Slot, Tag, assert_c, assert_counted, assert_tag, assert_transparent, c_slots, found, gaps,
-    unlike,
+    AsDerived, Inside, Slot, Tag, assert_c, assert_counted, assert_tag, assert_transparent, c_slots, found,
+    gaps, unlike,
 };
 
 /// Implemented by everything that implements `Deref`, so that the impl that the derive emits collides with it: a path of fields

@@ -2,6 +2,8 @@
 
 #![allow(unsafe_code)]
 
+use std::mem::MaybeUninit;
+
 use super::Slot;
 
 /// Zeroes the bytes `base + from .. base + to`.
@@ -26,14 +28,30 @@ pub const unsafe fn slot_at<S, T>(base: *const S, field: &T) -> Slot {
     Slot::of::<T>(offset as usize)
 }
 
+/// Asserts that the tag of the enum `T` has 8 bytes, if it is said to have as many.
+///
+/// A `Discriminant` has 8 bytes for each enum without an integer `repr`, whatever the tag has. An `Option`
+/// writes its `None` to the tag. If that leaves bytes without a value, this does not compile.
+///
+/// # Safety
+/// The compiler evaluates the call.
+pub const unsafe fn assert_whole_tag<T>(tag: usize) {
+    if tag == 8 && size_of::<Option<T>>() == size_of::<T>() {
+        let none = MaybeUninit::new(None::<T>);
+        // SAFETY: as many bytes of `none`. The compiler reports those that have no value.
+        unsafe { none.as_ptr().cast::<u64>().read_unaligned() };
+    }
+}
+
 /// `Persist` for a struct.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __persist_struct {
     (
-        [$($generics:tt)*] $name:ident $this:ty where [$($clause:tt)*]
-        at $brand:lifetime $at:ty,
-        id $id:ident $text:literal was [$($was:literal)*] removed [$($removed:literal)*] [$($parameter:ident)*]
+        [$($generics:tt)*] $name:ident
+        [$($brand:lifetime $at:lifetime)*] [$(($(type $param:ident)? $(const $constant:ident)?))*]
+        where [$($clause:tt)*],
+        id $id:ident $text:literal was [$($was:literal)*] removed [$($removed:literal)*]
         repr $repr:ident $align:literal $gaps:literal
         { $($index:literal $member:tt: $ty:ty as $label:literal was [$($was_part:literal)*] since $since:literal default [$($default:expr)?] $binding:ident)* }
     ) => {
@@ -46,11 +64,15 @@ macro_rules! __persist_struct {
         #[allow(deprecated, unused_variables)]
         // SAFETY: the bodies make sure of what the trait asks for, for the type as it is:
         // 1. `PADDED` asserts that the fields lie as described, and that there is no drop glue, and says itself whether there is padding.
-        // 2. `desc` has closures that compile only if the type has these fields and no others, also at any other brand.
+        // 2. `desc` has closures that compile only if the type has these fields and no others, and if each
+        //    field is at any other brand what it is here. `At` is the same type, with its parameters replaced.
         // 3. The fields are `Persist`, or nothing here compiles: all else goes for the whole if it goes for them.
         // 4. `Deref` would be a conflict with the impl below.
-        unsafe impl $($generics)* $crate::Persist for $this $($clause)* {
-            type At<$brand> = $at;
+        unsafe impl $($generics)* $crate::Persist for $name<$($brand,)* $($($param)? $($constant)?),*>
+        $($clause)*
+        {
+            type At<'__at> =
+                $name<$($at,)* $($(<$param as $crate::Persist>::At<'__at>)? $($constant)?),*>;
 
             const PADDED: $crate::__private::core::primitive::bool = {
                 $crate::__persist_no_drop!($name);
@@ -81,21 +103,17 @@ macro_rules! __persist_struct {
                         let $name { $($member: $binding),* } = this;
                         $(let $binding = $crate::__private::found($binding); let _: $crate::__private::AsDerived<$ty> = $binding;)*
                     };
-                    // And so it is at any brand: it is the same type, also if it has no fields.
-                    let _: for<'o> fn(&mut <Self as $crate::Persist>::At<'o>) = |this| {
-                        let $name { .. } = this;
-                    };
                     // For its assertions: nothing lives in a heap without its description.
                     let _: $crate::__private::core::primitive::bool = <Self as $crate::Persist>::PADDED;
                     &$crate::__private::Desc {
                         name: $crate::__private::Name::$id($text),
-                        history: $crate::__private::History { was: &[$($was),*], removed: &[$($removed),*], ..$crate::__private::History::NONE },
-                        args: &[$(<$parameter as $crate::Persist>::desc),*],
+                        history: $crate::__private::History::of_type(&[$($was),*], &[$($removed),*]),
+                        args: &[$($(<$param as $crate::Persist>::desc,)?)*],
                         size: $crate::__private::core::mem::size_of::<Self>(),
                         align: $crate::__private::core::mem::align_of::<Self>(),
                         kind: $crate::__private::Kind::Struct {
                             fields: &[$($crate::__private::Field {
-                                name: $label,
+                                name: $crate::__private::part_name($label),
                                 offset: $crate::__private::core::mem::offset_of!(Self, $member),
                                 ty: $crate::__private::FieldOf::<$ty>::DESC,
                                 history: $crate::__persist_history!([$($was_part)*] $since $ty [$($default)?]),
@@ -107,17 +125,32 @@ macro_rules! __persist_struct {
 
             #[inline]
             unsafe fn zero_padding(this: *mut Self) {
+                // A valid value is there, by the contract of `zero_padding`.
                 let base = this.cast::<$crate::__private::core::primitive::u8>();
-                $crate::__persist_zero!(
-                    $repr base, 0, $gaps,
-                    [$($crate::__private::Slot::of::<$ty>($crate::__private::core::mem::offset_of!(Self, $member))),*],
-                    $($index $ty),*
-                );
+                let (slots, gaps): $crate::__private::Inside<{ $gaps - 1 }, $gaps> = const {
+                    let slots = [$($crate::__private::Slot::of::<$ty>(
+                        $crate::__private::core::mem::offset_of!(Self, $member)
+                    )),*];
+                    (slots, $crate::__persist_gaps!($repr slots, $gaps))
+                };
+                $(
+                    if $crate::__private::FieldOf::<$ty>::PADDED {
+                        let field = base.wrapping_add(slots[$index].offset).cast::<$ty>();
+                        // SAFETY: a field of the valid value at `base`, as `PADDED` has asserted.
+                        unsafe { $crate::__private::FieldOf::<$ty>::zero_padding(field) };
+                    }
+                    // SAFETY: the gap before this field, within the value at `base`.
+                    unsafe { $crate::__private::zero(base, gaps[$index].0, gaps[$index].1) };
+                )*
+                // SAFETY: the gap behind the last field, within the value at `base`.
+                unsafe { $crate::__private::zero(base, gaps[$gaps - 1].0, gaps[$gaps - 1].1) };
             }
         }
 
-        $crate::__persist_not_deref!([$($generics)*] $this where [$($clause)*]);
-        $crate::__persist_plain!([$($generics)*] $this);
+        $crate::__persist_not_deref!(
+            [$($generics)*] $name<$($brand,)* $($($param)? $($constant)?),*> where [$($clause)*]
+        );
+        $crate::__persist_plain!([$($generics)*] $name<$($brand,)* $($($param)? $($constant)?),*>);
     };
 }
 
@@ -126,9 +159,10 @@ macro_rules! __persist_struct {
 #[macro_export]
 macro_rules! __persist_enum {
     (
-        [$($generics:tt)*] $name:ident $this:ty where [$($clause:tt)*]
-        at $brand:lifetime $at:ty,
-        id $id:ident $text:literal was [$($was:literal)*] removed [$($removed:literal)*] [$($parameter:ident)*]
+        [$($generics:tt)*] $name:ident
+        [$($brand:lifetime $at:lifetime)*] [$(($(type $param:ident)? $(const $constant:ident)?))*]
+        where [$($clause:tt)*],
+        id $id:ident $text:literal was [$($was:literal)*] removed [$($removed:literal)*]
         repr $tag:ident $align:literal
         { $(
             $variant:ident as $variant_label:literal was [$($was_variant:literal)*] since $variant_since:literal removed [$($removed_part:literal)*] = ($start:expr) + $steps:literal, $gaps:literal
@@ -144,11 +178,15 @@ macro_rules! __persist_enum {
         #[allow(deprecated, unused_variables, unreachable_patterns)]
         // SAFETY: the bodies make sure of what the trait asks for, for the type as it is:
         // 1. `PADDED` asserts that the fields lie as described, and that there is no drop glue, and says itself whether there is padding.
-        // 2. `desc` has closures that compile only if the type has these fields and no others, also at any other brand.
+        // 2. `desc` has closures that compile only if the type has these fields and no others, and if each
+        //    field is at any other brand what it is here. `At` is the same type, with its parameters replaced.
         // 3. The fields are `Persist`, or nothing here compiles: all else goes for the whole if it goes for them.
         // 4. `Deref` would be a conflict with the impl below.
-        unsafe impl $($generics)* $crate::Persist for $this $($clause)* {
-            type At<$brand> = $at;
+        unsafe impl $($generics)* $crate::Persist for $name<$($brand,)* $($($param)? $($constant)?),*>
+        $($clause)*
+        {
+            type At<'__at> =
+                $name<$($at,)* $($(<$param as $crate::Persist>::At<'__at>)? $($constant)?),*>;
 
             const PADDED: $crate::__private::core::primitive::bool = {
                 $crate::__persist_no_drop!($name);
@@ -158,7 +196,7 @@ macro_rules! __persist_enum {
                 let mut value = $crate::__private::core::mem::MaybeUninit::<Self>::uninit();
                 $crate::__private::assert_c::<Self>($align, tag, &[$(
                     &{
-                        let tag: $crate::__private::core::primitive::$tag = $start;
+                        let tag: $crate::__private::core::primitive::$tag = const { $start };
                         let tag = tag.wrapping_add($steps);
                         // SAFETY: `assert_tag` has made sure that there is room for a tag.
                         unsafe { value.as_mut_ptr().cast::<$crate::__private::core::primitive::$tag>().write_unaligned(tag) };
@@ -177,6 +215,8 @@ macro_rules! __persist_enum {
                         slots
                     }
                 ),*]);
+                // SAFETY: the compiler evaluates this constant.
+                unsafe { $crate::__private::assert_whole_tag::<Self>(tag) };
                 // Fields do not overlap: there is a gap if, and only if, the parts add up to less than the whole.
                 false $(
                     || $crate::__private::core::mem::size_of::<Self>()
@@ -204,41 +244,34 @@ macro_rules! __persist_enum {
                             $(let $binding = $crate::__private::found($binding); let _: $crate::__private::AsDerived<$ty> = $binding;)*
                         })*
                     };
-                    // And so it is at any brand: it is the same type, also if it has no fields.
-                    let _: for<'o> fn(&mut <Self as $crate::Persist>::At<'o>) = |this| match this {
-                        $($name::$variant { .. } => {})*
-                    };
                     // For its assertions: nothing lives in a heap without its description.
                     let _: $crate::__private::core::primitive::bool = <Self as $crate::Persist>::PADDED;
                     &$crate::__private::Desc {
                         name: $crate::__private::Name::$id($text),
-                        history: $crate::__private::History { was: &[$($was),*], removed: &[$($removed),*], ..$crate::__private::History::NONE },
-                        args: &[$(<$parameter as $crate::Persist>::desc),*],
+                        history: $crate::__private::History::of_type(&[$($was),*], &[$($removed),*]),
+                        args: &[$($(<$param as $crate::Persist>::desc,)?)*],
                         size: $crate::__private::core::mem::size_of::<Self>(),
                         align: $crate::__private::core::mem::align_of::<Self>(),
                         kind: $crate::__private::Kind::Enum {
                             tag: <$crate::__private::core::primitive::$tag as $crate::__private::Tag>::PRIM,
                             variants: &[$($crate::__private::Variant {
-                                name: $variant_label,
+                                name: $crate::__private::part_name($variant_label),
                                 tag: {
-                                    let tag: $crate::__private::core::primitive::$tag = $start;
+                                    let tag: $crate::__private::core::primitive::$tag = const { $start };
                                     tag.wrapping_add($steps) as $crate::__private::core::primitive::i128
                                 },
                                 fields: &{
                                     let slots = $crate::__persist_slots!($tag $($ty),*);
                                     [$($crate::__private::Field {
-                                        name: $label,
+                                        name: $crate::__private::part_name($label),
                                         offset: slots[$index].offset,
                                         ty: $crate::__private::FieldOf::<$ty>::DESC,
                                         history: $crate::__persist_history!([$($was_part)*] $since $ty [$($default)?]),
                                     }),*]
                                 },
-                                history: $crate::__private::History {
-                                    was: &[$($was_variant),*],
-                                    since: $variant_since,
-                                    removed: &[$($removed_part),*],
-                                    default: $crate::__private::core::option::Option::None,
-                                },
+                                history: $crate::__private::History::of_variant(
+                                    &[$($was_variant),*], $variant_since, &[$($removed_part),*],
+                                ),
                             }),*],
                         },
                     }
@@ -247,64 +280,74 @@ macro_rules! __persist_enum {
 
             #[inline]
             unsafe fn zero_padding(this: *mut Self) {
+                // A valid value is there, by the contract of `zero_padding`.
                 let base = this.cast::<$crate::__private::core::primitive::u8>();
                 // SAFETY: `this` points to a valid value, by the contract of `zero_padding`. The reference serves to find out which variant it is.
                 match unsafe { &*this } {
                     $(Self::$variant { .. } => {
-                        $crate::__persist_zero!(
-                            C base, $crate::__private::core::mem::size_of::<$crate::__private::core::primitive::$tag>(), $gaps,
-                            $crate::__persist_slots!($tag $($ty),*),
-                            $($index $ty),*
-                        );
+                        let (slots, gaps): $crate::__private::Inside<{ $gaps - 1 }, $gaps> = const {
+                            let slots = $crate::__persist_slots!($tag $($ty),*);
+                            let tag: $crate::__private::core::primitive::$tag = 0;
+                            let head = $crate::__private::core::mem::size_of_val(&tag);
+                            let size = $crate::__private::core::mem::size_of::<Self>();
+                            (slots, $crate::__private::gaps(head, slots, size))
+                        };
+                        $(
+                            if $crate::__private::FieldOf::<$ty>::PADDED {
+                                let field = base.wrapping_add(slots[$index].offset).cast::<$ty>();
+                                // SAFETY: a field of the valid value at `base`, as `PADDED` has asserted.
+                                unsafe { $crate::__private::FieldOf::<$ty>::zero_padding(field) };
+                            }
+                            // SAFETY: the gap before this field, within the value at `base`.
+                            unsafe { $crate::__private::zero(base, gaps[$index].0, gaps[$index].1) };
+                        )*
+                        // SAFETY: the gap behind the last field, within the value at `base`.
+                        unsafe { $crate::__private::zero(base, gaps[$gaps - 1].0, gaps[$gaps - 1].1) };
                     })*
                 }
             }
         }
 
-        $crate::__persist_not_deref!([$($generics)*] $this where [$($clause)*]);
-        $crate::__persist_plain!([$($generics)*] $this);
+        $crate::__persist_not_deref!(
+            [$($generics)*] $name<$($brand,)* $($($param)? $($constant)?),*> where [$($clause)*]
+        );
+        $crate::__persist_plain!([$($generics)*] $name<$($brand,)* $($($param)? $($constant)?),*>);
     };
 }
 
-/// What a field was. The expression is evaluated outside of the `unsafe` block.
+/// What a field was. The user's expression is the body of a closure of its own, whose result is the value:
+/// nothing in it leaves the closure that must write that.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __persist_history {
     ([$($was:literal)*] $since:literal $ty:ty []) => {
-        $crate::__private::History {
-            was: &[$($was),*],
-            since: $since,
-            ..$crate::__private::History::NONE
-        }
+        $crate::__private::History::of_field(
+            &[$($was),*], $since, $crate::__private::core::option::Option::None,
+        )
     };
     ([$($was:literal)*] $since:literal $ty:ty [$default:expr]) => {
-        $crate::__private::History {
-            was: &[$($was),*],
-            since: $since,
-            default: $crate::__private::core::option::Option::Some(|place| {
-                let value: $ty = $default;
+        $crate::__private::History::of_field(
+            &[$($was),*],
+            $since,
+            $crate::__private::core::option::Option::Some(|place| {
+                let value = (|| -> $ty { $default })();
                 // SAFETY: the place has room for a value of the type, by the contract of `DefaultFn`.
                 unsafe { $crate::__private::FieldOf::<$ty>::put(place, value) }
             }),
-            ..$crate::__private::History::NONE
-        }
+        )
     };
 }
 
-/// An error unless the generics and the clause of an impl are that: with a block in them they would bring a body of their own for an `unsafe impl`, and begin
-/// some other item with ours. In front of a `;`, where only functions and constants may be, there is no way to go on behind it.
+/// An error unless the generics and the clause of an impl are nothing else: a block in the clause would be
+/// the body of an `unsafe impl`, and our own would belong to an item behind it. Here a `;` ends the item
+/// behind the clause, so a block does not fit, and there is one item only.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __persist_header {
-    ([] []) => {};
     ([$($generics:tt)*] [$($clause:tt)*]) => {
-        const _: () = {
-            #[allow(dead_code, single_use_lifetimes, clippy::extra_unused_lifetimes)]
-            trait __Header {
-                fn header $($generics)* () $($clause)*;
-            }
-        };
+        $crate::__persist_header!(item fn header $($generics)* () $($clause)*;);
     };
+    (item $item:item) => {};
 }
 
 /// Nothing in a heap is ever dropped. The assertion is in `PADDED`, because the fields are known to be `Persist` where that has a value: `Drop` is then
@@ -348,27 +391,15 @@ macro_rules! __persist_slots {
     };
 }
 
-/// Zeroes the gaps, and the padding inside of the fields. (`repr(transparent)` does not say where its empty fields are, and needs no padding of its own.)
+/// The gaps of a struct. A `repr(transparent)` does not say where empty fields are, and has no gaps.
 #[doc(hidden)]
 #[macro_export]
-macro_rules! __persist_zero {
-    (C $base:ident, $head:expr, $gaps:literal, $slots:expr, $($index:literal $ty:ty),*) => {
-        $crate::__persist_zero!(transparent $base, $head, $gaps, $slots, $($index $ty),*);
-        let gaps: [($crate::__private::core::primitive::usize, $crate::__private::core::primitive::usize); $gaps] =
-            const { $crate::__private::gaps($head, $slots, $crate::__private::core::mem::size_of::<Self>()) };
-        $(
-            // SAFETY: `base` points to a valid value, by the contract of `zero_padding`, and this is within: the gap before a field.
-            unsafe { $crate::__private::zero($base, gaps[$index].0, gaps[$index].1) };
-        )*
-        // SAFETY: `base` points to a valid value, by the contract of `zero_padding`, and this is within: the gap behind the last field.
-        unsafe { $crate::__private::zero($base, gaps[$gaps - 1].0, gaps[$gaps - 1].1) };
+macro_rules! __persist_gaps {
+    (C $slots:ident, $gaps:literal) => {
+        $crate::__private::gaps(0, $slots, $crate::__private::core::mem::size_of::<Self>())
     };
-    (transparent $base:ident, $head:expr, $gaps:literal, $slots:expr, $($index:literal $ty:ty),*) => {
-        let slots: [$crate::__private::Slot; $gaps - 1] = const { $slots };
-        $(if $crate::__private::FieldOf::<$ty>::PADDED {
-            // SAFETY: `base` points to a valid value, by the contract of `zero_padding`, and this is a field of it: where the fields are was asserted in `PADDED`.
-            unsafe { $crate::__private::FieldOf::<$ty>::zero_padding($base.wrapping_add(slots[$index].offset).cast::<$ty>()) };
-        })*
+    (transparent $slots:ident, $gaps:literal) => {
+        [(0, 0); $gaps]
     };
 }
 
@@ -398,14 +429,21 @@ macro_rules! __persist_plain {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __persist_nothing {
-    ([$($generics:tt)*] $name:ident $this:ty where [$($clause:tt)*] at $brand:lifetime $at:ty) => {
+    (
+        [$($generics:tt)*] $name:ident
+        [$($brand:lifetime $at:lifetime)*] [$(($(type $param:ident)? $(const $constant:ident)?))*]
+        where [$($clause:tt)*]
+    ) => {
         $crate::__persist_header!([$($generics)*] [$($clause)*]);
 
         #[automatically_derived]
         #[allow(deprecated)]
         // SAFETY: nothing lives in a heap without its description, and this never returns one.
-        unsafe impl $($generics)* $crate::Persist for $this $($clause)* {
-            type At<$brand> = $at;
+        unsafe impl $($generics)* $crate::Persist for $name<$($brand,)* $($($param)? $($constant)?),*>
+        $($clause)*
+        {
+            type At<'__at> =
+                $name<$($at,)* $($(<$param as $crate::Persist>::At<'__at>)? $($constant)?),*>;
 
             const PADDED: $crate::__private::core::primitive::bool = false;
 

@@ -131,6 +131,10 @@ macro_rules! tags {
 
 tags!(u8 U8, u16 U16, u32 U32, u64 U64, u128 U128, i8 I8, i16 I16, i32 I32, i64 I64, i128 I128);
 
+/// The fields of a struct or variant, and from where to where there is padding before each, and behind the
+/// last.
+pub type Inside<const N: usize, const M: usize> = ([Slot; N], [(usize, usize); M]);
+
 /// From where to where there is padding before each field, and behind the last; `M` is `N + 1`.
 pub const fn gaps<const N: usize, const M: usize>(
     head: usize,

@@ -2,7 +2,7 @@
 //!
 //! Edges are functions, because a constant that contained itself (`Node` → `P<Node>` → `Node`) would be a cycle.
 
-use super::names::is_id;
+use super::names::{is_id, is_identifier};
 
 /// Names a type without evaluating its description.
 pub type DescFn = fn() -> &'static Desc;
@@ -40,6 +40,15 @@ impl Name {
     pub const fn as_str(self) -> &'static str {
         self.0
     }
+}
+
+/// The name of a field or a variant.
+///
+/// # Panics
+/// If it is neither an identifier nor a number: a heap with it could not be opened again.
+pub const fn part_name(name: &'static str) -> &'static str {
+    assert!(is_identifier(name), "a part has an identifier or a number for its name");
+    name
 }
 
 /// One type as the compiler lays it out.
@@ -137,18 +146,46 @@ pub(crate) type DefaultFn = unsafe fn(*mut u8);
 #[derive(Debug, Clone, Copy)]
 pub struct History {
     /// Names that it had.
-    pub was: &'static [&'static str],
+    pub(super) was: &'static [&'static str],
     /// The version of the type that it came with; 1 if it always was there.
-    pub since: u32,
+    pub(super) since: u32,
     /// Of a field: writes what it is in objects that are older; zero if there is none.
-    pub default: Option<DefaultFn>,
+    pub(super) default: Option<DefaultFn>,
     /// Of a type or variant: fields that it has no more.
-    pub removed: &'static [&'static str],
+    pub(super) removed: &'static [&'static str],
 }
 
+/// Derived code calls these in a constant, so a panic is an error of the compiler's.
 impl History {
     /// It is as it was.
-    pub const NONE: History = History { was: &[], since: 1, default: None, removed: &[] };
+    pub(crate) const NONE: History = History { was: &[], since: 1, default: None, removed: &[] };
+
+    /// That of a user's type.
+    ///
+    /// # Panics
+    /// If the type was none of a user's. The types of pheap keep promises that a user's type would not.
+    pub const fn of_type(was: &'static [&'static str], removed: &'static [&'static str]) -> History {
+        let mut i = 0;
+        while i < was.len() {
+            Name::new(was[i]);
+            i += 1;
+        }
+        History { was, removed, ..History::NONE }
+    }
+
+    /// That of a field.
+    pub const fn of_field(was: &'static [&'static str], since: u32, default: Option<DefaultFn>) -> History {
+        History { was, since, default, ..History::NONE }
+    }
+
+    /// That of a variant.
+    pub const fn of_variant(
+        was: &'static [&'static str],
+        since: u32,
+        removed: &'static [&'static str],
+    ) -> History {
+        History { was, since, removed, ..History::NONE }
+    }
 
     /// Whether it may be missing in the heap.
     pub(super) fn is_new(&self) -> bool {

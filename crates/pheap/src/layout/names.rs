@@ -17,17 +17,25 @@ pub(super) const fn is_id(id: &str) -> bool {
     !bytes.is_empty()
 }
 
+/// Whether this can name a field or a variant: an identifier, or a number in a tuple.
+pub(super) const fn is_identifier(name: &str) -> bool {
+    let bytes = name.as_bytes();
+    let mut i = 0;
+    while i < bytes.len() {
+        if !is_identifier_byte(bytes[i]) {
+            return false;
+        }
+        i += 1;
+    }
+    !bytes.is_empty()
+}
+
 const fn is_id_byte(byte: u8) -> bool {
     is_identifier_byte(byte) || matches!(byte, b'.' | b'-' | b'/' | b':')
 }
 
 const fn is_identifier_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || !byte.is_ascii()
-}
-
-/// Whether this can name a field or a variant: an identifier, or a number in a tuple.
-pub(super) fn is_identifier(name: &str) -> bool {
-    !name.is_empty() && name.bytes().all(is_identifier_byte)
 }
 
 /// Whether this can name a type: an id, perhaps with arguments, `()`, `[T; N]` or `[T]`.

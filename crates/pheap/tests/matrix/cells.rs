@@ -1,8 +1,9 @@
-//! Runs a matrix of small programs: each *cell* is code with a macro of pheap in it, beside plain code that does the
-//! same.
+//! Runs a matrix of small programs: each *cell* is code with a macro of pheap in it, beside plain code that
+//! does the same.
 //!
-//! All cells are one crate, one line each. The compiler names the lines that it refuses; they are taken out, and the
-//! rest is compiled again, for errors of one phase hide those of the next. What is left runs, a thread for each line.
+//! All cells are one crate, one line each. The compiler names the lines that it refuses; they are taken out,
+//! and the rest is compiled again, for errors of one phase hide those of the next. What is left runs, a thread
+//! for each line.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -35,22 +36,23 @@ pub(crate) fn outcomes(name: &str, prelude: &str, cells: &[Cell]) -> Vec<(Outcom
     std::fs::create_dir_all(&dir).unwrap();
     let modules: Vec<&str> = cells.iter().flat_map(|cell| [&*cell.code, &*cell.plain]).collect();
     let mut outcomes: Vec<Option<Outcome>> = vec![None; modules.len()];
-    loop {
-        let source = dir.join("main.rs");
-        std::fs::write(&source, program(prelude, &modules, &outcomes)).unwrap();
-        let errors = errors(&source, &["--emit=metadata"]);
-        if errors.is_empty() {
-            break;
-        }
-        for (line, error) in errors {
-            let module = line.checked_sub(1).and_then(|module| outcomes.get_mut(module));
-            // What was refused before has an empty line.
-            let Some(outcome @ None) = module else { panic!("{name}, line {line}: {error}") };
-            *outcome = Some(Outcome::Refused(error));
+    let source = dir.join("main.rs");
+    // Some errors are found only where code is generated.
+    for emit in ["--emit=metadata", "--emit=link"] {
+        loop {
+            std::fs::write(&source, program(prelude, &modules, &outcomes)).unwrap();
+            let errors = errors(&source, emit);
+            if errors.is_empty() {
+                break;
+            }
+            for (line, error) in errors {
+                let module = line.checked_sub(1).and_then(|module| outcomes.get_mut(module));
+                // What was refused before has an empty line.
+                let Some(outcome @ None) = module else { panic!("{name}, line {line}: {error}") };
+                *outcome = Some(Outcome::Refused(error));
+            }
         }
     }
-    let errors = errors(&dir.join("main.rs"), &["--emit=link"]);
-    assert!(errors.is_empty(), "{name}: {errors:?}");
     let output = Command::new(dir.join("main")).output().unwrap();
     let stdout = String::from_utf8(output.stdout).unwrap();
     let last = stdout.lines().last().unwrap_or_default();
@@ -88,12 +90,12 @@ fn program(prelude: &str, modules: &[&str], outcomes: &[Option<Outcome>]) -> Str
 }
 
 /// The first error of each line that the compiler refuses.
-fn errors(source: &Path, emit: &[&str]) -> BTreeMap<usize, String> {
+fn errors(source: &Path, emit: &str) -> BTreeMap<usize, String> {
     let (deps, pheap) = built();
     let output = Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()))
         .args(["--edition=2024", "--error-format=json", "-Awarnings", "-Aunconditional_panic"])
         .args(std::env::var("RUSTFLAGS").unwrap_or_default().split_whitespace())
-        .args(emit)
+        .arg(emit)
         .arg("--out-dir")
         .arg(source.parent().unwrap())
         .arg(format!("-Ldependency={}", deps.display()))
@@ -103,12 +105,15 @@ fn errors(source: &Path, emit: &[&str]) -> BTreeMap<usize, String> {
         .expect("there is a compiler");
     let mut errors = BTreeMap::new();
     let stderr = String::from_utf8(output.stderr).unwrap();
-    for line in stderr.lines() {
-        let Ok(message) = serde_json::from_str::<Value>(line) else { panic!("{stderr}") };
+    // The compiler also writes lines of its own log.
+    for line in stderr.lines().filter(|line| line.starts_with('{')) {
+        let message: Value = serde_json::from_str(line).unwrap();
         let text = message["message"].as_str().unwrap();
         if message["level"] == "error" && !text.starts_with("aborting due to") {
-            let span = message["spans"].as_array().unwrap().iter().find(|span| span["is_primary"] == true);
-            let line = span.map_or(0, |span| line_of(span, source));
+            let mut spans: Vec<&Value> = message["spans"].as_array().unwrap().iter().collect();
+            // The others may say where in the source a macro is called, if the first one is in the macro.
+            spans.sort_by_key(|span| span["is_primary"] != true);
+            let line = spans.iter().map(|span| line_of(span, source)).find(|&line| line > 0).unwrap_or(0);
             errors.entry(line).or_insert_with(|| text.to_owned());
         } else if message["level"] == "error: internal compiler error" {
             panic!("{text}");

@@ -1,25 +1,9 @@
-//! The `macro_rules!` behind the derive are safe whatever they are given. The type at another brand is the same type, also if there are no fields by which that shows;
-//! and an enum with one variant has the tag that is described.
+//! The `macro_rules!` behind the derive are safe whatever they are given: an enum with one variant has the tag
+//! that is described.
 #![forbid(unsafe_code)]
 
-use pheap::__private::{persist_enum, persist_struct};
+use pheap::__private::persist_enum;
 use pheap::{P, Persist};
-
-#[repr(C)]
-pub struct Empty;
-
-persist_struct! { [] Empty Empty where [] at '__at [u64; 100], id new "Empty" was [] removed [] [] repr C 1 1 {} }
-
-#[repr(u8)]
-pub enum Switch {
-    Off,
-    On,
-}
-
-persist_enum! {
-    [] Switch Switch where [] at '__at [u64; 100], id new "Switch" was [] removed [] [] repr u8 1
-    { Off as "Off" was [] since 0 removed [] = (0) + 0, 1 {} On as "On" was [] since 0 removed [] = (0) + 1, 1 {} }
-}
 
 #[repr(u8)]
 pub enum Only<'r, T: Persist> {
@@ -27,7 +11,7 @@ pub enum Only<'r, T: Persist> {
 }
 
 persist_enum! {
-    [<'r, T: Persist>] Only Only<'r, T> where [] at '__at Only<'__at, T::At<'__at>>, id new "Only" was [] removed [] [] repr u8 1
+    [<'r, T: Persist>] Only ['r '__at] [(type T)] where [], id new "Only" was [] removed [] repr u8 1
     { One as "One" was [] since 0 removed [] = (3) + 0, 2 { 0 0: P<'r, T> as "0" was [] since 0 default [] field } }
 }
 
