@@ -6,17 +6,18 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use pheap_macros::Persist;
+use xxhash_rust::xxh3::xxh3_64;
 
 use super::parts::Changes;
 use super::root::{has_versions, write_root};
 use crate::error::{Error, Result};
 use crate::faults::{Bug, bug};
 use crate::heap::check::rule::UNFINISHED;
-use crate::heap::occupied::occupied;
+use crate::heap::occupied::{Occupants, occupied};
 use crate::heap::types::{are_values, what_becomes};
 use crate::heap::{Heap, HeapInner};
 use crate::layout::desc::Desc;
-use crate::layout::{Conversion, Converter, Migrate, Occupied, Persist, Successor};
+use crate::layout::{Conversion, Converter, Migrate, Persist, Successor};
 use crate::ptr::P;
 use crate::region::rewrite::Rewrite;
 use crate::region::{Exclusive, NewRoot, Region};
@@ -34,7 +35,8 @@ const BATCH: u64 = 512;
 struct Unfinished<'r> {
     /// The object that was the root. Of another type than it says here.
     root: P<'r, Moved<'r>>,
-    /// Numbers of its type: what it was, and what it becomes.
+    /// Numbers of its type: what it was, and what it becomes. The upper halves are a hash of what all types become, so
+    /// that no call goes on with other ones; 0 in files of an earlier pheap.
     from: u64,
     to: u64,
 }
@@ -200,11 +202,11 @@ impl<'h> Evolution<'h> {
             heap.retype(&region, &root, job.to, &job.found, &job.numbers)?;
             return Ok(true);
         }
-        let mut exclusive = job.begin()?;
+        let (mut exclusive, occupied) = job.begin()?;
         if job.has_versions && !bug(Bug::ConvertVersions) {
             exclusive = job.end_versions(exclusive)?;
         }
-        job.convert(&mut exclusive, &mut progress)?;
+        job.convert(&mut exclusive, &occupied, &mut progress)?;
         job.redirect(&mut exclusive, &mut progress)?;
         job.end(exclusive, job.to)?;
         Ok(true)
@@ -219,6 +221,8 @@ struct Job<'a> {
     found: Vec<Successor>,
     /// What the numbers of types become.
     numbers: HashMap<u32, u32>,
+    /// A hash of that.
+    plan: u64,
     from: u32,
     to: u32,
     unfinished: u32,
@@ -243,7 +247,10 @@ impl<'a> Job<'a> {
         let (moved, _) = heap.register(<Moved<'_> as Persist>::desc())?;
         debug_assert!(<Unfinished<'_> as Persist>::desc().name.as_str() == UNFINISHED);
         let from_is_new = region.ty() != unfinished;
-        let from = if from_is_new { region.ty() } else { begun(heap, region, unfinished, desc, name)? };
+        let (from, begun) = match from_is_new {
+            true => (region.ty(), None),
+            false => begun(heap, region, unfinished, desc, name).map(|(from, plan)| (from, Some(plan)))?,
+        };
         let mismatch = |help: String| {
             let difference = heap.tables.lock().types.difference(from, desc)?.unwrap_or_default();
             Err(Error::TypeMismatch {
@@ -257,6 +264,10 @@ impl<'a> Job<'a> {
             Err(help) => return mismatch(help),
         };
         let (to, numbers) = heap.numbers(desc, &found)?;
+        let plan = plan(&numbers);
+        if begun.is_some_and(|begun| begun != 0 && begun != plan) {
+            return Err(Error::Unfinished { root: name.to_owned() });
+        }
         // A span says by its type how far it has come.
         let becomes = |ty: &u32| numbers.get(ty).copied().unwrap_or(*ty);
         if numbers.values().any(|new| becomes(new) != *new) {
@@ -272,6 +283,7 @@ impl<'a> Job<'a> {
             name,
             found,
             numbers,
+            plan,
             from,
             to,
             unfinished,
@@ -284,22 +296,33 @@ impl<'a> Job<'a> {
 
     /// Locks the root until all is converted, and frees what it does not lead to. If no earlier call has begun the
     /// conversion, checks that it can be done, and says in the heap that it is being done, in one transaction.
-    fn begin(&self) -> Result<Exclusive<'a>> {
+    fn begin(&self) -> Result<(Exclusive<'a>, Occupants)> {
         let ty = if self.from_is_new { self.from } else { self.unfinished };
         let mut exclusive = Exclusive::begin(self.heap, self.region, ty)?;
-        if !self.from_is_new {
-            exclusive.trace();
-            return Ok(exclusive);
-        }
         // A read that has begun may still take a snapshot.
         exclusive.context().upgrade();
-        if self.region.held.is_used() {
+        // From now on no thread gets an older version of the root, of whatever type it was: what the root is now, is
+        // durable. Nor does the trace look at older ones.
+        self.heap.sync_log()?;
+        if self.from_is_new && self.region.held.is_used() {
             return Err(Error::HeldPointers { root: self.name.to_owned() });
         }
         exclusive.trace();
+        let occupied = self.occupied(&exclusive);
+        if !self.from_is_new {
+            return Ok((exclusive, occupied));
+        }
         Changes::new(self.heap, &self.found, &self.numbers).check(&exclusive, self.name)?;
+        for (number, span) in exclusive.object_spans() {
+            if let Some((number, _, successor)) = self.left(number, span)
+                && let Some(conversion) = &successor.conversion
+            {
+                exclusive.check_convertible(number, &self.rewrite(successor, conversion, &occupied))?;
+            }
+        }
         let root = self.heap.base().addr() as u64 + self.region.root();
-        let words = [root, self.from.into(), self.to.into()];
+        let [low, high] = [self.plan << 32, self.plan >> 32 << 32];
+        let words = [root, low | u64::from(self.from), high | u64::from(self.to)];
         let unfinished = exclusive.alloc_words(<Unfinished<'_> as Persist>::desc(), words)?;
         let (heap, region) = (self.heap, self.region);
         let replace =
@@ -310,7 +333,18 @@ impl<'a> Job<'a> {
             heap.acknowledge(wal, end)?;
         }
         self.region.set_ty(self.unfinished);
-        Ok(exclusive)
+        Ok((exclusive, occupied))
+    }
+
+    /// How objects of a type become others.
+    fn rewrite<'b>(
+        &self,
+        successor: &Successor,
+        conversion: &'b Conversion,
+        occupied: &'b Occupants,
+    ) -> Rewrite<'b> {
+        let ty = self.numbers[&successor.old];
+        Rewrite { desc: successor.new, conversion, ty, moved: self.moved, occupied }
     }
 
     /// Fails if a version of the root is held, which is read without the region's lock. Until it is durable that the
@@ -329,7 +363,7 @@ impl<'a> Job<'a> {
     }
 
     /// The slots with values of the buffers that functions of the program's convert.
-    fn occupied(&self, exclusive: &Exclusive<'_>) -> HashMap<u64, Occupied> {
+    fn occupied(&self, exclusive: &Exclusive<'_>) -> Occupants {
         let asks = |one: &&Successor| one.conversion.as_ref().is_some_and(Conversion::asks_for_owner);
         let buffers = self.found.iter().filter(asks);
         // A collection that was converted by an earlier call says that its buffer is of the new type.
@@ -339,8 +373,13 @@ impl<'a> Job<'a> {
     }
 
     /// Converts all objects whose bytes change, and gives the others the numbers of their new types.
-    fn convert(&self, exclusive: &mut Exclusive<'_>, progress: &mut dyn FnMut(Progress)) -> Result<()> {
-        let (batch, occupied) = (self.batch(), self.occupied(exclusive));
+    fn convert(
+        &self,
+        exclusive: &mut Exclusive<'_>,
+        occupied: &Occupants,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<()> {
+        let batch = self.batch();
         let (mut done, mut total) = (0, None);
         loop {
             exclusive.give_back_runs();
@@ -364,13 +403,7 @@ impl<'a> Job<'a> {
                         done += span.bytes();
                     }
                     Some(conversion) if bytes < batch => {
-                        let rewrite = Rewrite {
-                            desc: successor.new,
-                            conversion,
-                            ty,
-                            moved: self.moved,
-                            occupied: &occupied,
-                        };
+                        let rewrite = self.rewrite(successor, conversion, occupied);
                         converted.push(exclusive.convert(number, &rewrite)?);
                         bytes += span.bytes();
                     }
@@ -449,18 +482,36 @@ impl<'a> Job<'a> {
     }
 }
 
-/// The type that a root had when somebody began to make it one of this type.
-fn begun(heap: &HeapInner, region: &Region, unfinished: u32, desc: &'static Desc, name: &str) -> Result<u32> {
+/// A hash of what types become, which is not 0.
+fn plan(numbers: &HashMap<u32, u32>) -> u64 {
+    let mut pairs: Vec<_> = numbers.iter().collect();
+    pairs.sort_unstable();
+    let bytes: Vec<u8> =
+        pairs.into_iter().flat_map(|(old, new)| [*old, *new]).flat_map(u32::to_le_bytes).collect();
+    xxh3_64(&bytes).max(1)
+}
+
+/// The type that a root had when an earlier call began to make it one of this type, and the [`plan`] of that.
+fn begun(
+    heap: &HeapInner,
+    region: &Region,
+    unfinished: u32,
+    desc: &'static Desc,
+    name: &str,
+) -> Result<(u32, u64)> {
     let (ty, _) = heap.register(desc)?;
     let exclusive = Exclusive::begin(heap, region, unfinished)?;
     let [_, from, to] = words(&exclusive, region)?;
     drop(exclusive);
-    if to != u64::from(ty) {
+    let plan = from >> 32 | to >> 32 << 32;
+    let (from, to) = (from as u32, to as u32);
+    if to != ty {
         return Err(Error::Unfinished { root: name.to_owned() });
     }
-    let known = heap.tables.lock().types.types.len();
-    let from = u32::try_from(from).ok().filter(|from| (*from as usize) < known);
-    from.ok_or_else(|| Error::corrupt("a root was of a type that is not in the type table"))
+    if from as usize >= heap.tables.lock().types.types.len() {
+        return Err(Error::corrupt("a root was of a type that is not in the type table"));
+    }
+    Ok((from, plan))
 }
 
 /// What an [`Unfinished`] consists of.

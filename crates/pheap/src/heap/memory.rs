@@ -263,7 +263,8 @@ impl HeapInner {
     /// Gives private pages back that a checkpoint has written, if they are many. For a thread that keeps a region locked
     /// for long, `exclusive`: the thread in the background cannot give back the pages of that region.
     pub(crate) fn evict_beside(&self, exclusive: &Exclusive<'_>) {
-        let Some(wal) = self.wal().filter(|wal| wal.is_over_memory()) else { return };
+        let is_over = |wal: &&Arc<Wal>| wal.pages.bytes() > wal.settings().memory_limit;
+        let Some(wal) = self.wal().filter(is_over) else { return };
         // The log keeps a failure, and the next commit returns it.
         let _ = wal.checkpoint(|| {
             self.drop_copies(wal);

@@ -6,6 +6,9 @@ use super::check::rule::{Rule, Vector};
 use crate::layout::{Occupied, PointerMap, TypeLayout};
 use crate::region::Exclusive;
 
+/// The slots with values of buffers, by the address of these.
+pub(crate) type Occupants = HashMap<u64, Occupied>;
+
 /// The buffers of a region that have one of these types, by address. `types` are those of the type table.
 ///
 /// Takes some 40 bytes of memory for each buffer.
@@ -13,7 +16,7 @@ pub(crate) fn occupied(
     exclusive: &Exclusive<'_>,
     types: &[TypeLayout],
     buffers: &BTreeSet<u32>,
-) -> HashMap<u64, Occupied> {
+) -> Occupants {
     let mut found = HashMap::new();
     if buffers.is_empty() {
         return found;
@@ -36,7 +39,8 @@ pub(crate) fn occupied(
 /// The collections that are parts of a type, or are it, and own such buffers: where they say which slots have values,
 /// and where the pointers to the buffers are.
 fn owners_in(ty: &TypeLayout, buffers: &BTreeSet<u32>) -> Vec<(Vector, PointerMap)> {
-    let mut parts: HashMap<&str, Vector> = HashMap::new();
+    // Two types may have one name.
+    let mut parts: HashMap<(&str, u32), Vector> = HashMap::new();
     let owner_of = |part: &'_ TypeLayout| -> Option<Vector> {
         let owner = match Rule::of(part)? {
             Rule::Vector(vector) => vector,
@@ -47,12 +51,12 @@ fn owners_in(ty: &TypeLayout, buffers: &BTreeSet<u32>) -> Vec<(Vector, PointerMa
     };
     let mut visit = |part| {
         if let Some(owner) = owner_of(part) {
-            parts.insert(&part.name, owner);
+            parts.insert((&part.name, owner.buffer.to), owner);
         }
     };
     visit(ty);
     ty.for_each_part(&mut visit);
-    let with_map = |(name, owner): (&str, Vector)| {
+    let with_map = |((name, _), owner): ((&str, u32), Vector)| {
         let is_it = |place: (&str, u64), to: u32| place == (name, owner.buffer.at) && to == owner.buffer.to;
         (owner, PointerMap::of(&ty.with_pointers(("", 0), &is_it)))
     };

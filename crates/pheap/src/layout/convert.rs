@@ -20,8 +20,13 @@ pub(crate) type ConvertFn = unsafe fn(*const u8, *mut u8);
 /// passed on as they are, or begin empty.
 ///
 /// The function sees only values that the program has stored and that the root leads to: not what a collection has
-/// removed, nor places of it without a value. It may see one value several times: after a crash, the steps that the
-/// crash has taken back are repeated.
+/// removed, nor places of it without a value. It sees each of them once, but for the values of the steps that a crash
+/// or a panic takes back: these are repeated.
+///
+/// A collection keeps its structure. So a function must not change the order of the elements of a
+/// [`PPriorityQueue`](crate::PPriorityQueue): that would have the old order.
+///
+/// The function runs inside the root's lock. A method of the heap that would wait is [`Error::Nested`](crate::Error::Nested).
 pub trait Migrate<Old>: Sized {
     /// The value.
     ///
@@ -177,17 +182,17 @@ pub(super) enum Vacant {
     Untagged { tags: u64 },
     /// The slot's number, of one byte, is not among the first `len` of the `order`.
     Unordered { len: u64, order: u64 },
-    /// The slot's number is not less than `len`, and it is zero in all bytes.
+    /// The slot's number is not less than `len`. It repeats the last value before that.
     Behind { len: u64 },
 }
 
 impl Vacant {
-    /// Whether slot `i` of `slots`, with `bytes`, has no value.
+    /// Whether slot `i` of `slots` has no value of its own.
     ///
     /// # Safety
     /// At `node` is a node with so many slots, which has the words that `self` names where it says. Its bytes are
     /// definite.
-    unsafe fn is(self, node: *const u8, (i, slots): (u64, u64), bytes: &[u8]) -> bool {
+    unsafe fn is(self, node: *const u8, (i, slots): (u64, u64)) -> bool {
         let at = |offset: u64| node.wrapping_add(offset as usize);
         // SAFETY: a word of the node, the caller's premise.
         let word = |offset: u64| unsafe { at(offset).cast::<u64>().read_unaligned() };
@@ -199,7 +204,7 @@ impl Vacant {
                 let number = |place: u64| unsafe { at(order + place).read() };
                 !(0..word(len).min(slots)).any(|place| u64::from(number(place)) == i)
             }
-            Vacant::Behind { len } => i >= word(len) && bytes.iter().all(|&byte| byte == 0),
+            Vacant::Behind { len } => i >= word(len),
         }
     }
 }
@@ -212,8 +217,10 @@ pub(crate) struct Occupied {
 }
 
 impl Occupied {
-    fn has(self, slot: u64, slots: u64) -> bool {
-        (slot + slots - self.first % slots) % slots < self.count
+    /// Their numbers, of so many `slots`.
+    fn slots(self, slots: u64) -> impl Iterator<Item = u64> {
+        let (first, count) = (self.first, self.count.min(slots));
+        (0..count).map(move |i| ((u128::from(first) + u128::from(i)) % u128::from(slots)) as u64)
     }
 }
 
@@ -361,12 +368,14 @@ impl Op {
                 let node = old.wrapping_add(*node as usize);
                 for i in 0..*len {
                     let (old, new) = at(from + i * strides.0, to + i * strides.1);
-                    // SAFETY: the bytes of one of the slots, which are definite, the premise of `run`.
-                    let bytes = unsafe { std::slice::from_raw_parts(old, strides.0 as usize) };
                     // SAFETY: a node of the type that the op was compiled for is there, with `len` slots.
-                    if !unsafe { vacant.is(node, (i, *len), bytes) } {
+                    if !unsafe { vacant.is(node, (i, *len)) } {
                         // SAFETY: a slot with a value, and room for one of the new type.
                         unsafe { run(ops, old, new) };
+                    } else if let (Vacant::Behind { .. }, 1..) = (vacant, i) {
+                        let last = new.wrapping_sub(strides.1 as usize);
+                        // SAFETY: the new slot before this one, and this one, of so many bytes each.
+                        unsafe { new.copy_from_nonoverlapping(last, strides.1 as usize) };
                     }
                 }
             }
@@ -444,8 +453,12 @@ impl Conversion {
     pub(crate) unsafe fn bytes(&self, old: *const u8) -> u64 {
         match self.slice {
             None => self.size,
-            // SAFETY: a slice begins with its length, the caller's premise.
-            Some((headers, _)) => headers.1 + unsafe { old.cast::<u64>().read_unaligned() } * self.size,
+            Some((headers, _)) => {
+                // SAFETY: a slice begins with its length, the caller's premise.
+                let len = unsafe { old.cast::<u64>().read_unaligned() };
+                // There may be any number of elements without bytes.
+                len.saturating_mul(self.size).saturating_add(headers.1)
+            }
         }
     }
 
@@ -479,7 +492,8 @@ impl Conversion {
                 let len = unsafe { old.cast::<u64>().read_unaligned() };
                 // SAFETY: there is room for a length.
                 unsafe { new.cast::<u64>().write_unaligned(len) };
-                for i in (0..len).filter(|&i| occupied.is_none_or(|occupied| occupied.has(i, len))) {
+                let occupied = occupied.unwrap_or(Occupied { first: 0, count: len });
+                for i in occupied.slots(len) {
                     let old = old.wrapping_add((headers.0 + i * size) as usize);
                     let new = new.wrapping_add((headers.1 + i * self.size) as usize);
                     // SAFETY: an element, and room for the new one.

@@ -12,7 +12,7 @@ use crate::alloc::span::ObjectSpan;
 use crate::error::{Error, Result};
 use crate::faults::{Bug, bug};
 use crate::layout::desc::Desc;
-use crate::layout::{Conversion, Occupied, PointerMap, Words};
+use crate::layout::{Conversion, MAX_OBJECT, Occupied, PointerMap, Words};
 use crate::os::cpu::settle;
 use crate::store::arena::SpanEntry;
 use crate::store::spans::Span;
@@ -28,6 +28,31 @@ pub(crate) struct Rewrite<'a> {
     pub(crate) moved: u32,
     /// The slots with values of all buffers whose conversion [asks](Conversion::asks_for_owner) for them.
     pub(crate) occupied: &'a HashMap<u64, Occupied>,
+}
+
+impl Rewrite<'_> {
+    /// Which slots of the object at an address have values, if its conversion asks for that.
+    fn occupied_slots(&self, addr: u64) -> Result<Option<Occupied>> {
+        if !self.conversion.asks_for_owner() {
+            return Ok(None);
+        }
+        let occupied = self.occupied.get(&addr).copied();
+        // SURVIVES unreached: no program has a heap that is corrupt in this way.
+        occupied.map(Some).ok_or_else(|| Error::corrupt("no collection owns a buffer"))
+    }
+
+    /// Bytes of the new object for the one at `old`.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`].
+    ///
+    /// # Safety
+    /// An object of the type that the conversion is for is there.
+    unsafe fn bytes(&self, old: *const u8) -> Result<u64> {
+        // SAFETY: the caller's premise.
+        let bytes = unsafe { self.conversion.bytes(old) };
+        if bytes < MAX_OBJECT { Ok(bytes) } else { Err(Error::TooLarge { bytes }) }
+    }
 }
 
 // Who has an `Exclusive` by `&mut` has no `Txn` of it, so nobody has a reference to an object, nor to the context.
@@ -78,14 +103,7 @@ impl Exclusive<'_> {
     pub(crate) fn convert(&mut self, number: u32, how: &Rewrite<'_>) -> Result<Span> {
         let (span, slot, live) = self.slots(number);
         let start = self.store.base().addr() as u64 + span.offset;
-        let occupied = |i: u32| {
-            if !how.conversion.asks_for_owner() {
-                return Ok(None);
-            }
-            let buffer = how.occupied.get(&(start + u64::from(i) * slot)).copied();
-            // SURVIVES unreached: no program has a heap that is corrupt in this way.
-            buffer.map(Some).ok_or_else(|| Error::corrupt("no collection owns a buffer"))
-        };
+        let occupied = |i: u32| how.occupied_slots(start + u64::from(i) * slot);
         let place = self.whole(number);
         let at = |i: u32| place.wrapping_add((u64::from(i) * slot) as usize);
         // SAFETY: slot `i` is live, so an object of the type that the conversion is for is there, and was written.
@@ -118,6 +136,22 @@ impl Exclusive<'_> {
         Ok(span)
     }
 
+    /// Fails if [`convert`](Self::convert) of this span would, for want of anything but space.
+    pub(crate) fn check_convertible(&self, number: u32, how: &Rewrite<'_>) -> Result<()> {
+        if !how.conversion.is_unsized() {
+            return Ok(());
+        }
+        let (span, slot, live) = self.slots(number);
+        let start = self.store.base().addr() as u64 + span.offset;
+        for at in live.iter().map(|&i| start + u64::from(i) * slot) {
+            how.occupied_slots(at)?;
+            // SAFETY: a live slot of the span, so an object of the type that the conversion is for is there, and was
+            // written.
+            unsafe { how.bytes(std::ptr::with_exposed_provenance(at as usize)) }?;
+        }
+        Ok(())
+    }
+
     /// A new object for the one at `old`.
     fn alloc_for(
         &mut self,
@@ -127,7 +161,7 @@ impl Exclusive<'_> {
     ) -> Result<*mut u8> {
         let conversion = how.conversion;
         // SAFETY: the caller passes an object of the type that the conversion is for.
-        let bytes = unsafe { conversion.bytes(old) };
+        let bytes = unsafe { how.bytes(old) }?;
         let request =
             Request { desc: how.desc, bytes, align: conversion.align, unsized_: conversion.is_unsized() };
         let new = self.context().alloc(request)?;

@@ -6,6 +6,7 @@ mod converted;
 mod hostile;
 mod killed;
 mod middle;
+mod plans;
 mod refused;
 mod stored;
 mod versions;

@@ -187,6 +187,7 @@ fn private_memory_stays_near_its_limit() -> Result<()> {
             })
         })?;
     }
+    heap.checkpoint()?;
     let most = Cell::new(0);
     let look = |_| most.set(heap.stats().private_bytes.max(most.get()));
     assert!(heap.evolve::<PVec<P<Larger>>>("pages").on_progress(look).run()?);
