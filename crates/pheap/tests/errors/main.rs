@@ -1,7 +1,6 @@
 //! What goes wrong is told, by an error that says what to do, and nothing is lost.
 
 mod access;
-mod callbacks;
 mod files;
 mod messages;
 mod nesting;

@@ -56,7 +56,8 @@ fn a_heap_that_no_disk_has_room_for() {
     let path = dir.path().join("x");
     enormous(&path);
     let before = fs::metadata(&path).unwrap().blocks();
-    assert!(matches!(small().open(&path), Err(Error::OutOfSpace { .. })));
+    let opened = small().open(&path);
+    assert!(matches!(opened, Err(Error::OutOfSpace { .. })), "{opened:?}");
     assert_eq!(fs::metadata(&path).unwrap().blocks(), before);
 }
 
