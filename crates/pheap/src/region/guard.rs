@@ -9,8 +9,10 @@ use std::marker::PhantomData;
 
 use crate::error::{Error, Result};
 
-/// Scopes that one thread can be inside of at a time.
+/// Scopes in which a thread can enter a transaction or read at most.
 const DEPTH: usize = 16;
+/// Scopes that one thread can be inside of at a time. More, so that a heap can be closed wherever one can be read.
+const SLOTS: usize = 2 * DEPTH;
 const TOO_DEEP: &str = "a thread can be inside of transactions and reads of at most 16 heaps at a time";
 
 /// What a thread does in a heap, and so what it holds.
@@ -51,11 +53,11 @@ struct Inside {
 
 struct Scopes {
     count: Cell<usize>,
-    inside: [Cell<Inside>; DEPTH],
+    inside: [Cell<Inside>; SLOTS],
     /// Whether transactions on several heaps may nest.
     several: Cell<bool>,
     /// With a write-ahead log: the position behind the newest record that each of them has seen, if it reads.
-    seen: [Cell<u64>; DEPTH],
+    seen: [Cell<u64>; SLOTS],
 }
 
 // No destructor, so that access is a plain load.
@@ -64,8 +66,8 @@ thread_local! {
         Scopes {
             count: Cell::new(0),
             several: Cell::new(false),
-            inside: [const { Cell::new(Inside { heap: 0, scope: Scope::Read }) }; DEPTH],
-            seen: [const { Cell::new(0) }; DEPTH],
+            inside: [const { Cell::new(Inside { heap: 0, scope: Scope::Read }) }; SLOTS],
+            seen: [const { Cell::new(0) }; SLOTS],
         }
     };
 }
@@ -81,7 +83,7 @@ pub(crate) fn enter(heap: usize, scope: Scope) -> Result<()> {
         if count > 0 {
             scopes.may_enter(new)?;
         }
-        scopes.inside[count % DEPTH].set(new);
+        scopes.inside[count % SLOTS].set(new);
         scopes.count.set(count + 1);
         Ok(())
     })
@@ -120,7 +122,8 @@ impl Scopes {
         if is_transaction(new) && outer().any(is_transaction) && !self.several.get() {
             return Err(Error::SeveralHeaps);
         }
-        if inside.len() < DEPTH { Ok(()) } else { Err(Error::Unsupported(TOO_DEEP)) }
+        let most = if matches!(new.scope, Scope::Roots | Scope::Copy) { SLOTS } else { DEPTH };
+        if inside.len() < most { Ok(()) } else { Err(Error::Unsupported(TOO_DEEP)) }
     }
 
     /// Whether the thread holds a lock in one of the first scopes.
