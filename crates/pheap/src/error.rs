@@ -267,8 +267,9 @@ pub enum Error {
         root: String,
     },
 
-    /// The objects of a root are being [converted](crate::Heap::evolve) to other types: somebody does it now, or a crash has cut it short. The program that has begun goes on with it when it calls
-    /// `evolve` again; the root cannot be opened before, by any program.
+    /// The objects of a root are being [converted](crate::Heap::evolve) to other types: a thread does it now, or a crash has
+    /// cut it short. The program that has begun goes on with it when it calls `evolve` again. Before that, no program can
+    /// open the root, and none can end the conversion that makes other types of the objects.
     #[error(
         "root {root:?} is being converted to other types, which is not finished; the program with the new types goes on with it by `Heap::evolve`, and no other can open the root"
     )]

@@ -167,7 +167,9 @@ impl<'h> Evolution<'h> {
     /// Calls `f` after each transaction, inside the root's lock: `f` may ask for figures and sync the heap. A method that
     /// would wait is [`Error::Nested`], such as one that uses or creates a root, or that checks, copies or closes the heap.
     /// So it is for [`Migrate::migrate`] and `default = ..`, which run in the transactions. Another thread may use
-    /// other roots meanwhile. `f` must not wait for a thread that creates roots, or checks, copies or closes the heap.
+    /// other roots meanwhile. `f` must not wait for a thread that creates roots, or checks, copies or closes the heap. Nor
+    /// must `f` use a root of another heap while the `f` of a conversion of that one uses this root: each waits for the
+    /// other then.
     pub fn on_progress(mut self, f: impl FnMut(Progress) + 'h) -> Self {
         self.progress = Box::new(f);
         self
