@@ -78,7 +78,7 @@ fn what_is_vacant_is_no_value() -> Result<()> {
         field!(all.list).retain(tx, |n| n.get() % 7 == 0);
         for _ in 0..500 {
             let first = field!(all.deque).pop_front(tx).unwrap();
-            if first.get() % 7 == 0 {
+            if first.get().is_multiple_of(7) {
                 field!(all.deque).push_back(tx, first)?;
             }
         }
