@@ -73,11 +73,27 @@ impl Eras {
 
     /// Whether a snapshot sees what was written in the first of these eras, and replaced in the one behind the last.
     pub(crate) fn needs(&self, eras: Range<u64>) -> bool {
-        self.newest.load(Relaxed) >= eras.start && self.live().range(eras).next().is_some()
+        self.newest.load(Relaxed) >= eras.start && self.snapshots().need(eras)
+    }
+
+    /// The snapshots there are now. None is taken or let go of while this is there.
+    pub(crate) fn snapshots(&self) -> Snapshots<'_> {
+        Snapshots(self.live())
     }
 
     fn live(&self) -> MutexGuard<'_, BTreeSet<u64>> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The eras of the snapshots there are.
+pub(crate) struct Snapshots<'a>(MutexGuard<'a, BTreeSet<u64>>);
+
+impl Snapshots<'_> {
+    /// As [`Eras::needs`].
+    pub(crate) fn need(&self, eras: Range<u64>) -> bool {
+        // A forged file may have a version that ends before it begins.
+        !eras.is_empty() && self.0.range(eras).next().is_some()
     }
 }
 

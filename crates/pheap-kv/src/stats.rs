@@ -22,6 +22,18 @@ impl Counts {
         add(&self.bytes, bytes as u64);
     }
 
+    /// What was written to two shards, of which nobody counts any more.
+    pub(crate) fn sum(one: &Counts, other: &Counts) -> Counts {
+        let sum = |counter: fn(&Counts) -> &AtomicU64| {
+            AtomicU64::new(counter(one).load(Relaxed) + counter(other).load(Relaxed))
+        };
+        Counts {
+            puts: sum(|counts| &counts.puts),
+            deletes: sum(|counts| &counts.deletes),
+            bytes: sum(|counts| &counts.bytes),
+        }
+    }
+
     pub(crate) fn add_to(&self, stats: &mut Stats) {
         stats.puts += self.puts.load(Relaxed);
         stats.deletes += self.deletes.load(Relaxed);
