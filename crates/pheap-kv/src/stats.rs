@@ -51,7 +51,7 @@ fn add(counter: &AtomicU64, n: u64) {
 #[non_exhaustive]
 pub struct Stats {
     /// Entries of all key spaces, and an entry for the name of each. Those that have expired, and those of
-    /// key spaces that were removed, count until they are gone.
+    /// key spaces that were removed, count until they are gone. So does a note of such a key space.
     pub entries: u64,
     /// Values that were set. (What was rolled back counts, too.)
     pub puts: u64,
