@@ -325,12 +325,11 @@ pub(crate) fn tidy<'r>(
 fn tidy_versions<'r>(tx: &mut Txn<'r>, part: P<'r, Part<'r>>, eras: &Eras, key: &[u8]) -> bool {
     let older = field!(part.older);
     let Some(&versions) = older.get(tx, key) else { return false };
-    let snapshots = eras.snapshots();
-    let is_needed = |version: &Older<'r>| {
-        snapshots.need(version.value.era()..version.to) && version.value.fresh(tx).is_some()
+    let shown = |version: &Older<'r>| match version.value.fresh(tx) {
+        Some(_) => version.value.era()..version.to,
+        None => version.to..version.to,
     };
-    let needed: Vec<bool> = tx[versions].iter(tx).map(is_needed).collect();
-    drop(snapshots);
+    let needed = eras.need_each(tx[versions].iter(tx).map(shown));
     if needed.contains(&false) {
         let mut needed = needed.into_iter();
         let unneeded = versions.extract_if(tx, |_| needed.next() == Some(false));
