@@ -85,8 +85,8 @@ impl KeySpace {
 
     /// Sets the value of a key that is not there any more after a time.
     ///
-    /// It is not shown then, and later writes remove it, or [`Store::purge`](crate::Store::purge). The time is
-    /// that of the system's clock, and counts in whole milliseconds, rounded up.
+    /// It is not shown then, and later writes remove it, or [`Store::purge`](crate::Store::purge). The time
+    /// is that of the system's clock, and counts in whole milliseconds, rounded up.
     ///
     /// ```
     /// # let store = pheap_kv::Store::in_memory()?;
