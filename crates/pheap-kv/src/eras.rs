@@ -76,6 +76,18 @@ impl Eras {
         self.newest.load(Relaxed) >= eras.start && self.live().range(eras).next().is_some()
     }
 
+    /// As [`needs`](Self::needs), for each of the versions of a key, which are in the order of their eras.
+    pub(crate) fn need_each(&self, versions: impl Iterator<Item = Range<u64>>) -> Vec<bool> {
+        let (live, mut versions) = (self.live(), versions.peekable());
+        let Some(first) = versions.peek() else { return Vec::new() };
+        let mut live = live.range(first.start..).peekable();
+        let mut needs = |eras: Range<u64>| {
+            while live.next_if(|&&era| era < eras.start).is_some() {}
+            live.peek().is_some_and(|&&era| era < eras.end)
+        };
+        versions.map(&mut needs).collect()
+    }
+
     fn live(&self) -> MutexGuard<'_, BTreeSet<u64>> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -106,8 +118,11 @@ mod tests {
         eras.let_go(snapshot);
         assert!(!eras.needs(written..later));
         assert!(eras.needs(written..later + 1));
+        let versions = || [0..written, written..later, later..later, later..later + 1, later + 1..later + 9];
+        assert_eq!(eras.need_each(versions().into_iter()), [false, false, false, true, false]);
         eras.let_go(later);
         assert!(eras.is_quiet() && !eras.needs(0..u64::MAX));
+        assert_eq!(eras.need_each(versions().into_iter()), [false; 5]);
     }
 
     #[test]

@@ -6,7 +6,7 @@
 //! | file | |
 //! |---|---|
 //! | `part` | what a shard consists of in the heap, and what a transaction on it does |
-//! | `shards` | which shard has a key; reads and transactions; in `split`, when there is another one |
+//! | `shards` | which shard has a key; reads and transactions; in `split`, when there is one more or less |
 //! | `eras`, `snapshot` | which versions snapshots need |
 //! | `unsynced` | which keys' reads must wait for a disk |
 //! | `store`, `space`, `reader`, `range`, `batch`, `options` | what programs call |

@@ -88,7 +88,16 @@ impl<'r> Value<'r> {
 
 /// Milliseconds since 1970.
 pub(crate) fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis() as u64)
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis() as u64);
+    #[cfg(test)]
+    let now = now + LATER.get();
+    now
+}
+
+#[cfg(test)]
+thread_local! {
+    /// Milliseconds by which the clock of this thread is fast.
+    pub(crate) static LATER: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 
 fn due_key(time: u64, key: &[u8]) -> Vec<u8> {
@@ -262,7 +271,8 @@ fn retire<'r>(
         field!(part.due).remove(tx, &due_key(time, key)[..]);
     }
     let to = eras.now();
-    if !eras.needs(old.era()..to) {
+    // What has expired, no snapshot shows.
+    if !eras.needs(old.era()..to) || old.fresh(tx).is_none() {
         old.bytes.free(tx);
         return Ok(());
     }
@@ -300,7 +310,9 @@ pub(crate) fn tidy<'r>(
     let older = field!(part.older);
     let range = (Bound::Included(from), Bound::Unbounded);
     let keys: Vec<Vec<u8>> = older.range(tx, range).take(most).map(|(key, _)| key.to_vec()).collect();
-    keys.iter().for_each(|key| tidy_versions(tx, part, eras, key));
+    for key in &keys {
+        tidy_versions(tx, part, eras, key);
+    }
     let is_more = tx[due].first(tx).is_some_and(|due| expired(due, now).is_some());
     Ok(match keys.into_iter().nth(most - 1) {
         Some(last) => Some(after(&last)),
@@ -308,39 +320,50 @@ pub(crate) fn tidy<'r>(
     })
 }
 
-/// Removes the versions of a key that no snapshot needs any more.
-fn tidy_versions<'r>(tx: &mut Txn<'r>, part: P<'r, Part<'r>>, eras: &Eras, key: &[u8]) {
+/// Removes the versions of a key that no snapshot needs any more, or that have expired. Returns whether
+/// versions are left.
+fn tidy_versions<'r>(tx: &mut Txn<'r>, part: P<'r, Part<'r>>, eras: &Eras, key: &[u8]) -> bool {
     let older = field!(part.older);
-    let Some(&versions) = older.get(tx, key) else { return };
-    let unneeded = |version: &Older<'r>| !eras.needs(version.value.era()..version.to);
-    if tx[versions].iter(tx).any(unneeded) {
-        versions.extract_if(tx, unneeded).for_each(|version| version.value.bytes.free(tx));
+    let Some(&versions) = older.get(tx, key) else { return false };
+    let shown = |version: &Older<'r>| match version.value.fresh(tx) {
+        Some(_) => version.value.era()..version.to,
+        None => version.to..version.to,
+    };
+    let needed = eras.need_each(tx[versions].iter(tx).map(shown));
+    if needed.contains(&false) {
+        let mut needed = needed.into_iter();
+        let unneeded = versions.extract_if(tx, |_| needed.next() == Some(false));
+        unneeded.for_each(|version| version.value.bytes.free(tx));
     }
-    if versions.is_empty(tx) {
+    let is_left = !versions.is_empty(tx);
+    if !is_left {
         older.remove(tx, key);
     }
+    is_left
 }
 
 /// Removes up to `most` keys of a span: their values, also if they have expired, and their versions that no
-/// snapshot needs. Returns the key from which to go on, unless all keys of the span were visited.
+/// snapshot needs. Returns the key from which to go on, unless all keys of the span were visited, and whether
+/// versions are left of those that were.
 pub(crate) fn clear<'r>(
     tx: &mut Txn<'r>,
     part: P<'r, Part<'r>>,
     eras: &Eras,
     span: (Bound<&[u8]>, Bound<&[u8]>),
     most: usize,
-) -> pheap::Result<Option<Vec<u8>>> {
+) -> pheap::Result<(Option<Vec<u8>>, bool)> {
     let newest = field!(part.newest).range(tx, span).take(most).map(|(key, _)| key.to_vec());
     let older = field!(part.older).range(tx, span).take(most).map(|(key, _)| key.to_vec());
     let mut keys: Vec<Vec<u8>> = newest.chain(older).collect();
     keys.sort_unstable();
     keys.dedup();
     keys.truncate(most);
+    let mut is_left = false;
     for key in &keys {
         delete(tx, part, key, eras)?;
-        tidy_versions(tx, part, eras, key);
+        is_left |= tidy_versions(tx, part, eras, key);
     }
-    Ok(keys.into_iter().nth(most - 1).map(|last| after(&last)))
+    Ok((keys.into_iter().nth(most - 1).map(|last| after(&last)), is_left))
 }
 
 /// The least key that is greater than this one.
@@ -376,6 +399,16 @@ pub(crate) fn len<'r>(view: &View<'r>, part: P<'r, Part<'r>>) -> usize {
 /// Whether a shard has neither entries nor versions for snapshots.
 pub(crate) fn is_empty<'r>(view: &View<'r>, part: P<'r, Part<'r>>) -> bool {
     field!(part.newest).is_empty(view) && field!(part.older).is_empty(view)
+}
+
+/// Takes a shard out of use if nothing is left in it. Returns whether it did.
+pub(crate) fn give_up<'r>(tx: &mut Txn<'r>, part: P<'r, Part<'r>>) -> bool {
+    let is_unused = is_empty(tx, part) && field!(part.due).is_empty(tx);
+    if is_unused {
+        tx[field!(part.bounds)] = 0;
+        mem::take(&mut tx[field!(part.start)]).free(tx);
+    }
+    is_unused
 }
 
 /// Whether a shard has versions for snapshots.

@@ -1,7 +1,8 @@
 //! The shards of a store: which one has a key, and how it is reached.
 //!
-//! The map from keys to shards is in memory, and replaced as a whole when a shard is split. Who has an old one is told by the shard, whose `bounds` are others since then, and looks
-//! again. So neither reads nor writes take a lock for it.
+//! The map from keys to shards is in memory, and replaced as a whole when a shard is split or given up. Who
+//! has an old one is told by the shard, whose `bounds` are others since then, and looks again. So neither
+//! reads nor writes take a lock for it.
 
 mod split;
 
@@ -38,14 +39,13 @@ pub(crate) struct Shard {
 }
 
 impl Shard {
-    /// The shard with this root; none if it is not in use.
-    fn find(heap: &Heap, name: &str) -> Result<Option<Shard>> {
-        let root: Root<Part> = heap.root(name)?;
+    /// The shard with this root. If it is not in use, its bounds are 0.
+    fn of(root: Root<Part<'static>>) -> Result<Shard> {
         let (bounds, start) = root.read(|view, part| {
             let start = StoredKey::from_slice(field!(part.start).as_slice(view));
             (view[field!(part.bounds)], start)
         })?;
-        Ok((bounds > 0).then(|| Shard { root, counts: Arc::default(), start, bounds }))
+        Ok(Shard { root, counts: Arc::default(), start, bounds })
     }
 
     /// Whether it still has the keys that it had.
@@ -77,6 +77,12 @@ impl Map {
         &self.shards[self.index_of(key)]
     }
 
+    /// Greater than the bounds that any shard has had since the store was opened, also those that were given
+    /// up: the shard with the greatest is never given up without its neighbour getting greater ones.
+    fn new_bounds(&self) -> u64 {
+        self.shards.iter().fold(0, |most, shard| most.max(shard.bounds)).saturating_add(1)
+    }
+
     fn roots(&self, indices: impl Iterator<Item = usize>) -> Vec<Root<Part<'static>>> {
         indices.map(|index| self.shards[index].root.clone()).collect()
     }
@@ -105,8 +111,8 @@ pub(crate) struct Shards {
     pub(crate) eras: Eras,
     pub(crate) spaces: Spaces,
     map: ArcSwap<Map>,
-    /// Held by who changes the map.
-    changing: Mutex<()>,
+    /// The roots of shards that are not in use. The thread that changes the map has it locked.
+    unused: Mutex<Vec<Root<Part<'static>>>>,
     enough: usize,
     /// None if reads never wait for a disk.
     unsynced: Option<Unsynced>,
@@ -126,24 +132,25 @@ pub(crate) enum Wait<'k> {
 impl Shards {
     /// Finds the shards of a heap, or creates the first one.
     pub(crate) fn open(heap: Heap, eras: Eras, policy: SyncPolicy) -> Result<Shards> {
-        let mut shards = Vec::new();
+        let (mut shards, mut unused) = (Vec::new(), Vec::new());
         for root in heap.roots().iter().filter(|root| root.name.starts_with(PREFIX)) {
-            shards.extend(Shard::find(&heap, &root.name)?);
+            let shard = Shard::of(heap.root(&root.name)?)?;
+            if shard.bounds > 0 { shards.push(shard) } else { unused.push(shard.root) }
         }
         if shards.is_empty() {
-            let name = format!("{PREFIX}0");
-            heap.root::<Part>(&name)?.txn(|tx, part| {
+            let root: Root<Part> = unused.pop().map_or_else(|| heap.root(&format!("{PREFIX}0")), Ok)?;
+            root.txn(|tx, part| {
                 tx[field!(part.bounds)] = 1;
                 Ok(())
             })?;
-            shards.extend(Shard::find(&heap, &name)?);
+            shards.push(Shard::of(root)?);
         }
         shards.sort_by(|one, two| one.start.cmp(&two.start));
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let map = ArcSwap::from_pointee(Map { shards });
         let (enough, unsynced) = (PER_PROCESSOR * processors, Unsynced::of(&heap, policy));
         let spaces = Spaces::default();
-        Ok(Shards { heap, eras, spaces, map, changing: Mutex::new(()), enough, unsynced })
+        Ok(Shards { heap, eras, spaces, map, unused: Mutex::new(unused), enough, unsynced })
     }
 
     pub(crate) fn map(&self) -> Arc<Map> {
@@ -344,15 +351,16 @@ impl Shards {
     }
 
     /// Removes all that is in a key space that nobody can write to any more, in transactions for which it
-    /// does not wait.
-    pub(crate) fn clear(&self, id: SpaceId) -> Result<()> {
+    /// does not wait. Returns whether nothing is left, not even versions for snapshots.
+    pub(crate) fn clear(&self, id: SpaceId) -> Result<bool> {
         let (mut from, end, mut most) = (id.start(), keys::behind_space(&id.start()), MOST);
+        let mut is_all = true;
         loop {
             let removed = self.write(&from, true, |tx, part, _| {
                 let span = (Bound::Included(&from[..]), Bound::Excluded(&end[..]));
                 part::clear(tx, part, &self.eras, span, most)
             });
-            let (next, _) = match removed {
+            let ((next, is_left), _) = match removed {
                 // A transaction needs room, too, and gives back what it has freed when it has committed.
                 Err(Error::Heap(pheap::Error::OutOfSpace { .. })) if most > 1 => {
                     most /= 2;
@@ -360,15 +368,32 @@ impl Shards {
                 }
                 removed => removed?,
             };
-            let next_shard = || {
-                let map = self.map();
-                map.shards.get(map.index_of(&from) + 1).map(|shard| shard.start.clone())
-            };
-            from = match next.map(StoredKey::from_vec).or_else(next_shard) {
+            is_all &= !is_left;
+            from = match next.map(StoredKey::from_vec).or_else(|| self.start_behind(&from)) {
                 Some(next) if next < end => next,
-                _ => return Ok(()),
+                _ => return Ok(is_all),
             };
         }
+    }
+
+    /// Removes from all shards what has expired, and versions that no snapshot needs any more.
+    pub(crate) fn tidy(&self) -> Result<()> {
+        let mut shard = Some(StoredKey::new());
+        while let Some(key) = shard {
+            let root = self.map().of(&key).root.clone();
+            let mut from = Some(Vec::new());
+            while let Some(next) = from {
+                from = root.txn(|tx, part| part::tidy(tx, part, &self.eras, &next, MOST))?;
+            }
+            shard = self.start_behind(&key);
+        }
+        Ok(())
+    }
+
+    /// Where the shard begins that is behind the one with this key.
+    fn start_behind(&self, key: &[u8]) -> Option<StoredKey> {
+        let map = self.map();
+        map.shards.get(map.index_of(key) + 1).map(|shard| shard.start.clone())
     }
 
     /// Ends the era, at one moment for all shards.

@@ -39,9 +39,10 @@ pub(crate) fn check_value(value: &[u8]) -> Result<()> {
     if value.len() > MAX_VALUE { Err(Error::ValueTooLong { len: value.len() }) } else { Ok(()) }
 }
 
-/// When something expires that is to live for so long.
+/// When something expires that is to live for so long. Parts of a millisecond count as a whole one.
 pub(crate) fn expiry(ttl: Duration) -> u64 {
-    part::now().saturating_add(u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX))
+    let millis = ttl.as_nanos().div_ceil(1_000_000);
+    part::now().saturating_add(u64::try_from(millis).unwrap_or(u64::MAX))
 }
 
 impl KeySpace {
@@ -84,7 +85,8 @@ impl KeySpace {
 
     /// Sets the value of a key that is not there any more after a time.
     ///
-    /// It is not shown then, and later writes remove it, or [`Store::purge`](crate::Store::purge). The time is that of the system's clock.
+    /// It is not shown then, and later writes remove it, or [`Store::purge`](crate::Store::purge). The time
+    /// is that of the system's clock, and counts in whole milliseconds, rounded up.
     ///
     /// ```
     /// # let store = pheap_kv::Store::in_memory()?;
@@ -311,4 +313,17 @@ enum Change<V> {
     Nothing,
     Set(V),
     Delete,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_to_live_are_rounded_up() {
+        let now = part::now();
+        assert!(expiry(Duration::from_nanos(1)) > now);
+        assert!(expiry(Duration::from_micros(1001)) > now + 1);
+        assert_eq!(expiry(Duration::MAX), u64::MAX);
+    }
 }

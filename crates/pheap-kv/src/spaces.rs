@@ -2,9 +2,10 @@
 //!
 //! The catalogue has the number of each name. To remove a key space, one transaction of the catalogue removes
 //! the name, adds a *mark* with the number, and tells all handles. From then on nobody writes to the key
-//! space, so its entries go in many transactions, and then the mark. A store that is opened goes on where it
-//! finds marks.
+//! space, so its entries go in many transactions, and then the mark. If a snapshot needs some of them, the
+//! mark stays. A store that is opened or purged goes on where it finds marks.
 
+use crate::Result;
 use crate::keys::{SpaceId, StoredKey};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -50,6 +51,8 @@ pub(crate) struct Spaces {
     handles: Mutex<HashMap<u64, Weak<AtomicBool>>>,
     /// The number of the next key space; `None` until one is made or removed after the store was opened.
     next: Mutex<Option<u64>>,
+    /// Whether marks have stayed because snapshots needed entries.
+    are_left: AtomicBool,
 }
 
 impl Spaces {
@@ -73,20 +76,34 @@ impl Spaces {
 
     /// Returns the number of the next key space, and the one behind it becomes the next. `first` returns one
     /// that is greater than those of all key spaces; it is called if `next` is `None`.
-    pub(crate) fn new_number<E>(&self, first: impl FnOnce() -> Result<u64, E>) -> Result<SpaceId, E> {
+    ///
+    /// # Errors
+    /// If there is none, which only a forged file can bring about.
+    pub(crate) fn new_number(&self, first: impl FnOnce() -> Result<u64>) -> Result<SpaceId> {
         let mut next = self.next(first)?;
-        let number = next.get_or_insert_default();
-        *number = number.saturating_add(1);
-        Ok(SpaceId::new(*number - 1))
+        let number = next.unwrap_or_default();
+        let used_up = || pheap::Error::Corrupt { what: "a key space has the greatest number".into() };
+        *next = Some(number.checked_add(1).ok_or_else(used_up)?);
+        Ok(SpaceId::new(number))
     }
 
     /// Sees to it that the numbers of all key spaces that there are now are not used again, also when they
     /// are removed.
-    pub(crate) fn note_numbers<E>(&self, first: impl FnOnce() -> Result<u64, E>) -> Result<(), E> {
+    pub(crate) fn note_numbers(&self, first: impl FnOnce() -> Result<u64>) -> Result<()> {
         self.next(first).map(drop)
     }
 
-    fn next<E>(&self, first: impl FnOnce() -> Result<u64, E>) -> Result<MutexGuard<'_, Option<u64>>, E> {
+    /// Notes that the mark of a key space has stayed because a snapshot needs its entries.
+    pub(crate) fn note_left(&self) {
+        self.are_left.store(true, Relaxed);
+    }
+
+    /// Whether marks have stayed since this was asked for the last time.
+    pub(crate) fn take_left(&self) -> bool {
+        self.are_left.swap(false, Relaxed)
+    }
+
+    fn next(&self, first: impl FnOnce() -> Result<u64>) -> Result<MutexGuard<'_, Option<u64>>> {
         let mut next = lock(&self.next);
         if next.is_none() {
             *next = Some(first()?);
@@ -102,6 +119,15 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_number_is_given_twice_also_if_they_are_used_up() {
+        let spaces = Spaces::default();
+        assert_eq!(spaces.new_number(|| Ok(u64::MAX - 1)).unwrap(), SpaceId::new(u64::MAX - 1));
+        for _ in 0..2 {
+            assert!(spaces.new_number(|| unreachable!()).is_err());
+        }
+    }
 
     #[test]
     fn handles_that_are_gone_leave_nothing() {

@@ -22,6 +22,18 @@ impl Counts {
         add(&self.bytes, bytes as u64);
     }
 
+    /// What was written to two shards, of which nobody counts any more.
+    pub(crate) fn sum(one: &Counts, other: &Counts) -> Counts {
+        let sum = |counter: fn(&Counts) -> &AtomicU64| {
+            AtomicU64::new(counter(one).load(Relaxed) + counter(other).load(Relaxed))
+        };
+        Counts {
+            puts: sum(|counts| &counts.puts),
+            deletes: sum(|counts| &counts.deletes),
+            bytes: sum(|counts| &counts.bytes),
+        }
+    }
+
     pub(crate) fn add_to(&self, stats: &mut Stats) {
         stats.puts += self.puts.load(Relaxed);
         stats.deletes += self.deletes.load(Relaxed);
@@ -39,7 +51,7 @@ fn add(counter: &AtomicU64, n: u64) {
 #[non_exhaustive]
 pub struct Stats {
     /// Entries of all key spaces, and an entry for the name of each. Those that have expired, and those of
-    /// key spaces that were removed, count until they are gone.
+    /// key spaces that were removed, count until they are gone. So does a note of such a key space.
     pub entries: u64,
     /// Values that were set. (What was rolled back counts, too.)
     pub puts: u64,

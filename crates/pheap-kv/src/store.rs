@@ -165,8 +165,12 @@ impl Store {
     /// other key spaces go on.
     ///
     /// Then the entries go, in one transaction for every few hundred of them. Meanwhile, reads through old
-    /// handles find some of them; later, none. [Snapshots](Snapshot) that were taken before show all of them.
-    /// If the program is killed meanwhile, the rest goes when the store is opened again.
+    /// handles find some of them; later, none. If the program is killed meanwhile, the rest goes when the
+    /// store is opened again.
+    ///
+    /// [Snapshots](Snapshot) that were taken before show all of them. What such a snapshot needs goes in the
+    /// first removal when no snapshot is there any more, in [`purge`](Self::purge), or when the store is
+    /// opened again. Shards in which nothing is left are given up; that collects their garbage.
     ///
     /// ```
     /// # let store = pheap_kv::Store::in_memory()?;
@@ -185,7 +189,6 @@ impl Store {
         }
         let key = SpaceId::CATALOGUE.key(name.as_bytes())?;
         let (shards, mut told) = (&self.shards, None);
-        shards.spaces.note_numbers(|| self.first_number())?;
         let removal = shards.write(&key, false, |tx, part, _| {
             let Some(id) = part::get(tx, part, &key, None).and_then(SpaceId::from_value) else {
                 return Ok(None);
@@ -198,7 +201,13 @@ impl Store {
             Ok(Some(id))
         });
         match removal {
-            Ok((Some(id), _)) => self.finish_removal(id).map(|()| true),
+            Ok((Some(id), _)) => {
+                self.finish_removal(id)?;
+                if shards.eras.is_quiet() && shards.spaces.take_left() {
+                    self.finish_removals()?;
+                }
+                Ok(true)
+            }
             Ok((None, _)) => Ok(false),
             Err(error) => {
                 // The key space is still there, unless another thread has removed it. If not even this works,
@@ -226,12 +235,21 @@ impl Store {
         Ok(())
     }
 
-    /// Removes the entries of a key space that has no name any more, and its mark.
+    /// Removes the entries of a key space that has no name any more, and its mark, unless a snapshot needs
+    /// some of the entries.
     fn finish_removal(&self, id: SpaceId) -> Result<()> {
         let shards = &self.shards;
-        shards.clear(id)?;
-        let mark = spaces::mark(id);
-        shards.write(&mark, true, |tx, part, _| part::delete(tx, part, &mark, &shards.eras))?;
+        // The number is not used again before the store is, so nobody clears a key space that is made later.
+        shards.spaces.note_numbers(|| self.first_number())?;
+        let is_all = shards.clear(id)?;
+        // The entries are gone. If there is no room for this, later removals do it.
+        let _ = shards.give_up_empty();
+        if is_all {
+            let mark = spaces::mark(id);
+            shards.write(&mark, true, |tx, part, _| part::delete(tx, part, &mark, &shards.eras))?;
+        } else {
+            shards.spaces.note_left();
+        }
         Ok(())
     }
 
@@ -310,8 +328,8 @@ impl Store {
     }
 
     /// Removes what has expired, versions that no snapshot needs any more, and what is left of key spaces
-    /// whose [removal](Self::remove_space) has failed. Writes remove expired entries and versions, too, each
-    /// a few.
+    /// that were [removed](Self::remove_space). Writes remove expired entries and versions, too, each a few.
+    /// Shards in which nothing is left are given up.
     ///
     /// ```
     /// # let store = pheap_kv::Store::in_memory()?;
@@ -324,17 +342,10 @@ impl Store {
     /// # Errors
     /// [`Error::Heap`] if the disk is full or has failed.
     pub fn purge(&self) -> Result<()> {
+        // First what needs no room: removals may need some, for what snapshots see.
+        self.shards.tidy()?;
         self.finish_removals()?;
-        let mut index = 0;
-        // What is split off meanwhile comes next.
-        while let Some(shard) = self.shards.map().shards.get(index) {
-            let mut from = Some(Vec::new());
-            while let Some(next) = from {
-                from = shard.root.txn(|tx, part| part::tidy(tx, part, &self.shards.eras, &next, 256))?;
-            }
-            index += 1;
-        }
-        Ok(())
+        self.shards.give_up_empty()
     }
 
     /// Copies the store to a new file while it is in use. With [`Durability::Wal`](crate::Durability::Wal), writers go on meanwhile, otherwise they wait. See [`pheap::Heap::backup`].
@@ -443,6 +454,7 @@ impl Store {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::part::LATER;
     use crate::range::VISITS;
 
     fn open(path: &Path) -> Store {
@@ -566,8 +578,8 @@ mod tests {
         let mut batch = Batch::new();
         let catalogue = unnamed(&store, SpaceId::CATALOGUE.number());
         batch.delete(&catalogue, "gone").unwrap();
-        batch.put(&catalogue, &spaces::mark(space.id)[1..], space.id.to_value()).unwrap();
         store.write(&batch).unwrap();
+        mark(&store, space.id);
         assert_eq!((entries(&store), store.spaces().unwrap()), (3003, vec!["kept".to_owned()]));
         let path = dir.path().join("copy.kv");
         store.backup(&path).unwrap();
@@ -579,5 +591,151 @@ mod tests {
             assert_eq!((entries(&store), store.spaces().unwrap()), (2, vec!["kept".to_owned()]));
             assert_eq!(store.space("gone").unwrap().iter().count(), 0);
         }
+    }
+
+    /// As the first transaction of a removal.
+    fn mark(store: &Store, id: SpaceId) {
+        unnamed(store, SpaceId::CATALOGUE.number()).put(&spaces::mark(id)[1..], id.to_value()).unwrap();
+    }
+
+    fn has_older(store: &Store) -> bool {
+        let map = store.shards.map();
+        map.shards.iter().any(|shard| shard.root.read(part::has_older).unwrap())
+    }
+
+    /// Else a thread that finishes the removal, too, and is late, clears a live key space.
+    #[test]
+    fn numbers_of_removals_that_others_finish_are_not_used_again() {
+        let store = Store::in_memory().unwrap();
+        let gone = SpaceId::new(7);
+        unnamed(&store, gone.number()).put("key", "").unwrap();
+        let before = store.snapshot().unwrap();
+        mark(&store, gone);
+        store.purge().unwrap();
+        drop(before);
+        store.purge().unwrap();
+        assert_eq!(entries(&store), 0);
+        assert!(store.space("new").unwrap().id.number() > gone.number());
+    }
+
+    #[test]
+    fn what_snapshots_needed_of_removed_key_spaces_goes() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("versions.kv");
+        let store = open(&path);
+        // Keys that a reader of a snapshot visits, whether it shows them or not.
+        let visited = |store: &Store, id| {
+            let before = VISITS.get();
+            assert_eq!(store.snapshot().unwrap().number(id).iter().count(), 0);
+            VISITS.get() - before
+        };
+        let remove = |store: &Store| {
+            let space = store.space("gone").unwrap();
+            (0..3000u32).for_each(|n| space.put(n.to_be_bytes(), "").unwrap());
+            let before = store.snapshot().unwrap();
+            assert!(store.remove_space("gone").unwrap());
+            assert_eq!(before.space(&space).unwrap().iter().count(), 3000);
+            assert_eq!(visited(store, space.id), 3000);
+            space.id
+        };
+        let check = |store: &Store, id| {
+            let stats = store.stats().unwrap();
+            assert_eq!((stats.entries, stats.shards, visited(store, id)), (0, 1, 0));
+        };
+        // With the next removal,
+        let id = remove(&store);
+        store.space("other").unwrap();
+        assert!(store.remove_space("other").unwrap());
+        check(&store, id);
+        // with a purge,
+        let id = remove(&store);
+        store.purge().unwrap();
+        check(&store, id);
+        // and when the store is opened.
+        let id = remove(&store);
+        store.close().unwrap();
+        check(&open(&path), id);
+    }
+
+    /// No snapshot shows it.
+    #[test]
+    fn what_has_expired_is_not_kept_for_snapshots() {
+        let hour = std::time::Duration::from_secs(3600);
+        let store = Store::in_memory().unwrap();
+        for n in 0..1000u32 {
+            store.put_for(n.to_be_bytes(), "old", hour).unwrap();
+        }
+        let snapshot = store.snapshot().unwrap();
+        // Half of them become older versions before they expire.
+        for n in 0..500u32 {
+            store.delete(n.to_be_bytes()).unwrap();
+        }
+        assert_eq!((snapshot.iter().count(), has_older(&store)), (1000, true));
+        LATER.set(2 * 3_600_000);
+        store.purge().unwrap();
+        assert_eq!((snapshot.iter().count(), entries(&store), has_older(&store)), (0, 0, false));
+    }
+
+    /// A removal may need room, for what snapshots see.
+    #[test]
+    fn a_full_store_is_purged_of_what_has_expired_before_removals_are_finished() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("full.kv");
+        let options = Options::new().durability(Durability::Process).heap(|heap| heap.arena_size(1 << 20));
+        let store = options.max_size(4 << 20).open(&path).unwrap();
+        let gone = SpaceId::new(7);
+        for n in 0..2000u32 {
+            unnamed(&store, gone.number()).put(n.to_be_bytes(), "").unwrap();
+        }
+        let (hour, mut n) = (std::time::Duration::from_secs(3600), 0u32);
+        mark(&store, gone);
+        let snapshot = store.snapshot().unwrap();
+        for len in [200, 0] {
+            while store.put_for(n.to_be_bytes(), vec![7; len], hour).is_ok() {
+                n += 1;
+            }
+        }
+        let room = store.finish_removals();
+        assert!(matches!(room, Err(Error::Heap(pheap::Error::OutOfSpace { .. }))), "{room:?}");
+        // Nor is room needed for this one.
+        let after = store.snapshot().unwrap();
+        LATER.set(2 * 3_600_000);
+        store.purge().unwrap();
+        assert_eq!((entries(&store), snapshot.number(gone).iter().count()), (1, 2000));
+        drop((snapshot, after));
+        store.purge().unwrap();
+        assert_eq!(entries(&store), 0);
+    }
+
+    #[test]
+    fn forged_numbers_reach_neither_the_catalogue_nor_the_default_key_space() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("forged.kv");
+        let store = open(&path);
+        store.put("key", "default").unwrap();
+        store.space("kept").unwrap().put("key", "kept").unwrap();
+        let catalogue = unnamed(&store, SpaceId::CATALOGUE.number());
+        for number in [SpaceId::CATALOGUE, SpaceId::DEFAULT] {
+            catalogue.put(format!("name {}", number.number()), number.to_value()).unwrap();
+            mark(&store, number);
+        }
+        drop(catalogue);
+        store.close().unwrap();
+        let store = open(&path);
+        store.purge().unwrap();
+        assert_eq!(store.space("kept").unwrap().get("key").unwrap().unwrap(), b"kept");
+        for name in ["name 0", "name 1"] {
+            assert_eq!(store.space(name).unwrap().iter().count(), 0);
+            assert!(store.remove_space(name).unwrap());
+        }
+        assert_eq!(store.get("key").unwrap().unwrap(), b"default");
+        // The greatest number is not given a second time.
+        let catalogue = unnamed(&store, SpaceId::CATALOGUE.number());
+        catalogue.put("last", SpaceId::new(u64::MAX).to_value()).unwrap();
+        drop(catalogue);
+        store.close().unwrap();
+        let store = open(&path);
+        assert!(matches!(store.space("new"), Err(Error::Heap(pheap::Error::Corrupt { .. }))));
+        assert_eq!(store.get("key").unwrap().unwrap(), b"default");
     }
 }

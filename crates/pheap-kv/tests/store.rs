@@ -498,6 +498,28 @@ fn a_removal_for_which_there_is_no_room_removes_nothing() {
     }
 }
 
+/// Each lies behind the ones that were removed.
+#[test]
+fn key_spaces_that_come_and_go_take_the_room_of_one() {
+    let dir = tempdir();
+    for durability in [Durability::Process, Durability::Pmem, Durability::Wal] {
+        let path = dir.path().join(format!("cycles {durability:?}.kv"));
+        let small = options().durability(durability).sync_policy(SyncPolicy::OnDemand).max_size(16 << 20);
+        let store = small.open(&path).expect("a store");
+        for round in 0..16 {
+            let space = store.space("sessions").expect("a space");
+            for n in 0..8000u32 {
+                let key = [&n.to_be_bytes()[..], &[7; 196]].concat();
+                let put = space.put(key, "value");
+                assert!(put.is_ok(), "{durability:?}: round {round}, entry {n}: {put:?}");
+            }
+            assert!(store.remove_space("sessions").expect("a removal"));
+            let stats = store.stats().expect("counters");
+            assert_eq!((stats.entries, stats.shards), (0, 1));
+        }
+    }
+}
+
 #[test]
 fn a_snapshot_shows_the_key_spaces_of_its_moment() {
     let dir = tempdir();

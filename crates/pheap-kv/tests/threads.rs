@@ -244,6 +244,75 @@ fn an_entry_of_a_removed_key_space_is_in_no_other_one() {
     assert_eq!(store.stats().expect("counters").entries, entries as u64);
 }
 
+/// Beside readers and writers of key spaces before them and behind them.
+#[test]
+fn nothing_is_lost_while_shards_are_given_up_and_used_again() {
+    const ENTRIES: u32 = 3000;
+    let dir = tempdir();
+    let store = store(&dir);
+    let fill = |space: &pheap_kv::KeySpace| {
+        // In no order: the shards are divided in the middle.
+        for n in 0..ENTRIES {
+            space.put(n.wrapping_mul(0x9e37_79b1).to_be_bytes(), "").expect("a put");
+        }
+    };
+    let is_whole = |reader: &pheap_kv::Reader| {
+        let keys = |entries: pheap_kv::Range| entries.map(|entry| entry.expect("an entry").0);
+        let forwards: Vec<_> = keys(reader.iter()).collect();
+        assert_eq!(forwards.len(), ENTRIES as usize);
+        assert!(forwards.is_sorted_by(|one, two| one < two));
+        let backwards = reader.iter().rev().map(|entry| entry.expect("an entry").0);
+        assert!(backwards.eq(forwards.into_iter().rev()));
+    };
+    let before = store.space("before").expect("a space");
+    fill(&before);
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let others = [
+            scope.spawn(|| {
+                while !done.load(Relaxed) {
+                    is_whole(&before);
+                    let snapshot = store.snapshot().expect("a snapshot");
+                    is_whole(&snapshot.space(&before).expect("a space"));
+                }
+            }),
+            scope.spawn(|| {
+                let key = |n: u32| n.wrapping_mul(0x9e37_79b1).to_be_bytes();
+                for n in (0..ENTRIES).cycle().take_while(|_| !done.load(Relaxed)) {
+                    before.put(key(n), n.to_be_bytes()).expect("a put");
+                    assert_eq!(before.get(key(n)).expect("a read"), Some(n.to_be_bytes().to_vec()));
+                    store.put(key(n), "").expect("a put");
+                    assert!(store.delete(key(n)).expect("a delete"));
+                }
+            }),
+        ];
+        let rounds = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            for round in 0..25 {
+                let space = store.space(&round.to_string()).expect("a space");
+                fill(&space);
+                if let Some(last) = (round as u32).checked_sub(1) {
+                    assert!(store.remove_space(&last.to_string()).expect("a removal"));
+                }
+                is_whole(&space);
+                if round % 5 == 0 {
+                    store.purge().expect("a purge");
+                }
+            }
+        }));
+        done.store(true, Relaxed);
+        others.into_iter().for_each(|thread| thread.join().expect("a thread"));
+        rounds.expect("the rounds");
+    });
+    let last = store.space("24").expect("a space");
+    store.purge().expect("a purge");
+    is_whole(&last);
+    assert_eq!(store.stats().expect("counters").entries, 2 * u64::from(ENTRIES) + 2);
+    drop((before, last));
+    drop(store);
+    let heap = pheap::Options::new().verify(true).open(dir.path().join("threads.kv")).expect("a heap");
+    assert!(heap.check().expect("a check").is_clean());
+}
+
 /// Each of them makes it anew, writes to it, and removes it again.
 #[test]
 fn threads_that_make_and_remove_one_key_space_agree() {

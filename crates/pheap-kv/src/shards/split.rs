@@ -1,11 +1,12 @@
-//! When shards are split, and where.
+//! When shards are split, and where; when they are given up.
 
-use super::{PREFIX, Shard, Shards};
+use super::{Map, PREFIX, Shard, Shards};
 use crate::Result;
 use crate::keys::StoredKey;
 use crate::part::{self, Part};
+use crate::stats::Counts;
 use pheap::{P, PBytes, Root, View, field};
-use std::sync::{Arc, TryLockError};
+use std::sync::{Arc, PoisonError, TryLockError};
 
 /// When there are enough shards, one of so many entries is large.
 const LARGE: usize = 4096;
@@ -65,46 +66,86 @@ impl Shards {
         if !self.eras.is_quiet() {
             return Ok(()); // as below, and before anything is done for it
         }
-        let _changing = match self.changing.try_lock() {
-            Ok(changing) => changing,
+        let mut unused = match self.unused.try_lock() {
+            Ok(unused) => unused,
             Err(TryLockError::WouldBlock) => return Ok(()),
-            // Whoever has panicked has changed the map, or nothing.
-            Err(TryLockError::Poisoned(changing)) => changing.into_inner(),
+            // The thread that has panicked has changed the map, or nothing.
+            Err(TryLockError::Poisoned(unused)) => unused.into_inner(),
         };
         let map = self.map();
         let place = map.index_of(key);
         let shard = &map.shards[place];
         // Nobody is told of what is seen here, so it need not be durable; nor need the split, before others go on.
         let (Some(cut), _) = shard.root.read_deferred(cut)? else { return Ok(()) };
-        // If a program ended here earlier, there is an empty one by that name.
-        let new: Root<Part> = self.heap.root(&format!("{PREFIX}{}", map.shards.len()))?;
-        let (bounds, _) = pheap::txn_deferred((&shard.root, &new), |((ta, a), (tb, b))| {
+        if unused.is_empty() {
+            unused.push(self.heap.root(&format!("{PREFIX}{}", map.shards.len()))?);
+        }
+        let (new, bounds): (Root<Part>, u64) = (unused[unused.len() - 1].clone(), map.new_bounds());
+        let (is_split, _) = pheap::txn_deferred((&shard.root, &new), |((ta, a), (tb, b))| {
             // What snapshots may ask for stays where it is.
             if !self.eras.is_quiet() {
-                return Ok(None);
+                return Ok(false);
             }
             // And so do older versions. Nobody needs them any more, but writes may come near them never again.
             if part::has_older(ta, a) {
                 part::tidy(ta, a, &self.eras, &[], TIDIED)?;
-                return Ok(None);
+                return Ok(false);
             }
             part::move_from(ta, a, tb, b, &cut)?;
-            let bounds = ta[field!(a.bounds)] + 1;
             ta[field!(a.bounds)] = bounds;
             tb[field!(b.bounds)] = bounds;
             tb[field!(b.start)] = PBytes::from_slice(tb, &cut)?;
-            Ok(Some(bounds))
+            Ok(true)
         })?;
         // Who finds the new bounds asks again until here: for long only if so much was moved that even a deferred transaction waits for the disk. But not before: who reads the shard, and
         // other keys within that, would wait for a commit that waits for him.
-        if let Some(bounds) = bounds {
+        if is_split {
+            unused.pop();
             let mut shards = map.shards.clone();
             shards[place].bounds = bounds;
             let start = StoredKey::from_slice(&cut);
             shards.insert(place + 1, Shard { root: new, counts: Arc::default(), start, bounds });
-            self.map.store(Arc::new(super::Map { shards }));
+            self.map.store(Arc::new(Map { shards }));
         }
         Ok(())
+    }
+
+    /// Gives up all shards in which nothing is left, but the first: the keys of each are those of the shard
+    /// before it from then on. Their roots give their pages back, and later splits use them again.
+    ///
+    /// This thread must not read the store meanwhile: it waits for others that change the map.
+    pub(crate) fn give_up_empty(&self) -> Result<()> {
+        let mut unused = self.unused.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut place = 1;
+        loop {
+            let map = self.map();
+            let Some(shard) = map.shards.get(place) else { return Ok(()) };
+            let (before, bounds) = (&map.shards[place - 1], map.new_bounds());
+            // As in a split: what is seen and done here need not be durable before others go on.
+            let (is_empty, _) = shard.root.read_deferred(part::is_empty)?;
+            let is_given_up = is_empty
+                && pheap::txn_deferred((&before.root, &shard.root), |((ta, a), (tb, b))| {
+                    let is_given_up = part::give_up(tb, b);
+                    if is_given_up {
+                        ta[field!(a.bounds)] = bounds;
+                    }
+                    Ok(is_given_up)
+                })?
+                .0;
+            if !is_given_up {
+                place += 1;
+                continue;
+            }
+            let mut shards = map.shards.clone();
+            let given_up = shards.remove(place);
+            // Who would count on has an old map, and is refused by the new bounds.
+            let counts = Arc::new(Counts::sum(&before.counts, &given_up.counts));
+            let before = Shard { counts, bounds, ..before.clone() };
+            shards[place - 1] = before;
+            self.map.store(Arc::new(Map { shards }));
+            unused.push(given_up.root.clone());
+            given_up.root.collect()?;
+        }
     }
 }
 
@@ -121,6 +162,7 @@ fn large(shards: usize, enough: usize) -> usize {
 mod tests {
     use super::*;
     use crate::{Batch, Store};
+    use std::collections::HashMap;
 
     fn sizes(store: &Store) -> Vec<usize> {
         let map = store.shards.map();
@@ -182,6 +224,60 @@ mod tests {
         (LARGE as u32 - 1..4 * LARGE as u32).for_each(put);
         let sizes = sizes(&store);
         assert!(sizes.len() > 2 && sizes.iter().all(|&size| size <= 2 * LARGE), "{sizes:?}");
+    }
+
+    /// Else the store grows with each key space, and a later one does not get shards enough.
+    #[test]
+    fn shards_of_removed_key_spaces_are_used_again() {
+        let store = Store::in_memory().unwrap();
+        let mut first = None;
+        for round in 1..=5 {
+            let space = store.space("one").unwrap();
+            for n in 0..6000u32 {
+                space.put(n.wrapping_mul(0x9e37_79b1).to_be_bytes(), "").unwrap();
+            }
+            let state = (sizes(&store), store.shards.heap.roots().len());
+            assert!(state.0.len() > 2, "{state:?}");
+            assert_eq!(*first.get_or_insert_with(|| state.clone()), state, "round {round}");
+            assert!(store.remove_space("one").unwrap());
+            assert_eq!(sizes(&store), [0]);
+            assert_eq!(store.stats().unwrap().puts, round * 6000);
+        }
+    }
+
+    /// Else a thread with an old map would look for keys in a shard that has others.
+    #[test]
+    fn bounds_of_a_shard_belong_to_one_range_of_keys() {
+        let store = Store::in_memory().unwrap();
+        let mut ranges = HashMap::new();
+        let mut note = || {
+            let shards = &store.shards.map().shards;
+            for (i, shard) in shards.iter().enumerate() {
+                let range = (shard.start.clone(), shards.get(i + 1).map(|next| next.start.clone()));
+                let known = ranges.entry((shard.root.name(), shard.bounds)).or_insert_with(|| range.clone());
+                assert_eq!(*known, range);
+            }
+        };
+        for round in 0..8u32 {
+            let space = store.space(&round.to_string()).unwrap();
+            for n in 0..3000u32 {
+                space.put((n * 7919 % 3001).to_be_bytes(), "").unwrap();
+                store.put([round * 2_654_435, n].map(u32::to_be_bytes).concat(), "").unwrap();
+                note();
+            }
+            if round % 3 > 0 {
+                assert!(store.remove_space(&(round - 1).to_string()).unwrap());
+            }
+            for entry in store.iter().step_by(2) {
+                store.delete(entry.unwrap().0).unwrap();
+            }
+            if round % 4 == 3 {
+                store.iter().for_each(|entry| assert!(store.delete(entry.unwrap().0).unwrap()));
+            }
+            store.purge().unwrap();
+            note();
+        }
+        assert!(ranges.len() > 20);
     }
 
     #[test]
