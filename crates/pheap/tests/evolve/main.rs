@@ -3,9 +3,11 @@
 
 mod accepted;
 mod converted;
+#[macro_use]
 mod hostile;
 mod killed;
 mod middle;
+mod pointers;
 mod refused;
 mod stored;
 mod versions;
