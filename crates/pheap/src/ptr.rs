@@ -33,7 +33,9 @@ pub(crate) type Brand<'r> = PhantomData<fn(&'r ()) -> &'r ()>;
 //
 // Invariant: as long as there is the brand `'r`, a live object of type `T` is at `addr`, in the one region that has this brand, and the region is locked. Whoever
 // calls `from_addr` promises it; a `P` that is stored in the heap is read by `View` and `Txn` only, which have the lock. (Or the brand is that of an access to something
-// `Lasting`, that nobody writes.) If a `T` has no bytes, `addr` is any address that is aligned to it: nothing is there to be read, and nobody follows the pointer.
+// `Lasting`, that nobody writes.)
+// If a `T` has no bytes, `addr` is any address that is aligned to it: nothing is there to be read, and nobody
+// follows the pointer.
 #[repr(transparent)]
 pub struct P<'r, T: ?Sized> {
     addr: NonNull<u8>,
@@ -135,14 +137,14 @@ impl<'r, T: Persist> P<'r, [T]> {
     /// `index` is less than the length.
     #[inline(always)]
     unsafe fn element(self, index: usize) -> P<'r, T> {
-        // The place of a slice that a conversion has moved begins with an address, not with a length. So in a `Migrate`,
-        // this may be any index.
+        // The place of a slice that a conversion has moved begins with an address, not with a length. So in a
+        // `Migrate`, this may be any index. An element of a live slice is nearer than `OBJECT_BYTES`.
         let offset = index.wrapping_mul(size_of::<T>()) & (OBJECT_BYTES - 1);
         let addr = self.addr.as_ptr().wrapping_add(slice_header(align_of::<T>()) + offset);
-        // SAFETY: an address of a process is below 2^56, and so much less than 2^64 behind it is not 0.
+        // SAFETY: an object is below 2^56, and 2^49 bytes behind it is not 0: the sum does not reach 2^64.
         let addr = unsafe { NonNull::new_unchecked(addr) };
-        // SAFETY: an element of a live slice is a live value, in the same region. What a `Migrate` makes is not used, but
-        // compared with what it was given.
+        // SAFETY: an element of a live slice is a live value, in the same region. A `Migrate` has no
+        // transaction, and what it returns is compared with what it was given.
         unsafe { P::from_addr(addr) }
     }
 }

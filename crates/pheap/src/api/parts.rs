@@ -3,7 +3,8 @@
 //! What a root leads to is found by the types of its pointers, and a pointer to a part says nothing of the whole. So a whole may stay what it is while its part changes, or become something with another part there:
 //! then the collector would not find what the new part leads to, or one word would be of two types. Wholes and parts that stay what they are, and numbers in what stays where it is, may have such pointers.
 //!
-//! A pointer to a type without bytes leads nowhere. So it is in nobody's way, unless the type gets bytes, or has lost them.
+//! A pointer to a type without bytes leads nowhere. So it is in nobody's way, unless the type gets bytes, or
+//! has lost them.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -36,8 +37,8 @@ impl<'a> Changes<'a> {
         is_converted || (changes(part) || changes(whole)) && !self.of(part).is_number()
     }
 
-    /// Whether values of a type become others that have bytes where they had none, or the other way round: then no
-    /// pointer may be to that type.
+    /// Whether values of a type become others that have bytes where they had none, or the other way round:
+    /// then no pointer may be to that type.
     fn is_of_nothing(&self, ty: u32) -> bool {
         let is_empty = |one: &Successor| self.of(ty).is_empty() || one.new.is_empty();
         self.found.iter().any(|one| one.old == ty && one.conversion.is_some() && is_empty(one))

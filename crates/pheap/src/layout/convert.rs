@@ -59,20 +59,19 @@ impl Converter {
 pub(super) struct Pointers {
     ty: &'static Desc,
     words: (usize, usize),
-    /// For each type to which the new value may have pointers: where the old value has pointers to that type, and where
-    /// the new one has.
+    /// For each type to which the new value may have pointers: where the old value has pointers to that type,
+    /// and where the new one has.
     by_target: Vec<(PointerMap, PointerMap)>,
 }
 
 impl Pointers {
-    /// `None` if there are none afterwards that lead to something.
+    /// `None` if there are none afterwards.
     fn of(old: &'static Desc, new: &'static Desc) -> Option<Pointers> {
         // What cannot be described is not in a heap.
         let (given, made) = (Graph::of(old).ok()?.types, Graph::of(new).ok()?.types);
         let targets = |types: &[TypeLayout]| {
             let mut targets = BTreeSet::new();
             types[0].for_each_pointer(&mut |to| _ = targets.insert(to));
-            targets.retain(|&to| !types[to as usize].is_empty());
             targets
         };
         let maps = |to: u32| {
@@ -86,9 +85,9 @@ impl Pointers {
         (!by_target.is_empty()).then_some(Pointers { ty: new, words, by_target })
     }
 
-    /// Fails unless each pointer of the new value is one that the old value has, to the same type: others lead to parts of
-    /// objects, and these may move. The address alone says nothing: behind an object, or at its start, is another one, or a
-    /// part.
+    /// Fails unless each pointer of the new value is one that the old value has, to the same type: others
+    /// lead to parts of objects, and these may move. The address alone says nothing: where a part is to be,
+    /// another object may be.
     ///
     /// # Safety
     /// At both addresses, which are aligned for words if there may be pointers, are such values, which nobody else writes.
@@ -111,8 +110,8 @@ impl Pointers {
             read(of_new, self.words.1, new, &mut |pointer| {
                 assert!(
                     given.binary_search(&pointer).is_ok(),
-                    "`Migrate` for `{}` has made a pointer; it can only pass on those that the old value has, for \
-                     what they lead to is being converted",
+                    "`Migrate` for `{}` has made a pointer; it can only pass on those that the old value has, \
+                     for what they lead to is being converted",
                     self.ty.name.as_str()
                 );
             });

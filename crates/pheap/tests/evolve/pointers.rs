@@ -1,4 +1,5 @@
-//! Programs whose pointers are where other objects are: those that a function has made, and those to types without bytes.
+//! Programs whose pointers are where other objects are: those that a function has made, and those to types
+//! without bytes.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -47,7 +48,44 @@ fn a_part_where_another_object_is() -> Result<()> {
     Ok(())
 }
 
-/// A slice that has moved begins with an address. Elements as long as these are nowhere in the memory of a process.
+/// The old object need not be aligned for what lies in the new one.
+#[test]
+fn a_part_without_bytes() -> Result<()> {
+    mod old {
+        use super::*;
+        persist! {
+            struct Top<'r> { x: Option<P<'r, X<'r>>>, }
+            struct X<'r> { p: Option<P<'r, Outer>>, }
+            struct Outer { a: u64, }
+        }
+    }
+    persist! {
+        struct Top<'r> { x: Option<P<'r, X<'r>>>, }
+        struct X<'r> { p: Option<P<'r, Outer>>, z: Option<P<'r, [u64; 0]>>, }
+        struct Outer { a: u64, #[persist(since = 2)] z: [u64; 0], }
+    }
+    #[derive(Persist)]
+    #[repr(C)]
+    #[persist(id = "X")]
+    struct OldX<'r> {
+        p: Option<P<'r, Outer>>,
+    }
+    impl<'r> Migrate<OldX<'r>> for X<'r> {
+        fn migrate(old: OldX<'r>) -> Self {
+            X { p: old.p, z: Some(field!((old.p.unwrap()).z)) }
+        }
+    }
+    let heap = small().in_memory()?;
+    heap.root::<old::Top>("top")?.txn(|tx, top| {
+        let p = tx.alloc(old::Outer { a: 1 })?;
+        Ok(tx[top].x = Some(tx.alloc(old::X { p: Some(p) })?))
+    })?;
+    makes_a_pointer("X", || heap.evolve::<Top>("top").with::<OldX, X>().run());
+    Ok(())
+}
+
+/// A slice that has moved begins with an address. The last of so many elements is nowhere in the memory of a
+/// process.
 #[test]
 fn an_element_of_a_slice_that_has_moved() -> Result<()> {
     mod old {
@@ -100,7 +138,12 @@ mod nothing {
     pub(super) mod old {
         use super::*;
         persist! {
-            struct Top<'r> { z: Option<P<'r, Z>>, outer: Option<P<'r, Outer>>, all: PVec<'r, P<'r, Outer>>, ends: PVec<'r, P<'r, Z>>, }
+            struct Top<'r> {
+                z: Option<P<'r, Z>>,
+                outer: Option<P<'r, Outer>>,
+                all: PVec<'r, P<'r, Outer>>,
+                ends: PVec<'r, P<'r, Z>>,
+            }
             struct Outer { a: u64, z: Z, }
             struct Z {}
         }
@@ -110,7 +153,12 @@ mod nothing {
     pub(super) mod same {
         use super::*;
         persist! {
-            struct Top<'r> { z: Option<P<'r, Z>>, outer: Option<P<'r, Outer>>, all: PVec<'r, P<'r, Outer>>, ends: PVec<'r, P<'r, Z>>, }
+            struct Top<'r> {
+                z: Option<P<'r, Z>>,
+                outer: Option<P<'r, Outer>>,
+                all: PVec<'r, P<'r, Outer>>,
+                ends: PVec<'r, P<'r, Z>>,
+            }
             struct Outer { a: u64, z: Z, #[persist(since = 2, default = 5)] more: u64, }
             struct Z {}
         }
@@ -120,7 +168,12 @@ mod nothing {
     pub(super) mod some {
         use super::*;
         persist! {
-            struct Top<'r> { z: Option<P<'r, Z<'r>>>, outer: Option<P<'r, Outer<'r>>>, all: PVec<'r, P<'r, Outer<'r>>>, ends: PVec<'r, P<'r, Z<'r>>>, }
+            struct Top<'r> {
+                z: Option<P<'r, Z<'r>>>,
+                outer: Option<P<'r, Outer<'r>>>,
+                all: PVec<'r, P<'r, Outer<'r>>>,
+                ends: PVec<'r, P<'r, Z<'r>>>,
+            }
             struct Outer<'r> { a: u64, z: Z<'r>, }
             struct Z<'r> { #[persist(since = 2)] text: Option<P<'r, str>>, }
         }

@@ -337,19 +337,27 @@ impl<'s> HeapMap<'s> {
         (offset - span.offset < span.pages * PAGE).then_some(number)
     }
 
-    /// Where a pointer to a `target`, found in an object of `region`, leads. `None` if it is null, or leads nowhere, because a
-    /// `target` has no bytes.
+    /// Where a pointer to a `target`, found in an object of `region`, leads. `None` if it is null, or if
+    /// there is nothing to be read where it leads because a `target` has no bytes.
     #[inline]
     pub(crate) fn locate(&self, addr: u64, target: u32, region: u32) -> Result<Option<Place>, Astray> {
-        match self.types.get(target as usize) {
-            Some(ty) if ty.is_empty() && addr.is_multiple_of(ty.align) => Ok(None),
-            _ => self.find(addr, target, region),
+        match self.find(addr, target, region) {
+            Err(_) if self.is_empty(target) && addr.is_multiple_of(self.types[target as usize].align) => {
+                Ok(None)
+            }
+            found => found,
         }
     }
 
-    /// Where a `target` of `region` is that begins at an address. `None` if that is null.
+    /// Whether a type has no bytes. A pointer to it leads nowhere, whatever is at its address.
     #[inline]
-    pub(super) fn find(&self, addr: u64, target: u32, region: u32) -> Result<Option<Place>, Astray> {
+    pub(super) fn is_empty(&self, ty: u32) -> bool {
+        self.types.get(ty as usize).is_some_and(TypeLayout::is_empty)
+    }
+
+    /// Where a `target` is, at an address. `None` if that is null.
+    #[inline]
+    fn find(&self, addr: u64, target: u32, region: u32) -> Result<Option<Place>, Astray> {
         let offset = self.offset_of(addr);
         if offset >= self.mapped {
             return if addr == 0 { Ok(None) } else { Err(Astray::Outside) };

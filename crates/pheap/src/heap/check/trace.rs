@@ -93,7 +93,7 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
     fn root(&mut self, root: &'m MappedRoot) {
         self.root = root;
         let addr = self.map.addr(root.object).addr() as u64;
-        match self.map.find(addr, root.ty, root.region) {
+        match self.map.locate(addr, root.ty, root.region) {
             Ok(Some(place)) if place.inside == 0 && self.reach(place) => {}
             Ok(_) => {
                 self.problems.add(|| format!("root {:?}: its object is not the whole of a slot", root.name))
@@ -216,7 +216,7 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
                 let addr = map.word(object.start + at);
                 match map.locate(addr, *to, self.root.region) {
                     Ok(Some(place)) => {
-                        if !self.reach(place) {
+                        if !map.is_empty(*to) && !self.reach(place) {
                             self.complain(object, at, || "points to what a collection owns".to_owned());
                         }
                     }
