@@ -278,7 +278,10 @@ pub enum Error {
         root: String,
     },
 
-    /// A pointer in the heap leads to a part of an object, and the type of one of them has changed: the part may be elsewhere in the new type, or something else than the pointer says. Nothing was changed;
+    /// A pointer in the heap leads to a part of an object, and the type of one of them has changed: the part
+    /// may be elsewhere in the new type, or something else than the pointer says. Or a pointer is to a type
+    /// without bytes that is to have some, or the other way round: such a pointer leads nowhere. Nothing was
+    /// changed;
     /// [`Heap::migrate`](crate::Heap::migrate) can do what [`Heap::evolve`](crate::Heap::evolve) and annotations cannot.
     #[error(
         "root {root:?} has pointers to parts of objects of type `{type_name}`, so their types cannot change one by one; `Heap::migrate` makes a new root from the old one"

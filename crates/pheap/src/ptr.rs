@@ -14,6 +14,7 @@ use std::ptr::NonNull;
 
 use crate::layout::desc::{Desc, History, Kind, Name};
 use crate::layout::{Persist, Pointee, slice_header};
+use crate::units::OBJECT_BYTES;
 
 /// Makes a type invariant in `'r`, so that no brand can be traded for another.
 pub(crate) type Brand<'r> = PhantomData<fn(&'r ()) -> &'r ()>;
@@ -27,10 +28,14 @@ pub(crate) type Brand<'r> = PhantomData<fn(&'r ()) -> &'r ()>;
 ///
 /// Pointers compare for equality only: a heap may be mapped elsewhere tomorrow, so an address must not be stored as a sort or
 /// hash key. [`key`](P::key) gives a key for use within the transaction.
+///
+/// A pointer to a type without bytes leads nowhere: it keeps no object in the heap, and may equal any other.
 //
 // Invariant: as long as there is the brand `'r`, a live object of type `T` is at `addr`, in the one region that has this brand, and the region is locked. Whoever
 // calls `from_addr` promises it; a `P` that is stored in the heap is read by `View` and `Txn` only, which have the lock. (Or the brand is that of an access to something
 // `Lasting`, that nobody writes.)
+// If a `T` has no bytes, `addr` is any address that is aligned to it: nothing is there to be read, and nobody
+// follows the pointer.
 #[repr(transparent)]
 pub struct P<'r, T: ?Sized> {
     addr: NonNull<u8>,
@@ -76,7 +81,7 @@ impl<T: ?Sized> fmt::Debug for P<'_, T> {
 impl<'r, T: ?Sized> P<'r, T> {
     /// # Safety
     /// As long as there is the brand `'r`: a live object of type `T` (one that is not written yet is written before it is read) is at `addr`, in the region that has
-    /// the brand, and the region is locked.
+    /// the brand, and the region is locked. If a `T` has no bytes, it is enough that `addr` is aligned to it.
     #[inline(always)]
     pub(crate) unsafe fn from_addr(addr: NonNull<u8>) -> Self {
         P { addr, brand: PhantomData, target: PhantomData }
@@ -132,10 +137,14 @@ impl<'r, T: Persist> P<'r, [T]> {
     /// `index` is less than the length.
     #[inline(always)]
     unsafe fn element(self, index: usize) -> P<'r, T> {
-        let offset = slice_header(align_of::<T>()) + index * size_of::<T>();
-        // SAFETY: the elements follow the length, and `index` is one of them (the caller's premise): within the object.
-        let addr = unsafe { self.addr.add(offset) };
-        // SAFETY: an element of a live slice is a live value, in the same region.
+        // The place of a slice that a conversion has moved begins with an address, not with a length. So in a
+        // `Migrate`, this may be any index. An element of a live slice is nearer than `OBJECT_BYTES`.
+        let offset = index.wrapping_mul(size_of::<T>()) & (OBJECT_BYTES - 1);
+        let addr = self.addr.as_ptr().wrapping_add(slice_header(align_of::<T>()) + offset);
+        // SAFETY: an object is below 2^56, and 2^49 bytes behind it is not 0: the sum does not reach 2^64.
+        let addr = unsafe { NonNull::new_unchecked(addr) };
+        // SAFETY: an element of a live slice is a live value, in the same region. A `Migrate` has no
+        // transaction, and what it returns is compared with what it was given.
         unsafe { P::from_addr(addr) }
     }
 }

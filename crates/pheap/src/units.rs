@@ -7,6 +7,8 @@ pub(crate) const LINE_WORDS: usize = LINE / 8;
 
 /// Unit of allocation in the file, and of protection.
 pub(crate) const PAGE: u64 = 4096;
+/// No object has as many bytes.
+pub(crate) const OBJECT_BYTES: usize = 1 << 48;
 /// Bytes of the header, with which the file of a heap begins: no log has anything to say about it.
 pub(crate) const HEADER_SIZE: u64 = 2 * PAGE;
 

@@ -9,8 +9,9 @@ use std::ptr::NonNull;
 use super::tx::Txn;
 use crate::alloc::Request;
 use crate::error::{Error, Result};
-use crate::layout::{MAX_OBJECT, Persist, Pointee, slice_header};
+use crate::layout::{Persist, Pointee, slice_header};
 use crate::ptr::P;
+use crate::units::OBJECT_BYTES;
 
 /// Writes a value, with zeros where it has padding.
 ///
@@ -147,8 +148,8 @@ impl<'r> Txn<'r> {
     ) -> Result<(NonNull<u8>, *mut u8)> {
         let header = slice_header(align);
         let bytes = size.checked_mul(len).and_then(|bytes| bytes.checked_add(header));
-        let bytes = bytes.map(|bytes| bytes as u64).filter(|&bytes| bytes < MAX_OBJECT);
-        let bytes = bytes.ok_or(Error::TooLarge { bytes: u64::MAX })?;
+        let bytes =
+            bytes.filter(|&bytes| bytes < OBJECT_BYTES).ok_or(Error::TooLarge { bytes: u64::MAX })? as u64;
         // SAFETY: (2), for this call.
         let ptr = unsafe { self.cx() }.alloc(Request { desc, bytes, align: align as u64, unsized_: true })?;
         // SAFETY: a new object of `bytes`, at least 8, aligned to 8, which nobody else has the address of.

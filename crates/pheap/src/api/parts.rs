@@ -2,6 +2,9 @@
 //!
 //! What a root leads to is found by the types of its pointers, and a pointer to a part says nothing of the whole. So a whole may stay what it is while its part changes, or become something with another part there:
 //! then the collector would not find what the new part leads to, or one word would be of two types. Wholes and parts that stay what they are, and numbers in what stays where it is, may have such pointers.
+//!
+//! A pointer to a type without bytes leads nowhere. So it is in nobody's way, unless the type gets bytes, or
+//! has lost them.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -34,6 +37,13 @@ impl<'a> Changes<'a> {
         is_converted || (changes(part) || changes(whole)) && !self.of(part).is_number()
     }
 
+    /// Whether values of a type become others that have bytes where they had none, or the other way round:
+    /// then no pointer may be to that type.
+    fn is_of_nothing(&self, ty: u32) -> bool {
+        let is_empty = |one: &Successor| self.of(ty).is_empty() || one.new.is_empty();
+        self.found.iter().any(|one| one.old == ty && one.conversion.is_some() && is_empty(one))
+    }
+
     /// Types to which there may be pointers that are forbidden, by the types of objects that there are.
     fn suspects(&self, exclusive: &Exclusive<'_>) -> BTreeSet<u32> {
         let wholes: BTreeSet<u32> = exclusive.object_spans().iter().map(|(_, span)| span.entry.ty).collect();
@@ -45,7 +55,8 @@ impl<'a> Changes<'a> {
         });
         parts.retain(|&part| {
             let name = &self.of(part).name;
-            wholes.iter().any(|&ty| ty != part && self.of(ty).has_part(name) && self.forbids(part, ty))
+            let is_in = |&ty: &u32| ty != part && self.of(ty).has_part(name) && self.forbids(part, ty);
+            self.is_of_nothing(part) || !self.of(part).is_empty() && wholes.iter().any(is_in)
         });
         parts
     }
@@ -65,8 +76,11 @@ impl<'a> Changes<'a> {
             });
             let mut whole = None;
             for (to, map) in maps {
+                let is_of_nothing = self.is_of_nothing(*to);
                 exclusive.pointers_in(number, map, |pointer| {
-                    if let Some((ty, is_whole)) = exclusive.type_at(pointer)
+                    if is_of_nothing {
+                        whole = whole.or((pointer != 0).then_some(*to));
+                    } else if let Some((ty, is_whole)) = exclusive.type_at(pointer)
                         && (ty != *to || !is_whole)
                         && self.forbids(*to, ty)
                     {

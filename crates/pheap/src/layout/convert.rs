@@ -4,11 +4,12 @@
 
 #![allow(unsafe_code)]
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
 use super::desc::{DefaultFn, Desc, Kind};
-use super::{Graph, Persist, PointerMap, Words, put_value};
+use super::{Graph, Persist, PointerMap, TypeLayout, Words, difference, put_value};
 
 /// Makes a value of one type into one of another: reads the value at the first address, and writes it to the second, padding included. Neither need be aligned.
 pub(crate) type ConvertFn = unsafe fn(*const u8, *mut u8);
@@ -16,8 +17,8 @@ pub(crate) type ConvertFn = unsafe fn(*const u8, *mut u8);
 /// How a value of an older version of a type becomes one of this version: see [`Heap::evolve`](crate::Heap::evolve).
 ///
 /// All that there is to look at is the value. What its pointers lead to may have been converted or not, so they can be
-/// passed on only (not even the length of a slice is certain, nor where a [`field!`](crate::field) is); collections are
-/// passed on as they are, or begin empty.
+/// passed on only, as pointers to the same type (not even the length of a slice is certain, nor where a
+/// [`field!`](crate::field) is); collections are passed on as they are, or begin empty.
 ///
 /// The function sees only values that the program has stored and that the root leads to: not what a collection has
 /// removed, nor places of it without a value. It sees each of them once, but for the values of the steps that a crash
@@ -62,46 +63,64 @@ impl Converter {
 // Invariant: compiled for the types of an old value and a new one, of so many words.
 pub(super) struct Pointers {
     ty: &'static Desc,
-    old: (PointerMap, usize),
-    new: (PointerMap, usize),
+    words: (usize, usize),
+    /// For each type to which the new value may have pointers: where the old value has pointers to that type,
+    /// and where the new one has.
+    by_target: Vec<(PointerMap, PointerMap)>,
 }
 
 impl Pointers {
     /// `None` if there are none afterwards.
     fn of(old: &'static Desc, new: &'static Desc) -> Option<Pointers> {
-        let map = |desc: &'static Desc| {
-            // What cannot be described is not in a heap.
-            let graph = Graph::of(desc).ok()?;
-            Some((PointerMap::of(graph.types.first()?), desc.size / 8))
+        // What cannot be described is not in a heap.
+        let (given, made) = (Graph::of(old).ok()?.types, Graph::of(new).ok()?.types);
+        let targets = |types: &[TypeLayout]| {
+            let mut targets = BTreeSet::new();
+            types[0].for_each_pointer(&mut |to| _ = targets.insert(to));
+            targets
         };
-        let pointers = Pointers { ty: new, old: map(old)?, new: map(new)? };
-        pointers.new.0.has_pointers().then_some(pointers)
+        let maps = |to: u32| {
+            let mut same = targets(&given);
+            same.retain(|&from| difference((&given, from), (&made, to)).is_none());
+            let of_given = given[0].with_pointers(("", 0), &|_, from| same.contains(&from));
+            (PointerMap::of(&of_given), PointerMap::of(&made[0].with_pointers_to(to)))
+        };
+        let by_target: Vec<_> = targets(&made).into_iter().map(maps).collect();
+        let words = (old.size / 8, new.size / 8);
+        (!by_target.is_empty()).then_some(Pointers { ty: new, words, by_target })
     }
 
-    /// Fails unless the pointers of the new value are ones that the old one has: others would lead to parts of objects, and these may move.
+    /// Fails unless each pointer of the new value is one that the old value has, to the same type: others
+    /// lead to parts of objects, and these may move. The address alone says nothing: where a part is to be,
+    /// another object may be.
     ///
     /// # Safety
     /// At both addresses, which are aligned for words if there may be pointers, are such values, which nobody else writes.
     unsafe fn check(&self, old: *const u8, new: *const u8) {
-        let read = |(map, words): &(PointerMap, usize), value: *const u8, visit: &mut dyn FnMut(u64)| {
+        let read = |map: &PointerMap, words: usize, value: *const u8, visit: &mut dyn FnMut(u64)| {
             if !map.has_pointers() {
                 return;
             }
             // SAFETY: the words of a value, the caller's premise.
-            let value = unsafe { Words::new(value.cast(), *words) };
+            let value = unsafe { Words::new(value.cast(), words) };
             // SAFETY: one of these words.
             map.visit(value, 0..words * 8, |word| visit(unsafe { word.read() }));
         };
-        let mut given = vec![0];
-        read(&self.old, old, &mut |pointer| given.push(pointer));
-        given.sort_unstable();
-        read(&self.new, new, &mut |pointer| {
-            assert!(
-                given.binary_search(&pointer).is_ok(),
-                "`Migrate` for `{}` has made a pointer; it can only pass on those that the old value has, for what they lead to is being converted",
-                self.ty.name.as_str()
-            );
-        });
+        let mut given = Vec::new();
+        for (of_old, of_new) in &self.by_target {
+            given.clear();
+            given.push(0);
+            read(of_old, self.words.0, old, &mut |pointer| given.push(pointer));
+            given.sort_unstable();
+            read(of_new, self.words.1, new, &mut |pointer| {
+                assert!(
+                    given.binary_search(&pointer).is_ok(),
+                    "`Migrate` for `{}` has made a pointer; it can only pass on those that the old value has, \
+                     for what they lead to is being converted",
+                    self.ty.name.as_str()
+                );
+            });
+        }
     }
 }
 

@@ -68,6 +68,13 @@ pub struct Desc {
     pub kind: Kind,
 }
 
+impl Desc {
+    /// Whether a value has no bytes.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.size == 0 && !matches!(self.kind, Kind::Slice { .. } | Kind::Str)
+    }
+}
+
 /// What a type is made of.
 #[derive(Debug)]
 pub enum Kind {

@@ -228,6 +228,11 @@ impl TypeLayout {
         }
     }
 
+    /// Whether a value has no bytes. A pointer to such a type leads nowhere.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.size == 0 && !matches!(self.shape, Shape::Slice(_) | Shape::Str)
+    }
+
     /// Whether a value is a number, or consists of some.
     pub(crate) fn is_number(&self) -> bool {
         match &self.shape {

@@ -250,9 +250,6 @@ impl<T: Persist> Pointee for T {
     }
 }
 
-/// No object has so many bytes.
-pub(crate) const MAX_OBJECT: u64 = 1 << 48;
-
 /// Where the elements of a slice of this alignment begin, behind its length.
 pub(crate) const fn slice_header(align: usize) -> usize {
     if align > 8 { align } else { 8 }

@@ -88,6 +88,13 @@ impl PointerMap {
         }
     }
 
+    /// The map of those pointers of this type that are followed. Pointers to a type without bytes are not:
+    /// there may be anything at their address. `types` are those that the pointers name.
+    pub(crate) fn followed(ty: &TypeLayout, types: &[TypeLayout]) -> PointerMap {
+        let leads = |to: u32| types.get(to as usize).is_none_or(|ty| !ty.is_empty());
+        PointerMap::of(&ty.with_pointers(("", 0), &|_, to| leads(to)))
+    }
+
     /// Whether an object of the type can have any.
     pub(crate) fn has_pointers(&self) -> bool {
         !matches!(self.kind, Kind::None)

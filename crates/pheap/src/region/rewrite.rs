@@ -12,11 +12,12 @@ use crate::alloc::span::ObjectSpan;
 use crate::error::{Error, Result};
 use crate::faults::{Bug, bug};
 use crate::layout::desc::Desc;
-use crate::layout::{Conversion, MAX_OBJECT, Occupied, PointerMap, Words};
+use crate::layout::{Conversion, Occupied, PointerMap, Words};
 use crate::os::cpu::settle;
 use crate::store::arena::SpanEntry;
 use crate::store::spans::Span;
 use crate::txn::context::Context;
+use crate::units::OBJECT_BYTES;
 
 /// What objects of a type in the heap become.
 pub(crate) struct Rewrite<'a> {
@@ -51,7 +52,7 @@ impl Rewrite<'_> {
     unsafe fn bytes(&self, old: *const u8) -> Result<u64> {
         // SAFETY: the caller's premise.
         let bytes = unsafe { self.conversion.bytes(old) };
-        if bytes < MAX_OBJECT { Ok(bytes) } else { Err(Error::TooLarge { bytes }) }
+        if bytes < OBJECT_BYTES as u64 { Ok(bytes) } else { Err(Error::TooLarge { bytes }) }
     }
 }
 

@@ -12,6 +12,7 @@
 //! After a crash on the way the next opening does what is left, at whatever base it is mapped. Pointers outside of all listed ranges are
 //! left alone.
 
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -19,11 +20,10 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use super::arena::SpanKind;
 use super::header::{Header, MAX_BASES, is_base};
 use super::spans::Span;
-use super::types::TypeTable;
 use super::words::Words;
 use crate::error::{Error, Result};
 use crate::faults::{Bug, bug};
-use crate::layout::PointerMap;
+use crate::layout::{PointerMap, TypeLayout};
 use crate::media::{Media, Medium};
 use crate::os::cores;
 use crate::os::mapping::{Backing, Mapping};
@@ -111,10 +111,15 @@ pub(crate) fn relocate(
     Ok(())
 }
 
-/// What is to be rewritten of these spans.
-pub(crate) fn pieces<'a>(spans: impl Iterator<Item = &'a Span>, types: &mut TypeTable) -> Vec<Piece> {
-    let of_objects = spans.filter(|span| span.holds_objects());
-    of_objects.flat_map(|span| Piece::of(span, types.pointer_map(span.entry.ty))).collect()
+/// What is to be rewritten of these spans: all pointers, also those that nothing follows.
+pub(crate) fn pieces<'a>(spans: impl Iterator<Item = &'a Span>, types: &[TypeLayout]) -> Vec<Piece> {
+    let mut maps: HashMap<u32, Arc<PointerMap>> = HashMap::new();
+    let mut pieces_of = |span: &Span| {
+        let ty = span.entry.ty;
+        let map = maps.entry(ty).or_insert_with(|| Arc::new(PointerMap::of(&types[ty as usize])));
+        Piece::of(span, map.clone())
+    };
+    spans.filter(|span| span.holds_objects()).flat_map(&mut pieces_of).collect()
 }
 
 /// Rewrites all pointers in `pieces` that are relative to another base than the current one. Durable on return, but for a file that is

@@ -137,10 +137,10 @@ impl TypeTable {
         Ok(difference((&self.types, number), (&Graph::of(desc)?.types, 0)))
     }
 
-    /// Where the pointers of a type are.
+    /// Where the pointers of a type are that are [followed](PointerMap::followed).
     pub(crate) fn pointer_map(&mut self, number: u32) -> Arc<PointerMap> {
-        let layout = &self.types[number as usize];
-        self.pointer_maps.entry(number).or_insert_with(|| Arc::new(PointerMap::of(layout))).clone()
+        let map = || Arc::new(PointerMap::followed(&self.types[number as usize], &self.types));
+        self.pointer_maps.entry(number).or_insert_with(map).clone()
     }
 
     /// Notes that a description is of the type with this number.
@@ -221,7 +221,7 @@ impl TypeTable {
         }
         for (&number, map) in &self.pointer_maps {
             let layout = self.types.get(number as usize);
-            if layout.is_none_or(|layout| **map != PointerMap::of(layout)) {
+            if layout.is_none_or(|layout| **map != PointerMap::followed(layout, &self.types)) {
                 problems.push(format!("the pointers of type {number} are looked for elsewhere"));
             }
         }

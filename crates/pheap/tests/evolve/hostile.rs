@@ -62,6 +62,14 @@ mod functions {
     made!(First, |job, _jobs| new::Holder { a: Some(field!(job.a)), ..Default::default() });
     made!(Second, |job, _jobs| new::Holder { b: Some(field!(job.b)), ..Default::default() });
     made!(Last, |_job, jobs| new::Holder { last: jobs.get(1), ..Default::default() });
+    made!(Passed, |job, _jobs| new::Holder { last: Some(job), ..Default::default() });
+}
+
+/// A conversion ends with the panic of a function that has made a pointer.
+pub(crate) fn makes_a_pointer(name: &str, evolve: impl FnOnce() -> Result<bool>) {
+    let panic = catch_unwind(AssertUnwindSafe(evolve)).unwrap_err();
+    let text = panic.downcast_ref::<String>().unwrap();
+    assert!(text.contains(&format!("`Migrate` for `{name}` has made a pointer")), "{text}");
 }
 
 #[test]
@@ -78,19 +86,17 @@ fn a_function_makes_pointers_to_parts() -> Result<()> {
         })?;
         Ok(heap)
     };
-    let [first, second] = [make()?, make()?];
-    let evolve = |heap: &Heap| heap.evolve::<new::Top>("top").with::<Second, new::Holder>().run();
-    let panic = catch_unwind(AssertUnwindSafe(|| evolve(&first))).unwrap_err();
-    let text = panic.downcast_ref::<String>().unwrap();
-    assert!(text.contains("`Migrate` for `Holder` has made a pointer"), "{text}");
-    assert!(matches!(first.root::<new::Top>("top"), Err(Error::Unfinished { .. })));
-    let evolve = |heap: &Heap| heap.evolve::<new::Top>("top").with::<Last, new::Holder>().run();
-    catch_unwind(AssertUnwindSafe(|| evolve(&second))).unwrap_err();
-    // The first part is where the whole is, whose pointer was given.
-    assert!(first.evolve::<new::Top>("top").with::<First, new::Holder>().run()?);
-    first.existing_root::<new::Top>("top")?.read(|view, top| {
+    let heap = make()?;
+    // The first part is where the whole is, whose pointer was given; but it is something else.
+    makes_a_pointer("Holder", || heap.evolve::<new::Top>("top").with::<First, new::Holder>().run());
+    makes_a_pointer("Holder", || heap.evolve::<new::Top>("top").with::<Second, new::Holder>().run());
+    assert!(matches!(heap.root::<new::Top>("top"), Err(Error::Unfinished { .. })));
+    let other = make()?;
+    makes_a_pointer("Holder", || other.evolve::<new::Top>("top").with::<Last, new::Holder>().run());
+    assert!(heap.evolve::<new::Top>("top").with::<Passed, new::Holder>().run()?);
+    heap.existing_root::<new::Top>("top")?.read(|view, top| {
         let holder = &view[view[top].holder.unwrap()];
-        assert_eq!(view[holder.a.unwrap()], 0x1234_5678);
+        assert_eq!(view[holder.last.unwrap()].a, 0x1234_5678);
     })
 }
 

@@ -3,10 +3,12 @@
 
 mod accepted;
 mod converted;
+#[macro_use]
 mod hostile;
 mod killed;
 mod middle;
 mod plans;
+mod pointers;
 mod refused;
 mod stored;
 mod versions;

@@ -337,21 +337,32 @@ impl<'s> HeapMap<'s> {
         (offset - span.offset < span.pages * PAGE).then_some(number)
     }
 
-    /// Where a pointer to a `target`, found in an object of `region`, leads. `None` if it is null, or if there is nothing to be read
-    /// where it leads because a `target` has no bytes.
+    /// Where a pointer to a `target`, found in an object of `region`, leads. `None` if it is null, or if
+    /// there is nothing to be read where it leads because a `target` has no bytes.
     #[inline]
     pub(crate) fn locate(&self, addr: u64, target: u32, region: u32) -> Result<Option<Place>, Astray> {
+        match self.find(addr, target, region) {
+            Err(_) if self.is_empty(target) && addr.is_multiple_of(self.types[target as usize].align) => {
+                Ok(None)
+            }
+            found => found,
+        }
+    }
+
+    /// Whether a type has no bytes. A pointer to it leads nowhere, whatever is at its address.
+    #[inline]
+    pub(super) fn is_empty(&self, ty: u32) -> bool {
+        self.types.get(ty as usize).is_some_and(TypeLayout::is_empty)
+    }
+
+    /// Where a `target` is, at an address. `None` if that is null.
+    #[inline]
+    fn find(&self, addr: u64, target: u32, region: u32) -> Result<Option<Place>, Astray> {
         let offset = self.offset_of(addr);
         if offset >= self.mapped {
-            return if addr == 0 || self.is_empty_type(target, offset) {
-                Ok(None)
-            } else {
-                Err(Astray::Outside)
-            };
+            return if addr == 0 { Ok(None) } else { Err(Astray::Outside) };
         }
-        let Some(number) = self.span_at(offset) else {
-            return if self.is_empty_type(target, offset) { Ok(None) } else { Err(Astray::Nowhere) };
-        };
+        let number = self.span_at(offset).ok_or(Astray::Nowhere)?;
         let span = &self.spans[number];
         if span.region == region && span.slots > 0 {
             let within = offset - span.offset;
@@ -362,29 +373,12 @@ impl<'s> HeapMap<'s> {
             {
                 return Ok(Some(Place { span: number as u32, slot, start: offset - inside, inside }));
             }
-            if !self.is_empty_type(target, offset) {
-                return Err(Astray::Mistyped { found: span.ty, inside, target });
-            }
-        }
-        if self.is_empty_type(target, offset) {
-            return Ok(None);
+            return Err(Astray::Mistyped { found: span.ty, inside, target });
         }
         Err(match span.kind {
             SpanKind::Small | SpanKind::Large if span.region != region => Astray::OtherRoot(span.region),
             SpanKind::Small | SpanKind::Large => Astray::Damaged,
             _ => Astray::Metadata,
-        })
-    }
-
-    /// Whether a type has no bytes. A pointer to such a value may come from the end of a slice of them, which is no place at all.
-    #[cold]
-    fn is_empty_type(&self, target: u32, offset: u64) -> bool {
-        let plan = self.plans.get(target as usize).and_then(Option::as_ref);
-        plan.is_some_and(|plan| {
-            plan.size == 0
-                && matches!(plan.parts, Parts::Sized(_))
-                && offset <= self.mapped
-                && offset.is_multiple_of(plan.align)
         })
     }
 

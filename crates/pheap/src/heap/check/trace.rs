@@ -216,7 +216,7 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
                 let addr = map.word(object.start + at);
                 match map.locate(addr, *to, self.root.region) {
                     Ok(Some(place)) => {
-                        if !self.reach(place) {
+                        if !map.is_empty(*to) && !self.reach(place) {
                             self.complain(object, at, || "points to what a collection owns".to_owned());
                         }
                     }

@@ -253,7 +253,7 @@ impl Contents {
         if moves {
             let owners: HashSet<u32> = regions.iter().map(|(identity, _)| identity.id).collect();
             let owned = spans.iter().filter(|span| owners.contains(&span.entry.region));
-            let pieces = relocate::pieces(owned, types);
+            let pieces = relocate::pieces(owned, &types.types);
             relocate::relocate(mapping, heap, &medium, &media, header, &pieces)?;
         }
         Ok(Recovered { contents: self, medium, media, pages })
