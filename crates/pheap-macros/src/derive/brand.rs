@@ -35,8 +35,7 @@ fn parameter(krate: &TokenStream, name: &Ident, at: &Lifetime) -> TokenStream {
 pub(super) fn generics(input: &Input<'_>) -> Generics {
     let krate = &input.options.krate;
     let mut generics = input.generics.clone();
-    let predicates = declared(input.generics).filter_map(|predicate| at_any_brand(input, predicate));
-    let predicates: Vec<_> = predicates.collect();
+    let predicates = bounds(input);
     generics.type_params_mut().for_each(|param| param.bounds.push(parse_quote!(#krate::Persist)));
     if !predicates.is_empty() {
         // The compiler does not know that a brand replaces the one before it, so it would ask for the bounds at the brand of a
@@ -52,6 +51,11 @@ pub(super) fn generics(input: &Input<'_>) -> Generics {
         clause.predicates.extend(predicates);
     }
     generics
+}
+
+/// The bounds that the type declares, at any brand, but for those that are `Persist`'s own.
+pub(super) fn bounds(input: &Input<'_>) -> Vec<WherePredicate> {
+    declared(input.generics).filter_map(|predicate| at_any_brand(input, predicate)).collect()
 }
 
 /// All bounds of type parameters, written in either place.

@@ -5,6 +5,7 @@ use syn::spanned::Spanned;
 use syn::visit::Visit;
 use syn::{Attribute, GenericParam, Lifetime};
 
+use super::brand;
 use super::parse::{Field, Input, Shape};
 use crate::errors::Errors;
 
@@ -39,6 +40,17 @@ pub(super) fn validate(input: &Input<'_>, errors: &mut Errors) {
             span,
             "a key that is looked up by itself has no parameters: implement `pheap::collections::MapKey` for this type, \
              or use a `P<str>` or another key that is there",
+        );
+    }
+    // The compiler cannot tell the bounds at any brand from that of `Import`, which is of one.
+    if let Some(span) = input.options.serde
+        && input.generics.type_params().next().is_some()
+        && !brand::bounds(input).is_empty()
+    {
+        errors.at(
+            span,
+            "a type that is exported and imported declares no bounds: move them from the type to the functions and \
+             impls that need them",
         );
     }
 }

@@ -5,7 +5,8 @@ use quote::ToTokens;
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 use syn::{
-    Arm, Block, Expr, ExprCall, ExprClosure, ExprField, ExprForLoop, ExprMethodCall, Item, Member, Stmt,
+    Arm, Block, Expr, ExprCall, ExprClosure, ExprField, ExprForLoop, ExprLet, ExprMethodCall, Item, Member,
+    Stmt,
 };
 
 use super::place::{Place, Step};
@@ -185,8 +186,11 @@ impl<'ast> Visit<'ast> for Guesses {
         self.scoped(|this| {
             for statement in &block.stmts {
                 this.visit_stmt(statement);
-                if let Stmt::Local(local) = statement {
-                    this.shadow(&local.pat);
+                match statement {
+                    Stmt::Local(local) => this.shadow(&local.pat),
+                    // It may give its names to something else.
+                    Stmt::Macro(call) => this.pointers.hide(&list(call.mac.tokens.clone())),
+                    _ => {}
                 }
             }
         });
@@ -217,8 +221,6 @@ impl<'ast> Visit<'ast> for Guesses {
     fn visit_expr_if(&mut self, expr: &'ast syn::ExprIf) {
         self.scoped(|this| {
             this.visit_expr(&expr.cond);
-            this.txs.shadow_by_condition(&expr.cond);
-            this.pointers.shadow_by_condition(&expr.cond);
             this.visit_block(&expr.then_branch);
         });
         if let Some((_, otherwise)) = &expr.else_branch {
@@ -229,10 +231,14 @@ impl<'ast> Visit<'ast> for Guesses {
     fn visit_expr_while(&mut self, expr: &'ast syn::ExprWhile) {
         self.scoped(|this| {
             this.visit_expr(&expr.cond);
-            this.txs.shadow_by_condition(&expr.cond);
-            this.pointers.shadow_by_condition(&expr.cond);
             this.visit_block(&expr.body);
         });
+    }
+
+    /// What is behind it in a condition has the names that it binds.
+    fn visit_expr_let(&mut self, expr: &'ast ExprLet) {
+        self.visit_expr(&expr.expr);
+        self.shadow(&expr.pat);
     }
 
     /// A nested item has names of its own.
@@ -293,6 +299,18 @@ mod tests {
         );
         assert_eq!(of("let q = tx[q]; q.count += 1;"), "");
         assert_eq!(of("for q in list { q.count += 1; } if let Some(q) = x { q.y(); q.z; }"), "");
+        assert_eq!(of("bind!(q = tx[q].pair); q.count += 1;"), "");
+        assert!(of("{ bind!(q = tx[q].pair); } bind!(r); q.count += 1;").contains("use `tx[q].count`"));
+    }
+
+    #[test]
+    fn a_condition_binds_names_for_what_is_behind() {
+        assert_eq!(of("if let Some(q) = tx[q].pair && q.a > 3 && let Some(r) = q.b { q.c; }"), "");
+        assert_eq!(of("while let Some(q) = tx[q].pair && (q.a > 3) { q.c; }"), "");
+        assert_eq!(of("match x { Some(q) if q.a > 3 => q.c, _ => y }"), "");
+        assert!(of("if x == q.a && let Some(q) = y {}").contains("use `tx[q].a`"));
+        assert!(of("if let Some(q) = q.a {}").contains("use `tx[q].a`"));
+        assert!(of("if let Some(q) = x && y {} else { q.a; }").contains("use `tx[q].a`"));
     }
 
     #[test]

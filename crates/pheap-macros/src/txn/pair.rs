@@ -1,10 +1,10 @@
 //! Two neighbouring assignments to different objects share one log entry and one fence.
 
-use proc_macro2::{Spacing, TokenTree};
+use proc_macro2::{Delimiter, Spacing, TokenTree};
 
 use super::place::{Place, assignment};
 use super::scope::Names;
-use super::tokens::{is_punct, is_word, list, until};
+use super::tokens::{is_group, is_punct, is_word, list, until};
 
 /// Two assignments whose places are both known before the first of them.
 pub(super) struct Pair {
@@ -13,15 +13,19 @@ pub(super) struct Pair {
     /// Both places are in the object that one key leads to.
     pub(super) is_one_object: bool,
     /// The second place. It is noted for the log within the first assignment, behind its right side: a `&T` that was
-    /// read before may be used there for the last time, as it may in the plain code.
+    /// read before may be used there for the last time, as it may in the plain code. `+=` of a type with an `AddAssign`
+    /// of its own notes it in front of the right side, which uses no `&mut` to a variable then.
     pub(super) other: Place,
 }
 
 impl Pair {
     /// The pair at the start of `tokens`.
     pub(super) fn at_start(tokens: &[TokenTree], names: &Names) -> Option<Pair> {
-        let (first, _, len) = fixed(tokens, names)?;
-        let (other, right_side, other_len) = fixed(&tokens[len..], names)?;
+        let (first, operator, right_side, len) = fixed(tokens, names)?;
+        if operator > 1 && (rebinds(right_side) || calls(right_side)) {
+            return None;
+        }
+        let (other, _, right_side, other_len) = fixed(&tokens[len..], names)?;
         // One transaction only: each has a log of its own. Within one element they share what is logged without being
         // told: a transaction that comes back to a block logs all of it.
         if first.tx != other.tx || rebinds(right_side) || first.is_beside(&other) {
@@ -31,13 +35,13 @@ impl Pair {
     }
 }
 
-/// The place of the assignment at the start of `tokens`, if it is known ahead; the right side, and the number of tokens
-/// with the semicolon.
-fn fixed<'a>(tokens: &'a [TokenTree], names: &Names) -> Option<(Place, &'a [TokenTree], usize)> {
+/// The place of the assignment at the start of `tokens`, if it is known ahead; the length of the operator, the right
+/// side, and the number of tokens with the semicolon.
+fn fixed<'a>(tokens: &'a [TokenTree], names: &Names) -> Option<(Place, usize, &'a [TokenTree], usize)> {
     let (place, len) = Place::at_start(tokens, names)?;
     let operator = assignment(&tokens[len..]).filter(|_| place.is_fixed())?;
     let right_side = until(&tokens[len + operator..], |token| is_punct(token, ';'));
-    Some((place, right_side, tokens.len().min(len + operator + right_side.len() + 1)))
+    Some((place, operator, right_side, tokens.len().min(len + operator + right_side.len() + 1)))
 }
 
 /// Whether evaluating the expression may change a *variable*, such as the key of the second assignment. What cannot be seen (a macro) counts.
@@ -52,6 +56,26 @@ fn rebinds(expr: &[TokenTree]) -> bool {
                 matches!(expr[..i].last(), Some(TokenTree::Punct(one)) if one.spacing() == Spacing::Joint);
             !is_begun && assignment(rest).is_some()
         }
+    })
+}
+
+/// Whether evaluating the expression may use a `&mut` to a *variable* that was made before: by a call, in a block, by
+/// `*up`. Names, fields, elements and operators between them do not. (An operator of a type that has such a `&mut`
+/// could, and is not seen.)
+fn calls(expr: &[TokenTree]) -> bool {
+    (0..expr.len()).any(|i| match (expr[..i].last(), &expr[i]) {
+        (before, TokenTree::Group(group)) => {
+            let is_called = match before {
+                Some(TokenTree::Ident(_) | TokenTree::Group(_)) => true,
+                Some(before) => is_punct(before, '>'), // `f::<T>(x)`
+                None => false,
+            };
+            is_called && is_group(&expr[i], Delimiter::Parenthesis)
+                || is_group(&expr[i], Delimiter::Brace)
+                || calls(&list(group.stream()))
+        }
+        (None | Some(TokenTree::Punct(_)), token) if is_punct(token, '*') => true,
+        (_, token) => is_word(token, "await"),
     })
 }
 
@@ -107,6 +131,28 @@ mod tests {
         assert_pairs("tx[a].x = 1; tx[b].y = f(&mut b);", &[1, 1]);
         assert_pairs("tx[a].x = 1; tx[b].y = m!(c);", &[1, 1]);
         assert_pairs("tx[a].x = 1; tx[b].y = c <= d && e != f && matches(0..=9);", &[2]);
+    }
+
+    #[test]
+    fn a_right_side_that_may_come_last_calls_nothing() {
+        assert_pairs("tx[a].x -= d * c.mass[k] * -(mag + tx[c].y) as f64; tx[b].y += 1;", &[2]);
+        assert_pairs("tx[a].x = f(up); tx[b].y = 2; tx[a].x = *up; tx[b].y = 2;", &[2, 2]);
+        for right_side in [
+            "f(up)",
+            "1 + up.f()",
+            "(f)(up)",
+            "f::<T>(up)",
+            "v[f(up)]",
+            "*up",
+            "2 * *up",
+            "(*up)",
+            "m!(up)",
+            "{ up }",
+            "up.await",
+            "&mut b",
+        ] {
+            assert_pairs(&format!("tx[a].x += {right_side}; tx[b].y = 2;"), &[1, 1]);
+        }
     }
 
     #[test]

@@ -61,18 +61,6 @@ impl Names {
         bound.visit_pat(pattern);
         self.0.retain(|name| !bound.0.iter().any(|bound| **bound == **name));
     }
-
-    /// Forgets the names that `if let` and `while let` conditions bind.
-    pub(super) fn shadow_by_condition(&mut self, condition: &Expr) {
-        struct Lets<'a>(&'a mut Names);
-        impl<'ast> Visit<'ast> for Lets<'_> {
-            fn visit_expr_let(&mut self, expr: &'ast syn::ExprLet) {
-                self.0.shadow(&expr.pat);
-            }
-        }
-        // Only `&&` and parentheses can be around such a `let`; what else is visited binds nothing that matters more than speed.
-        Lets(self).visit_expr(condition);
-    }
 }
 
 fn is_in(name: &str, pattern: &[TokenTree]) -> bool {

@@ -1,6 +1,7 @@
 //! `PHashMap` beside `HashMap`.
 
 use std::borrow::Borrow;
+use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 
 use pheap::collections::hash::Entry;
@@ -471,4 +472,33 @@ fn what_cannot_be_appended_stays() {
     })
     .unwrap();
     assert!(heap.check().unwrap().is_clean());
+}
+
+/// A key that is borrowed as one number, then as the other.
+struct Fickle {
+    numbers: [u64; 2],
+    times: Cell<usize>,
+}
+
+impl Borrow<u64> for Fickle {
+    fn borrow(&self) -> &u64 {
+        &self.numbers[self.times.replace(self.times.get() + 1) % 2]
+    }
+}
+
+#[test]
+fn a_key_is_where_its_hash_says_whatever_it_was_borrowed_as() {
+    let heap = pheap::Heap::in_memory().unwrap();
+    let map: pheap::Root<PHashMap<u64, u64>> = heap.root("map").unwrap();
+    map.txn(|tx, map| {
+        for round in 0..3 {
+            let fickle = |i| Fickle { numbers: [i * 7 + round, i % 50 * 1_000_003], times: Cell::new(0) };
+            map.extend(tx, (0..2000).map(|i| (fickle(i), i)))?;
+        }
+        let keys: HashSet<u64> = map.keys(tx).copied().collect();
+        assert_eq!(keys.len(), map.len(tx), "each key once");
+        assert!(keys.iter().all(|&key| map.contains_key(tx, key)));
+        Ok(())
+    })
+    .unwrap();
 }

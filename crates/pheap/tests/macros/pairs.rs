@@ -1,5 +1,6 @@
 //! Neighbouring stores of `#[txn]` functions, which are logged together.
 
+use std::num::Wrapping;
 use std::ops::{Deref, DerefMut};
 
 use pheap::{Durability, Heap, Options, P, Persist, Root, Txn, txn};
@@ -153,4 +154,51 @@ fn a_place_is_not_used_behind_code_that_may_move_it() {
         });
         assert!(result.is_err());
     }
+}
+
+#[derive(Persist, Default)]
+#[repr(C)]
+struct Sums {
+    sum: Wrapping<u64>,
+    counts: [u64; 8],
+}
+
+fn raised(i: &mut usize) -> Wrapping<u64> {
+    *i += 1;
+    Wrapping(*i as u64)
+}
+
+/// A `+=` that is a call of `AddAssign` has its place evaluated first.
+#[txn]
+fn count<'r>(tx: &mut Txn<'r>, p: P<'r, Sums>, mut q: P<'r, Sums>) {
+    let mut i = 3;
+    let up = &mut i;
+    tx[p].sum += raised(up);
+    tx[q].counts[i] = 1;
+    let up = &mut i;
+    tx[p].sum += {
+        *up += 1;
+        Wrapping(10)
+    };
+    tx[q].counts[i] = 2;
+    let mut turn = || {
+        q = p;
+        Wrapping(100)
+    };
+    tx[p].sum += turn();
+    tx[q].counts[0] = 3;
+}
+
+#[test]
+fn a_right_side_may_change_what_chooses_the_next_place() {
+    let heap = Heap::in_memory().unwrap();
+    let root: Root<Sums> = heap.root("sums").unwrap();
+    root.txn(|tx, p| {
+        let q = tx.alloc(Sums::default())?;
+        count(tx, p, q);
+        assert_eq!((tx[p].sum, tx[p].counts), (Wrapping(114), [3, 0, 0, 0, 0, 0, 0, 0]));
+        assert_eq!((tx[q].sum, tx[q].counts), (Wrapping(0), [0, 0, 0, 0, 1, 2, 0, 0]));
+        Ok(())
+    })
+    .unwrap();
 }

@@ -185,6 +185,26 @@ fn shadowed<'r>(tx: &mut Txn<'r>, p: P<'r, Node<'r>>) -> u64 {
     tx[p].val
 }
 
+macro_rules! bind {
+    ($name:ident = $value:expr) => {
+        let $name = $value;
+    };
+}
+
+/// The name of a pointer is given to something that has fields.
+#[txn]
+fn shadowed_pointer<'r>(tx: &mut Txn<'r>, p: P<'r, Node<'r>>) -> u64 {
+    let gaps = |a| Some(Gaps { a, ..Gaps::default() });
+    let mut sum = 0;
+    if let Some(p) = gaps(tx[p].val as u8)
+        && p.a == 2
+    {
+        sum += u64::from(p.a);
+    }
+    bind!(p = Gaps { a: 3, ..Gaps::default() });
+    sum + u64::from(p.a)
+}
+
 #[txn]
 fn with_attributes<'r>(tx: &mut Txn<'r>, p: P<'r, Node<'r>>) {
     #[cfg(any())]
@@ -232,6 +252,7 @@ fn names_that_mean_something_else_are_left_alone() {
     on_both_paths(|heap| {
         let root: Root<Node> = heap.root("node").unwrap();
         assert_eq!(root.txn(|tx, p| Ok(shadowed(tx, p))).unwrap(), 2);
+        assert_eq!(root.txn(|tx, p| Ok(shadowed_pointer(tx, p))).unwrap(), 2 + 3);
     });
 }
 

@@ -81,7 +81,7 @@ pub(crate) struct Pair<'r, T> {
 #[derive(Persist)]
 #[persist(serde)]
 #[repr(C)]
-pub(crate) struct Many<T, const N: usize> {
+pub(crate) struct Many<T: Persist, const N: usize> {
     pub(crate) all: [T; N],
 }
 

@@ -34,25 +34,25 @@ impl<'r, K: HashKey<'r>, V: Persist<At<'r> = V>> P<'r, PHashMap<'r, K, V>> {
         tx: &mut Txn<'r>,
         entries: impl IntoIterator<Item = (Q, V)>,
     ) -> Result<()> {
-        let mut entries = entries.into_iter().map(|(key, value)| (key, value, None));
+        let mut entries = entries.into_iter();
         let mut group = Vec::with_capacity(GROUP);
         loop {
             let gathered = catch_unwind(AssertUnwindSafe(|| {
                 group.extend(entries.by_ref().take(GROUP));
                 let Some(root) = tx[self].root() else { return };
                 let (secret, top) = tx[root].parts();
-                for (key, _, hash_of_key) in &mut group {
+                // Only so that the memory is loaded: the key may be borrowed as another value below.
+                for (key, _) in &group {
                     let hash = hash_of::<K>(secret, Borrow::borrow(key));
                     if let Some(bucket) = root.walk(tx, top, hash).bucket {
                         prefetch_write(bucket.likely_place(hash));
                     }
-                    *hash_of_key = Some(hash);
                 }
             }));
             let is_over = group.is_empty();
-            let inserted = group.drain(..).try_for_each(|(key, value, hash)| {
+            let inserted = group.drain(..).try_for_each(|(key, value)| {
                 let key = key.borrow();
-                match self.find(tx, key, hash) {
+                match self.find(tx, key) {
                     Ok(found) => *found.place.into_mut() = value,
                     Err((tx, absence)) => {
                         let key = OwnKey::new(tx, key)?;
