@@ -65,8 +65,8 @@ fn hygienic_at(span: proc_macro2::Span) -> proc_macro2::Span {
 /// * `#[persist(key)]`: the type can be a key of `PHashMap` and `PBTreeMap`, looked up by itself. It must be `Copy`, `Eq` and `Ord`, have no
 ///   parameters, and fields that are keys of this kind themselves (numbers, `bool`, `char`, `[u8; N]`, `POption`, `PSystemTime` and the like, other types with `#[persist(key)]`).
 /// * `#[persist(serde)]`: values can be exported and imported by way of serde, represented as serde's own derives do it. It needs the feature `serde` of
-///   `pheap`, and fields that can be too; type parameters get bounds for it, and may declare none themselves. A field of type `Option<P<T>>` may be missing in what is imported. See
-///   `pheap::exchange`.
+///   `pheap`, and fields that can be too; type parameters get bounds for it, and may declare none themselves.
+///   A field of type `Option<P<T>>` may be missing in what is imported. See `pheap::exchange`.
 /// * `#[persist(was = "Order")]` on the type, a field or a variant: a name that it had, of which there may be several. `#[persist(since = 2)]` on a field or variant: it came with this version of the
 ///   type. With these, a heap of an earlier version opens as it is: the field must lie where a `pheap::Spare` was, and is zero (`None`, empty) in objects that are older; the variant must not make the
 ///   enum larger.

@@ -49,8 +49,8 @@ pub(super) fn validate(input: &Input<'_>, errors: &mut Errors) {
     {
         errors.at(
             span,
-            "a type that is exported and imported declares no bounds: move them from the type to the functions and \
-             impls that need them",
+            "a type that is exported and imported declares no bounds: move them from the type to the functions \
+             and impls that need them",
         );
     }
 }

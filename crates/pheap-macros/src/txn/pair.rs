@@ -12,9 +12,9 @@ pub(super) struct Pair {
     pub(super) tokens: usize,
     /// Both places are in the object that one key leads to.
     pub(super) is_one_object: bool,
-    /// The second place. It is noted for the log within the first assignment, behind its right side: a `&T` that was
-    /// read before may be used there for the last time, as it may in the plain code. `+=` of a type with an `AddAssign`
-    /// of its own notes it in front of the right side, which uses no `&mut` to a variable then.
+    /// The second place. It is noted for the log within the first assignment, behind its right side: a `&T` that
+    /// was read before may be used there for the last time, as it may in the plain code. A `+=` that is a call of
+    /// `AddAssign` notes it in front of the right side, which uses no `&mut` to a variable then.
     pub(super) other: Place,
 }
 
@@ -35,8 +35,8 @@ impl Pair {
     }
 }
 
-/// The place of the assignment at the start of `tokens`, if it is known ahead; the length of the operator, the right
-/// side, and the number of tokens with the semicolon.
+/// The place of the assignment at the start of `tokens`, if it is known ahead; the length of the operator, the
+/// right side, and the number of tokens with the semicolon.
 fn fixed<'a>(tokens: &'a [TokenTree], names: &Names) -> Option<(Place, usize, &'a [TokenTree], usize)> {
     let (place, len) = Place::at_start(tokens, names)?;
     let operator = assignment(&tokens[len..]).filter(|_| place.is_fixed())?;
@@ -59,9 +59,9 @@ fn rebinds(expr: &[TokenTree]) -> bool {
     })
 }
 
-/// Whether evaluating the expression may use a `&mut` to a *variable* that was made before: by a call, in a block, by
-/// `*up`. Names, fields, elements and operators between them do not. (An operator of a type that has such a `&mut`
-/// could, and is not seen.)
+/// Whether evaluating the expression may use a `&mut` to a *variable* that was made before: by a call, in a block,
+/// by `*up`. Names, fields, elements and operators between them do not. (An operator of a type that has such a
+/// `&mut` could, and is not seen.)
 fn calls(expr: &[TokenTree]) -> bool {
     (0..expr.len()).any(|i| match (expr[..i].last(), &expr[i]) {
         (before, TokenTree::Group(group)) => {
