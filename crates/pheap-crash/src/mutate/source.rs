@@ -93,8 +93,9 @@ impl Source {
         .iter()
         .any(|part| file.contains(part));
         // Those tell who has called them when they panic.
-        let panics =
-            ["/api/", "/collections/", "/ptr.rs", "/ptr/", "/__private/"].iter().any(|part| file.contains(part));
+        let panics = ["/api/", "/collections/", "/ptr.rs", "/ptr/", "/__private/"]
+            .iter()
+            .any(|part| file.contains(part));
         // Lines up to this one belong to a helper, or to a test.
         let mut passed = 0;
         for (i, text) in lines.iter().enumerate() {

@@ -49,7 +49,7 @@ fn struct_impl(input: &Input<'_>, fields: &[Field<'_>]) -> TokenStream {
     let (krate, header, id) = (&input.options.krate, header(input), id(input));
     let repr = if input.repr.transparent.is_some() { quote!(transparent) } else { quote!(C) };
     let align = align(input);
-    let (gaps, fields) = described(fields);
+    let (gaps, fields) = described(fields, 0);
     hygienic! {
         #krate::__private::persist_struct! { #header, #id repr #repr #align #gaps { #fields } }
     }
@@ -58,9 +58,11 @@ fn struct_impl(input: &Input<'_>, fields: &[Field<'_>]) -> TokenStream {
 fn enum_impl(input: &Input<'_>, tag: &Ident, variants: &[Variant<'_>]) -> TokenStream {
     let (krate, header, id) = (&input.options.krate, header(input), id(input));
     let align = align(input);
+    let mut described_before = 0;
     let variants = variants.iter().zip(discriminants(variants)).map(|(variant, (start, steps))| {
         let (name, label) = (variant.name, variant.name.unraw().to_string());
-        let (gaps, fields) = described(&variant.fields);
+        let (gaps, fields) = described(&variant.fields, described_before);
+        described_before += variant.fields.len();
         let History { was, since, removed, .. } = &variant.history;
         let since = Literal::u32_unsuffixed(*since);
         hygienic!(#name as #label was [#(#was)*] since #since removed [#(#removed)*] = (#start) + #steps, #gaps { #fields })
@@ -123,14 +125,15 @@ fn align(input: &Input<'_>) -> Literal {
     Literal::u64_unsuffixed(input.repr.align)
 }
 
-/// How many gaps there are beside the fields, and the fields.
-fn described(fields: &[Field<'_>]) -> (Literal, TokenStream) {
+/// How many gaps there are beside the fields, and the fields. Those of variants before these have names of
+/// their own.
+fn described(fields: &[Field<'_>], before: usize) -> (Literal, TokenStream) {
     let gaps = Literal::usize_unsuffixed(fields.len() + 1);
     let fields = fields.iter().enumerate().map(|(i, field)| {
         let (member, ty, label) = (&field.member, field.ty, field.name());
         let index = Literal::usize_unsuffixed(i);
         // Where the type is not what it was, that is what to point to.
-        let binding = format_ident!("__field{i}", span = Span::mixed_site().located_at(ty.span()));
+        let binding = format_ident!("__field{}", before + i, span = Span::mixed_site().located_at(ty.span()));
         let history = history(&field.history);
         hygienic!(#index #member: #ty as #label #history #binding)
     });

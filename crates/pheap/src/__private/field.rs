@@ -12,6 +12,8 @@ use crate::layout::{Persist, put_value};
 pub struct FieldOf<T>(PhantomData<T>);
 
 impl<T: Persist> FieldOf<T> {
+    /// It is.
+    pub const IS_PERSIST: bool = true;
     /// As `Persist` has it.
     pub const PADDED: bool = T::PADDED;
     /// As `Persist` has it.
@@ -45,6 +47,8 @@ impl<T: Persist> FieldOf<T> {
 
 /// For a type that is not `Persist`, which is an error elsewhere.
 pub trait NotAField {
+    /// It is not.
+    const IS_PERSIST: bool = false;
     /// Of no consequence.
     const PADDED: bool = false;
     /// Of no consequence.

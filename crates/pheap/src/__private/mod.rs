@@ -60,5 +60,8 @@ pub use shape::{
 
 /// Implemented by everything that implements `Deref`, so that the impl that the derive emits collides with it: a path of fields
 /// through a `DerefMut` of the user's would run code that could store without a log entry.
-pub trait NotDeref {}
+pub trait NotDeref {
+    /// Whether it is for its derive, not for its `Deref`.
+    const DERIVED: bool = false;
+}
 impl<T: Deref + ?Sized> NotDeref for T {}

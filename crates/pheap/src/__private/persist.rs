@@ -31,16 +31,51 @@ pub const unsafe fn slot_at<S, T>(base: *const S, field: &T) -> Slot {
 /// Asserts that the tag of the enum `T` has 8 bytes, if it is said to have as many.
 ///
 /// A `Discriminant` has 8 bytes for each enum without an integer `repr`, whatever the tag has. An `Option`
-/// writes its `None` to the tag. If that leaves bytes without a value, this does not compile.
+/// writes its `None` to the tag. If that leaves bytes without a value, this does not compile. It does not
+/// either if the tag has no value to spare for `None`: a shorter tag may have none.
 ///
 /// # Safety
 /// The compiler evaluates the call.
+#[track_caller]
 pub const unsafe fn assert_whole_tag<T>(tag: usize) {
-    if tag == 8 && size_of::<Option<T>>() == size_of::<T>() {
+    if tag == 8 {
+        assert!(
+            size_of::<Option<T>>() == size_of::<T>(),
+            "the tag of this enum cannot be seen to have 8 bytes: give it a smaller integer `repr`, or other \
+             discriminants"
+        );
         let none = MaybeUninit::new(None::<T>);
         // SAFETY: as many bytes of `none`. The compiler reports those that have no value.
         unsafe { none.as_ptr().cast::<u64>().read_unaligned() };
     }
+}
+
+/// The types of fields, and the tags of variants, as they are written. A macro that stands for one may expand
+/// to another one at each place, so all that is believed of them is taken from here. All is within a constant,
+/// where the trait meets no other.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __persist_declared {
+    (
+        [$($generics:tt)*] $this:ty where [$($clause:tt)*]
+        { $($variant:ident: $tag:ident = ($start:expr) + $steps:literal)* } { $($binding:ident: $ty:ty,)* }
+    ) => {
+        #[allow(non_camel_case_types, non_upper_case_globals, dead_code)]
+        trait __Declared {
+            $(const $variant: $crate::__private::core::primitive::$tag;)*
+            $(type $binding;)*
+        }
+
+        #[automatically_derived]
+        #[allow(deprecated)]
+        impl $($generics)* __Declared for $this $($clause)* {
+            $(const $variant: $crate::__private::core::primitive::$tag = {
+                let start: $crate::__private::core::primitive::$tag = const { $start };
+                start.wrapping_add($steps)
+            };)*
+            $(type $binding = $ty;)*
+        }
+    };
 }
 
 /// `Persist` for a struct.
@@ -57,100 +92,119 @@ macro_rules! __persist_struct {
     ) => {
         $crate::__persist_header!([$($generics)*] [$($clause)*]);
 
-        #[allow(unused_imports)] // where all fields are `Persist`
-        use $crate::__private::NotAField as _;
+        const _: () = {
+            $crate::__persist_declared! {
+                [$($generics)*] $name<$($brand,)* $($($param)? $($constant)?),*> where [$($clause)*]
+                {} { $($binding: $ty,)* }
+            }
 
-        #[automatically_derived]
-        #[allow(deprecated, unused_variables)]
-        // SAFETY: the bodies make sure of what the trait asks for, for the type as it is:
-        // 1. `PADDED` asserts that the fields lie as described, and that there is no drop glue, and says itself whether there is padding.
-        // 2. `desc` has closures that compile only if the type has these fields and no others, and if each
-        //    field is at any other brand what it is here. `At` is the same type, with its parameters replaced.
-        // 3. The fields are `Persist`, or nothing here compiles: all else goes for the whole if it goes for them.
-        // 4. `Deref` would be a conflict with the impl below.
-        unsafe impl $($generics)* $crate::Persist for $name<$($brand,)* $($($param)? $($constant)?),*>
-        $($clause)*
-        {
-            type At<'__at> =
-                $name<$($at,)* $($(<$param as $crate::Persist>::At<'__at>)? $($constant)?),*>;
+            #[allow(unused_imports)] // where all fields are `Persist`
+            use $crate::__private::NotAField as _;
 
-            const PADDED: $crate::__private::core::primitive::bool = {
-                $crate::__persist_no_drop!($name);
-                $crate::__private::assert_counted(&[$($index),*]);
-                let fields: &[$crate::__private::Slot] = &[$(
-                    $crate::__private::Slot::of::<$ty>($crate::__private::core::mem::offset_of!(Self, $member))
-                ),*];
-                $crate::__persist_repr!($repr $align, fields);
-                // Fields do not overlap: there is a gap if, and only if, the parts add up to less than the whole.
-                $crate::__private::core::mem::size_of::<Self>()
-                    != 0 $(+ $crate::__private::core::mem::size_of::<$ty>())*
-                    $(|| <$ty as $crate::Persist>::PADDED)*
-            };
+            #[automatically_derived]
+            #[allow(deprecated, unused_variables)]
+            // SAFETY: the bodies make sure of what the trait asks for, for the type as it is:
+            // 1. `PADDED` asserts that the fields lie as described, and that there is no drop glue, and says itself whether there is padding.
+            // 2. `desc` has closures that compile only if the type has these fields and no others, and if each
+            //    field is at any other brand what it is here. `At` is the same type, with its parameters replaced.
+            //    Each type of a field, and each tag, is that of `__Declared`, which has one only.
+            // 3. `PADDED` asserts that the fields are `Persist`: all else goes for the whole if it goes for them.
+            // 4. `Deref` would be a conflict with the impl below, or `desc` does not compile.
+            unsafe impl $($generics)* $crate::Persist for $name<$($brand,)* $($($param)? $($constant)?),*>
+            $($clause)*
+            {
+                type At<'__at> =
+                    $name<$($at,)* $($(<$param as $crate::Persist>::At<'__at>)? $($constant)?),*>;
 
-            const POINTERS: $crate::__private::core::primitive::bool = false $(|| $crate::__private::FieldOf::<$ty>::POINTERS)*;
+                const PADDED: $crate::__private::core::primitive::bool = {
+                    // Here the message belongs. What counts is the type that is declared.
+                    $(let _: $crate::__private::core::primitive::bool = <$ty as $crate::Persist>::PADDED;)*
+                    $crate::__private::core::assert!(
+                        true $(&& $crate::__private::FieldOf::<<Self as __Declared>::$binding>::IS_PERSIST)*,
+                        "the type of a field is another one at each place where it is written"
+                    );
+                    $crate::__persist_no_drop!($name);
+                    $crate::__private::assert_counted(&[$($index),*]);
+                    let fields: &[$crate::__private::Slot] = &[$(
+                        $crate::__private::Slot::of::<<Self as __Declared>::$binding>($crate::__private::core::mem::offset_of!(Self, $member))
+                    ),*];
+                    $crate::__persist_repr!($repr $align, fields);
+                    // Fields do not overlap: there is a gap if, and only if, the parts add up to less than the whole.
+                    $crate::__private::core::mem::size_of::<Self>()
+                        != 0 $(+ $crate::__private::core::mem::size_of::<<Self as __Declared>::$binding>())*
+                        $(|| $crate::__private::FieldOf::<<Self as __Declared>::$binding>::PADDED)*
+                };
 
-            fn desc() -> &'static $crate::__private::Desc {
-                // Each field is the same at any brand. An alias can hide one: `type Leak = P<'static, u64>`.
-                $($crate::__private::FieldOf::<$ty>::at_any_brand::<Self>(|this, $binding| {
-                    let $name { $member: found, .. } = this;
-                    // Without an expectation, so that nothing is coerced.
-                    let found = $crate::__private::found(found);
-                    $binding.is(found);
-                });)*
-                const {
-                    // The type has these fields and no others, of these types.
-                    let _: fn(&mut Self) = |this| {
-                        let $name { $($member: $binding),* } = this;
-                        $(let $binding = $crate::__private::found($binding); let _: $crate::__private::AsDerived<$ty> = $binding;)*
-                    };
-                    // For its assertions: nothing lives in a heap without its description.
-                    let _: $crate::__private::core::primitive::bool = <Self as $crate::Persist>::PADDED;
-                    &$crate::__private::Desc {
-                        name: $crate::__private::Name::$id($text),
-                        history: $crate::__private::History::of_type(&[$($was),*], &[$($removed),*]),
-                        args: &[$($(<$param as $crate::Persist>::desc,)?)*],
-                        size: $crate::__private::core::mem::size_of::<Self>(),
-                        align: $crate::__private::core::mem::align_of::<Self>(),
-                        kind: $crate::__private::Kind::Struct {
-                            fields: &[$($crate::__private::Field {
-                                name: $crate::__private::part_name($label),
-                                offset: $crate::__private::core::mem::offset_of!(Self, $member),
-                                ty: $crate::__private::FieldOf::<$ty>::DESC,
-                                history: $crate::__persist_history!([$($was_part)*] $since $ty [$($default)?]),
-                            }),*],
-                        },
+                const POINTERS: $crate::__private::core::primitive::bool = false $(|| $crate::__private::FieldOf::<<Self as __Declared>::$binding>::POINTERS)*;
+
+                fn desc() -> &'static $crate::__private::Desc {
+                    // Each field is the same at any brand. An alias can hide one: `type Leak = P<'static, u64>`.
+                    $($crate::__private::FieldOf::<<Self as __Declared>::$binding>::at_any_brand::<Self>(|this, $binding| {
+                        let $name { $member: found, .. } = this;
+                        // Without an expectation, so that nothing is coerced.
+                        let found = $crate::__private::found(found);
+                        $binding.is(found);
+                    });)*
+                    const {
+                        // The type has these fields and no others, of these types.
+                        let _: fn(&mut Self) = |this| {
+                            let $name { $($member: $binding),* } = this;
+                            $(let $binding = $crate::__private::found($binding); let _: $crate::__private::AsDerived<<Self as __Declared>::$binding> = $binding;)*
+                        };
+                        // For its assertions: nothing lives in a heap without its description.
+                        let _: $crate::__private::core::primitive::bool = <Self as $crate::Persist>::PADDED;
+                        // A clause may say less there, so that a `Deref` would not be a conflict.
+                        $crate::__private::core::assert!(
+                            <Self as $crate::__private::NotDeref>::DERIVED,
+                            "the clause of this type is another one at each place where it is written"
+                        );
+                        &$crate::__private::Desc {
+                            name: $crate::__private::Name::$id($text),
+                            history: $crate::__private::History::of_type(&[$($was),*], &[$($removed),*]),
+                            args: &[$($(<$param as $crate::Persist>::desc,)?)*],
+                            size: $crate::__private::core::mem::size_of::<Self>(),
+                            align: $crate::__private::core::mem::align_of::<Self>(),
+                            kind: $crate::__private::Kind::Struct {
+                                fields: &[$($crate::__private::Field {
+                                    name: $crate::__private::part_name($label),
+                                    offset: $crate::__private::core::mem::offset_of!(Self, $member),
+                                    ty: $crate::__private::FieldOf::<<Self as __Declared>::$binding>::DESC,
+                                    history: $crate::__persist_history!([$($was_part)*] $since (<Self as __Declared>::$binding) $ty [$($default)?]),
+                                }),*],
+                            },
+                        }
                     }
+                }
+
+                #[inline]
+                unsafe fn zero_padding(this: *mut Self) {
+                    // A valid value is there, by the contract of `zero_padding`.
+                    let base = this.cast::<$crate::__private::core::primitive::u8>();
+                    let (slots, gaps): $crate::__private::Inside<{ $gaps - 1 }, $gaps> = const {
+                        let slots = [$($crate::__private::Slot::of::<<Self as __Declared>::$binding>(
+                            $crate::__private::core::mem::offset_of!(Self, $member)
+                        )),*];
+                        (slots, $crate::__persist_gaps!($repr slots, $gaps))
+                    };
+                    $(
+                        if $crate::__private::FieldOf::<<Self as __Declared>::$binding>::PADDED {
+                            let field = base.wrapping_add(slots[$index].offset).cast::<<Self as __Declared>::$binding>();
+                            // SAFETY: a field of the valid value at `base`, as `PADDED` has asserted.
+                            unsafe { $crate::__private::FieldOf::<<Self as __Declared>::$binding>::zero_padding(field) };
+                        }
+                        // SAFETY: the gap before this field, within the value at `base`.
+                        unsafe { $crate::__private::zero(base, gaps[$index].0, gaps[$index].1) };
+                    )*
+                    // SAFETY: the gap behind the last field, within the value at `base`.
+                    unsafe { $crate::__private::zero(base, gaps[$gaps - 1].0, gaps[$gaps - 1].1) };
                 }
             }
 
-            #[inline]
-            unsafe fn zero_padding(this: *mut Self) {
-                // A valid value is there, by the contract of `zero_padding`.
-                let base = this.cast::<$crate::__private::core::primitive::u8>();
-                let (slots, gaps): $crate::__private::Inside<{ $gaps - 1 }, $gaps> = const {
-                    let slots = [$($crate::__private::Slot::of::<$ty>(
-                        $crate::__private::core::mem::offset_of!(Self, $member)
-                    )),*];
-                    (slots, $crate::__persist_gaps!($repr slots, $gaps))
-                };
-                $(
-                    if $crate::__private::FieldOf::<$ty>::PADDED {
-                        let field = base.wrapping_add(slots[$index].offset).cast::<$ty>();
-                        // SAFETY: a field of the valid value at `base`, as `PADDED` has asserted.
-                        unsafe { $crate::__private::FieldOf::<$ty>::zero_padding(field) };
-                    }
-                    // SAFETY: the gap before this field, within the value at `base`.
-                    unsafe { $crate::__private::zero(base, gaps[$index].0, gaps[$index].1) };
-                )*
-                // SAFETY: the gap behind the last field, within the value at `base`.
-                unsafe { $crate::__private::zero(base, gaps[$gaps - 1].0, gaps[$gaps - 1].1) };
-            }
-        }
-
-        $crate::__persist_not_deref!(
-            [$($generics)*] $name<$($brand,)* $($($param)? $($constant)?),*> where [$($clause)*]
-        );
-        $crate::__persist_plain!([$($generics)*] $name<$($brand,)* $($($param)? $($constant)?),*>);
+            $crate::__persist_not_deref!(
+                [$($generics)*] $name<$($brand,)* $($($param)? $($constant)?),*> where [$($clause)*]
+            );
+            $crate::__persist_plain!([$($generics)*] $name<$($brand,)* $($($param)? $($constant)?),*>);
+        };
     };
 }
 
@@ -171,147 +225,162 @@ macro_rules! __persist_enum {
     ) => {
         $crate::__persist_header!([$($generics)*] [$($clause)*]);
 
-        #[allow(unused_imports)] // where all fields are `Persist`
-        use $crate::__private::NotAField as _;
+        const _: () = {
+            $crate::__persist_declared! {
+                [$($generics)*] $name<$($brand,)* $($($param)? $($constant)?),*> where [$($clause)*]
+                { $($variant: $tag = ($start) + $steps)* } { $($($binding: $ty,)*)* }
+            }
 
-        #[automatically_derived]
-        #[allow(deprecated, unused_variables, unreachable_patterns)]
-        // SAFETY: the bodies make sure of what the trait asks for, for the type as it is:
-        // 1. `PADDED` asserts that the fields lie as described, and that there is no drop glue, and says itself whether there is padding.
-        // 2. `desc` has closures that compile only if the type has these fields and no others, and if each
-        //    field is at any other brand what it is here. `At` is the same type, with its parameters replaced.
-        // 3. The fields are `Persist`, or nothing here compiles: all else goes for the whole if it goes for them.
-        // 4. `Deref` would be a conflict with the impl below.
-        unsafe impl $($generics)* $crate::Persist for $name<$($brand,)* $($($param)? $($constant)?),*>
-        $($clause)*
-        {
-            type At<'__at> =
-                $name<$($at,)* $($(<$param as $crate::Persist>::At<'__at>)? $($constant)?),*>;
+            #[allow(unused_imports)] // where all fields are `Persist`
+            use $crate::__private::NotAField as _;
 
-            const PADDED: $crate::__private::core::primitive::bool = {
-                $crate::__persist_no_drop!($name);
-                $($crate::__private::assert_counted(&[$($index),*]);)*
-                let tag = $crate::__private::core::mem::size_of::<$crate::__private::core::primitive::$tag>();
-                $crate::__private::assert_tag::<Self>(tag);
-                let mut value = $crate::__private::core::mem::MaybeUninit::<Self>::uninit();
-                $crate::__private::assert_c::<Self>($align, tag, &[$(
-                    &{
-                        let tag: $crate::__private::core::primitive::$tag = const { $start };
-                        let tag = tag.wrapping_add($steps);
-                        // SAFETY: `assert_tag` has made sure that there is room for a tag.
-                        unsafe { value.as_mut_ptr().cast::<$crate::__private::core::primitive::$tag>().write_unaligned(tag) };
-                        // Of an enum with one variant, a pattern does not read the tag.
-                        // SAFETY: what is read is the tag, which was just written; or what the compiler finds to be none, and then this is an error, for it
-                        // is evaluated by the compiler only.
-                        let _ = $crate::__private::core::mem::discriminant(unsafe { &*value.as_ptr() });
-                        // SAFETY: `discriminant` has read the tag, so it is one of a variant. Fields are not read: the references say where they are.
-                        let slots: [$crate::__private::Slot; $gaps - 1] = match unsafe { &*value.as_ptr() } {
-                            Self::$variant { $($member: $binding),* } => [$(
-                                // SAFETY: `$binding` refers to a field of this value.
-                                unsafe { $crate::__private::slot_at(value.as_ptr(), $binding) }
-                            ),*],
-                            _ => $crate::__private::unlike(),
+            #[automatically_derived]
+            #[allow(deprecated, unused_variables, unreachable_patterns)]
+            // SAFETY: the bodies make sure of what the trait asks for, for the type as it is:
+            // 1. `PADDED` asserts that the fields lie as described, and that there is no drop glue, and says itself whether there is padding.
+            // 2. `desc` has closures that compile only if the type has these fields and no others, and if each
+            //    field is at any other brand what it is here. `At` is the same type, with its parameters replaced.
+            //    Each type of a field, and each tag, is that of `__Declared`, which has one only.
+            // 3. `PADDED` asserts that the fields are `Persist`: all else goes for the whole if it goes for them.
+            // 4. `Deref` would be a conflict with the impl below, or `desc` does not compile.
+            unsafe impl $($generics)* $crate::Persist for $name<$($brand,)* $($($param)? $($constant)?),*>
+            $($clause)*
+            {
+                type At<'__at> =
+                    $name<$($at,)* $($(<$param as $crate::Persist>::At<'__at>)? $($constant)?),*>;
+
+                const PADDED: $crate::__private::core::primitive::bool = {
+                    // Here the message belongs. What counts is the type that is declared.
+                    $($(let _: $crate::__private::core::primitive::bool = <$ty as $crate::Persist>::PADDED;)*)*
+                    $crate::__private::core::assert!(
+                        true $($(&& $crate::__private::FieldOf::<<Self as __Declared>::$binding>::IS_PERSIST)*)*,
+                        "the type of a field is another one at each place where it is written"
+                    );
+                    $crate::__persist_no_drop!($name);
+                    $($crate::__private::assert_counted(&[$($index),*]);)*
+                    let tag = $crate::__private::core::mem::size_of::<$crate::__private::core::primitive::$tag>();
+                    $crate::__private::assert_tag::<Self>(tag);
+                    let mut value = $crate::__private::core::mem::MaybeUninit::<Self>::uninit();
+                    $crate::__private::assert_c::<Self>($align, tag, &[$(
+                        &{
+                            let tag: $crate::__private::core::primitive::$tag = <Self as __Declared>::$variant;
+                            // SAFETY: `assert_tag` has made sure that there is room for a tag.
+                            unsafe { value.as_mut_ptr().cast::<$crate::__private::core::primitive::$tag>().write_unaligned(tag) };
+                            // Of an enum with one variant, a pattern does not read the tag.
+                            // SAFETY: what is read is the tag, which was just written; or what the compiler finds to be none, and then this is an error, for it
+                            // is evaluated by the compiler only.
+                            let _ = $crate::__private::core::mem::discriminant(unsafe { &*value.as_ptr() });
+                            // SAFETY: `discriminant` has read the tag, so it is one of a variant. Fields are not read: the references say where they are.
+                            let slots: [$crate::__private::Slot; $gaps - 1] = match unsafe { &*value.as_ptr() } {
+                                Self::$variant { $($member: $binding),* } => [$(
+                                    // SAFETY: `$binding` refers to a field of this value.
+                                    unsafe { $crate::__private::slot_at(value.as_ptr(), $binding) }
+                                ),*],
+                                _ => $crate::__private::unlike(),
+                            };
+                            slots
+                        }
+                    ),*]);
+                    // SAFETY: the compiler evaluates this constant.
+                    unsafe { $crate::__private::assert_whole_tag::<Self>(tag) };
+                    // Fields do not overlap: there is a gap if, and only if, the parts add up to less than the whole.
+                    false $(
+                        || $crate::__private::core::mem::size_of::<Self>()
+                            != tag $(+ $crate::__private::core::mem::size_of::<<Self as __Declared>::$binding>())*
+                        $(|| $crate::__private::FieldOf::<<Self as __Declared>::$binding>::PADDED)*
+                    )*
+                };
+
+                const POINTERS: $crate::__private::core::primitive::bool = false $($(|| $crate::__private::FieldOf::<<Self as __Declared>::$binding>::POINTERS)*)*;
+
+                fn desc() -> &'static $crate::__private::Desc {
+                    // Each field is the same at any brand. An alias can hide one: `type Leak = P<'static, u64>`.
+                    $($($crate::__private::FieldOf::<<Self as __Declared>::$binding>::at_any_brand::<Self>(|this, $binding| match this {
+                        $name::$variant { $member: found, .. } => {
+                            // Without an expectation, so that nothing is coerced.
+                            let found = $crate::__private::found(found);
+                            $binding.is(found);
+                        }
+                        _ => {}
+                    });)*)*
+                    const {
+                        // The type has these variants and no others, with these fields and no others, of these types.
+                        let _: fn(&mut Self) = |this| match *this {
+                            $($name::$variant { $($member: ref mut $binding),* } => {
+                                $(let $binding = $crate::__private::found($binding); let _: $crate::__private::AsDerived<<Self as __Declared>::$binding> = $binding;)*
+                            })*
                         };
-                        slots
+                        // For its assertions: nothing lives in a heap without its description.
+                        let _: $crate::__private::core::primitive::bool = <Self as $crate::Persist>::PADDED;
+                        // A clause may say less there, so that a `Deref` would not be a conflict.
+                        $crate::__private::core::assert!(
+                            <Self as $crate::__private::NotDeref>::DERIVED,
+                            "the clause of this type is another one at each place where it is written"
+                        );
+                        &$crate::__private::Desc {
+                            name: $crate::__private::Name::$id($text),
+                            history: $crate::__private::History::of_type(&[$($was),*], &[$($removed),*]),
+                            args: &[$($(<$param as $crate::Persist>::desc,)?)*],
+                            size: $crate::__private::core::mem::size_of::<Self>(),
+                            align: $crate::__private::core::mem::align_of::<Self>(),
+                            kind: $crate::__private::Kind::Enum {
+                                tag: <$crate::__private::core::primitive::$tag as $crate::__private::Tag>::PRIM,
+                                variants: &[$($crate::__private::Variant {
+                                    name: $crate::__private::part_name($variant_label),
+                                    tag: <Self as __Declared>::$variant as $crate::__private::core::primitive::i128,
+                                    fields: &{
+                                        let slots = $crate::__persist_slots!($tag $(<Self as __Declared>::$binding),*);
+                                        [$($crate::__private::Field {
+                                            name: $crate::__private::part_name($label),
+                                            offset: slots[$index].offset,
+                                            ty: $crate::__private::FieldOf::<<Self as __Declared>::$binding>::DESC,
+                                            history: $crate::__persist_history!([$($was_part)*] $since (<Self as __Declared>::$binding) $ty [$($default)?]),
+                                        }),*]
+                                    },
+                                    history: $crate::__private::History::of_variant(
+                                        &[$($was_variant),*], $variant_since, &[$($removed_part),*],
+                                    ),
+                                }),*],
+                            },
+                        }
                     }
-                ),*]);
-                // SAFETY: the compiler evaluates this constant.
-                unsafe { $crate::__private::assert_whole_tag::<Self>(tag) };
-                // Fields do not overlap: there is a gap if, and only if, the parts add up to less than the whole.
-                false $(
-                    || $crate::__private::core::mem::size_of::<Self>()
-                        != tag $(+ $crate::__private::core::mem::size_of::<$ty>())*
-                    $(|| <$ty as $crate::Persist>::PADDED)*
-                )*
-            };
+                }
 
-            const POINTERS: $crate::__private::core::primitive::bool = false $($(|| $crate::__private::FieldOf::<$ty>::POINTERS)*)*;
-
-            fn desc() -> &'static $crate::__private::Desc {
-                // Each field is the same at any brand. An alias can hide one: `type Leak = P<'static, u64>`.
-                $($($crate::__private::FieldOf::<$ty>::at_any_brand::<Self>(|this, $binding| match this {
-                    $name::$variant { $member: found, .. } => {
-                        // Without an expectation, so that nothing is coerced.
-                        let found = $crate::__private::found(found);
-                        $binding.is(found);
-                    }
-                    _ => {}
-                });)*)*
-                const {
-                    // The type has these variants and no others, with these fields and no others, of these types.
-                    let _: fn(&mut Self) = |this| match *this {
-                        $($name::$variant { $($member: ref mut $binding),* } => {
-                            $(let $binding = $crate::__private::found($binding); let _: $crate::__private::AsDerived<$ty> = $binding;)*
+                #[inline]
+                unsafe fn zero_padding(this: *mut Self) {
+                    // A valid value is there, by the contract of `zero_padding`.
+                    let base = this.cast::<$crate::__private::core::primitive::u8>();
+                    // SAFETY: `this` points to a valid value, by the contract of `zero_padding`. The reference serves to find out which variant it is.
+                    match unsafe { &*this } {
+                        $(Self::$variant { .. } => {
+                            let (slots, gaps): $crate::__private::Inside<{ $gaps - 1 }, $gaps> = const {
+                                let slots = $crate::__persist_slots!($tag $(<Self as __Declared>::$binding),*);
+                                let tag: $crate::__private::core::primitive::$tag = 0;
+                                let head = $crate::__private::core::mem::size_of_val(&tag);
+                                let size = $crate::__private::core::mem::size_of::<Self>();
+                                (slots, $crate::__private::gaps(head, slots, size))
+                            };
+                            $(
+                                if $crate::__private::FieldOf::<<Self as __Declared>::$binding>::PADDED {
+                                    let field = base.wrapping_add(slots[$index].offset).cast::<<Self as __Declared>::$binding>();
+                                    // SAFETY: a field of the valid value at `base`, as `PADDED` has asserted.
+                                    unsafe { $crate::__private::FieldOf::<<Self as __Declared>::$binding>::zero_padding(field) };
+                                }
+                                // SAFETY: the gap before this field, within the value at `base`.
+                                unsafe { $crate::__private::zero(base, gaps[$index].0, gaps[$index].1) };
+                            )*
+                            // SAFETY: the gap behind the last field, within the value at `base`.
+                            unsafe { $crate::__private::zero(base, gaps[$gaps - 1].0, gaps[$gaps - 1].1) };
                         })*
-                    };
-                    // For its assertions: nothing lives in a heap without its description.
-                    let _: $crate::__private::core::primitive::bool = <Self as $crate::Persist>::PADDED;
-                    &$crate::__private::Desc {
-                        name: $crate::__private::Name::$id($text),
-                        history: $crate::__private::History::of_type(&[$($was),*], &[$($removed),*]),
-                        args: &[$($(<$param as $crate::Persist>::desc,)?)*],
-                        size: $crate::__private::core::mem::size_of::<Self>(),
-                        align: $crate::__private::core::mem::align_of::<Self>(),
-                        kind: $crate::__private::Kind::Enum {
-                            tag: <$crate::__private::core::primitive::$tag as $crate::__private::Tag>::PRIM,
-                            variants: &[$($crate::__private::Variant {
-                                name: $crate::__private::part_name($variant_label),
-                                tag: {
-                                    let tag: $crate::__private::core::primitive::$tag = const { $start };
-                                    tag.wrapping_add($steps) as $crate::__private::core::primitive::i128
-                                },
-                                fields: &{
-                                    let slots = $crate::__persist_slots!($tag $($ty),*);
-                                    [$($crate::__private::Field {
-                                        name: $crate::__private::part_name($label),
-                                        offset: slots[$index].offset,
-                                        ty: $crate::__private::FieldOf::<$ty>::DESC,
-                                        history: $crate::__persist_history!([$($was_part)*] $since $ty [$($default)?]),
-                                    }),*]
-                                },
-                                history: $crate::__private::History::of_variant(
-                                    &[$($was_variant),*], $variant_since, &[$($removed_part),*],
-                                ),
-                            }),*],
-                        },
                     }
                 }
             }
 
-            #[inline]
-            unsafe fn zero_padding(this: *mut Self) {
-                // A valid value is there, by the contract of `zero_padding`.
-                let base = this.cast::<$crate::__private::core::primitive::u8>();
-                // SAFETY: `this` points to a valid value, by the contract of `zero_padding`. The reference serves to find out which variant it is.
-                match unsafe { &*this } {
-                    $(Self::$variant { .. } => {
-                        let (slots, gaps): $crate::__private::Inside<{ $gaps - 1 }, $gaps> = const {
-                            let slots = $crate::__persist_slots!($tag $($ty),*);
-                            let tag: $crate::__private::core::primitive::$tag = 0;
-                            let head = $crate::__private::core::mem::size_of_val(&tag);
-                            let size = $crate::__private::core::mem::size_of::<Self>();
-                            (slots, $crate::__private::gaps(head, slots, size))
-                        };
-                        $(
-                            if $crate::__private::FieldOf::<$ty>::PADDED {
-                                let field = base.wrapping_add(slots[$index].offset).cast::<$ty>();
-                                // SAFETY: a field of the valid value at `base`, as `PADDED` has asserted.
-                                unsafe { $crate::__private::FieldOf::<$ty>::zero_padding(field) };
-                            }
-                            // SAFETY: the gap before this field, within the value at `base`.
-                            unsafe { $crate::__private::zero(base, gaps[$index].0, gaps[$index].1) };
-                        )*
-                        // SAFETY: the gap behind the last field, within the value at `base`.
-                        unsafe { $crate::__private::zero(base, gaps[$gaps - 1].0, gaps[$gaps - 1].1) };
-                    })*
-                }
-            }
-        }
-
-        $crate::__persist_not_deref!(
-            [$($generics)*] $name<$($brand,)* $($($param)? $($constant)?),*> where [$($clause)*]
-        );
-        $crate::__persist_plain!([$($generics)*] $name<$($brand,)* $($($param)? $($constant)?),*>);
+            $crate::__persist_not_deref!(
+                [$($generics)*] $name<$($brand,)* $($($param)? $($constant)?),*> where [$($clause)*]
+            );
+            $crate::__persist_plain!([$($generics)*] $name<$($brand,)* $($($param)? $($constant)?),*>);
+        };
     };
 }
 
@@ -320,19 +389,19 @@ macro_rules! __persist_enum {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __persist_history {
-    ([$($was:literal)*] $since:literal $ty:ty []) => {
+    ([$($was:literal)*] $since:literal ($declared:ty) $ty:ty []) => {
         $crate::__private::History::of_field(
             &[$($was),*], $since, $crate::__private::core::option::Option::None,
         )
     };
-    ([$($was:literal)*] $since:literal $ty:ty [$default:expr]) => {
+    ([$($was:literal)*] $since:literal ($declared:ty) $ty:ty [$default:expr]) => {
         $crate::__private::History::of_field(
             &[$($was),*],
             $since,
             $crate::__private::core::option::Option::Some(|place| {
                 let value = (|| -> $ty { $default })();
                 // SAFETY: the place has room for a value of the type, by the contract of `DefaultFn`.
-                unsafe { $crate::__private::FieldOf::<$ty>::put(place, value) }
+                unsafe { $crate::__private::FieldOf::<$declared>::put(place, value) }
             }),
         )
     };
@@ -410,7 +479,9 @@ macro_rules! __persist_gaps {
 macro_rules! __persist_not_deref {
     ([$($generics:tt)*] $this:ty where [$($clause:tt)*]) => {
         #[automatically_derived]
-        impl $($generics)* $crate::__private::NotDeref for $this $($clause)* {}
+        impl $($generics)* $crate::__private::NotDeref for $this $($clause)* {
+            const DERIVED: $crate::__private::core::primitive::bool = true;
+        }
     };
 }
 
@@ -450,7 +521,12 @@ macro_rules! __persist_nothing {
             const POINTERS: $crate::__private::core::primitive::bool = false;
 
             fn desc() -> &'static $crate::__private::Desc {
-                $crate::__private::core::panic!("this type did not compile")
+                // Evaluated where the description is used only, by its parameter: what did not compile has
+                // errors of its own.
+                fn nothing<T>() -> &'static $crate::__private::Desc {
+                    const { $crate::__private::core::panic!("this type did not compile") }
+                }
+                nothing::<Self>()
             }
 
             unsafe fn zero_padding(_: *mut Self) {}

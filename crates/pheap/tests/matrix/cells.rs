@@ -6,6 +6,7 @@
 //! for each line.
 
 use std::collections::BTreeMap;
+use std::env::consts::{DLL_PREFIX, DLL_SUFFIX};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -92,7 +93,7 @@ fn program(prelude: &str, modules: &[&str], outcomes: &[Option<Outcome>]) -> Str
 
 /// The first error of each line that the compiler refuses.
 fn errors(source: &Path, emit: &str) -> BTreeMap<usize, String> {
-    let (deps, pheap) = built();
+    let (deps, pheap, macros) = built();
     let output = Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()))
         .args(["--edition=2024", "--error-format=json", "-Awarnings", "-Aunconditional_panic"])
         .args(std::env::var("RUSTFLAGS").unwrap_or_default().split_whitespace())
@@ -101,6 +102,7 @@ fn errors(source: &Path, emit: &str) -> BTreeMap<usize, String> {
         .arg(source.parent().unwrap())
         .arg(format!("-Ldependency={}", deps.display()))
         .arg(format!("--extern=pheap={}", pheap.display()))
+        .arg(format!("--extern=pheap_test_macros={}", macros.display()))
         .arg(source)
         .output()
         .expect("there is a compiler");
@@ -137,15 +139,21 @@ fn line_of(span: &Value, source: &Path) -> usize {
     line
 }
 
-/// Where the libraries are that this test was linked with, and the newest pheap there.
-fn built() -> (PathBuf, PathBuf) {
+/// Where the libraries are that this test was linked with, and the newest pheap there; and the newest macros
+/// for tests, which may have been built for another target.
+fn built() -> (PathBuf, PathBuf, PathBuf) {
     let exe = std::env::current_exe().unwrap();
     let deps = exe.parent().unwrap();
-    let is_pheap = |path: &PathBuf| {
-        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        name.starts_with("libpheap-") && name.ends_with(".rlib")
+    let newest = |dir: &Path, start: &str, end: &str| {
+        let files = std::fs::read_dir(dir).into_iter().flatten().map(|entry| entry.unwrap().path());
+        let named = files.filter(|path| {
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            name.starts_with(start) && name.ends_with(end)
+        });
+        named.max_by_key(|path| path.metadata().unwrap().modified().unwrap())
     };
-    let files = std::fs::read_dir(deps).unwrap().map(|entry| entry.unwrap().path());
-    let newest = files.filter(is_pheap).max_by_key(|path| path.metadata().unwrap().modified().unwrap());
-    (deps.to_owned(), newest.expect("this test is linked with pheap"))
+    let pheap = newest(deps, "libpheap-", ".rlib").expect("this test is linked with pheap");
+    let macros = |dir: &Path| newest(dir, &format!("{DLL_PREFIX}pheap_test_macros-"), DLL_SUFFIX);
+    let macros = macros(deps).or_else(|| macros(&deps.join("../../../debug/deps")));
+    (deps.to_owned(), pheap, macros.expect("the macros for tests are built"))
 }

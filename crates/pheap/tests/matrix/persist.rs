@@ -372,7 +372,7 @@ fn enums() {
          «A» as \"A\" was [] since 1 removed [] = («3») + «0», «2» { \
          0 «0»: «u64» as \"0\" was [] since 1 default [] «f0» } \
          «B» as \"B\" was [] since 1 removed [] = (3) + «1», 2 { \
-         0 «b»: «P<'r, X>» as \"b\" was [] since 1 default [] «f0» } } }",
+         0 «b»: «P<'r, X>» as \"b\" was [] since 1 default [] «f1» } } }",
         "stored!(E<'static, u64>, |p| E::B { b: p }, |view| E::B { b } => view[*b])",
         "\"9 true\".into()",
         15,
@@ -406,15 +406,16 @@ fn nothing() {
         "#[repr(C)] pub struct T<'r> { a: u64, b: Option<P<'r, u64>> } \
          persist_nothing! { [«<'r>»] «T» [«'r '__at»] [«»] where [«»] }",
         "stored!(T, |p| T { a: 5, b: Some(p) }, |view| T { a, b: Some(p) } => (a, view[*p]))",
-        "panic!(\"this type did not compile\")",
-        2,
+        "unreachable!()",
+        0,
     );
 }
 
 /// Each would be a value of a type that it is not of, or an `unsafe` block of the program's own.
 #[test]
 fn forgeries() {
-    let pair = "0 0: u64 as \"0\" was [] since 1 default [] f0";
+    let number = |name: &str| format!("0 0: u64 as \"0\" was [] since 1 default [] {name}");
+    let (first, second) = (number("f0"), number("f1"));
     let swapped = format!(
         "#[repr(u64)] pub enum E<'r> {{ A(u64), B(P<'r, u64>) }} \
          pub mod swapped {{ pub use super::E::{{A as B, B as A}}; }} use swapped as Swapped; \
@@ -422,18 +423,29 @@ fn forgeries() {
          id new \"E\" was [] removed [] repr u64 1 {{ \
          A as \"A\" was [] since 1 removed [] = (0) + 0, 2 {{ \
          0 0: P<'r, u64> as \"0\" was [] since 1 default [] f0 }} \
-         B as \"B\" was [] since 1 removed [] = (0) + 1, 2 {{ {pair} }} }} }}"
+         B as \"B\" was [] since 1 removed [] = (0) + 1, 2 {{ {second} }} }} }}"
     );
     let short_tag = format!(
         "#[repr(C)] pub enum E {{ A(u64), B(u64) }} \
          persist_enum! {{ [] E [] [] where [], id new \"E\" was [] removed [] repr u64 1 {{ \
-         A as \"A\" was [] since 1 removed [] = (0) + 0, 2 {{ {pair} }} \
-         B as \"B\" was [] since 1 removed [] = (0) + 1, 2 {{ {pair} }} }} }}"
+         A as \"A\" was [] since 1 removed [] = (0) + 0, 2 {{ {first} }} \
+         B as \"B\" was [] since 1 removed [] = (0) + 1, 2 {{ {second} }} }} }}"
     );
     let padded_tag = "#[repr(align(8))] pub enum E { A, B } \
          persist_enum! { [] E [] [] where [], id new \"E\" was [] removed [] repr u64 1 { \
          A as \"A\" was [] since 1 removed [] = (0) + 0, 1 {} \
          B as \"B\" was [] since 1 removed [] = (0) + 1, 1 {} } }";
+    // Each value of the tag is of a variant, so none is left for a `None`.
+    let full_tag = "#[repr(align(8))] pub enum E { A, B = 255 } \
+         persist_enum! { [] E [] [] where [], id new \"E\" was [] removed [] repr u64 8 { \
+         A as \"A\" was [] since 1 removed [] = (0) + 0, 1 {} \
+         B as \"B\" was [] since 1 removed [] = (255) + 0, 1 {} } }";
+    let full_tag_of_two = full_tag.replace("255", "65535");
+    let tag_of_two = "#[repr(align(2))] pub enum E { A, B = 255 } \
+         persist_enum! { [] E [] [] where [], id new \"E\" was [] removed [] repr u16 2 { \
+         A as \"A\" was [] since 1 removed [] = (0) + 0, 1 {} \
+         B as \"B\" was [] since 1 removed [] = (255) + 0, 1 {} } }";
+    let nothing = "#[derive(Clone, Copy)] pub struct E(u64); persist_nothing! { [] E [] [] where [] }";
     let another_at_each_brand = "pub trait Of { type Out; } \
          impl Of for u8 { type Out = (); } impl Of for u16 { type Out = (); } \
          #[repr(C)] pub struct S<X: Of>(u64, X::Out); type E = S<u8>; \
@@ -452,6 +464,10 @@ fn forgeries() {
         (&*swapped, "expected type, found module"),
         (&*short_tag, "memory is uninitialized at [0x4..0x8]"),
         (padded_tag, "memory is uninitialized at [0x1..0x8]"),
+        (full_tag, "cannot be seen to have 8 bytes"),
+        (&*full_tag_of_two, "cannot be seen to have 8 bytes"),
+        (tag_of_two, "is not laid out as"),
+        (nothing, "this type did not compile"),
         (another_at_each_brand, "mismatched types"),
         (own_body, "no rules expected"),
         (own_address, "cannot find `__persist_zero`"),
@@ -469,6 +485,70 @@ fn forgeries() {
             cell.code
         );
     }
+}
+
+/// A macro that is the type of a field, or a tag, may expand to another one at each place.
+#[test]
+fn expansions() {
+    let mut cells = Vec::new();
+    let types = [
+        ("P<'r, u64>", "u64", "5"),
+        ("u8", "u64", "5"),
+        ("String", "u64", "5"),
+        ("u64", "String", "String::new()"),
+    ];
+    for n in 0..20 {
+        let mut cell = |name: String, code: String, plain: &str| {
+            let code = code.replace("NTH", &format!("pheap_test_macros::nth!(c{} {n}", cells.len()));
+            let plain = format!("pub fn run() -> String {{ {plain}.into() }}");
+            cells.push(Cell { name: format!("{name}, place {n}"), code, plain });
+        };
+        for (lie, ty, value) in types {
+            cell(
+                format!("{lie} for a {ty} of a struct"),
+                format!(
+                    "#[derive(Persist)] #[repr(C)] \
+                     pub struct T<'r> {{ a: NTH {{{lie}}} {{{ty}}}), b: Option<P<'r, u64>> }} \
+                     pub fn run() -> String {{ \
+                     let Kind::Struct {{ fields }} = &T::desc().kind else {{ panic!() }}; \
+                     let ty = (fields[0].ty)().name.as_str(); format!(\"{{ty}} {{}}\", \
+                     stored!(T, |p| T {{ a: {value}, b: Some(p) }}, |view| T {{ a, b }} => (a, view[b.unwrap()]))) }}"
+                ),
+                "\"u64 (5, 9) true\"",
+            );
+            cell(
+                format!("{lie} for a {ty} of an enum"),
+                format!(
+                    "#[derive(Persist)] #[repr(u8)] \
+                     pub enum T<'r> {{ A(NTH {{{lie}}} {{{ty}}})), B(P<'r, u64>) }} \
+                     pub fn run() -> String {{ \
+                     let Kind::Enum {{ variants, .. }} = &T::desc().kind else {{ panic!() }}; \
+                     let ty = (variants[0].fields[0].ty)().name.as_str(); format!(\"{{ty}} {{}}\", \
+                     stored!(T, |_p| T::A({value}), |view| T::A(a) => a)) }}"
+                ),
+                "\"u64 5 true\"",
+            );
+        }
+        cell(
+            "a tag".to_owned(),
+            "#[derive(Persist)] #[repr(u8)] pub enum T { A = NTH {4} {3}), B = 9 } \
+             pub fn run() -> String { let Kind::Enum { variants, .. } = &T::desc().kind else { panic!() }; \
+             format!(\"{} {}\", variants[0].tag, stored!(T, |_p| T::A, |view| T::A => T::A as u8)) }"
+                .to_owned(),
+            "\"3 3 true\"",
+        );
+        // Where `NotDeref` is for less than `Persist`, a `Deref` is no conflict.
+        cell(
+            "a clause".to_owned(),
+            "pub trait Mark {} impl Mark for u64 {} #[derive(Persist)] #[repr(C)] \
+             pub struct T<X>(X) where NTH {Option<X>} {u64}): Mark; \
+             impl<X: Mark> std::ops::Deref for T<X> { type Target = X; fn deref(&self) -> &X { &self.0 } } \
+             pub fn run() -> String { stored!(T<u64>, |_p| T(5), |view| t => t.0) }"
+                .to_owned(),
+            "\"refused\"",
+        );
+    }
+    check("expansions", &cells, 20);
 }
 
 /// What the macros write means the same in each scope.

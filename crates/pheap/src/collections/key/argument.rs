@@ -115,16 +115,16 @@ macro_rules! __key_by_value {
         $crate::__persist_header!([<'r $($param)*>] []);
 
         // SAFETY: the key is made by `from_query`.
-        unsafe impl<'r $($param)*> $crate::collections::KeyArg<'r, $ty> for $ty {
-            type Apart = $crate::collections::ByValue<$ty>;
+        unsafe impl<'r $($param)*> $crate::collections::KeyArg<'r, Self> for $ty {
+            type Apart = $crate::collections::ByValue<Self>;
 
             #[inline(always)]
-            fn seen<'v>(&'v self, _: &'v $crate::View<'r>) -> &'v $ty {
+            fn seen<'v>(&'v self, _: &'v $crate::View<'r>) -> &'v Self {
                 self
             }
 
             #[inline(always)]
-            fn apart(&self, _: &$crate::View<'r>) -> $crate::collections::ByValue<$ty> {
+            fn apart(&self, _: &$crate::View<'r>) -> $crate::collections::ByValue<Self> {
                 $crate::collections::ByValue(*self)
             }
         }
