@@ -315,13 +315,16 @@ impl<'a> Job<'a> {
             return Ok((exclusive, occupied));
         }
         Changes::new(self.heap, &self.found, &self.numbers).check(&exclusive, self.name)?;
+        let mut new_bytes = 0;
         for (number, span) in exclusive.object_spans() {
             if let Some((number, _, successor)) = self.left(number, span)
                 && let Some(conversion) = &successor.conversion
             {
-                exclusive.check_convertible(number, &self.rewrite(successor, conversion, &occupied))?;
+                let rewrite = self.rewrite(successor, conversion, &occupied);
+                new_bytes += exclusive.check_convertible(number, &rewrite)?;
             }
         }
+        self.check_room(new_bytes)?;
         let root = self.heap.base().addr() as u64 + self.region.root();
         let [low, high] = [self.plan << 32, self.plan >> 32 << 32];
         let words = [root, low | u64::from(self.from), high | u64::from(self.to)];
@@ -336,6 +339,14 @@ impl<'a> Job<'a> {
         }
         self.region.set_ty(self.unfinished);
         Ok((exclusive, occupied))
+    }
+
+    /// Fails if the heap can never have room for so many bytes more: a root whose conversion has begun could not be opened
+    /// any more.
+    fn check_room(&self, new_bytes: u64) -> Result<()> {
+        let (tables, reserved) = (self.heap.tables.lock(), self.heap.mapping.reserved());
+        let need = (tables.header.mapped + new_bytes).saturating_sub(tables.pages.total());
+        if need <= reserved { Ok(()) } else { Err(Error::ReservationFull { need, reserved }) }
     }
 
     /// How objects of a type become others.

@@ -465,6 +465,11 @@ impl Conversion {
         self.slice.is_some()
     }
 
+    /// Bytes that each new object has at least.
+    pub(crate) fn least_bytes(&self) -> u64 {
+        self.slice.map_or(self.size, |(headers, _)| headers.1)
+    }
+
     /// Bytes of the new object for the one at `old`.
     ///
     /// # Safety

@@ -42,6 +42,11 @@ impl Rewrite<'_> {
         occupied.map(Some).ok_or_else(|| Error::corrupt("no collection owns a buffer"))
     }
 
+    /// Whether slots of so many bytes may have new objects. Of a span without objects, this is all that is known.
+    fn may_stay(&self, slot: u64) -> bool {
+        slot.is_multiple_of(self.conversion.align.max(8)) && self.conversion.least_bytes() <= slot
+    }
+
     /// Bytes of the new object for the one at `old`.
     ///
     /// # Errors
@@ -109,7 +114,7 @@ impl Exclusive<'_> {
         let at = |i: u32| place.wrapping_add((u64::from(i) * slot) as usize);
         // SAFETY: slot `i` is live, so an object of the type that the conversion is for is there, and was written.
         let fits = |i: &u32| unsafe { how.conversion.bytes(at(*i)) } <= slot;
-        let stays = slot.is_multiple_of(how.conversion.align.max(8)) && live.iter().all(fits);
+        let stays = how.may_stay(slot) && live.iter().all(fits);
         let mut old: Vec<u64> = Vec::new();
         for i in live {
             let (object, occupied) = (at(i), occupied(i)?);
@@ -137,20 +142,21 @@ impl Exclusive<'_> {
         Ok(span)
     }
 
-    /// Fails if [`convert`](Self::convert) of this span would, for want of anything but space.
-    pub(crate) fn check_convertible(&self, number: u32, how: &Rewrite<'_>) -> Result<()> {
-        if !how.conversion.is_unsized() {
-            return Ok(());
-        }
+    /// Fails if [`convert`](Self::convert) of this span would, for want of anything but space. Returns how many bytes of
+    /// new objects that would allocate.
+    pub(crate) fn check_convertible(&self, number: u32, how: &Rewrite<'_>) -> Result<u64> {
         let (span, slot, live) = self.slots(number);
         let start = self.store.base().addr() as u64 + span.offset;
+        let (mut all, mut stays) = (0, how.may_stay(slot));
         for at in live.iter().map(|&i| start + u64::from(i) * slot) {
             how.occupied_slots(at)?;
             // SAFETY: a live slot of the span, so an object of the type that the conversion is for is there, and was
             // written.
-            unsafe { how.bytes(std::ptr::with_exposed_provenance(at as usize)) }?;
+            let bytes = unsafe { how.bytes(std::ptr::with_exposed_provenance(at as usize)) }?;
+            all += bytes;
+            stays &= bytes <= slot;
         }
-        Ok(())
+        Ok(if stays { 0 } else { all })
     }
 
     /// A new object for the one at `old`.

@@ -330,3 +330,86 @@ fn a_map_whose_last_value_is_zero() -> Result<()> {
     }
     Ok(())
 }
+
+#[derive(Persist, Clone, Copy)]
+#[repr(C)]
+#[persist(id = "Item")]
+struct Item {
+    n: u64,
+}
+
+#[derive(Persist, Clone, Copy)]
+#[repr(C)]
+#[persist(id = "Item")]
+struct LargerItem {
+    n: u64,
+    #[persist(since = 2, default = [7; 63])]
+    more: [u64; 63],
+}
+
+/// Not even in the largest file that the heap may have.
+#[test]
+fn a_conversion_for_which_there_never_is_room() -> Result<()> {
+    let heap = small().reserve(4 * MIB).in_memory()?;
+    let old = heap.root::<PVec<P<Item>>>("items")?;
+    old.txn(|tx, items| {
+        (0..8000).try_for_each(|n| {
+            let item = tx.alloc(Item { n })?;
+            items.push(tx, item)
+        })
+    })?;
+    let evolve = || heap.evolve::<PVec<P<LargerItem>>>("items").run();
+    assert!(matches!(evolve(), Err(Error::ReservationFull { .. })));
+    // Nothing was begun.
+    old.txn(|tx, items| {
+        items.truncate(tx, 1000);
+        Ok(())
+    })?;
+    assert!(evolve()?);
+    heap.existing_root::<PVec<P<LargerItem>>>("items")?.read(|view, items| {
+        for (n, item) in view[items].iter(view).enumerate() {
+            assert!((view[*item].n, view[*item].more) == (n as u64, [7; 63]));
+        }
+    })
+}
+
+/// The allocator keeps the span that it fills, also when there is nothing in it.
+#[test]
+fn a_type_without_objects_that_grows() -> Result<()> {
+    #[derive(Persist, Default)]
+    #[repr(C)]
+    #[persist(id = "Top")]
+    struct Before<'r> {
+        item: Option<P<'r, Item>>,
+    }
+
+    #[derive(Persist, Default)]
+    #[repr(C)]
+    #[persist(id = "Top")]
+    struct After<'r> {
+        item: Option<P<'r, LargerItem>>,
+    }
+
+    let dir = tempdir();
+    let path = dir.path().join("heap");
+    let heap = small().open(&path)?;
+    let old = heap.root::<Before>("top")?;
+    old.txn(|tx, top| {
+        let item = tx.alloc(Item { n: 1 })?;
+        tx[top].item = Some(item);
+        Ok(())
+    })?;
+    old.txn(|tx, top| {
+        tx[top].item = None;
+        Ok(())
+    })?;
+    let cut = heap.evolve::<After>("top").on_progress(|_| resume_unwind(Box::new("enough")));
+    assert!(catch_unwind(AssertUnwindSafe(|| cut.run())).is_err());
+    let report = heap.check()?;
+    assert!(report.is_clean(), "{report}");
+    assert!(heap.evolve::<After>("top").run()?);
+    let report = heap.check()?;
+    assert!(report.is_clean(), "{report}");
+    heap.close()?;
+    small().verify(true).open(&path)?.close()
+}
