@@ -312,8 +312,12 @@ pub enum Error {
     )]
     Nested,
 
-    /// This thread is inside a transaction of another heap already. One heap cannot roll back what another one has committed, so two transactions on two heaps are not one: an error, a panic
-    /// or a crash after the inner one leaves it in place. [`with_several_heaps`](crate::with_several_heaps) allows it.
+    /// This thread is inside a transaction of another heap already. One heap cannot roll back what another one has
+    /// committed, so two transactions on two heaps are not one: an error, a panic or a crash after the inner one leaves it
+    /// in place. [`with_several_heaps`](crate::with_several_heaps) allows it.
+    ///
+    /// Only transactions are refused. Within a transaction, a method that creates, renames or removes a root of another heap,
+    /// or that checks, copies or closes it, waits for that heap: two threads that do so crosswise wait for ever.
     #[error(
         "this thread is inside a transaction of another heap already, and the two would not be one transaction: what the inner one has committed stays, whatever becomes of the outer one; end the outer one \
          first, keep both roots in one heap (`pheap::txn`), or allow it with `pheap::with_several_heaps`"
