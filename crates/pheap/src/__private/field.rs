@@ -12,7 +12,7 @@ use crate::layout::{Persist, put_value};
 pub struct FieldOf<T>(PhantomData<T>);
 
 impl<T: Persist> FieldOf<T> {
-    /// It is.
+    /// Whether the type of the field is `Persist`.
     pub const IS_PERSIST: bool = true;
     /// As `Persist` has it.
     pub const PADDED: bool = T::PADDED;
@@ -47,7 +47,7 @@ impl<T: Persist> FieldOf<T> {
 
 /// For a type that is not `Persist`, which is an error elsewhere.
 pub trait NotAField {
-    /// It is not.
+    /// Whether the type of the field is `Persist`.
     const IS_PERSIST: bool = false;
     /// Of no consequence.
     const PADDED: bool = false;

@@ -61,7 +61,7 @@ pub use shape::{
 /// Implemented by everything that implements `Deref`, so that the impl that the derive emits collides with it: a path of fields
 /// through a `DerefMut` of the user's would run code that could store without a log entry.
 pub trait NotDeref {
-    /// Whether it is for its derive, not for its `Deref`.
+    /// Whether the derive has implemented this, not the impl for all types that are `Deref`.
     const DERIVED: bool = false;
 }
 impl<T: Deref + ?Sized> NotDeref for T {}

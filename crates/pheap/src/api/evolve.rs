@@ -315,13 +315,13 @@ impl<'a> Job<'a> {
             return Ok((exclusive, occupied));
         }
         Changes::new(self.heap, &self.found, &self.numbers).check(&exclusive, self.name)?;
-        let mut new_bytes = 0;
+        let mut new_bytes = 0_u64;
         for (number, span) in exclusive.object_spans() {
             if let Some((number, _, successor)) = self.left(number, span)
                 && let Some(conversion) = &successor.conversion
             {
                 let rewrite = self.rewrite(successor, conversion, &occupied);
-                new_bytes += exclusive.check_convertible(number, &rewrite)?;
+                new_bytes = new_bytes.saturating_add(exclusive.check_convertible(number, &rewrite)?);
             }
         }
         self.check_room(new_bytes)?;
@@ -345,7 +345,7 @@ impl<'a> Job<'a> {
     /// any more.
     fn check_room(&self, new_bytes: u64) -> Result<()> {
         let (tables, reserved) = (self.heap.tables.lock(), self.heap.mapping.reserved());
-        let need = (tables.header.mapped + new_bytes).saturating_sub(tables.pages.total());
+        let need = new_bytes.saturating_add(tables.header.mapped - tables.pages.total());
         if need <= reserved { Ok(()) } else { Err(Error::ReservationFull { need, reserved }) }
     }
 

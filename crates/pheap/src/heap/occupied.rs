@@ -6,7 +6,7 @@ use super::check::rule::{Rule, Vector};
 use crate::layout::{Occupied, PointerMap, TypeLayout};
 use crate::region::Exclusive;
 
-/// The slots with values of buffers, by the address of these.
+/// Which slots of each buffer have values, by the address of the buffer.
 pub(crate) type Occupants = HashMap<u64, Occupied>;
 
 /// The buffers of a region that have one of these types, by address. `types` are those of the type table.
@@ -36,12 +36,12 @@ pub(crate) fn occupied(
     found
 }
 
-/// The collections that are parts of a type, or are it, and own such buffers: where they say which slots have values,
-/// and where the pointers to the buffers are.
+/// The collections in a value of a type, the value itself included, that own such buffers. For each: where it says
+/// which slots have values, and where its pointer to the buffer is.
 fn owners_in(ty: &TypeLayout, buffers: &BTreeSet<u32>) -> Vec<(Vector, PointerMap)> {
-    // Two types may have one name.
+    // The type of the buffer is a part of the key, for two types of a program may have the same name.
     let mut parts: HashMap<(&str, u32), Vector> = HashMap::new();
-    let owner_of = |part: &'_ TypeLayout| -> Option<Vector> {
+    let owner_of = |part: &TypeLayout| -> Option<Vector> {
         let owner = match Rule::of(part)? {
             Rule::Vector(vector) => vector,
             Rule::Hash(hash) => Vector::entries(hash.len, hash.few),

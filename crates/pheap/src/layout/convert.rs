@@ -228,7 +228,7 @@ impl Vacant {
     }
 }
 
-/// The slots of a collection's buffer that have values: so many from the first one on, and round.
+/// The slots of a collection's buffer that have values: `count` of them, from number `first` on, and round.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Occupied {
     pub(crate) first: u64,
@@ -236,7 +236,7 @@ pub(crate) struct Occupied {
 }
 
 impl Occupied {
-    /// Their numbers, of so many `slots`.
+    /// The numbers of the slots that have values, in a buffer of `slots` slots.
     fn slots(self, slots: u64) -> impl Iterator<Item = u64> {
         let (first, count) = (self.first, self.count.min(slots));
         (0..count).map(move |i| ((u128::from(first) + u128::from(i)) % u128::from(slots)) as u64)

@@ -147,13 +147,13 @@ impl Exclusive<'_> {
     pub(crate) fn check_convertible(&self, number: u32, how: &Rewrite<'_>) -> Result<u64> {
         let (span, slot, live) = self.slots(number);
         let start = self.store.base().addr() as u64 + span.offset;
-        let (mut all, mut stays) = (0, how.may_stay(slot));
+        let (mut all, mut stays) = (0_u64, how.may_stay(slot));
         for at in live.iter().map(|&i| start + u64::from(i) * slot) {
             how.occupied_slots(at)?;
             // SAFETY: a live slot of the span, so an object of the type that the conversion is for is there, and was
             // written.
             let bytes = unsafe { how.bytes(std::ptr::with_exposed_provenance(at as usize)) }?;
-            all += bytes;
+            all = all.saturating_add(bytes);
             stays &= bytes <= slot;
         }
         Ok(if stays { 0 } else { all })
