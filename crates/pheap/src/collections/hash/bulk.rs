@@ -35,32 +35,47 @@ impl<'r, K: HashKey<'r>, V: Persist<At<'r> = V>> P<'r, PHashMap<'r, K, V>> {
         entries: impl IntoIterator<Item = (Q, V)>,
     ) -> Result<()> {
         let mut entries = entries.into_iter();
-        let mut group = Vec::with_capacity(GROUP);
+        let (mut keys, mut values) = (Vec::with_capacity(GROUP), Vec::with_capacity(GROUP));
         loop {
+            let mut queries = [None; GROUP];
             let gathered = catch_unwind(AssertUnwindSafe(|| {
-                group.extend(entries.by_ref().take(GROUP));
-                let Some(root) = tx[self].root() else { return };
-                let (secret, top) = tx[root].parts();
-                // Only so that the memory is loaded: the key may be borrowed as another value below.
-                for (key, _) in &group {
-                    let hash = hash_of::<K>(secret, Borrow::borrow(key));
-                    if let Some(bucket) = root.walk(tx, top, hash).bucket {
-                        prefetch_write(bucket.likely_place(hash));
-                    }
+                for (key, value) in entries.by_ref().take(GROUP) {
+                    keys.push(key);
+                    values.push(value);
                 }
             }));
-            let is_over = group.is_empty();
-            let inserted = group.drain(..).try_for_each(|(key, value)| {
-                let key = key.borrow();
-                match self.find(tx, key) {
-                    Ok(found) => *found.place.into_mut() = value,
-                    Err((tx, absence)) => {
-                        let key = OwnKey::new(tx, key)?;
-                        self.add(tx, absence, Pair { key, value })?;
+            let gathered = gathered.and_then(|()| {
+                catch_unwind(AssertUnwindSafe(|| {
+                    let Some(root) = tx[self].root() else { return };
+                    let (secret, top) = tx[root].parts();
+                    for (key, query) in std::iter::zip(&keys, &mut queries) {
+                        let key = Borrow::borrow(key);
+                        let hash = hash_of::<K>(secret, key);
+                        if let Some(bucket) = root.walk(tx, top, hash).bucket {
+                            prefetch_write(bucket.likely_place(hash));
+                        }
+                        *query = Some((key, hash));
                     }
-                }
-                Ok(())
+                }))
             });
+            let is_over = keys.is_empty();
+            let inserted =
+                std::iter::zip(&keys, queries).zip(values.drain(..)).try_for_each(|((key, query), value)| {
+                    // The key is asked for once: it may be borrowed as another value the next time.
+                    let (key, hash) = match query {
+                        Some((key, hash)) => (key, Some(hash)),
+                        None => (key.borrow(), None),
+                    };
+                    match self.find(tx, key, hash) {
+                        Ok(found) => *found.place.into_mut() = value,
+                        Err((tx, absence)) => {
+                            let key = OwnKey::new(tx, key)?;
+                            self.add(tx, absence, Pair { key, value })?;
+                        }
+                    }
+                    Ok(())
+                });
+            keys.clear();
             // Only now: what came before the panic is not lost.
             gathered.unwrap_or_else(|panic| resume_unwind(panic));
             inserted?;

@@ -24,7 +24,7 @@ impl<'r, K: HashKey<'r>, V: Persist<At<'r> = V>> P<'r, PHashMap<'r, K, V>> {
     #[inline]
     pub fn insert(self, tx: &mut Txn<'r>, key: impl KeyArg<'r, K>, value: V) -> Result<Option<V>> {
         let query = key.apart(tx);
-        match self.find(tx, &query) {
+        match self.find(tx, &query, None) {
             Ok(found) => Ok(Some(std::mem::replace(found.place.into_mut(), value))),
             Err((tx, absence)) => {
                 let key = OwnKey::of(tx, &key, &query)?;
@@ -40,7 +40,7 @@ impl<'r, K: HashKey<'r>, V: Persist<At<'r> = V>> P<'r, PHashMap<'r, K, V>> {
         V: Default,
     {
         let query = key.apart(tx);
-        match self.find(tx, &query) {
+        match self.find(tx, &query, None) {
             Ok(_) => Ok(false),
             Err((tx, absence)) => {
                 let key = OwnKey::of(tx, &key, &query)?;
@@ -53,7 +53,7 @@ impl<'r, K: HashKey<'r>, V: Persist<At<'r> = V>> P<'r, PHashMap<'r, K, V>> {
     #[inline]
     pub fn get_mut<'t>(self, tx: &'t mut Txn<'r>, key: impl KeyArg<'r, K>) -> Option<&'t mut V> {
         let query = key.apart(tx);
-        Some(self.find(tx, &query).ok()?.place.into_mut())
+        Some(self.find(tx, &query, None).ok()?.place.into_mut())
     }
 
     /// Removes a key, and returns its value. O(1). Its slot is reused; only [`clear`](Self::clear) and
@@ -61,13 +61,13 @@ impl<'r, K: HashKey<'r>, V: Persist<At<'r> = V>> P<'r, PHashMap<'r, K, V>> {
     #[inline]
     pub fn remove(self, tx: &mut Txn<'r>, key: impl KeyArg<'r, K>) -> Option<V> {
         let query = key.apart(tx);
-        Some(self.find(tx, &query).ok()?.take())
+        Some(self.find(tx, &query, None).ok()?.take())
     }
 
     /// [`remove`](Self::remove), with the key. O(1).
     pub fn remove_entry(self, tx: &mut Txn<'r>, key: impl KeyArg<'r, K>) -> Option<(K, V)> {
         let query = key.apart(tx);
-        Some(self.find(tx, &query).ok()?.take_pair())
+        Some(self.find(tx, &query, None).ok()?.take_pair())
     }
 
     /// The entry of a key, existing or vacant, to read and change with one search. O(1).

@@ -35,7 +35,7 @@ pub struct VacantEntry<'t, 'q, 'r, K: HashKey<'r>, V> {
 impl<'t, 'q, 'r, K: HashKey<'r>, V: Persist<At<'r> = V>> Entry<'t, 'q, 'r, K, V> {
     #[inline]
     pub(super) fn new(map: P<'r, PHashMap<'r, K, V>>, tx: &'t mut Txn<'r>, key: &'q K::Query) -> Self {
-        match map.find(tx, key) {
+        match map.find(tx, key, None) {
             Ok(found) => Entry::Occupied(OccupiedEntry { found, key }),
             Err((tx, absence)) => Entry::Vacant(VacantEntry { map, tx, key, absence }),
         }

@@ -130,15 +130,16 @@ impl<'r, K: HashKey<'r>, V: Persist> PHashMap<'r, K, V> {
     /// The entry of a key.
     #[inline(always)]
     pub(super) fn pair<'v>(&self, view: &'v View<'r>, query: &K::Query) -> Option<&'v Pair<K, V>> {
-        self.find(view, query, prefetch_read).ok().map(|(_, pair)| pair)
+        self.find(view, query, None, prefetch_read).ok().map(|(_, pair)| pair)
     }
 
-    /// The entry of a key, or where it can be put. `prefetch` starts to load the entry.
+    /// The entry of a key, or where it can be put. The hash, if it is known. `prefetch` starts to load the entry.
     #[inline(always)]
     fn find<'v>(
         &self,
         view: &'v View<'r>,
         query: &K::Query,
+        hash: Option<u64>,
         prefetch: impl FnOnce(*const u8),
     ) -> Result<Found<'v, 'r, K, V>, Absence<'r, K, V>> {
         let Some(root) = self.root else {
@@ -146,7 +147,7 @@ impl<'r, K: HashKey<'r>, V: Persist> PHashMap<'r, K, V> {
             return found.map(|(i, pair)| (Home::Few(i), pair)).ok_or(Absence::Few);
         };
         let (secret, top) = view[root].parts();
-        let hash = hash_of::<K>(secret, query);
+        let hash = hash.unwrap_or_else(|| hash_of::<K>(secret, query));
         let Some(first) = root.walk(view, top, hash).bucket else {
             return Err(Absence::Bucket { root, hash, free: None });
         };
@@ -180,15 +181,16 @@ impl<'r, K: HashKey<'r>, V: Persist> Occupied<'_, 'r, K, V> {
 }
 
 impl<'r, K: HashKey<'r>, V: Persist> P<'r, PHashMap<'r, K, V>> {
-    /// The entry of a key, or where it can be put.
+    /// The entry of a key, or where it can be put. The hash, if it is known.
     #[inline(always)]
     #[allow(clippy::type_complexity)] // it gives the transaction back
     pub(super) fn find<'t>(
         self,
         tx: &'t mut Txn<'r>,
         query: &K::Query,
+        hash: Option<u64>,
     ) -> Result<Occupied<'t, 'r, K, V>, (&'t mut Txn<'r>, Absence<'r, K, V>)> {
-        let home = match tx[self].find(tx, query, prefetch_write) {
+        let home = match tx[self].find(tx, query, hash, prefetch_write) {
             Ok((home, _)) => home,
             Err(absence) => return Err((tx, absence)),
         };
@@ -218,7 +220,7 @@ impl<'r, K: HashKey<'r>, V: Persist> P<'r, PHashMap<'r, K, V>> {
             // SAFETY: what a key is looked up by is not written to as long as the key is in its map, and this one is until the last use of this. What is copied meanwhile, for entries beside it or by a
             // transaction that goes on with its undo log, stays where it was as well.
             let query = unsafe { &*query };
-            match tx[self].find(tx, query, prefetch_write) {
+            match tx[self].find(tx, query, None, prefetch_write) {
                 Ok((here, _)) => {
                     let pair = other.take_pair(tx, home);
                     // SAFETY: that of an entry.
