@@ -13,6 +13,19 @@ use crate::layout::{Persist, Pointee, slice_header};
 use crate::ptr::P;
 use crate::units::OBJECT_BYTES;
 
+/// A new slice of which not all elements have values yet. If it is dropped, it has none.
+struct Unfinished {
+    /// The word at its beginning. Only the call that makes the slice has its address.
+    length: NonNull<u64>,
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        // SAFETY: a slice begins with its length, and only the call that drops this has the address.
+        unsafe { self.length.write(0) };
+    }
+}
+
 /// Writes a value, with zeros where it has padding.
 ///
 /// # Safety
@@ -74,17 +87,14 @@ impl<'r> Txn<'r> {
         mut element: impl FnMut(usize) -> T,
     ) -> Result<P<'r, [T]>> {
         let (p, data) = self.alloc_elements::<T>(len)?;
-        let length = p.addr().cast::<u64>();
-        // If `element` panics, and the program catches that, the object is a slice without elements.
-        // SAFETY: `p` is a new slice, of which only this call has the address. It begins with its length.
-        unsafe { length.write(0) };
+        // Without elements, if `element` panics and the program catches that.
+        let unfinished = Unfinished { length: p.addr().cast() };
         for i in 0..len {
             let value = element(i);
             // SAFETY: the new object has room for `len` elements, `i < len`, and only this call has its address.
             unsafe { write_unpadded(data.wrapping_add(i), value) };
         }
-        // SAFETY: as for the write above; all `len` elements have values now.
-        unsafe { length.write(len as u64) };
+        std::mem::forget(unfinished);
         Ok(p)
     }
 
