@@ -138,10 +138,12 @@ impl<'r, T: Persist> P<'r, [T]> {
     #[inline(always)]
     unsafe fn element(self, index: usize) -> P<'r, T> {
         // The place of a slice that a conversion has moved begins with an address, not with a length. So in a
-        // `Migrate`, this may be any index. An element of a live slice is nearer than `OBJECT_BYTES`.
-        let offset = index.wrapping_mul(size_of::<T>()) & (OBJECT_BYTES - 1);
+        // `Migrate`, `index` is less than an address, that is 2^56. An element of a live slice is nearer than
+        // `OBJECT_BYTES`.
+        let offset = index.wrapping_mul(size_of::<T>());
+        let offset = if const { size_of::<T>() <= 128 } { offset } else { offset & (OBJECT_BYTES - 1) };
         let addr = self.addr.as_ptr().wrapping_add(slice_header(align_of::<T>()) + offset);
-        // SAFETY: an object is below 2^56, and 2^49 bytes behind it is not 0: the sum does not reach 2^64.
+        // SAFETY: an object is below 2^56, and 2^63 bytes behind it is not 0: the sum does not reach 2^64.
         let addr = unsafe { NonNull::new_unchecked(addr) };
         // SAFETY: an element of a live slice is a live value, in the same region. A `Migrate` has no
         // transaction, and what it returns is compared with what it was given.
