@@ -238,16 +238,17 @@ impl<'v, 'r, K: Persist, V: Persist> SeenInner<'v, 'r, K, V> {
         Child::of(self.near(place), || self.item(place).inner)
     }
 
-    /// What the separator at `place` is looked up by. The first child has none.
+    /// The prefix of the separator at `place`, and what the key is looked up by. The first child has none.
     #[inline(always)]
-    pub(super) fn separator(self, place: usize) -> &'v K::Query
+    pub(super) fn separator(self, place: usize) -> (u64, impl FnOnce() -> &'v K::Query)
     where
         K: OrdKey<'r> + 'v,
         V: 'v,
     {
         assert!(place > 0);
-        // SAFETY: all but the first branch have a separator.
-        unsafe { self.item(place).separator.value() }.query(self.view)
+        let branch = self.item(place);
+        // SAFETY: `place` is not 0, and all but the first branch have a separator.
+        (branch.prefix, move || unsafe { branch.separator.value() }.query(self.view))
     }
 }
 

@@ -43,10 +43,19 @@ impl<'q, Q: ?Sized + Ord> Wanted<'q, Q> {
         Wanted { query, prefix: K::prefix(query) }
     }
 
-    /// Compares another key with this one.
+    /// Compares another key with this one. Looks at no more than its prefix where that differs.
     #[inline(always)]
-    fn compare<'r, K: OrdKey<'r> + MapKey<'r, Query = Q>>(&self, query: &Q) -> Ordering {
-        if K::EXACT { K::prefix(query).cmp(&self.prefix) } else { query.cmp(self.query) }
+    fn compare<'r, 'a, K: OrdKey<'r> + MapKey<'r, Query = Q>>(
+        &self,
+        (prefix, query): (u64, impl FnOnce() -> &'a Q),
+    ) -> Ordering
+    where
+        Q: 'a,
+    {
+        match prefix.cmp(&self.prefix) {
+            Ordering::Equal if !K::EXACT => query().cmp(self.query),
+            order => order,
+        }
     }
 }
 
@@ -63,7 +72,10 @@ fn in_leaf<'r, K: OrdKey<'r>, V: Persist>(
     if place == head.len() || head.code_at(place) != code {
         return Err(place);
     }
-    among_equals::<K, _>(head, code, place, wanted, common, |place| leaf.query(place))
+    among_equals::<K, _, _>(head, code, place, wanted, common, |place| {
+        let query = leaf.query(place);
+        (K::prefix(query), move || query)
+    })
 }
 
 /// The place of the child of an inner node that a key is below.
@@ -80,53 +92,56 @@ fn in_inner<'r, K: OrdKey<'r>, V: Persist>(
     if place >= head.len() || head.code_at(place) != code {
         return place - 1;
     }
-    let found = among_equals::<K, _>(head, code, place, wanted, common, |place| inner.separator(place));
+    let found = among_equals::<K, _, _>(head, code, place, wanted, common, |place| inner.separator(place));
     found.unwrap_or_else(|place| place - 1)
 }
 
-/// Looks among the items from `place` on that have this code.
+/// Looks among the items from `place` on that have this code. `item` returns the prefix of one, and its key.
 #[inline(always)]
-fn among_equals<'a, 'r, K: OrdKey<'r, Query: 'a>, const N: usize>(
+fn among_equals<'a, 'r, K: OrdKey<'r, Query: 'a>, F: FnOnce() -> &'a K::Query, const N: usize>(
     head: &Head<N>,
     code: i16,
     place: usize,
     wanted: Wanted<'_, K::Query>,
     common: &mut Common,
-    query: impl Fn(usize) -> &'a K::Query,
+    item: impl Fn(usize) -> (u64, F),
 ) -> Result<usize, usize> {
-    // Most often there is one.
-    if place + 1 < head.len() && head.code_at(place + 1) == code {
-        return search::<K>(place, head.less_or_equal(code), wanted, common, query);
+    // Most often there is one. Where the comparison of keys takes long, it is not made in vain.
+    if !K::EXACT && place + 1 < head.len() && head.code_at(place + 1) == code {
+        return search::<K, F>(place, head.less_or_equal(code), wanted, common, item);
     }
-    match wanted.compare::<K>(query(place)) {
+    match wanted.compare::<K>(item(place)) {
         Ordering::Equal => Ok(place),
         Ordering::Greater => Err(place),
+        Ordering::Less if K::EXACT => {
+            search::<K, F>(place + 1, head.less_or_equal(code), wanted, common, item)
+        }
         Ordering::Less => Err(place + 1),
     }
 }
 
 /// Binary search, of places before which all items are less.
 #[inline(never)]
-fn search<'a, 'r, K: OrdKey<'r, Query: 'a>>(
+fn search<'a, 'r, K: OrdKey<'r, Query: 'a>, F: FnOnce() -> &'a K::Query>(
     mut from: usize,
     mut to: usize,
     wanted: Wanted<'_, K::Query>,
     common: &mut Common,
-    query: impl Fn(usize) -> &'a K::Query,
+    item: impl Fn(usize) -> (u64, F),
 ) -> Result<usize, usize> {
     while from < to {
         let middle = from + (to - from) / 2;
-        if to - from > 2 {
+        if !K::EXACT && to - from > 2 {
             // One of these two is next. The processor loads both while it waits for the middle one.
             for next in [from + (middle - from) / 2, middle + (to - middle).div_ceil(2)] {
-                prefetch_read(std::ptr::from_ref(query(next)).cast::<u8>().wrapping_add(common.known()));
+                prefetch_read(std::ptr::from_ref(item(next).1()).cast::<u8>().wrapping_add(common.known()));
             }
         }
-        let query = query(middle);
-        let (order, equal) = if K::EXACT {
-            (wanted.compare::<K>(query), 0)
+        let (prefix, query) = item(middle);
+        let (order, equal) = if K::EXACT || prefix != wanted.prefix {
+            (prefix.cmp(&wanted.prefix), 0) // so few that it does not pay to count them
         } else {
-            K::compare(query, wanted.query, common.known())
+            K::compare(query(), wanted.query, common.known())
         };
         match order {
             Ordering::Less => (from, common.below) = (middle + 1, equal),
@@ -161,7 +176,7 @@ fn descend<'v, 'r, K: OrdKey<'r>, V: Persist>(
                 child.prefetch();
                 // Then all keys below the child have one prefix, and so one code: a leaf's entries are
                 // compared.
-                if common.known() >= size_of_val(&wanted.prefix) {
+                if !K::EXACT && common.known() >= size_of_val(&wanted.prefix) {
                     child.prefetch_entries();
                 }
             }
