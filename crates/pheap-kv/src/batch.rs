@@ -186,11 +186,12 @@ impl Batch {
         let commit = shards.write_all(keys, &self.spaces, deferred, |index, tx, part, counts| {
             let Write { key, what } = &self.writes[index];
             let key = &self.buffer[key.clone()];
+            let mut is_new = false;
             match what.clone() {
                 What::Put { value, expires } => {
                     let value = &self.buffer[value];
                     counts.put(key.len() + value.len());
-                    part::put(tx, part, key, value, expires, &shards.eras)?;
+                    is_new = part::put(tx, part, key, value, expires, &shards.eras)?;
                 }
                 What::Delete => {
                     counts.delete(key.len());
@@ -199,13 +200,13 @@ impl Batch {
             }
             part::tidy_a_little(tx, part, &shards.eras, key)?;
             let len = part::len(tx, part);
-            if shards.may_split(len) {
+            if is_new && shards.may_split(len) {
                 large = Some((index, len));
             }
             Ok(())
         })?;
         if let Some((index, len)) = large {
-            shards.consider_split(&self.buffer[self.writes[index].key.clone()], len);
+            shards.consider_split(&self.buffer[self.writes[index].key.clone()], Some(len));
         }
         if self.bytes() >= LARGE && !deferred {
             // It is written. If this fails, so does what comes next.

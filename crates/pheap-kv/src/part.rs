@@ -98,6 +98,8 @@ pub(crate) fn now() -> u64 {
 thread_local! {
     /// Milliseconds by which the clock of this thread is fast.
     pub(crate) static LATER: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+    /// How often this thread has looked for a place to [`cut`] a shard.
+    pub(crate) static CUTS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
 fn due_key(time: u64, key: &[u8]) -> Vec<u8> {
@@ -221,7 +223,7 @@ pub(crate) fn prefetch<'r, 'k>(
     field!(part.newest).prefetch(view, keys);
 }
 
-/// Sets the value of a key.
+/// Sets the value of a key. Returns whether there is one entry more.
 pub(crate) fn put<'r>(
     tx: &mut Txn<'r>,
     part: P<'r, Part<'r>>,
@@ -229,7 +231,7 @@ pub(crate) fn put<'r>(
     value: &[u8],
     expires: Option<u64>,
     eras: &Eras,
-) -> pheap::Result<()> {
+) -> pheap::Result<bool> {
     let new = Value::new(tx, value, expires, eras.now())?;
     let old = match field!(part.newest).entry(tx, key) {
         Entry::Occupied(mut entry) => Some(mem::replace(entry.get_mut(), new)),
@@ -238,12 +240,13 @@ pub(crate) fn put<'r>(
             None
         }
     };
+    let is_new = old.is_none();
     // The old one may have the same time.
     old.map_or(Ok(()), |old| retire(tx, part, key, old, eras))?;
     if let Some(time) = expires {
         field!(part.due).insert(tx, &due_key(time, key)[..])?;
     }
-    Ok(())
+    Ok(is_new)
 }
 
 /// Removes a key. Returns whether it was there.
@@ -431,6 +434,8 @@ pub(crate) fn cut<'r>(
     written: &[u8],
     is_enough: bool,
 ) -> Option<Vec<u8>> {
+    #[cfg(test)]
+    CUTS.with(|cuts| cuts.set(cuts.get() + 1));
     let entries = field!(part.newest);
     let len = entries.len(view);
     let half = len / 2;

@@ -110,9 +110,9 @@ impl KeySpace {
         let shards = &self.shards;
         let (len, commit) = self.write(&key, deferred, |tx, part, counts| {
             counts.put(key.len() + value.len());
-            part::put(tx, part, &key, value, expires, &shards.eras)?;
+            let is_new = part::put(tx, part, &key, value, expires, &shards.eras)?;
             part::tidy_a_little(tx, part, &shards.eras, &key)?;
-            Ok(part::len(tx, part))
+            Ok(is_new.then(|| part::len(tx, part)))
         })?;
         shards.consider_split(&key, len);
         Ok(commit)
@@ -225,6 +225,7 @@ impl KeySpace {
         let shards = &self.shards;
         let (result, _) = self.write(&key, false, |tx, part, counts| {
             let (change, result) = f(part::get(tx, part, &key, None));
+            let mut is_new = false;
             match change {
                 Change::Nothing => {}
                 Change::Set(value) => {
@@ -233,7 +234,7 @@ impl KeySpace {
                         return Ok(Err(error));
                     }
                     counts.put(key.len() + value.len());
-                    part::put(tx, part, &key, value, None, &shards.eras)?;
+                    is_new = part::put(tx, part, &key, value, None, &shards.eras)?;
                 }
                 Change::Delete => {
                     counts.delete(key.len());
@@ -241,7 +242,7 @@ impl KeySpace {
                 }
             }
             part::tidy_a_little(tx, part, &shards.eras, &key)?;
-            Ok(Ok((result, part::len(tx, part))))
+            Ok(Ok((result, is_new.then(|| part::len(tx, part)))))
         })?;
         let (result, len) = result?;
         shards.consider_split(&key, len);

@@ -18,10 +18,11 @@ const SAMPLE: usize = 1024;
 const ASKED: usize = 256;
 
 impl Shards {
-    /// Splits the shard of a key that was written, if it is large, which now has `len` entries.
+    /// Splits the shard of a key that was written, if it is large: it has one entry more, and now has `len`.
+    /// `None` if it has none more: as long as its number of entries stays, it would be asked with each write.
     #[inline]
-    pub(crate) fn consider_split(&self, key: &[u8], len: usize) {
-        if self.may_split(len) {
+    pub(crate) fn consider_split(&self, key: &[u8], len: Option<usize>) {
+        if len.is_some_and(|len| self.may_split(len)) {
             // The write that has led to this has happened, so it must not fail for lack of space for two halves. Later ones try again.
             let _ = self.split(key);
         }
@@ -161,6 +162,7 @@ fn large(shards: usize, enough: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::part::CUTS;
     use crate::{Batch, Store};
     use std::collections::HashMap;
 
@@ -304,6 +306,17 @@ mod tests {
             store.put(key(n), &value).unwrap();
         }
         assert_eq!(sizes(&store), [ASKED + 1]);
+        // What is replaced asks for no split, however many entries there are.
+        store.delete(key(0)).unwrap();
+        let cuts = CUTS.get();
+        for _ in 0..3 {
+            store.put(key(1), &value).unwrap();
+            store.update(key(2), |_| Some(&value)).unwrap();
+            let mut batch = Batch::new();
+            batch.put(&store, key(3), &value).unwrap();
+            store.write(&batch).unwrap();
+        }
+        assert_eq!((CUTS.get(), sizes(&store)), (cuts, vec![ASKED]));
         for n in 0..ASKED as u32 {
             store.put([[0xFF; 4], n.to_be_bytes()].concat(), &value).unwrap();
         }

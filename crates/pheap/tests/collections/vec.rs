@@ -258,3 +258,47 @@ twins! {
 fn a_vector_of_numbers_is_like_that_of_std() {
     twins::run::<Numbers>();
 }
+
+/// As those of std: an iterator may go on behind its first `None`, and then never end.
+#[test]
+fn what_extends_a_collection_ends_at_the_first_none() {
+    let heap = pheap::Heap::in_memory().unwrap();
+    let vec: pheap::Root<PVec<u64>> = heap.root("vec").unwrap();
+    let map: pheap::Root<pheap::PHashMap<u64, u64>> = heap.root("map").unwrap();
+    let set: pheap::Root<pheap::PHashSet<u64>> = heap.root("set").unwrap();
+    for there in [0, 3, 100] {
+        let three = |from: u64| {
+            let mut calls = 0;
+            std::iter::from_fn(move || {
+                calls += 1;
+                // So that the test ends if they go on.
+                (calls % 4 > 0 && calls < 1000).then_some(from + calls)
+            })
+        };
+        vec.txn(|tx, vec| {
+            vec.clear(tx);
+            vec.extend(tx, 0..there)?;
+            vec.reserve(tx, 50)?;
+            vec.extend(tx, three(there))?;
+            assert_eq!(vec.len(tx) as u64, there + 3);
+            Ok(())
+        })
+        .unwrap();
+        map.txn(|tx, map| {
+            map.clear(tx);
+            map.extend(tx, (0..there).map(|key| (key, key)))?;
+            map.extend(tx, three(there).map(|key| (key, key)))?;
+            assert_eq!(map.len(tx) as u64, there + 3);
+            Ok(())
+        })
+        .unwrap();
+        set.txn(|tx, set| {
+            set.clear(tx);
+            set.extend(tx, 0..there)?;
+            set.extend(tx, three(there))?;
+            assert_eq!(set.len(tx) as u64, there + 3);
+            Ok(())
+        })
+        .unwrap();
+    }
+}

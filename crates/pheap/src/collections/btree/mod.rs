@@ -168,7 +168,7 @@ impl<'r, K: OrdKey<'r>, V: Persist> PBTreeMap<'r, K, V> {
     where
         K::Query: 'q,
     {
-        let (top, keys) = (self.top.child(), keys.into_iter());
+        let (top, keys) = (self.top.child(), keys.into_iter().fuse());
         view.glance(|view| search::prefetch(view, top, keys));
     }
 

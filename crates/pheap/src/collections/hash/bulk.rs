@@ -34,7 +34,8 @@ impl<'r, K: HashKey<'r>, V: Persist<At<'r> = V>> P<'r, PHashMap<'r, K, V>> {
         tx: &mut Txn<'r>,
         entries: impl IntoIterator<Item = (Q, V)>,
     ) -> Result<()> {
-        let mut entries = entries.into_iter();
+        // Fused: it is asked again after the group in which it has ended.
+        let mut entries = entries.into_iter().fuse();
         let (mut keys, mut values) = (Vec::with_capacity(GROUP), Vec::with_capacity(GROUP));
         loop {
             let mut queries = [None; GROUP];

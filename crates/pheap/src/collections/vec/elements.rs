@@ -380,7 +380,7 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
             part[0].put(first);
             longer.len += 1;
             for slot in &mut part[1..] {
-                let Some(element) = elements.next() else { break };
+                let Some(element) = elements.next() else { return Ok(()) };
                 slot.put(element);
                 longer.len += 1;
             }
