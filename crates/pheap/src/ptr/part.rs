@@ -258,4 +258,9 @@ macro_rules! field {
     (($object:expr) . $($field:tt).+) => {
         $crate::__private::Part::pointer($crate::__part!([$(. $field)+] $crate::__private::object($object)))
     };
+    ($($other:tt)*) => {
+        $crate::__private::core::compile_error!(
+            "`field!` takes a pointer and names of fields: `field!(p.name)`; if the pointer is an expression, that goes into parentheses: `field!((tx[p].next).name)`"
+        )
+    };
 }
