@@ -159,6 +159,8 @@ pub fn derive_persist(input: TokenStream) -> TokenStream {
 /// Assignments (`=`, `+=`, …) to `tx[e]`, followed by any chain of fields and `[i]` of arrays and slices, in the whole body except
 /// nested functions and the arguments of macros. `e` and `i` are evaluated before the transaction is borrowed, so
 /// `tx[tx[a].next.unwrap()].val = 5` compiles; otherwise types, values and order of evaluation are those of the plain code.
+/// (Temporaries of `e` and `i` are dropped as soon as these are evaluated. So in `tx[*cell.borrow()].sum += value()`, with a `+=` that
+/// is an `AddAssign` of a type of yours, `value` may borrow the `cell` mutably.)
 /// Two assignments to different objects that follow each other share one fence if each `e` and `i` is a plain variable or a
 /// literal. An `IndexMut` of a type of yours is not seen through: `[i]` of that type is an error, which says what to write.
 ///

@@ -5,7 +5,7 @@ use quote::{ToTokens, quote};
 use syn::punctuated::Punctuated;
 use syn::visit_mut::{self, VisitMut};
 use syn::{
-    GenericParam, Generics, Lifetime, LifetimeParam, PredicateType, Token, Type, TypeParamBound,
+    GenericParam, Generics, Lifetime, LifetimeParam, PredicateType, Token, Type, TypeParamBound, TypePath,
     WherePredicate, parse_quote,
 };
 
@@ -55,7 +55,26 @@ pub(super) fn generics(input: &Input<'_>) -> Generics {
 
 /// The bounds that the type declares, at any brand, but for those that are `Persist`'s own.
 pub(super) fn bounds(input: &Input<'_>) -> Vec<WherePredicate> {
-    declared(input.generics).filter_map(|predicate| at_any_brand(input, predicate)).collect()
+    let apart = declared(input.generics).flat_map(apart);
+    apart.filter_map(|predicate| at_any_brand(input, predicate)).collect()
+}
+
+/// A predicate for the bounds without lifetimes of their own, and one for each of the others, which has these:
+/// `T: for<'a> Trait<'a>` becomes `for<'a> T: Trait<'a>`. For it gets one more, and one `for<..>` cannot be in another.
+fn apart(mut predicate: PredicateType) -> Vec<PredicateType> {
+    let bounds = std::mem::take(&mut predicate.bounds);
+    let mut all = vec![predicate.clone()];
+    for mut bound in bounds {
+        match &mut bound {
+            TypeParamBound::Trait(own) if own.lifetimes.is_some() && predicate.lifetimes.is_none() => {
+                let lifetimes = own.lifetimes.take();
+                let bounds = Punctuated::from_iter([bound]);
+                all.push(PredicateType { lifetimes, bounds, ..predicate.clone() });
+            }
+            _ => all[0].bounds.push(bound),
+        }
+    }
+    all
 }
 
 /// All bounds of type parameters, written in either place.
@@ -81,14 +100,26 @@ fn declared(generics: &Generics) -> impl Iterator<Item = PredicateType> {
 fn at_any_brand(input: &Input<'_>, mut predicate: PredicateType) -> Option<WherePredicate> {
     predicate.bounds =
         predicate.bounds.into_iter().filter(|bound| !is_implied(bound)).collect::<Punctuated<_, _>>();
-    let mut rebrand = Rebrand { input, at: lifetime(), changed: false };
+    let mut rebrand = Rebrand { input, at: lifetime(), changed: false, unclear: Vec::new() };
     rebrand.visit_predicate_type_mut(&mut predicate);
-    if predicate.bounds.is_empty() || !rebrand.changed {
+    // What is unclear is an error.
+    if predicate.bounds.is_empty() || !rebrand.changed || !rebrand.unclear.is_empty() {
         return None;
     }
     let at = GenericParam::Lifetime(LifetimeParam::new(lifetime()));
     predicate.lifetimes.get_or_insert_with(|| parse_quote!(for<>)).lifetimes.insert(0, at);
     Some(WherePredicate::Type(predicate))
+}
+
+/// What bounds name as `T::Item`: of the type at another brand, which is no parameter, the compiler asks for the trait.
+pub(super) fn unclear(input: &Input<'_>) -> Vec<TypePath> {
+    let mut rebrand = Rebrand { input, at: lifetime(), changed: false, unclear: Vec::new() };
+    for mut predicate in declared(input.generics) {
+        if !predicate.bounds.iter().all(is_implied) {
+            rebrand.visit_predicate_type_mut(&mut predicate);
+        }
+    }
+    rebrand.unclear
 }
 
 /// `At<'r>: Persist` is declared by the trait, and `Persist` implies `Sized`.
@@ -106,6 +137,8 @@ struct Rebrand<'a> {
     input: &'a Input<'a>,
     at: Lifetime,
     changed: bool,
+    /// `T::Item`.
+    unclear: Vec<TypePath>,
 }
 
 impl VisitMut for Rebrand<'_> {
@@ -129,13 +162,11 @@ impl VisitMut for Rebrand<'_> {
             && self.input.generics.type_params().any(|param| param.ident == first.ident)
         {
             self.changed = true;
+            if path.path.segments.len() > 1 {
+                return self.unclear.push(path.clone());
+            }
             let parameter = parameter(&self.input.options.krate, &first.ident, &self.at);
-            let rest = path.path.segments.iter().skip(1);
-            // `T` alone, or `T::Item`, which becomes `<T at the brand>::Item`.
-            *ty = match path.path.segments.len() {
-                1 => parse_quote!(#parameter),
-                _ => parse_quote!(<#parameter> #(::#rest)*),
-            };
+            *ty = parse_quote!(#parameter);
             return;
         }
         visit_mut::visit_type_mut(self, ty);

@@ -35,9 +35,13 @@ pub(super) fn expand(input: &Input<'_>) -> TokenStream {
     }
 }
 
-/// Errors, and impls that are never used: without them each use of the type would be an error of its own.
+/// Errors, and impls that are never used: without them each use of the type would be an error of its own. (But with a
+/// bound that cannot be said of the type at another brand, the impls are.)
 pub(super) fn stub(input: &Input<'_>, errors: &syn::Error) -> TokenStream {
     let errors = errors.to_compile_error();
+    if !brand::unclear(input).is_empty() {
+        return errors;
+    }
     let (krate, header) = (&input.options.krate, header(input));
     hygienic! {
         #errors

@@ -198,6 +198,16 @@ fn generics(input: &Input<'_>, errors: &mut Errors) {
             ),
         );
     }
+    for path in brand::unclear(input) {
+        let written = path.to_token_stream().to_string().replace(' ', "");
+        let (parameter, item) = written.split_once("::").unwrap_or_default();
+        errors.at(
+            path.span(),
+            format_args!(
+                "a bound must hold at every brand, and of `{parameter}` at another brand `{written}` is unclear: write `<{parameter} as Trait>::{item}`, with the trait that has it"
+            ),
+        );
+    }
     for param in &input.generics.params {
         let attrs = match param {
             GenericParam::Lifetime(param) => &param.attrs,

@@ -4,7 +4,7 @@
 
 use std::cell::{OnceCell, RefCell};
 
-use proc_macro2::{Delimiter, Ident, Span, TokenStream, TokenTree};
+use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 use quote::quote_spanned;
 
 use super::Crate;
@@ -64,7 +64,14 @@ impl<'a> Again<'a> {
         let (tx, key) = (&place.tx, &place.key);
         let at = hygienic_at(tx.span());
         let krate = self.krate.at(at);
-        Some(quote_spanned!(at=> (*#krate::Txn::__read_again(&*#tx, #variable, #key))))
+        let object = quote_spanned!(at=> *#krate::Txn::__read_again(&*#tx, #variable, #key));
+        let mut object = Group::new(Delimiter::Parenthesis, object);
+        // What panics in a larger expression stands where that begins. All of an expression seems to be in parentheses
+        // for nothing if they seem to be the user's.
+        let goes_on = |next: &TokenTree| !is_punct(next, ',') && !is_punct(next, ';');
+        let is_part = !place.steps.is_empty() || after.first().is_some_and(goes_on);
+        object.set_span(if is_part { tx.span() } else { at });
+        Some(TokenTree::from(object).into())
     }
 
     fn borrows_by_pattern(&self) -> bool {

@@ -11,7 +11,6 @@ use super::Crate;
 use super::pair::Pair;
 use super::scope::Names;
 use super::tokens::{is_group, is_punct, list, name_of};
-use crate::hygienic_at;
 
 pub(super) struct Place {
     pub(super) tx: Ident,
@@ -113,8 +112,11 @@ impl Place {
     }
 
     /// The same place, crash-safe from here on. `last` is the variable of a pointer that the function comes back to.
+    ///
+    /// The call of the macro has the span of the user's code, and no name in it is one of ours: what panics in it, or
+    /// in the assignment, is then said to stand where that code is, and not where the attribute is.
     pub(super) fn logged(&self, krate: &Crate, pair: Option<&Pair>, last: Option<&Ident>) -> TokenStream {
-        let at = hygienic_at(self.tx.span());
+        let at = self.tx.span();
         let (krate, place) = (krate.at(at), self.described(at));
         let how = match (pair, last) {
             (Some(Pair { is_one_object, other, .. }), last) => {
@@ -133,7 +135,7 @@ impl Place {
         let steps = self.steps.iter().map(|step| match step {
             Step::Field(member) => quote_spanned!(at=> .#member),
             Step::Element(index) => {
-                let at = span_of(index).map_or(at, hygienic_at);
+                let at = span_of(index).unwrap_or(at);
                 quote_spanned!(at=> [#index])
             }
         });

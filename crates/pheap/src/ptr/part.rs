@@ -89,8 +89,9 @@ pub trait Elements<T>: sealed::Elements<T> {
     label = "neither a `usize` nor a range"
 )]
 pub trait Select<T, S: ?Sized>: sealed::Select<T, S> {
-    /// Its address, if it is within the slice.
-    fn of(self, all: *mut [T]) -> Option<*mut S>;
+    /// Its address, if it is within the slice. The index is used once more behind this, and may be a range, which is
+    /// not `Copy`.
+    fn of(&self, all: *mut [T]) -> Option<*mut S>;
 
     /// As [`of`](Self::of).
     ///
@@ -124,8 +125,8 @@ impl<T> Elements<T> for [T] {
 impl<T> sealed::Select<T, T> for usize {}
 impl<T> Select<T, T> for usize {
     #[inline(always)]
-    fn of(self, all: *mut [T]) -> Option<*mut T> {
-        if self < all.len() { Some(all.cast::<T>().wrapping_add(self)) } else { None }
+    fn of(&self, all: *mut [T]) -> Option<*mut T> {
+        if *self < all.len() { Some(all.cast::<T>().wrapping_add(*self)) } else { None }
     }
 
     #[inline(always)]
@@ -144,7 +145,7 @@ macro_rules! ranges {
         impl<T> Select<T, [T]> for $range {
             /// Stores to such a slice are not logged ahead of others.
             #[inline]
-            fn of(self, _: *mut [T]) -> Option<*mut [T]> {
+            fn of(&self, _: *mut [T]) -> Option<*mut [T]> {
                 None
             }
 
@@ -184,7 +185,7 @@ pub fn element<'r, O: ?Sized, T, A: Elements<T> + ?Sized, I: Select<T, S>, S: ?S
 #[inline(always)]
 pub fn element_if_any<'r, O: ?Sized, T, A: Elements<T> + ?Sized, I: Select<T, S>, S: ?Sized>(
     array: Part<'r, O, A>,
-    index: I,
+    index: &I,
 ) -> Option<Part<'r, O, S>> {
     match index.of(A::all(array.place)) {
         Some(place) => Some(Part { object: array.object, place }),
@@ -215,7 +216,7 @@ macro_rules! __part {
         $crate::__part!([$($steps)*] $crate::__private::element($part, $index))
     };
     ([[$index:expr] $($steps:tt)*] $part:expr; $missing:lifetime) => {
-        $crate::__part!([$($steps)*] match $crate::__private::element_if_any($part, $index) {
+        $crate::__part!([$($steps)*] match $crate::__private::element_if_any($part, &$index) {
             $crate::__private::core::option::Option::Some(element) => element,
             _ => break $missing false,
         }; $missing)
@@ -256,5 +257,10 @@ macro_rules! field {
     ($object:ident . $($field:tt).+) => { $crate::field!(($object) . $($field).+) };
     (($object:expr) . $($field:tt).+) => {
         $crate::__private::Part::pointer($crate::__part!([$(. $field)+] $crate::__private::object($object)))
+    };
+    ($($other:tt)*) => {
+        $crate::__private::core::compile_error!(
+            "`field!` takes a pointer and names of fields: `field!(p.name)`; if the pointer is an expression, that goes into parentheses: `field!((tx[p].next).name)`"
+        )
     };
 }

@@ -1,7 +1,7 @@
 //! Neighbouring stores of `#[txn]` functions, which are logged together.
 
 use std::num::Wrapping;
-use std::ops::{Deref, DerefMut};
+use std::ops::{Deref, DerefMut, Range};
 
 use pheap::{Durability, Heap, Options, P, Persist, Root, Txn, txn};
 
@@ -198,6 +198,26 @@ fn a_right_side_may_change_what_chooses_the_next_place() {
         count(tx, p, q);
         assert_eq!((tx[p].sum, tx[p].counts), (Wrapping(114), [3, 0, 0, 0, 0, 0, 0, 0]));
         assert_eq!((tx[q].sum, tx[q].counts), (Wrapping(0), [0, 0, 0, 0, 1, 2, 0, 0]));
+        Ok(())
+    })
+    .unwrap();
+}
+
+/// A range is not `Copy`, and chooses the place of the second store for the log before it chooses it.
+#[txn]
+fn within_range<'r>(tx: &mut Txn<'r>, p: P<'r, Sums>, q: P<'r, Sums>, range: Range<usize>) {
+    tx[p].sum = Wrapping(1);
+    tx[q].counts[range][1] = 7;
+}
+
+#[test]
+fn a_range_may_choose_the_second_place() {
+    let heap = Options::new().pin_undo(true).in_memory().unwrap();
+    let root: Root<Sums> = heap.root("sums").unwrap();
+    root.txn(|tx, p| {
+        let q = tx.alloc(Sums::default())?;
+        within_range(tx, p, q, 2..5);
+        assert_eq!((tx[p].sum, tx[q].counts), (Wrapping(1), [0, 0, 0, 7, 0, 0, 0, 0]));
         Ok(())
     })
     .unwrap();

@@ -1,5 +1,8 @@
 //! What `#[txn]` makes of functions.
 
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use pheap::{P, Root, Txn, txn};
 
 use crate::{Gaps, Node, on_both_paths, strict};
@@ -155,6 +158,50 @@ fn an_index_out_of_bounds_panics_where_it_stands() {
         assert_eq!(stored_before, 1, "the assignment in front of it was done");
         root.read(|view, p| assert_eq!(view[p].val, 0, "rolled back")).unwrap();
     });
+}
+
+#[txn]
+fn panics_at<'r>(tx: &mut Txn<'r>, p: P<'r, Node<'r>>, q: P<'r, u64>, beyond: usize, which: u32) {
+    let zero = beyond as u64 - 9;
+    match which {
+        0 => tx[p].grid[2][beyond] = 1,
+        1 => tx[p].val /= zero,
+        2 => tx[q] %= zero,
+        _ => {}
+    }
+    for i in 0..2 {
+        match which {
+            3 => tx[p].grid[i][beyond] += 1,
+            4 => _ = tx[p].grid[i][beyond],
+            5 => _ = tx[q] / zero,
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn a_panic_is_said_to_stand_where_the_code_stands() {
+    thread_local! { static LINE: Cell<u32> = const { Cell::new(0) } }
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        LINE.set(info.location().unwrap().line());
+        hook(info);
+    }));
+    let source = include_str!("txn.rs");
+    let heap = pheap::Heap::in_memory().unwrap();
+    let root: Root<Node> = heap.root("node").unwrap();
+    root.txn(|tx, p| {
+        let q = tx.alloc(1)?;
+        for which in 0..6 {
+            LINE.set(0);
+            let result = catch_unwind(AssertUnwindSafe(|| panics_at(tx, p, q, 9, which)));
+            assert!(result.is_err(), "{which}");
+            let line = source.lines().nth(LINE.get() as usize - 1).unwrap();
+            assert!(line.trim_start().starts_with(&format!("{which} => ")), "{which}: {line}");
+        }
+        Ok(())
+    })
+    .unwrap();
 }
 
 #[txn]

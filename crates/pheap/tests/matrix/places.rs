@@ -219,6 +219,8 @@ const STATEMENTS: &[&str] = &[
     "let r = ..=2; tx[s][r.clone()][2].n = 5; tx[s][r][3].n = 5;",
     "let _ = catch_unwind(AssertUnwindSafe(|| { let r = 1..7; tx[p].a[r][0].n = 5; }));",
     "tx[p].a[1..3][n as usize].n = 5;",
+    "let r = 1..3; tx[p].x = 1; tx[q].a[r][0].n = 5;",
+    "let r = ..=2; tx[p].large[1][0] = 1; tx[s][r][1].n = 5;",
     "let f = |it: &mut dyn Iterator<Item = u64>, tx: &mut [u64]| { tx[0] = 1; it.next() }; log(f(&mut (0..1), &mut [0]), ());",
     "fn g(f: impl Fn(&mut [u64])) { f(&mut [0]) } g(#[allow(unused)] |tx: &mut [u64]| { tx[0] = 1; });",
     "fn g(f: impl Fn(&mut [u64])) { f(&mut [0]) } g(#[allow(unused)] move |tx: &mut [u64]| { tx[0] = 1; });",
@@ -342,7 +344,7 @@ fn txn_does_what_plain_code_does() {
         .into_iter()
         .map(|code| Cell { code: module("#[txn]", &code), plain: module("", &code), name: code })
         .collect();
-    assert_eq!(assert_same("txn", &cells, |_| false), (512, 627));
+    assert_eq!(assert_same("txn", &cells, |_| false), (512, 629));
 }
 
 #[test]
