@@ -30,8 +30,8 @@ pub(super) fn span_size(slot: u64, owned: u64) -> RangeInclusive<u64> {
     round(slot, least)..=round(slot, (owned / 4).clamp(least, MAX_SPAN))
 }
 
-/// Bytes of spans for so many objects of a class, at most: as if each span had as few slots as there may be, and an
-/// eighth more, for a run of free pages is rarely a whole number of slots long.
+/// Bytes of spans for so many objects of a class, at most: as if each span had as few slots as there may be,
+/// and an eighth more, for a run of free pages is rarely a whole number of slots long.
 pub(crate) fn spans_for(slot: u64, objects: u64) -> u64 {
     let least = *span_size(slot, 0).start();
     let spans = objects.div_ceil(least / slot);

@@ -138,11 +138,12 @@ impl Heap {
     /// that has begun this, nor by another one: only `evolve`, with the same `T`, goes on. The functions and defaults should be those that it has begun with.
     ///
     /// # Errors
-    /// [`Error::TypeMismatch`] if it is not known how to convert something, with what would help; [`Error::HeldPointers`] while pointers into the root or snapshots of it are held;
+    /// [`Error::TypeMismatch`] if it is not known how to convert something, with what would help;
+    /// [`Error::HeldPointers`] while pointers into the root or snapshots of it are held;
     /// [`Error::PointerToPart`]; [`Error::Nested`]; [`Error::Unfinished`] if it was begun for another `T`;
-    /// [`Error::ReservationFull`] if there may be no room, and the heap cannot get more. All of these before anything is
-    /// changed. Later, those of a transaction, such as [`Error::OutOfSpace`]: what is done is done, and the next call goes
-    /// on.
+    /// [`Error::ReservationFull`] if there may be no room, and the heap cannot get more. All of these before
+    /// anything is changed. Later, those of a transaction, such as [`Error::OutOfSpace`]: what is done is
+    /// done, and the next call goes on.
     pub fn evolve<T: Persist>(&self, root: &str) -> Evolution<'_> {
         Evolution {
             heap: self,
@@ -334,9 +335,9 @@ impl<'a> Job<'a> {
         Ok((exclusive, occupied))
     }
 
-    /// Fails if an object would be too large, or if there may be no room for the conversion: a root whose conversion has
-    /// begun, and cannot come to an end, could not be opened any more. Makes the log as long as the longest transaction
-    /// needs it.
+    /// Fails if an object would be too large, or if there may be no room for the conversion: a root whose
+    /// conversion has begun, and cannot come to an end, could not be opened any more. Makes the log as long
+    /// as the longest transaction needs it.
     fn make_room(&self, exclusive: &Exclusive<'_>, occupied: &Occupants) -> Result<()> {
         let (mut room, spans) = (Room::default(), exclusive.object_spans());
         for &(number, span) in &spans {

@@ -78,8 +78,8 @@ impl Room {
         self.new_spans().map(|(_, spans)| spans.all).fold(0, u64::saturating_add)
     }
 
-    /// Bytes of undo entries that a transaction makes at most, if each is about `batch` bytes of spans and one span
-    /// more. Pointers to what moves may be in `others`, the spans with pointers that there are.
+    /// Bytes of undo entries that a transaction makes at most, if each is about `batch` bytes of spans and
+    /// one span more. Pointers to what moves may be in `others`, the spans with pointers that there are.
     pub(crate) fn logged_bytes(
         &self,
         batch: u64,
@@ -215,8 +215,8 @@ impl Exclusive<'_> {
         Ok(span)
     }
 
-    /// Fails if [`convert`](Self::convert) of this span would, for want of anything but space. Adds to `room` what that
-    /// takes.
+    /// Fails if [`convert`](Self::convert) of this span would, for want of anything but space. Adds to `room`
+    /// what that takes.
     pub(crate) fn check_convertible(&self, number: u32, how: &Rewrite<'_>, room: &mut Room) -> Result<()> {
         let (span, slot, live) = self.slots(number);
         let start = self.store.base().addr() as u64 + span.offset;

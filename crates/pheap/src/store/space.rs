@@ -204,7 +204,8 @@ impl Tables {
         Ok(arena)
     }
 
-    /// Fails if there are not so many bytes of free pages, nor would be if the file grew as long as it can ever be.
+    /// Fails if there are not so many bytes of free pages, nor would be if the file grew as long as it can
+    /// ever be.
     pub(crate) fn check_room(&self, store: &Store, bytes: u64) -> Result<()> {
         let (unit, reserved) = (self.header.arena_unit, store.mapping.reserved());
         let (mut end, mut free) = (self.header.mapped, self.pages.total());
