@@ -15,7 +15,7 @@
 pub(crate) mod bitmaps;
 mod fresh;
 mod rollback;
-mod size;
+pub(crate) mod size;
 pub(crate) mod span;
 mod sweep;
 #[cfg(test)]
@@ -149,6 +149,11 @@ impl Request {
     #[inline(always)]
     fn is_large(&self) -> bool {
         self.slot() > LARGE || self.align > PAGE
+    }
+
+    /// The class of the object, by the bytes of a slot; or else the bytes of its own span.
+    pub(crate) fn class_or_span(&self) -> (Option<u64>, u64) {
+        if self.is_large() { (None, self.bytes.next_multiple_of(PAGE)) } else { (Some(self.slot()), 0) }
     }
 
     #[inline(always)]

@@ -8,7 +8,7 @@ use crate::units::PAGE;
 /// Larger objects get a span of their own.
 pub(super) const LARGE: u64 = 32 << 10;
 /// Largest span of small objects.
-const MAX_SPAN: u64 = 1 << 20;
+pub(crate) const MAX_SPAN: u64 = 1 << 20;
 const _: () = assert!(MAX_SPAN + LARGE < SMALL_PAGES as u64 * PAGE);
 const _: () = assert!(LARGE <= SMALL_SLOT as u64);
 
@@ -28,6 +28,15 @@ pub(super) fn size_class(bytes: u64) -> u64 {
 pub(super) fn span_size(slot: u64, owned: u64) -> RangeInclusive<u64> {
     let least = if slot > 512 { 4 * slot } else { slot };
     round(slot, least)..=round(slot, (owned / 4).clamp(least, MAX_SPAN))
+}
+
+/// Bytes of spans for so many objects of a class, at most: as if each span had as few slots as there may be,
+/// and an eighth more, for a run of free pages is rarely a whole number of slots long.
+pub(crate) fn spans_for(slot: u64, objects: u64) -> u64 {
+    let least = *span_size(slot, 0).start();
+    let spans = objects.div_ceil(least / slot);
+    let all = spans.saturating_mul(least);
+    if spans > 1 { all.saturating_add(all / 8) } else { all }
 }
 
 /// Whole pages, of which an eighth at most is left behind the last slot.

@@ -19,7 +19,7 @@ use crate::heap::{Heap, HeapInner};
 use crate::layout::desc::Desc;
 use crate::layout::{Conversion, Converter, Migrate, Persist, Successor};
 use crate::ptr::P;
-use crate::region::rewrite::Rewrite;
+use crate::region::rewrite::{Rewrite, Room};
 use crate::region::{Exclusive, NewRoot, Region};
 use crate::store::arena::SpanEntry;
 use crate::store::spans::Span;
@@ -138,9 +138,12 @@ impl Heap {
     /// that has begun this, nor by another one: only `evolve`, with the same `T`, goes on. The functions and defaults should be those that it has begun with.
     ///
     /// # Errors
-    /// [`Error::TypeMismatch`] if it is not known how to convert something, with what would help; [`Error::HeldPointers`] while pointers into the root or snapshots of it are held;
-    /// [`Error::PointerToPart`]; [`Error::Nested`]; [`Error::Unfinished`] if it was begun for another `T`. All of these before anything is changed. Later, those of a transaction, such as
-    /// [`Error::OutOfSpace`]: what is done is done, and the next call goes on.
+    /// [`Error::TypeMismatch`] if it is not known how to convert something, with what would help;
+    /// [`Error::HeldPointers`] while pointers into the root or snapshots of it are held;
+    /// [`Error::PointerToPart`]; [`Error::Nested`]; [`Error::Unfinished`] if it was begun for another `T`;
+    /// [`Error::ReservationFull`] if there may be no room, and the heap cannot get more. All of these before
+    /// anything is changed. Later, those of a transaction, such as [`Error::OutOfSpace`]: what is done is
+    /// done, and the next call goes on.
     pub fn evolve<T: Persist>(&self, root: &str) -> Evolution<'_> {
         Evolution {
             heap: self,
@@ -315,16 +318,7 @@ impl<'a> Job<'a> {
             return Ok((exclusive, occupied));
         }
         Changes::new(self.heap, &self.found, &self.numbers).check(&exclusive, self.name)?;
-        let mut new_bytes = 0_u64;
-        for (number, span) in exclusive.object_spans() {
-            if let Some((number, _, successor)) = self.left(number, span)
-                && let Some(conversion) = &successor.conversion
-            {
-                let rewrite = self.rewrite(successor, conversion, &occupied);
-                new_bytes = new_bytes.saturating_add(exclusive.check_convertible(number, &rewrite)?);
-            }
-        }
-        self.check_room(new_bytes)?;
+        self.make_room(&exclusive, &occupied)?;
         let root = self.heap.base().addr() as u64 + self.region.root();
         let [low, high] = [self.plan << 32, self.plan >> 32 << 32];
         let words = [root, low | u64::from(self.from), high | u64::from(self.to)];
@@ -341,12 +335,30 @@ impl<'a> Job<'a> {
         Ok((exclusive, occupied))
     }
 
-    /// Fails if the heap can never have room for so many bytes more: a root whose conversion has begun could not be opened
-    /// any more.
-    fn check_room(&self, new_bytes: u64) -> Result<()> {
-        let (tables, reserved) = (self.heap.tables.lock(), self.heap.mapping.reserved());
-        let need = new_bytes.saturating_add(tables.header.mapped - tables.pages.total());
-        if need <= reserved { Ok(()) } else { Err(Error::ReservationFull { need, reserved }) }
+    /// Fails if an object would be too large, or if there may be no room for the conversion: a root whose
+    /// conversion has begun, and cannot come to an end, could not be opened any more. Makes the log as long
+    /// as the longest transaction needs it.
+    fn make_room(&self, exclusive: &Exclusive<'_>, occupied: &Occupants) -> Result<()> {
+        let (mut room, spans) = (Room::default(), exclusive.object_spans());
+        for &(number, span) in &spans {
+            if let Some((number, _, successor)) = self.left(number, span)
+                && let Some(conversion) = &successor.conversion
+            {
+                exclusive.check_convertible(
+                    number,
+                    &self.rewrite(successor, conversion, occupied),
+                    &mut room,
+                )?;
+            }
+        }
+        let has_pointers = |ty| self.heap.pointer_map(ty).has_pointers();
+        let others =
+            spans.iter().filter(|(_, span)| has_pointers(span.entry.ty)).map(|(_, span)| span.bytes());
+        let log = room.logged_bytes(self.batch(), others, has_pointers);
+        let new_bytes = room.new_bytes();
+        let need = new_bytes.saturating_add(exclusive.context().missing_log(log));
+        self.heap.tables.lock().check_room(self.heap, need)?;
+        exclusive.context().make_log_for(log)
     }
 
     /// How objects of a type become others.

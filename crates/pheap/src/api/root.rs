@@ -128,8 +128,13 @@ impl<T: Persist> Root<T> {
     ///
     /// The error type is fixed, so that a closure may end in `Ok(())`; see [`try_txn`](Self::try_txn) for others.
     ///
-    /// Inside, do not wait for a thread that needs the same root, nor for anything that a thread may wait for which reads it: the commit, and any access before it, may wait for its read to end. Roots of one heap are opened together with [`pheap::txn`](crate::txn());
-    /// transactions on two *heaps* do not nest, unless [`with_several_heaps`](crate::with_several_heaps) allows it.
+    /// Inside, do not wait for a thread that needs the same root, nor for anything that a thread may wait for
+    /// which reads it: the commit, and any access before it, may wait for its read to end. Nor for a thread
+    /// that creates, renames or removes a root, or that migrates, converts, checks, copies or looks into the
+    /// heap, whatever root that is about: such methods wait for one another, and the one whose turn it is may
+    /// wait for this root. Roots of one heap are opened together with [`pheap::txn`](crate::txn());
+    /// transactions on two *heaps* do not nest, unless [`with_several_heaps`](crate::with_several_heaps)
+    /// allows it.
     ///
     /// # Cost
     /// A transaction without writes and allocations costs a lock, at most. One that changes a few small objects costs one fence; see the
@@ -210,6 +215,8 @@ impl<T: Persist> Root<T> {
     /// overlapping reads cannot starve a transaction. A nested read does not wait. So if threads overlap without end and read a root only in nested reads, transactions on
     /// it may starve; make the read of that root the outermost. Inside, do not wait for a thread that needs the same root, also to read: it may queue after a transaction that waits for this read. Nor for
     /// one that is inside of a transaction on this root, which may wait for this read.
+    /// Nor for one that creates, renames or removes a root, or that migrates, converts, checks, copies or
+    /// looks into the heap; see [`txn`](Self::txn).
     ///
     /// # Errors
     /// [`Error::Nested`] if this thread is inside a transaction of the heap; [`Error::Closed`], [`Error::Migrated`], [`Error::Forked`]; with `Wal`,

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 
 use super::Exclusive;
 use crate::alloc::Request;
+use crate::alloc::size::{MAX_SPAN, spans_for};
 use crate::alloc::span::ObjectSpan;
 use crate::error::{Error, Result};
 use crate::faults::{Bug, bug};
@@ -17,7 +18,7 @@ use crate::os::cpu::settle;
 use crate::store::arena::SpanEntry;
 use crate::store::spans::Span;
 use crate::txn::context::Context;
-use crate::units::OBJECT_BYTES;
+use crate::units::{OBJECT_BYTES, PAGE};
 
 /// What objects of a type in the heap become.
 pub(crate) struct Rewrite<'a> {
@@ -29,6 +30,72 @@ pub(crate) struct Rewrite<'a> {
     pub(crate) moved: u32,
     /// The slots with values of all buffers whose conversion [asks](Conversion::asks_for_owner) for them.
     pub(crate) occupied: &'a HashMap<u64, Occupied>,
+}
+
+/// What a conversion takes.
+#[derive(Default)]
+pub(crate) struct Room {
+    /// Spans whose objects become others.
+    changed: Bytes,
+    /// New objects, by type and bytes of a slot; and those that get spans of their own, by type.
+    classes: HashMap<(u32, u64), u64>,
+    large: HashMap<u32, Bytes>,
+}
+
+/// How many bytes spans have, and the largest of them.
+#[derive(Default, Clone, Copy)]
+struct Bytes {
+    all: u64,
+    most: u64,
+}
+
+impl Bytes {
+    fn add(&mut self, other: Bytes) {
+        self.all = self.all.saturating_add(other.all);
+        self.most = self.most.max(other.most);
+    }
+
+    fn of(span: u64) -> Bytes {
+        Bytes { all: span, most: span }
+    }
+
+    /// Of those that one transaction is about, if it is about so many bytes and a span more.
+    fn in_batch(self, batch: u64) -> u64 {
+        self.all.min(batch.saturating_add(self.most))
+    }
+}
+
+impl Room {
+    /// Spans of new objects, by type, at most. (Free pages that are apart may be too few for a large object.)
+    fn new_spans(&self) -> impl Iterator<Item = (u32, Bytes)> {
+        let small = self.classes.iter().map(|(&(ty, slot), &objects)| (ty, spans_for(slot, objects)));
+        let small = small.map(|(ty, all)| (ty, Bytes { all, most: all.min(MAX_SPAN) }));
+        small.chain(self.large.iter().map(|(&ty, &spans)| (ty, spans)))
+    }
+
+    /// Bytes of spans for the new objects, at most.
+    pub(crate) fn new_bytes(&self) -> u64 {
+        self.new_spans().map(|(_, spans)| spans.all).fold(0, u64::saturating_add)
+    }
+
+    /// Bytes of undo entries that a transaction makes at most, if each is about `batch` bytes of spans and
+    /// one span more. Pointers to what moves may be in `others`, the spans with pointers that there are.
+    pub(crate) fn logged_bytes(
+        &self,
+        batch: u64,
+        others: impl Iterator<Item = u64>,
+        has_pointers: impl Fn(u32) -> bool,
+    ) -> u64 {
+        let mut pointers = Bytes::default();
+        let mut moved = self.new_spans().peekable();
+        if moved.peek().is_some() {
+            others.for_each(|span| pointers.add(Bytes::of(span)));
+            moved.filter(|(ty, _)| has_pointers(*ty)).for_each(|(_, spans)| pointers.add(spans));
+        }
+        let bytes = self.changed.in_batch(batch).max(pointers.in_batch(batch));
+        // Their heads, and what is left at the end of a segment.
+        bytes.saturating_add(bytes / 64 + bytes.min(1 << 16) + PAGE)
+    }
 }
 
 impl Rewrite<'_> {
@@ -45,6 +112,12 @@ impl Rewrite<'_> {
     /// Whether slots of so many bytes may have new objects. Of a span without objects, this is all that is known.
     fn may_stay(&self, slot: u64) -> bool {
         slot.is_multiple_of(self.conversion.align.max(8)) && self.conversion.least_bytes() <= slot
+    }
+
+    /// For a new object of so many bytes.
+    fn request(&self, bytes: u64) -> Request {
+        let Rewrite { desc, conversion, .. } = self;
+        Request { desc, bytes, align: conversion.align, unsized_: conversion.is_unsized() }
     }
 
     /// Bytes of the new object for the one at `old`.
@@ -142,21 +215,31 @@ impl Exclusive<'_> {
         Ok(span)
     }
 
-    /// Fails if [`convert`](Self::convert) of this span would, for want of anything but space. Returns how many bytes of
-    /// new objects that would allocate.
-    pub(crate) fn check_convertible(&self, number: u32, how: &Rewrite<'_>) -> Result<u64> {
+    /// Fails if [`convert`](Self::convert) of this span would, for want of anything but space. Adds to `room`
+    /// what that takes.
+    pub(crate) fn check_convertible(&self, number: u32, how: &Rewrite<'_>, room: &mut Room) -> Result<()> {
         let (span, slot, live) = self.slots(number);
         let start = self.store.base().addr() as u64 + span.offset;
-        let (mut all, mut stays) = (0_u64, how.may_stay(slot));
+        let (mut all, mut stays) = (Vec::new(), how.may_stay(slot));
         for at in live.iter().map(|&i| start + u64::from(i) * slot) {
             how.occupied_slots(at)?;
             // SAFETY: a live slot of the span, so an object of the type that the conversion is for is there, and was
             // written.
             let bytes = unsafe { how.bytes(std::ptr::with_exposed_provenance(at as usize)) }?;
-            all = all.saturating_add(bytes);
+            all.push(bytes);
             stays &= bytes <= slot;
         }
-        Ok(if stays { 0 } else { all })
+        room.changed.add(Bytes::of(span.bytes()));
+        if stays {
+            return Ok(());
+        }
+        for bytes in all {
+            match how.request(bytes).class_or_span() {
+                (Some(slot), _) => *room.classes.entry((how.ty, slot)).or_default() += 1,
+                (None, bytes) => room.large.entry(how.ty).or_default().add(Bytes::of(bytes)),
+            }
+        }
+        Ok(())
     }
 
     /// A new object for the one at `old`.
@@ -169,9 +252,7 @@ impl Exclusive<'_> {
         let conversion = how.conversion;
         // SAFETY: the caller passes an object of the type that the conversion is for.
         let bytes = unsafe { how.bytes(old) }?;
-        let request =
-            Request { desc: how.desc, bytes, align: conversion.align, unsized_: conversion.is_unsized() };
-        let new = self.context().alloc(request)?;
+        let new = self.context().alloc(how.request(bytes))?;
         // SAFETY: `new` is an object of `bytes`, rounded up to words, that was allocated just now.
         unsafe { new.write_bytes(0, bytes.next_multiple_of(8) as usize) };
         // SAFETY: `old` is an object of the type; `new` has room for the new one, and is zero.

@@ -204,6 +204,24 @@ impl Tables {
         Ok(arena)
     }
 
+    /// Fails if there are not so many bytes of free pages, nor would be if the file grew as long as it can
+    /// ever be.
+    pub(crate) fn check_room(&self, store: &Store, bytes: u64) -> Result<()> {
+        let (unit, reserved) = (self.header.arena_unit, store.mapping.reserved());
+        let (mut end, mut free) = (self.header.mapped, self.pages.total());
+        while free < bytes {
+            let most = (reserved.saturating_sub(end)).min((end / 2).clamp(unit, LONGEST.max(unit)));
+            let arena = Arena::new(end, most / unit * unit);
+            if arena.size == 0 {
+                let need = reserved.saturating_add(bytes - free);
+                return Err(Error::ReservationFull { need, reserved });
+            }
+            free += arena.end().saturating_sub(arena.first_free());
+            end = arena.end();
+        }
+        Ok(())
+    }
+
     /// Adds an arena with room for `pages`.
     fn grow(&mut self, store: &Store, pages: u64) -> Result<()> {
         let arena = self.next_arena(store, pages);

@@ -453,11 +453,24 @@ impl Context {
 
     /// Whether the log is long enough for so many bytes of undo entries; it is made longer for that if it can be.
     pub(super) fn has_log_for(&mut self, bytes: u64) -> bool {
-        let missing = bytes.saturating_sub(self.log.capacity());
-        // With a write-ahead log, undo entries are kept in memory.
-        self.media.wal().is_some()
-            || missing == 0
-            || grow_log(self.store(), self.region, &self.media, &mut self.log, missing).is_ok()
+        self.make_log_for(bytes).is_ok()
+    }
+
+    /// Makes the log long enough for so many bytes of undo entries.
+    ///
+    /// # Errors
+    /// Those of a span.
+    pub(crate) fn make_log_for(&mut self, bytes: u64) -> Result<()> {
+        match self.missing_log(bytes) {
+            0 => Ok(()),
+            missing => grow_log(self.store(), self.region, &self.media, &mut self.log, missing),
+        }
+    }
+
+    /// Bytes by which the log is too short for so many bytes of undo entries. With a write-ahead log, these are kept in
+    /// memory.
+    pub(crate) fn missing_log(&self, bytes: u64) -> u64 {
+        if self.media.wal().is_some() { 0 } else { bytes.saturating_sub(self.log.capacity()) }
     }
 
     /// Makes the data of all records durable and empties the log.
@@ -619,12 +632,14 @@ fn stage_allocated(
     !inline
 }
 
-/// Links a segment with room for an entry of `bytes` to the log: as large as all before it.
+/// Links a segment with room for an entry of `bytes` to the log: as large as all before it, if there is room for that.
 fn grow_log(store: &Store, region: u32, media: &Media, log: &mut Log, bytes: u64) -> Result<()> {
     const MAX: u64 = 64 << 20;
-    let size = (bytes + LINE as u64).max(log.capacity().min(MAX));
+    let least = bytes + LINE as u64;
+    let size = least.max(log.capacity().min(MAX));
     let entry = SpanEntry { kind: SpanKind::Log, slot: 0, pages: 0, ty: 0, region };
-    let span = store.take_span(&(size..=size), entry)?;
+    // Where there is no room for as much, a shorter segment is better than none.
+    let span = store.take_span(&(size..=size), entry).or_else(|_| store.take_span(&(least..=size), entry))?;
     let len = span.bytes();
     // SAFETY: the span was taken for this log just now. `link` makes its entry durable before anything leads there.
     unsafe {

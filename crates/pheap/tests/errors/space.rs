@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use pheap::{Error, Options, Result, Root};
+use pheap::{Durability, Error, Options, P, Result, Root};
 use pheap_testkit::sample::*;
 use pheap_testkit::*;
 
@@ -244,4 +244,27 @@ fn an_object_that_no_heap_can_hold() -> Result<()> {
     })?;
     assert_eq!(root.read(|view, r| view[r].number)?, 1);
     Ok(())
+}
+
+/// A log is made twice as long each time, but only if there is room for that.
+#[test]
+fn a_log_takes_what_is_left() {
+    let heap =
+        small().arena_size(32 << 10).reserve(4 * MIB).durability(Durability::Process).in_memory().unwrap();
+    let root: Root<Option<P<[u64]>>> = heap.root("numbers").unwrap();
+    let len = 1700 << 7;
+    root.txn(|tx, root| {
+        let numbers = tx.alloc_slice(len, |i| i as u64)?;
+        Ok(tx[root] = Some(numbers))
+    })
+    .unwrap();
+    root.txn(|tx, root| {
+        let numbers = tx[root].unwrap();
+        for i in 0..len {
+            let number = numbers.get(i).unwrap();
+            tx[number] += 1;
+        }
+        Ok(())
+    })
+    .unwrap();
 }

@@ -373,6 +373,38 @@ fn a_conversion_for_which_there_never_is_room() -> Result<()> {
     })
 }
 
+/// However full the heap is: what cannot come to an end is refused, for nobody could open the root any more.
+#[test]
+fn a_conversion_that_has_begun_has_room() -> Result<()> {
+    let (mut done, mut refused) = (0, 0);
+    for (number, count) in (5000..8000).step_by(100).enumerate() {
+        let dir = tempdir();
+        let durability = [Durability::Process, Durability::Wal][number % 2];
+        let options = small().reserve(4 * MIB).durability(durability);
+        let heap = options.open(dir.path().join("heap"))?;
+        let old = heap.root::<PVec<P<Item>>>("items")?;
+        old.txn(|tx, items| {
+            (0..count).try_for_each(|n| {
+                let item = tx.alloc(Item { n })?;
+                items.push(tx, item)
+            })
+        })?;
+        match heap.evolve::<PVec<P<LargerItem>>>("items").run() {
+            Err(Error::ReservationFull { need, reserved }) => {
+                assert!(need > reserved, "{need} of {reserved}");
+                old.read(|view, items| assert_eq!(view[items].len() as u64, count))?;
+                refused += 1;
+            }
+            finished => {
+                assert!(finished?);
+                done += 1;
+            }
+        }
+    }
+    assert!(done > 5 && refused > 5, "{done} done, {refused} refused");
+    Ok(())
+}
+
 /// The allocator keeps the span that it fills, also when there is nothing in it.
 #[test]
 fn a_type_without_objects_that_grows() -> Result<()> {
