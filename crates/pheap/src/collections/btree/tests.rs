@@ -99,9 +99,10 @@ fn below<'v, 'r, K: OrdKey<'r> + 'v, V: Persist + 'v>(
                 assert_eq!(*height.get_or_insert(child_height), child_height);
                 if let (true, Some((first, last))) = (in_order, keys) {
                     if place > 0 {
-                        let separator = inner.separator(place);
+                        let (prefix, separator) = inner.separator(place);
+                        let separator = separator();
                         assert!(ends.is_none_or(|(_, before)| before < separator) && separator <= first);
-                        assert_eq!(inner.item(place).prefix, K::prefix(separator));
+                        assert_eq!(prefix, K::prefix(separator));
                     }
                     ends = Some((ends.map_or(first, |(first, _)| first), last));
                 }
