@@ -666,6 +666,29 @@ fn a_waker_that_copies_the_heap_does_not_wait_for_its_end() -> Result<()> {
     Ok(())
 }
 
+/// A backup waits for another one, while a thread waits to close the heap.
+#[test]
+fn a_backup_that_another_one_waits_for_does_not_wait_for_the_end_of_the_heap() -> Result<()> {
+    let here = Arc::new(Here::new(Some(Durability::Wal))?);
+    let (done, ended) = mpsc::channel();
+    thread::spawn(move || {
+        let (tell, told) = mpsc::channel();
+        let act = || {
+            let (closes, copies, tell) = (here.clone(), here.clone(), tell.clone());
+            thread::spawn(move || {
+                tell.send(this_thread()).unwrap();
+                closes.heap.close().unwrap();
+            });
+            let closer = told.recv().unwrap();
+            while !sleeps(closer) {}
+            let copied = thread::spawn(move || copies.heap.backup_to(io::sink())).join().unwrap();
+            assert!(matches!(copied, Err(Error::Closed)), "{copied:?}");
+        };
+        done.send(here.heap.backup_to(Calling(3, &act, io::sink()))).unwrap();
+    });
+    ended.recv_timeout(PATIENCE).expect("they wait for ever")
+}
+
 /// What holds something is told `Nested`, and what holds nothing that a method needs is not.
 #[test]
 fn what_is_nested_and_what_is_not() {
