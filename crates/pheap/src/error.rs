@@ -318,7 +318,7 @@ pub enum Error {
     /// Within a transaction of one heap, another heap can be read, and within a read, be changed. What is refused is a transaction
     /// in a transaction: one heap cannot roll back what another one has committed, so the two are not one. An error, a panic or a
     /// crash after the inner one leaves it in place. Within a transaction or a read, also what waits for all of another heap is
-    /// refused: to create, rename, remove or convert a root, to collect, check, copy or close it. (The last handle may be dropped anywhere.)
+    /// refused: to create, rename, remove or convert a root, to collect, check, inspect, copy or close it. (The last handle may be dropped anywhere.)
     ///
     /// [`with_several_heaps`](crate::with_several_heaps) allows all of that. Whatever nests, nest the heaps in the same order
     /// everywhere: if two threads, each in a transaction of one heap, read the other one, each waits for the other thread.
