@@ -44,7 +44,7 @@ struct Difference {
 pub fn diff(a: &Heap, b: &Heap, args: &Args, out: &mut dyn Write) -> Result {
     let types = if args.path.is_none() { types(&a.types(), &b.types()) } else { Vec::new() };
     let spinner = Progress::spinner("comparing");
-    let found = a.objects(|a| b.objects(|b| values(a, b, args)))???;
+    let found = pheap::with_several_heaps(|| a.objects(|a| b.objects(|b| values(a, b, args))))???;
     drop(spinner);
     let same = types.is_empty() && found.list.is_empty();
     if args.json {

@@ -312,15 +312,19 @@ pub enum Error {
     )]
     Nested,
 
-    /// This thread is inside a transaction of another heap already. One heap cannot roll back what another one has
-    /// committed, so two transactions on two heaps are not one: an error, a panic or a crash after the inner one leaves it
-    /// in place. [`with_several_heaps`](crate::with_several_heaps) allows it.
+    /// This thread is inside another heap already, and two threads that do this crosswise would wait for ever. It is inside a
+    /// heap in a transaction, in a read, at a snapshot, and in what `pheap` calls while it checks, converts or copies it.
     ///
-    /// Only transactions are refused. Within a transaction, a method that creates, renames or removes a root of another heap,
-    /// or that checks, copies or closes it, waits for that heap: two threads that do so crosswise wait for ever.
+    /// Within a transaction of one heap, another heap can be read, and within a read, be changed. What is refused is a transaction
+    /// in a transaction: one heap cannot roll back what another one has committed, so the two are not one. An error, a panic or a
+    /// crash after the inner one leaves it in place. Within a transaction or a read, also what waits for all of another heap is
+    /// refused: to create, rename, remove or convert a root, to collect, check, inspect, copy or close it. (The last handle may be dropped anywhere.)
+    ///
+    /// [`with_several_heaps`](crate::with_several_heaps) allows all of that. Whatever nests, nest the heaps in the same order
+    /// everywhere: if two threads, each in a transaction of one heap, read the other one, each waits for the other thread.
     #[error(
-        "this thread is inside a transaction of another heap already, and the two would not be one transaction: what the inner one has committed stays, whatever becomes of the outer one; end the outer one \
-         first, keep both roots in one heap (`pheap::txn`), or allow it with `pheap::with_several_heaps`"
+        "this thread is inside another heap already: two threads that do this crosswise would wait for ever, and two transactions would not be one (what the inner one has committed stays, whatever becomes of the outer \
+         one); end that first, keep both roots in one heap (`pheap::txn`), or allow it with `pheap::with_several_heaps`, with the heaps in the same order everywhere"
     )]
     SeveralHeaps,
 

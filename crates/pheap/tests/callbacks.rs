@@ -14,7 +14,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, OnceLock, mpsc};
+use std::sync::{Arc, Barrier, Mutex, OnceLock, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 use std::{iter, thread};
@@ -44,6 +44,7 @@ struct Here {
 
 impl Here {
     fn new(durability: Option<Durability>) -> Result<Here> {
+        Here::copy(); // made outside of other heaps
         let folder = tempdir();
         let file = durability.map(|_| folder.path().join("heap"));
         let heap = match (&file, durability) {
@@ -564,6 +565,65 @@ fn nothing_waits_for_ever_in_a_callback_of_a_heap_with_a_log() {
     CALLBACKS.iter().for_each(|callback| check_all(Some(Durability::Wal), callback));
 }
 
+/// Two threads, each of which is in a transaction of one heap, use the other one.
+#[test]
+fn nothing_waits_for_ever_between_two_heaps() -> Result<()> {
+    // To read is allowed, and waits for the other one's transaction: the program sees to the order.
+    for method in METHODS.iter().filter(|method| !method.0.contains("read")) {
+        for durability in [None, Some(Durability::Wal)] {
+            let heaps = [Arc::new(Here::new(durability)?), Arc::new(Here::new(durability)?)];
+            let (barrier, (done, ended)) = (Arc::new(Barrier::new(2)), mpsc::channel());
+            for (own, other) in [(0, 1), (1, 0)] {
+                let (own, other) = (heaps[own].clone(), heaps[other].clone());
+                let (barrier, done) = (barrier.clone(), done.clone());
+                thread::spawn(move || {
+                    let called = own.same.txn(|tx, n| {
+                        tx[n] += 1;
+                        barrier.wait();
+                        Ok(method.1(&other))
+                    });
+                    done.send(called.unwrap()).unwrap();
+                });
+            }
+            for _ in 0..2 {
+                match ended.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("{} waits for ever", method.0)) {
+                    Ok(()) | Err(Error::SeveralHeaps) => {}
+                    other => panic!("{}: {other:?}", method.0),
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A heap is dropped inside another one, for which a waker waits.
+#[test]
+fn a_heap_that_is_dropped_waits_for_no_waker_that_waits_for_this_thread() -> Result<()> {
+    struct Waits(Root<u64>, mpsc::Sender<()>);
+    impl Wake for Waits {
+        fn wake(self: Arc<Self>) {
+            self.1.send(()).unwrap();
+            self.0.txn(|tx, n| Ok(tx[n] += 1)).unwrap();
+            self.1.send(()).unwrap();
+        }
+    }
+    let ((tell, told), (done, ended)) = (mpsc::channel(), mpsc::channel());
+    let outer: Root<u64> = small().in_memory()?.root("outer")?;
+    thread::spawn(move || {
+        let here = Here::new(Some(Durability::Wal)).unwrap();
+        let waker = Arc::new(Waits(outer.clone(), tell)).into();
+        let inside = outer.read(|_, _| {
+            std::mem::forget(wait_for(&here, waker).unwrap());
+            told.recv().unwrap();
+            drop(here);
+        });
+        inside.unwrap();
+        told.recv().unwrap();
+        done.send(()).unwrap();
+    });
+    Ok(ended.recv_timeout(PATIENCE).expect("they wait for ever"))
+}
+
 /// The thread that calls wakers is waited for by `close`, and must not wait for that.
 #[test]
 fn a_waker_that_copies_the_heap_does_not_wait_for_its_end() -> Result<()> {
@@ -604,6 +664,29 @@ fn a_waker_that_copies_the_heap_does_not_wait_for_its_end() -> Result<()> {
         ended.recv_timeout(PATIENCE).expect("one of them waits for ever");
     }
     Ok(())
+}
+
+/// A backup waits for another one, while a thread waits to close the heap.
+#[test]
+fn a_backup_that_another_one_waits_for_does_not_wait_for_the_end_of_the_heap() -> Result<()> {
+    let here = Arc::new(Here::new(Some(Durability::Wal))?);
+    let (done, ended) = mpsc::channel();
+    thread::spawn(move || {
+        let (tell, told) = mpsc::channel();
+        let act = || {
+            let (closes, copies, tell) = (here.clone(), here.clone(), tell.clone());
+            thread::spawn(move || {
+                tell.send(this_thread()).unwrap();
+                closes.heap.close().unwrap();
+            });
+            let closer = told.recv().unwrap();
+            while !sleeps(closer) {}
+            let copied = thread::spawn(move || copies.heap.backup_to(io::sink())).join().unwrap();
+            assert!(matches!(copied, Err(Error::Closed)), "{copied:?}");
+        };
+        done.send(here.heap.backup_to(Calling(3, &act, io::sink()))).unwrap();
+    });
+    ended.recv_timeout(PATIENCE).expect("they wait for ever")
 }
 
 /// What holds something is told `Nested`, and what holds nothing that a method needs is not.

@@ -257,13 +257,11 @@ impl<T: Persist> Root<T> {
     /// See [`Heap::collect`](crate::Heap::collect).
     ///
     /// # Errors
-    /// [`Error::Nested`] if this thread is inside a transaction or read of the heap; [`Error::ReadOnly`], [`Error::Closed`],
-    /// [`Error::Forked`].
+    /// [`Error::Nested`] if this thread is inside a transaction or read of the heap, [`Error::SeveralHeaps`] if of another
+    /// one; [`Error::ReadOnly`], [`Error::Closed`], [`Error::Forked`].
     pub fn collect(&self) -> Result<()> {
         self.heap.check_writable()?;
-        if guard::is_inside(self.heap.id()) {
-            return Err(Error::Nested);
-        }
+        guard::may_wait(self.heap.id())?;
         self.heap.collect(&self.region);
         Ok(())
     }

@@ -46,7 +46,7 @@ pub fn txn<S: RootSet, R>(
     roots.run(f, End::Waits)
 }
 
-/// Runs `f`, in which this thread may open a transaction on one heap while it is inside a transaction on another. Elsewhere that is [`Error::SeveralHeaps`].
+/// Runs `f`, in which this thread may open a transaction on one heap while it is inside a transaction on another, and whatever else is [`Error::SeveralHeaps`] elsewhere.
 ///
 /// **Two such transactions are not one.** The inner one has committed when it returns: if the outer one then fails, or the program is killed, the change of the inner heap stays, and that of the outer one
 /// is undone. A program that moves something from one heap to another has to find out at its start which of the two has it, or that both have. Nest the heaps in the same order everywhere, as with any two locks.

@@ -4,6 +4,7 @@
 
 use std::ops::RangeBounds;
 
+use super::believed;
 use super::buffer::{self, Slot, Slots};
 use super::common::{by_pointer, copied, iterators, not_in_place, sized};
 use crate::Persist;
@@ -392,7 +393,7 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVecDeque<'r, T>> {
     /// As for [`push_back`](Self::push_back). Earlier items are appended then; an `Err` that leaves the transaction undoes that.
     pub fn extend(self, tx: &mut Txn<'r>, elements: impl IntoIterator<Item = T>) -> Result<()> {
         let elements = elements.into_iter();
-        self.reserve(tx, elements.size_hint().0)?;
+        let _ = self.reserve(tx, believed::<T>(elements.size_hint().0)); // there may be fewer
         for element in elements {
             self.push_back(tx, element)?;
         }

@@ -42,3 +42,8 @@ pub use priority::PPriorityQueue;
 pub use snap::{Frozen, PSnapMap, Snapshot};
 pub use string::PString;
 pub use vec::PVec;
+
+/// For how many elements there is to be room on the word of an iterator, or of data: no more than 1 MiB.
+pub(crate) fn believed<T>(hint: usize) -> usize {
+    hint.min((1 << 20) / size_of::<T>().max(1))
+}

@@ -7,9 +7,7 @@ use serde::de::{Deserializer, SeqAccess, Visitor};
 
 use super::import::{Import, Importer};
 use super::path::Step;
-
-/// Bytes that are reserved on the word of the data alone.
-const BELIEVED: usize = 1 << 20;
+use crate::collections::believed;
 
 /// The next element of a sequence. `index` is its place.
 pub(super) fn next<'de, 'r, T: Import<'r>, A: SeqAccess<'de>>(
@@ -41,8 +39,7 @@ impl<'de, 'r, T: Import<'r>> Visitor<'de> for Elements<'_, '_, 'r, T> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Vec<T>, A::Error> {
-        let believed = BELIEVED / size_of::<T>().max(1);
-        let mut elements = Vec::with_capacity(seq.size_hint().unwrap_or(0).min(believed));
+        let mut elements = Vec::with_capacity(believed::<T>(seq.size_hint().unwrap_or(0)));
         while let Some(element) = next(self.into, &mut seq, elements.len())? {
             elements.push(element);
         }

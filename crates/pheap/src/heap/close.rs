@@ -10,7 +10,7 @@ use crate::alloc::bitmaps::store_live_slots;
 use crate::error::{Error, Result};
 use crate::faults::{Bug, bug};
 use crate::os::fork;
-use crate::region::guard::{Entered, Scope};
+use crate::region::guard::{self, Entered, Scope};
 use crate::store::header::Use;
 use crate::store::{CLOSED, Tables, panicked};
 use crate::sync::Mutex;
@@ -169,8 +169,8 @@ impl Drop for HeapInner {
             self.workers.0.iter_mut().for_each(|thread| std::mem::forget(thread.get_mut().take()));
             return;
         }
-        // The last handle is gone, so no transaction runs.
-        let _ = self.close(true);
+        // The last handle is gone, so no transaction runs, and this waits for nobody: it may be inside of other heaps.
+        let _ = guard::with_several_heaps(|| self.close(true));
         self.stop_background();
         self.stop_checkpoints();
         self.wait_for_growth();

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::close::Work;
 use super::options::Options;
 use super::{Heap, HeapInner};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::gc::{Pace, Stage};
 use crate::os::{cores, fork};
 use crate::region::{Region, guard};
@@ -42,7 +42,8 @@ impl Heap {
     /// waits for that, and helps.
     ///
     /// # Errors
-    /// [`Error::Nested`] if this thread is inside a transaction or read of the heap; [`Error::Closed`], [`Error::Forked`].
+    /// [`Error::Nested`] if this thread is inside a transaction or read of the heap, [`Error::SeveralHeaps`] if of another
+    /// one; [`Error::Closed`], [`Error::Forked`].
     pub fn wait_ready(&self) -> Result<()> {
         let heap = self.inner();
         for region in heap.regions_to_collect()? {
@@ -59,8 +60,8 @@ impl Heap {
     /// [`Options::collect_growth`](crate::Options::collect_growth)).
     ///
     /// # Errors
-    /// [`Error::Nested`] if this thread is inside a transaction or read of the heap; [`Error::ReadOnly`], [`Error::Closed`],
-    /// [`Error::Forked`].
+    /// [`Error::Nested`] if this thread is inside a transaction or read of the heap, [`Error::SeveralHeaps`] if of another
+    /// one; [`Error::ReadOnly`], [`Error::Closed`], [`Error::Forked`].
     pub fn collect(&self) -> Result<()> {
         let heap = self.inner();
         heap.check_writable()?;
@@ -75,9 +76,7 @@ impl HeapInner {
     /// Fails if this thread cannot wait for regions.
     fn regions_to_collect(&self) -> Result<Vec<Arc<Region>>> {
         self.check_open()?;
-        if guard::is_inside(self.id()) {
-            return Err(Error::Nested);
-        }
+        guard::may_wait(self.id())?;
         Ok(self.regions())
     }
 

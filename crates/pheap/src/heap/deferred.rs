@@ -6,6 +6,7 @@ use std::thread::{self, Builder};
 use super::HeapInner;
 use super::close::Work;
 use crate::os::fork;
+use crate::region::guard;
 use crate::wal::{Commit, SyncPolicy, Wal};
 
 const NAME: &str = "pheap log";
@@ -80,8 +81,10 @@ impl HeapInner {
     pub(super) fn stop_syncer(&self) {
         let Some(wal) = self.wal() else { return };
         wal.stop_syncer();
-        // None of these threads waits for itself, nor for that of another heap, which may be about to wait for it: their wakers may drop each other's heaps.
+        // None of these threads waits for itself, nor for that of another heap, which may be about to wait for it: their wakers may drop each other's heaps. And a waker may wait for another
+        // heap that this thread is inside of.
         if let Some(syncer) = self.workers.take(Work::Syncs)
+            && guard::is_outside()
             && thread::current().name() != Some(NAME)
         {
             let _ = syncer.join();

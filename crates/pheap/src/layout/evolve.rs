@@ -272,8 +272,24 @@ impl<'a> Walk<'a> {
             let ty = (field.ty)();
             // Its own name first: an earlier one may be another field's by now.
             let own = left.iter().position(|old| old.name == field.name);
-            let earlier = || left.iter().position(|old| field.history.was.contains(&old.name.as_str()));
-            let found = own.or_else(earlier);
+            let was = |&place: &usize| field.history.was.contains(&left[place].name.as_str());
+            // Rather one that cannot be another field.
+            let is_free = |&place: &usize| {
+                let is_it = |other: &Field| is_called(&left[place].name, other.name, &other.history);
+                !new.iter().any(|other| !std::ptr::eq(other, field) && is_it(other))
+            };
+            let mut earlier: Vec<usize> = (0..left.len()).filter(was).collect();
+            if earlier.iter().any(is_free) {
+                earlier.retain(is_free);
+            }
+            if let (None, [one, other, ..]) = (own, &earlier[..]) {
+                let (one, other) = (&left[*one].name, &left[*other].name);
+                return obstacle(format!(
+                    "field `{}` was `{one}` or `{other}`, and both are in the heap; for the one that it was not, `#[persist(removed = \"..\")]` on the type (or variant) instead of `was`",
+                    field.name
+                ));
+            }
+            let found = own.or(earlier.first().copied());
             let Some(found) = found.filter(|_| ty.name.as_str() != SPARE) else {
                 missing.push(field);
                 continue;
@@ -332,7 +348,13 @@ impl<'a> Walk<'a> {
         let (mut of_variants, mut is_same) = (Vec::new(), is_as_large);
         for variant in new {
             let name = variant.name;
-            match left.iter().position(|old| is_called(&old.name, name, &variant.history)) {
+            // The same number goes first: a name may be that of another variant by now.
+            let is_it = |old: &VariantLayout, new: &Variant| is_called(&old.name, new.name, &new.history);
+            let is_of = |old: &VariantLayout, new: &Variant| old.tag == new.tag && is_it(old, new);
+            let found = left.iter().position(|old| is_of(old, variant)).or_else(|| {
+                left.iter().position(|old| is_it(old, variant) && !new.iter().any(|new| is_of(old, new)))
+            });
+            match found {
                 Some(found) => {
                     let old = left.remove(found);
                     if old.tag != variant.tag {

@@ -1,4 +1,5 @@
-//! What this thread is inside of: to wait for more of the same heap could be for ever (`Error::Nested`).
+//! What this thread is inside of: to wait for more of the same heap (`Error::Nested`), or for all of another one
+//! (`Error::SeveralHeaps`), could be for ever.
 //!
 //! Everything that calls the program's code with a lock of a heap held is noted here first: transactions,
 //! reads, the lock on roots that come and go, copies. So what would wait for a lock that its caller holds is
@@ -32,7 +33,7 @@ pub(crate) enum Scope {
 
 impl Scope {
     /// Whether a thread may enter this scope inside of another one of the same heap: whether what this waits
-    /// for never waits for what the other one holds.
+    /// for never waits for what the other one holds. Then that is so of two heaps, too.
     fn nests_in(self, outer: Scope) -> bool {
         match (self, outer) {
             (Scope::Snapshot, _) | (Scope::Roots, Scope::Copy) => true,
@@ -54,7 +55,7 @@ struct Inside {
 struct Scopes {
     count: Cell<usize>,
     inside: [Cell<Inside>; SLOTS],
-    /// Whether transactions on several heaps may nest.
+    /// Whether what holds one heap and waits for another one may nest.
     several: Cell<bool>,
     /// With a write-ahead log: the position behind the newest record that each of them has seen, if it reads.
     seen: [Cell<u64>; SLOTS],
@@ -114,13 +115,16 @@ impl Scopes {
     #[cold]
     fn may_enter(&self, new: Inside) -> Result<()> {
         let inside = &self.inside[..self.count.get()];
-        let outer = || inside.iter().map(Cell::get);
-        if outer().any(|other| other.heap == new.heap && !new.scope.nests_in(other.scope)) {
-            return Err(Error::Nested);
-        }
-        let is_transaction = |inside: Inside| inside.scope == Scope::Transaction;
-        if is_transaction(new) && outer().any(is_transaction) && !self.several.get() {
-            return Err(Error::SeveralHeaps);
+        for outer in inside.iter().map(Cell::get).filter(|outer| !new.scope.nests_in(outer.scope)) {
+            if outer.heap == new.heap {
+                return Err(Error::Nested);
+            }
+            // Of two heaps, one may be read and the other one changed: the program sees to the order.
+            let reads = [new.scope, outer.scope].contains(&Scope::Read);
+            let changes = [new.scope, outer.scope].contains(&Scope::Transaction);
+            if !(reads && changes || self.several.get()) {
+                return Err(Error::SeveralHeaps);
+            }
         }
         let most = if matches!(new.scope, Scope::Roots | Scope::Copy) { SLOTS } else { DEPTH };
         if inside.len() < most { Ok(()) } else { Err(Error::Unsupported(TOO_DEEP)) }
@@ -132,7 +136,7 @@ impl Scopes {
     }
 }
 
-/// Runs `f`, in which transactions on several heaps may nest.
+/// Runs `f`, in which nothing is [`Error::SeveralHeaps`].
 pub(crate) fn with_several_heaps<R>(f: impl FnOnce() -> R) -> R {
     /// Sets back what it was, also in a panic.
     struct Before(bool);
@@ -172,11 +176,18 @@ pub(crate) fn is_inside_any() -> bool {
     SCOPES.with(|scopes| scopes.has_lock(scopes.count.get()))
 }
 
-/// Whether this thread is inside of `heap`, other than in a copy: it cannot wait for a region to be free
-/// then.
-pub(crate) fn is_inside(heap: usize) -> bool {
-    let is_inside = |inside: Inside| inside.heap == heap && inside.scope != Scope::Copy;
-    SCOPES.with(|scopes| scopes.inside[..scopes.count.get()].iter().any(|cell| is_inside(cell.get())))
+/// Whether this thread is inside of nothing: nobody waits for it.
+pub(crate) fn is_outside() -> bool {
+    SCOPES.with(|scopes| scopes.count.get() == 0)
+}
+
+/// Fails if this thread cannot wait until a region of `heap` is free: it is inside of it, other than in a copy, or
+/// inside of another one.
+///
+/// # Errors
+/// [`Error::Nested`], [`Error::SeveralHeaps`].
+pub(crate) fn may_wait(heap: usize) -> Result<()> {
+    Entered::new(heap, Scope::Roots).map(drop)
 }
 
 /// Notes what a read of `heap`, which this thread has just [entered](enter), and which holds its lock, is going to see: everything before a position of the log. Reads of the heap that it is nested in
@@ -219,7 +230,7 @@ mod tests {
         enter(8, Scope::Snapshot).unwrap();
         enter(8, Scope::Read).unwrap();
         note_seen(8, 64);
-        assert!(!seen(8).1 && !is_nested() && is_inside(8));
+        assert!(!seen(8).1 && !is_nested() && matches!(may_wait(8), Err(Error::Nested)));
         enter(8, Scope::Read).unwrap();
         assert!(seen(8).1 && is_nested());
         (0..3).for_each(|_| leave(8));

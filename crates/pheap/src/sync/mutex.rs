@@ -141,6 +141,13 @@ impl<T> RwLock<T> {
         RwLockGuard { guard, watch: &self.watch, want: Want::Shared }
     }
 
+    /// [`read`](Self::read), if that needs no waiting, for who has it or for who waits to write.
+    #[track_caller]
+    pub(crate) fn try_read(&self) -> Option<RwLockGuard<'_, below::RwLockReadGuard<'_, T>>> {
+        let guard = self.watch.take(Want::Shared, || None, || self.lock.try_read().ok())?;
+        Some(RwLockGuard { guard, watch: &self.watch, want: Want::Shared })
+    }
+
     #[track_caller]
     pub(crate) fn write(&self) -> RwLockGuard<'_, below::RwLockWriteGuard<'_, T>> {
         let attempt = || self.lock.try_write().ok();

@@ -1,6 +1,6 @@
 //! `PVec` beside `Vec`.
 
-use pheap::{P, PVec, Result, Txn, View};
+use pheap::{P, PHashMap, PVec, PVecDeque, Result, Txn, View};
 use proptest::prelude::*;
 
 use crate::twins::{self, Twins, twins};
@@ -301,4 +301,49 @@ fn what_extends_a_collection_ends_at_the_first_none() {
         })
         .unwrap();
     }
+}
+
+/// What an iterator says of how much it yields is a hint.
+#[test]
+fn wrong_hints() -> Result<()> {
+    struct Says<I>(usize, I);
+    impl<I: Iterator> Iterator for Says<I> {
+        type Item = I::Item;
+
+        fn next(&mut self) -> Option<I::Item> {
+            self.1.next()
+        }
+
+        fn size_hint(&self) -> (usize, Option<usize>) {
+            (self.0, Some(self.0))
+        }
+    }
+    for hint in [0, 1, 1 << 17, 1 << 40, usize::MAX] {
+        let numbers = || Says(hint, 0..1000u64);
+        // Without room for much more.
+        let heap = pheap_testkit::small().max_size(1 << 20).in_memory()?;
+        heap.root::<PVec<u64>>("extended")?.txn(|tx, vec| {
+            vec.extend(tx, numbers())?;
+            assert!(tx[vec].iter(tx).copied().eq(0..1000));
+            Ok(())
+        })?;
+        heap.root::<PVec<u64>>("made")?.txn(|tx, vec| {
+            tx[vec] = PVec::from_iter(tx, numbers())?;
+            assert!(tx[vec].iter(tx).copied().eq(0..1000));
+            assert_eq!(tx[vec].capacity(), 1000);
+            Ok(())
+        })?;
+        heap.root::<PVecDeque<u64>>("queue")?.txn(|tx, queue| {
+            queue.extend(tx, numbers())?;
+            assert!(tx[queue].iter(tx).copied().eq(0..1000));
+            Ok(())
+        })?;
+        heap.root::<PHashMap<u64, u64>>("map")?.txn(|tx, map| {
+            map.extend(tx, Says(hint, (0..1000).map(|n| (n, n))))?;
+            assert_eq!(tx[map].len(), 1000);
+            Ok(())
+        })?;
+        assert!(heap.check()?.is_clean());
+    }
+    Ok(())
 }

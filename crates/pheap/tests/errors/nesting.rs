@@ -141,11 +141,20 @@ fn transactions_on_two_heaps_nest_only_if_that_is_allowed() -> Result<()> {
         is_refused(b.txn(|_, _| Ok(())));
         is_refused(pheap::txn((&b,), |_| Ok(())));
         is_refused(other.root::<u64>("new").map(drop));
+        is_refused(other.check().map(drop));
+        is_refused(other.close());
+        is_refused(other.wait_ready());
+        is_refused(b.collect());
+        other.root::<u64>("b")?; // exists
         // What only reads has nothing to take back.
         tx[p] = b.read(|view, p| view[p] + 1)?;
         Ok(())
     })?;
-    b.read(|_, _| a.txn(|tx, p| Ok(tx[p] += 1)))??;
+    b.read(|_, _| {
+        is_refused(one.check().map(drop));
+        is_refused(one.collect());
+        a.txn(|tx, p| Ok(tx[p] += 1))
+    })??;
     let failed = pheap::with_several_heaps(|| {
         a.txn(|tx, p| {
             tx[p] = 100;

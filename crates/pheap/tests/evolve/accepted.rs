@@ -275,3 +275,75 @@ fn beside_a_collection() -> Result<()> {
     }
     Ok(())
 }
+
+/// Names that something had are those of others by now.
+#[test]
+fn names_that_others_have_by_now() -> Result<()> {
+    mod old {
+        use super::*;
+
+        #[derive(Persist, Default)]
+        #[repr(C)]
+        pub(super) struct T {
+            pub(super) b: u32,
+            pub(super) a: u32,
+            pub(super) state: State,
+        }
+
+        #[derive(Persist, Default, Clone, Copy)]
+        #[repr(u64)]
+        #[allow(dead_code)]
+        pub(super) enum State {
+            #[default]
+            A,
+            B(u64),
+        }
+    }
+    mod new {
+        use super::*;
+
+        #[derive(Persist, Default)]
+        #[repr(C)]
+        pub(super) struct T {
+            #[persist(was = "b", was = "a")]
+            pub(super) c: u32,
+            pub(super) b: u32,
+            pub(super) state: State,
+        }
+
+        #[derive(Persist, Default, Clone, Copy, PartialEq, Debug)]
+        #[repr(u64)]
+        #[allow(dead_code)]
+        pub(super) enum State {
+            #[persist(since = 2)]
+            C = 2,
+            #[persist(was = "B")]
+            A(u64) = 1,
+            #[default]
+            #[persist(was = "A")]
+            B = 0,
+        }
+    }
+    /// One of the two was another field, which is no more.
+    #[derive(Persist, Default)]
+    #[repr(C)]
+    #[persist(removed = "b")]
+    struct T {
+        #[persist(was = "a")]
+        c: u32,
+        state: old::State,
+    }
+    let heap = small().in_memory()?;
+    for name in ["one", "other"] {
+        heap.root::<old::T>(name)?.txn(|tx, top| {
+            tx[top] = old::T { a: 1, b: 2, state: old::State::B(3) };
+            Ok(())
+        })?;
+    }
+    let root = heap.evolve::<new::T>("one").run().and_then(|_| heap.root::<new::T>("one"))?;
+    let seen = root.read(|view, top| (view[top].b, view[top].c, view[top].state))?;
+    assert_eq!(seen, (2, 1, new::State::A(3)));
+    assert!(heap.evolve::<T>("other").run()?);
+    assert_eq!(heap.root::<T>("other")?.read(|view, top| view[top].c)?, 1);
+    Ok(())
+}

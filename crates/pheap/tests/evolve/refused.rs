@@ -50,6 +50,8 @@ versions! {
         "in `T`: field `b` is in the program only; `#[persist(was = \"..\")]` on it if that is its old name, `#[persist(since = 2)]` if it is new";
     #[test] another_name: #[repr(C)] pub(crate) struct T { a: u32, b: u32 } => #[repr(C)] pub(crate) struct T { a: u32, c: u32 }:
         "field `c` is in the program only; `#[persist(was = \"b\")]` on it if that is its old name";
+    #[test] two_earlier_names: #[repr(C)] pub(crate) struct T { a: u32, b: u32 } => #[repr(C)] pub(crate) struct T { #[persist(was = "b", was = "a")] c: u32, s: Spare<4> }:
+        "in `T`: field `c` was `a` or `b`, and both are in the heap; for the one that it was not, `#[persist(removed = \"..\")]` on the type (or variant) instead of `was`";
     #[test] a_field_that_does_not_fit: #[repr(C)] pub(crate) struct T { a: u64, b: u32 } => #[repr(C)] pub(crate) struct T { a: u64, b: u32, #[persist(since = 2)] c: u32 }:
         "the program's annotations cover this, and objects have to be converted: `heap.evolve::<";
     #[test] a_field_half_in_spare: #[repr(C)] pub(crate) struct T { a: u32, s: Spare<4>, b: u64 } => #[repr(C)] pub(crate) struct T { a: u32, #[persist(since = 2)] c: [u8; 5], b: u64 }:

@@ -10,6 +10,7 @@ use std::ops::RangeBounds;
 use crate::Persist;
 use crate::api::tx::Txn;
 use crate::api::view::View;
+use crate::collections::believed;
 use crate::collections::buffer::{self, Slot, Slots, Writable};
 use crate::collections::common::{copied, sized};
 use crate::error::{Error, Result};
@@ -81,7 +82,10 @@ impl<'r, T: Persist<At<'r> = T>> PVec<'r, T> {
     /// # Errors
     /// As for [`Txn::alloc_slice`].
     pub fn from_iter(tx: &Txn<'r>, elements: impl IntoIterator<Item = T>) -> Result<Self> {
-        let elements: Vec<T> = elements.into_iter().collect();
+        // Without `collect`, which believes any hint.
+        let from = elements.into_iter();
+        let mut elements = Vec::with_capacity(believed::<T>(from.size_hint().0));
+        from.for_each(|element| elements.push(element));
         if elements.is_empty() {
             return Ok(PVec::new());
         }
@@ -372,9 +376,9 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
     pub fn extend(self, tx: &mut Txn<'r>, elements: impl IntoIterator<Item = T>) -> Result<()> {
         let mut elements = elements.into_iter();
         loop {
-            let expected = elements.size_hint().0;
+            let expected = believed::<T>(elements.size_hint().0).max(1);
             let Some(first) = elements.next() else { return Ok(()) };
-            let (slots, len) = self.with_room(tx, expected.max(1))?;
+            let (slots, len) = self.with_room(tx, expected).or_else(|_| self.with_room(tx, 1))?;
             let mut longer = Longer { vec: self, tx, len };
             let part = Self::tail(longer.tx, slots, len, expected);
             part[0].put(first);

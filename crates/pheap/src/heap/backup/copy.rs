@@ -86,8 +86,9 @@ impl<'a> Copier<'a> {
         let heap = self.heap;
         heap.check_open()?;
         let _entered = Entered::new(heap.id(), Scope::Copy)?;
+        // Only `close` locks it otherwise. Another copy, for which that waits, may wait for this one.
         // SURVIVES unreached: no backup is made in the lab.
-        let _not_closed = heap.copies.read();
+        let _not_closed = heap.copies.try_read().ok_or(Error::Closed)?;
         heap.check_open()?;
         let records = heap.note_failure(wal.stream(spill))?;
         // After the stream has begun: all that is in later arenas, but for their heads, is in records.

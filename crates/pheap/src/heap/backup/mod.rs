@@ -43,7 +43,7 @@ impl Heap {
     /// # Errors
     /// [`Error::Io`] of the kind [`AlreadyExists`](io::ErrorKind::AlreadyExists) if there is a file at `path`, which is left as it is, or
     /// another one if the file cannot be written; [`Error::NoPermission`]; [`Error::OutOfSpace`]; [`Error::Nested`] if this thread is
-    /// inside a transaction or read of the heap; [`Error::Failed`] or [`Error::OutcomeUnknown`] if the heap's disk fails, [`Error::Misplaced`] if its files are moved away; [`Error::Closed`], [`Error::Forked`].
+    /// inside a transaction or read of the heap; [`Error::Failed`] or [`Error::OutcomeUnknown`] if the heap's disk fails, [`Error::Misplaced`] if its files are moved away; [`Error::Closed`], also if another thread is about to close it; [`Error::Forked`].
     pub fn backup(&self, path: impl AsRef<Path>) -> Result<()> {
         Backup::of(self).write_file(path)
     }
