@@ -357,7 +357,7 @@ const CALLBACKS: &[Callback] = &[
             }
         }
         let (tell, told) = mpsc::channel();
-        std::mem::forget(wait_for(here, Arc::new(Woken(act, tell)).into())?); // it would take its waker back
+        let _commit = wait_for(here, Arc::new(Woken(act, tell)).into())?; // dropped, it takes its waker back
         Ok(told.recv().unwrap())
     }),
     ("the drop of a waker", WithLog, |here, act| {
@@ -613,7 +613,7 @@ fn a_heap_that_is_dropped_waits_for_no_waker_that_waits_for_this_thread() -> Res
         let here = Here::new(Some(Durability::Wal)).unwrap();
         let waker = Arc::new(Waits(outer.clone(), tell)).into();
         let inside = outer.read(|_, _| {
-            std::mem::forget(wait_for(&here, waker).unwrap());
+            let _commit = wait_for(&here, waker).unwrap();
             told.recv().unwrap();
             drop(here);
         });
@@ -640,7 +640,7 @@ fn a_waker_that_copies_the_heap_does_not_wait_for_its_end() -> Result<()> {
     let here = Arc::new(Here::new(Some(Durability::Wal))?);
     let ((tell, told), (go, goes), (done, ended)) = (mpsc::channel(), mpsc::channel(), mpsc::channel());
     let waker = Copies(here.heap.clone(), tell.clone(), Mutex::new(goes), done.clone());
-    std::mem::forget(wait_for(&here, Arc::new(waker).into())?);
+    let _commit = wait_for(&here, Arc::new(waker).into())?;
     let syncer = told.recv().unwrap();
     // A copy that takes long, for whose end `close` waits.
     let ((release, released), (copies, done_too, begin)) =

@@ -28,11 +28,12 @@ fn a_waker_drops_the_last_handle() {
     let setup = Setup::every_commit();
     let wal = setup.wal();
     let (tell, told) = mpsc::channel();
+    let mut kept = None; // dropped, it takes its waker back
     while_the_disk_stands_still(&wal, || {
         let mut commit = add(&setup.a);
         let waker = Waker::from(Arc::new(Task(Mutex::new(Some(setup)), tell)));
         assert!(poll(&mut commit, &waker).is_pending());
-        std::mem::forget(commit); // it would take its waker back
+        kept = Some(commit);
     });
     let folder = told.recv().unwrap();
     let heap = options(SyncPolicy::EveryCommit).open(folder.path().join("heap")).unwrap();
@@ -54,13 +55,14 @@ fn wakers_drop_each_others_heaps() {
     let setups = [Setup::every_commit(), Setup::every_commit()];
     let ([first, second], both, (tell, told)) =
         (setups.each_ref().map(Setup::wal), Arc::new(Barrier::new(2)), mpsc::channel());
+    let mut kept = Vec::new(); // dropped, they take their wakers back
     while_the_disk_stands_still(&first, || {
         while_the_disk_stands_still(&second, || {
             let commits = setups.each_ref().map(|setup| add(&setup.a));
             for (mut commit, setup) in commits.into_iter().zip(setups.into_iter().rev()) {
                 let task = Task(both.clone(), Mutex::new(Some(setup)), tell.clone());
                 assert!(poll(&mut commit, &Waker::from(Arc::new(task))).is_pending());
-                std::mem::forget(commit); // it would take its waker back
+                kept.push(commit);
             }
         });
     });
