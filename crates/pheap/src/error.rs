@@ -373,6 +373,27 @@ pub enum Error {
         reserved: u64,
     },
 
+    /// A heap that is only read needs more memory to be opened than half of [`Options::memory_limit`](crate::Options::memory_limit), and
+    /// could not be copied to a file instead.
+    #[error(
+        "to open {} takes {need} bytes of memory, where half of `Options::memory_limit` ({limit}) is allowed, and it could \
+         not be copied to a file in {}: {source}; make that limit {} at least, or name a directory with more space by \
+         `Options::temp_dir`",
+        path.display(), directory.display(), 2 * need
+    )]
+    MemoryLimit {
+        /// The heap's file.
+        path: PathBuf,
+        /// Bytes of private memory that the opening takes.
+        need: u64,
+        /// The limit, in bytes.
+        limit: u64,
+        /// Where the copy was to be.
+        directory: PathBuf,
+        /// Why it could not be made.
+        source: std::io::Error,
+    },
+
     /// The heap is open read-only.
     #[error("the heap is open read-only; open it without `read_only(true)` to change it")]
     ReadOnly,

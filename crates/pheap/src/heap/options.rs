@@ -1,7 +1,10 @@
 //! `Options`, `Durability`: how to open a heap.
 
+use std::path::PathBuf;
+
 use crate::error::{Error, Result};
 use crate::media::MediumKind;
+use crate::os;
 use crate::tuning::Tuning;
 use crate::units::PAGE;
 use crate::wal::SyncPolicy;
@@ -50,7 +53,8 @@ pub struct Options {
     pub(crate) durability: Durability,
     pub(crate) sync_policy: SyncPolicy,
     pub(crate) log_limit: u64,
-    pub(crate) memory_limit: u64,
+    pub(crate) memory_limit: Option<u64>,
+    pub(crate) temp_dir: Option<PathBuf>,
     pub(crate) unsynced_limit: u64,
     pub(crate) read_only: bool,
     pub(crate) follower: bool,
@@ -67,6 +71,9 @@ pub struct Options {
     pub(crate) tuning: Tuning,
 }
 
+/// Bytes of private memory of a heap, if nothing else is asked for; less where there is little memory.
+const MEMORY: u64 = 256 << 20;
+
 /// Addresses of a heap, if nothing else is asked for: as many, or so many at least if it is known that it will not need more.
 const RESERVED: u64 = 128 << 30;
 const LEAST_RESERVED: u64 = 4 << 30;
@@ -77,7 +84,8 @@ impl Default for Options {
             durability: Durability::Auto,
             sync_policy: SyncPolicy::EveryCommit,
             log_limit: 128 << 20,
-            memory_limit: 256 << 20,
+            memory_limit: None,
+            temp_dir: None,
             unsynced_limit: 8 << 20,
             read_only: false,
             follower: false,
@@ -121,12 +129,26 @@ impl Options {
         self
     }
 
-    /// Limit of the process's private memory for the heap, in bytes, with [`Durability::Wal`]; the default is 256 MiB. These are the
-    /// pages dirtied since they were last evicted; checkpoints evict above half of this limit, down to three eighths. The dirty pages of an open
-    /// transaction, and tables (0.4 % of the file at most), come on top; and, while a checkpoint is made, records of the log: at most three quarters of its [limit](Self::log_limit), and
-    /// no more than this limit or 64 MiB, whichever is larger.
+    /// Limit of the process's private memory for the heap, in bytes, with [`Durability::Wal`]. The default is 256 MiB, or an
+    /// eighth of the memory of the machine or of the process's control group, if that is less. What counts are the pages
+    /// dirtied since they were last evicted; checkpoints evict above half of this limit, down to three eighths. The dirty
+    /// pages of an open transaction, and tables (0.4 % of the file at most), come on top; and, while a checkpoint is made,
+    /// records of the log: at most three quarters of its [limit](Self::log_limit), and at most half of this limit or 1 MiB.
+    ///
+    /// An opening takes half of this limit, and a few MiB. If the pages to which the log of a killed program stores need
+    /// more, the log is brought to the heap's file first. A heap that is opened [to be read](Self::read_only) is copied
+    /// to a file in [`temp_dir`](Self::temp_dir) then, and so is one that is [followed](Self::follower).
     pub fn memory_limit(mut self, bytes: u64) -> Options {
-        self.memory_limit = bytes;
+        self.memory_limit = Some(bytes);
+        self
+    }
+
+    /// Where a heap is copied to that is only read, and needs more memory to be opened than
+    /// [`memory_limit`](Self::memory_limit) says. The copy has no name, takes as much space as the heap's file, and is gone
+    /// when the heap is closed. The default is the directory for temporary files of the operating system
+    /// ([`std::env::temp_dir`]); where that is in memory, name one on a disk.
+    pub fn temp_dir(mut self, directory: impl Into<PathBuf>) -> Options {
+        self.temp_dir = Some(directory.into());
         self
     }
 
@@ -145,14 +167,17 @@ impl Options {
         self
     }
 
-    /// Opens a copy of the heap, in memory, as it is at this moment, even if another process (or this one) has it open and writes to it. That one must have opened it with
-    /// [`Durability::Wal`]; other durabilities are [`Error::NotFollowed`]. A closed heap can be followed, too.
+    /// Opens a copy of the heap as it is at this moment, even if another process (or this one) has it open and writes to
+    /// it. That one must have opened it with [`Durability::Wal`]; other durabilities are [`Error::NotFollowed`]. A closed
+    /// heap can be followed, too.
     ///
     /// What is seen is one state between two transactions, with everything that was committed before this was called, and durable: a power failure does not take it back. (That takes a sync of
     /// the log. With [`SyncPolicy::OnDemand`], the writer may not have made one. If a sync has failed there, which the writer knows and nobody else, the newest transactions may be lost nevertheless.)
     ///
-    /// The copy does not change any more. To look again, drop the heap and open another one, which has all that this one had. It takes the memory of all pages that are in use,
-    /// and the time to copy these, and the log meanwhile.
+    /// The copy does not change any more. To look again, drop the heap and open another one, which has all that this one
+    /// had. The copy takes the space of all pages that are in use: in memory, or, if that is more than half of
+    /// [`memory_limit`](Self::memory_limit), in [`temp_dir`](Self::temp_dir). It takes the time to copy these, and the log
+    /// meanwhile.
     ///
     /// No file is changed, and to read them is all the permission that is needed. No lock is taken, so the writer is neither kept waiting nor kept from closing the heap, or from opening it again. Nor does it know that
     /// somebody looks: it uses the log again, and if it comes round before the log was read, all begins anew; after 16 times, in some seconds, the error is
@@ -250,6 +275,16 @@ impl Options {
     pub(super) fn reservation(&self, most: u64) -> u64 {
         let needed = most.clamp(LEAST_RESERVED, RESERVED).next_power_of_two();
         self.reserve.unwrap_or(needed.max(self.arena_size))
+    }
+
+    /// Where copies of heaps are made that are too large for memory.
+    pub(super) fn folder_for_copies(&self) -> PathBuf {
+        self.temp_dir.clone().unwrap_or_else(std::env::temp_dir)
+    }
+
+    /// Bytes of private memory that the heap may have.
+    pub(super) fn memory(&self) -> u64 {
+        self.memory_limit.unwrap_or_else(|| MEMORY.min(os::memory_limit() / 8))
     }
 
     /// Fails unless these options make sense.

@@ -8,6 +8,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 /// Makes a system call that returns a negative number when it fails, again if a signal has come in between: on network file systems any call may say so.
@@ -101,6 +102,24 @@ pub(crate) fn file_size_limit() -> u64 {
 /// An error, `EFBIG`, if a file of this process cannot be so long: for who is about to make one longer, and is not to be killed for that.
 pub(crate) fn check_file_size(len: u64) -> io::Result<()> {
     if len > file_size_limit() { Err(io::Error::from_raw_os_error(libc::EFBIG)) } else { Ok(()) }
+}
+
+/// Writes some of the bytes at a place in a file, and says how many.
+///
+/// # Errors
+/// `EFBIG` where a file of this process may not have bytes; what the operating system says.
+pub(crate) fn write_at(file: &File, bytes: &[u8], at: u64) -> io::Result<usize> {
+    check_file_size(at + bytes.len() as u64)?;
+    file.write_at(bytes, at)
+}
+
+/// Makes a file that long.
+///
+/// # Errors
+/// As for [`write_at`].
+pub(crate) fn set_len(file: &File, len: u64) -> io::Result<()> {
+    check_file_size(len)?;
+    file.set_len(len)
 }
 
 /// Where the first byte at or behind `at` is that is not in a hole. `None` if there is none.

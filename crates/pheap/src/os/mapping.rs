@@ -38,8 +38,9 @@ pub(crate) enum Backing {
         /// Mapped with `MAP_SYNC`: a page fault returns only when the file system's metadata is durable.
         sync: bool,
     },
-    /// A file that is only read: stores stay in this process.
-    Private { file: OwnFile },
+    /// A file that is only read: stores stay in this process. If it is a copy that nobody else has, they go to it; else
+    /// to private memory.
+    Private { file: OwnFile, is_copy: bool },
     /// A file that a write-ahead log writes: stores stay in this process.
     Logged { file: OwnFile, path: PathBuf },
     /// Nothing but memory.
@@ -149,7 +150,7 @@ impl Mapping {
     /// The file, if there is one.
     pub(crate) fn file(&self) -> Option<&File> {
         match &self.backing {
-            Backing::Shared { file, .. } | Backing::Private { file } | Backing::Logged { file, .. } => {
+            Backing::Shared { file, .. } | Backing::Private { file, .. } | Backing::Logged { file, .. } => {
                 Some(file)
             }
             _ => None,
@@ -192,8 +193,9 @@ impl Mapping {
                 if *sync { libc::MAP_SHARED_VALIDATE | libc::MAP_SYNC } else { libc::MAP_SHARED },
                 file.as_raw_fd(),
             ),
+            Backing::Private { file, is_copy: true } => (libc::MAP_SHARED, file.as_raw_fd()),
             // Only the pages that are changed count, and of them a log keeps few at a time.
-            Backing::Private { file } | Backing::Logged { file, .. } => {
+            Backing::Private { file, .. } | Backing::Logged { file, .. } => {
                 (libc::MAP_PRIVATE | libc::MAP_NORESERVE, file.as_raw_fd())
             }
             Backing::Simulated(source, _) => return self.map_copy(&**source, from, to),

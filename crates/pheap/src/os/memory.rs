@@ -15,7 +15,7 @@ pub(super) fn is_much(bytes: u64) -> bool {
 }
 
 /// Bytes of memory for this process and what the kernel keeps of its files, as they were at the first call.
-fn limit() -> u64 {
+pub(crate) fn limit() -> u64 {
     static LIMIT: OnceLock<u64> = OnceLock::new();
     *LIMIT.get_or_init(|| {
         let groups = read_to_string("/proc/self/cgroup").unwrap_or_default();

@@ -25,9 +25,10 @@ use std::num::NonZero;
 use std::sync::OnceLock;
 
 pub(crate) use calls::{
-    check_file_size, file_in_memory, file_size_limit, memory, random, rename_to_new, seek_data, share_blocks,
-    try_lock, unlock, write_out,
+    check_file_size, file_in_memory, file_size_limit, memory, random, rename_to_new, seek_data, set_len,
+    share_blocks, try_lock, unlock, write_at, write_out,
 };
+pub(crate) use memory::limit as memory_limit;
 pub(crate) use unnamed::unnamed_file;
 
 /// Threads that are worth starting for what several can do, with this one. Asked once, and not before it matters: the answer takes longer than to open a small heap does.

@@ -5,13 +5,12 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::begin::FIRST_SEGMENTS;
-use super::fold::{Fold, MOST};
-use super::format::{MARKS, Mark, Records, Segment};
+use super::fold::Fold;
+use super::format::{MARKS, Mark, Segment, each_record};
 use super::tail::Locked;
 use super::{Failure, Folded, State, Wal};
 use crate::error::{Error, Result};
 use crate::os::cpu::bytes;
-use crate::units::LINE;
 
 /// How often it is looked whether the log still has its name, if commits do not.
 const LOOK: Duration = Duration::from_secs(1);
@@ -114,30 +113,12 @@ impl Wal {
         let from = folded.to;
         let log = self.log.read().clone();
         // For what half of the log says, and a little more, if there may be so much in memory: each page is written once then.
-        let most = (self.settings.log_limit / 4 * 3).min(self.settings.memory_limit);
-        let mut fold = Fold::with_room(&*self.data, (most as usize / 8).max(MOST));
-        let mut at = from;
-        for (number, segment) in live.iter().enumerate() {
-            let Segment { sequence, place, seed, .. } = *segment;
-            let start = self.layout.start(sequence) + LINE as u64;
-            let end = live.get(number + 1).map_or(to, |next| next.previous_end.min(to));
-            if end <= from || start > to {
-                continue;
-            }
-            let first = at.max(start);
-            let mut records = Records::read(&*log, self.layout, seed, place, first, end - first)?;
-            while let Some(record) = records.next() {
-                folded.streams.iter().for_each(|stream| stream.add(record));
-                fold.add(record)?;
-            }
-            at = records.position();
-        }
-        if at != to {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidData,
-                "the log does not hold what was written to it",
-            ));
-        }
+        let room = (self.settings.log_limit / 4 * 3).min(self.settings.memory_limit / 2);
+        let mut fold = Fold::with_room(&*self.data, room);
+        each_record(&*log, self.layout, live, from..to, |record| {
+            folded.streams.iter().for_each(|stream| stream.add(record));
+            fold.add(record)
+        })?;
         fold.finish()
     }
 

@@ -14,7 +14,7 @@ use crate::os::maps::Window;
 use crate::os::names::{FileId, Names, Stat};
 use crate::os::own_file::OwnFile;
 use crate::os::storage::{Disk, Kept, Storage};
-use crate::os::{check_file_size, holes, seek_data};
+use crate::os::{check_file_size, holes, seek_data, write_at};
 
 #[derive(Debug)]
 struct OnDisk {
@@ -40,7 +40,7 @@ impl Storage for OnDisk {
         if self.window.get().is_some_and(|window| window.write(bytes, at)) {
             return Ok(bytes.len());
         }
-        self.file.write_at(bytes, at)
+        write_at(&self.file, bytes, at)
     }
 
     fn sync_now(&self) -> io::Result<()> {

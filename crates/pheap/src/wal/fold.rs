@@ -8,8 +8,8 @@ use crate::os::storage::Storage;
 use crate::units::{HEADER_SIZE, PAGE};
 
 const PAGE_WORDS: usize = PAGE as usize / 8;
-/// Words of memory, for records, that are filled before they are written, if nobody says how many. The more, the less often is a page written that many records change.
-pub(super) const MOST: usize = 64 << 20 >> 3;
+/// Bytes of memory, at least, for records that are going to be written.
+const LEAST: u64 = 1 << 20;
 /// Pages that are read and written at once.
 const RUN: usize = 256;
 
@@ -33,13 +33,10 @@ pub(crate) struct Fold<'a> {
 }
 
 impl<'a> Fold<'a> {
-    pub(crate) fn new(data: &'a dyn Storage) -> Fold<'a> {
-        Fold::with_room(data, MOST)
-    }
-
-    /// With so many words of memory, as far as a [`Piece`] can count them.
-    pub(crate) fn with_room(data: &'a dyn Storage, most: usize) -> Fold<'a> {
-        let most = most.min(u32::MAX as usize);
+    /// `room` is how many bytes of memory are filled before they are written, as far as a [`Piece`] can count words of
+    /// them. The more, the less often is a page written that many records change.
+    pub(crate) fn with_room(data: &'a dyn Storage, room: u64) -> Fold<'a> {
+        let most = (room.max(LEAST) / 8).min(u32::MAX.into()) as usize;
         Fold { data, most, pieces: Vec::new(), words: Vec::new(), written: 0 }
     }
 

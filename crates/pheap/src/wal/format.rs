@@ -14,12 +14,14 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
+use std::ops::Range;
 
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::cache::MOST_TRIED;
+use super::page_set::PageSet;
 use crate::faults::holds;
-use crate::log::checksum;
+use crate::log::{checksum, ranges};
 use crate::os::cpu::bytes_mut;
 use crate::os::storage::Storage;
 use crate::units::{LINE, LINE_WORDS, PAGE};
@@ -89,7 +91,7 @@ impl Layout {
     }
 
     /// The positions of a segment with a number that may be anything. `None` for one that no log has.
-    pub(crate) fn positions(&self, sequence: u64) -> Option<std::ops::Range<u64>> {
+    pub(crate) fn positions(&self, sequence: u64) -> Option<Range<u64>> {
         let start = sequence.checked_mul(self.segment)?;
         Some(start..start.checked_add(self.segment)?)
     }
@@ -324,13 +326,16 @@ impl Records {
     }
 }
 
-/// What there is in a log from some position on.
+/// What there is in a log from some position on. The records themselves stay in the log: see [`each_record`].
 #[derive(Debug, Default)]
 pub(crate) struct Found {
-    /// The records of complete transactions, oldest first, as they lie in the file.
-    pieces: Vec<Vec<u64>>,
+    /// Complete transactions.
     pub(crate) transactions: u64,
-    /// Position from which on it was read, and behind the last one of them.
+    /// The pages that their records store to, and perhaps some that records of an incomplete transaction do.
+    pub(crate) pages: PageSet,
+    /// The bytes of the heap between the first and the last one that complete transactions store to.
+    pub(crate) extent: Option<Range<u64>>,
+    /// Position from which on it was read, and behind the last complete transaction.
     pub(crate) begin: u64,
     pub(crate) end: u64,
     /// The segments that were read, oldest first.
@@ -346,48 +351,69 @@ impl Found {
     pub(crate) fn behind(end: u64) -> Found {
         Found { begin: end, end, ..Found::default() }
     }
+}
 
-    /// The records, oldest first.
-    pub(crate) fn records(&self) -> impl Iterator<Item = &[u64]> {
-        self.pieces.iter().flat_map(|piece| {
-            let mut rest = &piece[..];
-            std::iter::from_fn(move || {
-                let len = *rest.get(1)? as u32 as usize;
-                let record;
-                (record, rest) = rest.split_at(len.next_multiple_of(LINE_WORDS).min(rest.len()));
-                Some(&record[..len])
-            })
-        })
-    }
+/// The bytes from the beginning of one range to the end of the other.
+fn around(one: Option<Range<u64>>, other: Option<Range<u64>>) -> Option<Range<u64>> {
+    let Some(one) = one else { return other };
+    let other = other.unwrap_or(one.clone());
+    Some(one.start.min(other.start)..one.end.max(other.end))
+}
 
-    /// How much there is.
-    fn size(&self) -> (usize, usize) {
-        (self.pieces.len(), self.pieces.last().map_or(0, Vec::len))
-    }
+/// Gets the records that are read of a log.
+pub(super) trait Reader {
+    /// The next record, of which nothing is known yet but that it is whole.
+    fn add(&mut self, record: &[u64]);
+    /// The records that were added are those of complete transactions.
+    fn complete(&mut self);
+    /// The records since the last call of [`complete`](Self::complete) count for nothing.
+    fn cut(&mut self);
+}
 
-    /// Forgets what was found since there was so much.
-    fn cut(&mut self, (pieces, words): (usize, usize)) {
-        self.pieces.truncate(pieces);
-        if let Some(last) = self.pieces.last_mut() {
-            last.truncate(words);
-        }
-    }
-
-    /// Adds the beginning of what was read: that many words.
-    fn add(&mut self, mut words: Vec<u64>, len: usize) {
-        if len < words.len() / 2 {
-            words = words[..len].to_vec(); // who reads again and again finds little each time
-        }
-        words.truncate(len);
-        self.pieces.push(words);
-    }
+/// No records are wanted.
+impl Reader for () {
+    fn add(&mut self, _record: &[u64]) {}
+    fn complete(&mut self) {}
+    fn cut(&mut self) {}
 }
 
 /// Reads a log up to the first record that is not complete.
 pub(crate) fn read_all(file: &dyn Storage, layout: Layout, seed: Seed) -> io::Result<Found> {
     let mut found = Found::behind(read_mark(file, layout, seed)?.0.folded);
-    read_on(file, layout, seed, &mut found)?;
+    read_on(file, layout, seed, &mut found, &mut ())?;
     Ok(found)
+}
+
+/// Calls `visit` with the records between two positions, oldest first. `segments` are those that have them. Few
+/// records are in memory at a time.
+///
+/// # Errors
+/// Those of `visit`, or that the log does not have these records.
+pub(super) fn each_record(
+    file: &dyn Storage,
+    layout: Layout,
+    segments: &[Segment],
+    positions: Range<u64>,
+    mut visit: impl FnMut(&[u64]) -> io::Result<()>,
+) -> io::Result<()> {
+    let gone = || io::Error::new(io::ErrorKind::InvalidData, "the log does not hold what was written to it");
+    let mut at = positions.start;
+    for (number, segment) in segments.iter().enumerate() {
+        let end = segments.get(number + 1).map_or(u64::MAX, |next| next.previous_end).min(positions.end);
+        at = at.max(layout.start(segment.sequence) + LINE as u64);
+        while at < end {
+            let mut records =
+                Records::read(file, layout, segment.seed, segment.place, at, READ.min(end - at))?;
+            while let Some(record) = records.next() {
+                visit(record)?;
+            }
+            if records.at == 0 {
+                return Err(gone());
+            }
+            at = records.position();
+        }
+    }
+    if at < positions.end { Err(gone()) } else { Ok(()) }
 }
 
 /// The words of a line.
@@ -424,8 +450,14 @@ fn read_heads(
     Ok(heads)
 }
 
-/// Reads on from where `found` ends, up to the first record that is not complete.
-pub(super) fn read_on(file: &dyn Storage, layout: Layout, seed: Seed, found: &mut Found) -> io::Result<()> {
+/// Reads on from where `found` ends, up to the first record that is not complete. `reader` gets the records.
+pub(super) fn read_on(
+    file: &dyn Storage,
+    layout: Layout,
+    seed: Seed,
+    found: &mut Found,
+    reader: &mut impl Reader,
+) -> io::Result<()> {
     let heads = read_heads(file, layout, seed)?;
     found.newest = heads.last_key_value().map_or(0, |(&sequence, _)| sequence);
     found.segments.clear();
@@ -441,7 +473,7 @@ pub(super) fn read_on(file: &dyn Storage, layout: Layout, seed: Seed, found: &mu
     let first = layout.sequence(at);
     let inside = heads.get(&first).filter(|_| at != layout.start(first)).copied();
     let mut segment = inside.or_else(|| next(first, [at; 2]));
-    let mut complete = found.size();
+    let mut incomplete = None; // the extent of its records
     while let Some((head, place)) = segment {
         let SegmentHead { sequence, previous_end, run, synced } = head;
         let positions = layout.positions(sequence).expect("its head was read");
@@ -449,32 +481,34 @@ pub(super) fn read_on(file: &dyn Storage, layout: Layout, seed: Seed, found: &mu
         found.segments.push(Segment { sequence, place, previous_end, seed: of_run });
         found.synced = found.synced.max(synced);
         if previous_end != at {
-            found.cut(complete); // what the run before has not completed, nobody will
+            reader.cut(); // what the run before has not completed, nobody will
+            incomplete = None;
         }
         at = at.max(positions.start + LINE as u64);
         loop {
             // Not all of it at once: who reads again and again what another process appends finds little each time.
             let bytes = positions.end.saturating_sub(at).min(READ);
             let mut records = Records::read(file, layout, of_run, place, at, bytes)?;
-            let mut complete_here = None;
             while let Some(record) = records.next() {
+                for range in ranges(record) {
+                    found.pages.insert(range.offset, range.end());
+                    incomplete = around(incomplete, Some(range.offset..range.end()));
+                }
+                reader.add(record);
                 if record[1] & MORE == 0 {
+                    reader.complete();
                     found.transactions += 1;
-                    complete_here = Some(records.at);
+                    found.extent = around(found.extent.take(), incomplete.take());
+                    found.end = records.position();
                 }
             }
             if records.at == 0 {
                 break;
             }
-            if let Some(words) = complete_here {
-                complete = (found.pieces.len() + 1, words);
-                found.end = at + words as u64 * 8;
-            }
             at = records.position();
-            found.add(records.words, records.at);
         }
         segment = next(sequence + 1, [at, found.end]);
     }
-    found.cut(complete);
+    reader.cut();
     Ok(())
 }

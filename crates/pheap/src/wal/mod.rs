@@ -28,6 +28,7 @@ mod holes;
 pub(crate) mod model;
 #[cfg(all(test, not(pheap_loom)))]
 mod open_tests;
+mod page_set;
 mod pages;
 mod policy;
 mod recovery;
@@ -74,6 +75,7 @@ pub(crate) use begin::Beginning;
 pub use commit::Commit;
 pub(crate) use fold::Fold;
 pub(crate) use follow::LiveLog;
+pub(crate) use page_set::PageSet;
 pub use policy::SyncPolicy;
 pub(crate) use recovery::{WalTail, fold_tail, write_again};
 
@@ -269,7 +271,7 @@ fn most_mapped(layout: Layout, settings: Settings) -> u64 {
     layout.file_offset(settings.log_limit.min(ENOUGH).div_ceil(layout.segment))
 }
 
-fn is_full(error: &io::Error) -> bool {
+pub(crate) fn is_full(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG))
 }
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use loom::thread;
 
-use super::format::{Head, Seed as Salt, read_all, read_head};
+use super::format::{Found, Head, Seed as Salt, each_record, read_all, read_head};
 use super::{Settings, Wal, WalIdentity};
 use crate::error::{Error, Result};
 use crate::log::{Range, ranges};
@@ -84,9 +84,18 @@ impl Log {
     fn newest(&self, log: &Image, thread: u64) -> Option<u64> {
         let salt = Salt::new(IDENTITY.salt, self.wal.layout);
         let found = read_all(log, self.wal.layout, salt).expect("a log");
-        let place = Log::place(thread);
-        let logged = found.records().flat_map(ranges);
-        logged.filter(|range| range.offset == place).map(|range| range.words[0]).last()
+        let (place, mut newest) = (Log::place(thread), None);
+        let Found { begin, end, segments, .. } = &found;
+        each_record(log, self.wal.layout, segments, *begin..*end, |record| {
+            newest = ranges(record)
+                .filter(|range| range.offset == place)
+                .map(|range| range.words[0])
+                .last()
+                .or(newest);
+            Ok(())
+        })
+        .expect("it was found");
+        newest
     }
 
     /// Commits some transactions: each is durable when it is acknowledged.

@@ -6,19 +6,20 @@ use std::sync::Arc;
 
 use super::WalIdentity;
 use super::fold::Fold;
-use super::format::{Found, Head, Layout, MARKS, Seed, read_all, read_head, read_mark, read_on};
+use super::format::{Found, Head, Layout, MARKS, Seed, each_record, read_all, read_head, read_mark, read_on};
+use super::resume::write_unsynced_again;
 use crate::error::{Error, Result};
 use crate::faults::holds;
-use crate::log::{Range, ranges};
 use crate::os::storage::{Disk, Storage};
 use crate::units::HEADER_SIZE;
 use crate::units::LINE;
 
-/// The records of a log that are not in the heap's file yet, or not for sure.
+/// The records of a log that are not in the heap's file yet, or not for sure. They stay in the log, and are read once more
+/// where they are needed.
 #[derive(Debug, Default)]
 pub(crate) struct WalTail {
     pub(super) found: Found,
-    /// Where it was read, if the heap needs it.
+    /// Where they are, if the heap needs them.
     pub(super) log: Option<(Arc<dyn Storage>, Layout)>,
 }
 
@@ -54,20 +55,38 @@ impl WalTail {
         }
         let (log, layout) = own_log(disk, of)?;
         let found = read_all(&*log, layout, Seed::new(of.salt, layout)).map_err(error)?;
-        WalTail { found, log: Some((log, layout)) }.within(of.mapped)
+        check_extent(found.extent.as_ref(), of.mapped)?;
+        Ok(WalTail { found, log: Some((log, layout)) })
     }
 
-    /// Fails if it says something of what is not in the heap, which has so many bytes.
-    pub(super) fn within(self, mapped: u64) -> Result<WalTail> {
-        if self.ranges().any(|range| range.offset < HEADER_SIZE || range.end() > mapped) {
-            return Err(Error::corrupt("a record of the log lies outside of the heap"));
-        }
-        Ok(self)
+    /// Whether the heap's file has everything.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.log.is_none() || self.found.transactions == 0
     }
 
-    /// What is to be written, in this order.
-    pub(crate) fn ranges(&self) -> impl Iterator<Item = Range<'_>> {
-        self.found.records().flat_map(ranges)
+    /// Bytes of the pages that the records store to.
+    pub(crate) fn bytes(&self) -> u64 {
+        if self.is_empty() { 0 } else { self.found.pages.bytes() }
+    }
+
+    /// These pages, of a heap of `mapped` bytes: runs (offset, bytes) of at most `most` bytes, in order.
+    pub(crate) fn runs(&self, mapped: u64, most: u64) -> impl Iterator<Item = (u64, u64)> {
+        self.found.pages.runs(if self.is_empty() { 0 } else { mapped }, most)
+    }
+
+    /// Calls `visit` with each record, oldest first.
+    ///
+    /// # Errors
+    /// Those of `visit`, those of the operating system, or that the log does not hold any more what was found there.
+    pub(crate) fn each_record(&self, visit: impl FnMut(&[u64]) -> io::Result<()>) -> io::Result<()> {
+        let Some((log, layout)) = &self.log else { return Ok(()) };
+        let Found { begin, end, segments, .. } = &self.found;
+        each_record(&**log, *layout, segments, *begin..*end, visit)
+    }
+
+    /// What is left of so many transactions once the heap's file has everything.
+    pub(crate) fn folded(transactions: u64) -> WalTail {
+        WalTail { found: Found { transactions, ..Found::default() }, log: None }
     }
 
     /// Number of transactions.
@@ -81,7 +100,7 @@ impl WalTail {
     /// What the operating system says.
     pub(crate) fn sync(&self) -> io::Result<()> {
         // SURVIVES unreached: programs of the lab open no heap only to read it; a test of `heap/open/simulated.rs` does.
-        self.log.iter().filter(|_| self.transactions() > 0).try_for_each(|(log, _)| log.sync())
+        self.log.iter().filter(|_| !self.is_empty()).try_for_each(|(log, _)| log.sync())
     }
 
     /// Fails if the log does not say any more what was read of it, and written again since: after a sync has failed, the page cache may forget at any time what the disk has never got. Who
@@ -91,13 +110,21 @@ impl WalTail {
         let (found, seed) = (&self.found, Seed::new(salt, *layout));
         let (mark, _) = read_mark(&**log, *layout, seed)?;
         let mut again = Found::behind(found.synced.clamp(found.begin, found.end));
-        read_on(&**log, *layout, seed, &mut again)?;
+        read_on(&**log, *layout, seed, &mut again, &mut ())?;
         if (mark.folded, again.end) != (found.begin, found.end) {
             let why = "what was read there a moment ago is gone, for the disk has failed before; open the heap again";
             return Err(io::Error::new(io::ErrorKind::InvalidData, why));
         }
         Ok(())
     }
+}
+
+/// Fails if records store to what is not in the heap, which has `mapped` bytes.
+pub(super) fn check_extent(extent: Option<&std::ops::Range<u64>>, mapped: u64) -> Result<()> {
+    if extent.is_some_and(|extent| extent.start < HEADER_SIZE || extent.end > mapped) {
+        return Err(Error::corrupt("a record of the log lies outside of the heap"));
+    }
+    Ok(())
 }
 
 /// What has the name of the log, if anything has, and what its beginning says.
@@ -177,43 +204,34 @@ fn is_unused(log: &dyn Storage, layout: Layout) -> io::Result<bool> {
 }
 
 /// Brings what a crash has left in the log to the heap's file, durably. Doing so twice changes nothing more.
-/// `salt` is the heap's.
-pub(crate) fn fold_tail(disk: &dyn Disk, leftover: &WalTail, salt: u64) -> io::Result<()> {
-    if let Some((log, _)) = &leftover.log
-        && leftover.transactions() > 0
-    {
-        write_again(&**log, 0, |at| log.data_from(at))?;
-        leftover.check_there(salt)?;
-    }
+/// `salt` is the heap's. `room` is how many bytes of memory this may take.
+pub(crate) fn fold_tail(disk: &dyn Disk, leftover: &WalTail, salt: u64, room: u64) -> io::Result<()> {
     let data = disk.data();
-    let mut fold = Fold::new(&*data);
-    for record in leftover.found.records() {
-        fold.add(record)?;
+    if let Some((log, layout)) = leftover.log.as_ref().filter(|_| !leftover.is_empty()) {
+        write_unsynced_again(&**log, *layout, leftover, &leftover.found.segments)?;
+        leftover.check_there(salt)?;
+        // A part of a record must not reach the heap's file before all of it is on the disk.
+        log.sync()?;
+        let mut fold = Fold::with_room(&*data, room);
+        leftover.each_record(|record| fold.add(record))?;
+        fold.finish()?;
     }
-    fold.finish()?;
     data.sync()
 }
 
-/// Makes durable what was read of a file, from here on: it is written once more, as it is. It may be in the page cache only: a process that was killed has not synced it; and if a
-/// sync has failed, the next one finds nothing to do. (Of a log, a part of a record must not reach the heap's file before all of it is on the disk.)
-///
-/// `next` says where to go on from a place: further on, if what is between need not be written. A hole of a log need not: pages that were written when a sync failed may be one
-/// on the disk, but segments were made of zeros that a sync has written. The heap's file may have such pages.
-pub(crate) fn write_again(
-    file: &dyn Storage,
-    from: u64,
-    next: impl Fn(u64) -> io::Result<Option<u64>>,
-) -> io::Result<()> {
+/// Makes durable what was read of the heap's file, from here on: it is written once more, as it is. It may be in the page
+/// cache only: a process that was killed has not synced it; and if a sync has failed, the next one finds nothing to do.
+/// Holes are written, too: pages that were written when a sync failed may be holes on the disk.
+pub(crate) fn write_again(file: &dyn Storage, from: u64) -> io::Result<()> {
     let mut bytes = vec![0; file.len()?.min(1 << 20) as usize];
     let mut at = from;
-    while let Some(place) = next(at)? {
-        let n = file.read_up_to(&mut bytes, place)?;
+    loop {
+        let n = file.read_up_to(&mut bytes, at)?;
         if n == 0 {
-            break;
+            return file.sync();
         }
         // SURVIVES delay: the next sync makes it durable, which is that of what is written next. The power would have to go before that, when a sync had failed before.
-        file.write_all(&bytes[..n], place)?;
-        at = place + n as u64;
+        file.write_all(&bytes[..n], at)?;
+        at += n as u64;
     }
-    file.sync()
 }

@@ -73,7 +73,7 @@ impl Wal {
         let folded = if begun.folded == found.end { buffer.end() } else { begun.folded };
         let begun = Mark { folded, ..begun };
         let wal = Wal::of(disk.clone(), Some(log), of, settings, layout, (begun, 1 - place), buffer)?;
-        tail.ranges().for_each(|range| wal.pages.note(range.offset, range.words.len() as u64 * 8));
+        tail.runs(of.mapped, u64::MAX).for_each(|(offset, bytes)| wal.pages.note(offset, bytes));
         // SURVIVES unreached: nobody else has the log yet.
         let mut state = wal.tail.lock();
         state.ages = is_worth_folding(&state);
@@ -104,7 +104,7 @@ fn free_segments(
 }
 
 /// Writes once more what was read of a log, as far as the segments do not say that it was synced.
-fn write_unsynced_again(
+pub(super) fn write_unsynced_again(
     log: &dyn Storage,
     layout: Layout,
     tail: &WalTail,

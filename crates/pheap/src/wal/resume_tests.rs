@@ -11,7 +11,7 @@ use super::format::HEAD;
 use super::tests::{InMemory, LAYOUT, Ranges, TestDisk, content, model, some_ranges};
 use super::{Beginning, Settings, SyncPolicy, Wal, WalIdentity, WalTail, fold_tail};
 use crate::error::{Error, Result};
-use crate::log::Range;
+use crate::log::{Range, ranges};
 use crate::os::storage::{Disk, FileId, Storage};
 use crate::units::HEADER_SIZE;
 
@@ -109,9 +109,13 @@ fn replayed(files: &Files, tail: &WalTail) -> BTreeMap<u64, u64> {
     let words = data.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap()));
     let mut heap: BTreeMap<u64, u64> =
         (0..).step_by(8).zip(words).filter(|&(at, word)| at >= HEADER_SIZE && word != 0).collect();
-    for range in tail.ranges() {
-        heap.extend((range.offset..).step_by(8).zip(range.words.iter().copied()));
-    }
+    let read = tail.each_record(|record| {
+        for range in ranges(record) {
+            heap.extend((range.offset..).step_by(8).zip(range.words.iter().copied()));
+        }
+        Ok(())
+    });
+    read.unwrap();
     heap
 }
 
@@ -306,7 +310,7 @@ fn what_is_gone_since_it_was_read_is_not_gone_on_with() {
         assert!(matches!(Wal::resume(&disk, &header, SETTINGS, &tail), Err(Error::Io { .. })));
         if !checkpoint {
             let data = files.data.0.lock().unwrap().clone();
-            fold_tail(&*disk, &tail, header.salt).unwrap_err();
+            fold_tail(&*disk, &tail, header.salt, 1 << 20).unwrap_err();
             assert!(*files.data.0.lock().unwrap() == data, "a part of a transaction may be there");
         }
         assert_eq!(read().transactions(), 1);

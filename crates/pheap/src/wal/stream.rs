@@ -16,13 +16,14 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use super::Wal;
+use super::format::Reader;
 use crate::error::Result;
 use crate::os::cpu::{bytes, bytes_mut};
 use crate::os::{check_file_size, fork};
 use crate::sync::{Mistake, Mutex, mistake};
 
 /// Words that are kept in memory. A checkpoint may hand out all that is in a log at once.
-const MOST: usize = 8 << 20 >> 3;
+pub(super) const MOST: usize = 8 << 20 >> 3;
 /// Words that are read from the file at once: more than a record has.
 const CHUNK: u64 = 1 << 20 >> 3;
 
@@ -121,7 +122,7 @@ pub(crate) fn records(words: &[u64]) -> impl Iterator<Item = &[u64]> {
 }
 
 /// Records that wait. Words are counted from the beginning of the file.
-struct Queued {
+pub(super) struct Queued {
     /// The oldest ones, as far as they were too many.
     file: Option<File>,
     spilled: u64,
@@ -144,7 +145,7 @@ impl std::fmt::Debug for Queued {
 }
 
 impl Queued {
-    fn new(spill: Spill, most: usize) -> Queued {
+    pub(super) fn new(spill: Spill, most: usize) -> Queued {
         let (words, failure) = (Vec::new(), None);
         Queued { file: None, spilled: 0, words, taken: 0, ready: 0, news: 0, most, spill, failure }
     }
@@ -181,7 +182,8 @@ impl Queued {
         self.ready = self.spilled + self.words.len() as u64;
     }
 
-    fn take(&mut self) -> io::Result<Vec<u64>> {
+    /// Takes some of the records that were published, or none if there are no more.
+    pub(super) fn take(&mut self) -> io::Result<Vec<u64>> {
         if let Some(e) = &self.failure {
             return Err(e.raw_os_error().map_or_else(|| e.kind().into(), io::Error::from_raw_os_error));
         }
@@ -205,5 +207,21 @@ impl Queued {
         (self.spilled, self.taken, self.ready) = (0, 0, 0);
         let others = self.words.split_off(ready);
         Ok(std::mem::replace(&mut self.words, others))
+    }
+}
+
+/// Nobody takes records before all of them were read.
+impl Reader for Queued {
+    fn add(&mut self, record: &[u64]) {
+        Queued::add(self, record);
+    }
+
+    fn complete(&mut self) {
+        self.publish();
+    }
+
+    fn cut(&mut self) {
+        self.words.truncate(self.ready.saturating_sub(self.spilled) as usize);
+        self.spilled = self.spilled.min(self.ready);
     }
 }

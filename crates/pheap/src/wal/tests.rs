@@ -11,7 +11,7 @@ use proptest::prelude::*;
 
 use super::buffer::Buffer;
 use super::fold::Fold;
-use super::format::{Head, Layout, MARKS, Mark, Seed, read_all, read_head};
+use super::format::{Found, Head, Layout, MARKS, Mark, Seed, each_record, read_all, read_head};
 use super::{Settings, Wal, WalIdentity, WalTail};
 use crate::log::{Range, ranges};
 use crate::os::cpu::bytes;
@@ -166,12 +166,17 @@ impl Log {
     fn replay(&self) -> (BTreeMap<u64, u64>, u64) {
         let found = read_all(&self.file, LAYOUT, self.seed).unwrap();
         let mut heap = BTreeMap::new();
-        for record in found.records() {
+        self.each_record(&found, |record| {
             for range in ranges(record) {
                 heap.extend((range.offset..).step_by(8).zip(range.words.iter().copied()));
             }
-        }
+        });
         (heap, found.transactions)
+    }
+
+    fn each_record(&self, found: &Found, mut visit: impl FnMut(&[u64])) {
+        let Found { begin, end, segments, .. } = found;
+        each_record(&self.file, LAYOUT, segments, *begin..*end, |record| Ok(visit(record))).unwrap();
     }
 }
 
@@ -254,13 +259,15 @@ proptest! {
         }
         log.write();
         let found = read_all(&log.file, LAYOUT, log.seed).unwrap();
-        let mut fold = Fold::new(&data);
-        found.records().for_each(|record| fold.add(record).unwrap());
+        let mut fold = Fold::with_room(&data, 64 << 20);
+        let mut pages = BTreeSet::new();
+        log.each_record(&found, |record| {
+            fold.add(record).unwrap();
+            pages.extend(ranges(record).flat_map(|range| range.offset / PAGE..range.end().div_ceil(PAGE)));
+        });
         let written = fold.finish().unwrap();
-        let changed = found.records().flat_map(ranges);
-        let pages: BTreeSet<u64> =
-            changed.flat_map(|range| range.offset / PAGE..range.end().div_ceil(PAGE)).collect();
         prop_assert_eq!(written, pages.len() as u64 * PAGE, "each page once");
+        prop_assert_eq!(written, found.pages.bytes());
         prop_assert!(data.0.lock().unwrap()[..expected.len()] == expected[..]);
     }
 }

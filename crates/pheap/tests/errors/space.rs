@@ -268,3 +268,46 @@ fn a_log_takes_what_is_left() {
     })
     .unwrap();
 }
+
+/// The process may write less of a file than the heap has (`ulimit -f`), where a write ends it.
+#[test]
+fn the_process_may_write_less_than_the_heap_has() {
+    const TEST: &str = "space::the_process_may_write_less_than_the_heap_has";
+    let wal = || small().durability(Durability::Wal);
+    let numbers = |options: Options, path: &Path| {
+        options.open(path)?.existing_root::<Record>("record")?.read(|view, r| view[r].number)
+    };
+    if let Some((_, path)) = role() {
+        let limit = libc::rlimit { rlim_cur: MIB, rlim_max: MIB };
+        // SAFETY: a plain system call, in a process of its own.
+        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit) }, 0);
+        let error = numbers(wal(), &path).unwrap_err();
+        assert!(
+            matches!(error, Error::OutOfSpace { .. }) && error.to_string().contains("ulimit -f"),
+            "{error}"
+        );
+        for memory in [MIB, 1 << 30] {
+            let error = numbers(wal().follower(true).memory_limit(memory), &path).unwrap_err();
+            assert!(matches!(error, Error::MemoryLimit { .. }), "{error}");
+        }
+        assert_eq!(numbers(wal().read_only(true), &path).unwrap(), 7);
+        let heap = small().durability(Durability::Process).open(&path).unwrap();
+        let error = heap.backup(path.with_extension("copy")).unwrap_err();
+        assert!(matches!(error, Error::OutOfSpace { .. } | Error::Io { .. }), "{error}");
+        return heap.close().unwrap();
+    }
+    let dir = tempdir();
+    let path = dir.path().join("x");
+    let heap = wal().open(&path).unwrap();
+    let root: Root<Record> = heap.root("record").unwrap();
+    root.txn(|tx, r| {
+        tx[r].number = 7;
+        tx[r].items = Some(tx.alloc_slice(MIB as usize, |i| i as u64)?);
+        Ok(())
+    })
+    .unwrap();
+    drop(root);
+    heap.close().unwrap();
+    run_well(TEST, "limited", &path);
+    assert_eq!(numbers(wal(), &path).unwrap(), 7);
+}

@@ -7,6 +7,7 @@ mod copies;
 mod follow;
 mod growth;
 mod holes;
+mod little_memory;
 mod predecessor;
 mod readonly;
 mod removed;

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 
 use crate::os::storage::Storage;
-use crate::os::{share_blocks, write_out};
+use crate::os::{set_len, share_blocks, write_out};
 use crate::units::PAGE;
 use crate::wal::Fold;
 
@@ -30,8 +30,8 @@ pub(super) trait Target {
     }
 }
 
-/// Words of memory for records that wait to be written.
-const ROOM: usize = 16 << 20 >> 3;
+/// Bytes of memory for records that wait to be written.
+const ROOM: u64 = 16 << 20;
 
 /// Bytes that the disk is given at a time: a whole copy at once takes it half a second and more.
 const PACE: usize = 1 << 20;
@@ -76,7 +76,7 @@ impl Target for FileTarget<'_> {
 
     fn finish(&mut self, headers: &[u8], mapped: u64) -> io::Result<()> {
         std::mem::replace(&mut self.fold, Fold::with_room(self.storage, ROOM)).finish()?;
-        self.file.set_len(mapped)?;
+        set_len(self.file, mapped)?;
         // SURVIVES unreached: as above.
         self.storage.write_all(headers, 0)
     }

@@ -38,7 +38,7 @@ use crate::sync::{Mutex, RwLock};
 use crate::txn::log::Log;
 use crate::txn::recovery::{self, read_logs, replay};
 use crate::units::PAGE;
-use crate::wal::{Beginning, WalTail};
+use crate::wal::{Beginning, PageSet, WalTail};
 
 /// What there is in a heap. Read once, and true wherever the heap is mapped then.
 pub(super) struct Contents {
@@ -74,7 +74,7 @@ impl Contents {
     /// Reads what `mapping` shows, with what the `tail` of its log holds besides: then it is private. All of it is looked at, also what only logs know, and nothing is written.
     pub(super) fn read(mapping: Mapping, header: Header, tail: &WalTail) -> Result<Contents> {
         let heap = map(&mapping, &header)?;
-        store(&mapping, heap, header.mapped, tail);
+        store(&mapping, heap, header.mapped, tail).map_err(|e| Error::io("reading the log", e))?;
         let page_map = PageMap::new(header.reserved)?;
         let stored = Stored::of(&mapping, heap);
         let mut arenas = Vec::new();
@@ -129,11 +129,15 @@ impl Contents {
     /// Runs of free pages (offset, length) of at least so many bytes, to which the `tail` of the log does not write either: a checkpoint does what that says.
     pub(super) fn free(&self, least: u64, tail: &WalTail) -> Vec<(u64, u64)> {
         let mut free = Ranges::new(gaps(&self.arenas, self.spans.iter()).filter(|&(_, len)| len >= least));
-        for range in tail.ranges() {
-            let start = range.offset & !(PAGE - 1);
-            free.cut(start, range.end().next_multiple_of(PAGE) - start);
-        }
+        tail.runs(self.header.mapped, u64::MAX).for_each(|(offset, bytes)| free.cut(offset, bytes));
         free.of_at_least(least)
+    }
+
+    /// Bytes of the pages that the logs of regions change.
+    pub(super) fn logged_bytes(&self) -> u64 {
+        let mut pages = PageSet::default();
+        self.logged.ranges().for_each(|range| pages.insert(range.offset, range.end()));
+        pages.bytes()
     }
 
     /// Makes a heap of zeros, where nobody has one. `mapping` shows zeros.

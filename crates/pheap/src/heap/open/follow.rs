@@ -1,4 +1,4 @@
-//! Looking at a heap that another process has open, and writes to: a copy of it in memory, as of one moment.
+//! Looking at a heap that another process has open, and writes to: a copy of it, as of one moment.
 //!
 //! The heap's file is copied page by page, while checkpoints write to it. Whatever of them is in the copy comes from records that are in the log, behind the position up to which the file had everything
 //! before; so the [log](crate::wal::LiveLog) is read on while pages are copied, and once more afterwards, and replayed in the copy. What no record covers is in the header, which is looked at
@@ -6,28 +6,29 @@
 //!
 //! If something has come in between, it begins anew, a little later each time. Nothing is taken for granted of how long anything takes.
 
-use std::fs::{File, OpenOptions, Permissions};
+use std::fs::OpenOptions;
 use std::io;
 use std::ops::Range;
-use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use super::copy::{self, Copy};
 use super::found::Found;
 use super::place::{InFile, Place};
 use super::verify;
 use crate::error::{Error, Result};
 use crate::faults::{Bug, bug};
 use crate::heap::Heap;
-use crate::heap::backup::unless_zero;
 use crate::heap::options::Options;
 use crate::media::MediumKind;
 use crate::os::own_file::OwnFile;
-use crate::os::{file_in_memory, regular};
+use crate::os::storage::Storage;
+use crate::os::{regular, unnamed_file};
 use crate::store::header::{self, Header, Use};
-use crate::units::{HEADER_SIZE, PAGE};
+use crate::units::HEADER_SIZE;
 use crate::wal::files::Files;
 use crate::wal::{LiveLog, WalTail};
 
@@ -35,9 +36,6 @@ use crate::wal::{LiveLog, WalTail};
 const TRIES: u32 = 16;
 /// Half of the first pause between two attempts, of which each is twice as long as the one before, up to a quarter of a second.
 const SOON: Duration = Duration::from_millis(1);
-/// Bytes that are copied before the log is read on.
-const CHUNK: u64 = 1 << 20;
-
 /// Opens a copy of the heap at `path`.
 pub(super) fn follow(options: &Options, path: &Path) -> Result<Heap> {
     follow_beside(options, path, &mut || {})
@@ -46,7 +44,7 @@ pub(super) fn follow(options: &Options, path: &Path) -> Result<Heap> {
 /// [`follow`]. `meanwhile` is called wherever something that somebody else does may matter: for tests.
 pub(super) fn follow_beside(options: &Options, path: &Path, meanwhile: &mut dyn FnMut()) -> Result<Heap> {
     let copied = copy(options, path, meanwhile)?;
-    let place = InFile { path, file: copied.file, disk: copied.live.disk };
+    let place = InFile { path, file: copied.file, is_copy: true, disk: copied.live.disk };
     let options = &options.clone().read_only(true);
     let found = Found { options, place: &place, header: copied.header, tail: Arc::new(copied.tail) };
     verify::verify(&found)?;
@@ -57,7 +55,7 @@ pub(super) fn follow_beside(options: &Options, path: &Path, meanwhile: &mut dyn 
 struct Copied<'a> {
     live: InFile<'a>,
     header: Header,
-    /// In memory: the pages, without the header.
+    /// The pages, without the header, with what the log held.
     file: OwnFile,
     tail: WalTail,
 }
@@ -74,7 +72,7 @@ fn copy<'a>(options: &Options, path: &'a Path, meanwhile: &mut dyn FnMut()) -> R
         let file = OwnFile::open(|| regular::open(OpenOptions::new().read(true), path))?;
         let files = Files::new(file.clone(), path)
             .map_err(|e| Error::io(format!("opening {}", path.display()), e))?;
-        let live = InFile { path, file, disk: Arc::new(files) };
+        let live = InFile { path, file, is_copy: false, disk: Arc::new(files) };
         let start = read_header(&live)?;
         let copied = Attempt { live: &live, start: &start, meanwhile: &mut *meanwhile }.copy(options);
         last = match copied {
@@ -125,7 +123,9 @@ impl Attempt<'_, '_> {
             Use::Closed | Use::In(MediumKind::Wal) => {
                 self.live.check_use(options, &header)?;
                 let of = header.wal_identity();
-                of.in_use.then(|| LiveLog::open(&*self.live.disk, &of)).transpose()?
+                let folder = options.folder_for_copies();
+                let spill = || Box::new(move || unnamed_file(&folder));
+                of.in_use.then(|| LiveLog::open(&*self.live.disk, &of, spill())).transpose()?
             }
             Use::In(MediumKind::Process) => return not_followed("`Durability::Process`"),
             Use::In(MediumKind::Pmem) => return not_followed("`Durability::Pmem`"),
@@ -136,14 +136,11 @@ impl Attempt<'_, '_> {
         (self.meanwhile)();
         // After the position that the log begins with: of arenas that are added from here on, all is in records behind that, but for their heads.
         let Some(mut header) = self.same_header(&header)? else { return Ok(None) };
-        // Its mode is that of a backup. Without the bits that the kernel keeps from files in memory.
-        let mode = self.live.file.metadata().map_err(|e| reading(path, e))?.mode() & 0o666;
-        let file = file_in_memory()
-            .and_then(|file| file.set_permissions(Permissions::from_mode(mode)).map(|()| file))
-            .map_err(|e| Error::io("making a file in memory", e))?;
+        let need = copy::space(&self.live.file).map_err(|e| reading(path, e))?;
+        let copy = Copy::create(options, path, &self.live.file, need)?;
         let mut pages = HEADER_SIZE..header.mapped;
         loop {
-            if !self.copy_pages(&file, pages.clone(), log.as_mut())? {
+            if !self.copy_pages(&copy, pages.clone(), log.as_mut())? {
                 return Ok(None);
             }
             if let Some(log) = &mut log
@@ -160,9 +157,10 @@ impl Attempt<'_, '_> {
                 break;
             }
         }
-        file.set_len(header.mapped).map_err(|e| Error::io("making a file in memory longer", e))?;
-        let tail = log.map_or(Ok(WalTail::default()), |log| log.into_tail(header.mapped))?;
-        Ok(Some((header, OwnFile::new(file), tail)))
+        let tail = log.as_ref().map_or(Ok(WalTail::default()), |log| log.tail(header.mapped))?;
+        let replay = |copy: &dyn Storage| log.map_or(Ok(()), |log| log.fold(copy, options.memory() / 2));
+        let file = copy.finish(header.mapped, replay)?;
+        Ok(Some((header, file, tail)))
     }
 
     fn header(&self, bytes: &[u8]) -> Result<Header> {
@@ -187,27 +185,16 @@ impl Attempt<'_, '_> {
     }
 
     /// Copies these pages. `false` if the log was overtaken.
-    fn copy_pages(&mut self, to: &File, pages: Range<u64>, mut log: Option<&mut LiveLog>) -> Result<bool> {
-        let (data, mut buffer) = (self.live.disk.data(), vec![0; CHUNK as usize]);
-        let error = |e| reading(self.live.path, e);
-        let mut at = pages.start;
-        while let Some(next) = data.data_from(at).map_err(error)?.filter(|&next| next < pages.end) {
-            at = next & !(PAGE - 1);
-            let len = (pages.end - at).min(CHUNK) as usize;
-            // A file that is shorter than it was has got another header first.
-            if data.read_up_to(&mut buffer[..len], at).map_err(error)? < len {
-                return Ok(false);
-            }
-            unless_zero(&buffer[..len], at, |bytes, at| to.write_all_at(bytes, at))
-                .map_err(|e| Error::io("copying the heap to memory", e))?;
-            at += len as u64;
+    fn copy_pages(
+        &mut self,
+        to: &Copy<'_>,
+        pages: Range<u64>,
+        mut log: Option<&mut LiveLog>,
+    ) -> Result<bool> {
+        // A file that is shorter than it was has got another header first.
+        to.pages(&*self.live.disk.data(), pages, &mut || {
             (self.meanwhile)();
-            if let Some(log) = log.as_deref_mut()
-                && !log.read_on()?
-            {
-                return Ok(false);
-            }
-        }
-        Ok(true)
+            log.as_deref_mut().map_or(Ok(true), LiveLog::read_on)
+        })
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::contents::Contents;
+use super::copy;
 use super::place::{Place, View};
 use crate::error::{Error, Result};
 use crate::heap::options::Options;
@@ -61,7 +62,7 @@ impl<'a> Found<'a> {
         if !options.read_only && place.file().is_some_and(|file| is_tmpfs(file)) {
             place.fill(&header, &[])?;
         }
-        if tail.ranges().next().is_some() {
+        if !tail.is_empty() {
             // A mapping that stores go to must not show what is not in the file.
             view = View::Private;
             mapping.show(place.backing(view));
@@ -69,6 +70,17 @@ impl<'a> Found<'a> {
         let mut contents = Contents::read(mapping, header, &tail)?;
         contents.counts.replayed = tail.transactions();
         Ok(Surveyed { options, place, tail, view, contents })
+    }
+}
+
+impl Surveyed<'_> {
+    /// Bytes of private memory that the recovery of a heap takes which is only read, beside what the log has taken.
+    pub(super) fn private_bytes(&self) -> u64 {
+        let Surveyed { place, contents, .. } = self;
+        let at = contents.mapping.base().addr() as u64;
+        let moves = contents.header.bases != [at];
+        let all = place.file().and_then(|file| copy::space(file).ok()).unwrap_or(0);
+        contents.logged_bytes() + if moves { all.min(contents.header.mapped) } else { 0 }
     }
 }
 

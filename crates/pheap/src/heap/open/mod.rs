@@ -8,14 +8,17 @@
 //! | [`Recovered`] | the file is ready, and says that it is in use | [`contents`], [`wal`] |
 //! | [`Heap`] | | [`contents`] |
 //!
-//! Of a heap that another process has open, [`follow`] makes a copy that is surveyed.
+//! What needs more memory than it may have is [made to fit](fit) before it is surveyed. Of a heap that another process has
+//! open, [`follow`] makes a copy that is surveyed.
 //!
 //! Nothing is changed before there is a plan. What differs between a file and a simulated medium is in [`place`]. [`create`] makes a heap where there is none, [`verify`] checks one
 //! more than the survey does.
 
 pub(super) mod choose;
 mod contents;
+mod copy;
 mod create;
+mod fit;
 mod follow;
 #[cfg(all(test, not(pheap_loom)))]
 mod follow_tests;
@@ -72,7 +75,7 @@ impl Options {
 fn open(options: &Options, place: &dyn Place) -> Result<Recovered> {
     let Some(found) = Found::read(options, place)? else { return create::create(options, place) };
     verify::verify(&found)?;
-    found.survey()?.plan()?.recover()
+    fit::survey(found, |surveyed| surveyed.plan()?.recover())
 }
 
 fn open_file(options: &Options, path: &Path) -> Result<Heap> {
@@ -82,7 +85,9 @@ fn open_file(options: &Options, path: &Path) -> Result<Heap> {
     let lock = OpenFile::lock(&file, path, options.read_only)?;
     let recovered = Files::new(file.clone(), path)
         .map_err(|e| Error::io(format!("opening {}", path.display()), e))
-        .and_then(|files| open(options, &InFile { path, file: file.clone(), disk: Arc::new(files) }));
+        .and_then(|files| {
+            open(options, &InFile { path, file: file.clone(), is_copy: false, disk: Arc::new(files) })
+        });
     match recovered {
         Ok(recovered) => Ok(recovered.finish(options, Some(lock))),
         Err(error) => {

@@ -48,6 +48,11 @@ pub(super) trait Place {
         None
     }
 
+    /// Whether it is a copy that is gone when the heap is closed.
+    fn is_copy(&self) -> bool {
+        false
+    }
+
     /// Reads what there is of the header.
     fn read_start(&self, bytes: &mut [u8]) -> io::Result<usize> {
         self.disk().map_or(Ok(0), |disk| disk.data().read_up_to(bytes, 0))
@@ -108,10 +113,12 @@ pub(super) fn check_length(path: &Path, have: io::Result<u64>, header: &Header) 
     Ok(())
 }
 
-/// A file that nobody else has.
+/// A file that nobody else writes to.
 pub(super) struct InFile<'a> {
     pub(super) path: &'a Path,
     pub(super) file: OwnFile,
+    /// Whether it is a copy of the heap, without a name, and not the file at `path`.
+    pub(super) is_copy: bool,
     pub(super) disk: Arc<dyn Disk>,
 }
 
@@ -126,6 +133,10 @@ impl Place for InFile<'_> {
 
     fn file(&self) -> Option<&OwnFile> {
         Some(&self.file)
+    }
+
+    fn is_copy(&self) -> bool {
+        self.is_copy
     }
 
     /// A copy of a heap in use may be torn, and so may be what the kernel has not written to its disk.
@@ -160,7 +171,7 @@ impl Place for InFile<'_> {
     fn backing(&self, view: View) -> Backing {
         let (file, path) = (self.file.clone(), self.path.to_owned());
         match view {
-            View::Private => Backing::Private { file },
+            View::Private => Backing::Private { file, is_copy: self.is_copy },
             View::Shared { sync } => Backing::Shared { file, path, sync },
             View::Synced => Backing::Shared { file, path, sync: false },
             View::Logged => Backing::Logged { file, path },

@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::faults::{Bug, bug};
 use crate::heap::options::Options;
 use crate::media::{Medium, MediumKind, SyncedFile};
+use crate::os::file_size_limit;
 use crate::os::file_system::is_tmpfs;
 use crate::os::mapping::Mapping;
 use crate::os::storage::Disk;
@@ -35,6 +36,7 @@ impl<'a> Surveyed<'a> {
         let chosen = if options.read_only { None } else { Some(place.choose(options)?) };
         if let (Some(Chosen::Wal), Some(disk)) = (&chosen, place.disk()) {
             disk.may_have_log()?;
+            may_write(contents.header.mapped, place)?;
         }
         if let Some(chosen) = &chosen {
             // Where the disk is full, a store to a hole that is mapped ends the process, and a checkpoint to one fails. With a log, free pages may stay holes until somebody takes them. No byte changes.
@@ -47,6 +49,18 @@ impl<'a> Surveyed<'a> {
         let target = moves_twice(options, header).then(reserve).transpose()?;
         Ok(Plan { surveyed: self, chosen, target })
     }
+}
+
+/// Fails if a checkpoint could not write the heap's file, which has `mapped` bytes.
+fn may_write(mapped: u64, place: &dyn Place) -> Result<()> {
+    let limit = file_size_limit();
+    if place.file().is_some() && mapped > limit {
+        let path = place.path().display();
+        let reason =
+            format!("{path} has {mapped} bytes, and this process may write {limit} of a file (`ulimit -f`)");
+        return Err(Error::OutOfSpace { reason });
+    }
+    Ok(())
 }
 
 impl Plan<'_> {
@@ -84,7 +98,7 @@ impl Plan<'_> {
                     return use_log(log, contents);
                 }
             }
-            wal::settle(&mut contents.header, &**disk, &tail)?;
+            wal::settle(&mut contents.header, &**disk, &tail, options.memory())?;
             contents.live = None;
         }
         let path = place.path().display();
@@ -193,7 +207,7 @@ fn settings(options: &Options) -> Settings {
     Settings {
         policy: options.sync_policy,
         log_limit: options.log_limit,
-        memory_limit: options.memory_limit,
+        memory_limit: options.memory(),
         unsynced_limit: options.unsynced_limit,
     }
 }

@@ -182,7 +182,7 @@ impl Place for OnDisk {
         data.read_up_to(&mut start, 0).map_err(error)?;
         // Of a real file, what an interrupted creation left is cut off, so that no part of it is in the page cache only.
         if start.iter().any(|&byte| byte != 0) || !self.is_zero().map_err(error)? {
-            write_again(&*data, 0, |at| Ok(Some(at))).map_err(error)?;
+            write_again(&*data, 0).map_err(error)?;
         }
         mapping.grow_file(data.len().map_err(error)?.min(header.mapped), header.mapped)
     }

@@ -1,7 +1,7 @@
 //! Checking a file before it is opened.
 
 use super::found::Found;
-use super::lost;
+use super::{fit, lost};
 use crate::error::{Error, Result};
 use crate::store::header::Use;
 
@@ -13,11 +13,12 @@ pub(super) fn verify(found: &Found<'_>) -> Result<()> {
     let is_copy = options.restored && header.in_use != Use::Closed;
     let Some(file) = place.file().filter(|_| options.verify || is_copy) else { return Ok(()) };
     let options = &(*options).clone().read_only(true);
-    let surveyed = Found { options, ..found.clone() }.survey()?;
-    // Before spans that belong to no root are cleared.
-    let lost = lost::lost_root(file, &surveyed.contents)
-        .map_err(|e| Error::io(format!("reading {}", place.path().display()), e))?;
-    let heap = surveyed.plan()?.recover()?.finish(options, None);
+    let (lost, heap) = fit::survey(Found { options, ..found.clone() }, |surveyed| {
+        // Before spans that belong to no root are cleared.
+        let lost = lost::lost_root(file, &surveyed.contents)
+            .map_err(|e| Error::io(format!("reading {}", place.path().display()), e))?;
+        Ok((lost, surveyed.plan()?.recover()?.finish(options, None)))
+    })?;
     let report = heap.check()?;
     drop(heap);
     let mut problems = report.problems;

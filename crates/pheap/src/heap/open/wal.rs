@@ -7,19 +7,23 @@ use crate::faults::{Bug, bug};
 use crate::os::storage::{Disk, Storage};
 use crate::store::header::{Header, SLOT_SIZE, Use, is_torn};
 use crate::units::{HEADER_SIZE, PAGE};
-use crate::wal::{WalTail, fold_tail, write_again};
+use crate::wal::{WalTail, fold_tail, is_full, write_again};
 
 /// Brings what a crash has left in the log to the heap's file, and marks that as closed. The log is left to the caller, who may [retire](retire_old_log) it then.
-pub(super) fn settle(header: &mut Header, disk: &dyn Disk, tail: &WalTail) -> Result<()> {
+/// `room` is how many bytes of memory that may take.
+pub(super) fn settle(header: &mut Header, disk: &dyn Disk, tail: &WalTail, room: u64) -> Result<()> {
     let salt = header.salt;
     let settled = write_header_again(&*disk.data(), header.slot())
-        .and_then(|()| fold_tail(disk, tail, salt))
+        .and_then(|()| fold_tail(disk, tail, salt, room))
         .and_then(|()| {
             header.in_use = Use::Closed;
             header.live_slots = (0, 0);
             write_header(header, disk)
         });
-    settled.map_err(|e| Error::io("bringing the log to the heap's file", e))
+    settled.map_err(|e| {
+        let what = "bringing the log to the heap's file";
+        if is_full(&e) { Error::OutOfSpace { reason: format!("{what}: {e}") } } else { Error::io(what, e) }
+    })
 }
 
 /// Writes both slots: if one is damaged later, the other must not say that there is a log.
@@ -57,11 +61,7 @@ pub(super) fn remove_old_log(disk: &dyn Disk) -> Result<()> {
 pub(super) fn make_durable(disk: &dyn Disk, header: &Header, whole: bool) -> Result<()> {
     let data = disk.data();
     let durable = write_header_again(&*data, header.slot()).and_then(|()| {
-        if whole && !bug(Bug::TrustPageCache) {
-            write_again(&*data, HEADER_SIZE, |at| Ok(Some(at)))
-        } else {
-            data.sync()
-        }
+        if whole && !bug(Bug::TrustPageCache) { write_again(&*data, HEADER_SIZE) } else { data.sync() }
     });
     durable.map_err(|e| Error::io("syncing the heap's file", e))
 }

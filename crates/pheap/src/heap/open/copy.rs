@@ -1,0 +1,109 @@
+//! Copies of heaps that are only read: files without a name.
+
+use std::fs::{File, Permissions};
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+
+use crate::error::{Error, Result};
+use crate::heap::backup::unless_zero;
+use crate::heap::options::Options;
+use crate::os::own_file::OwnFile;
+use crate::os::storage::{Storage, write_all};
+use crate::os::{file_in_memory, set_len, unnamed_file, write_at};
+use crate::units::PAGE;
+use crate::wal::files::storage;
+
+/// Bytes that are copied at a time.
+const CHUNK: u64 = 1 << 20;
+/// Bytes of a block, as the operating system counts those of a file.
+const BLOCK: u64 = 512;
+
+/// Bytes of disk that a file takes.
+pub(super) fn space(of: &File) -> io::Result<u64> {
+    Ok(of.metadata()?.blocks() * BLOCK)
+}
+
+/// A copy of a heap that is being made: its pages, without the header.
+pub(super) struct Copy<'a> {
+    options: &'a Options,
+    path: &'a Path,
+    /// Bytes of memory that the heap would need otherwise.
+    need: u64,
+    file: File,
+}
+
+impl<'a> Copy<'a> {
+    /// An empty copy of the heap in the file `of` at `path`: in memory if the heap may be there, else in
+    /// [`Options::temp_dir`].
+    ///
+    /// # Errors
+    /// [`Error::MemoryLimit`].
+    pub(super) fn create(options: &'a Options, path: &'a Path, of: &File, need: u64) -> Result<Copy<'a>> {
+        let create = || {
+            let is_small = space(of)? <= options.memory() / 2;
+            let file = if is_small { file_in_memory()? } else { unnamed_file(&options.folder_for_copies())? };
+            // Its mode is that of a backup. Without the bits that the kernel keeps from files in memory.
+            file.set_permissions(Permissions::from_mode(of.metadata()?.mode() & 0o666))?;
+            Ok(file)
+        };
+        let file = create().map_err(|e| error(options, path, need, e))?;
+        Ok(Copy { options, path, need, file })
+    }
+
+    /// Copies these pages from the heap's file. After each chunk, `go_on` says whether to go on. Returns whether all
+    /// pages were copied: not if `go_on` said no, or the file has become shorter.
+    ///
+    /// # Errors
+    /// Those of `go_on`; [`Error::MemoryLimit`], [`Error::Io`].
+    pub(super) fn pages(
+        &self,
+        data: &dyn Storage,
+        pages: Range<u64>,
+        go_on: &mut dyn FnMut() -> Result<bool>,
+    ) -> Result<bool> {
+        let reading = |e| Error::io(format!("reading {}", self.path.display()), e);
+        let mut buffer = vec![0; CHUNK as usize];
+        let mut at = pages.start;
+        while let Some(next) = data.data_from(at).map_err(reading)?.filter(|&next| next < pages.end) {
+            at = next & !(PAGE - 1);
+            let len = (pages.end - at).min(CHUNK) as usize;
+            if data.read_up_to(&mut buffer[..len], at).map_err(reading)? < len {
+                return Ok(false);
+            }
+            let write = |bytes: &[u8], at| write_all(bytes, at, |bytes, at| write_at(&self.file, bytes, at));
+            unless_zero(&buffer[..len], at, write).map_err(|e| self.error(e))?;
+            at += len as u64;
+            if !go_on()? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Makes the copy `mapped` bytes long, and has `replay` bring to it what the log holds.
+    ///
+    /// # Errors
+    /// [`Error::MemoryLimit`].
+    pub(super) fn finish(
+        self,
+        mapped: u64,
+        replay: impl FnOnce(&dyn Storage) -> io::Result<()>,
+    ) -> Result<OwnFile> {
+        let replayed = set_len(&self.file, mapped)
+            .and_then(|()| storage(self.file.try_clone()?))
+            .and_then(|storage| replay(&storage));
+        replayed.map_err(|e| self.error(e))?;
+        Ok(OwnFile::new(self.file))
+    }
+
+    fn error(&self, source: io::Error) -> Error {
+        error(self.options, self.path, self.need, source)
+    }
+}
+
+fn error(options: &Options, path: &Path, need: u64, source: io::Error) -> Error {
+    let (path, directory, limit) = (path.to_owned(), options.folder_for_copies(), options.memory());
+    Error::MemoryLimit { path, need, limit, directory, source }
+}

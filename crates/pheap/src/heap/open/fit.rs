@@ -1,0 +1,63 @@
+//! Openings within the memory that they may have: half of [`Options::memory_limit`].
+//!
+//! What the log of a killed program holds is stored to private pages, for the heap's file must not have a part of a
+//! transaction. If these pages are too many, the log is brought to the file first, as a checkpoint would do. A heap that is
+//! only read is copied instead, with what the log holds: neither of its files is written to.
+
+use std::sync::Arc;
+
+use super::copy::Copy;
+use super::found::{Found, Surveyed};
+use super::place::InFile;
+use super::wal;
+use crate::error::{Error, Result};
+use crate::units::HEADER_SIZE;
+use crate::wal::{Fold, WalTail};
+
+/// Surveys a heap, and goes on with `then`.
+pub(super) fn survey<R>(mut found: Found<'_>, then: impl FnOnce(Surveyed<'_>) -> Result<R>) -> Result<R> {
+    let Found { options, place, ref tail, .. } = found;
+    let Some(disk) = place.disk() else { return then(found.survey()?) };
+    // To ask for the limit takes a while.
+    if tail.is_empty() && !options.read_only {
+        return then(found.survey()?);
+    }
+    let most = options.memory() / 2;
+    let mut need = tail.bytes();
+    if !options.read_only {
+        if need > most {
+            let path = place.path().display();
+            tracing::info!(%path, bytes = need, "brings the log to the heap's file: its pages are too many for memory");
+            wal::settle(&mut found.header, &**disk, tail, most)?;
+            found.tail = Arc::new(WalTail::folded(tail.transactions()));
+        }
+        return then(found.survey()?);
+    }
+    let Some(file) = place.file().filter(|_| !place.is_copy()) else { return then(found.survey()?) };
+    if need <= most {
+        let surveyed = found.clone().survey()?;
+        need += surveyed.private_bytes();
+        if need <= most {
+            return then(surveyed);
+        }
+    }
+    let Found { header, tail, .. } = found;
+    let path = place.path();
+    // What is going to be shown must not be lost.
+    tail.sync().map_err(|e| Error::io(format!("syncing {}", disk.log_path().display()), e))?;
+    let copy = Copy::create(options, path, file, need)?;
+    if !copy.pages(&*disk.data(), HEADER_SIZE..header.mapped, &mut || Ok(true))? {
+        let have = disk.data().len().unwrap_or(0);
+        return Err(Error::Truncated { path: path.to_owned(), have, need: header.mapped });
+    }
+    let file = copy.finish(header.mapped, |copy| {
+        let mut fold = Fold::with_room(copy, most);
+        tail.each_record(|record| fold.add(record))?;
+        fold.finish().map(drop)
+    })?;
+    let copy = InFile { path, file, is_copy: true, disk: disk.clone() };
+    then(
+        Found { options, place: &copy, header, tail: Arc::new(WalTail::folded(tail.transactions())) }
+            .survey()?,
+    )
+}

@@ -1,0 +1,96 @@
+//! Which pages of a heap the records of a log store to.
+
+use crate::units::PAGE;
+
+/// Pages of a group: 16 MiB of the heap.
+const GROUP: u64 = 1 << 12;
+/// Bits of a word.
+const BITS: u64 = u64::BITS as u64;
+/// No heap has pages behind this one.
+const END: u64 = (1 << 43) / PAGE;
+
+type Group = [u64; (GROUP / BITS) as usize];
+
+/// A set of pages: one bit a page, in groups that are there once they have a page.
+#[derive(Default)]
+pub(crate) struct PageSet {
+    groups: Vec<Option<Box<Group>>>,
+    len: u64,
+}
+
+impl std::fmt::Debug for PageSet {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PageSet").field("len", &self.len).finish_non_exhaustive()
+    }
+}
+
+impl PageSet {
+    /// Adds the pages of the bytes from `start` to `end`, as far as heaps have such pages.
+    pub(crate) fn insert(&mut self, start: u64, end: u64) {
+        for page in start / PAGE..end.div_ceil(PAGE).min(END) {
+            let group = (page / GROUP) as usize;
+            if group >= self.groups.len() {
+                self.groups.resize_with(group + 1, || None);
+            }
+            let group = self.groups[group].get_or_insert_with(|| Box::new([0; _]));
+            let word = &mut group[(page % GROUP / BITS) as usize];
+            let bit = 1 << (page % BITS);
+            self.len += u64::from(*word & bit == 0);
+            *word |= bit;
+        }
+    }
+
+    /// Bytes of all pages together.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.len * PAGE
+    }
+
+    /// The pages before the byte `end`, in order, as runs (offset, bytes) of at most `most` bytes.
+    pub(crate) fn runs(&self, end: u64, most: u64) -> impl Iterator<Item = (u64, u64)> {
+        let mut pages = self.pages().take_while(move |page| page * PAGE < end).peekable();
+        std::iter::from_fn(move || {
+            let first = pages.next()?;
+            let mut next = first + 1;
+            while next - first < most / PAGE && pages.next_if_eq(&next).is_some() {
+                next += 1;
+            }
+            Some((first * PAGE, (next - first) * PAGE))
+        })
+    }
+
+    fn pages(&self) -> impl Iterator<Item = u64> {
+        let groups = (0..).step_by(GROUP as usize).zip(&self.groups);
+        let words = groups.flat_map(|(first, group)| {
+            let words = group.iter().flat_map(|group| group.iter().copied());
+            (first..).step_by(BITS as usize).zip(words)
+        });
+        words.flat_map(|(first, word)| {
+            (0..BITS).filter(move |bit| word >> bit & 1 == 1).map(move |bit| first + bit)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_are_counted_once_and_come_in_runs() {
+        let mut pages = PageSet::default();
+        let last = 3 * GROUP * PAGE;
+        for (start, end) in
+            [(0, 1), (PAGE - 8, PAGE + 8), (8, 16), (last - PAGE, last + 1), (9 * PAGE, 9 * PAGE)]
+        {
+            pages.insert(start, end);
+        }
+        assert_eq!(pages.bytes(), 4 * PAGE);
+        let all = vec![(0, 2 * PAGE), (last - PAGE, 2 * PAGE)];
+        assert_eq!(pages.runs(u64::MAX, 1 << 20).collect::<Vec<_>>(), all);
+        assert_eq!(
+            pages.runs(last, PAGE).collect::<Vec<_>>(),
+            [(0, PAGE), (PAGE, PAGE), (last - PAGE, PAGE)]
+        );
+        pages.insert(u64::MAX - 8, u64::MAX);
+        assert_eq!(pages.bytes(), 4 * PAGE, "no heap has such a page");
+    }
+}
