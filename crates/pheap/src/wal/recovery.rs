@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use super::WalIdentity;
 use super::fold::Fold;
-use super::format::{Found, Head, Layout, MARKS, Seed, each_record, read_all, read_head, read_mark, read_on};
+use super::format::{
+    Found, Head, Layout, MARKS, Seed, Segment, each_record, read_all, read_head, read_mark, read_on,
+};
 use super::resume::write_unsynced_again;
 use crate::error::{Error, Result};
 use crate::faults::holds;
@@ -72,6 +74,12 @@ impl WalTail {
     /// These pages, of a heap of `mapped` bytes: runs (offset, bytes) of at most `most` bytes, in order.
     pub(crate) fn runs(&self, mapped: u64, most: u64) -> impl Iterator<Item = (u64, u64)> {
         self.found.pages.runs(if self.is_empty() { 0 } else { mapped }, most)
+    }
+
+    /// The segments that have them. Those behind the end have nothing that counts.
+    pub(super) fn live(&self, layout: Layout) -> Vec<Segment> {
+        let Found { end, segments, .. } = &self.found;
+        segments.iter().filter(|segment| layout.start(segment.sequence) < *end).copied().collect()
     }
 
     /// Calls `visit` with each record, oldest first.
@@ -208,7 +216,7 @@ fn is_unused(log: &dyn Storage, layout: Layout) -> io::Result<bool> {
 pub(crate) fn fold_tail(disk: &dyn Disk, leftover: &WalTail, salt: u64, room: u64) -> io::Result<()> {
     let data = disk.data();
     if let Some((log, layout)) = leftover.log.as_ref().filter(|_| !leftover.is_empty()) {
-        write_unsynced_again(&**log, *layout, leftover, &leftover.found.segments)?;
+        write_unsynced_again(&**log, *layout, leftover, &leftover.live(*layout))?;
         leftover.check_there(salt)?;
         // A part of a record must not reach the heap's file before all of it is on the disk.
         log.sync()?;

@@ -39,9 +39,7 @@ impl Wal {
         if layout.segment != settings.segment() || layout.positions(next).is_none() {
             return Ok(None);
         }
-        // Those behind the end have nothing that counts.
-        let live = found.segments.iter().filter(|segment| layout.start(segment.sequence) < found.end);
-        let live: Vec<Segment> = live.copied().collect();
+        let live = tail.live(layout);
         let free = match free_segments(&*log, layout, &live, settings.log_limit) {
             Err(e) if is_full(&e) => None,
             free => free.map_err(error)?,

@@ -4,8 +4,10 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
 
-use pheap::{Durability, Error, Heap, Options, Result, Root, SyncPolicy};
+use pheap::{Durability, Error, Heap, Options, P, Persist, Result, Root, SyncPolicy};
 use pheap_testkit::*;
 
 fn writer() -> Options {
@@ -65,6 +67,54 @@ fn a_follower_keeps_nobody_from_opening_the_heap() -> Result<()> {
         let heap = options.open(&path)?;
         assert_eq!((closed.info().in_use, number(&closed)?), (None, number(&heap)?));
         heap.close()?;
+    }
+    Ok(())
+}
+
+#[derive(Persist, Default)]
+#[repr(C)]
+struct Node<'r> {
+    next: Option<P<'r, Node<'r>>>,
+    number: u64,
+}
+
+/// The addresses of a heap become free while a copy of it, which lies elsewhere, is verified. When that is depends on the
+/// machine, so it is tried often.
+#[test]
+fn a_copy_stays_where_it_was_verified() -> Result<()> {
+    const NODES: u64 = 100_000;
+    const ROUNDS: u32 = 20;
+    let dir = tempdir();
+    let path = dir.path().join("x");
+    let heap = writer().open(&path)?;
+    heap.root::<Node>("list")?.txn(|tx, list| {
+        for number in 0..NODES {
+            let next = tx[list].next;
+            tx[list].next = Some(tx.alloc(Node { next, number })?);
+        }
+        Ok(())
+    })?;
+    heap.close()?;
+    let follow = || follower().verify(true).open(&path);
+    let mut takes = Duration::ZERO;
+    for round in 0..=ROUNDS {
+        let heap = writer().open(&path)?;
+        let copy = thread::scope(|scope| {
+            let start = Instant::now();
+            let copy = scope.spawn(follow);
+            if round > 0 {
+                thread::sleep(takes * round / ROUNDS);
+                drop(heap);
+                return copy.join().unwrap();
+            }
+            let copy = copy.join().unwrap();
+            takes = start.elapsed();
+            copy
+        })?;
+        copy.existing_root::<Node>("list")?.read(|view, list| {
+            let nodes = std::iter::successors(view[list].next, |&node| view[node].next);
+            assert_eq!(nodes.map(|node| view[node].number).sum::<u64>(), NODES * (NODES - 1) / 2);
+        })?;
     }
     Ok(())
 }

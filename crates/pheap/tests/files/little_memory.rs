@@ -2,7 +2,8 @@
 #![allow(clippy::unit_arg)] // `Ok(tx[p] = 1)` is a transaction in one line
 
 use std::fs;
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
 use pheap::{Durability, Error, Heap, Options, P, Persist, Result, Root};
 use pheap_testkit::*;
@@ -137,6 +138,89 @@ fn a_heap_that_is_only_read_is_copied_to_a_file() -> Result<()> {
     check(&first)?;
     check(&second)?;
     assert!(bytes_of(&path) == before);
+    Ok(())
+}
+
+/// What a copy has no space for is an error when it is made, and not the end of the process that looks at it.
+#[test]
+fn a_copy_has_the_space_of_the_heap() -> Result<()> {
+    let dir = tempdir();
+    let (path, folder) = (dir.path().join("x"), dir.path().join("folder"));
+    fs::create_dir(&folder).unwrap();
+    let heap = wal().open(&path)?;
+    let root: Root<Data> = heap.root("data")?;
+    root.txn(|tx, d| Ok(tx[d].items = Some(tx.alloc_slice(PAGES * WORDS, |_| 0u64)?)))?;
+    heap.checkpoint()?;
+    let copy = wal().follower(true).memory_limit(LITTLE).temp_dir(&folder).open(&path)?;
+    let open = fs::read_dir("/proc/self/fd").unwrap().map(|entry| entry.unwrap().path());
+    let inside = |fd: &PathBuf| fs::read_link(fd).is_ok_and(|file| file.starts_with(&folder));
+    let space = open.filter(inside).map(|fd| fs::metadata(fd).unwrap().blocks() * 512).max().unwrap();
+    assert!(space >= fs::metadata(&path).unwrap().len(), "{space} bytes");
+    drop(copy);
+    heap.close()
+}
+
+/// The message says how much memory is needed, and that is so.
+#[test]
+fn with_the_memory_that_is_needed_no_file_is() -> Result<()> {
+    const TEST: &str = "little_memory::with_the_memory_that_is_needed_no_file_is";
+    if let Some((_, path)) = role() {
+        return killed(&path);
+    }
+    let dir = tempdir();
+    let (path, open) = (dir.path().join("killed"), dir.path().join("open"));
+    run_killed(TEST, "killed", &path);
+    // A log with more records than wait in memory.
+    let heap = wal().open(&open)?;
+    let root: Root<Data> = heap.root("data")?;
+    for i in 0..20 {
+        root.txn(|tx, d| Ok(tx[d].items = Some(tx.alloc_slice(64 << 10, |_| i)?)))?;
+    }
+    // The addresses of both are taken.
+    let first = wal().follower(true).open(&path)?;
+    for (options, path) in [(wal().read_only(true), &path), (wal().follower(true), &open)] {
+        let options = options.temp_dir(dir.path().join("nowhere"));
+        let Err(Error::MemoryLimit { need, .. }) = options.clone().memory_limit(LITTLE).open(path) else {
+            panic!("there is no folder for a copy");
+        };
+        let heap = options.memory_limit(2 * need).open(path)?;
+        assert!(heap.check()?.problems.is_empty());
+    }
+    drop(first);
+    heap.close()
+}
+
+/// The last transaction has records in several segments, and has not ended.
+#[test]
+fn segments_behind_the_end_do_not_count() -> Result<()> {
+    const TEST: &str = "little_memory::segments_behind_the_end_do_not_count";
+    const PIECE: usize = 1 << 20;
+    if let Some((_, path)) = role() {
+        let heap = wal().memory_limit(1 << 30).open(&path)?;
+        let root: Root<Data> = heap.root("data")?;
+        for item in [1, 2] {
+            root.txn(|tx, d| Ok(tx[d].items = Some(tx.alloc_slice(PAGES * WORDS, |_| item)?)))?;
+        }
+        die();
+    }
+    let dir = tempdir();
+    let path = dir.path().join("x");
+    run_killed(TEST, "killed", &path);
+    // What a power failure may leave.
+    let mut log = fs::read(log_of(&path)).unwrap();
+    let end = log.iter().rposition(|&byte| byte != 0).unwrap();
+    log[end - PIECE..].fill(0);
+    let copy = dir.path().join("copy");
+    for (durability, limit) in [(Durability::Process, 1 << 30), (Durability::Wal, LITTLE)] {
+        fs::copy(&path, &copy).unwrap();
+        fs::write(log_of(&copy), &log).unwrap();
+        let heap = wal().durability(durability).memory_limit(limit).restored(true).open(&copy)?;
+        heap.existing_root::<Data>("data")?.read(|view, d| {
+            assert!(view[view[d].items.unwrap()].iter().all(|&item| item == 1));
+        })?;
+        heap.close()?;
+        fs::remove_file(&copy).unwrap();
+    }
     Ok(())
 }
 

@@ -9,6 +9,7 @@ use std::path::Path;
 use crate::error::{Error, Result};
 use crate::heap::backup::unless_zero;
 use crate::heap::options::Options;
+use crate::os::holes::reserve_range;
 use crate::os::own_file::OwnFile;
 use crate::os::storage::{Storage, write_all};
 use crate::os::{file_in_memory, set_len, unnamed_file, write_at};
@@ -25,6 +26,16 @@ pub(super) fn space(of: &File) -> io::Result<u64> {
     Ok(of.metadata()?.blocks() * BLOCK)
 }
 
+/// Whether so many bytes may be in memory.
+pub(super) fn is_small(options: &Options, bytes: u64) -> bool {
+    bytes <= options.memory() / 2
+}
+
+/// A file without a name, in memory or in a folder.
+pub(super) fn empty_file(in_memory: bool, folder: &Path) -> io::Result<File> {
+    if in_memory { file_in_memory() } else { unnamed_file(folder) }
+}
+
 /// A copy of a heap that is being made: its pages, without the header.
 pub(super) struct Copy<'a> {
     options: &'a Options,
@@ -32,24 +43,31 @@ pub(super) struct Copy<'a> {
     /// Bytes of memory that the heap would need otherwise.
     need: u64,
     file: File,
+    in_memory: bool,
 }
 
 impl<'a> Copy<'a> {
-    /// An empty copy of the heap in the file `of` at `path`: in memory if the heap may be there, else in
-    /// [`Options::temp_dir`].
+    /// An empty copy of the heap in the file `of` at `path`, which takes so many bytes: in memory if they may be there, else
+    /// in [`Options::temp_dir`].
     ///
     /// # Errors
     /// [`Error::MemoryLimit`].
-    pub(super) fn create(options: &'a Options, path: &'a Path, of: &File, need: u64) -> Result<Copy<'a>> {
+    pub(super) fn create(
+        options: &'a Options,
+        path: &'a Path,
+        of: &File,
+        takes: u64,
+        need: u64,
+    ) -> Result<Copy<'a>> {
+        let in_memory = is_small(options, takes);
         let create = || {
-            let is_small = space(of)? <= options.memory() / 2;
-            let file = if is_small { file_in_memory()? } else { unnamed_file(&options.folder_for_copies())? };
+            let file = empty_file(in_memory, &options.folder_for_copies())?;
             // Its mode is that of a backup. Without the bits that the kernel keeps from files in memory.
             file.set_permissions(Permissions::from_mode(of.metadata()?.mode() & 0o666))?;
             Ok(file)
         };
         let file = create().map_err(|e| error(options, path, need, e))?;
-        Ok(Copy { options, path, need, file })
+        Ok(Copy { options, path, need, file, in_memory })
     }
 
     /// Copies these pages from the heap's file. After each chunk, `go_on` says whether to go on. Returns whether all
@@ -91,7 +109,10 @@ impl<'a> Copy<'a> {
         mapped: u64,
         replay: impl FnOnce(&dyn Storage) -> io::Result<()>,
     ) -> Result<OwnFile> {
+        // A store to a hole ends the process where there is no space, and in a tmpfs a look at one does.
+        let reserve = || if self.in_memory { Ok(()) } else { reserve_range(&self.file, 0, mapped) };
         let replayed = set_len(&self.file, mapped)
+            .and_then(|()| reserve())
             .and_then(|()| storage(self.file.try_clone()?))
             .and_then(|storage| replay(&storage));
         replayed.map_err(|e| self.error(e))?;

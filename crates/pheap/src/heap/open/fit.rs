@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use super::copy::Copy;
+use super::copy::{self, Copy};
 use super::found::{Found, Surveyed};
 use super::place::InFile;
 use super::wal;
@@ -40,12 +40,15 @@ pub(super) fn survey<R>(mut found: Found<'_>, then: impl FnOnce(Surveyed<'_>) ->
         if need <= most {
             return then(surveyed);
         }
+    } else if found.moves()? {
+        need += found.moved_bytes();
     }
     let Found { header, tail, .. } = found;
     let path = place.path();
     // What is going to be shown must not be lost.
     tail.sync().map_err(|e| Error::io(format!("syncing {}", disk.log_path().display()), e))?;
-    let copy = Copy::create(options, path, file, need)?;
+    let takes = copy::space(file).map_err(|e| Error::io(format!("looking at {}", path.display()), e))?;
+    let copy = Copy::create(options, path, file, takes, need)?;
     if !copy.pages(&*disk.data(), HEADER_SIZE..header.mapped, &mut || Ok(true))? {
         let have = disk.data().len().unwrap_or(0);
         return Err(Error::Truncated { path: path.to_owned(), have, need: header.mapped });

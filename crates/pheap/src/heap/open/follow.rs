@@ -25,8 +25,8 @@ use crate::heap::Heap;
 use crate::heap::options::Options;
 use crate::media::MediumKind;
 use crate::os::own_file::OwnFile;
+use crate::os::regular;
 use crate::os::storage::Storage;
-use crate::os::{regular, unnamed_file};
 use crate::store::header::{self, Header, Use};
 use crate::units::HEADER_SIZE;
 use crate::wal::files::Files;
@@ -47,8 +47,7 @@ pub(super) fn follow_beside(options: &Options, path: &Path, meanwhile: &mut dyn 
     let place = InFile { path, file: copied.file, is_copy: true, disk: copied.live.disk };
     let options = &options.clone().read_only(true);
     let found = Found { options, place: &place, header: copied.header, tail: Arc::new(copied.tail) };
-    verify::verify(&found)?;
-    Ok(found.survey()?.plan()?.recover()?.finish(options, None))
+    verify::open(found)
 }
 
 /// A heap at one moment.
@@ -118,13 +117,16 @@ impl Attempt<'_, '_> {
         let path = self.live.path;
         let header = self.header(self.start)?;
         (self.meanwhile)();
+        // With the records that come meanwhile.
+        let need = self.space().map_err(|e| reading(path, e))?;
+        let in_memory = copy::is_small(options, need);
         let not_followed = |how| Err(Error::NotFollowed { path: path.to_owned(), how });
         let mut log = match header.in_use {
             Use::Closed | Use::In(MediumKind::Wal) => {
                 self.live.check_use(options, &header)?;
                 let of = header.wal_identity();
                 let folder = options.folder_for_copies();
-                let spill = || Box::new(move || unnamed_file(&folder));
+                let spill = || Box::new(move || copy::empty_file(in_memory, &folder));
                 of.in_use.then(|| LiveLog::open(&*self.live.disk, &of, spill())).transpose()?
             }
             Use::In(MediumKind::Process) => return not_followed("`Durability::Process`"),
@@ -136,8 +138,7 @@ impl Attempt<'_, '_> {
         (self.meanwhile)();
         // After the position that the log begins with: of arenas that are added from here on, all is in records behind that, but for their heads.
         let Some(mut header) = self.same_header(&header)? else { return Ok(None) };
-        let need = copy::space(&self.live.file).map_err(|e| reading(path, e))?;
-        let copy = Copy::create(options, path, &self.live.file, need)?;
+        let copy = Copy::create(options, path, &self.live.file, need, need)?;
         let mut pages = HEADER_SIZE..header.mapped;
         loop {
             if !self.copy_pages(&copy, pages.clone(), log.as_mut())? {
@@ -161,6 +162,12 @@ impl Attempt<'_, '_> {
         let replay = |copy: &dyn Storage| log.map_or(Ok(()), |log| log.fold(copy, options.memory() / 2));
         let file = copy.finish(header.mapped, replay)?;
         Ok(Some((header, file, tail)))
+    }
+
+    /// Bytes that the heap and its log take.
+    fn space(&self) -> io::Result<u64> {
+        let log = self.live.disk.open_log().ok().flatten();
+        Ok(copy::space(&self.live.file)? + log.map_or(Ok(0), |log| log.len())?)
     }
 
     fn header(&self, bytes: &[u8]) -> Result<Header> {

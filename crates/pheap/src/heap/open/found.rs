@@ -8,6 +8,7 @@ use super::place::{Place, View};
 use crate::error::{Error, Result};
 use crate::heap::options::Options;
 use crate::os::file_system::is_tmpfs;
+use crate::os::mapping::Mapping;
 use crate::store::header::{self, Header};
 use crate::store::relocate;
 use crate::units::HEADER_SIZE;
@@ -73,14 +74,34 @@ impl<'a> Found<'a> {
     }
 }
 
+/// Bytes of private memory that it takes to move a heap which is only read.
+fn moved_bytes(place: &dyn Place, header: &Header) -> u64 {
+    place.file().and_then(|file| copy::space(file).ok()).unwrap_or(0).min(header.mapped)
+}
+
+fn moves(mapping: &Mapping, header: &Header) -> bool {
+    header.bases != [mapping.base().addr() as u64]
+}
+
+impl Found<'_> {
+    /// Whether a heap that is only read would be moved.
+    pub(super) fn moves(&self) -> Result<bool> {
+        let Found { options, place, header, .. } = self;
+        Ok(moves(&place.reserve(options.base, header, View::Private)?, header))
+    }
+
+    /// Bytes of private memory that this would take.
+    pub(super) fn moved_bytes(&self) -> u64 {
+        moved_bytes(self.place, &self.header)
+    }
+}
+
 impl Surveyed<'_> {
     /// Bytes of private memory that the recovery of a heap takes which is only read, beside what the log has taken.
     pub(super) fn private_bytes(&self) -> u64 {
         let Surveyed { place, contents, .. } = self;
-        let at = contents.mapping.base().addr() as u64;
-        let moves = contents.header.bases != [at];
-        let all = place.file().and_then(|file| copy::space(file).ok()).unwrap_or(0);
-        contents.logged_bytes() + if moves { all.min(contents.header.mapped) } else { 0 }
+        let moves = moves(&contents.mapping, &contents.header);
+        contents.logged_bytes() + if moves { moved_bytes(*place, &contents.header) } else { 0 }
     }
 }
 

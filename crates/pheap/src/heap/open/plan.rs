@@ -98,7 +98,9 @@ impl Plan<'_> {
                     return use_log(log, contents);
                 }
             }
-            wal::settle(&mut contents.header, &**disk, &tail, options.memory())?;
+            // Beside the private pages.
+            let room = (options.memory() / 2).saturating_sub(tail.bytes());
+            wal::settle(&mut contents.header, &**disk, &tail, room)?;
             contents.live = None;
         }
         let path = place.path().display();

@@ -3,29 +3,45 @@
 use super::found::Found;
 use super::{fit, lost};
 use crate::error::{Error, Result};
+use crate::heap::Heap;
 use crate::store::header::Use;
 
 /// For [`Options::verify`](crate::Options::verify): checks a file before it is opened, and before anything in it is changed.
 ///
 /// What is checked is a heap whose logs are replayed and whose pointers lead to where it is mapped. The file has none of that yet, so it is a heap of its own, in memory, by the same stages.
 pub(super) fn verify(found: &Found<'_>) -> Result<()> {
-    let Found { options, place, header, .. } = found;
-    let is_copy = options.restored && header.in_use != Use::Closed;
-    let Some(file) = place.file().filter(|_| options.verify || is_copy) else { return Ok(()) };
-    let options = &(*options).clone().read_only(true);
-    let (lost, heap) = fit::survey(Found { options, ..found.clone() }, |surveyed| {
+    if !is_wanted(found) || found.place.file().is_none() {
+        return Ok(());
+    }
+    let options = &found.options.clone().read_only(true);
+    open(Found { options, ..found.clone() }).map(drop)
+}
+
+fn is_wanted(found: &Found<'_>) -> bool {
+    found.options.verify || found.options.restored && found.header.in_use != Use::Closed
+}
+
+/// Opens a heap that is only read, and checks it if that is wanted: the same one, for stores to a copy of a heap stay in it,
+/// and it is not what was found any more.
+pub(super) fn open(found: Found<'_>) -> Result<Heap> {
+    let (options, place) = (found.options, found.place);
+    let file = place.file().filter(|_| is_wanted(&found));
+    let (lost, heap) = fit::survey(found, |surveyed| {
         // Before spans that belong to no root are cleared.
-        let lost = lost::lost_root(file, &surveyed.contents)
-            .map_err(|e| Error::io(format!("reading {}", place.path().display()), e))?;
+        let lost = file.map_or(Ok(None), |file| lost::lost_root(file, &surveyed.contents));
+        let lost = lost.map_err(|e| Error::io(format!("reading {}", place.path().display()), e))?;
         Ok((lost, surveyed.plan()?.recover()?.finish(options, None)))
     })?;
+    if file.is_none() {
+        return Ok(heap);
+    }
     let report = heap.check()?;
-    drop(heap);
     let mut problems = report.problems;
     problems.splice(..0, lost);
     if problems.is_empty() {
-        return Ok(());
+        return Ok(heap);
     }
+    drop(heap);
     let count = problems.len() as u64 + report.more_problems;
     problems.truncate(3);
     let more = if count > 3 { format!("; and {} more problems", count - 3) } else { String::new() };
