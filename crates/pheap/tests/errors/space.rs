@@ -288,7 +288,12 @@ fn the_process_may_write_less_than_the_heap_has() {
         );
         for memory in [MIB, 1 << 30] {
             let error = numbers(wal().follower(true).memory_limit(memory), &path).unwrap_err();
-            assert!(matches!(error, Error::MemoryLimit { .. }), "{error}");
+            // More memory than there may be helps only where a file on the disk was tried.
+            let is_right = match &error {
+                Error::MemoryLimit { need, .. } => memory < 2 * need,
+                error => memory > MIB && matches!(error, Error::OutOfSpace { .. }),
+            };
+            assert!(is_right, "{error}");
         }
         assert_eq!(numbers(wal().read_only(true), &path).unwrap(), 7);
         let heap = small().durability(Durability::Process).open(&path).unwrap();

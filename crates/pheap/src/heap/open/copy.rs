@@ -15,6 +15,7 @@ use crate::os::storage::{Storage, write_all};
 use crate::os::{file_in_memory, set_len, unnamed_file, write_at};
 use crate::units::PAGE;
 use crate::wal::files::storage;
+use crate::wal::is_full;
 
 /// Bytes that are copied at a time.
 const CHUNK: u64 = 1 << 20;
@@ -51,7 +52,7 @@ impl<'a> Copy<'a> {
     /// in [`Options::temp_dir`].
     ///
     /// # Errors
-    /// [`Error::MemoryLimit`].
+    /// [`Error::MemoryLimit`]; [`Error::OutOfSpace`], [`Error::Io`] of one in memory.
     pub(super) fn create(
         options: &'a Options,
         path: &'a Path,
@@ -66,7 +67,7 @@ impl<'a> Copy<'a> {
             file.set_permissions(Permissions::from_mode(of.metadata()?.mode() & 0o666))?;
             Ok(file)
         };
-        let file = create().map_err(|e| error(options, path, need, e))?;
+        let file = create().map_err(|e| error(options, path, need, in_memory, e))?;
         Ok(Copy { options, path, need, file, in_memory })
     }
 
@@ -74,7 +75,7 @@ impl<'a> Copy<'a> {
     /// pages were copied: not if `go_on` said no, or the file has become shorter.
     ///
     /// # Errors
-    /// Those of `go_on`; [`Error::MemoryLimit`], [`Error::Io`].
+    /// Those of `go_on`; [`Error::MemoryLimit`], [`Error::OutOfSpace`], [`Error::Io`].
     pub(super) fn pages(
         &self,
         data: &dyn Storage,
@@ -103,7 +104,7 @@ impl<'a> Copy<'a> {
     /// Makes the copy `mapped` bytes long, and has `replay` bring to it what the log holds.
     ///
     /// # Errors
-    /// [`Error::MemoryLimit`].
+    /// [`Error::MemoryLimit`]; [`Error::OutOfSpace`], [`Error::Io`] of one in memory.
     pub(super) fn finish(
         self,
         mapped: u64,
@@ -120,11 +121,20 @@ impl<'a> Copy<'a> {
     }
 
     fn error(&self, source: io::Error) -> Error {
-        error(self.options, self.path, self.need, source)
+        error(self.options, self.path, self.need, self.in_memory, source)
     }
 }
 
-fn error(options: &Options, path: &Path, need: u64, source: io::Error) -> Error {
+fn error(options: &Options, path: &Path, need: u64, in_memory: bool, source: io::Error) -> Error {
+    if in_memory {
+        // More than that is not asked for.
+        let what = format!("copying {} to memory", path.display());
+        return if is_full(&source) {
+            Error::OutOfSpace { reason: format!("{what}: {source}") }
+        } else {
+            Error::io(what, source)
+        };
+    }
     let (path, directory, limit) = (path.to_owned(), options.folder_for_copies(), options.memory());
     Error::MemoryLimit { path, need, limit, directory, source }
 }
