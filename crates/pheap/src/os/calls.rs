@@ -113,6 +113,19 @@ pub(crate) fn write_at(file: &File, bytes: &[u8], at: u64) -> io::Result<usize> 
     file.write_at(bytes, at)
 }
 
+/// Has the kernel read these bytes of a file, without waiting for them. Only a hint.
+pub(crate) fn will_read(file: &File, at: u64, len: u64) {
+    // SAFETY: takes no addresses.
+    unsafe {
+        libc::posix_fadvise(
+            file.as_raw_fd(),
+            at as libc::off_t,
+            len as libc::off_t,
+            libc::POSIX_FADV_WILLNEED,
+        )
+    };
+}
+
 /// Makes a file that long.
 ///
 /// # Errors

@@ -46,6 +46,9 @@ pub(crate) trait Storage: Send + Sync + Debug {
         Ok((at < self.len()?).then_some(at))
     }
 
+    /// Tells the kernel that these bytes are going to be read soon. Only a hint.
+    fn will_read(&self, _at: u64, _len: u64) {}
+
     /// Makes the file longer by zeros that are written (not only reserved), so that, after a sync, later writes there change no metadata. If it
     /// fails, the file is as long as before.
     ///

@@ -14,7 +14,7 @@ use crate::os::maps::Window;
 use crate::os::names::{FileId, Names, Stat};
 use crate::os::own_file::OwnFile;
 use crate::os::storage::{Disk, Kept, Storage};
-use crate::os::{check_file_size, holes, seek_data, write_at};
+use crate::os::{check_file_size, holes, seek_data, will_read, write_at};
 
 #[derive(Debug)]
 struct OnDisk {
@@ -54,6 +54,10 @@ impl Storage for OnDisk {
 
     fn data_from(&self, at: u64) -> io::Result<Option<u64>> {
         seek_data(&self.file, at)
+    }
+
+    fn will_read(&self, at: u64, len: u64) {
+        will_read(&self.file, at, len);
     }
 
     fn extend_now(&self, from: u64, to: u64) -> io::Result<()> {

@@ -12,6 +12,8 @@ const PAGE_WORDS: usize = PAGE as usize / 8;
 const LEAST: u64 = 1 << 20;
 /// Pages that are read and written at once.
 const RUN: usize = 256;
+/// Pages that the kernel is asked for before they are read, if they may be on the disk only: it reads many at a time.
+const AHEAD: u64 = 4096;
 
 /// What records put into one page.
 struct Piece {
@@ -30,6 +32,8 @@ pub(crate) struct Fold<'a> {
     pieces: Vec<Piece>,
     words: Vec<u64>,
     written: u64,
+    /// Pages that the kernel is asked for.
+    ahead: u64,
 }
 
 impl<'a> Fold<'a> {
@@ -37,7 +41,12 @@ impl<'a> Fold<'a> {
     /// them. The more, the less often is a page written that many records change.
     pub(crate) fn with_room(data: &'a dyn Storage, room: u64) -> Fold<'a> {
         let most = (room.max(LEAST) / 8).min(u32::MAX.into()) as usize;
-        Fold { data, most, pieces: Vec::new(), words: Vec::new(), written: 0 }
+        Fold { data, most, pieces: Vec::new(), words: Vec::new(), written: 0, ahead: 0 }
+    }
+
+    /// [`with_room`](Self::with_room), for a file that nobody has read lately.
+    pub(crate) fn of_cold(data: &'a dyn Storage, room: u64) -> Fold<'a> {
+        Fold { ahead: AHEAD, ..Fold::with_room(data, room) }
     }
 
     /// Adds the ranges of a record, which is newer than all before it.
@@ -71,7 +80,15 @@ impl<'a> Fold<'a> {
         self.pieces.sort_unstable_by_key(|piece| (piece.page, piece.at));
         let mut run = vec![0; RUN * PAGE_WORDS];
         let mut rest = &self.pieces[..];
+        let (mut runs, mut asked) = (rest.chunk_by(|one, next| next.page <= one.page + 1), 0);
         while let Some(&Piece { page: first, .. }) = rest.first() {
+            while asked < self.ahead
+                && let Some([first, .., last] | [first @ last]) = runs.next()
+            {
+                let pages = last.page + 1 - first.page;
+                self.data.will_read(first.page * PAGE, pages * PAGE);
+                asked += pages;
+            }
             let mut end = first;
             let goes_on = |piece: &&Piece| {
                 let fits = piece.page <= end && piece.page < first + RUN as u64;
@@ -95,6 +112,7 @@ impl<'a> Fold<'a> {
             }
             self.data.write_all(bytes(pages), first * PAGE)?;
             self.written += pages.len() as u64 * 8;
+            asked = asked.saturating_sub(end - first);
         }
         self.pieces.clear();
         self.words.clear();

@@ -220,7 +220,7 @@ pub(crate) fn fold_tail(disk: &dyn Disk, leftover: &WalTail, salt: u64, room: u6
         leftover.check_there(salt)?;
         // A part of a record must not reach the heap's file before all of it is on the disk.
         log.sync()?;
-        let mut fold = Fold::with_room(&*data, room);
+        let mut fold = Fold::of_cold(&*data, room);
         leftover.each_record(|record| fold.add(record))?;
         fold.finish()?;
     }
