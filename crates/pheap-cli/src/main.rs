@@ -27,7 +27,7 @@ use progress::Progress;
 /// Inspects pheap heaps, without the programs that wrote them.
 ///
 /// Opens the file read-only: no byte of it is changed, and after a crash the heap is recovered in memory. (Only `collect` changes
-/// the file.) Of a heap that a program has open with `Durability::Wal`, it looks at a copy in memory: one state between two transactions, which the program
+/// the file.) Of a heap that a program has open with `Durability::Wal`, it looks at a copy: one state between two transactions, which the program
 /// does not notice. With other durabilities only that program can look.
 ///
 /// Exit status: 0 if all is well, 1 if something is wrong with the heap, 2 if the command failed.
@@ -39,7 +39,7 @@ struct Args {
     /// Accept a copy of a heap in use, if nobody changed the heap while it was copied: check all of it first
     #[arg(long, global = true)]
     restored: bool,
-    /// Take no lock, whether a program has the heap open or not: look at a copy in memory. A program that opens the heap meanwhile is not refused
+    /// Take no lock, whether a program has the heap open or not: look at a copy. A program that opens the heap meanwhile is not refused
     #[arg(long, global = true)]
     follow: bool,
 }

@@ -176,7 +176,11 @@ impl Log {
 
     fn each_record(&self, found: &Found, mut visit: impl FnMut(&[u64])) {
         let Found { begin, end, segments, .. } = found;
-        each_record(&self.file, LAYOUT, segments, *begin..*end, |record| Ok(visit(record))).unwrap();
+        each_record(&self.file, LAYOUT, segments, *begin..*end, |record| {
+            visit(record);
+            Ok(())
+        })
+        .unwrap();
     }
 }
 

@@ -243,3 +243,20 @@ fn a_heap_that_is_read_elsewhere_is_copied_to_a_file() -> Result<()> {
     check(&reader.memory_limit(2 * need).temp_dir(dir.path().join("nowhere")).open(&copy)?)?;
     heap.close()
 }
+
+/// What is refused because of the options stays as it is, though its log would be brought to the file.
+#[test]
+fn what_is_refused_is_not_changed() -> Result<()> {
+    const TEST: &str = "little_memory::what_is_refused_is_not_changed";
+    if let Some((_, path)) = role() {
+        return killed(&path);
+    }
+    let dir = tempdir();
+    let path = dir.path().join("x");
+    run_killed(TEST, "killed", &path);
+    let before = bytes_of(&path);
+    let error = wal().memory_limit(LITTLE).base(3 << 12).open(&path).unwrap_err();
+    assert!(matches!(error, Error::InvalidOption(_)), "{error}");
+    assert!(bytes_of(&path) == before);
+    check(&wal().memory_limit(LITTLE).open(&path)?)
+}

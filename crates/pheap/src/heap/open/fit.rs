@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::copy::{self, Copy};
 use super::found::{Found, Surveyed};
 use super::place::InFile;
-use super::wal;
+use super::{plan, wal};
 use crate::error::{Error, Result};
 use crate::units::HEADER_SIZE;
 use crate::wal::{Fold, WalTail};
@@ -26,6 +26,11 @@ pub(super) fn survey<R>(mut found: Found<'_>, then: impl FnOnce(Surveyed<'_>) ->
     let mut need = tail.bytes();
     if !options.read_only {
         if need > most {
+            // What would be refused stays as it is.
+            plan::chosen(options, place, &found.header)?;
+            if place.file().is_some() {
+                found.moves()?;
+            }
             let path = place.path().display();
             tracing::info!(%path, bytes = need, "brings the log to the heap's file: its pages are too many for memory");
             wal::settle(&mut found.header, &**disk, tail, most)?;

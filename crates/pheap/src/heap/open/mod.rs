@@ -11,7 +11,7 @@
 //! What needs more memory than it may have is [made to fit](fit) before it is surveyed. Of a heap that another process has
 //! open, [`follow`] makes a copy that is surveyed.
 //!
-//! Nothing is changed before there is a plan. What differs between a file and a simulated medium is in [`place`]. [`create`] makes a heap where there is none, [`verify`] checks one
+//! Nothing is changed before there is a plan, but that a log which needs too much memory is brought to the file. What differs between a file and a simulated medium is in [`place`]. [`create`] makes a heap where there is none, [`verify`] checks one
 //! more than the survey does.
 
 pub(super) mod choose;
@@ -53,7 +53,8 @@ impl Options {
     ///
     /// # Errors
     /// [`Error::NotAHeap`], [`Error::Truncated`], [`Error::NewerFormat`], [`Error::OlderFormat`], [`Error::Corrupt`] for files that are not (or no longer) valid
-    /// heaps, which are left as they are; [`Error::Locked`] and [`Error::AlreadyOpen`] for heaps that are in use; [`Error::Copied`], [`Error::NotClosed`] and
+    /// heaps, which are left as they are (but a log whose pages need [too much memory](Options::memory_limit) may have
+    /// been brought to the file); [`Error::Locked`] and [`Error::AlreadyOpen`] for heaps that are in use; [`Error::Copied`], [`Error::NotClosed`] and
     /// [`Error::BootUnknown`] for those that may be torn; for a [follower](Options::follower), [`Error::NotFollowed`] and [`Error::Overtaken`];
     /// [`Error::NoPermission`], [`Error::OutOfSpace`], [`Error::AddressInUse`], [`Error::Io`].
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Heap> {

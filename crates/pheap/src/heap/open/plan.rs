@@ -17,7 +17,7 @@ use crate::os::file_size_limit;
 use crate::os::file_system::is_tmpfs;
 use crate::os::mapping::Mapping;
 use crate::os::storage::Disk;
-use crate::store::header::Use;
+use crate::store::header::{Header, Use};
 use crate::wal::{Settings, Wal};
 
 /// How the heap is going to be opened. It is good, and has its addresses: whatever fails from now on is the disk.
@@ -33,11 +33,7 @@ impl<'a> Surveyed<'a> {
     /// Decides how the heap is opened. Nothing has been changed until here.
     pub(super) fn plan(mut self) -> Result<Plan<'a>> {
         let Surveyed { options, place, ref tail, ref mut contents, .. } = self;
-        let chosen = if options.read_only { None } else { Some(place.choose(options)?) };
-        if let (Some(Chosen::Wal), Some(disk)) = (&chosen, place.disk()) {
-            disk.may_have_log()?;
-            may_write(contents.header.mapped, place)?;
-        }
+        let chosen = if options.read_only { None } else { Some(chosen(options, place, &contents.header)?) };
         if let Some(chosen) = &chosen {
             // Where the disk is full, a store to a hole that is mapped ends the process, and a checkpoint to one fails. With a log, free pages may stay holes until somebody takes them. No byte changes.
             let least = options.tuning.hole;
@@ -49,6 +45,16 @@ impl<'a> Surveyed<'a> {
         let target = moves_twice(options, header).then(reserve).transpose()?;
         Ok(Plan { surveyed: self, chosen, target })
     }
+}
+
+/// The durability of a heap that is going to be written to. Fails if it cannot have that here.
+pub(super) fn chosen(options: &Options, place: &dyn Place, header: &Header) -> Result<Chosen> {
+    let chosen = place.choose(options)?;
+    if let (Chosen::Wal, Some(disk)) = (&chosen, place.disk()) {
+        disk.may_have_log()?;
+        may_write(header.mapped, place)?;
+    }
+    Ok(chosen)
 }
 
 /// Fails if a checkpoint could not write the heap's file, which has `mapped` bytes.
