@@ -142,6 +142,7 @@ impl Exclusive<'_> {
     pub(crate) fn trace(&mut self) {
         let context = self.context();
         // A cycle begins while nobody reads.
+        // SURVIVES unreached: mutants are tried without conversions; `tests/changed_types.rs` of pheap-crash has them.
         context.upgrade();
         context.between_states(|context| {
             // The cycle that is running may count objects as live that were allocated since it began.

@@ -4,6 +4,8 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -14,7 +16,7 @@ use crate::os::maps::Window;
 use crate::os::names::{FileId, Names, Stat};
 use crate::os::own_file::OwnFile;
 use crate::os::storage::{Disk, Kept, Storage};
-use crate::os::{check_file_size, holes, seek_data, will_read, write_at};
+use crate::os::{check_file_size, file_size_limit, holes, seek_data, will_read, write_at};
 
 #[derive(Debug)]
 struct OnDisk {
@@ -22,12 +24,15 @@ struct OnDisk {
     id: FileId,
     /// The segments of a log. Its head is not in it: that has sectors which are to be written whole.
     window: OnceLock<Window>,
+    /// How long this process may make a file: as of when this one was opened or last made longer, for to ask takes a
+    /// tenth of the time of a commit in memory.
+    size_limit: AtomicU64,
 }
 
 impl OnDisk {
     fn new(file: OwnFile) -> io::Result<OnDisk> {
         let id = Stat::of(&file)?.id;
-        Ok(OnDisk { file, id, window: OnceLock::new() })
+        Ok(OnDisk { file, id, window: OnceLock::new(), size_limit: file_size_limit().into() })
     }
 }
 
@@ -40,7 +45,10 @@ impl Storage for OnDisk {
         if self.window.get().is_some_and(|window| window.write(bytes, at)) {
             return Ok(bytes.len());
         }
-        write_at(&self.file, bytes, at)
+        if at + bytes.len() as u64 > self.size_limit.load(Relaxed) {
+            return write_at(&self.file, bytes, at);
+        }
+        self.file.write_at(bytes, at)
     }
 
     fn sync_now(&self) -> io::Result<()> {
@@ -61,6 +69,7 @@ impl Storage for OnDisk {
     }
 
     fn extend_now(&self, from: u64, to: u64) -> io::Result<()> {
+        self.size_limit.store(file_size_limit(), Relaxed);
         check_file_size(to)?;
         let zeros = vec![0; (to - from).min(1 << 20) as usize];
         let written = (from..to).step_by(zeros.len().max(1)).try_for_each(|at| {
