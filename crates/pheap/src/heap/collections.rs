@@ -42,8 +42,8 @@ impl Heap {
     /// waits for that, and helps.
     ///
     /// # Errors
-    /// [`Error::Nested`] if this thread is inside a transaction or read of the heap, [`Error::SeveralHeaps`] if of another
-    /// one; [`Error::Closed`], [`Error::Forked`].
+    /// [`Error::Nested`](crate::Error::Nested) if this thread is inside a transaction or read of the heap, [`Error::SeveralHeaps`](crate::Error::SeveralHeaps) if of another
+    /// one; [`Error::Closed`](crate::Error::Closed), [`Error::Forked`](crate::Error::Forked).
     pub fn wait_ready(&self) -> Result<()> {
         let heap = self.inner();
         for region in heap.regions_to_collect()? {
@@ -60,8 +60,8 @@ impl Heap {
     /// [`Options::collect_growth`](crate::Options::collect_growth)).
     ///
     /// # Errors
-    /// [`Error::Nested`] if this thread is inside a transaction or read of the heap, [`Error::SeveralHeaps`] if of another
-    /// one; [`Error::ReadOnly`], [`Error::Closed`], [`Error::Forked`].
+    /// [`Error::Nested`](crate::Error::Nested) if this thread is inside a transaction or read of the heap, [`Error::SeveralHeaps`](crate::Error::SeveralHeaps) if of another
+    /// one; [`Error::ReadOnly`](crate::Error::ReadOnly), [`Error::Closed`](crate::Error::Closed), [`Error::Forked`](crate::Error::Forked).
     pub fn collect(&self) -> Result<()> {
         let heap = self.inner();
         heap.check_writable()?;
