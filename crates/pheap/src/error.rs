@@ -477,7 +477,22 @@ impl Error {
         Error::Io { context: context.into(), source }
     }
 
+    /// What the operating system says of a write: that there is no space, or anything else.
+    pub(crate) fn writing(context: impl Into<String>, source: std::io::Error) -> Error {
+        let context = context.into();
+        if is_full(&source) {
+            Error::OutOfSpace { reason: format!("{context}: {source}") }
+        } else {
+            Error::Io { context, source }
+        }
+    }
+
     pub(crate) fn corrupt(what: impl Into<String>) -> Error {
         Error::Corrupt { what: what.into() }
     }
+}
+
+/// Whether a disk, a quota or a file is full.
+pub(crate) fn is_full(error: &std::io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG))
 }

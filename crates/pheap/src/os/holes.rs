@@ -14,17 +14,11 @@ use crate::units::PAGE;
 ///
 /// Where the file system cannot (or copies pages when they are written, whatever was reserved), holes stay.
 pub(crate) fn fill(file: &File, path: &Path, len: u64, free: &[(u64, u64)]) -> Result<bool> {
-    let context = || format!("reserving the space of {}", path.display());
     let filled = match free {
         [] => reserve(file, len).map(|()| false),
         free => reserve_but(file, len, free),
     };
-    filled.map_err(|error| match error.raw_os_error() {
-        Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG) => {
-            Error::OutOfSpace { reason: format!("{}: {error}", context()) }
-        }
-        _ => Error::io(context(), error),
-    })
+    filled.map_err(|error| Error::writing(format!("reserving the space of {}", path.display()), error))
 }
 
 fn reserve_but(file: &File, len: u64, free: &[(u64, u64)]) -> io::Result<bool> {

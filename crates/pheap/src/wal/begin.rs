@@ -8,12 +8,11 @@
 //! 2. the log, and its name;
 //! 3. headers that say that the heap is in use, and name the log. From here on, records count.
 
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::format::Layout;
-use super::{HIDES_WRITES, LogFile, Wal, is_full};
+use super::{HIDES_WRITES, LogFile, Wal};
 use crate::error::{Error, Result};
 use crate::faults::{Bug, bug};
 use crate::os::storage::{Disk, Storage};
@@ -133,14 +132,7 @@ impl Wal {
 
 /// Makes the file of a new log. If there is an error, there is none.
 pub(super) fn make(disk: &dyn Disk, layout: Layout) -> Result<Arc<dyn Storage>> {
-    let error = |e: io::Error| {
-        let context = format!("creating the log {}", disk.log_path().display());
-        if is_full(&e) {
-            Error::OutOfSpace { reason: format!("{context}: {e}") }
-        } else {
-            Error::io(context, e)
-        }
-    };
+    let error = |e| Error::writing(format!("creating the log {}", disk.log_path().display()), e);
     let log = disk.create_log().map_err(error)?;
     let fill = || {
         let end = layout.file_offset(FIRST_SEGMENTS);

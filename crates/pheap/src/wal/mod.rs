@@ -271,10 +271,6 @@ fn most_mapped(layout: Layout, settings: Settings) -> u64 {
     layout.file_offset(settings.log_limit.min(ENOUGH).div_ceil(layout.segment))
 }
 
-pub(crate) fn is_full(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG))
-}
-
 impl Wal {
     /// Makes a new log for a heap whose file is complete. The header must say so before the first record counts.
     pub(crate) fn create(disk: Arc<dyn Disk>, of: WalIdentity, settings: Settings) -> Result<Arc<Wal>> {
@@ -469,12 +465,7 @@ impl Wal {
             match grown {
                 Ok(()) => return state.unlocked(|| self.keep_found()),
                 Err(e) if emptied => {
-                    let context = format!("the log {} cannot grow: {e}", self.disk.log_path().display());
-                    return Err(if is_full(&e) {
-                        Error::OutOfSpace { reason: context }
-                    } else {
-                        Error::io(format!("growing {}", self.disk.log_path().display()), e)
-                    });
+                    return Err(Error::writing(format!("growing {}", self.disk.log_path().display()), e));
                 }
                 Err(_) => {} // perhaps a checkpoint helps
             }

@@ -25,7 +25,7 @@ impl std::fmt::Debug for PageSet {
 }
 
 impl PageSet {
-    /// Adds the pages of the bytes from `start` to `end`, as far as heaps have such pages.
+    /// Adds the pages with the bytes from `start` to `end`. Pages behind the largest heap are left out.
     pub(crate) fn insert(&mut self, start: u64, end: u64) {
         for page in start / PAGE..end.div_ceil(PAGE).min(END) {
             let group = (page / GROUP) as usize;

@@ -92,7 +92,7 @@ impl WalTail {
         each_record(&**log, *layout, segments, *begin..*end, visit)
     }
 
-    /// What is left of so many transactions once the heap's file has everything.
+    /// The tail of a log whose `transactions` are all in the heap's file.
     pub(crate) fn folded(transactions: u64) -> WalTail {
         WalTail { found: Found { transactions, ..Found::default() }, log: None }
     }
@@ -127,7 +127,7 @@ impl WalTail {
     }
 }
 
-/// Fails if records store to what is not in the heap, which has `mapped` bytes.
+/// Fails if the records store to bytes outside of the heap, which has `mapped` bytes.
 pub(super) fn check_extent(extent: Option<&std::ops::Range<u64>>, mapped: u64) -> Result<()> {
     if extent.is_some_and(|extent| extent.start < HEADER_SIZE || extent.end > mapped) {
         return Err(Error::corrupt("a record of the log lies outside of the heap"));

@@ -210,7 +210,7 @@ impl Queued {
     }
 }
 
-/// Nobody takes records before all of them were read.
+/// A follower takes the records when it has read all of them.
 impl Reader for Queued {
     fn add(&mut self, record: &[u64]) {
         Queued::add(self, record);

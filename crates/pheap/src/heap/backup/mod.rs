@@ -168,15 +168,11 @@ fn make_file(path: &Path, mode: Option<u32>, fill: impl FnOnce(&mut dyn Target) 
 
 /// An error of the operating system while `path` is made.
 fn explain(path: &Path, e: io::Error) -> Error {
-    let context = || format!("making the backup {}", path.display());
     match (e.kind(), e.raw_os_error()) {
         (io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem, _) => {
             Error::NoPermission { path: path.to_owned() }
         }
-        (_, Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG)) => {
-            Error::OutOfSpace { reason: format!("{}: {e}", context()) }
-        }
-        _ => Error::io(context(), e),
+        _ => Error::writing(format!("making the backup {}", path.display()), e),
     }
 }
 

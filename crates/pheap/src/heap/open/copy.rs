@@ -15,7 +15,6 @@ use crate::os::storage::{Storage, write_all};
 use crate::os::{file_in_memory, set_len, unnamed_file, write_at};
 use crate::units::PAGE;
 use crate::wal::files::storage;
-use crate::wal::is_full;
 
 /// Bytes that are copied at a time.
 const CHUNK: u64 = 1 << 20;
@@ -128,12 +127,7 @@ impl<'a> Copy<'a> {
 fn error(options: &Options, path: &Path, need: u64, in_memory: bool, source: io::Error) -> Error {
     if in_memory {
         // More than that is not asked for.
-        let what = format!("copying {} to memory", path.display());
-        return if is_full(&source) {
-            Error::OutOfSpace { reason: format!("{what}: {source}") }
-        } else {
-            Error::io(what, source)
-        };
+        return Error::writing(format!("copying {} to memory", path.display()), source);
     }
     let (path, directory, limit) = (path.to_owned(), options.folder_for_copies(), options.memory());
     Error::MemoryLimit { path, need, limit, directory, source }

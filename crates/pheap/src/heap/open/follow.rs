@@ -36,6 +36,7 @@ use crate::wal::{LiveLog, WalTail};
 const TRIES: u32 = 16;
 /// Half of the first pause between two attempts, of which each is twice as long as the one before, up to a quarter of a second.
 const SOON: Duration = Duration::from_millis(1);
+
 /// Opens a copy of the heap at `path`.
 pub(super) fn follow(options: &Options, path: &Path) -> Result<Heap> {
     follow_beside(options, path, &mut || {})

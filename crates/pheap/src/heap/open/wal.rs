@@ -7,7 +7,7 @@ use crate::faults::{Bug, bug};
 use crate::os::storage::{Disk, Storage};
 use crate::store::header::{Header, SLOT_SIZE, Use, is_torn};
 use crate::units::{HEADER_SIZE, PAGE};
-use crate::wal::{WalTail, fold_tail, is_full, write_again};
+use crate::wal::{WalTail, fold_tail, write_again};
 
 /// Brings what a crash has left in the log to the heap's file, and marks that as closed. The log is left to the caller, who may [retire](retire_old_log) it then.
 /// `room` is how many bytes of memory that may take.
@@ -20,10 +20,7 @@ pub(super) fn settle(header: &mut Header, disk: &dyn Disk, tail: &WalTail, room:
             header.live_slots = (0, 0);
             write_header(header, disk)
         });
-    settled.map_err(|e| {
-        let what = "bringing the log to the heap's file";
-        if is_full(&e) { Error::OutOfSpace { reason: format!("{what}: {e}") } } else { Error::io(what, e) }
-    })
+    settled.map_err(|e| Error::writing("bringing the log to the heap's file", e))
 }
 
 /// Writes both slots: if one is damaged later, the other must not say that there is a log.
