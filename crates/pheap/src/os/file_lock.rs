@@ -6,6 +6,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use super::calls::try_lock;
 use super::fork::forks;
@@ -13,6 +15,9 @@ use super::own_file::Leaked;
 use crate::error::{Error, Result};
 use crate::faults::{Kind, is_left_out};
 use crate::sync::Mutex;
+
+/// How long to wait for a lock that another process has.
+const PATIENCE: Duration = Duration::from_millis(100);
 
 /// Says by whom a file is held.
 type HeldBy = Arc<dyn Fn() -> String + Send + Sync>;
@@ -49,8 +54,25 @@ pub(crate) struct OpenFile {
 }
 
 impl OpenFile {
-    /// Locks `file` for writing, or for reading with others.
+    /// Locks `file` for writing, or for reading with others. Waits a moment for another process that has it: a child that was
+    /// just forked has the lock of its parent until it has given up the parent's files.
     pub(crate) fn lock(file: &File, path: &Path, shared: bool) -> Result<OpenFile> {
+        OpenFile::lock_within(PATIENCE, file, path, shared)
+    }
+
+    fn lock_within(patience: Duration, file: &File, path: &Path, shared: bool) -> Result<OpenFile> {
+        let started = Instant::now();
+        loop {
+            match OpenFile::try_lock(file, path, shared) {
+                Err(Error::Locked { .. }) if started.elapsed() < patience => {
+                    thread::sleep(Duration::from_millis(5));
+                }
+                locked => return locked,
+            }
+        }
+    }
+
+    fn try_lock(file: &File, path: &Path, shared: bool) -> Result<OpenFile> {
         let metadata = file.metadata().map_err(|e| Error::io(format!("looking at {}", path.display()), e))?;
         let id = (metadata.dev(), metadata.ino());
         let mut open = open_files().lock();
@@ -94,6 +116,18 @@ impl Drop for OpenFile {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_lock_that_is_given_up_soon_is_waited_for() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let other = File::open(file.path()).unwrap();
+        assert!(try_lock(&other, false).unwrap());
+        let lock = |patience| OpenFile::lock_within(patience, file.as_file(), file.path(), false);
+        assert!(matches!(lock(Duration::ZERO), Err(Error::Locked { .. })));
+        let child = thread::spawn(move || drop(other));
+        lock(Duration::from_secs(60)).unwrap();
+        child.join().unwrap();
+    }
 
     #[test]
     fn an_entry_goes_with_its_owner_and_no_other_one_with_it() {

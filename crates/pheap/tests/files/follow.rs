@@ -151,3 +151,21 @@ fn what_cannot_be_followed_is_said() -> Result<()> {
     drop(heap);
     Ok(())
 }
+
+/// What `open` refuses, a follower does not show: a backup that has come to lie beside the log of another heap.
+#[test]
+fn a_copy_beside_a_log_of_another_heap_is_refused() -> Result<()> {
+    let dir = tempdir();
+    let [path, copy] = ["heap", "copy"].map(|name| dir.path().join(name));
+    let heap = writer().open(&path)?;
+    heap.root_or::<u64>("number", |_| Ok(7))?;
+    heap.backup(&copy)?;
+    let other = writer().open(dir.path().join("other"))?;
+    other.root_or::<u64>("number", |_| Ok(8))?;
+    fs::copy(log_of(&dir.path().join("other")), log_of(&copy)).unwrap();
+    for options in [writer(), writer().read_only(true), follower()] {
+        let refused = options.open(&copy);
+        assert!(matches!(refused, Err(Error::ForeignLog { .. })), "{refused:?}");
+    }
+    Ok(())
+}

@@ -37,6 +37,8 @@ const TRIES: u32 = 16;
 /// Half of the first pause between two attempts, of which each is twice as long as the one before, up to a quarter of a second.
 const SOON: Duration = Duration::from_millis(1);
 
+const BEING_PREPARED: &str = "`Durability::Wal`, but its file is still being prepared for that";
+
 /// Opens a copy of the heap at `path`.
 pub(super) fn follow(options: &Options, path: &Path) -> Result<Heap> {
     follow_beside(options, path, &mut || {})
@@ -78,6 +80,8 @@ fn copy<'a>(options: &Options, path: &'a Path, meanwhile: &mut dyn FnMut()) -> R
         last = match copied {
             Ok(Some((header, file, tail))) => return Ok(Copied { live, header, file, tail }),
             Ok(None) => None,
+            // That does not take long.
+            Err(error @ Error::NotFollowed { how: BEING_PREPARED, .. }) => Some(error),
             // If something has changed, it may be for that.
             Err(error) if is_unchanged(&live, &start)? => return Err(error),
             Err(error) => Some(error),
@@ -126,6 +130,10 @@ impl Attempt<'_, '_> {
             Use::Closed | Use::In(MediumKind::Wal) => {
                 self.live.check_use(options, &header)?;
                 let of = header.wal_identity();
+                if !of.in_use {
+                    // What `open` refuses.
+                    WalTail::read(&*self.live.disk, &of)?;
+                }
                 let folder = options.folder_for_copies();
                 let spill = || Box::new(move || copy::empty_file(in_memory, &folder));
                 of.in_use.then(|| LiveLog::open(&*self.live.disk, &of, spill())).transpose()?
@@ -133,7 +141,7 @@ impl Attempt<'_, '_> {
             Use::In(MediumKind::Process) => return not_followed("`Durability::Process`"),
             Use::In(MediumKind::Pmem) => return not_followed("`Durability::Pmem`"),
             Use::In(MediumKind::Synced) => {
-                return not_followed("`Durability::Wal`, but its file is still being prepared for that");
+                return not_followed(BEING_PREPARED);
             }
         };
         (self.meanwhile)();

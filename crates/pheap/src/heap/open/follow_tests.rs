@@ -265,3 +265,30 @@ fn one_that_is_too_fast_is_given_up() {
     assert!(matches!(found, Err(Error::Overtaken { tries: 16, .. })), "{found:?}");
     assert_eq!(seen(&path, &mut || {}).unwrap(), world.count);
 }
+
+/// A heap is prepared for a log when its follower comes, and is open with it a moment later.
+#[test]
+fn a_heap_that_is_being_prepared_is_waited_for() {
+    let dir = tempdir();
+    let path = dir.path().join("heap");
+    options().open(&path).unwrap().root_or::<u64>("number", |_| Ok(7)).unwrap();
+    let closed = fs::read(&path).unwrap();
+    let mut prepared = closed.clone();
+    for slot in [0, 4096] {
+        pheap_testkit::patch_header(&mut prepared, slot, 16, 4);
+    }
+    fs::write(&path, &prepared).unwrap();
+    let mut looks = 0;
+    let followed = follow_beside(&options().follower(true), &path, &mut || {
+        looks += 1;
+        if looks == 3 {
+            fs::write(&path, &closed).unwrap();
+        }
+    });
+    let number = followed.unwrap().existing_root::<u64>("number").unwrap();
+    assert_eq!(number.read(|view, n| view[n]).unwrap(), 7);
+    // One that stays so was killed.
+    fs::write(&path, &prepared).unwrap();
+    let refused = options().follower(true).open(&path);
+    assert!(matches!(refused, Err(Error::NotFollowed { .. })), "{refused:?}");
+}
