@@ -266,7 +266,8 @@ where
     let marking = &marking;
     let work = move || marking.run_shared(heap, &mut Budget::unlimited());
     thread::scope(|scope| {
-        (1..threads).for_each(|_| drop(scope.spawn(work)));
+        // Without a thread, this one does its work.
+        (1..threads).for_each(|_| drop(thread::Builder::new().spawn_scoped(scope, work)));
         work();
     });
 }

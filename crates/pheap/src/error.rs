@@ -95,7 +95,7 @@ pub enum Error {
     },
 
     /// Another process has the heap open.
-    #[error("{} is open in another process; close it there first, or look at it with `Options::follower`", path.display())]
+    #[error("{} is open in another process, or in a child that one has just forked; close it there first, or look at it with `Options::follower`", path.display())]
     Locked {
         /// The file.
         path: PathBuf,
@@ -336,7 +336,7 @@ pub enum Error {
     },
 
     /// The disk is full, or `Options::max_size` is reached. The transaction was rolled back; the heap is usable.
-    #[error("no space to grow the heap: {reason}; free some and try again")]
+    #[error("there is no space: {reason}; free some and try again")]
     OutOfSpace {
         /// Which limit was hit.
         reason: String,
@@ -399,7 +399,10 @@ pub enum Error {
     ReadOnly,
 
     /// The path or file is not writable by this program.
-    #[error("no permission to write {}; open it with `Options::read_only(true)`, or change its mode", path.display())]
+    #[error(
+        "no permission to write {}; open the heap with `Options::read_only(true)`, or change the mode of that file or of its directory",
+        path.display()
+    )]
     NoPermission {
         /// The file.
         path: PathBuf,
@@ -484,6 +487,20 @@ impl Error {
             Error::OutOfSpace { reason: format!("{context}: {source}") }
         } else {
             Error::Io { context, source }
+        }
+    }
+
+    /// What the operating system says of a file that is made or written at `path`: that the program may not, that there is
+    /// no space, or anything else.
+    pub(crate) fn making(doing: &str, path: &std::path::Path, source: std::io::Error) -> Error {
+        use std::io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
+        match (source.kind(), source.raw_os_error()) {
+            (PermissionDenied | ReadOnlyFilesystem, _) => Error::NoPermission { path: path.to_owned() },
+            (_, Some(libc::ENAMETOOLONG)) => Error::io(
+                format!("{doing} {}, whose name is too long: choose a shorter one", path.display()),
+                source,
+            ),
+            _ => Error::writing(format!("{doing} {}", path.display()), source),
         }
     }
 

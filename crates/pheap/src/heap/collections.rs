@@ -97,7 +97,8 @@ impl HeapInner {
             if region.span_bytes() < WORTH_THREADS { 1 } else { marking_threads(self.collections.threads) };
         std::thread::scope(|scope| {
             for _ in 1..threads {
-                scope.spawn(mark);
+                // Without a thread, this one does its work.
+                let _ = std::thread::Builder::new().spawn_scoped(scope, mark);
             }
             mark();
         });

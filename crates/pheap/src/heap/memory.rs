@@ -242,15 +242,15 @@ impl HeapInner {
             }
         }
         // What has no pointers first: it is written once, more often than not, where nodes are changed again and again, each time with a page fault if their pages were dropped.
+        let was_locked = self.mapping.was_locked();
         for has_pointers in [false, true] {
             for region in self.regions() {
                 let mut from = 0;
                 while !enough()
                     && let Some(next) = region.with_spans(from, STEP, PATIENCE, |offset, len, has| {
                         if has == has_pointers {
-                            self.drop_range(wal, offset, len, |at| {
-                                wal.pages.is_old(at) || bug(Bug::DropEarly)
-                            });
+                            let may = |at| wal.pages.is_old(at) || was_locked && !wal.pages.is_private(at);
+                            self.drop_range(wal, offset, len, |at| may(at) || bug(Bug::DropEarly));
                         }
                     })
                 {
@@ -288,8 +288,9 @@ impl HeapInner {
             }
             // SAFETY: the pages are free, or recorded before the checkpoint that is complete but for this, and not since, so that who reads there, or looks at a snapshot, finds the same bytes in the
             // file; the caller has the lock that who stores to them needs.
-            unsafe { self.mapping.drop_copies(first, at - first) };
-            wal.pages.forget(first, at - first);
+            if unsafe { self.mapping.drop_copies(first, at - first) } {
+                wal.pages.forget(first, at - first);
+            }
         }
     }
 }

@@ -333,7 +333,7 @@ impl Media {
     /// Fails if the fences so far have failed, on a medium on which they can.
     pub(crate) fn check_fences(&self) -> Result<()> {
         let Medium::Synced(synced) = &self.medium else { return Ok(()) };
-        synced.check().map_err(|e| Error::io("preparing the heap's file", e))
+        synced.check().map_err(|e| Error::writing("preparing the heap's file", e))
     }
 
     /// [`flush`](Self::flush) and [`fence`](Self::fence) for what a write-ahead log does not cover: the header, new arenas, and what only a header

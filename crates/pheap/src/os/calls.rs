@@ -4,7 +4,7 @@
 
 use std::ffi::{CStr, CString};
 use std::fs::File;
-use std::io;
+use std::io::{self, Read};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::ffi::OsStrExt;
@@ -42,12 +42,23 @@ pub(crate) fn unlock(file: &File) {
 }
 
 /// Numbers that nobody could guess.
-pub(crate) fn random<const N: usize>() -> [u64; N] {
+///
+/// # Errors
+/// The operating system has none: neither its call works, nor its device.
+pub(crate) fn random<const N: usize>() -> io::Result<[u64; N]> {
     let mut words = [0u64; N];
     // SAFETY: the buffer has this many bytes. Up to 256 of them come whole.
     let got = unsafe { libc::getrandom(words.as_mut_ptr().cast(), N * 8, 0) };
-    assert_eq!(got, N as isize * 8, "getrandom failed: {}", io::Error::last_os_error());
-    words
+    if got != N as isize * 8 {
+        // An old kernel, or a container whose rules refuse the call.
+        let mut device = File::open("/dev/urandom")?;
+        for word in &mut words {
+            let mut bytes = [0; 8];
+            device.read_exact(&mut bytes)?;
+            *word = u64::from_ne_bytes(bytes);
+        }
+    }
+    Ok(words)
 }
 
 /// Bytes of memory that this machine has, with what it swaps to. As many as there can be, if it does not say.
@@ -62,12 +73,14 @@ pub(crate) fn memory() -> u64 {
     (info.totalram + info.totalswap).saturating_mul(info.mem_unit.into())
 }
 
-/// Reserves space in a file, which becomes so long at least. `EFBIG` beyond what a file of this process may have.
-pub(super) fn fallocate(file: &File, offset: u64, len: u64) -> io::Result<()> {
+/// Reserves space in a file, which becomes so long at least. `EFBIG` beyond what a file of this process may have. With
+/// `unshare`, the file gets blocks of its own for those that it shares with a copy.
+pub(super) fn fallocate(file: &File, offset: u64, len: u64, unshare: bool) -> io::Result<()> {
     check_file_size(offset + len)?;
     let (fd, offset, len) = (file.as_raw_fd(), offset as libc::off_t, len as libc::off_t);
+    let how = if unshare { libc::FALLOC_FL_UNSHARE_RANGE } else { 0 };
     // SAFETY: takes no addresses.
-    again(|| unsafe { libc::fallocate(fd, 0, offset, len) }).map(drop)
+    again(|| unsafe { libc::fallocate(fd, how, offset, len) }).map(drop)
 }
 
 /// Gives back the space of a part of a file, which reads as zeros from then on. The file stays as long as it is.
@@ -283,12 +296,6 @@ pub(crate) fn file_in_memory() -> io::Result<File> {
     };
     // SAFETY: opened just now, and nobody else's.
     Ok(unsafe { File::from_raw_fd(opened) })
-}
-
-/// Makes all of `to` what `from` is, by sharing the blocks of both. Returns whether the file system could.
-pub(crate) fn share_blocks(from: &File, to: &File) -> bool {
-    // SAFETY: takes two file descriptors, which are open, and no addresses.
-    unsafe { libc::ioctl(to.as_raw_fd(), libc::FICLONE, from.as_raw_fd()) == 0 }
 }
 
 /// Gives a file another name, which nothing has. Returns whether that was done; else the last error of the operating system says why not.

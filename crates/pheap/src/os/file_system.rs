@@ -9,6 +9,21 @@ pub(crate) fn is_tmpfs(file: &File) -> bool {
     file_system(file) == Some(TMPFS_MAGIC)
 }
 
+/// What [`file_system`] says of XFS.
+const XFS: i64 = 0x5846_5342;
+/// What it says of btrfs, ZFS and bcachefs.
+const COPYING: [i64; 3] = [0x9123_683e, 0x2fc1_2fc1, 0xca45_1a4e];
+
+/// Whether a file may share blocks with a copy of it, and have blocks of its own when it is told to.
+pub(crate) fn may_share_blocks(file: &File) -> bool {
+    file_system(file) == Some(XFS)
+}
+
+/// Whether the file system writes what is stored to a page elsewhere each time, so that a store may find no space.
+pub(crate) fn copies_blocks(file: &File) -> bool {
+    file_system(file).is_some_and(|kind| COPYING.contains(&kind))
+}
+
 /// What [`file_system`] says of a tmpfs.
 pub(crate) const TMPFS_MAGIC: i64 = 0x0102_1994;
 

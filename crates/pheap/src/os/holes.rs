@@ -5,8 +5,8 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use super::calls::{FileSystem, fallocate, punch_hole, seek_hole, statfs};
-use super::file_system::is_tmpfs;
+use super::calls::{FileSystem, fallocate, punch_hole, seek_data, seek_hole, statfs, write_at};
+use super::file_system::{copies_blocks, is_tmpfs, may_share_blocks};
 use crate::error::{Error, Result};
 use crate::units::PAGE;
 
@@ -23,7 +23,7 @@ pub(crate) fn fill(file: &File, path: &Path, len: u64, free: &[(u64, u64)]) -> R
 
 fn reserve_but(file: &File, len: u64, free: &[(u64, u64)]) -> io::Result<bool> {
     let missing = missing(file, len)?;
-    if missing == 0 {
+    if missing == 0 && !may_share_blocks(file) {
         return Ok(false);
     }
     // As in `reserve`, which then says so.
@@ -52,17 +52,47 @@ fn may_have_hole(file: &File, len: u64) -> bool {
     !is_tmpfs(file) && seek_hole(file, 0).map_or(true, |hole| hole < len)
 }
 
+/// Fails if the file system writes what is stored to a page elsewhere, and has no space to do so once for so many bytes.
+pub(crate) fn check_room(file: &File, path: &Path, bytes: u64) -> Result<()> {
+    if !copies_blocks(file) || may_have(file, bytes) {
+        return Ok(());
+    }
+    let error = io::Error::from_raw_os_error(libc::ENOSPC);
+    Err(Error::writing(format!("preparing {} takes {bytes} bytes", path.display()), error))
+}
+
 /// Whether the file system may have so many bytes.
 fn may_have(file: &File, bytes: u64) -> bool {
     !matches!(statfs(file), Ok(FileSystem { free: Some(free), .. }) if free < bytes)
 }
 
-/// Reserves space for a part of a file, unless the file system knows no such thing.
+/// Reserves space for a part of a file: `fallocate` where there is that, zeros in its holes elsewhere. No byte changes.
 pub(crate) fn reserve_range(file: &File, at: u64, len: u64) -> io::Result<()> {
-    match fallocate(file, at, len) {
-        Err(error) if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOSYS)) => Ok(()),
+    match fallocate(file, at, len, may_share_blocks(file)) {
+        // The file system does not know it, or the kernel, or the rules of a container.
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOSYS | libc::EPERM)) => {
+            write_zeros(file, at, at + len)
+        }
         done => done,
     }
+}
+
+/// Writes zeros to the holes of a part of a file.
+fn write_zeros(file: &File, mut at: u64, end: u64) -> io::Result<()> {
+    let zeros = vec![0; (1 << 20).min(end - at) as usize];
+    let file_end = file.metadata()?.len();
+    while at < end {
+        // A file system that knows no holes has none.
+        let hole = if at < file_end { seek_hole(file, at).unwrap_or(file_end) } else { at };
+        let data = if hole < file_end { seek_data(file, hole)?.unwrap_or(end) } else { end };
+        at = hole;
+        while at < data.min(end) {
+            let len = (data.min(end) - at).min(zeros.len() as u64);
+            at += write_at(file, &zeros[..len as usize], at)? as u64;
+        }
+        at = at.max(data);
+    }
+    Ok(())
 }
 
 /// Gives back the space of a part of a file. In a tmpfs that is none: there, a look at a hole takes space, and may fail with a signal.
@@ -79,19 +109,13 @@ pub(crate) fn punch(file: &File, at: u64, len: u64) -> io::Result<()> {
 /// [`fill`], for any file.
 pub(crate) fn reserve(file: &File, len: u64) -> io::Result<()> {
     let missing = missing(file, len)?;
-    if missing == 0 && !may_have_hole(file, len) {
+    if missing == 0 && !may_have_hole(file, len) && !may_share_blocks(file) {
         return Ok(());
     }
     // What there is would be taken, and kept, before it turns out that there is not enough.
     let possible = if may_have(file, missing) { len } else { PAGE.min(len) };
-    match fallocate(file, 0, possible) {
-        Ok(()) if possible == len => Ok(()),
-        Ok(()) => Err(io::Error::from_raw_os_error(libc::ENOSPC)),
-        Err(error) => match error.raw_os_error() {
-            Some(libc::EOPNOTSUPP | libc::ENOSYS) => Ok(()),
-            _ => Err(error),
-        },
-    }
+    reserve_range(file, 0, possible)?;
+    if possible == len { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::ENOSPC)) }
 }
 
 #[cfg(test)]

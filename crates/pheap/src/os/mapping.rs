@@ -10,9 +10,10 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::calls::{fallocate, statfs, unlock};
+use super::calls::{statfs, unlock};
 use super::file_system::is_tmpfs;
 use super::fork;
+use super::holes::reserve_range;
 use super::memory;
 use super::own_file::OwnFile;
 use super::reservation::{Place, Reservation, keep_from_children, take_kept};
@@ -27,6 +28,9 @@ const PLACES: std::ops::Range<u64> = 0x1000_0000_0000..0x5000_0000_0000;
 /// The thread sanitizer knows only what lies where `mmap` puts it by itself, and has what it knows elsewhere.
 #[cfg(pheap_tsan)]
 const PLACES: std::ops::Range<u64> = 0x7b00_0000_0000..0x7e00_0000_0000;
+
+/// Heaps are read and written.
+const ACCESS: libc::c_int = libc::PROT_READ | libc::PROT_WRITE;
 
 /// What a mapping shows.
 #[derive(Debug)]
@@ -60,6 +64,8 @@ pub(crate) struct Mapping {
     tmpfs: bool,
     /// Whether the kernel was told to [expect no order](Self::expect_no_order).
     orderless: AtomicBool,
+    /// See [`was_locked`](Self::was_locked).
+    was_locked: AtomicBool,
     /// The addresses, until they are given back.
     addresses: Mutex<Option<Reservation>>,
     /// The process that reserved them, as counted by [`fork::forks`].
@@ -96,6 +102,7 @@ impl Mapping {
             backing,
             tmpfs,
             orderless: AtomicBool::new(false),
+            was_locked: AtomicBool::new(false),
             addresses: Mutex::new(Some(addresses)),
             forks: fork::forks(),
         })
@@ -206,7 +213,7 @@ impl Mapping {
             libc::mmap(
                 self.base.as_ptr().wrapping_add(from as usize).cast(),
                 (to - from) as usize,
-                libc::PROT_READ | libc::PROT_WRITE,
+                if flags & libc::MAP_PRIVATE != 0 { libc::PROT_NONE } else { ACCESS },
                 flags | libc::MAP_FIXED,
                 fd,
                 from as libc::off_t,
@@ -214,6 +221,15 @@ impl Mapping {
         };
         if got == libc::MAP_FAILED {
             return Err(Error::io("mapping the heap", last_os_error()));
+        }
+        if flags & libc::MAP_PRIVATE != 0 {
+            // In a program that keeps all of its memory (`mlockall`), each page would be copied, and show the file no more.
+            // SAFETY: the range was mapped just now.
+            unsafe { libc::munlock(got, (to - from) as usize) };
+            // SAFETY: as for that call: nobody else knows of the range yet.
+            if unsafe { libc::mprotect(got, (to - from) as usize, ACCESS) } != 0 {
+                return Err(Error::io("mapping the heap", last_os_error()));
+            }
         }
         // SAFETY: the range was mapped just now.
         unsafe { keep_from_children(got, to - from) };
@@ -392,20 +408,36 @@ impl Mapping {
     }
 
     /// Gives the private copies of these pages back: they show the file again. Only for a heap with a write-ahead log.
+    /// Returns whether they are gone: the kernel may refuse.
     ///
     /// # Safety
     /// The file has what the copies hold, or nobody reads them before they are stored to; nobody stores to them meanwhile (nor looks at them, if the medium is simulated).
-    pub(crate) unsafe fn drop_copies(&self, offset: u64, len: u64) {
+    pub(crate) unsafe fn drop_copies(&self, offset: u64, len: u64) -> bool {
         if let Backing::Simulated(source, _) = &self.backing {
             // A page that cannot be read would fault when it is looked at, which cannot be simulated: it keeps its copy, which says the same.
             // SAFETY: pages of the heap, which nobody accesses meanwhile: the caller has promised that.
             let _ = unsafe { self.copy(&**source, offset, len) };
-            return;
+            return true;
         }
         debug_assert!(matches!(self.backing, Backing::Logged { .. }));
         let start = self.base.as_ptr().wrapping_add(offset as usize);
         // SAFETY: mapped pages of this heap; their content does not change, or nobody reads it before it is stored to: the caller's premise.
-        unsafe { libc::madvise(start.cast(), len as usize, libc::MADV_DONTNEED) };
+        let drop = || unsafe { libc::madvise(start.cast(), len as usize, libc::MADV_DONTNEED) } == 0;
+        drop() || self.unlock_memory() && drop()
+    }
+
+    /// Lets the kernel take pages of the heap again, if the program keeps all of its memory (`mlockall`). Returns whether it did.
+    #[cold]
+    fn unlock_memory(&self) -> bool {
+        self.was_locked.store(true, Ordering::Relaxed);
+        // SAFETY: no byte changes.
+        unsafe { libc::munlock(self.base.as_ptr().cast(), self.reserved as usize) == 0 }
+    }
+
+    /// Whether the program has kept all of its memory since the heap was mapped: then there are copies of pages that nobody
+    /// has stored to.
+    pub(crate) fn was_locked(&self) -> bool {
+        self.was_locked.load(Ordering::Relaxed)
     }
 
     /// Gives the addresses back.
@@ -444,28 +476,13 @@ fn cut(file: &File, len: u64) -> io::Result<()> {
     if file.metadata()?.len() > len { file.set_len(len) } else { Ok(()) }
 }
 
-/// Reserves space in a file: `fallocate` where the file system has it, zeros elsewhere.
+/// Reserves space in a file, which becomes so long at least.
 fn allocate(file: &File, offset: u64, len: u64) -> io::Result<()> {
     // What there is would be taken, and given back again: that takes milliseconds, for each transaction that finds the disk full.
     if statfs(file).is_ok_and(|found| found.free.is_some_and(|free| free < len)) {
         return Err(io::Error::from_raw_os_error(libc::ENOSPC));
     }
-    match fallocate(file, offset, len) {
-        Err(e) if e.raw_os_error() == Some(libc::EOPNOTSUPP) => write_zeros(file, offset, len),
-        done => done,
-    }
-}
-
-fn write_zeros(file: &File, offset: u64, len: u64) -> io::Result<()> {
-    use std::os::unix::fs::FileExt;
-    let zeros = vec![0; 1 << 20];
-    let mut done = 0;
-    while done < len {
-        let n = (len - done).min(zeros.len() as u64);
-        file.write_all_at(&zeros[..n as usize], offset + done)?;
-        done += n;
-    }
-    Ok(())
+    reserve_range(file, offset, len)
 }
 
 /// Whether the file system of `file` can be mapped with `MAP_SYNC`, that is, is persistent memory.

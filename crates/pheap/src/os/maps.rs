@@ -114,10 +114,13 @@ impl PrivatePage {
     /// # Errors
     /// What the operating system says.
     pub(crate) fn map(file: &File, at: u64) -> io::Result<PrivatePage> {
+        let mut options = MmapOptions::new();
+        options.offset(at).len(PAGE as usize).no_reserve_swap();
         // SAFETY: there is never a reference to what is mapped, which others may change.
-        let map =
-            unsafe { MmapOptions::new().offset(at).len(PAGE as usize).no_reserve_swap().map_copy(file)? };
-        Ok(PrivatePage(map.into()))
+        let map = unsafe { options.map_copy_read_only(file)? };
+        // As for a heap: what may be written is copied at once where all memory is kept.
+        let _ = map.unlock();
+        Ok(PrivatePage(map.make_mut()?.into()))
     }
 
     pub(crate) fn word(&self) -> u64 {

@@ -26,7 +26,7 @@ use std::sync::OnceLock;
 
 pub(crate) use calls::{
     check_file_size, file_in_memory, file_size_limit, memory, random, rename_to_new, seek_data, set_len,
-    share_blocks, try_lock, unlock, will_read, write_at, write_out,
+    try_lock, unlock, will_read, write_at, write_out,
 };
 pub(crate) use memory::limit as memory_limit;
 pub(crate) use unnamed::unnamed_file;

@@ -26,6 +26,11 @@ pub(crate) fn has_name(file: &File) -> io::Result<bool> {
     Stat::of(file).map(|stat| stat.links > 0)
 }
 
+/// Whether an error says that there is no file of a name: there is none of one that is too long.
+pub(crate) fn is_absent(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ENAMETOOLONG)
+}
+
 /// A heap's file and its log, as two names in a directory.
 #[derive(Debug)]
 pub(crate) struct Names {
@@ -79,7 +84,7 @@ impl Names {
     fn id(&self, name: &CStr) -> io::Result<Option<FileId>> {
         match calls::statx(&self.directory, name, libc::AT_SYMLINK_NOFOLLOW, libc::STATX_INO) {
             Ok(stat) => Ok(Some(stat.id)),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(e) if is_absent(&e) => Ok(None),
             Err(e) => Err(e),
         }
     }

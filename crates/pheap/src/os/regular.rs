@@ -34,16 +34,8 @@ pub(crate) fn open(how: &mut OpenOptions, path: &Path) -> Result<File> {
         Err(e) if e.kind() == io::ErrorKind::WouldBlock => how.custom_flags(libc::O_NOCTTY).open(path),
         opened => opened,
     };
-    let file = opened.map_err(|e| explain(path, e))?;
-    check(file.metadata().map_err(|e| explain(path, e))?.file_type())?;
+    let explain = |e| Error::making("opening", path, e);
+    let file = opened.map_err(explain)?;
+    check(file.metadata().map_err(explain)?.file_type())?;
     Ok(file)
-}
-
-fn explain(path: &Path, e: io::Error) -> Error {
-    match e.kind() {
-        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-            Error::NoPermission { path: path.to_owned() }
-        }
-        _ => Error::io(format!("opening {}", path.display()), e),
-    }
 }

@@ -64,7 +64,13 @@ impl Reservation {
         if got == libc::MAP_FAILED {
             return Err(match io::Error::last_os_error() {
                 e if e.raw_os_error() == Some(libc::EEXIST) => in_use,
-                e => Error::io(format!("reserving {len} bytes of addresses at {start:#x}"), e),
+                e => {
+                    let what = format!(
+                        "reserving {len} bytes of addresses at {start:#x} (if `ulimit -v` or, with `mlockall`, `ulimit -l` \
+                         allows less, raise it, or create heaps with a smaller `Options::reserve`)"
+                    );
+                    Error::io(what, e)
+                }
             });
         }
         // SAFETY: the range was mapped just now.

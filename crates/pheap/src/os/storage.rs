@@ -307,5 +307,8 @@ pub(crate) trait Disk: Send + Sync + Debug {
     fn remove_log(&self, log: &dyn Storage) -> io::Result<()>;
 
     /// A number for a new log: another one for each, whichever copy of the heap it is for.
-    fn nonce(&self) -> u64;
+    ///
+    /// # Errors
+    /// The operating system has no random numbers.
+    fn nonce(&self) -> io::Result<u64>;
 }

@@ -17,7 +17,7 @@ pub(crate) fn unnamed_file(folder: &Path) -> io::Result<File> {
         opened => return opened,
     }
     loop {
-        let [number] = random();
+        let [number] = random()?;
         let path = folder.join(format!(".{number:016x}.pheap"));
         match options.clone().create_new(true).open(&path) {
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}

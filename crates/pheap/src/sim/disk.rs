@@ -520,10 +520,10 @@ impl Disk for SimDisk {
     }
 
     /// The same in each run, and another one after each opening, for that changes the header, or the marks of the log.
-    fn nonce(&self) -> u64 {
+    fn nonce(&self) -> io::Result<u64> {
         let state = self.lock();
         let start = |file: &[u8]| xxh3_64(&file[..file.len().min(HEADER_SIZE as usize)]);
         let log = state.view.log.as_deref().map_or(0, start);
-        start(&state.view.data) ^ log.rotate_left(1) ^ state.copy | 1
+        Ok(start(&state.view.data) ^ log.rotate_left(1) ^ state.copy | 1)
     }
 }

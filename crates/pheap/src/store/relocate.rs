@@ -143,7 +143,8 @@ fn swizzle(mapping: &Mapping, heap: Words<'_>, medium: &Medium, header: &Header,
     };
     std::thread::scope(|scope| {
         for _ in 1..threads {
-            scope.spawn(work);
+            // Without a thread, this one does its work.
+            let _ = std::thread::Builder::new().spawn_scoped(scope, work);
         }
         work();
     });

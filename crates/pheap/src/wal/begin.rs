@@ -132,7 +132,7 @@ impl Wal {
 
 /// Makes the file of a new log. If there is an error, there is none.
 pub(super) fn make(disk: &dyn Disk, layout: Layout) -> Result<Arc<dyn Storage>> {
-    let error = |e| Error::writing(format!("creating the log {}", disk.log_path().display()), e);
+    let error = |e| Error::making("creating the log", &disk.log_path(), e);
     let log = disk.create_log().map_err(error)?;
     let fill = || {
         let end = layout.file_offset(FIRST_SEGMENTS);

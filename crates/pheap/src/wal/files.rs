@@ -13,7 +13,7 @@ use super::cache;
 use super::format::HEAD;
 use crate::error::{Error, Result};
 use crate::os::maps::Window;
-use crate::os::names::{FileId, Names, Stat};
+use crate::os::names::{FileId, Names, Stat, is_absent};
 use crate::os::own_file::OwnFile;
 use crate::os::storage::{Disk, Kept, Storage};
 use crate::os::{check_file_size, file_size_limit, holes, seek_data, will_read, write_at};
@@ -145,6 +145,9 @@ pub(crate) fn storage(file: File) -> io::Result<impl Storage> {
 /// system calls for each commit, which are much beside the sync of a fast disk, two for each millisecond.
 const MOMENT: Duration = Duration::from_millis(1);
 
+/// Bytes of a file's name, as Linux's file systems have them at most.
+const LONGEST_NAME: usize = 255;
+
 /// The file of a heap, and the one beside it for its log.
 #[derive(Debug)]
 pub(crate) struct Files {
@@ -240,6 +243,10 @@ impl Disk for Files {
 
     fn may_have_log(&self) -> Result<()> {
         let names = self.names();
+        if names.log_path().file_name().is_some_and(|name| name.len() > LONGEST_NAME) {
+            let error = io::Error::from_raw_os_error(libc::ENAMETOOLONG);
+            return Err(Error::making("creating the log", &names.log_path(), error));
+        }
         let look = || io::Result::Ok((Stat::of(&self.data.file)?, names.stat()?));
         let (heap, directory) =
             look().map_err(|e| Error::io(format!("looking at {}", names.heap_path().display()), e))?;
@@ -260,7 +267,7 @@ impl Disk for Files {
         };
         match opened {
             Ok(file) => Ok(Some(Arc::new(OnDisk::new(OwnFile::new(file))?))),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(e) if is_absent(&e) => Ok(None),
             Err(e) => Err(e),
         }
     }
@@ -319,7 +326,7 @@ impl Disk for Files {
         self.names().unlink_log(log.id())
     }
 
-    fn nonce(&self) -> u64 {
-        crate::os::random::<1>()[0] | 1
+    fn nonce(&self) -> io::Result<u64> {
+        crate::os::random().map(|[number]| number | 1)
     }
 }

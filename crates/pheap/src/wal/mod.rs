@@ -274,19 +274,20 @@ fn most_mapped(layout: Layout, settings: Settings) -> u64 {
 impl Wal {
     /// Makes a new log for a heap whose file is complete. The header must say so before the first record counts.
     pub(crate) fn create(disk: Arc<dyn Disk>, of: WalIdentity, settings: Settings) -> Result<Arc<Wal>> {
-        let layout = Wal::new_layout(&*disk, &of, settings);
+        let layout = Wal::new_layout(&*disk, &of, settings)?;
         let log = begin::make(&*disk, layout)?;
         Wal::new(disk, Some(log), of, settings, layout)
     }
 
     /// A log for a heap that is closed, which is to be made when it [begins](Self::begin): how, must be [said](Self::will_begin) before anything else.
     pub(crate) fn later(disk: Arc<dyn Disk>, of: WalIdentity, settings: Settings) -> Result<Arc<Wal>> {
-        let layout = Wal::new_layout(&*disk, &of, settings);
+        let layout = Wal::new_layout(&*disk, &of, settings)?;
         Wal::new(disk, None, of, settings, layout)
     }
 
-    fn new_layout(disk: &dyn Disk, of: &WalIdentity, settings: Settings) -> Layout {
-        Layout { uuid: of.uuid, id: of.id + 1, nonce: disk.nonce(), segment: settings.segment() }
+    fn new_layout(disk: &dyn Disk, of: &WalIdentity, settings: Settings) -> Result<Layout> {
+        let nonce = disk.nonce().map_err(|e| Error::io("asking for random numbers", e))?;
+        Ok(Layout { uuid: of.uuid, id: of.id + 1, nonce, segment: settings.segment() })
     }
 
     /// A log without records.

@@ -33,7 +33,7 @@ impl Wal {
         tail: &WalTail,
     ) -> Result<Option<Arc<Wal>>> {
         let Some((log, layout)) = tail.log.clone() else { return Ok(None) };
-        let error = |e| Error::io(format!("going on with the log {}", disk.log_path().display()), e);
+        let error = |e| Error::making("going on with the log", &disk.log_path(), e);
         let (found, seed) = (&tail.found, Seed::new(of.salt, layout));
         let next = found.newest.max(layout.sequence(found.end)) + 1;
         if layout.segment != settings.segment() || layout.positions(next).is_none() {
@@ -46,7 +46,7 @@ impl Wal {
         };
         let Some(free) = free else { return Ok(None) };
         let (mark, place) = read_mark(&*log, layout, seed).map_err(error)?;
-        let begun = Mark { runs: mark.runs + 1, run: disk.nonce(), before: of.nonce, ..mark };
+        let begun = Mark { runs: mark.runs + 1, run: disk.nonce().map_err(error)?, before: of.nonce, ..mark };
         let begin = || {
             // First of all: what is before the mark is going to be overwritten, and what is behind it to be shown.
             // SURVIVES drop: no program of the lab has the sync of a mark fail, and fills the log then until a segment is used again. SURVIVES delay: nor has it the power fail between.

@@ -107,8 +107,8 @@ impl<D: Storage + 'static, L: Storage + 'static> Disk for TestDisk<D, L> {
         Ok(())
     }
 
-    fn nonce(&self) -> u64 {
-        self.nonces.fetch_add(2, Ordering::Relaxed) + 1
+    fn nonce(&self) -> io::Result<u64> {
+        Ok(self.nonces.fetch_add(2, Ordering::Relaxed) + 1)
     }
 }
 

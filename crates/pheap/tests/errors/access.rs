@@ -3,8 +3,9 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 
-use pheap::{Error, Options, Result};
+use pheap::{Durability, Error, Options, P, Persist, Result, Root};
 use pheap_testkit::sample::*;
 use pheap_testkit::*;
 
@@ -150,4 +151,200 @@ fn invalid_options() {
         assert!(matches!(options.in_memory(), Err(Error::InvalidOption(_))), "{options:?}");
     }
     assert!(!path.exists());
+}
+
+#[test]
+fn no_log_can_be_made() -> Result<()> {
+    if let Some((_, path)) = role() {
+        if become_nobody() {
+            let error = small()
+                .durability(Durability::Wal)
+                .open(&path)
+                .and_then(|heap| heap.root::<u64>("new").map(drop));
+            assert!(
+                matches!(&error, Err(Error::NoPermission { path: of }) if *of == log_of(&path)),
+                "{error:?}"
+            );
+            small().read_only(true).open(&path)?.close()?;
+        }
+        return Ok(());
+    }
+    let dir = tempdir();
+    let path = dir.path().join("x");
+    let before = sample(&path);
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o555)).unwrap();
+    run_well("access::no_log_can_be_made", "user", &path);
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    assert!(fs::read(&path).unwrap() == before);
+    Ok(())
+}
+
+#[test]
+fn names_that_are_too_long() -> Result<()> {
+    let dir = tempdir();
+    let [longest, longer] = [251, 252].map(|len| dir.path().join("x".repeat(len)));
+    let wal = small().durability(Durability::Wal);
+    let heap = wal.open(&longest)?;
+    heap.root_or::<u64>("number", |_| Ok(7))?;
+    let error = wal.open(&longer).unwrap_err();
+    assert!(error.to_string().contains("choose a shorter one"), "{error}");
+    assert_eq!(fs::metadata(&longer).unwrap().len(), 0);
+    assert!(
+        small()
+            .open(dir.path().join("x".repeat(256)))
+            .unwrap_err()
+            .to_string()
+            .contains("choose a shorter one")
+    );
+    // Other durabilities need no log; nor does a backup have the longer name that it is made under.
+    small().open(&longer)?.close()?;
+    let copy = dir.path().join("y".repeat(255));
+    heap.backup(&copy)?;
+    assert_eq!(small().open(&copy)?.existing_root::<u64>("number")?.read(|view, n| view[n])?, 7);
+    Ok(())
+}
+
+#[test]
+fn few_addresses() -> Result<()> {
+    if let Some((_, path)) = role() {
+        let limit = libc::rlimit { rlim_cur: 1 << 30, rlim_max: 1 << 30 };
+        // SAFETY: a plain system call, in a process of its own.
+        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const limit) }, 0);
+        let error = small().reserve(1 << 30).open(&path).unwrap_err().to_string();
+        assert!(error.contains("`Options::reserve`") && error.contains("ulimit -v"), "{error}");
+        return small().reserve(64 << 20).open(&path)?.close();
+    }
+    let dir = tempdir();
+    run_well("access::few_addresses", "limited", &dir.path().join("x"));
+    Ok(())
+}
+
+/// A program that keeps all of its memory has a heap with a log as others do, and its pages are given back all the same.
+#[test]
+fn all_memory_is_kept() -> Result<()> {
+    const TEST: &str = "access::all_memory_is_kept";
+    const PAGES: usize = 16 << 10;
+    let Some((when, path)) = role() else {
+        for when in ["before", "after"] {
+            let dir = tempdir();
+            let path = dir.path().join("x");
+            run_well(TEST, when, &path);
+            // What the run has left.
+            let heap = small().verify(true).open(&path)?;
+            heap.existing_root::<P<[u64]>>("words")?.read(|view, p| {
+                assert!(view[view[p]].iter().step_by(512).all(|&n| n == 2));
+            })?;
+        }
+        return Ok(());
+    };
+    let keep_all = || {
+        // SAFETY: a plain system call, in a process of its own.
+        let kept = unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE) } == 0;
+        if !kept {
+            eprintln!("skipped: memory cannot be kept: {}", std::io::Error::last_os_error());
+        }
+    };
+    if when == "before" {
+        keep_all();
+    }
+    let heap = small().durability(Durability::Wal).memory_limit(4 << 20).log_limit(4 << 20).open(&path)?;
+    let root = heap.root_or::<P<[u64]>>("words", |tx| tx.alloc_slice(PAGES * 512, |_| 0u64))?;
+    heap.checkpoint()?;
+    if when == "after" {
+        keep_all();
+    }
+    for _ in 0..2 {
+        for first in (0..PAGES).step_by(64) {
+            root.txn(|tx, p| {
+                let words = tx[p];
+                Ok((first..first + 64).for_each(|page| tx[words.at(page * 512)] += 1))
+            })?;
+        }
+    }
+    heap.checkpoint()?;
+    // The pages have 64 MiB.
+    let copies = copied(&path);
+    assert!(copies < 8 << 10, "{copies} kB, and {} bytes as counted", heap.stats().private_bytes);
+    heap.close()
+}
+
+/// Kilobytes of private copies of the pages of a file that is mapped.
+fn copied(path: &Path) -> u64 {
+    let (mut is_its, mut sum) = (false, 0);
+    for line in fs::read_to_string("/proc/self/smaps").unwrap().lines() {
+        let (first, rest) = line.split_once(' ').unwrap();
+        match first {
+            "Anonymous:" if is_its => sum += rest.trim().trim_end_matches(" kB").parse::<u64>().unwrap(),
+            // The line that a mapping begins with.
+            _ if !first.ends_with(':') => is_its = rest.ends_with(path.to_str().unwrap()),
+            _ => {}
+        }
+    }
+    sum
+}
+
+/// Many threads would help, and there are none.
+#[test]
+fn no_more_threads() -> Result<()> {
+    if let Some((_, path)) = role() {
+        // SAFETY: plain system calls, in a process of its own.
+        if unsafe { libc::geteuid() } == 0 && !become_nobody() {
+            return Ok(());
+        }
+        let limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        // SAFETY: as before.
+        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NPROC, &raw const limit) }, 0);
+        if std::thread::Builder::new().spawn(|| ()).is_ok() {
+            eprintln!("skipped: threads cannot be forbidden");
+        }
+        for base in [0x2000_0000_0000, 0x3000_0000_0000] {
+            let heap = small().base(base).open(&path)?;
+            let root = heap.existing_root::<List>("list")?;
+            heap.collect()?;
+            assert!(heap.check()?.is_clean());
+            root.read(|view, list| assert_eq!(length(view, view[list].first), LONG))?;
+            heap.close()?;
+        }
+        return Ok(());
+    }
+    let dir = tempdir();
+    let path = dir.path().join("x");
+    let heap = small().open(&path)?;
+    let root: Root<List> = heap.root("list")?;
+    for _ in 0..LONG / 1000 {
+        root.txn(|tx, list| {
+            for _ in 0..1000 {
+                let next = tx[list].first;
+                tx[list].first = Some(tx.alloc(Node { next, rest: [0; 15] })?);
+            }
+            Ok(())
+        })?;
+    }
+    drop(root);
+    heap.close()?;
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    run_well("access::no_more_threads", "limited", &path);
+    Ok(())
+}
+
+/// Nodes of 128 bytes: 13 MB.
+const LONG: usize = 100_000;
+
+#[derive(Persist, Default)]
+#[repr(C)]
+struct List<'r> {
+    first: Option<P<'r, Node<'r>>>,
+}
+
+#[derive(Persist)]
+#[repr(C)]
+struct Node<'r> {
+    next: Option<P<'r, Node<'r>>>,
+    rest: [u64; 15],
+}
+
+fn length<'r>(view: &pheap::View<'r>, first: Option<P<'r, Node<'r>>>) -> usize {
+    std::iter::successors(first, |node| view[*node].next).count()
 }

@@ -2,6 +2,7 @@
 #![allow(clippy::unit_arg)] // `Ok(tx[p] = 1)` is a transaction in one line
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use pheap::{Durability, Error, Options, P, Result, Root};
@@ -97,30 +98,32 @@ fn the_file_may_not_grow() {
     run_well("space::the_file_may_not_grow", "limited", &dir.path().join("x"));
 }
 
+/// Mounts a tmpfs that only this process sees. False (with a note) if that is not possible.
+fn mount_tmpfs(path: &Path, options: &std::ffi::CStr) -> bool {
+    let target = std::ffi::CString::new(path.as_os_str().as_encoded_bytes()).unwrap();
+    // SAFETY: plain system calls with strings that live; the mount is seen by this process only, and goes with it.
+    let mounted = unsafe {
+        libc::unshare(libc::CLONE_NEWNS) == 0
+            && libc::mount(
+                std::ptr::null(),
+                c"/".as_ptr(),
+                std::ptr::null(),
+                libc::MS_REC | libc::MS_PRIVATE,
+                std::ptr::null(),
+            ) == 0
+            && libc::mount(c"none".as_ptr(), target.as_ptr(), c"tmpfs".as_ptr(), 0, options.as_ptr().cast())
+                == 0
+    };
+    if !mounted {
+        eprintln!("skipped: cannot mount a tmpfs here: {}", std::io::Error::last_os_error());
+    }
+    mounted
+}
+
 #[test]
 fn the_disk_is_full() {
     if let Some((_, path)) = role() {
-        let target = std::ffi::CString::new(path.as_os_str().as_encoded_bytes()).unwrap();
-        // SAFETY: plain system calls with strings that live; the mount is seen by this process only, and goes with it.
-        let mounted = unsafe {
-            libc::unshare(libc::CLONE_NEWNS) == 0
-                && libc::mount(
-                    std::ptr::null(),
-                    c"/".as_ptr(),
-                    std::ptr::null(),
-                    libc::MS_REC | libc::MS_PRIVATE,
-                    std::ptr::null(),
-                ) == 0
-                && libc::mount(
-                    c"none".as_ptr(),
-                    target.as_ptr(),
-                    c"tmpfs".as_ptr(),
-                    0,
-                    c"size=3500k".as_ptr().cast(),
-                ) == 0
-        };
-        if !mounted {
-            eprintln!("skipped: cannot mount a tmpfs here: {}", std::io::Error::last_os_error());
+        if !mount_tmpfs(&path, c"size=3500k") {
             return;
         }
         let error = fill_and_reopen(&small(), &path.join("x"));
@@ -315,4 +318,38 @@ fn the_process_may_write_less_than_the_heap_has() {
     heap.close().unwrap();
     run_well(TEST, "limited", &path);
     assert_eq!(numbers(wal(), &path).unwrap(), 7);
+}
+
+/// A sparse file in a tmpfs without space: to look at a hole would take some, or end the process.
+#[test]
+fn a_sparse_copy_is_read_where_there_is_no_space() -> Result<()> {
+    if let Some((_, path)) = role() {
+        if !mount_tmpfs(&path, c"size=24m") {
+            return Ok(());
+        }
+        let (heap, copy) = (path.join("heap"), path.join("copy"));
+        let open = small().open(&heap)?;
+        open.root_or::<P<[u64]>>("zeros", |tx| tx.alloc_slice(1 << 20, |_| 0u64))?;
+        open.backup(&copy)?;
+        open.close()?;
+        let space = || fs::metadata(&copy).unwrap().blocks() * 512;
+        let before = space();
+        assert!(before < 4 << 20, "it is sparse");
+        fs::write(path.join("rest"), vec![1; 30 << 20]).unwrap_err();
+        for options in
+            [small().read_only(true), small().follower(true), small().read_only(true).base(0x2000_0000_0000)]
+        {
+            let heap = options.open(&copy)?;
+            assert!(heap.check()?.is_clean());
+            heap.existing_root::<P<[u64]>>("zeros")?
+                .read(|view, p| assert!(view[view[p]].iter().all(|&n| n == 0)))?;
+        }
+        assert_eq!(space(), before);
+        // What is written to needs its space.
+        assert!(matches!(small().open(&copy), Err(Error::OutOfSpace { .. })));
+        return Ok(());
+    }
+    let dir = tempdir();
+    run_well("space::a_sparse_copy_is_read_where_there_is_no_space", "mounted", dir.path());
+    Ok(())
 }

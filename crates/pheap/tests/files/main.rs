@@ -10,6 +10,8 @@ mod holes;
 mod little_memory;
 mod predecessor;
 mod readonly;
+#[cfg(target_arch = "x86_64")]
+mod refused;
 mod removed;
 mod unchanged;
 mod wal;

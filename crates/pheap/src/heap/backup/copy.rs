@@ -58,11 +58,7 @@ impl<'a> Copier<'a> {
             let tables = still.tables();
             tables.header.mapped - HEADER_SIZE - tables.pages.total()
         };
-        let file = self.heap.mapping.shared_file();
-        let shared = file.map_or(Ok(false), |file| self.to.share(file)).map_err(self.explain)?;
-        if !shared {
-            self.copy_pages_of(&still)?;
-        }
+        self.copy_pages_of(&still)?;
         let header = still.tables().header.clone();
         self.finish(&header)
     }
@@ -98,15 +94,12 @@ impl<'a> Copier<'a> {
         let used = (0..arenas).flat_map(|number| used_ranges(&heap.tables.lock(), number));
         let used: Vec<_> = used.collect();
         self.total = used.iter().map(|(start, end)| end - start).sum();
-        let file = wal.data().file();
-        if !file.map_or(Ok(false), |file| self.to.share(file)).map_err(self.explain)? {
-            for (start, end) in used {
-                for at in (start..end).step_by(CHUNK as usize) {
-                    self.copy_range(wal, at, (end - at).min(CHUNK))?;
-                    self.to.pace().map_err(self.explain)?;
-                    // Not all that there are: who changes the heap may be faster than this.
-                    self.copy_records(&records, &mut arenas)?;
-                }
+        for (start, end) in used {
+            for at in (start..end).step_by(CHUNK as usize) {
+                self.copy_range(wal, at, (end - at).min(CHUNK))?;
+                self.to.pace().map_err(self.explain)?;
+                // Not all that there are: transactions may be faster than this.
+                self.copy_records(&records, &mut arenas)?;
             }
         }
         // The file may have something of a checkpoint that is not complete. And what was free when it was looked for, so that it was not copied, must not be in use where the stream ends:

@@ -19,10 +19,10 @@ pub(super) struct Partial {
 
 impl Partial {
     pub(super) fn create(target: &Path) -> io::Result<Partial> {
-        let name = target.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+        let name = shortened(target.file_name().ok_or(io::ErrorKind::InvalidInput)?);
         remove_stale(target, name);
         loop {
-            let [number] = random();
+            let [number] = random()?;
             let path = target.with_file_name(partial_name(name, number));
             // Nobody else's until it gets the mode of the heap.
             let file = match File::options().read(true).write(true).create_new(true).mode(0o600).open(&path) {
@@ -83,6 +83,14 @@ pub(super) fn folder_of(target: &Path) -> &Path {
 }
 
 const PARTIAL: &str = ".partial";
+
+/// Bytes of a name that the name of an unfinished copy has. File systems allow 255 in all.
+const MOST: usize = 200;
+
+/// The part of the name of a copy that it has until it is complete.
+fn shortened(name: &OsStr) -> &OsStr {
+    OsStr::from_bytes(&name.as_bytes()[..name.len().min(MOST)])
+}
 
 /// What a copy is called that is not complete.
 fn partial_name(name: &OsStr, number: u64) -> OsString {

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 
 use crate::os::storage::Storage;
-use crate::os::{set_len, share_blocks, write_out};
+use crate::os::{set_len, write_out};
 use crate::units::PAGE;
 use crate::wal::Fold;
 
@@ -23,11 +23,6 @@ pub(super) trait Target {
 
     /// Takes the headers, and how many bytes the heap has. Nothing comes after that.
     fn finish(&mut self, headers: &[u8], mapped: u64) -> io::Result<()>;
-
-    /// Takes all pages of a file at once, if that takes next to no time. Whether it has.
-    fn share(&mut self, _from: &File) -> io::Result<bool> {
-        Ok(false)
-    }
 }
 
 /// Bytes of memory for records that wait to be written.
@@ -79,16 +74,6 @@ impl Target for FileTarget<'_> {
         set_len(self.file, mapped)?;
         // SURVIVES unreached: as above.
         self.storage.write_all(headers, 0)
-    }
-
-    fn share(&mut self, from: &File) -> io::Result<bool> {
-        // What was stored to a map of it is in the page cache, from which the kernel writes it to disk before it shares the blocks.
-        let shared = share_blocks(from, self.file);
-        if !shared {
-            // A file system that cannot do it says so in many ways. Whatever came of it, the next one starts anew.
-            self.file.set_len(0)?;
-        }
-        Ok(shared)
     }
 }
 

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::heap::options::Durability;
 use crate::media::Medium;
 use crate::os::cpu::FlushInstruction;
-use crate::os::file_system::is_tmpfs;
+use crate::os::file_system::{copies_blocks, is_tmpfs};
 use crate::os::mapping::supports_map_sync;
 
 /// How a file is going to be used.
@@ -18,8 +18,14 @@ pub(in crate::heap) enum Chosen {
     Wal,
 }
 
+const COPIES_BLOCKS: &str = "`Durability::Process` and `Durability::Pmem` need a file system that overwrites blocks where they are; \
+    this one (btrfs, ZFS, bcachefs) needs space for each store, and ends the process if there is none; use `Durability::Wal`";
+
 pub(in crate::heap) fn choose(durability: Durability, file: &File) -> Result<Chosen> {
     match durability {
+        Durability::Process | Durability::Pmem if copies_blocks(file) => {
+            Err(Error::Unsupported(COPIES_BLOCKS))
+        }
         Durability::Process => Ok(Chosen::Mapped(Medium::Process, false)),
         Durability::Wal => Ok(Chosen::Wal),
         Durability::Pmem => {

@@ -29,12 +29,16 @@ pub(super) fn create(options: &Options, place: &dyn Place) -> Result<Recovered> 
     }
     let mut mapping = place.reserve(options.base, &header, View::Synced)?;
     place.begin(&mapping, &header)?;
-    let chosen = place.choose(options)?;
-    if let (Chosen::Wal, Some(disk)) = (&chosen, place.disk()) {
-        disk.may_have_log().inspect_err(|_| {
-            let _ = place.file().map(|file| file.set_len(0)); // as it was
-        })?;
-    }
+    let chosen = place.choose(options).and_then(|chosen| {
+        if let (Chosen::Wal, Some(disk)) = (&chosen, place.disk()) {
+            disk.may_have_log()?;
+            place.check_room(&header)?;
+        }
+        Ok(chosen)
+    });
+    let chosen = chosen.inspect_err(|_| {
+        let _ = place.file().map(|file| file.set_len(0)); // as it was
+    })?;
     if place.file().is_some() {
         // SURVIVES unreached: a simulated disk has no directory; `ci/power-cut.sh` is for this.
         sync_directory(place.path())?;
@@ -58,7 +62,7 @@ pub(super) fn create(options: &Options, place: &dyn Place) -> Result<Recovered> 
 
 /// Makes a heap in memory.
 pub(super) fn create_in_memory(options: &Options) -> Result<Recovered> {
-    let header = new_header(options, memory());
+    let header = new_header(options, memory())?;
     let mapping = relocate::reserve(options.base, &header, Backing::Memory)?;
     Contents::create(mapping, Medium::Process, header)
 }

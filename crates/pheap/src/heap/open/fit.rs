@@ -11,6 +11,7 @@ use super::found::{Found, Surveyed};
 use super::place::InFile;
 use super::{plan, wal};
 use crate::error::{Error, Result};
+use crate::os::file_system::is_tmpfs;
 use crate::units::HEADER_SIZE;
 use crate::wal::{Fold, WalTail};
 
@@ -39,7 +40,11 @@ pub(super) fn survey<R>(mut found: Found<'_>, then: impl FnOnce(Surveyed<'_>) ->
         return then(found.survey()?);
     }
     let Some(file) = place.file().filter(|_| !place.is_copy()) else { return then(found.survey()?) };
-    if need <= most {
+    // There, a look at a hole takes space, and ends the process if there is none.
+    let has_holes = is_tmpfs(file) && copy::space(file).is_ok_and(|space| space < found.header.mapped);
+    if has_holes {
+        need = found.header.mapped;
+    } else if need <= most {
         let surveyed = found.clone().survey()?;
         need += surveyed.private_bytes();
         if need <= most {

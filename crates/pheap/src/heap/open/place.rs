@@ -75,7 +75,7 @@ pub(super) trait Place {
     /// The header of a heap that is made here.
     fn new_header(&self, options: &Options) -> Result<Header> {
         // The limit may be another one at the next opening, but the reservation will not.
-        Ok(new_header(options, options.max_size.saturating_mul(16)))
+        new_header(options, options.max_size.saturating_mul(16))
     }
 
     /// Refuses a heap that is not whole, or may be torn.
@@ -102,6 +102,11 @@ pub(super) trait Place {
 
     /// Sees to it that there is room for all of a heap that was found, but for the ranges (offset, length) that are `free`. Changes no byte of it. Returns whether these may have no room.
     fn fill(&self, header: &Header, free: &[(u64, u64)]) -> Result<bool>;
+
+    /// Fails if stores to the file may find no space, though it [has its room](Self::fill).
+    fn check_room(&self, header: &Header) -> Result<()> {
+        self.file().map_or(Ok(()), |file| holes::check_room(file, self.path(), header.mapped))
+    }
 }
 
 /// Fails if a file is shorter than the heap in it.
@@ -199,10 +204,13 @@ pub(super) fn sync_directory(path: &Path) -> Result<()> {
 }
 
 /// The header of a new heap that can have so many bytes at most, as far as is known.
-pub(super) fn new_header(options: &Options, most: u64) -> Header {
-    let [a, b, salt] = random();
+///
+/// # Errors
+/// [`Error::Io`]: there are no random numbers.
+pub(super) fn new_header(options: &Options, most: u64) -> Result<Header> {
+    let [a, b, salt] = random().map_err(|e| Error::io("asking for random numbers", e))?;
     let unit = options.arena_size;
-    Header {
+    Ok(Header {
         sequence: 0,
         uuid: u128::from(a) | u128::from(b) << 64,
         arena_unit: unit,
@@ -218,5 +226,5 @@ pub(super) fn new_header(options: &Options, most: u64) -> Header {
         log: 0,
         identity: Identity::default(),
         log_nonce: 0,
-    }
+    })
 }

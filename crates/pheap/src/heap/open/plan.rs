@@ -181,6 +181,7 @@ fn prepare(
     contents: Contents,
     target: Option<Mapping>,
 ) -> Result<Contents> {
+    place.check_room(&contents.header)?;
     let contents = contents.show(target, place.backing(View::Synced))?;
     let synced = SyncedFile::new(disk.data());
     contents.recover(Medium::Synced(Arc::new(synced)))?.again()

@@ -59,8 +59,8 @@ fn path() -> &'static Path {
 }
 
 /// Of each run the same.
-fn header(options: &Options) -> Header {
-    Header { uuid: 1, salt: 0x5eed, ..new_header(options, u64::MAX) }
+fn header(options: &Options) -> Result<Header> {
+    Ok(Header { uuid: 1, salt: 0x5eed, ..new_header(options, u64::MAX)? })
 }
 
 /// Reserves the addresses of a heap.
@@ -92,7 +92,7 @@ impl Place for InMemory {
     }
 
     fn new_header(&self, options: &Options) -> Result<Header> {
-        Ok(header(options))
+        header(options)
     }
 
     fn check_use(&self, _options: &Options, _header: &Header) -> Result<()> {
@@ -141,7 +141,7 @@ impl Place for OnDisk {
         if options.durability == Durability::Process {
             return Err(Error::Unsupported("a simulated heap is made with a log"));
         }
-        Ok(header(options))
+        header(options)
     }
 
     fn check_use(&self, options: &Options, header: &Header) -> Result<()> {

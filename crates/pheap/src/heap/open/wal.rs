@@ -38,7 +38,7 @@ pub(super) fn retire_old_log(header: &mut Header, disk: &dyn Disk) -> Result<()>
     if disk.open_log().is_ok_and(|log| log.is_some()) {
         make_durable(disk, header, false)?;
         // Both slots: should one be damaged later, the other must not say that there is a log.
-        write_header(header, disk).map_err(|e| Error::io("writing the header", e))?;
+        write_header(header, disk).map_err(|e| Error::writing("writing the header", e))?;
     }
     remove_old_log(disk)
 }
@@ -60,7 +60,7 @@ pub(super) fn make_durable(disk: &dyn Disk, header: &Header, whole: bool) -> Res
     let durable = write_header_again(&*data, header.slot()).and_then(|()| {
         if whole && !bug(Bug::TrustPageCache) { write_again(&*data, HEADER_SIZE) } else { data.sync() }
     });
-    durable.map_err(|e| Error::io("syncing the heap's file", e))
+    durable.map_err(|e| Error::writing("syncing the heap's file", e))
 }
 
 /// Writes the header that was read, in this slot, as it is, for the next sync. If the other slot is torn, it is erased: the next header goes there, and should that be torn, too, the one and what is left of the other could be a header

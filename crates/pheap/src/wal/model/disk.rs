@@ -231,8 +231,8 @@ impl Disk for ModelDisk {
         Ok(())
     }
 
-    fn nonce(&self) -> u64 {
-        1
+    fn nonce(&self) -> io::Result<u64> {
+        Ok(1)
     }
 }
 
