@@ -219,10 +219,17 @@ fn durability(name: &str) -> Durability {
     if name == "wal" { Durability::Wal } else { Durability::Process }
 }
 
+/// A heap that was killed: its file, and its log.
+struct Killed {
+    durability: Durability,
+    heap: Vec<u8>,
+    log: Option<Vec<u8>>,
+}
+
 /// One call, one error: a new heap, one that was killed, and one that is open when the call is refused first.
-fn cell(folder: &Path, killed: &[(Durability, Vec<u8>, Option<Vec<u8>>)], number: usize, error: libc::c_int) {
+fn cell(folder: &Path, killed: &[Killed], number: usize, error: libc::c_int) {
     let name = CALLS[number].0;
-    for (of, bytes, log) in killed {
+    for Killed { durability: of, heap: bytes, log } in killed {
         let durability_name = if *of == Durability::Wal { "wal" } else { "process" };
         for when in ["new", "killed", "open"] {
             let path = folder.join(format!("{durability_name}-{name}-{error}-{when}"));
@@ -266,7 +273,7 @@ fn system_calls_that_are_refused() {
     let killed = ["wal", "process"].map(|name| {
         let path = dir.path().join(name);
         run_killed(TEST, &format!("{name} leave"), &path);
-        (durability(name), as_killed(&path), fs::read(log_of(&path)).ok())
+        Killed { durability: durability(name), heap: as_killed(&path), log: fs::read(log_of(&path)).ok() }
     });
     let cells = CALLS.iter().enumerate();
     let cells = cells.flat_map(|(number, (.., errors))| errors.iter().map(move |&error| (number, error)));
