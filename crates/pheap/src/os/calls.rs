@@ -298,6 +298,19 @@ pub(crate) fn file_in_memory() -> io::Result<File> {
     Ok(unsafe { File::from_raw_fd(opened) })
 }
 
+/// Asks the file system to overwrite the blocks of a file, which is empty, where they are.
+pub(super) fn overwrite_in_place(file: &File) -> io::Result<()> {
+    let mut flags: libc::c_long = 0;
+    // SAFETY: the call writes a number, which lives.
+    again(|| unsafe { libc::ioctl(file.as_raw_fd(), libc::FS_IOC_GETFLAGS, &raw mut flags) })?;
+    flags |= NO_COPY;
+    // SAFETY: the call reads a number, which lives.
+    again(|| unsafe { libc::ioctl(file.as_raw_fd(), libc::FS_IOC_SETFLAGS, &raw const flags) }).map(drop)
+}
+
+/// `FS_NOCOW_FL`.
+const NO_COPY: libc::c_long = 0x0080_0000;
+
 /// Gives a file another name, which nothing has. Returns whether that was done; else the last error of the operating system says why not.
 pub(crate) fn rename_to_new(from: &Path, to: &Path) -> io::Result<bool> {
     let (old, new) = (CString::new(from.as_os_str().as_bytes())?, CString::new(to.as_os_str().as_bytes())?);

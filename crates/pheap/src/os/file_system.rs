@@ -2,7 +2,7 @@
 
 use std::fs::File;
 
-use super::calls::statfs;
+use super::calls::{self, statfs};
 
 /// Whether `file` lives in memory only (tmpfs), so that no power failure is survived whatever one does.
 pub(crate) fn is_tmpfs(file: &File) -> bool {
@@ -22,6 +22,14 @@ pub(crate) fn may_share_blocks(file: &File) -> bool {
 /// Whether the file system writes what is stored to a page elsewhere each time, so that a store may find no space.
 pub(crate) fn copies_blocks(file: &File) -> bool {
     file_system(file).is_some_and(|kind| COPYING.contains(&kind))
+}
+
+/// Has such a file system overwrite the blocks of a new file, if it can (btrfs): a file that has its space needs no other then,
+/// unless it shares blocks with a snapshot. The file system keeps no checksums of its data.
+pub(crate) fn overwrite_in_place(file: &File) {
+    if copies_blocks(file) {
+        let _ = calls::overwrite_in_place(file);
+    }
 }
 
 /// What [`file_system`] says of a tmpfs.

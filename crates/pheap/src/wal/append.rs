@@ -36,11 +36,29 @@ impl Wal {
         })?;
         let mut state = self.with_room(self.tail.lock_open(), words, is_metadata)?;
         let start = state.buffer.end();
-        state.buffer.append(ranges.inspect(|range| self.note(range)));
-        if self.writes_at_once(&state) {
-            self.write_at_once(&mut state);
-        }
+        self.append_ranges(&mut state, words, ranges.inspect(|range| self.note(range)));
         Ok(start..self.has_appended(&mut state))
+    }
+
+    /// Appends to the buffer, for `words` words of ranges. Of a long transaction, for a quarter of the log's limit, what fills
+    /// segments is written meanwhile, so that it needs no memory. That takes no longer than others have to wait for what is
+    /// appended before them.
+    fn append_ranges<'a>(&self, state: &mut State, words: usize, ranges: impl Iterator<Item = Range<'a>>) {
+        let at_once = self.writes_at_once(state);
+        let is_long = words as u64 * 8 > self.settings.log_limit / 4 && state.writing.is_none();
+        let mut written = Ok(());
+        state.buffer.append(ranges, |chunk| {
+            if is_long && written.is_ok() {
+                written = self.write_chunks(std::slice::from_ref(chunk));
+            }
+            is_long
+        });
+        if written.is_err() {
+            let end = state.buffer.end();
+            self.note_written(state, Vec::new(), end, written);
+        } else if at_once {
+            self.write_at_once(state);
+        }
     }
 
     /// [`append`](Self::append) of a transaction's entry, which is a record but for its checksum. So it is written from where it is, if it need not be taken apart and nothing is to be
@@ -98,15 +116,14 @@ impl Wal {
         let start = state.buffer.end();
         staged.ranges().for_each(|range| self.note(&range));
         if !self.writes_at_once(&state) {
-            state.buffer.append(staged.ranges());
+            self.append_ranges(&mut state, staged.range_words(), staged.ranges());
         } else if let Some((record, place)) = state.buffer.append_whole(staged) {
             // SURVIVES drop lock: no program of the lab loses the name of its log while records are written at once; where they are not, one does.
             let written = self.log.read().write_all(bytes(record), place);
             let end = state.buffer.end();
             self.note_written(&mut state, Vec::new(), end, written);
         } else {
-            state.buffer.append(staged.ranges());
-            self.write_at_once(&mut state);
+            self.append_ranges(&mut state, staged.range_words(), staged.ranges());
         }
         Ok(start..self.has_appended(&mut state))
     }

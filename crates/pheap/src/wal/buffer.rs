@@ -215,9 +215,14 @@ impl Buffer {
         &mut self.chunks.last_mut().expect("there is one now").words
     }
 
-    /// Appends one transaction, for which there is [room](Self::room) for what it [needs](Self::need).
-    pub(crate) fn append<'a>(&mut self, ranges: impl Iterator<Item = Range<'a>>) {
-        let mut start = self.begin_record();
+    /// Appends one transaction, for which there is [room](Self::room) for what it [needs](Self::need). What goes to a segment
+    /// that is full is handed to `write` meanwhile, which says whether it has written that: then it is forgotten.
+    pub(crate) fn append<'a>(
+        &mut self,
+        ranges: impl Iterator<Item = Range<'a>>,
+        mut write: impl FnMut(&Chunk) -> bool,
+    ) {
+        let mut start = self.begin_record(&mut write);
         for range in ranges {
             let mut done = 0;
             while done < range.words.len() {
@@ -226,7 +231,7 @@ impl Buffer {
                 let most = PIECE.min(self.left() as usize / 8);
                 if used + 2 > most {
                     self.end_record(start, MORE);
-                    start = self.begin_record();
+                    start = self.begin_record(&mut write);
                     continue;
                 }
                 let n = (most - used - 1).min(range.words.len() - done);
@@ -259,8 +264,14 @@ impl Buffer {
     }
 
     /// Begins a record, in the next segment if this one is almost full, and returns its place in [`words`](Self::words).
-    fn begin_record(&mut self) -> usize {
+    fn begin_record(&mut self, write: &mut impl FnMut(&Chunk) -> bool) -> usize {
         if self.left() < LEAST as u64 * 8 {
+            if self.chunks.iter().all(write)
+                && let Some(last) = self.chunks.pop()
+            {
+                self.chunks.clear();
+                self.spare = last.words;
+            }
             self.next_segment();
         }
         let words = self.words();

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use super::cache;
 use super::format::HEAD;
 use crate::error::{Error, Result};
+use crate::os::file_system::overwrite_in_place;
 use crate::os::maps::Window;
 use crate::os::names::{FileId, Names, Stat, is_absent};
 use crate::os::own_file::OwnFile;
@@ -42,7 +43,8 @@ impl Storage for OnDisk {
     }
 
     fn write_some(&self, bytes: &[u8], at: u64) -> io::Result<usize> {
-        if self.window.get().is_some_and(|window| window.write(bytes, at)) {
+        // Beyond that, a system call takes less time than the faults of the pages.
+        if bytes.len() < 256 << 10 && self.window.get().is_some_and(|window| window.write(bytes, at)) {
             return Ok(bytes.len());
         }
         if at + bytes.len() as u64 > self.size_limit.load(Relaxed) {
@@ -277,6 +279,7 @@ impl Disk for Files {
         let mut names = self.names();
         let log =
             OnDisk::new(OwnFile::new(names.open_log(libc::O_RDWR | libc::O_CREAT | libc::O_EXCL, mode)?))?;
+        overwrite_in_place(&log.file);
         // SURVIVES unreached: a simulated disk has no directory.
         let synced = names.sync();
         synced.inspect_err(|_| {

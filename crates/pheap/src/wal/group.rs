@@ -149,7 +149,7 @@ impl Wal {
         self.note_written(state, chunks, end, written);
     }
 
-    fn write_chunks(&self, chunks: &[Chunk]) -> io::Result<()> {
+    pub(super) fn write_chunks(&self, chunks: &[Chunk]) -> io::Result<()> {
         without_panic(|| {
             // Locked meanwhile: the log may not get another file in between.
             let log = self.log.read();

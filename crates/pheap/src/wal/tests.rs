@@ -143,7 +143,7 @@ impl Log {
             self.file.extend_now(0, LAYOUT.file_offset(have + 1)).unwrap();
             self.buffer.add_segments(have..have + 1);
         }
-        self.buffer.append(content.iter().map(|(offset, words)| Range { offset: *offset, words }));
+        self.buffer.append(content.iter().map(|(offset, words)| Range { offset: *offset, words }), |_| false);
     }
 
     fn write(&mut self) {

@@ -7,6 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use crate::os::file_system::overwrite_in_place;
 use crate::os::names::has_name;
 use crate::os::{fork, random, rename_to_new, try_lock, unlock};
 
@@ -29,6 +30,7 @@ impl Partial {
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => continue,
                 opened => opened?,
             };
+            overwrite_in_place(&file);
             let partial = Partial { file, path: Some(path), forks: fork::forks() };
             // Locked as long as somebody works on it: one that is not was left by a program that was killed.
             // SURVIVES unreached: copies are real files, which the simulator does not make; `tests/files/backup.rs` and `tests/names` are for this.

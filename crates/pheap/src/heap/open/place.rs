@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::choose::{Chosen, choose};
 use crate::error::{Error, Result};
 use crate::heap::options::Options;
-use crate::os::file_system::is_tmpfs;
+use crate::os::file_system::{is_tmpfs, overwrite_in_place};
 use crate::os::holes;
 use crate::os::identity::{Identity, boot_id, is_same_boot};
 use crate::os::mapping::{Backing, Mapping};
@@ -184,6 +184,7 @@ impl Place for InFile<'_> {
     }
 
     fn begin(&self, mapping: &Mapping, header: &Header) -> Result<()> {
+        overwrite_in_place(&self.file);
         // Cuts off what an interrupted creation left.
         mapping.grow_file(0, header.mapped)?;
         mapping.sync_length()
