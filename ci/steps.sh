@@ -397,6 +397,16 @@ step_power_cut_server() {
     ci/power-cut.sh --server --rounds 30
 }
 
+# Full disks of each kind.
+step_file_systems() {
+    if [ "$(id -u)" -ne 0 ] || ! modprobe loop 2> /dev/null && [ ! -e /dev/loop-control ]; then
+        note 'file_systems was skipped: it needs root, and loop devices'
+        return 0
+    fi
+    command -v mkfs.xfs > /dev/null && command -v mkfs.btrfs > /dev/null || install_packages xfsprogs btrfs-progs
+    ci/file-systems.sh backup wal follow
+}
+
 # The targets of each change under the address sanitizer, five minutes each.
 step_more_fuzz() {
     has_fuzzer || return 0

@@ -74,6 +74,31 @@ fn wait_until(child: &mut Child, mut is_so: impl FnMut() -> bool) {
     }
 }
 
+/// Mounts a tmpfs that only this process sees. False (with a note) if that is not possible.
+///
+/// # Panics
+/// If there is a zero in the path.
+pub fn mount_tmpfs(path: &Path, options: &std::ffi::CStr) -> bool {
+    let target = std::ffi::CString::new(path.as_os_str().as_encoded_bytes()).expect("no zeros");
+    // SAFETY: plain system calls with strings that live; the mount is seen by this process only, and goes with it.
+    let mounted = unsafe {
+        libc::unshare(libc::CLONE_NEWNS) == 0
+            && libc::mount(
+                std::ptr::null(),
+                c"/".as_ptr(),
+                std::ptr::null(),
+                libc::MS_REC | libc::MS_PRIVATE,
+                std::ptr::null(),
+            ) == 0
+            && libc::mount(c"none".as_ptr(), target.as_ptr(), c"tmpfs".as_ptr(), 0, options.as_ptr().cast())
+                == 0
+    };
+    if !mounted {
+        eprintln!("skipped: cannot mount a tmpfs here: {}", std::io::Error::last_os_error());
+    }
+    mounted
+}
+
 /// `kill -9` of this very process.
 pub fn die() -> ! {
     // SAFETY: a signal to this process; nothing runs after it.

@@ -236,7 +236,7 @@ mod tests {
 
     #[test]
     fn spans_that_were_loaded_are_found_as_long_as_they_are_there() {
-        let map = PageMap::new(1 << 30).unwrap();
+        let map = PageMap::new(1 << 30, 1 << 30).unwrap();
         let mut spans = Spans::default();
         spans.reserve(3);
         spans.load(span(SpanKind::Small, 2 * PAGE, 3, 64));

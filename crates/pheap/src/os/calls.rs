@@ -73,14 +73,79 @@ pub(crate) fn memory() -> u64 {
     (info.totalram + info.totalswap).saturating_mul(info.mem_unit.into())
 }
 
-/// Reserves space in a file, which becomes so long at least. `EFBIG` beyond what a file of this process may have. With
-/// `unshare`, the file gets blocks of its own for those that it shares with a copy.
-pub(super) fn fallocate(file: &File, offset: u64, len: u64, unshare: bool) -> io::Result<()> {
+/// Reserves space in a file, which becomes so long at least. `EFBIG` beyond what a file of this process may have.
+pub(super) fn fallocate(file: &File, offset: u64, len: u64) -> io::Result<()> {
     check_file_size(offset + len)?;
     let (fd, offset, len) = (file.as_raw_fd(), offset as libc::off_t, len as libc::off_t);
-    let how = if unshare { libc::FALLOC_FL_UNSHARE_RANGE } else { 0 };
+    // SAFETY: takes no addresses.
+    again(|| unsafe { libc::fallocate(fd, 0, offset, len) }).map(drop)
+}
+
+/// Gives a file blocks of its own for those that it shares in this range. The file system may ask for the space of all of it.
+pub(super) fn unshare(file: &File, offset: u64, len: u64) -> io::Result<()> {
+    let how = libc::FALLOC_FL_UNSHARE_RANGE | libc::FALLOC_FL_KEEP_SIZE;
+    let (fd, offset, len) = (file.as_raw_fd(), offset as libc::off_t, len as libc::off_t);
     // SAFETY: takes no addresses.
     again(|| unsafe { libc::fallocate(fd, how, offset, len) }).map(drop)
+}
+
+/// An extent of a file: where it begins, its length, whether it is shared with another file, and whether it is the last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Extent {
+    pub(super) start: u64,
+    pub(super) len: u64,
+    pub(super) is_shared: bool,
+    pub(super) is_last: bool,
+}
+
+/// The extents of a file from `from` on: some of them, in order. None if there are no more.
+pub(super) fn extents(file: &File, from: u64) -> io::Result<Vec<Extent>> {
+    /// `struct fiemap_extent`.
+    #[repr(C)]
+    #[derive(Clone, Copy, Default)]
+    struct Entry {
+        start: u64,
+        place: u64,
+        len: u64,
+        reserved: [u64; 2],
+        flags: u32,
+        reserved_too: [u32; 3],
+    }
+    /// `struct fiemap`.
+    #[repr(C)]
+    struct Request {
+        start: u64,
+        len: u64,
+        flags: u32,
+        found: u32,
+        room: u32,
+        reserved: u32,
+        entries: [Entry; ROOM],
+    }
+    const ROOM: usize = 128;
+    const FS_IOC_FIEMAP: libc::Ioctl = 0xc020_660b_u32 as libc::Ioctl;
+    const LAST: u32 = 1;
+    const SHARED: u32 = 0x2000;
+    let len = u64::MAX - from;
+    let room = ROOM as u32;
+    let mut request = Request {
+        start: from,
+        len,
+        flags: 0,
+        found: 0,
+        room,
+        reserved: 0,
+        entries: [Entry::default(); ROOM],
+    };
+    // SAFETY: the call reads the head of the structure, and writes it and as many entries as it says that there is room for.
+    again(|| unsafe { libc::ioctl(file.as_raw_fd(), FS_IOC_FIEMAP, &raw mut request) })?;
+    let extent = |entry: &Entry| Extent {
+        start: entry.start,
+        len: entry.len,
+        is_shared: entry.flags & SHARED != 0,
+        is_last: entry.flags & LAST != 0,
+    };
+    Ok(request.entries[..request.found.min(room) as usize].iter().map(extent).collect())
 }
 
 /// Gives back the space of a part of a file, which reads as zeros from then on. The file stays as long as it is.
@@ -150,22 +215,30 @@ pub(crate) fn set_len(file: &File, len: u64) -> io::Result<()> {
 
 /// Where the first byte at or behind `at` is that is not in a hole. `None` if there is none.
 pub(crate) fn seek_data(file: &File, at: u64) -> io::Result<Option<u64>> {
-    // SAFETY: takes no addresses. Everyone says where he reads and writes, so nobody relies on the position that this changes.
-    let found = unsafe { libc::lseek(file.as_raw_fd(), at as libc::off_t, libc::SEEK_DATA) };
-    match io::Error::last_os_error() {
-        _ if found >= 0 => Ok(Some(found as u64)),
-        e if e.raw_os_error() == Some(libc::ENXIO) => Ok(None),
+    match seek(file, at, libc::SEEK_DATA) {
+        Ok(found) => Ok(Some(found)),
+        Err(e) if e.raw_os_error() == Some(libc::ENXIO) => Ok(None),
         // The file system knows no holes.
-        e if matches!(e.raw_os_error(), Some(libc::EINVAL | libc::EOPNOTSUPP)) => Ok(Some(at)),
-        e => Err(e),
+        Err(e) if matches!(e.raw_os_error(), Some(libc::EINVAL | libc::EOPNOTSUPP)) => Ok(Some(at)),
+        Err(e) => Err(e),
+    }
+}
+
+fn seek(file: &File, at: u64, how: libc::c_int) -> io::Result<u64> {
+    loop {
+        // SAFETY: takes no addresses. All reads and writes say where, so none relies on the position that this changes.
+        let found = unsafe { libc::lseek(file.as_raw_fd(), at as libc::off_t, how) };
+        match io::Error::last_os_error() {
+            _ if found >= 0 => return Ok(found as u64),
+            e if e.kind() == io::ErrorKind::Interrupted => {}
+            e => return Err(e),
+        }
     }
 }
 
 /// Where the first byte at or behind `at` is that is in a hole: the end of the file, if there is no other. What is reserved and was never written may count as one.
 pub(super) fn seek_hole(file: &File, at: u64) -> io::Result<u64> {
-    // SAFETY: takes no addresses. Everyone says where he reads and writes, so nobody relies on the position that this changes.
-    let found = unsafe { libc::lseek(file.as_raw_fd(), at as libc::off_t, libc::SEEK_HOLE) };
-    u64::try_from(found).map_err(|_| io::Error::last_os_error())
+    seek(file, at, libc::SEEK_HOLE)
 }
 
 /// What the operating system says of a file system.

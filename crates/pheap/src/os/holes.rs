@@ -2,11 +2,14 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
-use super::calls::{FileSystem, fallocate, punch_hole, seek_data, seek_hole, statfs, write_at};
+use super::calls::{
+    FileSystem, extents, fallocate, punch_hole, seek_data, seek_hole, statfs, unshare, write_at,
+};
 use super::file_system::{copies_blocks, is_tmpfs, may_share_blocks};
+use super::storage::write_all;
 use crate::error::{Error, Result};
 use crate::units::PAGE;
 
@@ -14,16 +17,47 @@ use crate::units::PAGE;
 ///
 /// Where the file system cannot (or copies pages when they are written, whatever was reserved), holes stay.
 pub(crate) fn fill(file: &File, path: &Path, len: u64, free: &[(u64, u64)]) -> Result<bool> {
+    let error = |error| Error::writing(format!("reserving the space of {}", path.display()), error);
+    unshare_blocks(file, len).map_err(error)?;
     let filled = match free {
         [] => reserve(file, len).map(|()| false),
         free => reserve_but(file, len, free),
     };
-    filled.map_err(|error| Error::writing(format!("reserving the space of {}", path.display()), error))
+    filled.map_err(error)
+}
+
+/// Bytes of a file that get blocks of their own at a time: the file system may ask for the space of all of them first.
+const STEP: u64 = 16 << 20;
+
+/// Gives a file blocks of its own for those that it shares with a copy in its first `len` bytes: a store to a shared one needs
+/// space, and ends the process if there is none.
+fn unshare_blocks(file: &File, len: u64) -> io::Result<()> {
+    if !may_share_blocks(file) {
+        return Ok(());
+    }
+    let mut from = 0;
+    while from < len {
+        // A file system that does not say has none.
+        let extents = extents(file, from).unwrap_or_default();
+        for extent in extents.iter().filter(|extent| extent.is_shared && extent.start < len) {
+            for at in (extent.start..extent.start + extent.len).step_by(STEP as usize) {
+                unshare(file, at, STEP.min(extent.start + extent.len - at))?;
+            }
+        }
+        let Some(last) = extents.last().filter(|last| !last.is_last) else { break };
+        from = last.start + last.len;
+    }
+    Ok(())
+}
+
+/// Whether there are holes in the first `len` bytes of a file that has no other blocks than those of its bytes.
+pub(crate) fn has_holes(file: &File, len: u64) -> bool {
+    missing(file, len).is_ok_and(|missing| missing > 0)
 }
 
 fn reserve_but(file: &File, len: u64, free: &[(u64, u64)]) -> io::Result<bool> {
     let missing = missing(file, len)?;
-    if missing == 0 && !may_share_blocks(file) {
+    if missing == 0 {
         return Ok(false);
     }
     // As in `reserve`, which then says so.
@@ -53,12 +87,19 @@ fn may_have_hole(file: &File, len: u64) -> bool {
 }
 
 /// Fails if the file system writes what is stored to a page elsewhere, and has no space to do so once for so many bytes.
-pub(crate) fn check_room(file: &File, path: &Path, bytes: u64) -> Result<()> {
-    if !copies_blocks(file) || may_have(file, bytes) {
-        return Ok(());
+pub(crate) fn check_room(file: &File, bytes: u64) -> io::Result<()> {
+    if copies_blocks(file) && !may_have(file, bytes) {
+        return Err(io::Error::from_raw_os_error(libc::ENOSPC));
     }
-    let error = io::Error::from_raw_os_error(libc::ENOSPC);
-    Err(Error::writing(format!("preparing {} takes {bytes} bytes", path.display()), error))
+    Ok(())
+}
+
+/// Reads what there is of these bytes.
+fn read_up_to(file: &File, bytes: &mut [u8], at: u64) -> io::Result<()> {
+    match file.read_exact_at(bytes, at) {
+        Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => Ok(()),
+        read => read,
+    }
 }
 
 /// Whether the file system may have so many bytes.
@@ -68,7 +109,7 @@ fn may_have(file: &File, bytes: u64) -> bool {
 
 /// Reserves space for a part of a file: `fallocate` where there is that, zeros in its holes elsewhere. No byte changes.
 pub(crate) fn reserve_range(file: &File, at: u64, len: u64) -> io::Result<()> {
-    match fallocate(file, at, len, may_share_blocks(file)) {
+    match fallocate(file, at, len) {
         // The file system does not know it, or the kernel, or the rules of a container.
         Err(error) if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOSYS | libc::EPERM)) => {
             write_zeros(file, at, at + len)
@@ -79,7 +120,10 @@ pub(crate) fn reserve_range(file: &File, at: u64, len: u64) -> io::Result<()> {
 
 /// Writes zeros to the holes of a part of a file.
 fn write_zeros(file: &File, mut at: u64, end: u64) -> io::Result<()> {
+    // A file system may call a hole what was stored to a map and is not written yet.
+    file.sync_data()?;
     let zeros = vec![0; (1 << 20).min(end - at) as usize];
+    let mut found = zeros.clone();
     let file_end = file.metadata()?.len();
     while at < end {
         // A file system that knows no holes has none.
@@ -87,8 +131,13 @@ fn write_zeros(file: &File, mut at: u64, end: u64) -> io::Result<()> {
         let data = if hole < file_end { seek_data(file, hole)?.unwrap_or(end) } else { end };
         at = hole;
         while at < data.min(end) {
-            let len = (data.min(end) - at).min(zeros.len() as u64);
-            at += write_at(file, &zeros[..len as usize], at)? as u64;
+            let len = (data.min(end) - at).min(zeros.len() as u64) as usize;
+            found[..len].fill(0);
+            read_up_to(file, &mut found[..len], at)?;
+            if found[..len] == zeros[..len] {
+                write_all(&zeros[..len], at, |bytes, at| write_at(file, bytes, at))?;
+            }
+            at += len as u64;
         }
         at = at.max(data);
     }
@@ -109,7 +158,7 @@ pub(crate) fn punch(file: &File, at: u64, len: u64) -> io::Result<()> {
 /// [`fill`], for any file.
 pub(crate) fn reserve(file: &File, len: u64) -> io::Result<()> {
     let missing = missing(file, len)?;
-    if missing == 0 && !may_have_hole(file, len) && !may_share_blocks(file) {
+    if missing == 0 && !may_have_hole(file, len) {
         return Ok(());
     }
     // What there is would be taken, and kept, before it turns out that there is not enough.

@@ -208,7 +208,7 @@ impl Mapping {
             Backing::Simulated(source, _) => return self.map_copy(&**source, from, to),
             Backing::Memory => (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE, -1),
         };
-        // SAFETY: `from..to` lies in the reservation, which belongs to this mapping, and nothing is mapped there yet.
+        // SAFETY: `from..to` lies in the reservation, which belongs to this mapping, and nothing is used there yet.
         let got = unsafe {
             libc::mmap(
                 self.base.as_ptr().wrapping_add(from as usize).cast(),

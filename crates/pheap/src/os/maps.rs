@@ -6,9 +6,9 @@ use std::fs::File;
 use std::io;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
 use std::slice;
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use memmap2::{Advice, MmapOptions, MmapRaw, UncheckedAdvice};
 
@@ -157,10 +157,12 @@ unsafe impl Entry for AtomicU32 {}
 // SAFETY: zero is a valid atomic, which is made for sharing, and is aligned to eight bytes.
 unsafe impl Entry for AtomicU64 {}
 
-/// A long array that is zero at first, in memory of its own, of which only the parts that are written take space.
+/// A long array that is zero at first, in memory of its own, of which only the parts that are written take space. Its first
+/// entries can be [used](Self::open), more later: a program that keeps all memory that it can use (`mlockall`) keeps no more.
 pub(crate) struct Table<T: Entry> {
     start: NonNull<T>,
     len: usize,
+    open: AtomicUsize,
     _memory: Memory,
     entries: PhantomData<T>,
 }
@@ -169,7 +171,33 @@ pub(crate) struct Table<T: Entry> {
 enum Memory {
     Allocated(Vec<u64>),
     /// Not from the allocator, which would count all of it.
-    Mapped(MmapRaw),
+    Mapped(Addresses),
+}
+
+/// Addresses, and what was made accessible of them.
+struct Addresses {
+    start: NonNull<u8>,
+    len: usize,
+}
+
+impl Addresses {
+    /// Some that nothing is accessible of.
+    fn new(len: usize) -> io::Result<Addresses> {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        // SAFETY: a map of nothing at an address of the kernel's choice.
+        let start = unsafe { libc::mmap(ptr::null_mut(), len, libc::PROT_NONE, flags, -1, 0) };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Addresses { start: NonNull::new(start.cast()).expect("not at 0"), len })
+    }
+}
+
+impl Drop for Addresses {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `new`, and nobody uses them any more: the table is gone.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };
+    }
 }
 
 // SAFETY: an array of what can be sent, and the memory that it is in.
@@ -178,25 +206,44 @@ unsafe impl<T: Entry> Send for Table<T> {}
 unsafe impl<T: Entry> Sync for Table<T> {}
 
 impl<T: Entry> Table<T> {
-    pub(crate) fn new(len: usize) -> Result<Table<T>> {
+    /// A table of `len` entries, of which the first `open` can be used.
+    pub(crate) fn new(len: usize, open: usize) -> Result<Table<T>> {
         let bytes = len * size_of::<T>();
-        let (start, memory) = if bytes <= SMALL {
+        if bytes <= SMALL {
             let mut words = vec![0u64; bytes.div_ceil(8)];
-            (words.as_mut_ptr().cast(), Memory::Allocated(words))
-        } else {
-            let map = MmapOptions::new().len(bytes).no_reserve_swap().map_anon();
-            let map =
-                MmapRaw::from(map.map_err(|e| Error::io(format!("mapping a table of {bytes} bytes"), e))?);
-            (map.as_mut_ptr().cast(), Memory::Mapped(map))
-        };
-        let start = NonNull::new(start).expect("neither is at 0");
-        Ok(Table { start, len, _memory: memory, entries: PhantomData })
+            let start = NonNull::new(words.as_mut_ptr().cast()).expect("not at 0");
+            let memory = Memory::Allocated(words);
+            return Ok(Table { start, len, open: len.into(), _memory: memory, entries: PhantomData });
+        }
+        let memory =
+            Addresses::new(bytes).map_err(|e| Error::io(format!("reserving a table of {bytes} bytes"), e))?;
+        let (start, memory) = (memory.start.cast(), Memory::Mapped(memory));
+        let table = Table { start, len, open: 0.into(), _memory: memory, entries: PhantomData };
+        table.open(open)?;
+        Ok(table)
     }
 
+    /// Makes the first `to` entries usable, if they are not.
+    pub(crate) fn open(&self, to: usize) -> Result<()> {
+        if to <= self.open.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        assert!(to <= self.len, "a table has no more entries");
+        let (bytes, access) = (to * size_of::<T>(), libc::PROT_READ | libc::PROT_WRITE);
+        // SAFETY: within the addresses that this owns: a table of which not all is open is in such.
+        if unsafe { libc::mprotect(self.start.as_ptr().cast(), bytes, access) } != 0 {
+            let what = format!("making {bytes} bytes of a table accessible");
+            return Err(Error::io(what, io::Error::last_os_error()));
+        }
+        self.open.fetch_max(to, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Those that can be used.
     #[inline(always)]
     pub(crate) fn entries(&self) -> &[T] {
-        // SAFETY: so many are in the memory that this owns, aligned, and nothing else accesses it; zero is a value, the premise of `Entry`.
-        unsafe { slice::from_raw_parts(self.start.as_ptr(), self.len) }
+        // SAFETY: so many are accessible in the memory that this owns, aligned, and nothing else accesses it; zero is a value, the premise of `Entry`.
+        unsafe { slice::from_raw_parts(self.start.as_ptr(), self.open.load(Ordering::Relaxed)) }
     }
 }
 

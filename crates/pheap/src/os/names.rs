@@ -94,6 +94,15 @@ impl Names {
         Ok(self.id(&self.heap)? == Some(id))
     }
 
+    /// Fails if no file can have the log's name, because it is too long.
+    pub(crate) fn check_log_name(&self) -> io::Result<()> {
+        let look = calls::statx(&self.directory, &self.log, libc::AT_SYMLINK_NOFOLLOW, libc::STATX_INO);
+        match look {
+            Err(e) if e.raw_os_error() == Some(libc::ENAMETOOLONG) => Err(e),
+            _ => Ok(()),
+        }
+    }
+
     /// Which file has the name of the log.
     pub(crate) fn log_id(&self) -> io::Result<Option<FileId>> {
         self.id(&self.log)

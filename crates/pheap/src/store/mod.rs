@@ -60,6 +60,11 @@ fn unfenced() -> Error {
     Error::Failed { reason: reason.to_owned() }
 }
 
+/// Words of bits for each word of so many bytes.
+fn blocks(bytes: u64) -> usize {
+    bytes.div_ceil(64 * 8) as usize
+}
+
 pub(crate) type Evict = Box<dyn Fn(&Wal) + Send + Sync>;
 
 /// An open file of pages, spans and types.
@@ -116,10 +121,19 @@ impl Store {
     /// A bit for each word of the heap, for long transactions; made for the first of them. None if there are no addresses for it: it is a 64th of what the heap has reserved.
     pub(crate) fn logged(&self) -> Option<&Arc<Table<AtomicU64>>> {
         if self.logged.get().is_none() {
-            let blocks = self.mapping.reserved().div_ceil(64 * 8);
-            let _ = self.logged.set(Arc::new(Table::new(blocks as usize).ok()?));
+            // Locked until it is there: the heap may grow, and this with it.
+            let tables = self.tables.lock();
+            let [blocks, open] = [self.mapping.reserved(), tables.header.mapped].map(blocks);
+            let _ = self.logged.set(Arc::new(Table::new(blocks, open).ok()?));
         }
         self.logged.get()
+    }
+
+    /// Makes the tables with an entry for each page or word ready for a heap of so many bytes. The metadata are locked.
+    fn extend_tables(&self, mapped: u64) -> Result<()> {
+        self.page_map.extend(mapped)?;
+        self.medium.wal().map_or(Ok(()), |wal| wal.pages.extend(mapped))?;
+        self.logged.get().map_or(Ok(()), |logged| logged.open(blocks(mapped)))
     }
 
     #[inline(always)]

@@ -18,9 +18,14 @@ pub(crate) struct PageMap {
 }
 
 impl PageMap {
-    /// A map for a heap of at most `reserved` bytes, which belong to no span.
-    pub(crate) fn new(reserved: u64) -> Result<PageMap> {
-        Ok(PageMap { pages: Table::new((reserved / PAGE) as usize)? })
+    /// A map for a heap of `mapped` bytes now, and at most `reserved`, which belong to no span.
+    pub(crate) fn new(reserved: u64, mapped: u64) -> Result<PageMap> {
+        Ok(PageMap { pages: Table::new((reserved / PAGE) as usize, (mapped / PAGE) as usize)? })
+    }
+
+    /// The heap is about to have so many bytes.
+    pub(crate) fn extend(&self, mapped: u64) -> Result<()> {
+        self.pages.open((mapped / PAGE) as usize)
     }
 
     #[inline(always)]
@@ -65,7 +70,7 @@ mod tests {
 
     #[test]
     fn pages_belong_to_spans() {
-        let map = PageMap::new(1 << 40).unwrap();
+        let map = PageMap::new(1 << 40, 1 << 40).unwrap();
         assert_eq!(map.get(0), None);
         map.set(3 * PAGE, 2 * PAGE, Some(0));
         map.set((1 << 40) - PAGE, PAGE, Some(7));

@@ -327,7 +327,7 @@ mod tests {
                 pin_undo: false,
                 max_size,
                 tuning: Tuning::SHIPPED,
-                page_map: PageMap::new(reserved).unwrap(),
+                page_map: PageMap::new(reserved, 0).unwrap(),
                 logged: OnceLock::new(),
                 medium: Medium::Process,
                 evict: OnceLock::new(),

@@ -41,6 +41,7 @@ impl Words<'static> {
     pub(super) fn extend(&mut self, store: &Store, end: u64) -> Result<()> {
         assert!(self.base == store.base() && self.start == 0, "a view of something else");
         assert!(end >= self.end, "a view does not shrink");
+        store.extend_tables(end)?;
         store.mapping.map(self.end, end)?;
         // SAFETY: mapped just now. A store has its medium and its mapping as long as it is there, as have the regions and threads that use the medium, which are gone before.
         unsafe { store.medium.mapped(store.base(), end) };

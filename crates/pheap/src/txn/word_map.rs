@@ -250,7 +250,7 @@ mod tests {
             far in any::<bool>(),
         ) {
             behaves_like_a_set(WordMap::<Own>::default(), &ranges, far)?;
-            let table = Arc::new(Table::new(8 * BLOCKS)?);
+            let table = Arc::new(Table::new(8 * BLOCKS, 8 * BLOCKS)?);
             for table in [None, Some(&table)] {
                 let mut map = WordMap::<OfHeap>::default();
                 map.share(table);

@@ -40,12 +40,11 @@ impl Wal {
         Ok(start..self.has_appended(&mut state))
     }
 
-    /// Appends to the buffer, for `words` words of ranges. Of a long transaction, for a quarter of the log's limit, what fills
-    /// segments is written meanwhile, so that it needs no memory. That takes no longer than others have to wait for what is
-    /// appended before them.
+    /// Appends to the buffer, for `words` words of ranges. Of a [long](Self::is_long) transaction, what fills segments is written
+    /// meanwhile, so that it needs no memory. That takes no longer than others have to wait for what is appended before them.
     fn append_ranges<'a>(&self, state: &mut State, words: usize, ranges: impl Iterator<Item = Range<'a>>) {
         let at_once = self.writes_at_once(state);
-        let is_long = words as u64 * 8 > self.settings.log_limit / 4 && state.writing.is_none();
+        let is_long = self.is_long(words);
         let mut written = Ok(());
         state.buffer.append(ranges, |chunk| {
             if is_long && written.is_ok() {
@@ -128,7 +127,13 @@ impl Wal {
         Ok(start..self.has_appended(&mut state))
     }
 
-    /// Closes the log, and waits until there is room for so many words of ranges, with their heads.
+    /// Whether so many words of ranges are written while they are appended.
+    fn is_long(&self, words: usize) -> bool {
+        words as u64 * 8 > self.settings.log_limit / 4
+    }
+
+    /// Closes the log, and waits until there is room for so many words of ranges, with their heads; if they are
+    /// [long](Self::is_long), also until nobody writes.
     #[inline]
     fn with_room<'a>(&'a self, mutex: LockedOpen<'a>, words: usize, is_metadata: bool) -> Result<Locked<'a>> {
         let mut state = self.tail.close(mutex);
@@ -138,6 +143,10 @@ impl Wal {
                 return Err(failure.error());
             }
             if need <= state.buffer.room() {
+                if self.is_long(words) && state.writing.is_some() {
+                    state.wait(&self.changed);
+                    continue;
+                }
                 return Ok(state);
             }
             let made = self.make_room(&mut state, need);

@@ -42,7 +42,7 @@ impl Wal {
         }
         written.map_err(|e| {
             self.fail(&mut self.tail.lock(), "writing the heap's file", &e);
-            Error::writing("writing the heap's file", e)
+            Error::io("writing the heap's file", e)
         })
     }
 
@@ -172,7 +172,7 @@ impl Wal {
         // SURVIVES unreached: no program of the lab misplaces a log. Somebody may put a real one back after a power failure.
         self.log.read().sync().map_err(|e| {
             self.fail(&mut state, "syncing the log", &e);
-            Error::writing("syncing the log", e)
+            Error::io("syncing the log", e)
         })
     }
 

@@ -147,9 +147,6 @@ pub(crate) fn storage(file: File) -> io::Result<impl Storage> {
 /// system calls for each commit, which are much beside the sync of a fast disk, two for each millisecond.
 const MOMENT: Duration = Duration::from_millis(1);
 
-/// Bytes of a file's name, as Linux's file systems have them at most.
-const LONGEST_NAME: usize = 255;
-
 /// The file of a heap, and the one beside it for its log.
 #[derive(Debug)]
 pub(crate) struct Files {
@@ -245,10 +242,7 @@ impl Disk for Files {
 
     fn may_have_log(&self) -> Result<()> {
         let names = self.names();
-        if names.log_path().file_name().is_some_and(|name| name.len() > LONGEST_NAME) {
-            let error = io::Error::from_raw_os_error(libc::ENAMETOOLONG);
-            return Err(Error::making("creating the log", &names.log_path(), error));
-        }
+        names.check_log_name().map_err(|e| Error::making("creating the log", &names.log_path(), e))?;
         let look = || io::Result::Ok((Stat::of(&self.data.file)?, names.stat()?));
         let (heap, directory) =
             look().map_err(|e| Error::io(format!("looking at {}", names.heap_path().display()), e))?;

@@ -85,7 +85,7 @@ impl<'a> Fold<'a> {
             while asked < self.ahead
                 && let Some([first, .., last] | [first @ last]) = runs.next()
             {
-                let pages = last.page + 1 - first.page;
+                let pages = (last.page + 1 - first.page).min(self.ahead);
                 self.data.will_read(first.page * PAGE, pages * PAGE);
                 asked += pages;
             }

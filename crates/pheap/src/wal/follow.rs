@@ -24,6 +24,8 @@ pub(crate) struct LiveLog {
     found: Found,
     /// What was read, for it may be overwritten.
     records: Queued,
+    /// Bytes of the heap that were copied since.
+    copied: u64,
     error: String,
 }
 
@@ -40,7 +42,7 @@ impl LiveLog {
         let (seed, error) = (Seed::new(of.salt, layout), format!("reading {}", disk.log_path().display()));
         let (mark, _) = read_mark(&*log, layout, seed).map_err(|e| Error::io(&*error, e))?;
         let records = Queued::new(spill, stream::MOST);
-        Ok(LiveLog { log, layout, seed, found: Found::behind(mark.folded), records, error })
+        Ok(LiveLog { log, layout, seed, found: Found::behind(mark.folded), records, copied: 0, error })
     }
 
     /// Reads all that was appended before this is called, and perhaps more. A checkpoint begins when its records are in the log, so whatever has reached the heap's file until now is among
@@ -51,7 +53,7 @@ impl LiveLog {
     /// # Errors
     /// What the operating system says.
     pub(crate) fn read_on(&mut self) -> Result<bool> {
-        let LiveLog { log, layout, seed, found, records, error } = self;
+        let LiveLog { log, layout, seed, found, records, error, .. } = self;
         let error = |e| Error::io(&**error, e);
         if bug(Bug::FollowOnce) && found.transactions > 0 {
             return Ok(true);
@@ -73,6 +75,20 @@ impl LiveLog {
             }
         }
         Ok(false)
+    }
+
+    /// [`read_on`](Self::read_on) after so many bytes of the heap were copied, but not each time where the log ends in a long
+    /// transaction that is not complete: all of that is read each time.
+    ///
+    /// # Errors
+    /// Those of `read_on`.
+    pub(crate) fn read_on_beside(&mut self, copied: u64) -> Result<bool> {
+        self.copied += copied;
+        if self.copied < self.found.rest {
+            return Ok(true);
+        }
+        self.copied = 0;
+        self.read_on()
     }
 
     /// What was read, for a heap of `mapped` bytes, once it is written to a copy of it. It is durable when this returns.

@@ -344,6 +344,8 @@ pub(crate) struct Found {
     pub(crate) newest: u64,
     /// Position up to which the log had been synced, as far as the segments say.
     pub(crate) synced: u64,
+    /// Bytes behind the end, of records that are not complete.
+    pub(crate) rest: u64,
 }
 
 impl Found {
@@ -509,6 +511,7 @@ pub(super) fn read_on(
         }
         segment = next(sequence + 1, [at, found.end]);
     }
+    found.rest = at.saturating_sub(found.end);
     reader.cut();
     Ok(())
 }

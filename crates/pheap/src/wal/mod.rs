@@ -365,7 +365,7 @@ impl Wal {
             folded: Mutex::new(Folded { to: mark.folded, mark: 1 - place, streams: Vec::new() }),
             base: AtomicUsize::new(0),
             growth: Mutex::new(()),
-            pages: PrivatePages::new(of.reserved)?,
+            pages: PrivatePages::new(of.reserved, of.mapped)?,
             memory_trigger: AtomicU64::new(settings.memory_limit / 2),
             watched_memory: AtomicU64::new(u64::MAX),
             counters: Counters::default(),

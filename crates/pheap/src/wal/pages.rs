@@ -24,10 +24,15 @@ impl std::fmt::Debug for PrivatePages {
 }
 
 impl PrivatePages {
-    /// Of a heap of at most `reserved` bytes, none of which is private.
-    pub(crate) fn new(reserved: u64) -> Result<PrivatePages> {
-        let pages = Table::new((reserved / PAGE) as usize)?;
+    /// Of a heap of `mapped` bytes now, and at most `reserved`, none of which is private.
+    pub(crate) fn new(reserved: u64, mapped: u64) -> Result<PrivatePages> {
+        let pages = Table::new((reserved / PAGE) as usize, (mapped / PAGE) as usize)?;
         Ok(PrivatePages { pages, epoch: AtomicU64::new(0), count: AtomicU64::new(0) })
+    }
+
+    /// The heap is about to have so many bytes.
+    pub(crate) fn extend(&self, mapped: u64) -> Result<()> {
+        self.pages.open((mapped / PAGE) as usize)
     }
 
     fn mark(&self) -> u8 {
@@ -85,7 +90,7 @@ mod tests {
 
     #[test]
     fn a_page_is_old_once_its_epoch_is_over() {
-        let pages = PrivatePages::new(1 << 30).unwrap();
+        let pages = PrivatePages::new(1 << 30, 1 << 30).unwrap();
         pages.note(PAGE - 8, 16);
         assert_eq!(pages.bytes(), 2 * PAGE);
         assert!(!pages.is_old(0) && pages.is_private(PAGE) && !pages.is_private(2 * PAGE));

@@ -5,6 +5,7 @@ mod backup;
 mod backup_beside;
 mod copies;
 mod follow;
+mod full_disk;
 mod growth;
 mod holes;
 mod little_memory;

@@ -91,7 +91,12 @@ const MOST: usize = 200;
 
 /// The part of the name of a copy that it has until it is complete.
 fn shortened(name: &OsStr) -> &OsStr {
-    OsStr::from_bytes(&name.as_bytes()[..name.len().min(MOST)])
+    let (bytes, mut end) = (name.as_bytes(), name.len().min(MOST));
+    // Not within a character: some file systems insist on UTF-8.
+    while end < bytes.len() && bytes[end] & 0xc0 == 0x80 {
+        end -= 1;
+    }
+    OsStr::from_bytes(&bytes[..end])
 }
 
 /// What a copy is called that is not complete.

@@ -75,7 +75,7 @@ impl Contents {
     pub(super) fn read(mapping: Mapping, header: Header, tail: &WalTail) -> Result<Contents> {
         let heap = map(&mapping, &header)?;
         store(&mapping, heap, header.mapped, tail).map_err(|e| Error::io("reading the log", e))?;
-        let page_map = PageMap::new(header.reserved)?;
+        let page_map = PageMap::new(header.reserved, header.mapped)?;
         let stored = Stored::of(&mapping, heap);
         let mut arenas = Vec::new();
         let mut start = 0;
@@ -143,7 +143,7 @@ impl Contents {
     /// Makes a heap of zeros, where nobody has one. `mapping` shows zeros.
     pub(super) fn create(mapping: Mapping, medium: Medium, mut header: Header) -> Result<Recovered> {
         let heap = map(&mapping, &header)?;
-        let page_map = PageMap::new(header.reserved)?;
+        let page_map = PageMap::new(header.reserved, header.mapped)?;
         let media = Media::new(medium.clone());
         // SAFETY: so much was mapped there just now, and it stays so until another medium is told.
         unsafe { medium.mapped(mapping.base(), header.mapped) };

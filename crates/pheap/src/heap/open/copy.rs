@@ -9,7 +9,8 @@ use std::path::Path;
 use crate::error::{Error, Result};
 use crate::heap::backup::unless_zero;
 use crate::heap::options::Options;
-use crate::os::holes::reserve_range;
+use crate::os::file_system::overwrite_in_place;
+use crate::os::holes::{check_room, reserve_range};
 use crate::os::own_file::OwnFile;
 use crate::os::storage::{Storage, write_all};
 use crate::os::{file_in_memory, set_len, unnamed_file, write_at};
@@ -17,7 +18,7 @@ use crate::units::PAGE;
 use crate::wal::files::storage;
 
 /// Bytes that are copied at a time.
-const CHUNK: u64 = 1 << 20;
+pub(super) const CHUNK: u64 = 1 << 20;
 /// Bytes of a block, as the operating system counts those of a file.
 const BLOCK: u64 = 512;
 
@@ -33,13 +34,18 @@ pub(super) fn is_small(options: &Options, bytes: u64) -> bool {
 
 /// A file without a name, in memory or in a folder.
 pub(super) fn empty_file(in_memory: bool, folder: &Path) -> io::Result<File> {
-    if in_memory { file_in_memory() } else { unnamed_file(folder) }
+    if in_memory {
+        return file_in_memory();
+    }
+    unnamed_file(folder).inspect(overwrite_in_place)
 }
 
 /// A copy of a heap that is being made: its pages, without the header.
 pub(super) struct Copy<'a> {
     options: &'a Options,
     path: &'a Path,
+    /// Bytes that the copy takes.
+    takes: u64,
     /// Bytes of memory that the heap would need otherwise.
     need: u64,
     file: File,
@@ -47,7 +53,7 @@ pub(super) struct Copy<'a> {
 }
 
 impl<'a> Copy<'a> {
-    /// An empty copy of the heap in the file `of` at `path`, which takes so many bytes: in memory if they may be there, else
+    /// An empty copy of the heap in the file `of` at `path`, which `takes` so many bytes with what its log holds: in memory if they may be there, else
     /// in [`Options::temp_dir`].
     ///
     /// # Errors
@@ -67,7 +73,7 @@ impl<'a> Copy<'a> {
             Ok(file)
         };
         let file = create().map_err(|e| error(options, path, need, in_memory, e))?;
-        Ok(Copy { options, path, need, file, in_memory })
+        Ok(Copy { options, path, takes, need, file, in_memory })
     }
 
     /// Copies these pages from the heap's file. After each chunk, `go_on` says whether to go on. Returns whether all
@@ -100,21 +106,28 @@ impl<'a> Copy<'a> {
         Ok(true)
     }
 
-    /// Makes the copy `mapped` bytes long, and has `replay` bring to it what the log holds.
+    /// Makes the copy `mapped` bytes long, and has `replay` bring to it what the log holds, in so many bytes of memory.
     ///
     /// # Errors
     /// [`Error::MemoryLimit`]; [`Error::OutOfSpace`], [`Error::Io`] of one in memory.
     pub(super) fn finish(
         self,
         mapped: u64,
-        replay: impl FnOnce(&dyn Storage) -> io::Result<()>,
+        replay: impl FnOnce(&dyn Storage, u64) -> io::Result<()>,
     ) -> Result<OwnFile> {
         // A store to a hole ends the process where there is no space, and in a tmpfs a look at one does.
-        let reserve = || if self.in_memory { Ok(()) } else { reserve_range(&self.file, 0, mapped) };
+        let reserve = || {
+            if self.in_memory {
+                return Ok(());
+            }
+            reserve_range(&self.file, 0, mapped)?;
+            check_room(&self.file, mapped)
+        };
+        let room = (self.options.memory() / 2).saturating_sub(if self.in_memory { self.takes } else { 0 });
         let replayed = set_len(&self.file, mapped)
             .and_then(|()| reserve())
             .and_then(|()| storage(self.file.try_clone()?))
-            .and_then(|storage| replay(&storage));
+            .and_then(|storage| replay(&storage, room));
         replayed.map_err(|e| self.error(e))?;
         Ok(OwnFile::new(self.file))
     }

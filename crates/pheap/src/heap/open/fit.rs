@@ -12,6 +12,7 @@ use super::place::InFile;
 use super::{plan, wal};
 use crate::error::{Error, Result};
 use crate::os::file_system::is_tmpfs;
+use crate::os::holes::has_holes;
 use crate::units::HEADER_SIZE;
 use crate::wal::{Fold, WalTail};
 
@@ -41,7 +42,7 @@ pub(super) fn survey<R>(mut found: Found<'_>, then: impl FnOnce(Surveyed<'_>) ->
     }
     let Some(file) = place.file().filter(|_| !place.is_copy()) else { return then(found.survey()?) };
     // There, a look at a hole takes space, and ends the process if there is none.
-    let has_holes = is_tmpfs(file) && copy::space(file).is_ok_and(|space| space < found.header.mapped);
+    let has_holes = is_tmpfs(file) && has_holes(file, found.header.mapped);
     if has_holes {
         need = found.header.mapped;
     } else if need <= most {
@@ -58,13 +59,13 @@ pub(super) fn survey<R>(mut found: Found<'_>, then: impl FnOnce(Surveyed<'_>) ->
     // What is going to be shown must not be lost.
     tail.sync().map_err(|e| Error::io(format!("syncing {}", disk.log_path().display()), e))?;
     let takes = copy::space(file).map_err(|e| Error::io(format!("looking at {}", path.display()), e))?;
-    let copy = Copy::create(options, path, file, takes, need)?;
+    let copy = Copy::create(options, path, file, takes + tail.bytes(), need)?;
     if !copy.pages(&*disk.data(), HEADER_SIZE..header.mapped, &mut || Ok(true))? {
         let have = disk.data().len().unwrap_or(0);
         return Err(Error::Truncated { path: path.to_owned(), have, need: header.mapped });
     }
-    let file = copy.finish(header.mapped, |copy| {
-        let mut fold = Fold::with_room(copy, most);
+    let file = copy.finish(header.mapped, |copy, room| {
+        let mut fold = Fold::with_room(copy, room);
         tail.each_record(|record| fold.add(record))?;
         fold.finish().map(drop)
     })?;

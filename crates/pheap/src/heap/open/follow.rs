@@ -168,7 +168,7 @@ impl Attempt<'_, '_> {
             }
         }
         let tail = log.as_ref().map_or(Ok(WalTail::default()), |log| log.tail(header.mapped))?;
-        let replay = |copy: &dyn Storage| log.map_or(Ok(()), |log| log.fold(copy, options.memory() / 2));
+        let replay = |copy: &dyn Storage, room| log.map_or(Ok(()), |log| log.fold(copy, room));
         let file = copy.finish(header.mapped, replay)?;
         Ok(Some((header, file, tail)))
     }
@@ -210,7 +210,7 @@ impl Attempt<'_, '_> {
         // A file that is shorter than it was has got another header first.
         to.pages(&*self.live.disk.data(), pages, &mut || {
             (self.meanwhile)();
-            log.as_deref_mut().map_or(Ok(true), LiveLog::read_on)
+            log.as_deref_mut().map_or(Ok(true), |log| log.read_on_beside(copy::CHUNK))
         })
     }
 }

@@ -105,7 +105,11 @@ pub(super) trait Place {
 
     /// Fails if stores to the file may find no space, though it [has its room](Self::fill).
     fn check_room(&self, header: &Header) -> Result<()> {
-        self.file().map_or(Ok(()), |file| holes::check_room(file, self.path(), header.mapped))
+        let bytes = header.mapped;
+        let room = self.file().map_or(Ok(()), |file| holes::check_room(file, bytes));
+        room.map_err(|e| {
+            Error::writing(format!("preparing {} takes {bytes} bytes", self.path().display()), e)
+        })
     }
 }
 

@@ -109,6 +109,8 @@ impl Plan<'_> {
             wal::settle(&mut contents.header, &**disk, &tail, room)?;
             contents.live = None;
         }
+        // A new log may need the space of the old one, which is there as long as that is open.
+        drop(tail);
         let path = place.path().display();
         match chosen {
             Chosen::Mapped(medium, sync) => {
