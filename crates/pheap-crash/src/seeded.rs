@@ -28,6 +28,7 @@ macro_rules! each_bug {
             a_rollback_into_a_span_that_was_swept: RollbackToSwept,
             live_slots_of_a_heap_that_was_not_closed: KeepLiveSlots,
             pages_that_are_dropped_before_they_are_in_the_file: DropEarly,
+            a_log_that_is_given_up_before_it_is_in_the_file: CloseBeforeFold,
             records_that_an_earlier_run_has_left: GoOnInPlace,
             records_of_a_log_that_no_header_names: RecordUnnamed,
             a_header_that_names_a_log_to_come: NameBeforeLog,

@@ -239,6 +239,8 @@ pub enum Bug {
     TellAtOnce,
     /// What failed syncs have left in the page cache, while a heap was made ready for a log, is taken to be on the disk.
     TrustPageCache,
+    /// The header says that a log is not needed any more before what is in it is in the heap's file.
+    CloseBeforeFold,
     /// The log of a heap that was closed is not named by its header when the first record is acknowledged.
     RecordUnnamed,
     /// The header names a log that is made next.

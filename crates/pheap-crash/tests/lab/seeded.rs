@@ -62,8 +62,15 @@ fn programs(wal: bool) -> impl Iterator<Item = Program> {
 }
 
 fn is_of_the_log(bug: Bug) -> bool {
-    [Bug::DropEarly, Bug::GoOnInPlace, Bug::RecordUnnamed, Bug::NameBeforeLog, Bug::RecordFirstWords]
-        .contains(&bug)
+    [
+        Bug::DropEarly,
+        Bug::CloseBeforeFold,
+        Bug::GoOnInPlace,
+        Bug::RecordUnnamed,
+        Bug::NameBeforeLog,
+        Bug::RecordFirstWords,
+    ]
+    .contains(&bug)
 }
 
 fn is_of_nested_parts(bug: Bug) -> bool {

@@ -13,13 +13,18 @@ use crate::wal::{WalTail, fold_tail, write_again};
 /// `room` is how many bytes of memory that may take.
 pub(super) fn settle(header: &mut Header, disk: &dyn Disk, tail: &WalTail, room: u64) -> Result<()> {
     let salt = header.salt;
-    let settled = write_header_again(&*disk.data(), header.slot())
-        .and_then(|()| fold_tail(disk, tail, salt, room))
-        .and_then(|()| {
-            header.in_use = Use::Closed;
-            header.live_slots = (0, 0);
-            write_header(header, disk)
-        });
+    let close = |header: &mut Header| {
+        header.in_use = Use::Closed;
+        header.live_slots = (0, 0);
+        write_header(header, disk)
+    };
+    let settled = if bug(Bug::CloseBeforeFold) {
+        close(header).and_then(|()| fold_tail(disk, tail, salt, room))
+    } else {
+        write_header_again(&*disk.data(), header.slot())
+            .and_then(|()| fold_tail(disk, tail, salt, room))
+            .and_then(|()| close(header))
+    };
     settled.map_err(|e| Error::writing("bringing the log to the heap's file", e))
 }
 
