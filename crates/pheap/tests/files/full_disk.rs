@@ -58,9 +58,8 @@ fn use_up(folder: &Path) {
     let mut hog = File::create(folder.join("hog")).unwrap();
     let mut size = 1 << 20;
     while size > 0 {
-        match hog.write(&vec![7; size]) {
-            Ok(_) => {}
-            Err(_) => size /= 2,
+        if hog.write_all(&vec![7; size]).is_err() {
+            size /= 2;
         }
     }
     // What the file system has promised and not found yet.
