@@ -23,7 +23,9 @@ case $kind in
     address)
         export RUSTFLAGS="-Zsanitizer=address" ASAN_OPTIONS="handle_segv=0"
         # Files that lie at addresses which this sanitizer has.
-        for name in taken_in_another_session_and_moved in_place_and_then_to_larger_slots go_on_with_a_backup; do
+        # And few addresses, or all of its memory kept, is what no sanitizer can live with.
+        for name in taken_in_another_session_and_moved in_place_and_then_to_larger_slots go_on_with_a_backup \
+            few_addresses all_memory_is_kept; do
             filters+=(--skip "$name")
         done
         ;;
@@ -42,7 +44,8 @@ case $kind in
         # Heaps at places that it does not know, or larger than what it leaves; and a test without /proc, which it needs.
         skipped+=" relocate "
         for name in predecessor:: files::elsewhere old_file:: what_an_older_program_has_left in_another_session_and_moved \
-            in_place_and_then_to_larger_slots go_on_with_a_backup no_disk_has_room_for a_tmpfs_knows_its_boot; do
+            in_place_and_then_to_larger_slots go_on_with_a_backup no_disk_has_room_for a_tmpfs_knows_its_boot \
+            few_addresses all_memory_is_kept; do
             filters+=(--skip "$name")
         done
         ;;
