@@ -95,7 +95,7 @@ pub enum Error {
     },
 
     /// Another process has the heap open.
-    #[error("{} is open in another process, or in a child that one has just forked; close it there first, or look at it with `Options::follower`", path.display())]
+    #[error("{} is open in another process; close it there first, or look at it with `Options::follower`", path.display())]
     Locked {
         /// The file.
         path: PathBuf,

@@ -208,12 +208,14 @@ impl Mapping {
             Backing::Simulated(source, _) => return self.map_copy(&**source, from, to),
             Backing::Memory => (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE, -1),
         };
+        // Pages of a file of which this process gets copies.
+        let is_copied = fd >= 0 && flags & libc::MAP_PRIVATE != 0;
         // SAFETY: `from..to` lies in the reservation, which belongs to this mapping, and nothing is used there yet.
         let got = unsafe {
             libc::mmap(
                 self.base.as_ptr().wrapping_add(from as usize).cast(),
                 (to - from) as usize,
-                if flags & libc::MAP_PRIVATE != 0 { libc::PROT_NONE } else { ACCESS },
+                if is_copied { libc::PROT_NONE } else { ACCESS },
                 flags | libc::MAP_FIXED,
                 fd,
                 from as libc::off_t,
@@ -222,8 +224,9 @@ impl Mapping {
         if got == libc::MAP_FAILED {
             return Err(Error::io("mapping the heap", last_os_error()));
         }
-        if flags & libc::MAP_PRIVATE != 0 {
-            // In a program that keeps all of its memory (`mlockall`), each page would be copied, and show the file no more.
+        if is_copied {
+            // A program may keep all of its memory (`mlockall`). The kernel would copy each page of the file then, and the
+            // map would not show what checkpoints write.
             // SAFETY: the range was mapped just now.
             unsafe { libc::munlock(got, (to - from) as usize) };
             // SAFETY: as for that call: nobody else knows of the range yet.

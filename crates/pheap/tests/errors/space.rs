@@ -323,7 +323,7 @@ fn a_sparse_copy_is_read_where_there_is_no_space() -> Result<()> {
                 .read(|view, p| assert!(view[view[p]].iter().all(|&n| n == 0)))?;
         }
         assert_eq!(space(), before);
-        // What is written to needs its space.
+        // A heap that is opened to be changed needs its space.
         assert!(matches!(small().open(&copy), Err(Error::OutOfSpace { .. })));
         return Ok(());
     }

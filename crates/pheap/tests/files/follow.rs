@@ -152,7 +152,7 @@ fn what_cannot_be_followed_is_said() -> Result<()> {
     Ok(())
 }
 
-/// What `open` refuses, a follower does not show: a backup that has come to lie beside the log of another heap.
+/// A backup beside the log of another heap is refused, also by a follower.
 #[test]
 fn a_copy_beside_a_log_of_another_heap_is_refused() -> Result<()> {
     let dir = tempdir();

@@ -66,7 +66,7 @@ fn use_up(folder: &Path) {
     let _ = hog.sync_all();
 }
 
-/// Fills the disk beside a heap, goes on, and is killed. Says on stdout what was acknowledged.
+/// Fills the disk of a heap, changes the heap, and is killed. Prints the number of complete rounds.
 fn fill(folder: &Path, number: usize) {
     let path = folder.join("heap");
     let heap = options(number).open(&path).unwrap();

@@ -187,7 +187,7 @@ fn work(durability: Durability, path: &Path, refuse_now: impl FnOnce()) {
     say("read", options(durability).read_only(true).open(path).map(drop));
 }
 
-/// Runs a role to its end; what it has said.
+/// Runs a role to its end. Returns how many transactions were acknowledged, and how many were begun.
 fn run_role(role: &str, path: &Path) -> (u64, u64) {
     let mut command: Command = child(TEST, role, path);
     let said = path.with_extension("said");

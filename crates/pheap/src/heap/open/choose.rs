@@ -18,6 +18,7 @@ pub(in crate::heap) enum Chosen {
     Wal,
 }
 
+/// Why a file cannot be mapped to be stored to.
 const COPIES_BLOCKS: &str = "`Durability::Process` and `Durability::Pmem` need a file system that overwrites blocks where they are; \
     this one (btrfs, ZFS, bcachefs) needs space for each store, and ends the process if there is none; use `Durability::Wal`";
 

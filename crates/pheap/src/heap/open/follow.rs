@@ -37,6 +37,7 @@ const TRIES: u32 = 16;
 /// Half of the first pause between two attempts, of which each is twice as long as the one before, up to a quarter of a second.
 const SOON: Duration = Duration::from_millis(1);
 
+/// How a heap is in use that cannot be followed yet.
 const BEING_PREPARED: &str = "`Durability::Wal`, but its file is still being prepared for that";
 
 /// Opens a copy of the heap at `path`.
