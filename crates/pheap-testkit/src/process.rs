@@ -80,7 +80,8 @@ fn wait_until(child: &mut Child, mut is_so: impl FnMut() -> bool) {
 /// If there is a zero in the path.
 pub fn mount_tmpfs(path: &Path, options: &std::ffi::CStr) -> bool {
     let target = std::ffi::CString::new(path.as_os_str().as_encoded_bytes()).expect("no zeros");
-    // SAFETY: plain system calls with strings that live; the mount is seen by this process only, and goes with it.
+    // SAFETY: plain system calls with strings that live; the mount is seen by this process only, and goes
+    // with it.
     let mounted = unsafe {
         libc::unshare(libc::CLONE_NEWNS) == 0
             && libc::mount(

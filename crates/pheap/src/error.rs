@@ -490,8 +490,8 @@ impl Error {
         }
     }
 
-    /// What the operating system says of a file that is made or written at `path`: that the program may not, that there is
-    /// no space, or anything else.
+    /// What the operating system says of a file that is made or written at `path`: that the program may not,
+    /// that there is no space, or anything else.
     pub(crate) fn making(doing: &str, path: &std::path::Path, source: std::io::Error) -> Error {
         use std::io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
         match (source.kind(), source.raw_os_error()) {

@@ -81,7 +81,8 @@ pub(super) fn fallocate(file: &File, offset: u64, len: u64) -> io::Result<()> {
     again(|| unsafe { libc::fallocate(fd, 0, offset, len) }).map(drop)
 }
 
-/// Gives a file blocks of its own for those that it shares in this range. The file system may ask for the space of all of it.
+/// Gives a file blocks of its own for those that it shares in this range. The file system may ask for the
+/// space of all of it.
 pub(super) fn unshare(file: &File, offset: u64, len: u64) -> io::Result<()> {
     let how = libc::FALLOC_FL_UNSHARE_RANGE | libc::FALLOC_FL_KEEP_SIZE;
     let (fd, offset, len) = (file.as_raw_fd(), offset as libc::off_t, len as libc::off_t);
@@ -89,7 +90,8 @@ pub(super) fn unshare(file: &File, offset: u64, len: u64) -> io::Result<()> {
     again(|| unsafe { libc::fallocate(fd, how, offset, len) }).map(drop)
 }
 
-/// An extent of a file: where it begins, its length, whether it is shared with another file, and whether it is the last.
+/// An extent of a file: where it begins, its length, whether it is shared with another file, and whether it
+/// is the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Extent {
     pub(super) start: u64,
@@ -137,7 +139,8 @@ pub(super) fn extents(file: &File, from: u64) -> io::Result<Vec<Extent>> {
         reserved: 0,
         entries: [Entry::default(); ROOM],
     };
-    // SAFETY: the call reads the head of the structure, and writes it and as many entries as it says that there is room for.
+    // SAFETY: the call reads the head of the structure, and writes it and as many entries as it says that
+    // there is room for.
     again(|| unsafe { libc::ioctl(file.as_raw_fd(), FS_IOC_FIEMAP, &raw mut request) })?;
     let extent = |entry: &Entry| Extent {
         start: entry.start,
@@ -226,7 +229,8 @@ pub(crate) fn seek_data(file: &File, at: u64) -> io::Result<Option<u64>> {
 
 fn seek(file: &File, at: u64, how: libc::c_int) -> io::Result<u64> {
     loop {
-        // SAFETY: takes no addresses. All reads and writes say where, so none relies on the position that this changes.
+        // SAFETY: takes no addresses. All reads and writes say where, so none relies on the position that
+        // this changes.
         let found = unsafe { libc::lseek(file.as_raw_fd(), at as libc::off_t, how) };
         match io::Error::last_os_error() {
             _ if found >= 0 => return Ok(found as u64),

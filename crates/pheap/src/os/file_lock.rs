@@ -54,8 +54,8 @@ pub(crate) struct OpenFile {
 }
 
 impl OpenFile {
-    /// Locks `file` for writing, or for reading with others. Waits a moment for another process that has it: a child that was
-    /// just forked has the lock of its parent until it has given up the parent's files.
+    /// Locks `file` for writing, or for reading with others. Waits a moment for another process that has it:
+    /// a child that was just forked has the lock of its parent until it has given up the parent's files.
     pub(crate) fn lock(file: &File, path: &Path, shared: bool) -> Result<OpenFile> {
         OpenFile::lock_within(PATIENCE, file, path, shared)
     }

@@ -26,11 +26,12 @@ pub(crate) fn fill(file: &File, path: &Path, len: u64, free: &[(u64, u64)]) -> R
     filled.map_err(error)
 }
 
-/// Bytes of a file that get blocks of their own at a time: the file system may ask for the space of all of them first.
+/// Bytes of a file that get blocks of their own at a time: the file system may ask for the space of all of
+/// them first.
 const STEP: u64 = 16 << 20;
 
-/// Gives a file blocks of its own for those that it shares with a copy in its first `len` bytes: a store to a shared one needs
-/// space, and ends the process if there is none.
+/// Gives a file blocks of its own for those that it shares with a copy in its first `len` bytes: a store to a
+/// shared one needs space, and ends the process if there is none.
 fn unshare_blocks(file: &File, len: u64) -> io::Result<()> {
     if !may_share_blocks(file) {
         return Ok(());
@@ -50,7 +51,8 @@ fn unshare_blocks(file: &File, len: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether there are holes in the first `len` bytes of a file that has no other blocks than those of its bytes.
+/// Whether there are holes in the first `len` bytes of a file that has no other blocks than those of its
+/// bytes.
 pub(crate) fn has_holes(file: &File, len: u64) -> bool {
     missing(file, len).is_ok_and(|missing| missing > 0)
 }
@@ -86,7 +88,8 @@ fn may_have_hole(file: &File, len: u64) -> bool {
     !is_tmpfs(file) && seek_hole(file, 0).map_or(true, |hole| hole < len)
 }
 
-/// Fails if the file system writes what is stored to a page elsewhere, and has no space to do so once for so many bytes.
+/// Fails if the file system writes what is stored to a page elsewhere, and has no space to do so once for so
+/// many bytes.
 pub(crate) fn check_room(file: &File, bytes: u64) -> io::Result<()> {
     if copies_blocks(file) && !may_have(file, bytes) {
         return Err(io::Error::from_raw_os_error(libc::ENOSPC));
@@ -107,7 +110,8 @@ fn may_have(file: &File, bytes: u64) -> bool {
     !matches!(statfs(file), Ok(FileSystem { free: Some(free), .. }) if free < bytes)
 }
 
-/// Reserves space for a part of a file: `fallocate` where there is that, zeros in its holes elsewhere. No byte changes.
+/// Reserves space for a part of a file: `fallocate` where there is that, zeros in its holes elsewhere. No
+/// byte changes.
 pub(crate) fn reserve_range(file: &File, at: u64, len: u64) -> io::Result<()> {
     match fallocate(file, at, len) {
         // The file system does not know it, or the kernel, or the rules of a container.

@@ -210,7 +210,8 @@ impl Mapping {
         };
         // Pages of a file of which this process gets copies.
         let is_copied = fd >= 0 && flags & libc::MAP_PRIVATE != 0;
-        // SAFETY: `from..to` lies in the reservation, which belongs to this mapping, and nothing is used there yet.
+        // SAFETY: `from..to` lies in the reservation, which belongs to this mapping, and nothing is used
+        // there yet.
         let got = unsafe {
             libc::mmap(
                 self.base.as_ptr().wrapping_add(from as usize).cast(),
@@ -225,8 +226,8 @@ impl Mapping {
             return Err(Error::io("mapping the heap", last_os_error()));
         }
         if is_copied {
-            // A program may keep all of its memory (`mlockall`). The kernel would copy each page of the file then, and the
-            // map would not show what checkpoints write.
+            // A program may keep all of its memory (`mlockall`). The kernel would copy each page of the file
+            // then, and the map would not show what checkpoints write.
             // SAFETY: the range was mapped just now.
             unsafe { libc::munlock(got, (to - from) as usize) };
             // SAFETY: as for that call: nobody else knows of the range yet.
@@ -429,7 +430,8 @@ impl Mapping {
         drop() || self.unlock_memory() && drop()
     }
 
-    /// Lets the kernel take pages of the heap again, if the program keeps all of its memory (`mlockall`). Returns whether it did.
+    /// Lets the kernel take pages of the heap again, if the program keeps all of its memory (`mlockall`).
+    /// Returns whether it did.
     #[cold]
     fn unlock_memory(&self) -> bool {
         self.was_locked.store(true, Ordering::Relaxed);
@@ -437,8 +439,8 @@ impl Mapping {
         unsafe { libc::munlock(self.base.as_ptr().cast(), self.reserved as usize) == 0 }
     }
 
-    /// Whether the program has kept all of its memory since the heap was mapped: then there are copies of pages that nobody
-    /// has stored to.
+    /// Whether the program has kept all of its memory since the heap was mapped: then there are copies of
+    /// pages that nobody has stored to.
     pub(crate) fn was_locked(&self) -> bool {
         self.was_locked.load(Ordering::Relaxed)
     }

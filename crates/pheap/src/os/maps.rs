@@ -157,8 +157,9 @@ unsafe impl Entry for AtomicU32 {}
 // SAFETY: zero is a valid atomic, which is made for sharing, and is aligned to eight bytes.
 unsafe impl Entry for AtomicU64 {}
 
-/// A long array that is zero at first, in memory of its own, of which only the parts that are written take space. Its first
-/// entries can be [used](Self::open), more later: a program that keeps all memory that it can use (`mlockall`) keeps no more.
+/// A long array that is zero at first, in memory of its own, of which only the parts that are written take
+/// space. Its first entries can be [used](Self::open), more later: a program that keeps all memory that it
+/// can use (`mlockall`) keeps no more.
 pub(crate) struct Table<T: Entry> {
     start: NonNull<T>,
     len: usize,
@@ -242,7 +243,8 @@ impl<T: Entry> Table<T> {
     /// Those that can be used.
     #[inline(always)]
     pub(crate) fn entries(&self) -> &[T] {
-        // SAFETY: so many are accessible in the memory that this owns, aligned, and nothing else accesses it; zero is a value, the premise of `Entry`.
+        // SAFETY: so many are accessible in the memory that this owns, aligned, and nothing else accesses it;
+        // zero is a value, the premise of `Entry`.
         unsafe { slice::from_raw_parts(self.start.as_ptr(), self.open.load(Ordering::Relaxed)) }
     }
 }

@@ -129,7 +129,8 @@ impl Store {
         self.logged.get()
     }
 
-    /// Makes the tables with an entry for each page or word ready for a heap of so many bytes. The metadata are locked.
+    /// Makes the tables with an entry for each page or word ready for a heap of so many bytes. The metadata
+    /// are locked.
     fn extend_tables(&self, mapped: u64) -> Result<()> {
         self.page_map.extend(mapped)?;
         self.medium.wal().map_or(Ok(()), |wal| wal.pages.extend(mapped))?;

@@ -135,8 +135,8 @@ pub(crate) unsafe fn replay(
     unsafe { copy_to_places(media, mapping, found) };
     media.fence();
     media.check_fences()?;
-    // A heap with a write-ahead log was made ready for it, with empty logs, and keeps them in volatile memory. To one that is
-    // only read, nothing is appended, and its pages stay those of the file.
+    // A heap with a write-ahead log was made ready for it, with empty logs, and keeps them in volatile
+    // memory. To one that is only read, nothing is appended, and its pages stay those of the file.
     if media.wal().is_none()
         && !mapping.is_read_only()
         && !bug(Bug::RecoveryResetsFirst)

@@ -40,8 +40,9 @@ impl Wal {
         Ok(start..self.has_appended(&mut state))
     }
 
-    /// Appends to the buffer, for `words` words of ranges. Of a [long](Self::is_long) transaction, what fills segments is written
-    /// meanwhile, so that it needs no memory. That takes no longer than others have to wait for what is appended before them.
+    /// Appends to the buffer, for `words` words of ranges. Of a [long](Self::is_long) transaction, what fills
+    /// segments is written meanwhile, so that it needs no memory. That takes no longer than others have to
+    /// wait for what is appended before them.
     fn append_ranges<'a>(&self, state: &mut State, words: usize, ranges: impl Iterator<Item = Range<'a>>) {
         let at_once = self.writes_at_once(state);
         let is_long = self.is_long(words);
@@ -132,8 +133,8 @@ impl Wal {
         words as u64 * 8 > self.settings.log_limit / 4
     }
 
-    /// Closes the log, and waits until there is room for so many words of ranges, with their heads; if they are
-    /// [long](Self::is_long), also until nobody writes.
+    /// Closes the log, and waits until there is room for so many words of ranges, with their heads; if they
+    /// are [long](Self::is_long), also until nobody writes.
     #[inline]
     fn with_room<'a>(&'a self, mutex: LockedOpen<'a>, words: usize, is_metadata: bool) -> Result<Locked<'a>> {
         let mut state = self.tail.close(mutex);

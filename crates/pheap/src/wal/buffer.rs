@@ -215,8 +215,9 @@ impl Buffer {
         &mut self.chunks.last_mut().expect("there is one now").words
     }
 
-    /// Appends one transaction, for which there is [room](Self::room) for what it [needs](Self::need). `write` gets
-    /// each chunk when its segment is full. If it returns true, it has written the chunk, and the buffer drops it.
+    /// Appends one transaction, for which there is [room](Self::room) for what it [needs](Self::need).
+    /// `write` gets each chunk when its segment is full. If it returns true, it has written the chunk, and
+    /// the buffer drops it.
     pub(crate) fn append<'a>(
         &mut self,
         ranges: impl Iterator<Item = Range<'a>>,

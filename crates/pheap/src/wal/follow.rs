@@ -77,8 +77,8 @@ impl LiveLog {
         Ok(false)
     }
 
-    /// [`read_on`](Self::read_on) after so many bytes of the heap were copied, but not each time where the log ends in a long
-    /// transaction that is not complete: all of that is read each time.
+    /// [`read_on`](Self::read_on) after so many bytes of the heap were copied, but not each time where the
+    /// log ends in a long transaction that is not complete: all of that is read each time.
     ///
     /// # Errors
     /// Those of `read_on`.

@@ -220,7 +220,8 @@ fn few_addresses() -> Result<()> {
     Ok(())
 }
 
-/// A program that keeps all of its memory has a heap with a log as others do, and its pages are given back all the same.
+/// A program that keeps all of its memory has a heap with a log as others do, and its pages are given back
+/// all the same.
 #[test]
 fn all_memory_is_kept() -> Result<()> {
     const TEST: &str = "access::all_memory_is_kept";

@@ -1,6 +1,6 @@
-//! A disk that fills up while a heap is open, and stays full: errors, and nothing is lost, whatever is done then: updates,
-//! growth, a backup, `kill -9`, another opening. On a tmpfs; and on the small disks at which the folders lie that
-//! `PHEAP_TEST_DISKS` names, separated by colons (`ci/file-systems.sh`).
+//! A disk that fills up while a heap is open, and stays full: errors, and nothing is lost, whatever is done
+//! then: updates, growth, a backup, `kill -9`, another opening. On a tmpfs; and on the small disks at which
+//! the folders lie that `PHEAP_TEST_DISKS` names, separated by colons (`ci/file-systems.sh`).
 #![allow(clippy::unit_arg)] // `Ok(tx[p] = 1)` is a transaction in one line
 
 use std::fs::{self, File};

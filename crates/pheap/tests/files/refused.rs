@@ -1,5 +1,5 @@
-//! Each system call that a heap makes is refused, from the beginning or from some moment on: there is an error, or the heap
-//! does without the call. No process dies or waits for ever, and nothing is lost.
+//! Each system call that a heap makes is refused, from the beginning or from some moment on: there is an
+//! error, or the heap does without the call. No process dies or waits for ever, and nothing is lost.
 #![allow(clippy::unit_arg)] // `Ok(tx[p] = 1)` is a transaction in one line
 
 use std::fs;
@@ -143,7 +143,8 @@ fn check(heap: &Heap, acknowledged: u64, begun: u64) {
     assert!((acknowledged..=begun).contains(&seen), "{seen} of {acknowledged} to {begun} transactions");
 }
 
-/// All that a program does with a heap. Says on stdout how many transactions were acknowledged, and how many begun.
+/// All that a program does with a heap. Says on stdout how many transactions were acknowledged, and how many
+/// begun.
 fn work(durability: Durability, path: &Path, refuse_now: impl FnOnce()) {
     let say = |what: &str, result: Result<()>| {
         if let Err(error) = result {

@@ -32,11 +32,12 @@ impl Heap {
     /// With [`Durability::Wal`](crate::Durability::Wal), transactions go on, and nothing waits: the copy is the state after the last one that had committed when the pages were copied, or a
     /// later one. With other durabilities, transactions wait until the copy is complete; reads go on.
     ///
-    /// The copy takes the space of the pages that are in use. It shares no blocks with the heap's file: a store to a shared
-    /// block needs space, and ends the process if the disk is full. What transactions change meanwhile is kept, 24 MiB of
-    /// it in memory, more in a file without a name, in the folder of the copy. The file has the permissions of the heap's.
-    /// It appears under its name when it is complete and durable. If the program is killed before that, a file called
-    /// `.NAME.NUMBER.partial` remains, which the next backup to `path` removes.
+    /// The copy takes the space of the pages that are in use. It shares no blocks with the heap's file: a
+    /// store to a shared block needs space, and ends the process if the disk is full. What transactions
+    /// change meanwhile is kept, 24 MiB of it in memory, more in a file without a name, in the folder of the
+    /// copy. The file has the permissions of the heap's. It appears under its name when it is complete and
+    /// durable. If the program is killed before that, a file called `.NAME.NUMBER.partial` remains, which the
+    /// next backup to `path` removes.
     ///
     /// Use this to copy a heap that is open. A copy that other programs make of the open file may be torn, and is refused as [`Error::Copied`].
     ///

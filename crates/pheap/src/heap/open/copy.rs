@@ -53,7 +53,8 @@ pub(super) struct Copy<'a> {
 }
 
 impl<'a> Copy<'a> {
-    /// An empty copy of the heap in the file `of` at `path`, which `takes` so many bytes with what its log holds: in memory if they may be there, else
+    /// An empty copy of the heap in the file `of` at `path`, which `takes` so many bytes with what its log
+    /// holds: in memory if they may be there, else
     /// in [`Options::temp_dir`].
     ///
     /// # Errors
@@ -106,7 +107,8 @@ impl<'a> Copy<'a> {
         Ok(true)
     }
 
-    /// Makes the copy `mapped` bytes long, and has `replay` bring to it what the log holds, in so many bytes of memory.
+    /// Makes the copy `mapped` bytes long, and has `replay` bring to it what the log holds, in so many bytes
+    /// of memory.
     ///
     /// # Errors
     /// [`Error::MemoryLimit`]; [`Error::OutOfSpace`], [`Error::Io`] of one in memory.
