@@ -10,8 +10,8 @@ use std::os::unix::fs::MetadataExt;
 use std::time::UNIX_EPOCH;
 
 use super::calls::{FileSystem, statfs};
+use super::file_system::{BCACHEFS, BTRFS, EXT, F2FS, NFS, OVERLAY, RAMFS, TMPFS, XFS, ZFS};
 use crate::faults::{Bug, bug};
-use crate::os::file_system::TMPFS_MAGIC as TMPFS;
 
 /// What tells one file from others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,25 +26,9 @@ pub(crate) struct Identity {
     pub(crate) created: u64,
 }
 
-// Kinds of file systems, as `statfs` has them.
-const RAMFS: i64 = 0x8584_58f6;
-const EXT: i64 = 0xef53;
-const BTRFS: i64 = 0x9123_683e;
-
-/// Those that have the inode of a file on the disk, or give it no other one while they are mounted and are gone then. Others (FAT, most of FUSE, 9p) may number
-/// files as they come across them.
-const HAVE_INODES: [i64; 10] = [
-    TMPFS,
-    RAMFS,
-    EXT,
-    BTRFS,
-    0x5846_5342, // XFS
-    0xf2f5_2010, // F2FS
-    0x2fc1_2fc1, // ZFS
-    0xca45_1a4e, // bcachefs
-    0x794c_7630, // overlayfs
-    0x6969,      // NFS
-];
+/// File systems that have the inode of a file on the disk, or give it no other one while they are mounted and
+/// are gone then. Others (FAT, most of FUSE, 9p) may number files as they come across them.
+const HAVE_INODES: [i64; 10] = [TMPFS, RAMFS, EXT, BTRFS, XFS, F2FS, ZFS, BCACHEFS, OVERLAY, NFS];
 
 /// Those whose `f_fsid` comes from a number that the file system itself has: of ext4, one on the disk; of tmpfs, one made when it was
 /// mounted. XFS, for one, makes it of the device's number; and btrfs does in part, or makes it anew when a clone is mounted: so it tells subvolumes apart in

@@ -6,19 +6,17 @@ use std::fs::File;
 use std::io;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
-use std::ptr::{self, NonNull};
+use std::ptr::NonNull;
 use std::slice;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use memmap2::{Advice, MmapOptions, MmapRaw, UncheckedAdvice};
 
-use super::file_system::{TMPFS_MAGIC, file_system};
+use super::file_system::overwrites;
 use super::fork;
+use super::reservation::Reservation;
 use crate::error::{Error, Result};
 use crate::units::PAGE;
-
-/// File systems that overwrite what a file has: ext2 to ext4, tmpfs, ramfs. Not XFS, on which a copy of the file may share its blocks.
-const OVERWRITING: [i64; 3] = [0xef53, TMPFS_MAGIC, 0x8584_58f6];
 
 /// A part of a file that is mapped and shared: what is copied there the kernel has at once, also if this process ends, and no system call is needed for that.
 ///
@@ -40,7 +38,7 @@ pub(crate) struct Window {
 impl Window {
     /// Maps the bytes of the file from `start` up to `to`, of which there are those up to `end`. `None` if the file system cannot, or should not.
     pub(crate) fn new(file: &File, start: u64, end: u64, to: u64) -> Option<Window> {
-        if !file_system(file).is_some_and(|kind| OVERWRITING.contains(&kind)) {
+        if !overwrites(file) {
             return None;
         }
         let len = to.checked_sub(start).filter(|&len| len > 0)? as usize;
@@ -164,41 +162,14 @@ pub(crate) struct Table<T: Entry> {
     start: NonNull<T>,
     len: usize,
     open: AtomicUsize,
-    _memory: Memory,
+    memory: Memory,
     entries: PhantomData<T>,
 }
 
-#[expect(dead_code, reason = "there until it is dropped")]
 enum Memory {
-    Allocated(Vec<u64>),
+    Allocated(#[expect(dead_code, reason = "there until it is dropped")] Vec<u64>),
     /// Not from the allocator, which would count all of it.
-    Mapped(Addresses),
-}
-
-/// Addresses, and what was made accessible of them.
-struct Addresses {
-    start: NonNull<u8>,
-    len: usize,
-}
-
-impl Addresses {
-    /// Some that nothing is accessible of.
-    fn new(len: usize) -> io::Result<Addresses> {
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        // SAFETY: a map of nothing at an address of the kernel's choice.
-        let start = unsafe { libc::mmap(ptr::null_mut(), len, libc::PROT_NONE, flags, -1, 0) };
-        if start == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        Ok(Addresses { start: NonNull::new(start.cast()).expect("not at 0"), len })
-    }
-}
-
-impl Drop for Addresses {
-    fn drop(&mut self) {
-        // SAFETY: mapped by `new`, and nobody uses them any more: the table is gone.
-        unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };
-    }
+    Mapped(Reservation),
 }
 
 // SAFETY: an array of what can be sent, and the memory that it is in.
@@ -214,29 +185,26 @@ impl<T: Entry> Table<T> {
             let mut words = vec![0u64; bytes.div_ceil(8)];
             let start = NonNull::new(words.as_mut_ptr().cast()).expect("not at 0");
             let memory = Memory::Allocated(words);
-            return Ok(Table { start, len, open: len.into(), _memory: memory, entries: PhantomData });
+            return Ok(Table { start, len, open: len.into(), memory, entries: PhantomData });
         }
-        let memory =
-            Addresses::new(bytes).map_err(|e| Error::io(format!("reserving a table of {bytes} bytes"), e))?;
-        let (start, memory) = (memory.start.cast(), Memory::Mapped(memory));
-        let table = Table { start, len, open: 0.into(), _memory: memory, entries: PhantomData };
+        let memory = Reservation::anywhere(bytes as u64)
+            .map_err(|e| Error::io(format!("reserving a table of {bytes} bytes"), e))?;
+        let (start, memory) = (memory.start().cast(), Memory::Mapped(memory));
+        let table = Table { start, len, open: 0.into(), memory, entries: PhantomData };
         table.open(open)?;
         Ok(table)
     }
 
     /// Makes the first `to` entries usable, if they are not.
     pub(crate) fn open(&self, to: usize) -> Result<()> {
-        if to <= self.open.load(Ordering::Relaxed) {
-            return Ok(());
-        }
         assert!(to <= self.len, "a table has no more entries");
-        let (bytes, access) = (to * size_of::<T>(), libc::PROT_READ | libc::PROT_WRITE);
-        // SAFETY: within the addresses that this owns: a table of which not all is open is in such.
-        if unsafe { libc::mprotect(self.start.as_ptr().cast(), bytes, access) } != 0 {
-            let what = format!("making {bytes} bytes of a table accessible");
-            return Err(Error::io(what, io::Error::last_os_error()));
+        if let Memory::Mapped(memory) = &self.memory {
+            let bytes = (to * size_of::<T>()) as u64;
+            memory
+                .open(bytes)
+                .map_err(|e| Error::io(format!("making {bytes} bytes of a table accessible"), e))?;
+            self.open.fetch_max(to, Ordering::Release);
         }
-        self.open.fetch_max(to, Ordering::Relaxed);
         Ok(())
     }
 
@@ -245,7 +213,7 @@ impl<T: Entry> Table<T> {
     pub(crate) fn entries(&self) -> &[T] {
         // SAFETY: so many are accessible in the memory that this owns, aligned, and nothing else accesses it;
         // zero is a value, the premise of `Entry`.
-        unsafe { slice::from_raw_parts(self.start.as_ptr(), self.open.load(Ordering::Relaxed)) }
+        unsafe { slice::from_raw_parts(self.start.as_ptr(), self.open.load(Ordering::Acquire)) }
     }
 }
 
@@ -261,7 +229,7 @@ mod tests {
     fn only_what_the_file_has_pages_for_is_written_through_a_window() {
         let file = tempfile::tempfile().unwrap();
         file.set_len(HEAD + 8192).unwrap();
-        if !file_system(&file).is_some_and(|kind| OVERWRITING.contains(&kind)) {
+        if !overwrites(&file) {
             assert!(Window::new(&file, HEAD, HEAD + 8192, HEAD + (1 << 20)).is_none());
             return;
         }

@@ -22,7 +22,8 @@ pub(crate) struct Reservation {
     open: AtomicU64,
     /// The process that reserved it, as counted by [`fork::forks`].
     forks: u64,
-    listed: Listed,
+    /// `None` for addresses that a forked child has a copy of.
+    listed: Option<Listed>,
 }
 
 // SAFETY: a reservation is a range of addresses; who may touch which part is the business of those who map something there.
@@ -42,6 +43,18 @@ pub(super) unsafe fn keep_from_children(start: *mut libc::c_void, len: u64) {
     unsafe { libc::madvise(start, len as usize, libc::MADV_DONTFORK) };
 }
 
+/// Maps `len` bytes that nothing is accessible of.
+fn map_nothing(start: usize, len: u64, how: libc::c_int) -> io::Result<NonNull<u8>> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | how;
+    let place = std::ptr::without_provenance_mut(start);
+    // SAFETY: at an address of the kernel's choice, or, by `MAP_FIXED_NOREPLACE`, where nothing is mapped.
+    let got = unsafe { libc::mmap(place, len as usize, libc::PROT_NONE, flags, -1, 0) };
+    if got == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(NonNull::new(got.cast()).expect("not at 0"))
+}
+
 impl Reservation {
     /// Reserves `len` bytes at `start`.
     ///
@@ -49,43 +62,40 @@ impl Reservation {
     /// [`Error::AddressInUse`], [`Error::Io`].
     pub(crate) fn new(start: u64, len: u64) -> Result<Reservation> {
         own_file::watch();
-        // SAFETY: `MAP_FIXED_NOREPLACE` takes addresses that nobody uses, or fails.
-        let got = unsafe {
-            libc::mmap(
-                std::ptr::without_provenance_mut(start as usize),
-                len as usize,
-                libc::PROT_NONE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE,
-                -1,
-                0,
-            )
-        };
         let in_use = Error::AddressInUse { base: start, size: len };
-        if got == libc::MAP_FAILED {
-            return Err(match io::Error::last_os_error() {
-                e if e.raw_os_error() == Some(libc::EEXIST) => in_use,
-                e => {
-                    let what = format!(
-                        "reserving {len} bytes of addresses at {start:#x} (if `ulimit -v` or, with `mlockall`, `ulimit -l` \
-                         allows less, raise it, or create heaps with a smaller `Options::reserve`)"
-                    );
-                    Error::io(what, e)
-                }
-            });
-        }
-        // SAFETY: the range was mapped just now.
-        unsafe { keep_from_children(got, len) };
-        // The map is not one that Rust knows of; pointers into it come back from the file as plain addresses.
-        let address = got.expose_provenance();
-        let reservation = Reservation {
-            start: NonNull::new(std::ptr::with_exposed_provenance_mut(address)).expect("not at 0"),
-            len,
-            open: AtomicU64::new(0),
-            forks: fork::forks(),
-            listed: Listed::addresses(address, len as usize),
+        // Takes addresses that nobody uses, or fails.
+        let got = match map_nothing(start as usize, len, libc::MAP_FIXED_NOREPLACE) {
+            Err(e) if e.raw_os_error() == Some(libc::EEXIST) => return Err(in_use),
+            Err(e) => {
+                let what = format!(
+                    "reserving {len} bytes of addresses at {start:#x} (if `ulimit -v` or, with `mlockall`, \
+                     `ulimit -l` allows less, raise it, or create heaps with a smaller `Options::reserve`)"
+                );
+                return Err(Error::io(what, e));
+            }
+            Ok(got) => got,
         };
+        // SAFETY: the range was mapped just now.
+        unsafe { keep_from_children(got.as_ptr().cast(), len) };
+        // Pointers into it come back from the file as plain addresses.
+        let address = got.as_ptr().expose_provenance();
+        let listed = Listed::addresses(address, len as usize);
+        let got = NonNull::new(std::ptr::with_exposed_provenance_mut(address)).expect("not at 0");
+        let reservation = Reservation::of(got, len, Some(listed));
         // A kernel older than 4.17 takes the address for a hint.
         if address as u64 == start { Ok(reservation) } else { Err(in_use) }
+    }
+
+    /// Reserves `len` bytes where the kernel likes, of which a forked child has a copy.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    pub(super) fn anywhere(len: u64) -> io::Result<Reservation> {
+        Ok(Reservation::of(map_nothing(0, len, 0)?, len, None))
+    }
+
+    fn of(start: NonNull<u8>, len: u64, listed: Option<Listed>) -> Reservation {
+        Reservation { start, len, open: AtomicU64::new(0), forks: fork::forks(), listed }
     }
 
     pub(crate) fn start(&self) -> NonNull<u8> {
@@ -106,7 +116,7 @@ impl Reservation {
         if unsafe { libc::mprotect(self.start.as_ptr().cast(), to as usize, protection) } != 0 {
             return Err(io::Error::last_os_error());
         }
-        self.open.store(to, Ordering::Relaxed);
+        self.open.fetch_max(to, Ordering::Relaxed);
         Ok(())
     }
 
@@ -123,12 +133,16 @@ impl Reservation {
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        // In a forked child these addresses are not mapped, or belong to someone else by now.
-        if self.is_mine() {
-            self.listed.remove();
-            // SAFETY: reserved by `new`, and this is the last use of it: whoever maps something there has the reservation.
-            unsafe { libc::munmap(self.start.as_ptr().cast(), self.len as usize) };
+        if let Some(listed) = &self.listed {
+            // In a forked child these addresses are not mapped, or belong to someone else by now.
+            if !self.is_mine() {
+                return;
+            }
+            listed.remove();
         }
+        // SAFETY: `map_nothing` mapped it for this, and this is the last use: what maps something there owns
+        // the reservation.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.len as usize) };
     }
 }
 
