@@ -23,9 +23,9 @@ case $kind in
     address)
         export RUSTFLAGS="-Zsanitizer=address" ASAN_OPTIONS="handle_segv=0"
         # Files that lie at addresses which this sanitizer has.
-        # And few addresses, or all of its memory kept, is what no sanitizer can live with.
+        # And few addresses, all of its memory kept, or system calls refused, is what no sanitizer can live with.
         for name in taken_in_another_session_and_moved in_place_and_then_to_larger_slots go_on_with_a_backup \
-            few_addresses all_memory_is_kept; do
+            few_addresses all_memory_is_kept system_calls_that_are_refused; do
             filters+=(--skip "$name")
         done
         ;;
@@ -41,11 +41,12 @@ case $kind in
         export TSAN_OPTIONS="report_thread_leaks=0"
         # A child of a process with threads, which this sanitizer gives up; and more addresses than it leaves.
         skipped+=" fork memory "
-        # Heaps at places that it does not know, or larger than what it leaves; and a test without /proc, which it needs.
+        # Heaps at places that it does not know, or larger than what it leaves; and tests without /proc, or
+        # system calls, that it needs.
         skipped+=" relocate "
         for name in predecessor:: files::elsewhere old_file:: what_an_older_program_has_left in_another_session_and_moved \
             in_place_and_then_to_larger_slots go_on_with_a_backup no_disk_has_room_for a_tmpfs_knows_its_boot \
-            few_addresses all_memory_is_kept; do
+            few_addresses all_memory_is_kept system_calls_that_are_refused; do
             filters+=(--skip "$name")
         done
         ;;

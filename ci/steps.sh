@@ -407,6 +407,15 @@ step_file_systems() {
     ci/file-systems.sh backup wal follow
 }
 
+# A heap in a control group with little memory, killed again and again.
+step_memory_group() {
+    if [ "$(id -u)" -ne 0 ] || [ ! -w /sys/fs/cgroup ]; then
+        note 'memory_group was skipped: it needs root, and control groups'
+        return 0
+    fi
+    ci/memory-group.sh
+}
+
 # The targets of each change under the address sanitizer, five minutes each.
 step_more_fuzz() {
     has_fuzzer || return 0

@@ -9,6 +9,7 @@ mod full_disk;
 mod growth;
 mod holes;
 mod little_memory;
+mod memory_group;
 mod predecessor;
 mod readonly;
 #[cfg(target_arch = "x86_64")]
