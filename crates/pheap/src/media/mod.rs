@@ -110,6 +110,9 @@ impl Medium {
     }
 }
 
+/// Ranges for which there is room when a long transaction has ended.
+const NOTED: usize = 4 << 10;
+
 /// A medium and what was done on it. One per region, so the counters are not shared.
 #[derive(Debug)]
 pub(crate) struct Media {
@@ -390,6 +393,7 @@ impl Media {
         });
         let result = wal.append(words, ranges, is_metadata);
         noted.clear();
+        noted.shrink_to(NOTED);
         self.recorded(result)
     }
 

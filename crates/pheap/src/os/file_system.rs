@@ -34,9 +34,15 @@ pub(crate) fn is_tmpfs(file: &File) -> bool {
     is_in(file, &[TMPFS])
 }
 
-/// Whether a file may share blocks with a copy of it, and have blocks of its own when it is told to.
+/// Whether a file may share blocks with a copy of it, and have blocks of its own when it is told to. An
+/// overlay's file may be a copy that shares them with the one below.
 pub(super) fn may_share_blocks(file: &File) -> bool {
-    is_in(file, &[XFS])
+    is_in(file, &[XFS, OVERLAY])
+}
+
+/// Whether the file may live in memory only: in an overlay, it is not known.
+pub(crate) fn may_be_tmpfs(file: &File) -> bool {
+    is_in(file, &[TMPFS, OVERLAY])
 }
 
 /// Whether a store to a page of the file may find no space, although the file has that page.

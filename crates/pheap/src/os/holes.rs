@@ -32,23 +32,36 @@ const STEP: u64 = 16 << 20;
 
 /// Gives a file blocks of its own for those that it shares with a copy in its first `len` bytes: a store to a
 /// shared one needs space, and ends the process if there is none.
-fn unshare_blocks(file: &File, len: u64) -> io::Result<()> {
+pub(crate) fn unshare_blocks(file: &File, len: u64) -> io::Result<()> {
     if !may_share_blocks(file) {
         return Ok(());
     }
     let mut from = 0;
     while from < len {
-        // A file system that does not say has none.
-        let extents = extents(file, from).unwrap_or_default();
+        let extents = match extents(file, from) {
+            // A file system that does not say has none.
+            Err(error) if is_unknown(&error) => return Ok(()),
+            extents => extents?,
+        };
         for extent in extents.iter().filter(|extent| extent.is_shared && extent.start < len) {
             for at in (extent.start..extent.start + extent.len).step_by(STEP as usize) {
-                unshare(file, at, STEP.min(extent.start + extent.len - at))?;
+                match unshare(file, at, STEP.min(extent.start + extent.len - at)) {
+                    // That below an overlay, which copies what is written in any case.
+                    Err(error) if is_unknown(&error) => return Ok(()),
+                    done => done?,
+                }
             }
         }
         let Some(last) = extents.last().filter(|last| !last.is_last) else { break };
         from = last.start + last.len;
     }
     Ok(())
+}
+
+/// Whether the file system does not know the call, or the kernel, or the rules of a container.
+fn is_unknown(error: &io::Error) -> bool {
+    let unknown = [libc::EOPNOTSUPP, libc::ENOSYS, libc::ENOTTY, libc::EINVAL, libc::EPERM];
+    error.raw_os_error().is_some_and(|code| unknown.contains(&code))
 }
 
 /// Whether there are holes in the first `len` bytes of a file that has no other blocks than those of its
@@ -114,10 +127,7 @@ fn may_have(file: &File, bytes: u64) -> bool {
 /// byte changes.
 pub(crate) fn reserve_range(file: &File, at: u64, len: u64) -> io::Result<()> {
     match fallocate(file, at, len) {
-        // The file system does not know it, or the kernel, or the rules of a container.
-        Err(error) if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOSYS | libc::EPERM)) => {
-            write_zeros(file, at, at + len)
-        }
+        Err(error) if is_unknown(&error) => write_zeros(file, at, at + len),
         done => done,
     }
 }

@@ -30,6 +30,9 @@ use crate::store::region_header::{REGION_SIZE, RegionHeader};
 use crate::store::stored::Stored;
 use crate::units::LINE;
 
+/// Words for which a buffer has room when a long transaction has ended.
+const KEPT: usize = 64 << 10;
+
 /// Words of undo that go into one entry at most.
 const PIECE: usize = 4096;
 
@@ -281,9 +284,11 @@ impl Log {
     #[track_caller]
     pub(crate) fn reset(&mut self, media: &Media) {
         self.undo.clear();
+        self.undo.shrink_to(KEPT);
         self.sequence = 0;
         if let Some(kept) = &mut self.kept {
             kept.clear();
+            kept.shrink_to(KEPT);
             return;
         }
         self.generation += 1;

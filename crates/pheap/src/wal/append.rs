@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use super::checkpoint::WORTH_FOLDING;
 use super::format::PIECE;
 use super::tail::{Locked, LockedOpen};
-use super::{RESERVE, State, SyncPolicy, Wal};
+use super::{State, SyncPolicy, Wal};
 use crate::error::Result;
 use crate::log::{Range, Staged, ranges};
 use crate::os::cpu::bytes;
@@ -138,7 +138,8 @@ impl Wal {
     #[inline]
     fn with_room<'a>(&'a self, mutex: LockedOpen<'a>, words: usize, is_metadata: bool) -> Result<Locked<'a>> {
         let mut state = self.tail.close(mutex);
-        let need = state.buffer.need(words) + if is_metadata { 0 } else { RESERVE };
+        let need = state.buffer.need(words) + if is_metadata { 0 } else { self.reserve() };
+        let mut rounds = 0;
         loop {
             if let Some(failure) = &state.failure {
                 return Err(failure.error());
@@ -150,7 +151,7 @@ impl Wal {
                 }
                 return Ok(state);
             }
-            let made = self.make_room(&mut state, need);
+            let made = self.make_room(&mut state, need, rounds);
             if is_metadata
                 && let Err(error) = &made
                 && state.failure.is_none()
@@ -159,6 +160,7 @@ impl Wal {
                 self.fail(&mut state, METADATA, &io::Error::other(error.to_string()));
             }
             made?;
+            rounds += 1;
         }
     }
 
@@ -209,7 +211,7 @@ impl Wal {
     fn open(&self, state: &mut Locked<'_>) {
         // With `SyncPolicy::Every`, this record has said since when something is not synced.
         debug_assert!(!matches!(self.policy(), SyncPolicy::Every(_)) || state.deferred.is_since_known());
-        let mut limit = state.buffer.whole_until(RESERVE);
+        let mut limit = state.buffer.whole_until(self.reserve());
         if !state.ages {
             limit = limit.min(state.folded + WORTH_FOLDING);
         }

@@ -18,6 +18,7 @@ use crate::os::names::{FileId, Names, Stat, is_absent};
 use crate::os::own_file::OwnFile;
 use crate::os::storage::{Disk, Kept, Storage};
 use crate::os::{check_file_size, file_size_limit, holes, seek_data, will_read, write_at};
+use crate::units::PAGE;
 
 #[derive(Debug)]
 struct OnDisk {
@@ -47,7 +48,8 @@ impl Storage for OnDisk {
         if bytes.len() < 256 << 10 && self.window.get().is_some_and(|window| window.write(bytes, at)) {
             return Ok(bytes.len());
         }
-        if at + bytes.len() as u64 > self.size_limit.load(Relaxed) {
+        // Where it takes long in any case, the limit is asked for: the process may have lowered it.
+        if bytes.len() as u64 >= PAGE || at + bytes.len() as u64 > self.size_limit.load(Relaxed) {
             return write_at(&self.file, bytes, at);
         }
         self.file.write_at(bytes, at)
@@ -93,6 +95,7 @@ impl Storage for OnDisk {
     }
 
     fn fill_holes(&self, len: u64) -> io::Result<()> {
+        holes::unshare_blocks(&self.file, len)?;
         holes::reserve(&self.file, len)
     }
 

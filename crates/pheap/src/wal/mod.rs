@@ -96,7 +96,8 @@ pub(crate) struct WalIdentity {
     pub(crate) reserved: u64,
 }
 
-/// Bytes that transactions leave in the log for what cannot fail: records of metadata.
+/// Bytes that transactions leave in the log for what cannot fail: records of metadata. In a log with small
+/// segments, half of one: a log that has two, and is on a full disk, has room for small transactions then.
 const RESERVE: u64 = 64 << 10;
 
 /// Why a heap cannot have a log here.
@@ -271,12 +272,17 @@ fn most_mapped(layout: Layout, settings: Settings) -> u64 {
     layout.file_offset(settings.log_limit.min(ENOUGH).div_ceil(layout.segment))
 }
 
+/// So often a large record waits for room on a disk that has none.
+const MOST_ROUNDS: u32 = 4;
+
 impl Wal {
     /// Makes a new log for a heap whose file is complete. The header must say so before the first record counts.
     pub(crate) fn create(disk: Arc<dyn Disk>, of: WalIdentity, settings: Settings) -> Result<Arc<Wal>> {
         let layout = Wal::new_layout(&*disk, &of, settings)?;
         let log = begin::make(&*disk, layout)?;
-        Wal::new(disk, Some(log), of, settings, layout)
+        Wal::new(disk.clone(), Some(log.clone()), of, settings, layout).inspect_err(|_| {
+            let _ = disk.remove_log(&*log);
+        })
     }
 
     /// A log for a heap that is closed, which is to be made when it [begins](Self::begin): how, must be [said](Self::will_begin) before anything else.
@@ -453,19 +459,26 @@ impl Wal {
         }
     }
 
-    /// Waits until there may be more room, or makes some.
+    /// See [`RESERVE`].
+    fn reserve(&self) -> u64 {
+        RESERVE.min(self.layout.segment / 2)
+    }
+
+    /// Waits until there may be more room, or makes some. This was done so many `rounds` before, and was not
+    /// enough: what becomes free is taken by others, so that a large record would wait for ever on a full disk.
     #[cold]
-    fn make_room(&self, state: &mut Locked<'_>, need: u64) -> Result<()> {
+    fn make_room(&self, state: &mut Locked<'_>, need: u64, rounds: u32) -> Result<()> {
         let size = state.buffer.segments() * self.layout.segment;
         let may_grow = size + self.layout.segment <= self.settings.log_limit
             || need > size.max(self.settings.log_limit) / 2;
         let emptied = state.folded == state.buffer.end();
-        if may_grow || emptied {
+        let is_last = emptied || rounds >= MOST_ROUNDS && need > size / 2;
+        if may_grow || is_last {
             let missing = need.saturating_sub(state.buffer.room());
             let grown = state.unlocked(|| self.grow(missing));
             match grown {
                 Ok(()) => return state.unlocked(|| self.keep_found()),
-                Err(e) if emptied => {
+                Err(e) if is_last => {
                     return Err(Error::writing(format!("growing {}", self.disk.log_path().display()), e));
                 }
                 Err(_) => {} // perhaps a checkpoint helps

@@ -6,8 +6,10 @@
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 
-use pheap::{Durability, Error, Heap, Options, P, Persist, Result, Root};
+use pheap::{Durability, Error, Heap, Options, P, Persist, Result, Root, SyncPolicy};
 use pheap_testkit::*;
 
 const TEST: &str = "full_disk::nothing_is_lost_on_a_full_disk";
@@ -154,6 +156,53 @@ fn nothing_is_lost_on_a_full_disk() {
     for disk in std::env::split_paths(&disks).filter(|disk: &PathBuf| !disk.as_os_str().is_empty()) {
         (0..3).for_each(|number| try_all(&disk, number));
     }
+}
+
+/// What others commit meanwhile takes each space that becomes free in the log.
+fn large_beside_small(folder: &Path) {
+    let options = small().durability(Durability::Wal).log_limit(MIB).sync_policy(SyncPolicy::OnDemand);
+    let heap = options.open(folder.join("heap")).unwrap();
+    let large: Root<Data> = heap.root("large").unwrap();
+    large.txn(|tx, d| Ok(tx[d].words = Some(tx.alloc_slice(4 << 20, |_| 0u64)?))).unwrap();
+    let small: Root<Data> = heap.root("small").unwrap();
+    small.txn(|tx, d| Ok(tx[d].round = 1)).unwrap();
+    drop((large, small));
+    heap.close().unwrap();
+    let heap = options.open(folder.join("heap")).unwrap();
+    let (large, small) = (heap.root::<Data>("large").unwrap(), heap.root::<Data>("small").unwrap());
+    small.txn(|tx, d| Ok(tx[d].round += 1)).unwrap();
+    use_up(folder);
+    let has_ended = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let until = Instant::now() + Duration::from_secs(60);
+                while !has_ended.load(Relaxed) {
+                    small.txn(|tx, d| Ok(tx[d].round += 1)).unwrap();
+                    assert!(Instant::now() < until, "the large transaction does not end");
+                }
+            });
+        }
+        let result = large.txn(|tx, d| {
+            let words = tx[d].words.unwrap();
+            Ok(tx.slice_mut(words, ..).iter_mut().for_each(|word| *word += 1))
+        });
+        has_ended.store(true, Relaxed);
+        assert!(matches!(result, Err(Error::OutOfSpace { .. })), "{result:?}");
+    });
+    assert!(large.read(|view, d| view[view[d].words.unwrap()].iter().all(|&word| word == 0)).unwrap());
+}
+
+#[test]
+fn a_large_transaction_ends_beside_small_ones() {
+    const TEST: &str = "full_disk::a_large_transaction_ends_beside_small_ones";
+    if let Some((_, folder)) = role() {
+        if mount_tmpfs(&folder, c"size=90m") {
+            large_beside_small(&folder);
+        }
+        return;
+    }
+    run_well(TEST, "mounted", tempdir().path());
 }
 
 fn try_all(disk: &Path, number: usize) {

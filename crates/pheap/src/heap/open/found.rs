@@ -7,7 +7,7 @@ use super::copy;
 use super::place::{Place, View};
 use crate::error::{Error, Result};
 use crate::heap::options::Options;
-use crate::os::file_system::is_tmpfs;
+use crate::os::file_system::may_be_tmpfs;
 use crate::os::mapping::Mapping;
 use crate::store::header::{self, Header};
 use crate::store::relocate;
@@ -60,7 +60,7 @@ impl<'a> Found<'a> {
         let base = options.base.filter(|_| !moves_twice(options, &header));
         let mut mapping = place.reserve(base, &header, view)?;
         // In a tmpfs, a look at a hole takes space, and ends the process if there is none. Elsewhere, a file that is no good heap gets no space.
-        if !options.read_only && place.file().is_some_and(|file| is_tmpfs(file)) {
+        if !options.read_only && place.file().is_some_and(|file| may_be_tmpfs(file)) {
             place.fill(&header, &[])?;
         }
         if !tail.is_empty() {
