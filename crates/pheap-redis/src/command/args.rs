@@ -99,16 +99,19 @@ impl<'a> Scan<'a> {
         out.array(0);
     }
 
-    /// Answers what one of the relatives of `SCAN` is asked for: goes on with `step`, which says some elements and where the next ones are, until enough were looked at. `write` adds an
-    /// element to the reply, and says as how many.
+    /// Answers what one of the relatives of `SCAN` is asked for: goes on with `step`, which says some elements
+    /// and where the next ones are, until enough were looked at. As Redis does, it answers all that a value has
+    /// if that is in a compact form (`is_compact`). `write` adds an element to the reply, and says as how many.
     pub(super) fn answer<'v, T: Copy, I: Iterator<Item = T>>(
         &self,
+        is_compact: bool,
         step: impl Fn(u64) -> (I, u64),
         name: impl Fn(T) -> &'v [u8],
         out: &mut Reply,
         write: impl Fn(T, &mut Reply) -> usize,
     ) {
-        let (mut at, mut seen, mut found) = (self.from, 0, Vec::new());
+        let from = if is_compact { 0 } else { self.from };
+        let (mut at, mut seen, mut found) = (from, 0, Vec::new());
         loop {
             let (some, next) = step(at);
             for element in some {
@@ -118,7 +121,7 @@ impl<'a> Scan<'a> {
                 }
             }
             at = next;
-            if at == 0 || seen >= self.count {
+            if at == 0 || seen >= self.count && !is_compact {
                 break;
             }
         }

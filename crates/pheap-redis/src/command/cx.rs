@@ -208,7 +208,8 @@ pub fn shards_of(
         Keys::Everything => (0..shards).all(f),
         Keys::Heap => (0..shards + 2).all(f),
         Keys::Perhaps { everything, .. } if everything(words) => (0..shards).all(f),
-        Keys::Shard(find) => f(find(words, shards)),
+        Keys::From(first) => f(first(words, shards)),
+        Keys::Libraries => f(shards),
         Keys::Range(1, 1, _) => f(store.shard_of(words[1])),
         _ => command.keys(words).into_iter().all(|at| f(store.shard_of(words[at]))),
     }

@@ -20,7 +20,6 @@ const WRITE: &[Flags] = &[Flags::NOSCRIPT, Flags::WRITE];
 const ADD: &[Flags] = &[Flags::NOSCRIPT, Flags::WRITE, Flags::DENYOOM];
 
 /// Libraries are behind all shards with keys.
-const LIBRARIES: Keys = Keys::Shard(|_, shards| shards);
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::new("fcall", -3, RUN, Keys::Script, |cx, args, out| fcall(cx, args, false, out)),
@@ -29,22 +28,22 @@ pub(super) const COMMANDS: &[Command] = &[
         "function",
         &[],
         &[
-            Command::new("function|delete", 3, WRITE, LIBRARIES, delete),
-            Command::new("function|dump", 2, &[Flags::NOSCRIPT], LIBRARIES, |cx, _, out| {
+            Command::new("function|delete", 3, WRITE, Keys::Libraries, delete),
+            Command::new("function|dump", 2, &[Flags::NOSCRIPT], Keys::Libraries, |cx, _, out| {
                 let loaded = cx.server.libraries.loaded();
                 out.bulk(&dump::write(loaded.iter().map(|library| &library.text[..])));
                 Ok(())
             }),
-            Command::new("function|flush", -2, WRITE, LIBRARIES, flush),
+            Command::new("function|flush", -2, WRITE, Keys::Libraries, flush),
             Command::new("function|help", 2, &[Flags::LOADING, Flags::STALE], Keys::None, help),
             Command::new("function|kill", 2, BUSY, Keys::None, |cx, _, out| {
                 cx.server.scripts.kill(false).map_err(|why| Fail::Error(why.into()))?;
                 out.ok();
                 Ok(())
             }),
-            Command::new("function|list", -2, &[Flags::NOSCRIPT], LIBRARIES, list),
-            Command::new("function|load", -3, ADD, LIBRARIES, load),
-            Command::new("function|restore", -3, ADD, LIBRARIES, restore),
+            Command::new("function|list", -2, &[Flags::NOSCRIPT], Keys::Libraries, list),
+            Command::new("function|load", -3, ADD, Keys::Libraries, load),
+            Command::new("function|restore", -3, ADD, Keys::Libraries, restore),
             Command::new("function|stats", 2, BUSY, Keys::None, stats),
         ],
     ),

@@ -1,6 +1,7 @@
 //! Hashes.
 
 use super::args::{Scan, cursor, int};
+use super::object::{Limits, is_compact};
 use super::pick::{Wanted, pick};
 use super::{Args, Command, Cx, Done, Fail, Flags, Keys};
 use crate::data::{Change, Db, Hash, P, Txn, Value, View};
@@ -303,6 +304,7 @@ fn hrandfield(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 fn hscan(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let (key, now) = (args[1], cx.now);
     cursor(args[2])?;
+    let limits = Limits::of(cx);
     cx.read(key, |view, db| {
         let Some(hash) = hash(view, db, key, now)? else {
             Scan::nothing(out);
@@ -310,6 +312,7 @@ fn hscan(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         };
         let asked = Scan::parse(&args[2..], false)?;
         asked.answer(
+            is_compact(view, db.get(view, key, now), &limits),
             |from| hash.scan(view, from),
             |(field, _)| field,
             out,

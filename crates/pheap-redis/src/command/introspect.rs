@@ -89,8 +89,9 @@ fn doc(known: Known, out: &mut Reply) {
 /// The command that is asked about, its words, and which of these are keys.
 fn keys_of<'w, 'a>(args: &'w Args<'a>) -> Result<(Known, &'w Args<'a>, Vec<usize>), Fail> {
     let words = &args[2..];
-    let has_none =
-        |known: Known| matches!(known.keys, Keys::None | Keys::Everything | Keys::Heap | Keys::Shard(_));
+    let has_none = |known: Known| {
+        matches!(known.keys, Keys::None | Keys::Everything | Keys::Heap | Keys::From(_) | Keys::Libraries)
+    };
     let no_keys = || Fail::err("The command has no key arguments");
     let known =
         resolve(words).map_err(|refused| match refused.number.and_then(|number| all().nth(number)) {
@@ -167,7 +168,8 @@ fn describe(known: Known, out: &mut Reply) {
         | Keys::Script
         | Keys::Everything
         | Keys::Heap
-        | Keys::Shard(_) => (0, 0, 0),
+        | Keys::From(_)
+        | Keys::Libraries => (0, 0, 0),
     };
     out.array(10);
     out.bulk(known.name.as_bytes());

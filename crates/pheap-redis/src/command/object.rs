@@ -53,14 +53,7 @@ pub(super) const COMMANDS: &[Command] = &[
         &[],
         &[
             Command::new("object|encoding", 3, READ, KEY, |cx, args, out| {
-                let config = cx.server.config.read();
-                let limit = |name| config.int(name) as usize;
-                let limits = Limits {
-                    hash: [limit("hash-max-listpack-entries"), limit("hash-max-listpack-value")],
-                    sorted: [limit("zset-max-listpack-entries"), limit("zset-max-listpack-value")],
-                    integers: limit("set-max-intset-entries"),
-                };
-                drop(config);
+                let limits = Limits::of(cx);
                 look(cx, args[2], out, |view, entry, out| {
                     out.bulk(encoding(view, entry.value, &limits).as_bytes());
                 })
@@ -128,10 +121,33 @@ fn not_known(cx: &mut Cx<'_>, key: &[u8], out: &mut Reply, why: &str) -> Done {
 }
 
 /// Up to which sizes Redis has compact forms: entries, and bytes of one.
-struct Limits {
+pub(super) struct Limits {
     hash: [usize; 2],
     sorted: [usize; 2],
     integers: usize,
+}
+
+impl Limits {
+    pub(super) fn of(cx: &Cx<'_>) -> Limits {
+        let config = cx.server.config.read();
+        let limit = |name| config.int(name) as usize;
+        Limits {
+            hash: [limit("hash-max-listpack-entries"), limit("hash-max-listpack-value")],
+            sorted: [limit("zset-max-listpack-entries"), limit("zset-max-listpack-value")],
+            integers: limit("set-max-intset-entries"),
+        }
+    }
+}
+
+/// What Redis would call the form in which the value of this key is stored; nothing if there is no such key.
+pub(super) fn encoding_of(cx: &mut Cx<'_>, key: &[u8]) -> &'static str {
+    let (limits, now) = (Limits::of(cx), cx.now);
+    cx.read(key, |view, db| db.entry(view, key, now).map_or("", |entry| encoding(view, entry.value, &limits)))
+}
+
+/// Whether Redis would store the value of a key in a compact form.
+pub(super) fn is_compact<'r>(view: &View<'r>, value: Option<Value<'r>>, limits: &Limits) -> bool {
+    value.is_some_and(|value| matches!(encoding(view, value, limits), "listpack" | "intset"))
 }
 
 /// What Redis would call the form in which a value is stored. (Here, there is one form of each type.)

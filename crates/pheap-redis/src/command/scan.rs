@@ -1,13 +1,13 @@
 //! All keys: `KEYS`, and `SCAN`, which looks at them in steps.
 
 use super::args::{Scan, cursor};
-use super::{Args, Command, Cx, Done, Flags, Keys};
+use super::{Args, Command, Cx, Done, Fail, Flags, Keys};
 use crate::resp::Reply;
 use crate::words;
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::new("keys", 2, &[Flags::READONLY], Keys::Everything, keys),
-    Command::new("scan", -2, &[Flags::READONLY], Keys::Shard(scan_shard), scan),
+    Command::new("scan", -2, &[Flags::READONLY], Keys::From(first_shard), scan),
 ];
 
 fn keys(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
@@ -31,43 +31,46 @@ fn keys(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     Ok(())
 }
 
-/// Bits of a `SCAN` cursor that are the number of the shard. The others are where to go on in it; the lowest bits of that are zero, for no map is so deep.
+/// Bits of a `SCAN` cursor that are the number of the shard. The others are where to go on in it; the lowest
+/// bits of that are zero, for no map is so deep.
 const SHARD_BITS: u32 = 10;
 
-fn scan_shard(args: &Args<'_>, shards: usize) -> usize {
+fn first_shard(args: &Args<'_>, shards: usize) -> usize {
     (cursor(args[1]).unwrap_or_default() & ((1 << SHARD_BITS) - 1)) as usize % shards
 }
 
+/// Goes on from shard to shard until it has seen as many keys as it was asked to.
 fn scan(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let asked = Scan::parse(&args[1..], true)?;
     let (number, now, shards) = (cx.session.db, cx.now, cx.store().shards().len());
-    let shard = scan_shard(args, shards);
     let mut keys: Vec<Vec<u8>> = Vec::new();
-    let next = cx.read_shard(shard, |view, dbs| {
-        let db = &view[dbs.at(number)];
-        let (mut at, mut seen) = (asked.from >> SHARD_BITS << SHARD_BITS, 0);
-        loop {
-            let (some, next) = db.scan(view, at);
-            for (key, entry) in some {
-                seen += 1;
-                let is_kind =
-                    asked.kind.as_deref().is_none_or(|kind| kind == entry.value.type_name().as_bytes());
-                if is_kind && asked.wants(key) && db.get(view, key, now).is_some() {
-                    keys.push(key.to_vec());
+    let (mut shard, mut at) = (first_shard(args, shards), asked.from >> SHARD_BITS << SHARD_BITS);
+    let mut seen = 0;
+    while seen < asked.count && shard < shards {
+        if !cx.keyspace.has(shard) {
+            return Err(Fail::MoreShards);
+        }
+        at = cx.read_shard(shard, |view, dbs| {
+            let db = &view[dbs.at(number)];
+            loop {
+                let (some, next) = db.scan(view, at);
+                for (key, entry) in some {
+                    seen += 1;
+                    let is_kind =
+                        asked.kind.as_deref().is_none_or(|kind| kind == entry.value.type_name().as_bytes());
+                    if is_kind && asked.wants(key) && db.get(view, key, now).is_some() {
+                        keys.push(key.to_vec());
+                    }
+                }
+                at = next;
+                if at == 0 || seen >= asked.count {
+                    return at;
                 }
             }
-            at = next;
-            if at == 0 || seen >= asked.count {
-                return at;
-            }
-        }
-    });
-    // Where there is no more in this shard, the next one begins.
-    let next = match next {
-        0 if shard + 1 == shards => 0,
-        0 => shard as u64 + 1,
-        at => at | shard as u64,
-    };
+        });
+        shard += usize::from(at == 0);
+    }
+    let next = if shard == shards { 0 } else { at | shard as u64 };
     out.array(2);
     out.bulk(next.to_string().as_bytes());
     out.array(keys.len());

@@ -1,6 +1,7 @@
 //! Sets: their elements.
 
 use super::args::{Scan, cursor};
+use super::object::{Limits, is_compact};
 use super::pick::{Wanted, pick};
 use super::{Args, Command, Cx, Done, Fail, Flags, Keys};
 use crate::data::{Change, Db, P, Set, Txn, Value, View};
@@ -173,6 +174,7 @@ fn smembers(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 fn sscan(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let (key, now) = (args[1], cx.now);
     cursor(args[2])?;
+    let limits = Limits::of(cx);
     cx.read(key, |view, db| {
         let Some(set) = set(view, db, key, now)? else {
             Scan::nothing(out);
@@ -180,6 +182,7 @@ fn sscan(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         };
         let asked = Scan::parse(&args[2..], false)?;
         asked.answer(
+            is_compact(view, db.get(view, key, now), &limits),
             |from| set.scan(view, from),
             |element| element,
             out,

@@ -1,6 +1,7 @@
 //! Sorted sets: members and their scores.
 
 use super::args::{Scan, cursor, float};
+use super::object::{Limits, is_compact};
 use super::pick::{Wanted, pick};
 use super::{Args, Command, Cx, Done, Fail, Flags, Keys};
 use crate::data::{Change, Db, P, Rank, Sorted, Txn, Value, View};
@@ -336,22 +337,31 @@ fn zrandmember(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 fn zscan(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let (key, now) = (args[1], cx.now);
     cursor(args[2])?;
+    let limits = Limits::of(cx);
     cx.read(key, |view, db| {
         let Some(sorted) = sorted(view, db, key, now)? else {
             Scan::nothing(out);
             return Ok(());
         };
         let asked = Scan::parse(&args[2..], false)?;
-        asked.answer(
-            |from| view[sorted].scan(view, from),
-            |(member, _)| member,
-            out,
-            |(member, score), out| {
-                out.bulk(member);
-                out.bulk_float(*score);
-                2
-            },
-        );
+        let sorted = &view[sorted];
+        let write = |(member, score): (&[u8], f64), out: &mut Reply| {
+            out.bulk(member);
+            out.bulk_float(score);
+            2
+        };
+        if is_compact(view, db.get(view, key, now), &limits) {
+            // In the order of the scores, as in Redis.
+            let all =
+                || sorted.iter(view, 0, sorted.len(), false).map(|item| (&view[item.member], item.score));
+            asked.answer(true, |_| (all(), 0), |(member, _)| member, out, write);
+        } else {
+            let step = |from| {
+                let (some, next) = sorted.scan(view, from);
+                (some.map(|(member, &score)| (member, score)), next)
+            };
+            asked.answer(false, step, |(member, _)| member, out, write);
+        }
         Ok(())
     })
 }

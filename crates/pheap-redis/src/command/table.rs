@@ -162,8 +162,11 @@ pub enum Keys {
     Heap,
     /// Those of a script: their number is the third argument. It may touch others, too.
     Script,
-    /// Any of one shard, which a function tells from the arguments and the number of shards. That number itself is what libraries of functions are in.
-    Shard(fn(&Args<'_>, usize) -> usize),
+    /// Any of the shards from one on, which a function tells from the arguments and the number of shards. The
+    /// command begins with that one, and asks for all if it needs more ([`Fail::MoreShards`]).
+    From(fn(&Args<'_>, usize) -> usize),
+    /// The libraries of functions.
+    Libraries,
 }
 
 /// A command.
@@ -242,7 +245,7 @@ impl Command {
     /// The keys that it may touch. None if those are not all.
     pub fn all_keys<'w>(&self, args: &Args<'w>) -> Option<SmallVec<[&'w [u8]; 1]>> {
         match self.keys {
-            Keys::Everything | Keys::Heap | Keys::Shard(_) | Keys::Script => None,
+            Keys::Everything | Keys::Heap | Keys::From(_) | Keys::Libraries | Keys::Script => None,
             Keys::Perhaps { everything, .. } if everything(args) => None,
             Keys::Range(1, 1, _) => Some(SmallVec::from_slice(&[args[1]])),
             _ => Some(self.keys(args).into_iter().map(|at| args[at]).collect()),
@@ -252,7 +255,7 @@ impl Command {
     /// The numbers of those of its arguments that are keys.
     pub fn keys(&self, args: &Args<'_>) -> Vec<usize> {
         match self.keys {
-            Keys::None | Keys::Everything | Keys::Heap | Keys::Shard(_) => Vec::new(),
+            Keys::None | Keys::Everything | Keys::Heap | Keys::From(_) | Keys::Libraries => Vec::new(),
             Keys::Range(first, last, step) => {
                 let last = if last < 0 { args.len() as i32 + last } else { last };
                 (first..=last)
@@ -334,6 +337,7 @@ const FAMILIES: &[(Group, &[Command])] = &[
     (Group::Generic, super::moving::COMMANDS),
     (Group::Generic, super::scan::COMMANDS),
     (Group::Generic, super::sort::COMMANDS),
+    (Group::Server, super::debug::COMMANDS),
     (Group::Server, super::object::COMMANDS),
     (Group::Server, super::replication::COMMANDS),
     (Group::Geo, super::geo::COMMANDS),

@@ -69,8 +69,8 @@ impl Execution<'_> {
         for words in queue {
             let words: Words<'_> = words.iter().map(Vec::as_slice).collect();
             let Ok(command) = resolve(&words) else { continue };
-            if matches!(command.keys, Keys::Script) {
-                // What it touches is not known, and what was done before it is not to be done again.
+            if matches!(command.keys, Keys::Script | Keys::From(_)) {
+                // How many shards it needs is not known, and what was done before it is not to be done again.
                 all.extend(0..self.server.store.shards().len());
                 only_looks = false;
                 continue;
