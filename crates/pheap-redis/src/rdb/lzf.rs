@@ -1,9 +1,18 @@
-//! Strings that were compressed by LZF (Marc Lehmann's library): runs of bytes, and references to what was before.
+//! Strings that are compressed by LZF (the format of Marc Lehmann's library): runs of bytes, and references to
+//! what was before.
 
 use super::{Error, Result};
 
 /// The shortest reference, of three bytes, stands for so many.
 const MOST_PER_REFERENCE: u64 = 7 + 255 + 2;
+
+/// Bytes of the shortest run that a reference stands for, and of the longest.
+const LEAST: usize = 3;
+const MOST: usize = MOST_PER_REFERENCE as usize;
+/// How far back a reference can reach.
+const REACH: usize = 1 << 13;
+/// Bytes of a run that is written as it is, at most.
+const RUN: usize = 32;
 
 const DAMAGED: Error = Error::Corrupt("a compressed string is damaged");
 
@@ -46,9 +55,80 @@ pub(super) fn expand(mut rest: &[u8], len: u64) -> Result<Vec<u8>> {
     if out.len() == len { Ok(out) } else { Err(DAMAGED) }
 }
 
+/// The text, compressed; `None` if that would not save at least four bytes.
+pub(super) fn compress(text: &[u8]) -> Option<Vec<u8>> {
+    let bits = text.len().clamp(64, REACH).next_power_of_two().ilog2();
+    // Where three bytes with this hash were last; 0: nowhere, otherwise one more than that.
+    let mut last = vec![0u32; 1 << bits];
+    let most = text.len().checked_sub(4)?;
+    let mut out = Vec::with_capacity(most);
+    let (mut at, mut run) = (0, 0);
+    while at < text.len() {
+        let found = text.get(at..at + LEAST).and_then(|three| {
+            let key = u32::from_le_bytes([three[0], three[1], three[2], 0]);
+            let place = &mut last[(key.wrapping_mul(0x9e37_79b1) >> (32 - bits)) as usize];
+            let before = std::mem::replace(place, u32::try_from(at + 1).ok()?).checked_sub(1)? as usize;
+            (at - before <= REACH && text[before..].starts_with(three)).then_some(before)
+        });
+        let Some(before) = found else {
+            at += 1;
+            continue;
+        };
+        put_runs(&mut out, &text[run..at]);
+        let alike = text[before..].iter().zip(&text[at..]).take(MOST).take_while(|(a, b)| a == b).count();
+        let (copied, back) = (alike - 2, at - before - 1);
+        if copied < 7 {
+            out.push((copied << 5 | back >> 8) as u8);
+        } else {
+            out.extend([(7 << 5 | back >> 8) as u8, (copied - 7) as u8]);
+        }
+        out.push(back as u8);
+        at += alike;
+        run = at;
+        if out.len() > most {
+            return None;
+        }
+    }
+    put_runs(&mut out, &text[run..]);
+    (out.len() <= most).then_some(out)
+}
+
+fn put_runs(out: &mut Vec<u8>, bytes: &[u8]) {
+    for run in bytes.chunks(RUN) {
+        out.push(run.len() as u8 - 1);
+        out.extend_from_slice(run);
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use pheap_testkit::Rng;
+
     use super::*;
+
+    #[test]
+    fn what_is_compressed_is_expanded() {
+        let mut random = Rng::new(&[1]);
+        for _ in 0..2000 {
+            let mut text = Vec::new();
+            for _ in 0..random.below(40) {
+                let piece: Vec<u8> = (0..1 + random.below(40)).map(|_| random.below(4) as u8).collect();
+                let most = random.below(400) + 1;
+                text.extend(piece.repeat(1 + random.below(most)));
+            }
+            if let Some(compressed) = compress(&text) {
+                assert!(compressed.len() + 4 <= text.len());
+                assert!(expand(&compressed, text.len() as u64).unwrap() == text);
+            }
+        }
+    }
+
+    #[test]
+    fn repetitions_are_compressed() {
+        assert_eq!(compress(&[b'x'; 1000]).unwrap().len(), 14);
+        assert_eq!(compress(b"none of this"), None);
+        assert_eq!(compress(b""), None);
+    }
 
     #[test]
     fn compressed_strings() {

@@ -1,6 +1,6 @@
 //! Numbers and strings, written.
 
-use super::encodings;
+use super::{encodings, lzf};
 use crate::words;
 
 /// Adds a length.
@@ -19,7 +19,7 @@ pub(super) fn put_length(out: &mut Vec<u8>, len: u64) {
     }
 }
 
-/// Adds a string.
+/// Adds a string: as a number, or compressed, if that is shorter.
 pub(super) fn put_string(out: &mut Vec<u8>, text: &[u8]) {
     let number = if text.len() <= 11 { words::int(text) } else { None };
     if let Some(number) = number.and_then(|number| i32::try_from(number).ok()) {
@@ -36,7 +36,17 @@ pub(super) fn put_string(out: &mut Vec<u8>, text: &[u8]) {
         }
         return;
     }
-    put_bytes(out, text);
+    // As Redis does: shorter ones are not tried.
+    let compressed = if text.len() > 20 { lzf::compress(text) } else { None };
+    match compressed {
+        Some(compressed) => {
+            out.push(3 << 6 | encodings::LZF);
+            put_length(out, compressed.len() as u64);
+            put_length(out, text.len() as u64);
+            out.extend_from_slice(&compressed);
+        }
+        None => put_bytes(out, text),
+    }
 }
 
 /// Adds a string as it is.
