@@ -73,7 +73,7 @@ impl Expiry {
                 })?
                 .0;
             if !due.is_empty() {
-                let ((), commit) = root.txn_deferred(|tx, shard| {
+                let (is_empty, commit) = root.txn_deferred(|tx, shard| {
                     let db = tx[shard].dbs.at(self.db);
                     for key in &due {
                         // It may have been given another one since.
@@ -90,9 +90,17 @@ impl Expiry {
                             }
                         }
                     }
-                    Ok(())
+                    let is_empty = tx[db].is_empty();
+                    if is_empty {
+                        // Maps keep what they have grown to.
+                        db.clear(tx);
+                    }
+                    Ok(is_empty)
                 })?;
                 server.memory.settle(&server.store, self.shard, due.len() as u64);
+                if is_empty {
+                    server.memory.flush(&[self.shard]);
+                }
                 removed += due.len();
                 commits.push(commit);
             }

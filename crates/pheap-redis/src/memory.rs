@@ -153,7 +153,7 @@ impl Memory {
         }
     }
 
-    /// All keys of a database, or of all, were removed, which were in these shards.
+    /// These shards had keys of a database and have none any more: those were removed, or have expired.
     pub fn flush(&self, shards: &[usize]) {
         for &shard in shards {
             let mut figures = self.shards[shard].lock();

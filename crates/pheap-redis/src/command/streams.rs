@@ -5,7 +5,7 @@ use pheap::field;
 use super::args::int;
 use super::stream_parts::{CLASS, NewId, end, exact, start, stream, write_id, write_range};
 use super::{Args, Command, Cx, Done, Fail, Flags, Keys};
-use crate::data::streams::{Id, Past, Stream, Trim, TrimTo, append, id, ms, seq, trim};
+use crate::data::streams::{Id, Past, Roughly, Stream, Trim, TrimTo, append, id, ms, seq, trim};
 use crate::data::{Change, Value};
 use crate::resp::Reply;
 
@@ -66,7 +66,7 @@ impl Options {
                         let len = u64::try_from(int(args[at + 1])?);
                         TrimTo::Len(len.map_err(|_| Fail::err("The MAXLEN argument must be >= 0."))?)
                     };
-                    options.trim = Some(Trim { to, blocks: None });
+                    options.trim = Some(Trim { to, roughly: None });
                     at += 2;
                 }
                 b"limit" if more > 0 => {
@@ -103,9 +103,14 @@ impl Options {
                 return Err(Fail::err("syntax error, LIMIT cannot be used without the special ~ option"));
             }
             Some(trim) if is_approximate => {
-                let block = cx.server.config.read().int("stream-node-max-entries") as u64;
+                let config = cx.server.config.read();
+                let block = config.int("stream-node-max-entries") as u64;
                 let usual = if block == 0 { 10_000 } else { block.saturating_mul(100).min(1_000_000) };
-                trim.blocks = Some((if block == 0 { 100 } else { block }, limit.unwrap_or(usual)));
+                trim.roughly = Some(Roughly {
+                    block: if block == 0 { 100 } else { block },
+                    block_bytes: config.int("stream-node-max-bytes") as u64,
+                    most: limit.unwrap_or(usual),
+                });
             }
             _ => {}
         }

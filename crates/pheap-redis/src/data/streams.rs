@@ -227,8 +227,19 @@ pub fn append<'r>(tx: &mut Txn<'r>, stream: P<'r, Stream<'r>>, id: Id, words: &[
 pub struct Trim {
     /// Which ones.
     pub to: TrimTo,
-    /// If it need not be all of them: only whole blocks of so many entries, and no more than so many entries in total (0: any number).
-    pub blocks: Option<(u64, u64)>,
+    /// If it need not be all of them.
+    pub roughly: Option<Roughly>,
+}
+
+/// What need not be removed.
+#[derive(Debug, Clone, Copy)]
+pub struct Roughly {
+    /// Only whole blocks of so many entries are removed; fewer if entries are long.
+    pub block: u64,
+    /// Bytes of a block (0: any number).
+    pub block_bytes: u64,
+    /// Entries that are removed at most (0: any number).
+    pub most: u64,
 }
 
 /// Which entries are to go.
@@ -244,19 +255,21 @@ pub enum TrimTo {
 pub fn trim<'r>(tx: &mut Txn<'r>, stream: P<'r, Stream<'r>>, trim: Trim) -> u64 {
     let entries = field!(stream.entries);
     let (len, added) = (tx[entries].len() as u64, tx[field!(stream.past)].added);
-    let most = match trim.blocks {
-        Some((_, most)) if most > 0 => most,
-        _ => u64::MAX,
-    };
+    let most = trim.roughly.map(|how| how.most).filter(|&most| most > 0).unwrap_or(u64::MAX);
     let excess = match trim.to {
         TrimTo::Len(max) => len.saturating_sub(max),
         TrimTo::Id(min) => {
             entries.range(tx, ..min).take(usize::try_from(most).unwrap_or(usize::MAX)).count() as u64
         }
     };
-    let count = match trim.blocks {
+    let count = match trim.roughly {
         None => excess,
-        Some((block, _)) => whole_blocks(len, added, block.max(1), excess.min(most)),
+        Some(Roughly { mut block, block_bytes, .. }) => {
+            if let Some((_, &first)) = tx[entries].iter(tx).next().filter(|_| block_bytes > 0) {
+                block = block.min(block_bytes / tx[first].len().max(1) as u64);
+            }
+            whole_blocks(len, added, block.max(1), excess.min(most))
+        }
     };
     if count == len {
         entries.clear(tx);
