@@ -47,6 +47,8 @@ pub struct Session {
     pub monitors: bool,
     /// Whether it is spared when clients need too much memory.
     pub never_evicted: bool,
+    /// Its commands are no use of a key that counts.
+    pub touches_nothing: bool,
     /// There was no memory for its command when that began.
     pub out_of_memory: bool,
     /// How it is told of changes to keys that it has read, if it is.
@@ -134,6 +136,7 @@ impl Session {
             is_script: false,
             monitors: false,
             never_evicted: false,
+            touches_nothing: false,
             out_of_memory: false,
             tracking: None,
             caching: false,
@@ -161,6 +164,7 @@ impl Session {
             ('d', self.watched_changed.load(SeqCst)),
             ('c', self.closing),
             ('e', self.never_evicted),
+            ('T', self.touches_nothing),
         ];
         state.flags.extend(flags.into_iter().filter(|(_, is_so)| *is_so).map(|(letter, _)| letter));
         (state.input, state.output) = (self.input, self.output);

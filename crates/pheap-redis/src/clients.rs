@@ -42,6 +42,8 @@ pub struct Profile {
 pub struct State {
     /// What it calls itself.
     pub name: Vec<u8>,
+    /// The name and the version of the library that it uses, if it has told.
+    pub library: [Vec<u8>; 2],
     /// When it has last sent something.
     pub last_heard: Instant,
     /// Its database.
@@ -64,11 +66,20 @@ pub struct State {
     pub redirects_to: i64,
 }
 
+/// Bytes of the buffer that a client's output has without a list, as `CLIENT LIST` tells of it.
+const OUTPUT_BUFFER: usize = 16 << 10;
+
 impl State {
+    /// Bytes of memory that the client needs.
+    pub fn bytes(&self) -> usize {
+        size_of::<Profile>() + self.input + self.output + self.queued.map_or(0, |(_, bytes)| bytes)
+    }
+
     /// That of a client that has come now.
     pub fn new(now: Instant) -> State {
         State {
             name: Vec::new(),
+            library: Default::default(),
             last_heard: now,
             db: 0,
             listens: [0; 3],
@@ -158,6 +169,13 @@ impl Profile {
         }
     }
 
+    /// Whether it is on this machine.
+    pub fn is_local(&self) -> bool {
+        let host = self.addresses[0].rsplit_once(':').map_or("", |(host, _)| host);
+        let ip = host.trim_matches(['[', ']']).parse::<std::net::IpAddr>();
+        self.is_unix || ip.is_ok_and(|ip| ip.to_canonical().is_loopback())
+    }
+
     fn is_meant(&self, filter: &Filter) -> bool {
         let is_one = |wanted: &Option<Vec<u8>>, addr: &str| {
             wanted.as_ref().is_none_or(|wanted| wanted == addr.as_bytes())
@@ -191,13 +209,14 @@ impl Profile {
         }
         let (queued, queued_bytes) =
             state.queued.map_or((-1, 0), |(commands, bytes)| (commands as i64, bytes));
+        let listed = state.output.saturating_sub(OUTPUT_BUFFER);
         let mut line = String::new();
         // Writing to a string does not fail.
         let _ = write!(
             line,
             "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={flags} db={} sub={} psub={} ssub={} multi={queued} \
-             qbuf={} qbuf-free=0 argv-mem=0 multi-mem={queued_bytes} rbs=0 rbp=0 obl={} oll=0 omem=0 tot-mem={} events=r \
-             cmd={} user=default redir={} resp={}",
+             qbuf={} qbuf-free=0 argv-mem=0 multi-mem={queued_bytes} rbs=0 rbp=0 obl={} oll={} omem={listed} tot-mem={} events={} \
+             cmd={} user=default redir={} resp={} lib-name={} lib-ver={}",
             self.id,
             self.addresses[0],
             self.addresses[1],
@@ -210,11 +229,15 @@ impl Profile {
             state.listens[1],
             state.listens[2],
             state.input,
-            state.output,
-            state.input + state.output + queued_bytes,
+            state.output - listed,
+            listed.div_ceil(OUTPUT_BUFFER),
+            state.bytes(),
+            if state.output > 0 { "rw" } else { "r" },
             state.command,
             state.redirects_to,
             if state.resp3 { 3 } else { 2 },
+            lossy(&state.library[0]),
+            lossy(&state.library[1]),
         );
         line
     }

@@ -1,4 +1,5 @@
-//! How often commands were called, and how long they took: one set of counters for each thread, so that threads do not meet.
+//! How often commands were called, and how long they took; what was read and sent. Each thread has counters of
+//! its own, so that threads do not meet.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -39,6 +40,50 @@ pub struct Sum {
     pub histogram: [u64; BUCKETS],
 }
 
+/// What one thread has read from connections, and written to them.
+#[derive(Debug, Default)]
+pub struct Traffic([AtomicU64; 4]);
+
+/// What was read from connections, and written to them.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Transferred {
+    /// Bytes that were read.
+    pub input: u64,
+    /// Bytes that were written.
+    pub output: u64,
+    /// Reads that gave something.
+    pub reads: u64,
+    /// Writes that took something.
+    pub writes: u64,
+}
+
+impl Traffic {
+    /// So many bytes were read at once.
+    pub fn read(&self, bytes: usize) {
+        add(&self.0[0], bytes as u64);
+        add(&self.0[2], 1);
+    }
+
+    /// So many bytes were written, perhaps none.
+    pub fn wrote(&self, bytes: usize) {
+        if bytes > 0 {
+            add(&self.0[1], bytes as u64);
+            add(&self.0[3], 1);
+        }
+    }
+
+    /// All that.
+    pub fn get(&self) -> Transferred {
+        let [input, output, reads, writes] = self.0.each_ref().map(|number| number.load(Relaxed));
+        Transferred { input, output, reads, writes }
+    }
+
+    /// Begins anew.
+    pub fn reset(&self) {
+        self.0.iter().for_each(|number| number.store(0, Relaxed));
+    }
+}
+
 /// How a call ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
@@ -64,6 +109,11 @@ impl Counts {
         let micros = nanoseconds / 1000;
         let bucket = (u64::BITS - micros.saturating_sub(1).leading_zeros()) as usize;
         add(&self.histogram[bucket.min(BUCKETS - 1)], 1);
+    }
+
+    /// Number of calls.
+    pub fn calls(&self) -> u64 {
+        self.calls.load(Relaxed)
     }
 
     /// A command that only looks has found so many keys, and others not.

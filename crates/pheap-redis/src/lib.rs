@@ -67,6 +67,7 @@ pub mod ping;
 pub mod process;
 pub mod pubsub;
 pub mod random;
+pub mod rates;
 pub mod rdb;
 pub mod resp;
 pub mod role;

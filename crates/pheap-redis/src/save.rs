@@ -64,6 +64,7 @@ impl Copy {
     fn make(self) -> Result<(), String> {
         let (path, began) = (self.path.display(), Instant::now());
         tracing::info!("copying the heap to {path}");
+        self.state.lock().began = Some(began);
         let result = self.write().map_err(|error| error.to_string());
         match &result {
             Ok(()) => tracing::info!("copied the heap to {path} in {} ms", began.elapsed().as_millis()),
@@ -72,8 +73,10 @@ impl Copy {
         let mut state = self.state.lock();
         state.is_running = false;
         state.failed = result.is_err();
+        (state.began, state.took) = (None, Some(began.elapsed()));
         if result.is_ok() {
             (state.at, state.dirty) = (clock() / 1000, self.dirty);
+            state.count += 1;
         }
         result
     }

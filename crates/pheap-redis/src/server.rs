@@ -13,7 +13,7 @@ use crate::client::{Name, Session};
 use crate::clients::{Clients, Pause};
 use crate::clocks::Clocks;
 use crate::config::Config;
-use crate::counts::{Counts, Sum};
+use crate::counts::{Counts, Sum, Traffic};
 use crate::data::Store;
 use crate::gates::Gates;
 use crate::libraries::Libraries;
@@ -21,6 +21,7 @@ use crate::mailbox::Mailbox;
 use crate::memory::Memory;
 use crate::pubsub::{Channels, Kind, Wanted};
 use crate::random::random;
+use crate::rates::Rates;
 use crate::role::Role;
 use crate::scripts::Scripts;
 use crate::slowlog::{Latency, SlowLog};
@@ -82,6 +83,10 @@ pub struct Server {
     pub errors: Mutex<BTreeMap<String, u64>>,
     /// For each thread: what was counted of each command.
     counts: Vec<Vec<Counts>>,
+    /// For each thread, and behind them for the link to a master: what was read and written.
+    pub traffic: Vec<Traffic>,
+    /// How much is done in a second.
+    pub rates: Mutex<Rates>,
     /// Who watches all commands.
     monitors: Mutex<Vec<u64>>,
     /// How long clients are not served.
@@ -133,6 +138,8 @@ pub struct Limits {
     pub read_only: AtomicBool,
     /// Whether a replica is silent that has lost its master.
     pub silent: AtomicBool,
+    /// Whether keys are removed when their time has come, and not only when somebody asks for them.
+    pub expires: AtomicBool,
     /// Number of clients that watch all commands.
     pub monitors: AtomicUsize,
     /// Whether clients are not served: 0 all are, 1 only if they change nothing, 2 none is.
@@ -168,6 +175,12 @@ pub struct Save {
     pub is_running: bool,
     /// The last attempt failed.
     pub failed: bool,
+    /// When the one that is being made began.
+    pub began: Option<Instant>,
+    /// How long the last one took.
+    pub took: Option<Duration>,
+    /// How many were made.
+    pub count: u64,
 }
 
 /// What was counted since the server was started.
@@ -187,6 +200,12 @@ pub struct Stats {
     pub rejected: AtomicU64,
     /// Errors that clients were told of.
     pub errors: AtomicU64,
+    /// The most bytes that the data have needed.
+    pub peak: AtomicU64,
+    /// Clients that wait for keys, and give up at some time.
+    pub timed: AtomicUsize,
+    /// Microseconds that were spent on keys whose time had come.
+    pub expiring: AtomicU64,
     /// Writing to the heap has failed, so nothing is changed any more.
     pub has_failed: AtomicBool,
 }
@@ -194,7 +213,9 @@ pub struct Stats {
 impl Stats {
     /// Begins anew, but for what is now.
     fn reset(&self) {
-        for number in [&self.connections, &self.expired, &self.evicted, &self.errors, &self.rejected] {
+        for number in
+            [&self.connections, &self.expired, &self.evicted, &self.errors, &self.rejected, &self.expiring]
+        {
             number.store(0, Ordering::Relaxed);
         }
     }
@@ -215,6 +236,7 @@ impl Server {
             latency: AtomicI64::new(0),
             read_only: AtomicBool::new(true),
             silent: AtomicBool::new(false),
+            expires: AtomicBool::new(true),
             monitors: AtomicUsize::new(0),
             paused: AtomicU8::new(0),
         };
@@ -243,6 +265,8 @@ impl Server {
             errors: Mutex::default(),
             // One more, for what a master sends.
             counts: (0..=threads.len()).map(|_| (0..commands).map(|_| Counts::default()).collect()).collect(),
+            traffic: (0..=threads.len()).map(|_| Traffic::default()).collect(),
+            rates: Mutex::default(),
             monitors: Mutex::default(),
             paused: Mutex::default(),
             threads,
@@ -283,8 +307,34 @@ impl Server {
         sum
     }
 
+    /// How many commands were called, and how many bytes came and went: see [`crate::rates`].
+    pub fn totals(&self) -> [u64; crate::rates::COUNTED] {
+        let calls = self.counts.iter().flatten().map(Counts::calls).sum();
+        let (master, clients) = self.traffic.split_last().expect("one is that of a master");
+        let [input, output] = clients.iter().fold([0; 2], |[input, output], thread| {
+            let of_thread = thread.get();
+            [input + of_thread.input, output + of_thread.output]
+        });
+        [calls, input, output, master.get().input]
+    }
+
+    /// Bytes that the data need.
+    pub fn used_memory(&self) -> u64 {
+        let used =
+            if self.memory.limit() > 0 { self.memory.used() } else { self.store.heap().stats().live_bytes };
+        self.stats.peak.fetch_max(used, Ordering::Relaxed);
+        used
+    }
+
+    /// Takes note of how much is done. Called about ten times a second.
+    pub fn sample(&self) {
+        self.used_memory();
+        self.rates.lock().sample(Instant::now(), self.totals());
+    }
+
     /// Begins to count anew.
     pub fn reset_counts(&self) {
+        self.traffic.iter().for_each(Traffic::reset);
         self.counts.iter().flatten().for_each(Counts::reset);
         self.stats.reset();
         self.errors.lock().clear();

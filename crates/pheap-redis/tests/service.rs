@@ -13,5 +13,6 @@ mod service {
     mod replica_broken;
     mod replica_memory;
     mod server;
+    mod tools;
     mod tracking;
 }

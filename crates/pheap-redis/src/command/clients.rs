@@ -41,16 +41,37 @@ pub(super) const COMMANDS: &[Command] = &[Command::with_subcommands(
         Command::new("client|kill", -3, ADMIN, Keys::None, kill),
         Command::new("client|list", -2, ADMIN, Keys::None, list),
         Command::new("client|no-evict", 3, ADMIN, Keys::None, |cx, args, out| {
-            cx.session.never_evicted = match args[2].to_ascii_lowercase().as_slice() {
-                b"on" => true,
-                b"off" => false,
-                _ => return Err(Fail::SYNTAX),
-            };
+            cx.session.never_evicted = on_or_off(args[2])?;
+            out.ok();
+            Ok(())
+        }),
+        Command::new("client|no-touch", 3, LOOK, Keys::None, |cx, args, out| {
+            cx.session.touches_nothing = on_or_off(args[2])?;
             out.ok();
             Ok(())
         }),
         Command::new("client|pause", -3, ADMIN, Keys::None, pause),
         Command::new("client|reply", 3, LOOK, Keys::None, reply),
+        Command::new("client|setinfo", 4, LOOK, Keys::None, |cx, args, out| {
+            let mut state = cx.session.profile.state.lock();
+            let [name, version] = &mut state.library;
+            let (which, field) = match args[2].to_ascii_lowercase().as_slice() {
+                b"lib-name" => ("lib-name", name),
+                b"lib-ver" => ("lib-ver", version),
+                other => {
+                    let other = words::lossy(other);
+                    return Err(Fail::err(format_args!("Unrecognized option '{other}'")));
+                }
+            };
+            if !is_plain(args[3]) {
+                return Err(Fail::err(format_args!(
+                    "{which} cannot contain spaces, newlines or special characters."
+                )));
+            }
+            *field = args[3].to_vec();
+            out.ok();
+            Ok(())
+        }),
         Command::new("client|setname", 3, LOOK, Keys::None, |cx, args, out| {
             set_name(cx, args[2])?;
             out.ok();
@@ -67,9 +88,22 @@ pub(super) const COMMANDS: &[Command] = &[Command::with_subcommands(
     ],
 )];
 
+fn on_or_off(word: &[u8]) -> Result<bool, Fail> {
+    match word.to_ascii_lowercase().as_slice() {
+        b"on" => Ok(true),
+        b"off" => Ok(false),
+        _ => Err(Fail::SYNTAX),
+    }
+}
+
+/// Whether it can be a field of `CLIENT LIST`.
+fn is_plain(text: &[u8]) -> bool {
+    text.iter().all(|byte| (b'!'..=b'~').contains(byte))
+}
+
 /// What the client wants to be called.
 pub(super) fn set_name(cx: &Cx<'_>, name: &[u8]) -> Done {
-    if name.iter().any(|byte| !(b'!'..=b'~').contains(byte)) {
+    if !is_plain(name) {
         return Err(Fail::err("Client names cannot contain spaces, newlines or special characters."));
     }
     cx.session.profile.state.lock().name = name.to_vec();

@@ -1,6 +1,7 @@
 //! Connections, and transactions of clients.
 
 use super::args::{database, int};
+use super::server::no_cluster;
 use super::{Args, Command, Cx, Done, Fail, Flags, Keys};
 use crate::client::Multi;
 use crate::resp::Reply;
@@ -14,6 +15,7 @@ const ALWAYS: &[Flags] =
     &[Flags::NOSCRIPT, Flags::LOADING, Flags::STALE, Flags::FAST, Flags::NO_AUTH, Flags::ALLOW_BUSY];
 
 pub(super) const COMMANDS: &[Command] = &[
+    Command::new("asking", 1, &[Flags::FAST], Keys::None, no_cluster),
     Command::new("auth", -2, ALWAYS, Keys::None, auth),
     Command::new("echo", 2, FAST, Keys::None, |_, args, out| {
         out.bulk(args[1]);
@@ -26,6 +28,8 @@ pub(super) const COMMANDS: &[Command] = &[
         out.ok();
         Ok(())
     }),
+    Command::new("readonly", 1, FAST, Keys::None, no_cluster),
+    Command::new("readwrite", 1, FAST, Keys::None, no_cluster),
     Command::new("reset", 1, ALWAYS, Keys::None, reset),
     Command::new("select", 2, FAST, Keys::None, select),
 ];

@@ -1,14 +1,18 @@
 //! `INFO`: what the server is, and what it does.
 
 use std::fmt::Write;
+use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use super::{Args, Command, Cx, Done, Flags, Keys, all};
+use crate::clients::Filter;
+use crate::counts::{BUCKETS, Sum, Transferred};
 use crate::data::DATABASES;
 use crate::pubsub::Kind;
 use crate::resp::Reply;
 use crate::role::Stage;
+use crate::usage::Whose;
 use crate::words::lossy;
 
 pub(super) const COMMANDS: &[Command] =
@@ -33,7 +37,7 @@ const DEFAULT: &[Section] = &[
 ];
 
 /// Sections that must be asked for.
-const OTHERS: &[Section] = &[("commandstats", commands)];
+const OTHERS: &[Section] = &[("commandstats", commands), ("latencystats", latencies)];
 
 fn line(text: &mut String, name: &str, value: impl std::fmt::Display) {
     // Writing to a string does not fail.
@@ -72,8 +76,12 @@ fn server(cx: &mut Cx<'_>, text: &mut String) {
     line(text, "redis_mode", "standalone");
     line(text, "os", std::env::consts::OS);
     line(text, "arch_bits", usize::BITS);
-    line(text, "multiplexing_api", "mio");
+    line(text, "monotonic_clock", "POSIX clock_gettime");
+    line(text, "multiplexing_api", "epoll");
+    line(text, "atomicvar_api", "rust-builtin");
     line(text, "process_id", std::process::id());
+    let is_supervised = std::env::var_os("NOTIFY_SOCKET").is_some();
+    line(text, "process_supervised", if is_supervised { "systemd" } else { "no" });
     line(text, "run_id", &cx.server.run_id);
     line(text, "tcp_port", config.text("port"));
     line(text, "server_time_usec", micros);
@@ -81,6 +89,11 @@ fn server(cx: &mut Cx<'_>, text: &mut String) {
     line(text, "uptime_in_days", uptime / 86400);
     line(text, "hz", config.text("hz"));
     line(text, "configured_hz", config.text("hz"));
+    // Seconds, in 24 bits.
+    line(text, "lru_clock", micros / 1_000_000 & 0xff_ffff);
+    let path = |path: Option<&Path>| path.map(|path| path.display().to_string()).unwrap_or_default();
+    line(text, "executable", path(std::env::current_exe().ok().as_deref()));
+    line(text, "config_file", path(cx.server.config_file.as_deref()));
     line(text, "io_threads_active", i32::from(cx.server.threads.len() > 1));
 }
 
@@ -88,8 +101,25 @@ fn clients(cx: &mut Cx<'_>, text: &mut String) {
     line(text, "connected_clients", cx.server.clients.len());
     line(text, "cluster_connections", 0);
     line(text, "maxclients", cx.server.config.read().text("maxclients"));
+    let [input, output, _] = buffers(cx);
+    line(text, "client_recent_max_input_buffer", input);
+    line(text, "client_recent_max_output_buffer", output);
     line(text, "blocked_clients", cx.server.stats.blocked.load(Relaxed));
     line(text, "tracking_clients", cx.server.tracking.totals()[0]);
+    line(text, "clients_in_timeout_table", cx.server.stats.timed.load(Relaxed));
+}
+
+/// Bytes of the largest input and the largest output of a client, and of the buffers of all of them.
+fn buffers(cx: &Cx<'_>) -> [usize; 3] {
+    cx.server.clients.matching(&Filter::default()).iter().fold([0; 3], |[input, output, all], client| {
+        let state = client.state.lock();
+        [input.max(state.input), output.max(state.output), all + state.bytes()]
+    })
+}
+
+/// A part of a whole, in percent.
+fn percent(part: u64, whole: u64) -> String {
+    format!("{:.2}%", part as f64 * 100.0 / whole.max(1) as f64)
 }
 
 /// A number of bytes, for people.
@@ -104,42 +134,82 @@ fn human(bytes: u64) -> String {
 fn memory(cx: &mut Cx<'_>, text: &mut String) {
     let heap = cx.store().heap().stats();
     let (process, machine) = crate::usage::memory();
+    let used = cx.server.used_memory();
+    let [_, _, clients] = buffers(cx);
     let config = cx.server.config.read();
-    let memory = &cx.server.memory;
-    let used = if memory.limit() > 0 { memory.used() } else { heap.live_bytes };
-    let numbers = [
+    let (scripts, libraries) = (&cx.server.scripts, cx.server.libraries.loaded());
+    let [eval, functions] = scripts.memory.each_ref().map(|bytes| bytes.load(Relaxed).max(0) as u64);
+    let peak = cx.server.stats.peak.load(Relaxed);
+    // Of the heap's pages in use.
+    let active = heap.file_bytes.saturating_sub(heap.free_bytes).max(heap.live_bytes);
+    let ratio = |part: u64, whole: u64| format!("{:.2}", part as f64 / whole.max(1) as f64);
+    let with_text = [
         ("used_memory", used),
         ("used_memory_rss", process),
-        ("used_memory_dataset", used),
+        ("used_memory_peak", peak),
         ("total_system_memory", machine),
+        ("used_memory_lua", eval),
+        ("used_memory_vm_total", eval + functions),
+        ("used_memory_scripts", 0),
         ("maxmemory", config.int("maxmemory") as u64),
     ];
-    for (name, number) in numbers {
+    for (name, number) in with_text {
         line(text, name, number);
         line(text, &format!("{name}_human"), human(number));
     }
-    line(text, "maxmemory_policy", config.text("maxmemory-policy"));
-    let (scripts, libraries) = (&cx.server.scripts, cx.server.libraries.loaded());
-    line(text, "used_memory_lua", scripts.memory[0].load(Relaxed));
-    line(text, "used_memory_vm_eval", scripts.memory[0].load(Relaxed));
-    line(text, "used_memory_vm_functions", scripts.memory[1].load(Relaxed));
+    line(text, "used_memory_peak_perc", percent(used, peak));
+    // Buffers and scripts are not in the heap.
+    line(text, "used_memory_overhead", clients as u64 + eval + functions);
+    line(text, "used_memory_startup", 0);
+    line(text, "used_memory_dataset", used);
+    line(text, "used_memory_dataset_perc", percent(used, used));
+    line(text, "allocator_allocated", heap.live_bytes);
+    line(text, "allocator_active", active);
+    line(text, "allocator_resident", process);
+    line(text, "used_memory_vm_eval", eval);
+    line(text, "used_memory_scripts_eval", 0);
     line(text, "number_of_cached_scripts", scripts.len());
     line(text, "number_of_functions", libraries.functions());
     line(text, "number_of_libraries", libraries.iter().len());
+    line(text, "used_memory_vm_functions", functions);
+    line(text, "used_memory_functions", 0);
+    line(text, "maxmemory_policy", config.text("maxmemory-policy"));
+    line(text, "allocator_frag_ratio", ratio(active, heap.live_bytes));
+    line(text, "allocator_frag_bytes", active - heap.live_bytes);
+    line(text, "allocator_rss_ratio", ratio(process, active));
+    line(text, "allocator_rss_bytes", process as i64 - active as i64);
+    line(text, "rss_overhead_ratio", "1.00");
+    line(text, "rss_overhead_bytes", 0);
     line(
         text,
         "mem_fragmentation_ratio",
         format_args!("{:.2}", 1.0 / (1.0 - heap.fragmentation()).max(0.01)),
     );
-    line(text, "mem_not_counted_for_evict", 0);
+    line(text, "mem_fragmentation_bytes", active - heap.live_bytes);
+    line(text, "mem_clients_normal", clients);
+    let none = [
+        "mem_not_counted_for_evict",
+        "mem_replication_backlog",
+        "mem_total_replication_buffers",
+        "mem_clients_slaves",
+        "mem_cluster_links",
+        "mem_aof_buffer",
+        "active_defrag_running",
+        "lazyfree_pending_objects",
+        "lazyfreed_objects",
+    ];
+    zeros(text, &none);
     line(text, "mem_allocator", "pheap");
     line(text, "heap_file_bytes", heap.file_bytes);
     line(text, "heap_free_bytes", heap.free_bytes);
     line(text, "heap_private_bytes", heap.private_bytes);
     line(text, "heap_live_bytes", heap.live_bytes);
     line(text, "heap_live_objects", heap.live_objects);
-    line(text, "lazyfree_pending_objects", 0);
-    line(text, "lazyfreed_objects", 0);
+}
+
+/// Fields about what never happens here.
+fn zeros(text: &mut String, names: &[&str]) {
+    names.iter().for_each(|name| line(text, name, 0));
 }
 
 fn persistence(cx: &mut Cx<'_>, text: &mut String) {
@@ -156,23 +226,67 @@ fn persistence(cx: &mut Cx<'_>, text: &mut String) {
     line(text, "rdb_bgsave_in_progress", i32::from(save.is_running));
     line(text, "rdb_last_save_time", save.at);
     line(text, "rdb_last_bgsave_status", if save.failed { "err" } else { "ok" });
+    let seconds = |took: Option<Duration>| took.map_or(-1, |took| took.as_secs() as i64);
+    line(text, "rdb_last_bgsave_time_sec", seconds(save.took));
+    line(text, "rdb_current_bgsave_time_sec", seconds(save.began.map(|began| began.elapsed())));
+    line(text, "rdb_saves", save.count);
     // The heap's log is what an append-only file is: never rewritten, for checkpoints fold it into the heap.
     line(text, "aof_enabled", i32::from(durability == pheap::Durability::Wal));
-    line(text, "aof_rewrite_in_progress", 0);
-    line(text, "aof_rewrite_scheduled", 0);
+    line(text, "aof_last_rewrite_time_sec", -1);
+    line(text, "aof_current_rewrite_time_sec", -1);
     line(text, "aof_last_bgrewrite_status", "ok");
-    line(text, "aof_last_write_status", "ok");
+    let has_failed = cx.server.stats.has_failed.load(Relaxed);
+    line(text, "aof_last_write_status", if has_failed { "err" } else { "ok" });
+    let none = [
+        "current_cow_peak",
+        "current_cow_size",
+        "current_cow_size_age",
+        "current_save_keys_processed",
+        "current_save_keys_total",
+        "rdb_last_cow_size",
+        "rdb_last_load_keys_expired",
+        "rdb_last_load_keys_loaded",
+        "aof_rewrite_in_progress",
+        "aof_rewrite_scheduled",
+        "aof_rewrites",
+        "aof_rewrites_consecutive_failures",
+        "aof_last_cow_size",
+        "module_fork_in_progress",
+        "module_fork_last_cow_size",
+    ];
+    zeros(text, &none);
+    line(text, "current_fork_perc", "0.00");
+    if durability == pheap::Durability::Wal {
+        line(text, "aof_current_size", stats.log_bytes);
+        line(text, "aof_base_size", 0);
+        zeros(
+            text,
+            &["aof_pending_rewrite", "aof_buffer_length", "aof_pending_bio_fsync", "aof_delayed_fsync"],
+        );
+    }
 }
 
 fn stats(cx: &mut Cx<'_>, text: &mut String) {
     let (stats, all) = (&cx.server.stats, cx.server.counted_in_all());
+    let (master, clients) = cx.server.traffic.split_last().expect("one is that of a master");
+    let sum = |of: fn(Transferred) -> u64| clients.iter().map(|thread| of(thread.get())).sum::<u64>();
+    let [commands, input, output, replicated] = cx.server.rates.lock().get();
+    let kilobytes = |bytes: f64| format!("{:.2}", bytes / 1024.0);
     line(text, "total_connections_received", stats.connections.load(Relaxed));
     line(text, "total_commands_processed", all.calls);
+    line(text, "instantaneous_ops_per_sec", commands.round());
+    line(text, "total_net_input_bytes", sum(|of| of.input));
+    line(text, "total_net_output_bytes", sum(|of| of.output));
+    line(text, "total_net_repl_input_bytes", master.get().input);
+    line(text, "total_net_repl_output_bytes", 0);
+    line(text, "instantaneous_input_kbps", kilobytes(input));
+    line(text, "instantaneous_output_kbps", kilobytes(output));
+    line(text, "instantaneous_input_repl_kbps", kilobytes(replicated));
+    line(text, "instantaneous_output_repl_kbps", kilobytes(0.0));
     line(text, "rejected_connections", stats.rejected.load(Relaxed));
-    line(text, "sync_full", 0);
-    line(text, "sync_partial_ok", 0);
-    line(text, "sync_partial_err", 0);
     line(text, "expired_keys", stats.expired.load(Relaxed));
+    line(text, "expired_stale_perc", "0.00");
+    line(text, "expire_cycle_cpu_milliseconds", stats.expiring.load(Relaxed) / 1000);
     line(text, "evicted_keys", stats.evicted.load(Relaxed));
     line(text, "evicted_clients", 0);
     line(text, "keyspace_hits", all.hits);
@@ -183,14 +297,37 @@ fn stats(cx: &mut Cx<'_>, text: &mut String) {
     line(text, "pubsub_channels", cx.server.channels.count(Kind::Channel));
     line(text, "pubsub_patterns", cx.server.channels.count(Kind::Pattern));
     line(text, "pubsubshard_channels", cx.server.channels.count(Kind::Shard));
-    line(text, "total_forks", 0);
     let [_, keys, items, prefixes] = cx.server.tracking.totals();
     line(text, "tracking_total_keys", keys);
     line(text, "tracking_total_items", items);
     line(text, "tracking_total_prefixes", prefixes);
-    // MIGRATE connects anew each time.
-    line(text, "migrate_cached_sockets", 0);
     line(text, "total_error_replies", stats.errors.load(Relaxed));
+    line(text, "total_reads_processed", sum(|of| of.reads));
+    line(text, "total_writes_processed", sum(|of| of.writes));
+    // MIGRATE connects anew each time.
+    let none = [
+        "sync_full",
+        "sync_partial_ok",
+        "sync_partial_err",
+        "expired_time_cap_reached_count",
+        "latest_fork_usec",
+        "total_forks",
+        "migrate_cached_sockets",
+        "slave_expires_tracked_keys",
+        "active_defrag_hits",
+        "active_defrag_misses",
+        "active_defrag_key_hits",
+        "active_defrag_key_misses",
+        "total_active_defrag_time",
+        "current_active_defrag_time",
+        "unexpected_error_replies",
+        "dump_payload_sanitizations",
+        "io_threaded_reads_processed",
+        "io_threaded_writes_processed",
+        "reply_buffer_shrinks",
+        "reply_buffer_expands",
+    ];
+    zeros(text, &none);
 }
 
 fn replication(cx: &mut Cx<'_>, text: &mut String) {
@@ -229,15 +366,19 @@ fn replication(cx: &mut Cx<'_>, text: &mut String) {
     }
     line(text, "connected_slaves", 0);
     line(text, "master_failover_state", "no-failover");
-    if let Some(position) = &link.position {
-        line(text, "master_replid", &position.id);
-    }
+    let own = &cx.server.run_id;
+    line(text, "master_replid", link.position.as_ref().map_or(own, |position| &position.id));
+    line(text, "master_replid2", "0".repeat(40));
     line(text, "master_repl_offset", offset);
+    line(text, "second_repl_offset", -1);
+    line(text, "repl_backlog_size", config.text("repl-backlog-size"));
+    zeros(text, &["repl_backlog_active", "repl_backlog_first_byte_offset", "repl_backlog_histlen"]);
 }
 
 fn cpu(_: &mut Cx<'_>, text: &mut String) {
-    for (who, name) in [("self", ""), ("children", "_children")] {
-        let [system, user] = crate::usage::times(who == "children");
+    let all = [(Whose::Process, ""), (Whose::Children, "_children"), (Whose::Thread, "_main_thread")];
+    for (whose, name) in all {
+        let [system, user] = crate::usage::times(whose);
         line(text, &format!("used_cpu_sys{name}"), format_args!("{system:.6}"));
         line(text, &format!("used_cpu_user{name}"), format_args!("{user:.6}"));
     }
@@ -266,6 +407,41 @@ fn commands(cx: &mut Cx<'_>, text: &mut String) {
             ),
         );
     }
+}
+
+/// Of each command that was called: how long it takes. By the histogram, whose buckets end at powers of two.
+fn latencies(cx: &mut Cx<'_>, text: &mut String) {
+    let config = cx.server.config.read();
+    if !config.is("latency-tracking") {
+        return;
+    }
+    let shares: Vec<f64> = config
+        .text("latency-tracking-info-percentiles")
+        .split_whitespace()
+        .filter_map(|share| share.parse().ok())
+        .collect();
+    for known in all() {
+        let sum = cx.server.counted(known.number);
+        if sum.calls > 0 {
+            let each = shares.iter().map(|&share| format!("p{share}={:.3}", at_most(&sum, share)));
+            line(
+                text,
+                &format!("latency_percentiles_usec_{}", known.command.name),
+                each.collect::<Vec<_>>().join(","),
+            );
+        }
+    }
+}
+
+/// Microseconds that so many of 100 calls take at most.
+fn at_most(sum: &Sum, share: f64) -> f64 {
+    let wanted = (share / 100.0 * sum.calls as f64).ceil() as u64;
+    let mut calls = 0;
+    let bucket = sum.histogram.iter().position(|&more| {
+        calls += more;
+        calls >= wanted
+    });
+    (1u64 << bucket.unwrap_or(BUCKETS - 1)) as f64
 }
 
 fn keyspace(cx: &mut Cx<'_>, text: &mut String) {

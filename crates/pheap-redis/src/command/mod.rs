@@ -10,6 +10,7 @@ mod buffers;
 mod clients;
 mod connection;
 mod cx;
+mod debug;
 mod dump;
 mod expiry;
 mod fail;

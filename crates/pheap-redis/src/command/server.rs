@@ -87,6 +87,17 @@ pub(super) const COMMANDS: &[Command] = &[
         );
         Ok(())
     }),
+    Command::with_subcommands(
+        "module",
+        &[],
+        &[
+            help!("module|help"),
+            Command::new("module|list", 2, &[Flags::ADMIN, Flags::NOSCRIPT], Keys::None, |_, _, out| {
+                out.array(0);
+                Ok(())
+            }),
+        ],
+    ),
     Command::new("save", 1, &[Flags::ADMIN, Flags::NOSCRIPT, Flags::NO_MULTI], Keys::None, |cx, _, out| {
         crate::save::now(cx.server).map_err(Fail::err)?;
         out.ok();
@@ -156,7 +167,7 @@ const CLUSTER: &[Command] = &[
     Command::new("cluster|slots", 2, &[Flags::STALE], Keys::None, no_cluster),
 ];
 
-fn no_cluster(_: &mut Cx<'_>, _: &Args<'_>, _: &mut Reply) -> Done {
+pub(super) fn no_cluster(_: &mut Cx<'_>, _: &Args<'_>, _: &mut Reply) -> Done {
     Err(Fail::err("This instance has cluster support disabled"))
 }
 

@@ -7,6 +7,7 @@ use super::args::int;
 use super::{Args, Command, Cx, Done, Fail, Flags, Keys, all, help};
 use crate::counts::{BUCKETS, Sum};
 use crate::resp::Reply;
+use crate::slowlog::Series;
 use crate::words::{lossy, quoted};
 
 const ADMIN: &[Flags] = &[Flags::ADMIN, Flags::NOSCRIPT, Flags::LOADING, Flags::STALE];
@@ -18,6 +19,17 @@ pub(super) const COMMANDS: &[Command] = &[
         &[],
         &[
             Command::new("latency|doctor", 2, ADMIN, Keys::None, doctor),
+            Command::new("latency|graph", 3, ADMIN, Keys::None, |cx, args, out| {
+                let event = lossy(args[2]);
+                let series = cx
+                    .server
+                    .latency
+                    .of(&event)
+                    .ok_or_else(|| Fail::err(format_args!("No samples available for event '{event}'")))?;
+                let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+                out.verbatim("txt", graph(&event, &series, now as i64));
+                Ok(())
+            }),
             help!("latency|help"),
             Command::new("latency|histogram", -2, ADMIN, Keys::None, histogram),
             Command::new("latency|history", 3, ADMIN, Keys::None, |cx, args, out| {
@@ -143,6 +155,42 @@ fn doctor(cx: &mut Cx<'_>, _: &Args<'_>, out: &mut Reply) -> Done {
     Ok(())
 }
 
+/// Rows of a graph.
+const ROWS: u64 = 4;
+
+/// A bar for each sample, as high as that took long, and below it how long ago it was.
+fn graph(event: &str, series: &Series, now: i64) -> String {
+    let times = || series.samples.iter().map(|&(_, ms)| ms);
+    let (high, low) = (times().max().unwrap_or(0), times().min().unwrap_or(0));
+    let mut text = format!("{event} - high {high} ms, low {low} ms (all time high {} ms)\n", series.longest);
+    text += &"-".repeat(80);
+    text.push('\n');
+    // In halves of a row; the lowest one has half a row.
+    let height = |ms: u64| 1 + (ms - low) * (2 * ROWS - 1) / (high - low).max(1);
+    for row in (0..ROWS).rev() {
+        let bar = |ms: u64| match height(ms).saturating_sub(2 * row) {
+            0 => ' ',
+            1 => '_',
+            _ => '#',
+        };
+        text.extend(times().map(bar));
+        text.push('\n');
+    }
+    text.push('\n');
+    let ago = |at: i64| match now.saturating_sub(at).max(0) {
+        seconds @ ..60 => format!("{seconds}s"),
+        seconds @ 60..3600 => format!("{}m", seconds / 60),
+        seconds @ 3600..86400 => format!("{}h", seconds / 3600),
+        seconds => format!("{}d", seconds / 86400),
+    };
+    let labels: Vec<Vec<u8>> = series.samples.iter().map(|&(at, _)| ago(at).into_bytes()).collect();
+    for row in 0..labels.iter().map(Vec::len).max().unwrap_or(0) {
+        text.extend(labels.iter().map(|label| char::from(*label.get(row).unwrap_or(&b' '))));
+        text.push('\n');
+    }
+    text
+}
+
 fn histogram(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let (begun, mut count) = (out.begin(), 0);
     let mut show = |name: &str, sum: Sum| {
@@ -186,6 +234,16 @@ fn histogram(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn graphs() {
+        let samples = [(100, 10), (130, 80), (3000, 45)].into_iter().collect();
+        let text = graph("command", &Series { samples, longest: 90, ..Series::default() }, 3010);
+        let mut lines = text.lines();
+        assert_eq!(lines.next(), Some("command - high 80 ms, low 10 ms (all time high 90 ms)"));
+        assert_eq!(lines.nth(1), Some(" # "));
+        assert_eq!(lines.collect::<Vec<_>>(), [" # ", " ##", "_##", "", "441", "880", "mms"]);
+    }
 
     #[test]
     fn passwords_are_hidden() {

@@ -437,7 +437,7 @@ impl Execution<'_> {
             self.error(why);
             return Ok(None);
         }
-        if self.server.clocks.is_on() {
+        if self.server.clocks.is_on() && (!self.session.touches_nothing || known.name == "touch") {
             known.touch(words, |key| self.server.clocks.touch(key, now));
         }
         if !self.session.resumes {

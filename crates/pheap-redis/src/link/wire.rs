@@ -241,6 +241,9 @@ impl<'w> Wire<'w> {
         if len > 0 {
             self.heard = Instant::now();
             self.data += len as u64;
+            if let Some(traffic) = self.server.traffic.last() {
+                traffic.read(len);
+            }
         }
         result
     }

@@ -11,6 +11,7 @@ use crate::data::DATABASES;
 use crate::pubsub::Kind;
 use crate::role::Stage;
 use crate::server::Server;
+use crate::usage::Whose;
 
 /// All figures, as they are now.
 pub(super) fn all(server: &Server) -> String {
@@ -47,7 +48,7 @@ fn process(server: &Server, text: &mut Text) {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     text.one("redis_uptime_in_seconds", Gauge, "Seconds since it was started.", uptime);
     text.one("redis_start_time_seconds", Gauge, "When it was started.", now.saturating_sub(uptime));
-    let [system, user] = crate::usage::times(false);
+    let [system, user] = crate::usage::times(Whose::Process);
     text.one("redis_cpu_sys_seconds_total", Counter, "Processor time of the system.", system);
     text.one("redis_cpu_user_seconds_total", Counter, "Processor time of the server.", user);
 }
@@ -71,8 +72,7 @@ fn count(server: &Server, kind: Kind) -> i64 {
 }
 
 fn memory(server: &Server, text: &mut Text) {
-    let is_limited = server.memory.limit() > 0;
-    let used = if is_limited { server.memory.used() } else { server.store.heap().stats().live_bytes };
+    let used = server.used_memory();
     let (process, machine) = crate::usage::memory();
     let most = server.config.read().int("maxmemory") as u64;
     let lua = server.scripts.memory.iter().map(|bytes| bytes.load(Relaxed)).sum::<i64>().max(0) as u64;

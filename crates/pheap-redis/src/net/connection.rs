@@ -8,6 +8,7 @@ use super::output::Output;
 use crate::buffers::{Limit, Watch};
 use crate::client::Session;
 use crate::command::Block;
+use crate::counts::Traffic;
 use crate::resp::Reply;
 use crate::resp::input::Input;
 use crate::server::Limits;
@@ -106,13 +107,14 @@ impl Connection {
     }
 
     /// Reads what has come, by way of `buffer`, but not more than fits there: others have a turn in between.
-    pub(super) fn read(&mut self, buffer: &mut [u8]) -> io::Result<()> {
+    pub(super) fn read(&mut self, buffer: &mut [u8], traffic: &Traffic) -> io::Result<()> {
         match self.stream.read(buffer) {
             Ok(0) => {
                 self.is_readable = false;
                 self.is_at_end = true;
             }
             Ok(n) => {
+                traffic.read(n);
                 self.input.append(&buffer[..n]);
                 self.last_heard = Instant::now();
                 // A socket that leaves room has nothing more, and there is an event for what comes then; but none again for what has come already.

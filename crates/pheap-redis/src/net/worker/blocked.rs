@@ -28,6 +28,7 @@ impl Turn<'_> {
         block.keys.iter().for_each(|key| self.server.waiting.add(db, key, waiter));
         if let Some(until) = until {
             self.timeouts.insert((until, connection.session.id));
+            self.server.stats.timed.fetch_add(1, Relaxed);
         }
         connection.session.profile.is_blocked.store(true, SeqCst);
         let words = block.instead.clone().unwrap_or(words);
@@ -85,6 +86,7 @@ impl Turn<'_> {
         blocked.block.keys.iter().for_each(|key| self.server.waiting.remove(blocked.db, key, waiter));
         if let Some(until) = blocked.until {
             self.timeouts.remove(&(until, client));
+            self.server.stats.timed.fetch_sub(1, Relaxed);
         }
     }
 

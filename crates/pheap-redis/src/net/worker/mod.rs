@@ -287,13 +287,16 @@ impl Turn<'_> {
     fn send(&mut self, connection: &mut Connection) -> io::Result<Paused> {
         self.send_messages();
         let Connection { output, stream, .. } = connection;
-        output.send(stream, |commit| {
+        let before = output.len();
+        let paused = output.send(stream, |commit| {
             let durable = self.syncs.look(commit);
             if durable.is_ready() {
                 self.send_messages();
             }
             durable
-        })
+        });
+        self.server.traffic[self.number].wrote(before - output.len());
+        paused
     }
 
     /// Sends messages to other clients.

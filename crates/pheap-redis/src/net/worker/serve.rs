@@ -50,7 +50,7 @@ impl Turn<'_> {
     /// Reads what a client has sent, and runs it. Whether the connection stays.
     fn hear(&mut self, connection: &mut Connection) -> io::Result<bool> {
         if connection.is_readable && !connection.session.closing {
-            connection.read(&mut self.buffer)?;
+            connection.read(&mut self.buffer, &self.server.traffic[self.number])?;
             connection.look_at_input(&self.server.limits);
             if connection.is_over {
                 return Ok(false);

@@ -36,7 +36,10 @@ impl Turn<'_> {
         let has_removed = self.server.stats.evicted.load(Relaxed) > before;
         self.evicts = has_removed && matches!(room, Ok(Room::Later));
         if expire {
-            let _ = self.expiry.run(self.server, Instant::now() + EXPIRY, &mut effects, &mut commits);
+            let began = Instant::now();
+            let _ = self.expiry.run(self.server, began + EXPIRY, &mut effects, &mut commits);
+            let took = began.elapsed().as_micros() as u64;
+            self.server.stats.expiring.fetch_add(took, Relaxed);
         }
         let messages = effects.parcels(self.server, 0);
         let mut commits = self.note_commits(commits);
@@ -52,7 +55,7 @@ impl Turn<'_> {
     pub(super) fn tick(&mut self) {
         let is_time = self.last_tick.elapsed() >= TICK;
         if self.number == 0 && (is_time || self.evicts) {
-            self.remove_keys(is_time);
+            self.remove_keys(is_time && self.server.limits.expires.load(Relaxed));
         }
         if !is_time {
             return;
@@ -60,6 +63,7 @@ impl Turn<'_> {
         self.last_tick = Instant::now();
         self.deaf.clone().into_iter().for_each(|listener| self.accept(listener));
         if self.number == 0 {
+            self.server.sample();
             self.forget();
             self.make_places();
         }

@@ -1,0 +1,77 @@
+//! `DEBUG`: what tests and developers ask of a server.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use super::args::int;
+use super::{Args, Command, Cx, Done, Fail, Flags, Keys};
+use crate::data::Owned;
+use crate::rdb;
+use crate::resp::Reply;
+use crate::words;
+
+pub(super) const COMMANDS: &[Command] = &[Command::new(
+    "debug",
+    -2,
+    &[Flags::ADMIN, Flags::NOSCRIPT, Flags::LOADING, Flags::STALE],
+    Keys::Find(|args, found| {
+        if args[1].eq_ignore_ascii_case(b"object") && args.len() == 3 {
+            found.push(2);
+        }
+    }),
+    debug,
+)];
+
+/// Bytes of a `DUMP` that are no part of the value: its type, and what is behind it.
+const DUMP_END: usize = 11;
+
+fn debug(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
+    let is_allowed = match cx.server.config.read().text("enable-debug-command") {
+        "yes" => true,
+        "local" => cx.session.profile.is_local(),
+        _ => false,
+    };
+    if !is_allowed {
+        return Err(Fail::err(
+            "DEBUG command not allowed. If the enable-debug-command option is set to \"local\", you can run it from a local connection, otherwise you need to set this option in the configuration file, and then restart the server.",
+        ));
+    }
+    match (args[1].to_ascii_lowercase().as_slice(), &args[2..]) {
+        (b"error", [text]) => return Err(Fail::Error(words::lossy(text).into_owned().into())),
+        (b"object", [key]) => return object(cx, key, out),
+        // There is one copy of the data, which a reload would find as it is.
+        (b"reload", _) => cx.store().heap().checkpoint().map_err(|error| Fail::err(&error))?,
+        (b"set-active-expire", [flag]) => cx.server.limits.expires.store(int(flag)? != 0, Relaxed),
+        (b"sleep", [seconds]) => {
+            let seconds = std::str::from_utf8(seconds).ok().and_then(|text| text.parse::<f64>().ok());
+            let duration = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+            std::thread::sleep(duration.unwrap_or_default());
+        }
+        (b"stringmatch-len", [len, pattern]) => {
+            let text = vec![b'x'; usize::try_from(int(len)?).unwrap_or(0).min(512 << 20)];
+            out.int(i64::from(words::matches(pattern, &text)));
+            return Ok(());
+        }
+        (name, _) => {
+            return Err(Fail::err(format_args!(
+                "unknown subcommand or wrong number of arguments for '{}'. Try DEBUG HELP.",
+                words::lossy(name)
+            )));
+        }
+    }
+    out.ok();
+    Ok(())
+}
+
+fn object(cx: &mut Cx<'_>, key: &[u8], out: &mut Reply) -> Done {
+    let now = cx.now;
+    let value = cx.read(key, |view, db| db.get(view, key, now).map(|value| Owned::of(view, value)));
+    let Some(value) = value else { return Err(Fail::err("no such key")) };
+    let encoding = super::object::encoding_of(cx, key);
+    let len = rdb::dump(&value).map_err(Fail::err)?.len() - DUMP_END;
+    let idle = cx.server.clocks.idle_seconds(key, now);
+    out.simple(&format!(
+        "Value at:0x0 refcount:1 encoding:{encoding} serializedlength:{len} lru:0 lru_seconds_idle:{idle}"
+    ));
+    Ok(())
+}
