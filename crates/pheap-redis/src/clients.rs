@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -83,6 +84,13 @@ impl State {
     }
 }
 
+impl State {
+    /// Bytes that the client needs.
+    pub fn bytes(&self) -> usize {
+        self.input + self.output + self.queued.map_or(0, |(_, bytes)| bytes)
+    }
+}
+
 /// Which clients are meant. What is None does not matter.
 #[derive(Debug, Default)]
 pub struct Filter {
@@ -135,6 +143,26 @@ impl Clients {
         self.0.lock().get(&id).cloned()
     }
 
+    /// The clients that need most memory, with how much: so many that the others need no more than `limit`
+    /// bytes. Those that are spared (`CLIENT NO-EVICT`) do not count.
+    pub fn above(&self, limit: usize) -> Vec<(Arc<Profile>, usize)> {
+        let mut all = Vec::new();
+        for profile in self.0.lock().values() {
+            let state = profile.state.lock();
+            if !state.flags.contains('e') && state.bytes() > 0 {
+                all.push((profile.clone(), state.bytes()));
+            }
+        }
+        let mut sum: usize = all.iter().map(|(_, bytes)| bytes).sum();
+        all.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
+        let is_above = |(_, bytes): &(Arc<Profile>, usize)| {
+            let is_above = sum > limit;
+            sum -= bytes;
+            is_above
+        };
+        all.into_iter().take_while(is_above).collect()
+    }
+
     /// Those that are meant, in the order in which they came.
     pub fn matching(&self, filter: &Filter) -> Vec<Arc<Profile>> {
         self.0.lock().values().filter(|profile| profile.is_meant(filter)).cloned().collect()
@@ -156,6 +184,12 @@ impl Profile {
             redirect_is_broken: AtomicBool::new(false),
             state: Mutex::new(State::new(now)),
         }
+    }
+
+    /// Whether its other end is on this machine.
+    pub fn is_local(&self) -> bool {
+        let addr = self.addresses[0].parse::<SocketAddr>();
+        self.is_unix || addr.is_ok_and(|addr| addr.ip().to_canonical().is_loopback())
     }
 
     fn is_meant(&self, filter: &Filter) -> bool {
@@ -211,7 +245,7 @@ impl Profile {
             state.listens[2],
             state.input,
             state.output,
-            state.input + state.output + queued_bytes,
+            state.bytes(),
             state.command,
             state.redirects_to,
             if state.resp3 { 3 } else { 2 },
@@ -227,4 +261,23 @@ pub struct Pause {
     pub until: Instant,
     /// All commands wait, not only those that change something.
     pub all: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn those_go_first_that_need_most() {
+        let clients = Clients::default();
+        for (id, output, flags) in [(1, 10, ""), (2, 30, ""), (3, 0, ""), (4, 20, ""), (5, 1000, "e")] {
+            let profile = Profile { id, ..Profile::nobody() };
+            let mut state = profile.state.lock();
+            (state.output, state.flags) = (output, flags.into());
+            drop(state);
+            clients.add(profile.into());
+        }
+        let above = |limit| clients.above(limit).iter().map(|(profile, _)| profile.id).collect::<Vec<_>>();
+        assert_eq!((above(60), above(59), above(30), above(29)), (vec![], vec![2], vec![2], vec![2, 4]));
+    }
 }
