@@ -174,7 +174,7 @@ fn stats(cx: &mut Cx<'_>, text: &mut String) {
     line(text, "sync_partial_err", 0);
     line(text, "expired_keys", stats.expired.load(Relaxed));
     line(text, "evicted_keys", stats.evicted.load(Relaxed));
-    line(text, "evicted_clients", 0);
+    line(text, "evicted_clients", stats.evicted_clients.load(Relaxed));
     line(text, "keyspace_hits", all.hits);
     line(text, "keyspace_misses", all.misses);
     let [total, current] = cx.server.memory.exceeded();

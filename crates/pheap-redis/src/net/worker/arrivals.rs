@@ -97,8 +97,11 @@ impl Turn<'_> {
     pub(super) fn disconnect(&mut self, mut connection: Box<Connection>) {
         let client = connection.session.id;
         if connection.is_over {
+            if connection.needs_all(&self.server.limits) {
+                self.server.stats.evicted_clients.fetch_add(1, Relaxed);
+            }
             tracing::warn!(
-                "{} was closed: {} bytes of it were not answered, and {} bytes wait for it; see client-query-buffer-limit and client-output-buffer-limit",
+                "{} was closed: {} bytes of it were not answered, and {} bytes wait for it; see client-query-buffer-limit, client-output-buffer-limit and maxmemory-clients",
                 connection.stream,
                 connection.input.pending(),
                 connection.output.len(),

@@ -62,6 +62,7 @@ impl Turn<'_> {
         if self.number == 0 {
             self.forget();
             self.make_places();
+            self.server.evict_clients();
         }
         for (client, connection) in &mut self.connections {
             if connection.output.len() > 0 {
