@@ -282,7 +282,7 @@ impl Config {
     }
 
     /// Bytes that all clients may need together (`maxmemory-clients`), of which a percentage is one of
-    /// `maxmemory`; 0: as many as there are. With less than 128 KiB, nobody could talk to the server.
+    /// `maxmemory`; 0: no limit. At least 128 KiB, for with less a client could not even change this.
     pub fn client_memory(&self) -> u64 {
         let text = self.text("maxmemory-clients");
         let bytes = match text.strip_suffix('%').and_then(|percent| percent.parse::<u128>().ok()) {
@@ -347,8 +347,9 @@ impl Config {
 }
 
 impl Config {
-    /// Writes all options that do not have their defaults to a file. Its other lines stay: comments, `include`,
-    /// and options that this server does not have. Its permissions stay, too: there may be passwords in it.
+    /// Writes all options that do not have their defaults to a file. Its other lines stay: comments,
+    /// `include`, and options that this server does not have. Its permissions stay, too: there may be
+    /// passwords in it.
     ///
     /// # Errors
     /// If it cannot be written. Then it is as it was.

@@ -3,10 +3,10 @@
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Descriptors that clients leave for the rest: copies of the heap, a master's data, `MIGRATE`, metrics, the
-/// log, and a client that is told that there are too many.
+/// log, and a client that gets an error because there are too many.
 const RESERVE: u64 = 32;
 
-/// Descriptors that a server has without clients, where nobody can count them.
+/// Descriptors that a server has without clients, where `/proc` is missing and they cannot be counted.
 const USUAL: u64 = 64;
 
 /// Has the system allow as many open files as so many clients need. `connected` of them are there already.
@@ -27,14 +27,14 @@ pub fn make_room(clients: u64, connected: u64) -> Result<u64, String> {
     Ok(most)
 }
 
-/// Raises the soft limit of open files to `wanted`, or to the hard one, which is for somebody else to change.
-/// Returns the limit.
+/// Raises the soft limit of open files to `wanted`, or to the hard limit, which stays. Returns the soft
+/// limit.
 fn allow(wanted: u64) -> u64 {
     let before = getrlimit(Resource::Nofile);
     let enough = |limit: Option<u64>| limit.is_none_or(|limit| limit >= wanted);
     if !enough(before.current) {
         let current = if enough(before.maximum) { Some(wanted) } else { before.maximum };
-        // If the system refuses, the limit is what it was.
+        // If the system refuses, the limit stays.
         let _ = setrlimit(Resource::Nofile, Rlimit { current, ..before });
     }
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)

@@ -28,7 +28,8 @@ impl From<std::io::Error> for ExportError {
     }
 }
 
-/// Writes all that is in the heap to a new RDB file, which appears when it is complete. Returns the number of keys.
+/// Writes all that is in the heap to a new RDB file, which appears when it is complete. Returns the number of
+/// keys.
 ///
 /// # Errors
 /// If that is not possible, or there is a file of this name.

@@ -1,8 +1,11 @@
 //! Files that others may need: what a file is, and how a complete new one takes its name.
 
-use std::fs::{File, TryLockError};
+use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 
 /// How a heap begins.
 const HEAP: &[u8] = b"\x89PHEAP\r\n";
@@ -47,17 +50,20 @@ pub fn kind(path: &Path) -> io::Result<Kind> {
 /// Checks that a copy of a heap may take this name: nothing has it, or a heap that no program has open.
 ///
 /// # Errors
-/// A text that says what has the name, and what to do.
+/// A text that names the file and its kind, and says what to do.
 pub fn may_become_copy(path: &Path) -> Result<(), String> {
     let shown = path.display();
     let failed = |error: io::Error| format!("{shown} cannot be read: {error}");
     let told = match kind(path).map_err(failed)? {
         Kind::Nothing => return Ok(()),
-        Kind::Heap => match File::open(path).map_err(failed)?.try_lock_shared() {
-            // Where a file system has no locks, nobody can tell.
-            Ok(()) | Err(TryLockError::Error(_)) => return Ok(()),
-            Err(TryLockError::WouldBlock) => "is a heap that is open, this server's or another program's",
-        },
+        Kind::Heap => {
+            let file = File::open(path).map_err(failed)?;
+            match flock(&file, FlockOperation::NonBlockingLockShared) {
+                Err(Errno::WOULDBLOCK) => "is a heap that is open, this server's or another program's",
+                // Some file systems have no locks. Then the file counts as one that is not open.
+                _ => return Ok(()),
+            }
+        }
         Kind::Rdb => "is an RDB file, as Redis writes it, and no heap",
         Kind::Other => "is no heap",
     };
@@ -73,11 +79,11 @@ pub fn unfinished(path: &Path) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// Writes a file beside `path`, which takes its name, durably, when it is complete.
+/// Writes a file beside `path`, and renames it to `path`, durably, when it is complete.
 ///
 /// # Errors
 /// Those of `write`, or of the system; `AlreadyExists` if another file has the name of the unfinished one.
-/// Then what is at `path` is as it was.
+/// Then the file at `path` stays as it was.
 pub fn replace<E: From<io::Error>>(
     path: &Path,
     write: impl FnOnce(&mut File) -> Result<(), E>,

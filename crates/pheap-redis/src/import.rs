@@ -39,7 +39,9 @@ pub enum ImportError {
     },
     /// There is the log of a Redis, which may be newer.
     #[error(
-        "{} is the log (AOF) of a Redis, which cannot be read here, and may have newer data than its RDB file; start that Redis again, and have it write one (`redis-cli save`); then give `--import FILE`, or `--appendonly no` with `--import auto`", .0.display()
+        "{} is the log (AOF) of a Redis, which cannot be read here, and may have newer data than its RDB \
+         file; start that Redis again, and have it write one (`redis-cli save`); then give `--import FILE`, \
+         or `--appendonly no` with `--import auto`", .0.display()
     )]
     Log(PathBuf),
     /// The heap has keys, or libraries.
@@ -87,20 +89,21 @@ impl Left {
         Left { rdb, log: folder.or(file) }
     }
 
-    /// What somebody is to do who has started with an empty heap.
+    /// Says how to import the data, for a start with an empty heap.
     pub fn advice(&self, heap: &Path) -> Vec<String> {
         let heap = heap.display();
         let rdb = self.rdb.iter().map(|path| {
             format!(
-                "{heap} is empty, and {} has data of a Redis, which are not served: to have them here, stop this server \
-                 before clients write, and start it with `--import auto`",
+                "{heap} is empty, and {} has data of a Redis, which are not served: to have them here, stop \
+                 this server before clients write, and start it with `--import auto`",
                 path.display()
             )
         });
         let log = self.log.iter().map(|path| {
             format!(
-                "{heap} is empty, and {} is the log (AOF) of a Redis, which cannot be read here: to have its data, start \
-                 that Redis again, and have it write an RDB file (`redis-cli save`), or follow it (`--replicaof HOST PORT`)",
+                "{heap} is empty, and {} is the log (AOF) of a Redis, which cannot be read here: to have its \
+                 data, start that Redis again, and have it write an RDB file (`redis-cli save`), or follow \
+                 it (`--replicaof HOST PORT`)",
                 path.display()
             )
         });

@@ -23,14 +23,16 @@ use pheap_redis::server::{Server, now};
 
 /// What `--help` says besides.
 const HELP: &str = "\
-Options of redis.conf are in a file, or written as for redis-server (`--port 7000 --save \"\" --requirepass secret`), or each
-behind --set ('port 7000'): port, bind, unixsocket, requirepass, maxmemory, maxmemory-policy, appendfsync, replicaof, timeout,
-loglevel (debug, verbose, notice, warning), logfile (the standard output, unless one is given), pidfile, metrics (ADDRESS:PORT,
-where Prometheus collects figures at /metrics without a password), tls-port, tls-cert-file, tls-key-file, tls-ca-cert-file,
-tls-auth-clients, tls-replication (if built with the feature `tls`) and so on. CONFIG GET * tells all of them. The command line
-counts more than `-` (options from the standard input), and that more than the file. Options of Redis that do nothing here are
-listed when the server starts. Those by which somebody would be kept out, and that are not supported (user, rename-command …), are
-errors.
+Options of redis.conf are in a file, or written as for redis-server (`--port 7000 --bind 127.0.0.1`), or each behind
+--set ('port 7000'): port, bind, unixsocket, requirepass, maxmemory, maxmemory-policy, appendfsync, replicaof,
+timeout, loglevel (debug, verbose, notice, warning), logfile (the standard output, unless one is given), pidfile,
+metrics (ADDRESS:PORT, where Prometheus collects figures at /metrics without a password), tls-port,
+tls-cert-file, tls-key-file, tls-ca-cert-file, tls-auth-clients, tls-replication (if built with the feature
+`tls`) and so on. CONFIG GET * tells all of them. The command line counts more than `-` (options from the
+standard input), and that more than the file.
+
+Options of Redis that do nothing here are listed when the server starts. Those that would protect something, and
+are not supported (user, rename-command and so on), are errors.
 
 SIGTERM and SIGINT end the server as SHUTDOWN does: what was done is answered, and the heap is closed. A second one ends it
 at once. Neither that nor SIGKILL loses anything that was acknowledged.
@@ -47,16 +49,19 @@ struct Arguments {
     #[arg(long)]
     heap: Option<PathBuf>,
     /// When a write is durable.
-    #[arg(long, value_enum, default_value_t = When::Disk)]
-    durability: When,
-    /// With `--durability pmem`: the heap may be on a file system that is neither DAX nor tmpfs, where a power failure may destroy it.
+    #[arg(long, value_enum, default_value_t = Durability::Disk)]
+    durability: Durability,
+    /// With `--durability pmem`: the heap may be on a file system that is neither DAX nor tmpfs. There, a
+    /// power failure may destroy it.
     #[arg(long)]
     without_dax: bool,
-    /// An RDB file, as Redis writes it (up to version 7.0): its keys and libraries are put in the heap, which must be empty. Then clients are served.
-    /// With `auto`, it is the one in `dir` that a Redis has left, if there is one and the heap is empty.
+    /// An RDB file, as Redis writes it (up to version 7.0): its keys and libraries are put in the heap, which
+    /// must be empty. Then clients are served. With `auto`, it is the one in `dir` that a Redis has left, if
+    /// there is one and the heap is empty.
     #[arg(long, value_name = "FILE|auto")]
     import: Option<PathBuf>,
-    /// Writes a new RDB file of the heap, which Redis (from version 7.0 on) loads, and serves no clients. No server may have the heap open: of one that is in use, SAVE makes a copy.
+    /// Writes a new RDB file of the heap, which Redis (from version 7.0 on) loads, and serves no clients. No
+    /// server may have the heap open: of one that is in use, SAVE makes a copy.
     #[arg(long, value_name = "FILE", conflicts_with = "import")]
     export: Option<PathBuf>,
     /// Asks the server that runs with these options whether it answers, and ends: with 0 if it does. For those who watch over it.
@@ -75,7 +80,7 @@ struct Arguments {
 }
 
 #[derive(clap::ValueEnum, Debug, Clone, Copy)]
-enum When {
+enum Durability {
     /// A log on a disk, synced as `appendfsync` says.
     Disk,
     /// Memory that outlives power: a file on a DAX file system.
@@ -111,7 +116,7 @@ fn split() -> (Line, Arguments) {
     (line, arguments)
 }
 
-/// The options, and sentences about them for the person who starts the server.
+/// Reads the options. Returns them with sentences for the person who starts the server.
 fn options(line: Line, arguments: &Arguments) -> Result<(Config, Vec<String>), Box<dyn std::error::Error>> {
     let (mut reader, mut given) = (Reader::default(), line.options);
     if let Some(path) = &arguments.config {
@@ -132,7 +137,7 @@ fn options(line: Line, arguments: &Arguments) -> Result<(Config, Vec<String>), B
     Ok(reader.finish())
 }
 
-/// Logs what the person who starts the server is to read. If nobody sees the log, it is on the terminal, too.
+/// Logs a sentence for the person who starts the server. If the log is a file, prints it, too.
 fn say(sentence: &str) {
     tracing::warn!("{sentence}");
     if logging::is_in_file() {
@@ -151,9 +156,9 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
     }
     let log_limit = config.int("auto-aof-rewrite-min-size") as u64;
     let settings = match arguments.durability {
-        When::Pmem => Settings::Pmem,
-        When::Process => Settings::Process,
-        When::Disk => Settings::Log { policy: config.sync_policy(), log_limit },
+        Durability::Pmem => Settings::Pmem,
+        Durability::Process => Settings::Process,
+        Durability::Disk => Settings::Log { policy: config.sync_policy(), log_limit },
     };
     let is_alone = config.int("io-threads") == 1;
     let shards = arguments.shards.unwrap_or(if is_alone { SHARDS_OF_ONE } else { SHARDS });
@@ -184,8 +189,8 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
         (config.int("maxclients"), descriptors::make_room(config.int("maxclients") as u64, 0)?);
     if clients < wanted as u64 {
         say(&format!(
-            "`maxclients` is {clients} instead of {wanted}, because the system allows this process no more open files; \
-             raise the limit (`ulimit -n`, or LimitNOFILE of systemd)"
+            "`maxclients` is {clients} instead of {wanted}, because the system allows this process no more \
+             open files; raise the limit (`ulimit -n`, or LimitNOFILE of systemd)"
         ));
         config.set("maxclients", &clients.to_string())?;
     }
@@ -232,7 +237,7 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// The file that is to be imported. If there is none, but a Redis has left one, that is said.
+/// Returns the file that is to be imported. If none is to be, but a Redis has left one, says so.
 fn to_import(
     store: &Store,
     config: &Config,
@@ -245,16 +250,21 @@ fn to_import(
         _ => {}
     }
     if !store.is_empty()? {
+        if asked.is_some() {
+            tracing::info!("nothing is imported: {} has data already", heap.display());
+        }
         return Ok(None);
     }
     let left = Left::find(config);
-    match (asked, left.advice(heap)) {
-        (Some(_), _) => Ok(left.choose(config)?),
-        (None, advice) => {
-            advice.iter().for_each(|sentence| say(sentence));
-            Ok(None)
-        }
+    if asked.is_none() {
+        left.advice(heap).iter().for_each(|sentence| say(sentence));
+        return Ok(None);
     }
+    let file = left.choose(config)?;
+    if file.is_none() {
+        say(&format!("nothing is imported: there is no RDB file in {}", config.text("dir")));
+    }
+    Ok(file)
 }
 
 /// Serves clients until the server is stopped.

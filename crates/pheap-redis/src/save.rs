@@ -81,8 +81,8 @@ impl Copy {
     /// The old copy is there until the new one is complete.
     fn write(&self) -> Result<(), Box<dyn std::error::Error>> {
         let new = files::unfinished(&self.path);
-        // Nobody may have put something else there since the copy was asked for. One of an interrupted attempt
-        // is a heap.
+        // Another program may have written a file there since the check of `begin`. An interrupted attempt
+        // left a heap.
         for name in [&self.path, &new] {
             files::may_become_copy(name)?;
         }

@@ -283,7 +283,8 @@ fn config_set(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         let most = crate::descriptors::make_room(clients, connected).unwrap_or(0);
         if most < clients {
             return Err(Fail::err(format_args!(
-                "CONFIG SET failed (possibly related to argument 'maxclients') - The operating system is not able to handle the specified number of clients, try with {most}"
+                "CONFIG SET failed (possibly related to argument 'maxclients') - The operating system is not \
+                 able to handle the specified number of clients, try with {most}"
             )));
         }
     }

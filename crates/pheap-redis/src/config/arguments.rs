@@ -1,5 +1,5 @@
-//! Options as a command line has them: `redis-server`'s form (`--save 60 1 --loglevel warning`), apart from the
-//! other arguments.
+//! Options as a command line has them: `redis-server`'s form (`--save 60 1 --loglevel warning`), apart from
+//! the other arguments.
 
 use std::ffi::OsString;
 

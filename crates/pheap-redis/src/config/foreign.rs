@@ -7,20 +7,22 @@ const USERS: &str =
 const MODULES: &str =
     "there are no modules here, so its commands would be missing; leave it out if nobody needs them";
 /// Why there are no replicas.
-const REPLICAS: &str = "there are no replicas here, so each write would be acknowledged without them; leave it out if that will do";
+const REPLICAS: &str = "there are no replicas here, so each write would be acknowledged without them; \
+    leave it out if that will do";
 /// What TLS there is.
-const TLS: &str = "connections by TLS have no such option here; leave it out if the others will do (tls-cert-file, \
-    tls-key-file, tls-ca-cert-file, tls-auth-clients, tls-protocols)";
+const TLS: &str = "connections by TLS have no such option here; leave it out if the others will do \
+    (tls-cert-file, tls-key-file, tls-ca-cert-file, tls-auth-clients, tls-protocols)";
 
-/// Options that say who may do what, or what an acknowledgement means, and that this server cannot do: the
-/// values that ask for nothing, and what else somebody is told who sets one.
+/// Options that say who may do what, or what an acknowledgement means, and that are not supported. Each has
+/// the values that ask for nothing, and the error for all others.
 const REFUSED: &[(&str, &[&str], &str)] = &[
     ("user", &[], USERS),
     ("aclfile", &[""], USERS),
     (
         "rename-command",
         &[],
-        "commands keep their names here, so everybody could still call it; leave it out, and set `requirepass`",
+        "commands keep their names here, so everybody could still call it; leave it out, and set \
+         `requirepass`",
     ),
     ("loadmodule", &[], MODULES),
     (

@@ -13,11 +13,11 @@ const DEEPEST: usize = 64;
 /// Reads options: a file, then what counts more. Of an option that is there twice, the last one counts.
 #[derive(Debug, Default)]
 pub struct Reader {
-    /// What was read until now.
+    /// The options that were read until now.
     pub config: Config,
     /// Names of options that do nothing.
     ignored: BTreeSet<String>,
-    /// Sentences about options that do something else than somebody may believe.
+    /// Sentences about options that do not do here what they do in Redis.
     notes: Vec<String>,
     /// Where `appendfsync` was set last.
     sync: Option<String>,
@@ -29,7 +29,7 @@ impl Reader {
     /// Reads a file, in the syntax of `redis.conf`.
     ///
     /// # Errors
-    /// A text that names the file, the line and what is wrong.
+    /// A text that names the file, the line and the fault.
     pub fn file(&mut self, path: &Path) -> Result<(), String> {
         let shown = path.display().to_string();
         if self.within.len() == DEEPEST || self.within.iter().any(|other| other == path) {
@@ -89,8 +89,8 @@ impl Reader {
         };
         if !cfg!(feature = "tls") && lower.starts_with("tls-") && value != setting.default {
             return Err(wrong(
-                "this pheap-redis was built without TLS, so connections would not be encrypted; leave it out, or \
-                 build it with `--features tls`",
+                "this pheap-redis was built without TLS, so connections would not be encrypted; leave it \
+                 out, or build it with `--features tls`",
             ));
         }
         let (least, most) = setting.kind.words();
@@ -103,8 +103,8 @@ impl Reader {
             self.ignored.insert(lower);
         } else if lower == "daemonize" && self.config.is("daemonize") {
             self.notes.push(format!(
-                "{place}: `daemonize yes` does nothing: the server stays in the foreground, where systemd, Docker \
-                 or a shell (`&`) watches over it"
+                "{place}: `daemonize yes` does nothing: the server stays in the foreground, where systemd, \
+                 Docker or a shell (`&`) watches over it"
             ));
         } else if lower == "appendfsync" {
             self.sync = Some(place.to_string());
@@ -125,7 +125,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Returns the options, and sentences that somebody who starts the server is to read.
+    /// Returns the options, and sentences for the person who starts the server.
     pub fn finish(self) -> (Config, Vec<String>) {
         let mut notes = self.notes;
         if !self.ignored.is_empty() {
@@ -139,8 +139,8 @@ impl Reader {
         };
         if let (Some(place), Some(loses)) = (self.sync, loses) {
             notes.push(format!(
-                "{place}: with `appendfsync {}`, a power failure may lose {loses} of what clients were told is done; \
-                 with `always`, it loses nothing",
+                "{place}: with `appendfsync {}`, a power failure may lose {loses} of what clients were told \
+                 is done; with `always`, it loses nothing",
                 self.config.text("appendfsync"),
             ));
         }
@@ -160,7 +160,8 @@ mod tests {
 
     #[test]
     fn a_file_of_options() {
-        let file = "# comment\n\n \nport 7000\nMaxMemory 2gb\r\nrequirepass \"a b\"\nrdb-key-save-delay 3\nsave 60 1\n";
+        let file = "# comment\n\n \nport 7000\nMaxMemory 2gb\r\nrequirepass \"a b\"\n\
+            rdb-key-save-delay 3\nsave 60 1\n";
         let (config, notes) = read(file).unwrap().finish();
         let found = (config.int("port"), config.int("maxmemory"), config.text("requirepass"));
         assert_eq!(found, (7000, 2 << 30, "a b"));
@@ -213,7 +214,7 @@ mod tests {
         };
         write("one.conf", "requirepass one\nmaxmemory 1mb\n");
         write("two.conf", "requirepass two\n");
-        // What comes last counts.
+        // The last value counts.
         let config = read(&format!("maxmemory 2mb\ninclude {}\nmaxclients 7", path("one.conf"))).unwrap();
         let found = (config.text("requirepass"), config.int("maxmemory"), config.int("maxclients"));
         assert_eq!(found, ("one", 1 << 20, 7));

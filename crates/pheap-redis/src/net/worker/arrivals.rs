@@ -101,7 +101,8 @@ impl Turn<'_> {
                 self.server.stats.evicted_clients.fetch_add(1, Relaxed);
             }
             tracing::warn!(
-                "{} was closed: {} bytes of it were not answered, and {} bytes wait for it; see client-query-buffer-limit, client-output-buffer-limit and maxmemory-clients",
+                "{} was closed: {} bytes of it were not answered, and {} bytes wait for it; \
+                 see client-query-buffer-limit, client-output-buffer-limit and maxmemory-clients",
                 connection.stream,
                 connection.input.pending(),
                 connection.output.len(),
