@@ -45,13 +45,14 @@ fn those_who_come_while_there_are_too_many_files() {
         .status();
     assert!(few.unwrap().success());
     let mut clients: Vec<Client> = (0..60).map(|_| server.client()).collect();
-    assert_eq!(clients[0].ask("PING"), "PONG");
-    let mut late = clients.split_off(50);
-    // Nobody connects after they have left.
+    let refused = "-ERR max number of clients reached";
+    assert_eq!(clients[59].reply(), refused);
+    let served = clients[0].ask("CLIENT LIST").matches("id=").count();
+    assert!((10..40).contains(&served), "{served}");
+    clients[..served].iter_mut().for_each(|client| assert_eq!(client.ask("PING"), "PONG"));
+    clients[served..59].iter_mut().for_each(|client| assert_eq!(client.reply(), refused));
     drop(clients);
-    for client in &mut late {
-        assert_eq!(client.ask("PING"), "PONG");
-    }
+    while server.client().ask("PING") != "PONG" {}
 }
 
 #[test]
