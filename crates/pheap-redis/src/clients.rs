@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -70,11 +71,6 @@ pub struct State {
 const OUTPUT_BUFFER: usize = 16 << 10;
 
 impl State {
-    /// Bytes of memory that the client needs.
-    pub fn bytes(&self) -> usize {
-        size_of::<Profile>() + self.input + self.output + self.queued.map_or(0, |(_, bytes)| bytes)
-    }
-
     /// That of a client that has come now.
     pub fn new(now: Instant) -> State {
         State {
@@ -91,6 +87,13 @@ impl State {
             resp3: false,
             redirects_to: -1,
         }
+    }
+}
+
+impl State {
+    /// Bytes of its buffers.
+    pub fn bytes(&self) -> usize {
+        self.input + self.output + self.queued.map_or(0, |(_, bytes)| bytes)
     }
 }
 
@@ -146,6 +149,26 @@ impl Clients {
         self.0.lock().get(&id).cloned()
     }
 
+    /// The clients that need most memory, with how much: so many that the others need no more than `limit`
+    /// bytes. Those that are spared (`CLIENT NO-EVICT`) do not count.
+    pub fn above(&self, limit: usize) -> Vec<(Arc<Profile>, usize)> {
+        let mut all = Vec::new();
+        for profile in self.0.lock().values() {
+            let state = profile.state.lock();
+            if !state.flags.contains('e') && state.bytes() > 0 {
+                all.push((profile.clone(), state.bytes()));
+            }
+        }
+        let mut sum: usize = all.iter().map(|(_, bytes)| bytes).sum();
+        all.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
+        let is_above = |(_, bytes): &(Arc<Profile>, usize)| {
+            let is_above = sum > limit;
+            sum -= bytes;
+            is_above
+        };
+        all.into_iter().take_while(is_above).collect()
+    }
+
     /// Those that are meant, in the order in which they came.
     pub fn matching(&self, filter: &Filter) -> Vec<Arc<Profile>> {
         self.0.lock().values().filter(|profile| profile.is_meant(filter)).cloned().collect()
@@ -169,11 +192,10 @@ impl Profile {
         }
     }
 
-    /// Whether it is on this machine.
+    /// Whether its other end is on this machine.
     pub fn is_local(&self) -> bool {
-        let host = self.addresses[0].rsplit_once(':').map_or("", |(host, _)| host);
-        let ip = host.trim_matches(['[', ']']).parse::<std::net::IpAddr>();
-        self.is_unix || ip.is_ok_and(|ip| ip.to_canonical().is_loopback())
+        let addr = self.addresses[0].parse::<SocketAddr>();
+        self.is_unix || addr.is_ok_and(|addr| addr.ip().to_canonical().is_loopback())
     }
 
     fn is_meant(&self, filter: &Filter) -> bool {
@@ -231,7 +253,7 @@ impl Profile {
             state.input,
             state.output - listed,
             listed.div_ceil(OUTPUT_BUFFER),
-            state.bytes(),
+            size_of::<Profile>() + state.bytes(),
             if state.output > 0 { "rw" } else { "r" },
             state.command,
             state.redirects_to,
@@ -250,4 +272,23 @@ pub struct Pause {
     pub until: Instant,
     /// All commands wait, not only those that change something.
     pub all: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn those_go_first_that_need_most() {
+        let clients = Clients::default();
+        for (id, output, flags) in [(1, 10, ""), (2, 30, ""), (3, 0, ""), (4, 20, ""), (5, 1000, "e")] {
+            let profile = Profile { id, ..Profile::nobody() };
+            let mut state = profile.state.lock();
+            (state.output, state.flags) = (output, flags.into());
+            drop(state);
+            clients.add(profile.into());
+        }
+        let above = |limit| clients.above(limit).iter().map(|(profile, _)| profile.id).collect::<Vec<_>>();
+        assert_eq!((above(60), above(59), above(30), above(29)), (vec![], vec![2], vec![2], vec![2, 4]));
+    }
 }

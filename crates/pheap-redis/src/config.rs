@@ -1,6 +1,14 @@
 //! Options: what they are called, what they are, and which can be changed while the server runs.
 
+mod arguments;
+mod foreign;
+mod reader;
+
+pub use arguments::{Arguments, Form, Given};
+pub use reader::Reader;
+
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
 use std::path::Path;
 use std::str::FromStr;
 use std::time::Duration;
@@ -9,6 +17,7 @@ use std::{fmt, io};
 use pheap::SyncPolicy;
 
 use crate::buffers;
+use crate::files;
 use crate::pubsub::Wanted;
 use crate::words;
 
@@ -29,8 +38,26 @@ pub enum Kind {
     OneOf(&'static [&'static str]),
     /// Another server: `HOST PORT`. `no one`, or nothing: none.
     Master,
+    /// The mode of a file: an octal number, at most 777.
+    Mode,
+    /// The name of a file, without a folder.
+    FileName,
     /// Any text.
     Text,
+    /// Any number of words.
+    Words,
+}
+
+impl Kind {
+    /// How many words the option has, at least and at most.
+    fn words(self) -> (usize, usize) {
+        match self {
+            Kind::Words => (0, usize::MAX),
+            // `no one`, or one word with both.
+            Kind::Master => (1, 2),
+            _ => (1, 1),
+        }
+    }
 }
 
 /// Another server.
@@ -88,17 +115,20 @@ pub const SETTINGS: &[Setting] = &[
     mutable("tls-key-file", Kind::Text, ""),
     mutable("tls-ca-cert-file", Kind::Text, ""),
     mutable("tls-auth-clients", Kind::OneOf(&["no", "yes", "optional"]), "yes"),
-    mutable("tls-protocols", Kind::Text, ""),
+    mutable("tls-protocols", Kind::Words, ""),
     mutable("tls-replication", Kind::YesNo, "no"),
-    mutable("bind", Kind::Text, "127.0.0.1 -::1"),
+    mutable("bind", Kind::Words, "127.0.0.1 -::1"),
     fixed("unixsocket", Kind::Text, ""),
-    fixed("unixsocketperm", Kind::Text, "0"),
+    fixed("unixsocketperm", Kind::Mode, "0"),
     fixed("tcp-backlog", Kind::Int(0, i32::MAX as i64), "511"),
     fixed("databases", Kind::Int(1, 16), "16"),
     fixed("io-threads", Kind::Int(1, 128), "1"),
     fixed("daemonize", Kind::YesNo, "no"),
+    fixed("enable-protected-configs", Kind::OneOf(&["no", "yes", "local"]), "no"),
     fixed("dir", Kind::Text, "."),
-    mutable("dbfilename", Kind::Text, "backup.heap"),
+    mutable("dbfilename", Kind::FileName, "backup.heap"),
+    fixed("appenddirname", Kind::FileName, "appendonlydir"),
+    fixed("appendfilename", Kind::FileName, "appendonly.aof"),
     mutable("appendonly", Kind::YesNo, "yes"),
     mutable("appendfsync", Kind::OneOf(&["always", "everysec", "no"]), "always"),
     mutable("auto-aof-rewrite-min-size", Kind::Bytes, "67108864"),
@@ -130,7 +160,7 @@ pub const SETTINGS: &[Setting] = &[
     mutable("client-query-buffer-limit", Kind::BytesFrom(1 << 20), "1073741824"),
     mutable(
         "client-output-buffer-limit",
-        Kind::Text,
+        Kind::Words,
         "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60",
     ),
     mutable("notify-keyspace-events", Kind::Text, ""),
@@ -143,7 +173,7 @@ pub const SETTINGS: &[Setting] = &[
     mutable("hz", Kind::Int(1, 500), "10"),
     mutable("busy-reply-threshold", Kind::Int(0, i64::MAX), "5000"),
     mutable("lua-time-limit", Kind::Int(0, i64::MAX), "5000"),
-    mutable("save", Kind::Text, ""),
+    mutable("save", Kind::Words, ""),
     mutable("loglevel", Kind::OneOf(&["debug", "verbose", "notice", "warning"]), "notice"),
     fixed("logfile", Kind::Text, ""),
     mutable("metrics", Kind::Text, ""),
@@ -254,6 +284,17 @@ impl Config {
         }
     }
 
+    /// Bytes that all clients may need together (`maxmemory-clients`), of which a percentage is one of
+    /// `maxmemory`; 0: no limit. At least 128 KiB, for with less a client could not even change this.
+    pub fn client_memory(&self) -> u64 {
+        let text = self.text("maxmemory-clients");
+        let bytes = match text.strip_suffix('%').and_then(|percent| percent.parse::<u128>().ok()) {
+            Some(percent) => (u128::from(self.int("maxmemory").cast_unsigned()) * percent / 100) as u64,
+            None => text.parse().unwrap_or(0),
+        };
+        if bytes == 0 { 0 } else { bytes.max(128 << 10) }
+    }
+
     /// How much may wait to be sent to a client.
     pub fn output_limits(&self) -> buffers::Limits {
         let mut limits = buffers::Limits::default();
@@ -274,7 +315,16 @@ impl Config {
     /// If there is no such option, or it cannot be this: a text that says so.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
         let setting = setting(name).ok_or_else(|| format!("there is no option '{name}'"))?;
+        if let Some(why) = foreign::refusal(setting.name, value) {
+            return Err(why.into());
+        }
         let mut value = canonical(setting.kind, value)?;
+        if setting.name == "save" {
+            let is_number = |word: &str| words::int(word.as_bytes()).is_some_and(|number| number >= 0);
+            if value.split_whitespace().count() % 2 != 0 || !value.split_whitespace().all(is_number) {
+                return Err("Invalid save parameters".into());
+            }
+        }
         if setting.name == "notify-keyspace-events" {
             let wanted = Wanted::parse(&value);
             value = wanted.ok_or("Invalid event class character. Use 'Ag$lshzxeKEtmdn'.")?.to_string();
@@ -297,34 +347,12 @@ impl Config {
         self.0.insert(setting.name, value);
         Ok(())
     }
-
-    /// Sets what the lines of a `redis.conf` say. Options that this server does not have are left out, and told.
-    ///
-    /// # Errors
-    /// The number of a line that makes no sense, and why.
-    pub fn read(&mut self, file: &str) -> Result<Vec<String>, (usize, String)> {
-        let mut unknown = Vec::new();
-        for (number, line) in file.lines().enumerate().map(|(number, line)| (number + 1, line.trim())) {
-            if line.is_empty() || line.starts_with('#') {
-                continue;
-            }
-            let wrong = |why: String| (number, why);
-            let words = words::split(line.as_bytes()).ok_or_else(|| wrong("a quote is not closed".into()))?;
-            let mut words = words.into_iter().map(|word| String::from_utf8_lossy(&word).into_owned());
-            let Some(name) = words.next() else { continue };
-            let value = words.collect::<Vec<_>>().join(" ");
-            if setting(&name).is_none() {
-                unknown.push(name);
-            } else {
-                self.set(&name, &value).map_err(wrong)?;
-            }
-        }
-        Ok(unknown)
-    }
 }
 
 impl Config {
-    /// Writes all options that are not what they would be anyway to a file. What its other lines say stays: comments, and options that this server does not have.
+    /// Writes all options that do not have their defaults to a file. Its other lines stay: comments,
+    /// `include`, and options that this server does not have. Its permissions stay, too: there may be
+    /// passwords in it.
     ///
     /// # Errors
     /// If it cannot be written. Then it is as it was.
@@ -345,10 +373,10 @@ impl Config {
                 lines.push(self.line(setting.name));
             }
         }
-        let new = path.with_extension("new");
-        std::fs::write(&new, lines.join("\n") + "\n")?;
-        std::fs::File::open(&new)?.sync_all()?;
-        std::fs::rename(&new, path)
+        files::replace(path, |file| {
+            file.set_permissions(std::fs::metadata(path)?.permissions())?;
+            file.write_all((lines.join("\n") + "\n").as_bytes())
+        })
     }
 
     fn line(&self, name: &str) -> String {
@@ -356,9 +384,8 @@ impl Config {
         let is_plain = !value.is_empty()
             && value.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'"' && byte != b'\'');
         let may_be_several =
-            setting(name).is_some_and(|setting| matches!(setting.kind, Kind::Text | Kind::Master));
-        let is_several = may_be_several && !name.contains("pass") && !name.contains("auth");
-        if is_plain || is_several && !value.is_empty() {
+            setting(name).is_some_and(|setting| matches!(setting.kind, Kind::Words | Kind::Master));
+        if is_plain || may_be_several && !value.is_empty() {
             format!("{name} {value}")
         } else {
             format!("{name} {}", words::quoted(value.as_bytes()))
@@ -369,7 +396,15 @@ impl Config {
 /// How the value of an option is written, if it can be that.
 fn canonical(kind: Kind, value: &str) -> Result<String, String> {
     match kind {
-        Kind::Text => Ok(value.to_owned()),
+        Kind::Text | Kind::Words => Ok(value.to_owned()),
+        Kind::FileName if value.is_empty() || value.contains('/') => {
+            Err("it is the name of a file in the folder `dir`, so it has no '/'".into())
+        }
+        Kind::FileName => Ok(value.to_owned()),
+        Kind::Mode => match u32::from_str_radix(value, 8) {
+            Ok(0..=0o777) => Ok(value.to_owned()),
+            _ => Err("argument must be an octal number between 0 and 777".into()),
+        },
         Kind::Master if value.is_empty() || value.eq_ignore_ascii_case("no one") => Ok(String::new()),
         Kind::Master => value.parse::<Master>().map(|master| master.to_string()),
         Kind::YesNo => match value.to_ascii_lowercase().as_str() {
@@ -411,6 +446,8 @@ fn canonical(kind: Kind, value: &str) -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]
@@ -424,33 +461,43 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_options() {
-        let mut config = Config::default();
-        let file = "# comment\n\nport 7000\nmaxmemory 2gb\nrequirepass \"a b\"\nrdb-key-save-delay 3\n";
-        assert_eq!(config.read(file).unwrap(), ["rdb-key-save-delay"]);
-        assert_eq!(
-            (config.int("port"), config.int("maxmemory"), config.text("requirepass")),
-            (7000, 2 << 30, "a b")
-        );
-        assert_eq!(config.read("port 70000").unwrap_err().0, 1);
-        assert!(config.set("appendfsync", "sometimes").unwrap_err().contains("always, everysec, no"));
-    }
-
-    #[test]
     fn a_file_is_rewritten() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("redis.conf");
-        std::fs::write(&path, "# mine\nport 7000\nport 7001\nother 3\n").unwrap();
-        let mut config = Config::default();
-        config.read(&std::fs::read_to_string(&path).unwrap()).unwrap();
+        std::fs::write(&path, "# mine\nport 7000\nport 7001\nrdb-key-save-delay 3\n").unwrap();
+        let read = || {
+            let mut reader = Reader::default();
+            reader.file(&path).unwrap();
+            reader.config
+        };
+        let mut config = read();
         config.set("requirepass", "a \"b").unwrap();
         config.set("maxmemory", "1kb").unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
         config.rewrite(&path).unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         let text = std::fs::read_to_string(&path).unwrap();
-        assert_eq!(text, "# mine\nport 7001\nother 3\nrequirepass \"a \\\"b\"\nmaxmemory 1024\n");
-        let mut again = Config::default();
-        again.read(&text).unwrap();
-        assert_eq!(again.0, config.0);
+        assert_eq!(
+            text,
+            "# mine\nport 7001\nrdb-key-save-delay 3\nrequirepass \"a \\\"b\"\nmaxmemory 1024\n"
+        );
+        assert_eq!(read().0, config.0);
+    }
+
+    #[test]
+    fn memory_for_clients() {
+        let mut config = Config::default();
+        for (clients, maxmemory, expected) in [
+            ("0", "0", 0),
+            ("1mb", "0", 1 << 20),
+            ("1", "0", 128 << 10),
+            ("5%", "0", 0),
+            ("5%", "100mb", 5 << 20),
+        ] {
+            config.set("maxmemory-clients", clients).unwrap();
+            config.set("maxmemory", maxmemory).unwrap();
+            assert_eq!(config.client_memory(), expected, "{clients} of {maxmemory}");
+        }
     }
 
     #[test]

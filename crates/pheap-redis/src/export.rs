@@ -1,10 +1,10 @@
 //! A heap becomes an RDB file.
 
-use std::fs::File;
 use std::io::{BufWriter, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::data::{DATABASES, Owned, Store};
+use crate::files;
 use crate::rdb::{self, FileWriter};
 use crate::server::now;
 
@@ -14,6 +14,9 @@ pub enum ExportError {
     /// The file cannot be written.
     #[error("the file cannot be written: {0}")]
     Write(#[from] rdb::Error),
+    /// There is something under its name.
+    #[error("{} is there already, and is not replaced; choose another name, or move it away", .0.display())]
+    Exists(PathBuf),
     /// The heap has failed.
     #[error(transparent)]
     Heap(#[from] pheap::Error),
@@ -25,21 +28,24 @@ impl From<std::io::Error> for ExportError {
     }
 }
 
-/// Writes all that is in the heap to an RDB file. If there is one, it is replaced when the new one is complete. Returns the number of keys.
+/// Writes all that is in the heap to a new RDB file, which appears when it is complete. Returns the number of
+/// keys.
 ///
 /// # Errors
-/// If that is not possible.
+/// If that is not possible, or there is a file of this name.
 pub fn export(store: &Store, path: &Path) -> Result<u64, ExportError> {
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(".new");
-    let new = path.with_file_name(name);
-    let mut file = BufWriter::with_capacity(1 << 16, File::create(&new)?);
-    let keys = write(store, &mut file)?;
-    file.flush()?;
-    file.get_ref().sync_all()?;
-    std::fs::rename(&new, path)?;
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()?;
+    let (mut keys, is_free) = (0, || match path.symlink_metadata() {
+        Ok(_) => Err(ExportError::Exists(path.to_owned())),
+        Err(_) => Ok(()),
+    });
+    is_free()?;
+    files::replace(path, |file| {
+        let mut file = BufWriter::with_capacity(1 << 16, file);
+        keys = write(store, &mut file)?;
+        file.flush()?;
+        // It took some time.
+        is_free()
+    })?;
     Ok(keys)
 }
 

@@ -5,7 +5,9 @@ use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
 use crate::clocks::{Clocks, Usage};
+use crate::config::Config;
 use crate::data::{Change, DATABASES, Store, Value};
+use crate::files;
 use crate::libraries::first_line;
 use crate::rdb::{self, Entry, FileReader, Part};
 use crate::server::now;
@@ -35,6 +37,13 @@ pub enum ImportError {
         /// What is wrong.
         error: rdb::Error,
     },
+    /// There is the log of a Redis, which may be newer.
+    #[error(
+        "{} is the log (AOF) of a Redis, which cannot be read here, and may have newer data than its RDB \
+         file; start that Redis again, and have it write one (`redis-cli save`); then give `--import FILE`, \
+         or `--appendonly no` with `--import auto`", .0.display()
+    )]
+    Log(PathBuf),
     /// The heap has keys, or libraries.
     #[error(
         "there are keys or functions in the heap already; choose another path for the heap, or leave --import out"
@@ -57,6 +66,60 @@ pub enum ImportError {
     /// The heap has failed.
     #[error(transparent)]
     Heap(#[from] pheap::Error),
+}
+
+/// What a Redis has left in the folder where this server starts.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Left {
+    /// Its RDB file.
+    rdb: Option<PathBuf>,
+    /// Its log (AOF), which cannot be read here: a folder, or the file of a Redis before 7.0.
+    log: Option<PathBuf>,
+}
+
+impl Left {
+    /// Looks for it by the names that the options say.
+    pub fn find(config: &Config) -> Left {
+        let path = |name: &str| Path::new(config.text("dir")).join(name);
+        let is_rdb = |path: &PathBuf| matches!(files::kind(path), Ok(files::Kind::Rdb));
+        let rdb = [config.text("dbfilename"), "dump.rdb"].map(path).into_iter().find(is_rdb);
+        let has_entries = |path: &PathBuf| std::fs::read_dir(path).is_ok_and(|mut all| all.next().is_some());
+        let folder = Some(path(config.text("appenddirname"))).filter(has_entries);
+        let file = Some(path(config.text("appendfilename"))).filter(|path| path.is_file());
+        Left { rdb, log: folder.or(file) }
+    }
+
+    /// Says how to import the data, for a start with an empty heap.
+    pub fn advice(&self, heap: &Path) -> Vec<String> {
+        let heap = heap.display();
+        let rdb = self.rdb.iter().map(|path| {
+            format!(
+                "{heap} is empty, and {} has data of a Redis, which are not served: to have them here, stop \
+                 this server before clients write, and start it with `--import auto`",
+                path.display()
+            )
+        });
+        let log = self.log.iter().map(|path| {
+            format!(
+                "{heap} is empty, and {} is the log (AOF) of a Redis, which cannot be read here: to have its \
+                 data, start that Redis again, and have it write an RDB file (`redis-cli save`), or follow \
+                 it (`--replicaof HOST PORT`)",
+                path.display()
+            )
+        });
+        rdb.chain(log).collect()
+    }
+
+    /// The file that is to be imported, if there is one.
+    ///
+    /// # Errors
+    /// If the log may have newer data: Redis reads that, unless the options say `appendonly no`.
+    pub fn choose(self, config: &Config) -> Result<Option<PathBuf>, ImportError> {
+        match self.log {
+            Some(log) if config.is("appendonly") => Err(ImportError::Log(log)),
+            _ => Ok(self.rdb),
+        }
+    }
 }
 
 /// What was imported.

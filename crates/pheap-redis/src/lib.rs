@@ -10,6 +10,7 @@
 //! | [`rdb`] | values and files as Redis writes them |
 //! | [`pubsub`] | channels |
 //! | [`buffers`] | how much may wait to be sent to a client |
+//! | [`files`] | what a file is, and how a new one takes its name |
 //! | [`config`] | options: the command line, `redis.conf`, `CONFIG` |
 //! | [`logging`] | what is logged, and where to |
 //! | [`clocks`], [`memory`] | when keys were used; how much memory the data need |
@@ -25,6 +26,7 @@
 //! | [`server`] | what all clients have in common |
 //! | [`save`] | copies of the heap: `SAVE`, `BGSAVE` |
 //! | [`import`], [`export`] | RDB files, read into an empty heap and written from one |
+//! | [`descriptors`] | how many files may be open, and how many clients there may be |
 //! | [`command`] | what commands are called and do |
 //! | [`metrics`] | what Prometheus collects |
 //! | [`ping`] | whether a server answers |
@@ -47,11 +49,13 @@ pub mod command;
 pub mod config;
 pub mod counts;
 pub mod data;
+pub mod descriptors;
 pub mod evict;
 pub mod execute;
 pub mod expire;
 pub mod export;
 pub mod extended;
+pub mod files;
 pub mod gates;
 pub mod geo;
 pub mod hll;

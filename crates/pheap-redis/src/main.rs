@@ -1,16 +1,18 @@
 //! `pheap-redis`: see the library.
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::thread;
 use std::time::Instant;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use pheap_redis::clocks::Clocks;
-use pheap_redis::config::Config;
+use pheap_redis::config::{Arguments as Line, Config, Form, Given, Reader};
 use pheap_redis::data::{MOST_SHARDS, OpenError, SHARDS, SHARDS_OF_ONE, Settings, Store};
+use pheap_redis::descriptors;
 use pheap_redis::export::export;
-use pheap_redis::import::{Imported, import};
+use pheap_redis::import::{Imported, Left, import};
 use pheap_redis::link::Link;
 use pheap_redis::logging;
 use pheap_redis::metrics::Exporter;
@@ -21,10 +23,16 @@ use pheap_redis::server::{Server, now};
 
 /// What `--help` says besides.
 const HELP: &str = "\
-Options are those of redis.conf, in a file or by --set: port, bind, unixsocket, requirepass, maxmemory, maxmemory-policy,
-appendfsync, timeout, loglevel (debug, verbose, notice, warning), logfile (the standard output, unless one is given), pidfile,
-tls-port, tls-cert-file, tls-key-file, tls-ca-cert-file, tls-auth-clients, tls-replication (if built with the feature `tls`)
-and so on. CONFIG GET * tells all of them. An option of the file that is not known is logged, and does nothing.
+Options of redis.conf are in a file, or written as for redis-server (`--port 7000 --bind 127.0.0.1`), or each behind
+--set ('port 7000'): port, bind, unixsocket, requirepass, maxmemory, maxmemory-policy, appendfsync, replicaof,
+timeout, loglevel (debug, verbose, notice, warning), logfile (the standard output, unless one is given), pidfile,
+metrics (ADDRESS:PORT, where Prometheus collects figures at /metrics without a password), tls-port,
+tls-cert-file, tls-key-file, tls-ca-cert-file, tls-auth-clients, tls-replication (if built with the feature
+`tls`) and so on. CONFIG GET * tells all of them. The command line counts more than `-` (options from the
+standard input), and that more than the file.
+
+Options of Redis that do nothing here are listed when the server starts. Those that would protect something, and
+are not supported (user, rename-command and so on), are errors.
 
 SIGTERM and SIGINT end the server as SHUTDOWN does: what was done is answered, and the heap is closed. A second one ends it
 at once. Neither that nor SIGKILL loses anything that was acknowledged.
@@ -43,25 +51,23 @@ struct Arguments {
     /// When a write is durable.
     #[arg(long, value_enum, default_value_t = Durability::Disk)]
     durability: Durability,
-    /// An RDB file, as Redis writes it (up to version 7.0): its keys and libraries are put in the heap, which must be empty. Then clients are served.
-    #[arg(long, value_name = "FILE")]
+    /// With `--durability pmem`: the heap may be on a file system that is neither DAX nor tmpfs. There, a
+    /// power failure may destroy it.
+    #[arg(long)]
+    without_dax: bool,
+    /// An RDB file, as Redis writes it (up to version 7.0): its keys and libraries are put in the heap, which
+    /// must be empty. Then clients are served. With `auto`, it is the one in `dir` that a Redis has left, if
+    /// there is one and the heap is empty.
+    #[arg(long, value_name = "FILE|auto")]
     import: Option<PathBuf>,
-    /// Writes an RDB file of the heap, which Redis (from version 7.0 on) loads, and serves no clients. No server may have the heap open: of one that is in use, SAVE makes a copy.
+    /// Writes a new RDB file of the heap, which Redis (from version 7.0 on) loads, and serves no clients. No
+    /// server may have the heap open: of one that is in use, SAVE makes a copy.
     #[arg(long, value_name = "FILE", conflicts_with = "import")]
     export: Option<PathBuf>,
-    /// Follows a running server (Redis up to 7.0): its data replace those in the heap, and then all that it does is done here, too.
-    #[arg(long, num_args = 2, value_names = ["HOST", "PORT"], conflicts_with_all = ["import", "export"])]
-    replicaof: Option<Vec<String>>,
     /// Asks the server that runs with these options whether it answers, and ends: with 0 if it does. For those who watch over it.
-    #[arg(long, conflicts_with_all = ["import", "export", "replicaof"])]
+    #[arg(long, conflicts_with_all = ["import", "export"])]
     ping: bool,
-    /// Where to listen [default: 6379]. With 0, only at `unixsocket` or `tls-port`.
-    #[arg(long)]
-    port: Option<u16>,
-    /// Where Prometheus collects figures, at /metrics, without a password; in protected mode, from this machine only [default: nowhere].
-    #[arg(long, value_name = "ADDRESS:PORT")]
-    metrics: Option<String>,
-    /// Threads that serve clients [default: 1].
+    /// Threads that serve clients, like the option io-threads [default: 1].
     #[arg(long)]
     threads: Option<usize>,
     /// Parts of a heap that is made, each with a lock of its own; one that exists keeps those that it has. Commands in a row for one part are one transaction, so fewer parts are faster for
@@ -84,7 +90,7 @@ enum Durability {
 }
 
 fn main() -> ExitCode {
-    match run(&Arguments::parse()) {
+    match run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("pheap-redis: {error}");
@@ -96,39 +102,57 @@ fn main() -> ExitCode {
     }
 }
 
-/// The options, and names of those in the file that there are not.
-fn options(arguments: &Arguments) -> Result<(Config, Vec<String>), Box<dyn std::error::Error>> {
-    let (mut config, mut unknown) = (Config::default(), Vec::new());
-    if let Some(path) = &arguments.config {
-        let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
-        unknown =
-            config.read(&text).map_err(|(line, why)| format!("{}, line {line}: {why}", path.display()))?;
-    }
-    for option in &arguments.options {
-        let unknown = config.read(option).map_err(|(_, why)| format!("--set '{option}': {why}"))?;
-        if let [name, ..] = &unknown[..] {
-            return Err(format!("--set '{option}': there is no option '{name}'").into());
-        }
-    }
-    if let Some(port) = arguments.port {
-        config.set("port", &port.to_string())?;
-    }
-    if let Some(master) = &arguments.replicaof {
-        config.set("replicaof", &master.join(" ")).map_err(|why| format!("--replicaof: {why}"))?;
-    }
-    if let Some(metrics) = &arguments.metrics {
-        config.set("metrics", metrics)?;
-    }
-    if let Some(threads) = arguments.threads {
-        config.set("io-threads", &threads.to_string())?;
-    }
-    Ok((config, unknown))
+/// Takes the command line apart: options of `redis.conf`, and arguments of this program.
+fn split() -> (Line, Arguments) {
+    let mut command = Arguments::command();
+    command.build();
+    let own = |text: &str| {
+        let (name, has_value) = text.split_once('=').map_or((text, true), |(name, _)| (name, false));
+        let found = command.get_arguments().find(|argument| argument.get_long() == Some(name))?;
+        Some(has_value && found.get_action().takes_values())
+    };
+    let line = Line::split(std::env::args_os(), own);
+    let arguments = Arguments::parse_from(&line.others);
+    (line, arguments)
 }
 
-fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
-    let (config, unknown) = options(arguments)?;
+/// Reads the options. Returns them with sentences for the person who starts the server.
+fn options(line: Line, arguments: &Arguments) -> Result<(Config, Vec<String>), Box<dyn std::error::Error>> {
+    let (mut reader, mut given) = (Reader::default(), line.options);
+    if let Some(path) = &arguments.config {
+        reader.file(path)?;
+    }
+    if line.reads_input {
+        let mut text = Vec::new();
+        std::io::stdin().read_to_end(&mut text)?;
+        reader.text("standard input", &text)?;
+    }
+    for option in &arguments.options {
+        given.push(Given::set(option)?);
+    }
+    if let Some(threads) = arguments.threads {
+        given.push(Given { form: Form::Own, name: "io-threads".into(), values: vec![threads.to_string()] });
+    }
+    reader.arguments(&given)?;
+    Ok(reader.finish())
+}
+
+/// Logs a sentence for the person who starts the server. If the log is a file, prints it, too.
+fn say(sentence: &str) {
+    tracing::warn!("{sentence}");
+    if logging::is_in_file() {
+        eprintln!("pheap-redis: {sentence}");
+    }
+}
+
+fn run() -> Result<(), Box<dyn std::error::Error>> {
+    let (line, arguments) = split();
+    let (mut config, notes) = options(line, &arguments)?;
     if arguments.ping {
         return Ok(ping(&config)?);
+    }
+    if arguments.import.is_some() && !config.text("replicaof").is_empty() {
+        return Err("--import and `replicaof` both fill the heap; give one of them".into());
     }
     let log_limit = config.int("auto-aof-rewrite-min-size") as u64;
     let settings = match arguments.durability {
@@ -149,14 +173,9 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
         println!("pheap-redis: {keys} keys of {} were exported to {}", path.display(), file.display());
         return Ok(());
     }
-    if config.is("daemonize") {
-        return Err("daemonize: this server stays in the foreground, where systemd, Docker or a shell (`&`) watches over it; say `daemonize no`, and use `logfile` and `pidfile`".into());
-    }
     logging::begin(&config)?;
     tracing::info!(pid = std::process::id(), "pheap-redis {} begins", env!("CARGO_PKG_VERSION"));
-    for name in unknown {
-        tracing::warn!("there is no option '{name}' here, so it does nothing");
-    }
+    notes.iter().for_each(|note| say(note));
     let end = End::new()?;
     // Before the heap is opened, which may take long: what is in use is told at once.
     let listeners = Listener::all(&config)?;
@@ -165,29 +184,40 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
         "" => None,
         address => Some(Exporter::new(address)?),
     };
-    let store = open(&path, settings, shards)?;
+    let workers = (0..config.int("io-threads")).map(|_| Worker::new()).collect::<Result<Vec<_>, _>>()?;
+    let (wanted, clients) =
+        (config.int("maxclients"), descriptors::make_room(config.int("maxclients") as u64, 0)?);
+    if clients < wanted as u64 {
+        say(&format!(
+            "`maxclients` is {clients} instead of {wanted}, because the system allows this process no more \
+             open files; raise the limit (`ulimit -n`, or LimitNOFILE of systemd)"
+        ));
+        config.set("maxclients", &clients.to_string())?;
+    }
+    let store = open(&path, settings, shards, arguments.without_dax)?;
     // Not before the heap is this process' own: the file may be another's that has it.
     let _pid_file = match config.text("pidfile") {
         "" => None,
-        path => Some(PidFile::new(Path::new(path)).map_err(|error| {
-            format!("pidfile {path}: {error}; give a path where this user may write, or none")
-        })?),
+        path => PidFile::new(Path::new(path))
+            .inspect_err(|error| {
+                say(&format!("pidfile {path}: {error}, so there is none; give another path"))
+            })
+            .ok(),
     };
     let clocks = Clocks::new(&config, now());
-    if let Some(file) = &arguments.import {
+    if let Some(file) = to_import(&store, &config, &path, arguments.import.as_deref())? {
         let began = Instant::now();
-        let Imported { keys, expired, empty, libraries } = import(&store, &clocks, file)?;
+        let Imported { keys, expired, empty, libraries } = import(&store, &clocks, &file)?;
         tracing::info!(
             "{keys} keys and {libraries} libraries of {} were imported in {} ms; {expired} keys had expired, {empty} had no elements",
             file.display(),
             began.elapsed().as_millis(),
         );
     }
-    let workers = (0..config.int("io-threads")).map(|_| Worker::new()).collect::<Result<Vec<_>, _>>()?;
     let mailboxes = workers.iter().map(Worker::mailbox).collect();
     let addresses: Vec<String> = listeners.iter().map(ToString::to_string).collect();
     let mut server = Server::new(store, config, mailboxes, pheap_redis::command::all().count());
-    server.config_file = arguments.config.clone();
+    server.config_file = arguments.config;
     server.role.set_thread(link.mailbox());
     server.clocks = clocks;
     pheap_redis::command::load_libraries(&server)?;
@@ -205,6 +235,36 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
     server.store.close()?;
     tracing::info!("all is in the heap, which was closed in {} ms", began.elapsed().as_millis());
     Ok(())
+}
+
+/// Returns the file that is to be imported. If none is to be, but a Redis has left one, says so.
+fn to_import(
+    store: &Store,
+    config: &Config,
+    heap: &Path,
+    asked: Option<&Path>,
+) -> Result<Option<PathBuf>, Box<dyn std::error::Error>> {
+    match asked {
+        Some(file) if file != Path::new("auto") => return Ok(Some(file.to_owned())),
+        None if !config.text("replicaof").is_empty() => return Ok(None),
+        _ => {}
+    }
+    if !store.is_empty()? {
+        if asked.is_some() {
+            tracing::info!("nothing is imported: {} has data already", heap.display());
+        }
+        return Ok(None);
+    }
+    let left = Left::find(config);
+    if asked.is_none() {
+        left.advice(heap).iter().for_each(|sentence| say(sentence));
+        return Ok(None);
+    }
+    let file = left.choose(config)?;
+    if file.is_none() {
+        say(&format!("nothing is imported: there is no RDB file in {}", config.text("dir")));
+    }
+    Ok(file)
 }
 
 /// Serves clients until the server is stopped.
@@ -249,9 +309,20 @@ fn serve(
 }
 
 /// Opens the heap, and tells how long that took, and what there was to do.
-fn open(path: &Path, settings: Settings, shards: u32) -> Result<Store, OpenError> {
+fn open(path: &Path, settings: Settings, shards: u32, without_dax: bool) -> Result<Store, OpenError> {
     let (began, is_new) = (Instant::now(), !path.exists());
     let store = Store::open(path, settings, shards)?;
+    if settings == Settings::Pmem
+        && !without_dax
+        && store.heap().info().offered == Some(pheap::Durability::Wal)
+    {
+        store.close()?;
+        if is_new {
+            // It was made by this process just now.
+            let _ = std::fs::remove_file(path);
+        }
+        return Err(OpenError::NotPersistent(path.to_owned()));
+    }
     let (took, heap) = (began.elapsed().as_millis(), store.heap().stats());
     tracing::info!(
         durability = ?store.heap().durability(),

@@ -63,11 +63,24 @@ impl End {
 pub struct PidFile(PathBuf);
 
 impl PidFile {
-    /// Writes it.
+    /// Writes it. It replaces only a file that has a number, or nothing.
     ///
     /// # Errors
     /// If that is not possible.
     pub fn new(path: &Path) -> io::Result<PidFile> {
+        let is_number = |text: &[u8]| {
+            text.len() < 32 && text.iter().all(|b| b.is_ascii_digit() || b.is_ascii_whitespace())
+        };
+        match std::fs::read(path) {
+            Ok(text) if !is_number(&text) => {
+                return Err(io::Error::new(
+                    io::ErrorKind::AlreadyExists,
+                    "there is another file, which is not replaced",
+                ));
+            }
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
         std::fs::write(path, format!("{}\n", std::process::id()))?;
         Ok(PidFile(path.to_owned()))
     }

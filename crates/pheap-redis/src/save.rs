@@ -8,6 +8,7 @@ use std::time::Instant;
 use parking_lot::Mutex;
 use pheap::Heap;
 
+use crate::files;
 use crate::server::{Save, Server, now as clock};
 
 /// A copy that is to be made.
@@ -48,10 +49,9 @@ fn begin(server: &Server) -> Result<Copy, String> {
         let config = server.config.read();
         Path::new(config.text("dir")).join(config.text("dbfilename"))
     };
-    if server.store.heap().path().is_some_and(|heap| heap == path) {
-        return Err(
-            "`dbfilename` is the heap itself, which cannot be copied to itself; give it another name".into(),
-        );
+    for name in [&path, &files::unfinished(&path)] {
+        files::may_become_copy(name)
+            .inspect_err(|why| tracing::warn!("copying the heap to {} failed: {why}", path.display()))?;
     }
     let state = server.save.clone();
     if std::mem::replace(&mut state.lock().is_running, true) {
@@ -83,17 +83,18 @@ impl Copy {
 
     /// The old copy is there until the new one is complete.
     fn write(&self) -> Result<(), Box<dyn std::error::Error>> {
-        let mut name = self.path.file_name().unwrap_or_default().to_owned();
-        name.push(".new");
-        let new = self.path.with_file_name(name);
+        let new = files::unfinished(&self.path);
+        // Another program may have written a file there since the check of `begin`. An interrupted attempt
+        // left a heap.
+        for name in [&self.path, &new] {
+            files::may_become_copy(name)?;
+        }
         match std::fs::remove_file(&new) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
             _ => {}
         }
         self.heap.backup(&new)?;
-        std::fs::rename(&new, &self.path)?;
-        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        std::fs::File::open(folder.unwrap_or(Path::new(".")))?.sync_all()?;
+        files::publish(&new, &self.path)?;
         Ok(())
     }
 }

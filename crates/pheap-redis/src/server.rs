@@ -17,7 +17,7 @@ use crate::counts::{Counts, Sum, Traffic};
 use crate::data::Store;
 use crate::gates::Gates;
 use crate::libraries::Libraries;
-use crate::mailbox::Mailbox;
+use crate::mailbox::{Mailbox, Message};
 use crate::memory::Memory;
 use crate::pubsub::{Channels, Kind, Wanted};
 use crate::random::random;
@@ -120,6 +120,8 @@ pub struct Limits {
     pub bulk: AtomicU64,
     /// Bytes that a client may have sent that were not answered.
     pub input: AtomicU64,
+    /// Bytes that all clients may need together, and so one of them; 0: as many as there are.
+    pub clients: AtomicU64,
     /// Bytes that may wait to be sent to a client.
     pub output: buffers::Shared,
     /// The same, of clients that listen to channels.
@@ -151,6 +153,7 @@ impl Limits {
     pub fn follow(&self, config: &Config) {
         self.bulk.store(config.int("proto-max-bulk-len") as u64, Ordering::Relaxed);
         self.input.store(config.int("client-query-buffer-limit") as u64, Ordering::Relaxed);
+        self.clients.store(config.client_memory(), Ordering::Relaxed);
         let limits = config.output_limits();
         self.output.set(limits.normal);
         self.messages.set(limits.pubsub);
@@ -196,6 +199,8 @@ pub struct Stats {
     pub evicted: AtomicU64,
     /// Changes.
     pub dirty: AtomicU64,
+    /// Clients that were disconnected because of `maxmemory-clients`.
+    pub evicted_clients: AtomicU64,
     /// Connections that were refused.
     pub rejected: AtomicU64,
     /// Errors that clients were told of.
@@ -213,9 +218,16 @@ pub struct Stats {
 impl Stats {
     /// Begins anew, but for what is now.
     fn reset(&self) {
-        for number in
-            [&self.connections, &self.expired, &self.evicted, &self.errors, &self.rejected, &self.expiring]
-        {
+        let all = [
+            &self.connections,
+            &self.expired,
+            &self.evicted,
+            &self.evicted_clients,
+            &self.errors,
+            &self.rejected,
+            &self.expiring,
+        ];
+        for number in all {
             number.store(0, Ordering::Relaxed);
         }
     }
@@ -227,6 +239,7 @@ impl Server {
         let limits = Limits {
             bulk: AtomicU64::new(0),
             input: AtomicU64::new(0),
+            clients: AtomicU64::new(0),
             output: buffers::Shared::default(),
             messages: buffers::Shared::default(),
             always: AtomicBool::new(true),
@@ -429,6 +442,23 @@ impl Server {
             self.limits.paused.store(0, Ordering::SeqCst);
         }
         *paused
+    }
+
+    /// Disconnects the clients that need most memory, until the others need no more than `maxmemory-clients`.
+    pub fn evict_clients(&self) {
+        let limit = self.limits.clients.load(Ordering::Relaxed) as usize;
+        if limit == 0 {
+            return;
+        }
+        for (profile, bytes) in self.clients.above(limit) {
+            tracing::warn!(
+                "{} was closed: it needs {bytes} bytes; see maxmemory-clients",
+                profile.addresses[0]
+            );
+            self.stats.evicted_clients.fetch_add(1, Ordering::Relaxed);
+            self.clients.remove(profile.id);
+            self.threads[profile.thread].post(Message::Kill { client: profile.id });
+        }
     }
 
     /// A client watches nothing any more.

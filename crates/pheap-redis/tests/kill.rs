@@ -30,10 +30,10 @@ const KILLS_PER_HEAP: usize = 4;
 const SERVERS: &[&[&str]] = &[
     &["--durability", "process", "--threads", "2"],
     &["--durability", "disk", "--threads", "2"],
-    &["--durability", "pmem", "--threads", "1"],
+    &["--durability", "pmem", "--without-dax", "--threads", "1"],
     &["--durability", "disk", "--threads", "2", "--set", "appendfsync everysec"],
     &["--durability", "disk", "--threads", "1"],
-    &["--durability", "pmem", "--threads", "2"],
+    &["--durability", "pmem", "--without-dax", "--threads", "2"],
     &["--durability", "process", "--threads", "1"],
 ];
 

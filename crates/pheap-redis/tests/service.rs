@@ -9,6 +9,7 @@ mod service {
     mod hostile;
     mod limits;
     mod ops;
+    mod options;
     mod replica;
     mod replica_broken;
     mod replica_memory;

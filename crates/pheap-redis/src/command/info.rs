@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant, SystemTime};
 
 use super::{Args, Command, Cx, Done, Flags, Keys, all};
-use crate::clients::Filter;
+use crate::clients::{Filter, Profile};
 use crate::counts::{BUCKETS, Sum, Transferred};
 use crate::data::DATABASES;
 use crate::pubsub::Kind;
@@ -109,11 +109,11 @@ fn clients(cx: &mut Cx<'_>, text: &mut String) {
     line(text, "clients_in_timeout_table", cx.server.stats.timed.load(Relaxed));
 }
 
-/// Bytes of the largest input and the largest output of a client, and of the buffers of all of them.
+/// Bytes of the largest input and the largest output of a client, and of all that clients need.
 fn buffers(cx: &Cx<'_>) -> [usize; 3] {
     cx.server.clients.matching(&Filter::default()).iter().fold([0; 3], |[input, output, all], client| {
         let state = client.state.lock();
-        [input.max(state.input), output.max(state.output), all + state.bytes()]
+        [input.max(state.input), output.max(state.output), all + size_of::<Profile>() + state.bytes()]
     })
 }
 
@@ -288,7 +288,7 @@ fn stats(cx: &mut Cx<'_>, text: &mut String) {
     line(text, "expired_stale_perc", "0.00");
     line(text, "expire_cycle_cpu_milliseconds", stats.expiring.load(Relaxed) / 1000);
     line(text, "evicted_keys", stats.evicted.load(Relaxed));
-    line(text, "evicted_clients", 0);
+    line(text, "evicted_clients", stats.evicted_clients.load(Relaxed));
     line(text, "keyspace_hits", all.hits);
     line(text, "keyspace_misses", all.misses);
     let [total, current] = cx.server.memory.exceeded();

@@ -33,7 +33,9 @@ fn no_replicas(cx: &mut Cx<'_>, _: &Args<'_>, _: &mut Reply) -> Done {
     if cx.session.is_master {
         return Ok(()); // The link itself sees to what a master asks.
     }
-    Err(Fail::err("pheap-redis cannot have replicas; it can be one (REPLICAOF)"))
+    // A replica of Redis that is told this waits a second between its tries. After any other error, it tries
+    // again at once, thousands of times a second.
+    Err(Fail::Error("NOMASTERLINK pheap-redis cannot have replicas; it can be one (REPLICAOF)".into()))
 }
 
 fn replicaof(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {

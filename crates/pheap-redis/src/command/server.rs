@@ -7,6 +7,7 @@ use pheap::SyncPolicy;
 use super::args::{int, timeout_ms};
 use super::introspect::categories;
 use super::{Args, Command, Cx, Done, Fail, Flags, Keys, all, help};
+use crate::config::{Config, Setting};
 use crate::resp::Reply;
 use crate::words;
 
@@ -252,6 +253,14 @@ const RESTART: &[(&str, &str)] = &[
 
 const NO_NEW_TLS: &str = "Unable to update TLS configuration: that takes a restart";
 
+/// Whether a client may change options that name files.
+fn may_set_protected(cx: &Cx<'_>, config: &Config) -> bool {
+    match config.text("enable-protected-configs") {
+        "local" => cx.session.profile.is_local(),
+        allowed => allowed == "yes",
+    }
+}
+
 fn config_set(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let pairs = args[2..].chunks_exact(2);
     if !pairs.remainder().is_empty() {
@@ -274,7 +283,20 @@ fn config_set(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
             }
             Some(setting) if !seen.insert(setting.name) => return Err(failed("duplicate parameter")),
             Some(setting) if !setting.mutable => return Err(failed("can't set immutable config")),
+            Some(Setting { name: "dbfilename", .. }) if !may_set_protected(cx, &current) => {
+                return Err(failed("can't set protected config"));
+            }
             Some(_) => config.set(&name, &value).map_err(|why| failed(&why))?,
+        }
+    }
+    let (clients, connected) = (config.int("maxclients") as u64, cx.server.clients.len() as u64);
+    if clients > current.int("maxclients") as u64 {
+        let most = crate::descriptors::make_room(clients, connected).unwrap_or(0);
+        if most < clients {
+            return Err(Fail::err(format_args!(
+                "CONFIG SET failed (possibly related to argument 'maxclients') - The operating system is not \
+                 able to handle the specified number of clients, try with {most}"
+            )));
         }
     }
     // The same again is no change.

@@ -91,6 +91,10 @@ pub enum OpenError {
     /// An import into it has not come to its end.
     #[error("{} is not complete, because an import into it was interrupted; delete it, and import again", .0.display())]
     Unfinished(PathBuf),
+    /// Its memory does not outlive power, though that was asked for.
+    #[error("{} would be on a file system that is neither DAX nor tmpfs, where a power failure may destroy \
+        it with `--durability pmem`; leave that out, choose another path, or say `--without-dax`", .0.display())]
+    NotPersistent(PathBuf),
     /// An older version made it.
     #[error("{} was made by an older pheap-redis (format {found}, this one has {VERSION}); write an RDB file with that one (--export), and read it into a new heap with this one (--import)", path.display())]
     Older {

@@ -76,7 +76,24 @@ impl Connection {
 
     /// How much may wait to be sent to it.
     pub(super) fn limit(&self, limits: &Limits) -> Limit {
-        if self.session.subscriptions() > 0 { limits.messages.get() } else { limits.output.get() }
+        let mut limit =
+            if self.session.subscriptions() > 0 { limits.messages.get() } else { limits.output.get() };
+        let clients = self.of_all(limits);
+        if clients > 0 && (limit.hard == 0 || clients < limit.hard) {
+            limit.hard = clients;
+        }
+        limit
+    }
+
+    /// What all clients may need together (`maxmemory-clients`), if it counts for this one; else 0.
+    fn of_all(&self, limits: &Limits) -> u64 {
+        if self.session.never_evicted { 0 } else { limits.clients.load(Relaxed) }
+    }
+
+    /// Whether it alone needs what all clients may need together.
+    pub(super) fn needs_all(&self, limits: &Limits) -> bool {
+        let (clients, bytes) = (self.of_all(limits), self.input.pending() + self.output.len());
+        clients > 0 && bytes as u64 >= clients
     }
 
     /// Looks whether too much waits to be sent to it.

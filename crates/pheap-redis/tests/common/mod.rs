@@ -12,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 /// Among the arguments of a server: its heap may not grow.
 pub(crate) const LIMITED: &str = "LIMITED";
 
-/// Among the arguments of a server: it may have few files open.
+/// Among the arguments of a server: it may have a hundred files open.
 pub(crate) const FEW_FILES: &str = "FEW_FILES";
 
 /// A server of its own, which is killed when this is dropped.
@@ -52,7 +52,7 @@ impl Server {
             // A heap of one arena, which may not grow (in blocks of 512 bytes), where that is asked for.
             .args([
                 "-c",
-                "[ -z \"$LIMITED\" ] || ulimit -f 131072; [ -z \"$FEW_FILES\" ] || ulimit -n 40; exec \"$@\"",
+                "[ -z \"$LIMITED\" ] || ulimit -f 131072; [ -z \"$FEW_FILES\" ] || ulimit -n 100; exec \"$@\"",
                 "sh",
             ])
             .arg(env!("CARGO_BIN_EXE_pheap-redis"))

@@ -308,7 +308,9 @@ fn when_keys_were_used() {
 
 #[test]
 fn nothing_is_lost_that_was_not_evicted() {
-    for arguments in [&["--durability", "disk", "--threads", "2"][..], &["--durability", "pmem"]] {
+    for arguments in
+        [&["--durability", "disk", "--threads", "2"][..], &["--durability", "pmem", "--without-dax"]]
+    {
         let folder = tempfile::tempdir().unwrap();
         let (mut acknowledged, mut told) = (BTreeSet::new(), BTreeSet::new());
         {

@@ -1,5 +1,6 @@
 //! Clients that do what no client should, and moments that are rare.
 
+use std::process::Command;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -36,14 +37,46 @@ fn memory_is_for_what_was_sent() {
 #[test]
 fn those_who_come_while_there_are_too_many_files() {
     let folder = tempfile::tempdir().unwrap();
-    let server = start(&folder, &[FEW_FILES]);
+    let mut server = start(&folder, &[]);
+    // They become too many while it runs.
+    let few = Command::new("prlimit")
+        .arg("--nofile=40:")
+        .args(["--pid", &server.process().id().to_string()])
+        .status();
+    assert!(few.unwrap().success());
     let mut clients: Vec<Client> = (0..60).map(|_| server.client()).collect();
-    assert_eq!(clients[0].ask("PING"), "PONG");
-    let mut late = clients.split_off(50);
-    // Nobody connects after they have left.
+    let refused = "-ERR max number of clients reached";
+    assert_eq!(clients[59].reply(), refused);
+    let served = clients[0].ask("CLIENT LIST").matches("id=").count();
+    assert!((10..40).contains(&served), "{served}");
+    clients[..served].iter_mut().for_each(|client| assert_eq!(client.ask("PING"), "PONG"));
+    clients[served..59].iter_mut().for_each(|client| assert_eq!(client.reply(), refused));
     drop(clients);
-    for client in &mut late {
-        assert_eq!(client.ask("PING"), "PONG");
+    while server.client().ask("PING") != "PONG" {}
+}
+
+#[test]
+fn those_for_whom_there_is_no_place_are_told() {
+    for threads in ["1", "2"] {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = folder.path().display().to_string();
+        let server = start(&folder, &[FEW_FILES, "--threads", threads, "--dir", &dir]);
+        let mut first = server.client();
+        let most = first.ask("CONFIG GET maxclients");
+        let most: usize = most.trim_end_matches(']').rsplit(' ').next().unwrap().parse().unwrap();
+        assert!((10..100).contains(&most), "{most}");
+        let mut others: Vec<Client> = (1..most).map(|_| server.client()).collect();
+        others.iter_mut().for_each(|client| assert_eq!(client.ask("PING"), "PONG"));
+        for _ in 0..100 {
+            assert_eq!(server.client().reply(), "-ERR max number of clients reached");
+        }
+        // There are descriptors for the rest.
+        converse(&mut first, &[("SAVE", "OK"), ("SAVE", "OK")]);
+        let told = first.ask("CONFIG SET maxclients 1000");
+        assert!(told.contains("not able to handle the specified number of clients, try with "), "{told}");
+        assert_eq!(first.ask(&format!("CONFIG SET maxclients {most}")), "OK");
+        drop(others);
+        while server.client().ask("PING") != "PONG" {}
     }
 }
 

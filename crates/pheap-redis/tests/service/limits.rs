@@ -112,3 +112,44 @@ fn what_is_not_read() {
     }
     assert_eq!(names(&mut other), ["other"]);
 }
+
+#[test]
+fn what_all_clients_need() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = start(&folder);
+    let mut other = named(&server, "other");
+    converse(&mut other, &[("CONFIG SET maxmemory-clients 1mb", "OK")]);
+    // A request that does not end. Returns when the server has so many bytes of it, unless it has gone.
+    let mut fill = |client: &mut Client, name: &str, bytes: usize| {
+        client.try_send(b"*2\r\n$4\r\nECHO\r\n$100000000\r\n");
+        client.try_send(&vec![b'x'; bytes]);
+        loop {
+            let list = other.ask("CLIENT LIST");
+            let line = list.lines().find(|line| line.contains(&format!(" name={name} ")));
+            let Some(line) = line else { return };
+            let qbuf = line.split_whitespace().find_map(|word| word.strip_prefix("qbuf=")).unwrap();
+            if qbuf.parse::<usize>().unwrap() > bytes {
+                return;
+            }
+        }
+    };
+    let mut spared = named(&server, "spared");
+    assert_eq!(spared.ask("CLIENT NO-EVICT ON"), "OK");
+    fill(&mut spared, "spared", 1_500_000);
+    let mut large = named(&server, "large");
+    fill(&mut large, "large", 600_000);
+    let mut small = [named(&server, "small"), named(&server, "smaller")];
+    fill(&mut small[0], "small", 300_000);
+    fill(&mut small[1], "smaller", 250_000);
+    large.read_to_end();
+    assert_eq!(names(&mut other), ["other", "spared", "small", "smaller"]);
+    assert!(other.ask("INFO stats").contains("evicted_clients:1\r"));
+    // One alone, by replies that it does not read. Those that come later are not even made.
+    other.ask(&format!("SET long {}", "x".repeat(60_000)));
+    let mut greedy = server.client();
+    greedy.try_send((["GET long\r\n"; 1000].concat() + "SET later 1\r\n").as_bytes());
+    greedy.read_to_end();
+    assert_eq!(other.ask("EXISTS later"), "0");
+    assert!(other.ask("INFO stats").contains("evicted_clients:2\r"));
+    assert_eq!(names(&mut other), ["other", "spared", "small", "smaller"]);
+}

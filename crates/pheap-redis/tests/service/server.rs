@@ -8,7 +8,7 @@ use crate::common::{Client, LIMITED, Server, converse};
 fn what_was_acknowledged_is_there_after_a_kill() {
     for durability in ["disk", "pmem", "process"] {
         let folder = tempfile::tempdir().unwrap();
-        let arguments = ["--durability", durability];
+        let arguments = ["--durability", durability, "--without-dax"];
         for round in 0..5 {
             let server = Server::start(folder.path(), &arguments);
             let mut client = server.client();

@@ -1,5 +1,6 @@
 //! Clients come and go.
 
+use std::fs::File;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -8,6 +9,7 @@ use std::time::Instant;
 
 use mio::{Interest, Token};
 use parking_lot::Mutex;
+use rustix::io::Errno;
 
 use super::{CLIENTS, Turn};
 use crate::client::Session;
@@ -17,10 +19,24 @@ use crate::net::connection::Connection;
 use crate::resp::Reply;
 use crate::stream::Stream;
 
+/// What a client is told for which there is no place.
+const TOO_MANY_CLIENTS: &str = "ERR max number of clients reached";
+
+/// The system's error if this process has as many files open as it may.
+const TOO_MANY_FILES: i32 = Errno::MFILE.raw_os_error();
+
 impl Turn<'_> {
     pub(super) fn accept(&mut self, listener: usize) {
         loop {
-            match self.listeners[listener].accept() {
+            self.spare = self.spare.take().or_else(|| File::open("/dev/null").ok());
+            let mut accepted = self.listeners[listener].accept();
+            // The spare descriptor is for a client that gets an error; or the system now tells that none waits.
+            let is_full = matches!(&accepted, Err(error) if error.raw_os_error() == Some(TOO_MANY_FILES));
+            if is_full && self.spare.take().is_some() {
+                accepted = self.listeners[listener].accept();
+            }
+            match accepted {
+                Ok(stream) if is_full => self.refuse(stream, TOO_MANY_CLIENTS),
                 Ok(stream) => {
                     let thread = self.next_thread;
                     self.next_thread = (thread + 1) % self.server.threads.len();
@@ -35,7 +51,7 @@ impl Turn<'_> {
                     return;
                 }
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
-                // Too many files, or no memory. Nobody says when that is over.
+                // There is no memory, say, and no event tells when that is over.
                 Err(error) => {
                     if self.deaf.insert(listener) {
                         tracing::warn!(
@@ -48,24 +64,26 @@ impl Turn<'_> {
         }
     }
 
+    /// Tells a client why it is not served, and closes the connection.
+    fn refuse(&self, mut stream: Stream, why: &str) {
+        self.server.stats.rejected.fetch_add(1, Relaxed);
+        tracing::debug!("{stream} was refused: {why}");
+        let mut reply = Reply::new(false);
+        reply.error(why);
+        let _ = io::Write::write(&mut stream, &reply.take());
+    }
+
     pub(super) fn connect(&mut self, mut stream: Stream) {
-        let refuse = |mut stream: Stream, why: &str| {
-            self.server.stats.rejected.fetch_add(1, Relaxed);
-            tracing::debug!("{stream} was refused: {why}");
-            let mut reply = Reply::new(false);
-            reply.error(why);
-            let _ = io::Write::write(&mut stream, &reply.take());
-        };
         let config = self.server.config.read();
         let has_password = !config.text("requirepass").is_empty();
         if config.is("protected-mode") && !has_password && !stream.is_local() {
-            return refuse(
+            return self.refuse(
                 stream,
                 "DENIED this server is in protected mode: it answers clients of other machines only if `requirepass` is set, or `protected-mode` is `no`",
             );
         }
         if self.server.clients.len() >= config.int("maxclients") as usize {
-            return refuse(stream, "ERR max number of clients reached");
+            return self.refuse(stream, TOO_MANY_CLIENTS);
         }
         stream.prepare(config.int("tcp-keepalive") as u64);
         drop(config);
@@ -97,8 +115,12 @@ impl Turn<'_> {
     pub(super) fn disconnect(&mut self, mut connection: Box<Connection>) {
         let client = connection.session.id;
         if connection.is_over {
+            if connection.needs_all(&self.server.limits) {
+                self.server.stats.evicted_clients.fetch_add(1, Relaxed);
+            }
             tracing::warn!(
-                "{} was closed: {} bytes of it were not answered, and {} bytes wait for it; see client-query-buffer-limit and client-output-buffer-limit",
+                "{} was closed: {} bytes of it were not answered, and {} bytes wait for it; \
+                 see client-query-buffer-limit, client-output-buffer-limit and maxmemory-clients",
                 connection.stream,
                 connection.input.pending(),
                 connection.output.len(),

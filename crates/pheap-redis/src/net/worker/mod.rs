@@ -9,6 +9,7 @@ mod tests;
 mod tick;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fs::File;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Acquire;
@@ -89,6 +90,7 @@ impl Worker {
             paused: BTreeSet::new(),
             timeouts: BTreeSet::new(),
             deaf: BTreeSet::new(),
+            spare: None,
             next_thread: 0,
             last_tick: Instant::now(),
             buffer: vec![0; CHUNK].into(),
@@ -131,6 +133,8 @@ struct Turn<'s> {
     timeouts: BTreeSet<(Instant, u64)>,
     /// Listeners that could not accept a client.
     deaf: BTreeSet<usize>,
+    /// A descriptor for a client that comes when too many files are open.
+    spare: Option<File>,
     /// The thread that gets the next client.
     next_thread: usize,
     last_tick: Instant,

@@ -66,6 +66,7 @@ impl Turn<'_> {
             self.server.sample();
             self.forget();
             self.make_places();
+            self.server.evict_clients();
         }
         for (client, connection) in &mut self.connections {
             if connection.output.len() > 0 {

@@ -1,0 +1,208 @@
+//! Options as a command line has them: `redis-server`'s form (`--save 60 1 --loglevel warning`), apart from
+//! the other arguments.
+
+use std::ffi::OsString;
+
+use super::{Reader, foreign, setting};
+use crate::words;
+
+/// How an option was given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// `--NAME VALUE…`, as for redis-server.
+    Plain,
+    /// `--set 'NAME VALUE…'`.
+    Set,
+    /// An argument of this program that stands for an option.
+    Own,
+}
+
+/// An option of a command line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Given {
+    /// Its form.
+    pub form: Form,
+    /// Its name.
+    pub name: String,
+    /// The words of its value.
+    pub values: Vec<String>,
+}
+
+impl Given {
+    /// The option that `--set` has behind it.
+    ///
+    /// # Errors
+    /// If it names none.
+    pub fn set(text: &str) -> Result<Given, String> {
+        let words =
+            words::split(text.as_bytes()).ok_or_else(|| format!("--set '{text}': a quote is not closed"))?;
+        let mut words = words.iter().map(|word| words::lossy(word).into_owned());
+        let name = words.next().ok_or("--set is followed by 'OPTION VALUE'")?;
+        Ok(Given { form: Form::Set, name, values: words.collect() })
+    }
+}
+
+/// A command line.
+#[derive(Debug, Default)]
+pub struct Arguments {
+    /// The name of the program, and arguments that are no options of `redis.conf`.
+    pub others: Vec<OsString>,
+    /// Options, in order.
+    pub options: Vec<Given>,
+    /// Whether options are also read from the standard input: `-`.
+    pub reads_input: bool,
+}
+
+impl Arguments {
+    /// Takes a command line apart. `own` tells of a name whether it is an argument of this program, and then
+    /// whether a value follows.
+    pub fn split(all: impl IntoIterator<Item = OsString>, own: impl Fn(&str) -> Option<bool>) -> Arguments {
+        let (mut found, mut all) = (Arguments::default(), all.into_iter().peekable());
+        found.others.extend(all.next());
+        let mut is_first = true;
+        while let Some(argument) = all.next() {
+            let is_end = std::mem::replace(&mut is_first, false) || all.peek().is_none();
+            if argument == "-" && is_end {
+                found.reads_input = true;
+                continue;
+            }
+            let text = argument.to_str().and_then(|text| text.strip_prefix("--")).unwrap_or_default();
+            if let Some(has_value) = own(text) {
+                found.others.push(argument);
+                found.others.extend(all.next_if(|_| has_value));
+                continue;
+            }
+            // `--name value` may be one argument, and so may `--name=value`.
+            let mut words: Vec<String> = match text.split_once('=') {
+                Some((name, value)) if is_option(name) => vec![name.to_owned(), value.to_owned()],
+                _ => words::split(text.as_bytes())
+                    .unwrap_or_default()
+                    .iter()
+                    .map(|w| words::lossy(w).into())
+                    .collect(),
+            };
+            if words.is_empty() || !is_option(&words[0]) {
+                found.others.push(argument);
+                continue;
+            }
+            let name = words.remove(0);
+            let most = setting(&name).map_or(usize::MAX, |setting| setting.kind.words().1);
+            let is_name = |next: &OsString| next.as_encoded_bytes().starts_with(b"--");
+            // A value may begin with `--`, as in Redis; but `--save` alone means that there is none.
+            if words.is_empty() && !name.eq_ignore_ascii_case("save") {
+                words.extend(all.next().map(|value| value.to_string_lossy().into_owned()));
+            }
+            // One word may be both of a server's: `--replicaof "host port"`.
+            while words.len() < most
+                && !words[0..].first().is_some_and(|word| most == 2 && word.contains(' '))
+            {
+                let Some(value) = all.next_if(|next| !is_name(next)) else { break };
+                words.push(value.to_string_lossy().into_owned());
+            }
+            found.options.push(Given { form: Form::Plain, name, values: words });
+        }
+        found
+    }
+}
+
+fn is_option(name: &str) -> bool {
+    let lower = name.to_ascii_lowercase();
+    lower == "include" || setting(&lower).is_some() || foreign::is_of_redis(&lower)
+}
+
+impl Reader {
+    /// Sets options of a command line. Of one that is there twice in the same form, the last one counts.
+    ///
+    /// # Errors
+    /// If one cannot be set, or two forms say different things.
+    pub fn arguments(&mut self, all: &[Given]) -> Result<(), String> {
+        for (i, given) in all.iter().enumerate() {
+            let is_other = |other: &&Given| {
+                other.name.eq_ignore_ascii_case(&given.name)
+                    && other.form != given.form
+                    && other.values != given.values
+            };
+            if all[..i].iter().any(|other| is_other(&other)) {
+                let name = &given.name;
+                return Err(format!(
+                    "the command line says two things about `{name}`, in two forms; give one of them"
+                ));
+            }
+            self.option("command line", &given.name, &given.values)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn split(line: &[&str]) -> (String, Vec<(String, String)>, bool) {
+        let all = ["pheap-redis"].iter().chain(line).map(OsString::from);
+        let own = |name: &str| match name {
+            "heap" | "set" => Some(true),
+            "ping" => Some(false),
+            _ => None,
+        };
+        let Arguments { others, options, reads_input } = Arguments::split(all, own);
+        let others: Vec<&str> = others[1..].iter().map(|other| other.to_str().unwrap()).collect();
+        let options = options.into_iter().map(|given| (given.name, given.values.join("|"))).collect();
+        (others.join(" "), options, reads_input)
+    }
+
+    #[test]
+    fn as_redis_server_is_called() {
+        for (line, others, options) in [
+            (
+                &["--save", "60", "1", "--loglevel", "warning"][..],
+                "",
+                &[("save", "60|1"), ("loglevel", "warning")][..],
+            ),
+            (
+                &["a.conf", "--save", "", "--appendonly", "yes", "--requirepass", "x", "--dir", "d"],
+                "a.conf",
+                &[("save", ""), ("appendonly", "yes"), ("requirepass", "x"), ("dir", "d")],
+            ),
+            (&["--save", "--port", "1"], "", &[("save", ""), ("port", "1")]),
+            (&["--port", "1", "--save"], "", &[("port", "1"), ("save", "")]),
+            (
+                &["--requirepass", "--secret", "--port", "1"],
+                "",
+                &[("requirepass", "--secret"), ("port", "1")],
+            ),
+            (&["--save 60 1", "--port=2"], "", &[("save", "60|1"), ("port", "2")]),
+            (&["--replicaof", "a", "1", "b.conf"], "b.conf", &[("replicaof", "a|1")]),
+            (&["--replicaof", "a 1", "b.conf"], "b.conf", &[("replicaof", "a 1")]),
+            (&["--bind", "127.0.0.1", "-::1", "--heap", "h"], "--heap h", &[("bind", "127.0.0.1|-::1")]),
+            (&["--heap", "--set", "--ping", "--set", "port 1"], "--heap --set --ping --set port 1", &[]),
+            (
+                &["--supervised", "systemd", "--daemonize", "no"],
+                "",
+                &[("supervised", "systemd"), ("daemonize", "no")],
+            ),
+            (&["--always-show-logo", "no", "--nothing"], "--nothing", &[("always-show-logo", "no")]),
+            (&["--user", "x", "on", "--loadmodule", "m"], "", &[("user", "x|on"), ("loadmodule", "m")]),
+        ] {
+            let (found, given, reads_input) = split(line);
+            let given: Vec<(&str, &str)> = given.iter().map(|(a, b)| (a.as_str(), b.as_str())).collect();
+            assert_eq!((found.as_str(), &given[..], reads_input), (others, options, false), "{line:?}");
+        }
+        assert!(split(&["-"]).2 && split(&["a.conf", "--port", "1", "-"]).2 && !split(&["a", "-", "b"]).2);
+    }
+
+    #[test]
+    fn two_forms_may_not_contradict() {
+        let given =
+            |form, name: &str, value: &str| Given { form, name: name.into(), values: vec![value.into()] };
+        let read = |all: &[Given]| {
+            let mut reader = Reader::default();
+            reader.arguments(all).map(|()| reader.config.text("port").to_owned())
+        };
+        assert_eq!(read(&[given(Form::Plain, "port", "1"), given(Form::Plain, "PORT", "2")]).unwrap(), "2");
+        assert_eq!(read(&[given(Form::Plain, "port", "1"), given(Form::Set, "port", "1")]).unwrap(), "1");
+        let told = read(&[given(Form::Plain, "port", "1"), given(Form::Set, "Port", "2")]).unwrap_err();
+        assert!(told.contains("two things about `Port`"), "{told}");
+        assert!(read(&[Given::set("port").unwrap()]).unwrap_err().contains("its value is one word"));
+    }
+}

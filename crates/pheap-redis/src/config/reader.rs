@@ -1,0 +1,235 @@
+//! Options as files and command lines have them, each with where it was written.
+
+use std::collections::BTreeSet;
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
+
+use super::{Config, foreign, setting};
+use crate::words;
+
+/// Files that include one another, at most: Redis would open files until it has no more descriptors.
+const DEEPEST: usize = 64;
+
+/// Reads options: a file, then what counts more. Of an option that is there twice, the last one counts.
+#[derive(Debug, Default)]
+pub struct Reader {
+    /// The options that were read until now.
+    pub config: Config,
+    /// Names of options that do nothing.
+    ignored: BTreeSet<String>,
+    /// Sentences about options that do not do here what they do in Redis.
+    notes: Vec<String>,
+    /// Where `appendfsync` was set last.
+    sync: Option<String>,
+    /// The files that are being read, each included by the one before it.
+    within: Vec<PathBuf>,
+}
+
+impl Reader {
+    /// Reads a file, in the syntax of `redis.conf`.
+    ///
+    /// # Errors
+    /// A text that names the file, the line and the fault.
+    pub fn file(&mut self, path: &Path) -> Result<(), String> {
+        let shown = path.display().to_string();
+        if self.within.len() == DEEPEST || self.within.iter().any(|other| other == path) {
+            return Err(format!("{shown} includes itself; remove one `include`"));
+        }
+        let text = std::fs::read(path).map_err(|error| format!("{shown} cannot be read: {error}"))?;
+        self.within.push(path.to_owned());
+        self.text(&shown, &text)?;
+        self.within.pop();
+        Ok(())
+    }
+
+    /// Reads lines. `shown` is where they are from.
+    ///
+    /// # Errors
+    /// As [`file`](Self::file).
+    pub fn text(&mut self, shown: &str, text: &[u8]) -> Result<(), String> {
+        for (number, line) in text.split(|&byte| byte == b'\n').enumerate() {
+            let line = line.trim_ascii();
+            if line.is_empty() || line.starts_with(b"#") {
+                continue;
+            }
+            let place = format!("{shown}, line {}", number + 1);
+            let words = words::split(line).ok_or_else(|| format!("{place}: a quote is not closed"))?;
+            let words: Vec<String> = words.iter().map(|word| words::lossy(word).into_owned()).collect();
+            if let [name, values @ ..] = &words[..] {
+                self.option(&place, name, values)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets an option. `place` is where it was written.
+    ///
+    /// # Errors
+    /// As [`file`](Self::file).
+    pub fn option(&mut self, place: impl Display, name: &str, values: &[String]) -> Result<(), String> {
+        let (lower, value) = (name.to_ascii_lowercase(), values.join(" "));
+        let wrong = |why: &str| format!("{place}: {name}: {why}");
+        if lower == "include" {
+            let [pattern] = values else { return Err(wrong("it is the name of one file")) };
+            return self.include(pattern).map_err(|why| wrong(&why));
+        }
+        if let Some(why) = foreign::refusal(&lower, &value) {
+            return Err(wrong(why));
+        }
+        let Some(setting) = setting(&lower) else {
+            if !foreign::is_of_redis(&lower) {
+                return Err(wrong(
+                    "there is no such option, here or in Redis 7.0; correct its name, or leave it out",
+                ));
+            }
+            if foreign::is_ignored(&lower) {
+                self.ignored.insert(lower);
+            }
+            return Ok(());
+        };
+        if !cfg!(feature = "tls") && lower.starts_with("tls-") && value != setting.default {
+            return Err(wrong(
+                "this pheap-redis was built without TLS, so connections would not be encrypted; leave it \
+                 out, or build it with `--features tls`",
+            ));
+        }
+        let (least, most) = setting.kind.words();
+        if values.len() < least || values.len() > most {
+            let many = if most == 1 { "one word; if it has spaces, put it in quotes" } else { "two words" };
+            return Err(wrong(&format!("its value is {many}")));
+        }
+        self.config.set(&lower, &value).map_err(|why| wrong(&why))?;
+        if foreign::is_ignored(&lower) && self.config.text(&lower) != setting.default {
+            self.ignored.insert(lower);
+        } else if lower == "daemonize" && self.config.is("daemonize") {
+            self.notes.push(format!(
+                "{place}: `daemonize yes` does nothing: the server stays in the foreground, where systemd, \
+                 Docker or a shell (`&`) watches over it"
+            ));
+        } else if lower == "appendfsync" {
+            self.sync = Some(place.to_string());
+        }
+        Ok(())
+    }
+
+    /// Reads the file of this name, or all files whose names match a pattern, in the order of their names. A
+    /// pattern that none matches is no error, as in Redis.
+    fn include(&mut self, pattern: &str) -> Result<(), String> {
+        if !pattern.contains(['*', '?', '[']) {
+            return self.file(Path::new(pattern));
+        }
+        let found = glob::glob(pattern).map_err(|error| error.to_string())?;
+        for path in found {
+            self.file(&path.map_err(|error| error.to_string())?)?;
+        }
+        Ok(())
+    }
+
+    /// Returns the options, and sentences for the person who starts the server.
+    pub fn finish(self) -> (Config, Vec<String>) {
+        let mut notes = self.notes;
+        if !self.ignored.is_empty() {
+            let names: Vec<String> = self.ignored.into_iter().collect();
+            notes.push(format!("these options do nothing here: {}", names.join(", ")));
+        }
+        let loses = match self.config.text("appendfsync") {
+            "everysec" => Some("about the last second"),
+            "no" => Some("everything since the last checkpoint"),
+            _ => None,
+        };
+        if let (Some(place), Some(loses)) = (self.sync, loses) {
+            notes.push(format!(
+                "{place}: with `appendfsync {}`, a power failure may lose {loses} of what clients were told \
+                 is done; with `always`, it loses nothing",
+                self.config.text("appendfsync"),
+            ));
+        }
+        (self.config, notes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Reads a file with this text.
+    fn read(text: &str) -> Result<Reader, String> {
+        let mut reader = Reader::default();
+        reader.text("redis.conf", text.as_bytes()).map(|()| reader)
+    }
+
+    #[test]
+    fn a_file_of_options() {
+        let file = "# comment\n\n \nport 7000\nMaxMemory 2gb\r\nrequirepass \"a b\"\n\
+            rdb-key-save-delay 3\nsave 60 1\n";
+        let (config, notes) = read(file).unwrap().finish();
+        let found = (config.int("port"), config.int("maxmemory"), config.text("requirepass"));
+        assert_eq!(found, (7000, 2 << 30, "a b"));
+        assert_eq!(notes, ["these options do nothing here: rdb-key-save-delay, save"]);
+        let (_, notes) = read("\nappendfsync everysec\ndaemonize yes").unwrap().finish();
+        assert!(notes[0].starts_with("redis.conf, line 3: `daemonize yes` does nothing"), "{notes:?}");
+        assert!(notes[1].starts_with("redis.conf, line 2: with `appendfsync everysec`"), "{notes:?}");
+        assert!(read("appendfsync everysec\nappendfsync always").unwrap().finish().1.is_empty());
+    }
+
+    #[test]
+    fn what_cannot_be_done_is_refused_with_its_line() {
+        for (line, why) in [
+            ("user default on >secret ~* &* +@all", "set `requirepass`"),
+            ("user default off", "there are no users"),
+            ("aclfile /etc/redis/users.acl", "there are no users"),
+            ("rename-command FLUSHALL \"\"", "commands keep their names"),
+            ("loadmodule /usr/lib/x.so a b", "there are no modules"),
+            ("Cluster-Enabled yes", "there is no cluster"),
+            ("min-replicas-to-write 1", "there are no replicas"),
+            ("tls-ciphers DEFAULT", "no such option here"),
+            ("sentinel monitor m 127.0.0.1 6379 2", "redis-sentinel"),
+            ("requirepas secret", "correct its name"),
+            ("requirepass", "its value is one word"),
+            ("requirepass a b", "put it in quotes"),
+            ("unixsocketperm 0700x", "octal"),
+            ("save 60", "Invalid save parameters"),
+            ("dbfilename ../dump.rdb", "in the folder `dir`"),
+            ("port 70000", "between 0 and 65535"),
+            ("appendfsync sometimes", "always, everysec, no"),
+            ("bind \"127.0.0.1", "a quote is not closed"),
+        ] {
+            let told = read(&format!("port 1\n{line}\n")).unwrap_err();
+            assert!(told.starts_with("redis.conf, line 2: ") && told.contains(why), "{line}: {told}");
+        }
+        read("cluster-enabled no\naclfile \"\"\nmin-replicas-to-write 0").unwrap();
+        #[cfg(not(feature = "tls"))]
+        assert!(read("tls-auth-clients no").unwrap_err().contains("built without TLS"));
+    }
+
+    #[test]
+    fn files_include_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name).display().to_string();
+        let write = |name: &str, text: &str| std::fs::write(path(name), text).unwrap();
+        let read = |text: &str| {
+            write("redis.conf", text);
+            let mut reader = Reader::default();
+            reader.file(Path::new(&path("redis.conf"))).map(|()| reader.config)
+        };
+        write("one.conf", "requirepass one\nmaxmemory 1mb\n");
+        write("two.conf", "requirepass two\n");
+        // The last value counts.
+        let config = read(&format!("maxmemory 2mb\ninclude {}\nmaxclients 7", path("one.conf"))).unwrap();
+        let found = (config.text("requirepass"), config.int("maxmemory"), config.int("maxclients"));
+        assert_eq!(found, ("one", 1 << 20, 7));
+        let config = read(&format!("include {}\nmaxmemory 2mb", path("[ot]*.conf"))).unwrap();
+        assert_eq!((config.text("requirepass"), config.int("maxmemory")), ("two", 2 << 20));
+        read(&format!("include {}", path("none*.conf"))).unwrap();
+        let told = read(&format!("port 1\ninclude {}", path("none.conf"))).unwrap_err();
+        assert!(
+            told.contains("redis.conf, line 2: include: ") && told.contains("none.conf cannot be read"),
+            "{told}"
+        );
+        write("two.conf", "port 1\nuser x on nopass\n");
+        let told = read(&format!("include {}", path("two.conf"))).unwrap_err();
+        assert!(told.contains("two.conf, line 2: user: "), "{told}");
+        let told = read(&format!("include {}", path("redis.conf"))).unwrap_err();
+        assert!(told.contains("includes itself"), "{told}");
+    }
+}

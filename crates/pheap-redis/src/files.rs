@@ -1,0 +1,164 @@
+//! Files that others may need: what a file is, and how a complete new one takes its name.
+
+use std::fs::File;
+use std::io::{self, ErrorKind, Read};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+
+/// How a heap begins.
+const HEAP: &[u8] = b"\x89PHEAP\r\n";
+
+/// How an RDB file begins.
+const RDB: &[u8] = b"REDIS";
+
+/// What there is under a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Nothing.
+    Nothing,
+    /// A heap of any program.
+    Heap,
+    /// An RDB file, as Redis writes it.
+    Rdb,
+    /// Anything else: also an empty file, a folder, a device.
+    Other,
+}
+
+/// Returns what there is under a name, by its first bytes.
+///
+/// # Errors
+/// If it cannot be read.
+pub fn kind(path: &Path) -> io::Result<Kind> {
+    match std::fs::metadata(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Kind::Nothing),
+        Err(error) => return Err(error),
+        // To open a pipe could wait for ever.
+        Ok(found) if !found.is_file() => return Ok(Kind::Other),
+        Ok(_) => {}
+    }
+    let mut first = Vec::new();
+    File::open(path)?.take(HEAP.len() as u64).read_to_end(&mut first)?;
+    Ok(match () {
+        () if first == HEAP => Kind::Heap,
+        () if first.starts_with(RDB) => Kind::Rdb,
+        () => Kind::Other,
+    })
+}
+
+/// Checks that a copy of a heap may take this name: nothing has it, or a heap that no program has open.
+///
+/// # Errors
+/// A text that names the file and its kind, and says what to do.
+pub fn may_become_copy(path: &Path) -> Result<(), String> {
+    let shown = path.display();
+    let failed = |error: io::Error| format!("{shown} cannot be read: {error}");
+    let told = match kind(path).map_err(failed)? {
+        Kind::Nothing => return Ok(()),
+        Kind::Heap => {
+            let file = File::open(path).map_err(failed)?;
+            match flock(&file, FlockOperation::NonBlockingLockShared) {
+                Err(Errno::WOULDBLOCK) => "is a heap that is open, this server's or another program's",
+                // Some file systems have no locks. Then the file counts as one that is not open.
+                _ => return Ok(()),
+            }
+        }
+        Kind::Rdb => "is an RDB file, as Redis writes it, and no heap",
+        Kind::Other => "is no heap",
+    };
+    Err(format!(
+        "{shown} {told}, so it is not replaced; set `dbfilename` to another name, or move the file away"
+    ))
+}
+
+/// Returns the name that a file has until it is complete.
+pub fn unfinished(path: &Path) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".new");
+    path.with_file_name(name)
+}
+
+/// Writes a file beside `path`, and renames it to `path`, durably, when it is complete.
+///
+/// # Errors
+/// Those of `write`, or of the system; `AlreadyExists` if another file has the name of the unfinished one.
+/// Then the file at `path` stays as it was.
+pub fn replace<E: From<io::Error>>(
+    path: &Path,
+    write: impl FnOnce(&mut File) -> Result<(), E>,
+) -> Result<(), E> {
+    let new = unfinished(path);
+    let mut file = File::create_new(&new).map_err(|error| match error.kind() {
+        ErrorKind::AlreadyExists => {
+            let shown = new.display();
+            let told =
+                format!("{shown} is there already, perhaps of an attempt that was interrupted; delete it");
+            io::Error::new(ErrorKind::AlreadyExists, told)
+        }
+        _ => error,
+    })?;
+    let written =
+        write(&mut file).and_then(|()| Ok(file.sync_all()?)).and_then(|()| Ok(publish(&new, path)?));
+    if written.is_err() {
+        // It is the one that was made here.
+        let _ = std::fs::remove_file(&new);
+    }
+    written
+}
+
+/// Gives a complete file its name, durably.
+///
+/// # Errors
+/// Those of the system.
+pub fn publish(new: &Path, path: &Path) -> io::Result<()> {
+    std::fs::rename(new, path)?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_copy_may_replace() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        may_become_copy(&path).unwrap();
+        for (content, expected) in
+            [(&b""[..], "is no heap"), (b"REDIS0010\xff", "is an RDB file"), (b"\x89PHEAP", "is no heap")]
+        {
+            std::fs::write(&path, content).unwrap();
+            let told = may_become_copy(&path).unwrap_err();
+            assert!(told.contains(expected) && told.contains("`dbfilename`"), "{told}");
+        }
+        assert!(may_become_copy(folder.path()).unwrap_err().contains("is no heap"));
+        std::fs::remove_file(&path).unwrap();
+        let heap = pheap::Heap::open(&path).unwrap();
+        assert!(may_become_copy(&path).unwrap_err().contains("is a heap that is open"));
+        // Under another name, too.
+        let other = folder.path().join("other");
+        std::os::unix::fs::symlink(&path, &other).unwrap();
+        assert!(may_become_copy(&other).unwrap_err().contains("is a heap that is open"));
+        heap.close().unwrap();
+        may_become_copy(&path).unwrap();
+    }
+
+    #[test]
+    fn a_new_file_replaces_only_the_one_that_is_meant() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, new) = (folder.path().join("file"), folder.path().join("file.new"));
+        let write = |text: &'static str| replace(&path, |file| io::Write::write_all(file, text.as_bytes()));
+        write("one").unwrap();
+        write("two").unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"two");
+        assert!(replace(&path, |_| Err::<(), _>(io::Error::other("no"))).is_err() && !new.exists());
+        std::fs::write(&new, "somebody's").unwrap();
+        assert!(write("three").unwrap_err().to_string().contains("delete it"));
+        assert_eq!(
+            (std::fs::read(&path).unwrap(), std::fs::read(&new).unwrap()),
+            (b"two".into(), b"somebody's".into())
+        );
+    }
+}
