@@ -87,8 +87,7 @@ def main():
             print(f"no longer differs: {entry[0]}{'*' if entry[1] else ''}")
     for test in differ:
         state, message = pheap.get(test, ("missing", ""))
-        lines = [line for line in message.splitlines() if line.strip()]
-        print(f"DIFFERS ({state}): {test}\n      " + " / ".join(lines[:2])[:300])
+        print(f"DIFFERS ({state}): {test}\n      " + " ".join(message.split())[:300])
     print(f"{suite}: {len(differ)} differences")
     return 1 if differ else 0
 
