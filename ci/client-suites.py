@@ -36,7 +36,7 @@ def read(path):
         state, message = "passed", ""
         for child in case:
             if child.tag in ("failure", "error"):
-                state, message = "failed", (child.get("message") or "") + "\n" + (child.text or "")
+                state, message = "failed", child.get("message") or child.text or ""
             elif child.tag == "skipped":
                 state, message = "skipped", child.get("message") or ""
         name = name_of(case)
@@ -87,7 +87,7 @@ def main():
             print(f"no longer differs: {entry[0]}{'*' if entry[1] else ''}")
     for test in differ:
         state, message = pheap.get(test, ("missing", ""))
-        print(f"DIFFERS ({state}): {test}\n      " + " ".join(message.split())[:300])
+        print(f"DIFFERS ({state}): {test}\n      " + " ".join(message.split())[:200])
     print(f"{suite}: {len(differ)} differences")
     return 1 if differ else 0
 

@@ -170,16 +170,14 @@ for suite in "${suites[@]}"; do
         continue
     fi
     # Names of the tests that differ and are not in the list of those that may.
-    again=()
+    compared=("$suite" "$reports/redis-server.xml" "$reports/pheap-redis.xml")
     for round in 1 2; do
-        compare names "$suite" "$reports/redis-server.xml" "$reports/pheap-redis.xml" ${again[@]+"${again[@]}"} \
-            > "$reports/differ"
+        compare names "${compared[@]}" > "$reports/differ"
         [ -s "$reports/differ" ] || break
         run_suite "$suite" pheap-redis "$reports/again-$round.xml" "$reports/differ" || break
-        again+=("$reports/again-$round.xml")
+        compared+=("$reports/again-$round.xml")
     done
-    compare report "$suite" "$reports/redis-server.xml" "$reports/pheap-redis.xml" ${again[@]+"${again[@]}"} \
-        || failed+=("$suite")
+    compare report "${compared[@]}" || failed+=("$suite")
 done
 [ "$ran" -gt 0 ] || exit 77
 if [ ${#failed[@]} -gt 0 ]; then
