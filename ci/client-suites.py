@@ -3,7 +3,7 @@
 
 client-suites.py names|report SUITE REDIS.xml PHEAP.xml [AGAIN.xml ...]
 
-`names` prints the tests that pass in the first report, do not pass in any other, and are not in client-suites.skip.
+`names` prints the tests that pass in the first report, pass in no other, and are not in client-suites.skip.
 `report` prints the counts and these tests with their messages, and exits with 1 if there are any.
 """
 import collections
@@ -77,7 +77,8 @@ def main():
         return 0
     for title, tests in (("redis-server", redis), ("pheap-redis", pheap)):
         states = collections.Counter(state for state, _ in tests.values())
-        print(f"{suite} on {title}: " + ", ".join(f"{states[s]} {s}" for s in ("passed", "failed", "skipped")))
+        counts = (f"{states[state]} {state}" for state in ("passed", "failed", "skipped"))
+        print(f"{suite} on {title}: " + ", ".join(counts))
     for reason, count in reasons.most_common():
         print(f"{count:5} may differ: {reason}")
     for test in unsteady:

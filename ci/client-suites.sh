@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# The test suites of Redis clients, run against redis-server and against pheap-redis. Names the tests that pass on
-# redis-server and do not pass on pheap-redis.
+# Runs the test suites of Redis clients against redis-server and against pheap-redis, and names the tests that
+# pass on redis-server and do not pass on pheap-redis.
 #
 #   ci/client-suites.sh                   every suite
 #   ci/client-suites.sh redis-py …        some: redis-py (RESP2), redis-py-3 (RESP3), go-redis
 #
-# A test that also fails on redis-server does not count. A test that differs runs again without the others, twice at
-# most, and does not count if it passes then. Differences that stay are in client-suites.skip, with reasons; any other
-# one makes the exit status 1. Exit status 77: no suite could be fetched.
+# A test that also fails on redis-server does not count. A test that differs runs again without the others, twice
+# at most, and does not count if it passes then. client-suites.skip lists the differences that may stay, with
+# reasons; any other difference makes the exit status 1. Exit status 77: no suite could be fetched.
 #
-# Needs python3 (redis-py), go (go-redis) and redis-server. The suites come from PyPI and from the Go module proxy,
-# at the versions below, into $SUITE_DIR. The binary is $PHEAP_REDIS, or built here.
+# Needs python3 (redis-py), go (go-redis) and redis-server. The suites come from PyPI and from the Go module
+# proxy, at the versions below, into $SUITE_DIR. The binary is $PHEAP_REDIS, or built here.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
@@ -62,8 +62,8 @@ start() {
     return 1
 }
 
-# fetch_SUITE puts a suite into $folder; run_SUITE REPORT [NAMES] runs it, or the tests that a file names, against
-# $port, and writes a report in JUnit's format. It may fail: the report says what did.
+# fetch_SUITE puts a suite into $folder. run_SUITE REPORT [NAMES] runs it, or the tests that the file NAMES lists,
+# against $port, and writes a report in JUnit's format. It may fail: the report says which tests did.
 
 fetch_redis_py() {
     cd "$folder"
@@ -74,7 +74,7 @@ fetch_redis_py() {
     tar xzf "redis-$REDIS_PY.tar.gz"
 }
 
-# Left out: what needs a cluster, modules, TLS certificates, replicas, sentinels, or another product's fault injector.
+# Leaves out what needs a cluster, modules, TLS certificates, replicas, sentinels, or a fault injector.
 run_redis_py_protocol() {
     local protocol=$1 report=$2 tests=(--ignore=tests/test_scenario --ignore=tests/test_sentinel.py
         --ignore=tests/test_asyncio/test_sentinel.py --ignore=tests/test_asyncio/test_scenario)
@@ -97,12 +97,13 @@ run_redis_py_3() {
     run_redis_py_protocol 3 "$@"
 }
 
-# Its tests want a server at port 6379 and others for rings, sentinels and a cluster: one port is put in, and the
-# others are not waited for.
+# The tests expect a server at port 6379, and more servers for rings, sentinels and a cluster. The copy takes the
+# port from the environment, and does not wait for the other servers.
 fetch_go_redis() {
     local source="$folder/go-redis-$GO_REDIS" module
     [ ! -x "$source/suite.test" ] || return 0
-    module=$(go mod download -json "github.com/redis/go-redis/v9@$GO_REDIS" | sed -n 's/^\t"Dir": "\(.*\)",$/\1/p')
+    module=$(go mod download -json "github.com/redis/go-redis/v9@$GO_REDIS" |
+        sed -n 's/^\t"Dir": "\(.*\)",$/\1/p')
     rm -rf "$source"
     cp -r "$module" "$source"
     chmod -R u+w "$source"
@@ -113,8 +114,8 @@ fetch_go_redis() {
     go test -c -o suite.test .
 }
 
-GO_REDIS_SKIPPED='Ring|[Ss]entinel|Failover|ClusterClient|cluster races|UniversalClient|RediSearch|FT\.|JSON Commands'
-GO_REDIS_SKIPPED+='|Probabilistic|RedisTimeseries|VectorSet|newClusterState'
+GO_REDIS_SKIPPED='Ring|[Ss]entinel|Failover|ClusterClient|cluster races|UniversalClient|newClusterState'
+GO_REDIS_SKIPPED+='|RediSearch|FT\.|JSON Commands|Probabilistic|RedisTimeseries|VectorSet'
 run_go_redis() {
     local report=$1 focus=() name
     if [ $# -gt 1 ]; then
@@ -124,8 +125,8 @@ run_go_redis() {
         done < "$2"
     fi
     cd "$folder/go-redis-$GO_REDIS"
-    SUITE_PORT=$port REDIS_VERSION=7.0 timeout "$LIMIT" ./suite.test -test.run '^TestGinkgoSuite$' -test.timeout 0 \
-        -ginkgo.skip="$GO_REDIS_SKIPPED" -ginkgo.junit-report="$report" ${focus[@]+"${focus[@]}"}
+    SUITE_PORT=$port REDIS_VERSION=7.0 timeout "$LIMIT" ./suite.test \
+        -test.run '^TestGinkgoSuite$' -test.timeout 0 -ginkgo.skip="$GO_REDIS_SKIPPED" -ginkgo.junit-report="$report" ${focus[@]+"${focus[@]}"}
 }
 
 # Runs a suite, or some of its tests, against a server.
@@ -140,13 +141,16 @@ run_suite() {
         tail -n 20 "$folder/$kind.log"
     fi
     stop
-    [ -s "$report" ] || { printf 'no report; the last lines of the log:\n'; tail -n 20 "${report%.xml}.log"; return 1; }
+    [ -s "$report" ] && return
+    printf 'no report; the last lines of the log:\n'
+    tail -n 20 "${report%.xml}.log"
+    return 1
 }
 
 # Calls a function in a shell of its own, which ends at the first command that fails wherever this is called.
 apart() {
-    bash -euo pipefail -c "$(declare -f); $(declare -p folder port LIMIT REDIS_PY GO_REDIS GO_REDIS_SKIPPED PYTHON_PACKAGES)
-        \"\$@\"" apart "$@"
+    local names=(folder port LIMIT REDIS_PY PYTHON_PACKAGES GO_REDIS GO_REDIS_SKIPPED)
+    bash -euo pipefail -c "$(declare -f); $(declare -p "${names[@]}"); \"\$@\"" apart "$@"
 }
 
 compare() {
@@ -169,7 +173,6 @@ for suite in "${suites[@]}"; do
         failed+=("$suite")
         continue
     fi
-    # Names of the tests that differ and are not in the list of those that may.
     compared=("$suite" "$reports/redis-server.xml" "$reports/pheap-redis.xml")
     for round in 1 2; do
         compare names "${compared[@]}" > "$reports/differ"
