@@ -5,8 +5,8 @@
 #   ci/client-suites.sh                   every suite
 #   ci/client-suites.sh redis-py …        some: redis-py (RESP2), redis-py-3 (RESP3), go-redis
 #
-# A test that also fails on redis-server does not count. A test that differs runs again without the others, twice
-# at most, and does not count if it passes then. client-suites.skip lists the differences that may stay, with
+# A test that also fails on redis-server does not count. A test that differs runs again without the others,
+# twice at most, and does not count if it passes then. client-suites.skip lists the differences that may stay, with
 # reasons; any other difference makes the exit status 1. Exit status 77: no suite could be fetched.
 #
 # Needs python3 (redis-py), go (go-redis) and redis-server. The suites come from PyPI and from the Go module
@@ -62,8 +62,8 @@ start() {
     return 1
 }
 
-# fetch_SUITE puts a suite into $folder. run_SUITE REPORT [NAMES] runs it, or the tests that the file NAMES lists,
-# against $port, and writes a report in JUnit's format. It may fail: the report says which tests did.
+# fetch_SUITE puts a suite into $folder. run_SUITE REPORT [NAMES] runs it, or the tests that the file NAMES
+# lists, against $port, and writes a report in JUnit's format. It may fail: the report says which tests did.
 
 fetch_redis_py() {
     cd "$folder"
@@ -97,8 +97,8 @@ run_redis_py_3() {
     run_redis_py_protocol 3 "$@"
 }
 
-# The tests expect a server at port 6379, and more servers for rings, sentinels and a cluster. The copy takes the
-# port from the environment, and does not wait for the other servers.
+# The tests expect a server at port 6379, and more servers for rings, sentinels and a cluster. The copy takes
+# the port from the environment, and does not wait for the other servers.
 fetch_go_redis() {
     local source="$folder/go-redis-$GO_REDIS" module
     [ ! -x "$source/suite.test" ] || return 0
@@ -126,7 +126,8 @@ run_go_redis() {
     fi
     cd "$folder/go-redis-$GO_REDIS"
     SUITE_PORT=$port REDIS_VERSION=7.0 timeout "$LIMIT" ./suite.test \
-        -test.run '^TestGinkgoSuite$' -test.timeout 0 -ginkgo.skip="$GO_REDIS_SKIPPED" -ginkgo.junit-report="$report" ${focus[@]+"${focus[@]}"}
+        -test.run '^TestGinkgoSuite$' -test.timeout 0 -ginkgo.skip="$GO_REDIS_SKIPPED" \
+        -ginkgo.junit-report="$report" ${focus[@]+"${focus[@]}"}
 }
 
 # Runs a suite, or some of its tests, against a server.
