@@ -267,6 +267,18 @@ redis_suite() {
     fi
 }
 
+# The test suites of Redis clients, on pheap-redis and on redis-server. Their tests wait more than they compute.
+step_client_suites() {
+    local status=0
+    cargo build --locked -p pheap-redis
+    PHEAP_REDIS="$TARGET/debug/pheap-redis" ci/client-suites.sh || status=$?
+    if [ "$status" -eq 77 ]; then
+        note "client_suites was skipped: it needs python3 or go, redis-server, and PyPI or a Go module proxy"
+    elif [ "$status" -ne 0 ]; then
+        return "$status"
+    fi
+}
+
 # What the next steps need. If there is none, the step is noted as skipped.
 has_virtual_machine() {
     local tools=(qemu-system-x86 gcc libc6-dev e2fsprogs python3)

@@ -3,7 +3,7 @@
 //! It needs all shards, so that it is a transaction by itself, and runs once: what it has done at the other server cannot be rolled back. As with Redis, nobody is served meanwhile who needs
 //! the keys.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -128,7 +128,12 @@ fn migrate(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     }
     let failed = |what: &str| format!("IOERR error or timeout {what}");
     let mut target = connect(args[1], args[2], timeout)
-        .map_err(|_| Fail::Error(failed("connecting to the client").into()))?;
+        .map_err(|error| match error.kind() {
+            // Redis connects without waiting, so a refusal meets its first write.
+            ErrorKind::ConnectionRefused => failed("writing to target instance"),
+            _ => failed("connecting to the client"),
+        })
+        .map_err(|error| Fail::Error(error.into()))?;
     target
         .get_mut()
         .write_all(&request)

@@ -231,7 +231,7 @@ fn migrated_to_redis_and_back() {
                 "migrate 127.0.0.1 1 list 3 500 keys list",
                 "-ERR When using MIGRATE KEYS option, the key argument must be set to the empty string",
             ),
-            ("migrate 127.0.0.1 1 list 3 500", "-IOERR error or timeout connecting to the client"),
+            ("migrate 127.0.0.1 1 list 3 500", "-IOERR error or timeout writing to target instance"),
             ("exists list", "1"),
             (&format!("migrate {at} \"\" 3 60000 copy keys none {keys}"), "OK"),
             ("exists list", "1"),

@@ -1,0 +1,190 @@
+#!/usr/bin/env bash
+# Runs the test suites of Redis clients against redis-server and against pheap-redis, and names the tests that
+# pass on redis-server and do not pass on pheap-redis.
+#
+#   ci/client-suites.sh                   every suite
+#   ci/client-suites.sh redis-py …        some: redis-py (RESP2), redis-py-3 (RESP3), go-redis
+#
+# A test that also fails on redis-server does not count. A test that differs runs again without the others,
+# twice at most, and does not count if it passes then. client-suites.skip lists the differences that may stay, with
+# reasons; any other difference makes the exit status 1. Exit status 77: no suite could be fetched.
+#
+# Needs python3 (redis-py), go (go-redis) and redis-server. The suites come from PyPI and from the Go module
+# proxy, at the versions below, into $SUITE_DIR. The binary is $PHEAP_REDIS, or built here.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+root=$PWD
+folder=${SUITE_DIR:-${CARGO_TARGET_DIR:-$root/target}/client-suites}
+mkdir -p "$folder"
+folder=$(cd "$folder" && pwd)
+
+REDIS_PY=7.1.1
+GO_REDIS=v9.17.3
+# What the tests of redis-py need beside it.
+PYTHON_PACKAGES=(pytest==8.3.4 pytest-asyncio==1.1.0 pytest-timeout==2.3.1 coverage==7.11.0 mock==5.1.0
+    packaging==24.2 numpy==2.4.6 ujson==6.1.0 redis-entraid==1.0.0 pybreaker==1.4.1)
+
+# Seconds that a suite may take.
+LIMIT=${LIMIT:-2400}
+suites=("$@")
+[ $# -gt 0 ] || suites=(redis-py redis-py-3 go-redis)
+
+server=${PHEAP_REDIS:-}
+if [ -z "$server" ]; then
+    cargo build --locked -p pheap-redis
+    server="${CARGO_TARGET_DIR:-$root/target}/debug/pheap-redis"
+fi
+
+data=$(mktemp -d "${TMPDIR:-/tmp}/client-suites.XXXXXX")
+pid=
+stop() {
+    [ -z "$pid" ] || { kill -9 "$pid" && wait "$pid"; } 2> /dev/null || true
+    pid=
+}
+trap 'stop; rm -rf "$data"' EXIT
+
+# Starts redis-server or pheap-redis with no data, on a port where nothing has listened in this run.
+port=${PORT:-$((20000 + $$ % 10000))}
+start() {
+    local log="$folder/$1.log"
+    port=$((port + 1))
+    rm -rf "${data:?}"/*
+    case "$1" in
+        redis-server) redis-server --port "$port" --dir "$data" --save '' --enable-debug-command yes ;;
+        pheap-redis) "$server" --heap "$data/heap" --durability process --port "$port" --set "dir $data" ;;
+    esac > "$log" 2>&1 &
+    pid=$!
+    for _ in $(seq 100); do
+        [ "$(redis-cli -p "$port" ping 2> /dev/null)" = PONG ] && return
+        sleep 0.1
+    done
+    tail -n 5 "$log"
+    return 1
+}
+
+# fetch_SUITE puts a suite into $folder. run_SUITE REPORT [NAMES] runs it, or the tests that the file NAMES
+# lists, against $port, and writes a report in JUnit's format. It may fail: the report says which tests did.
+
+fetch_redis_py() {
+    cd "$folder"
+    [ ! -d "redis-$REDIS_PY" ] || return 0
+    python3 -m venv venv
+    venv/bin/pip install -q "redis==$REDIS_PY" "${PYTHON_PACKAGES[@]}"
+    venv/bin/pip download -q --no-deps --no-binary :all: "redis==$REDIS_PY"
+    tar xzf "redis-$REDIS_PY.tar.gz"
+}
+
+# Leaves out what needs a cluster, modules, TLS certificates, replicas, sentinels, or a fault injector.
+run_redis_py_protocol() {
+    local protocol=$1 report=$2 tests=(--ignore=tests/test_scenario --ignore=tests/test_sentinel.py
+        --ignore=tests/test_asyncio/test_sentinel.py --ignore=tests/test_asyncio/test_scenario)
+    [ $# -lt 3 ] || mapfile -t tests < "$3"
+    cd "$folder/redis-$REDIS_PY"
+    timeout "$LIMIT" "$folder/venv/bin/python" -m pytest -q -p no:cacheprovider -o junit_family=xunit1 \
+        --junitxml="$report" --redis-url "redis://localhost:$port/0" --protocol "$protocol" \
+        -m 'not onlycluster and not redismod and not ssl and not cp_integration and not replica' "${tests[@]}"
+}
+
+run_redis_py() {
+    run_redis_py_protocol 2 "$@"
+}
+
+fetch_redis_py_3() {
+    fetch_redis_py
+}
+
+run_redis_py_3() {
+    run_redis_py_protocol 3 "$@"
+}
+
+# The tests expect a server at port 6379, and more servers for rings, sentinels and a cluster. The copy takes
+# the port from the environment, and does not wait for the other servers.
+fetch_go_redis() {
+    local source="$folder/go-redis-$GO_REDIS" module
+    [ ! -x "$source/suite.test" ] || return 0
+    module=$(go mod download -json "github.com/redis/go-redis/v9@$GO_REDIS" |
+        sed -n 's/^\t"Dir": "\(.*\)",$/\1/p')
+    rm -rf "$source"
+    cp -r "$module" "$source"
+    chmod -R u+w "$source"
+    cd "$source"
+    sed -i -e 's/^\tredisStackPort = "6379"/\tredisStackPort = os.Getenv("SUITE_PORT")/' \
+        -e 's/^\tif !RECluster {/\tif false {/' main_test.go
+    grep -q SUITE_PORT main_test.go
+    go test -c -o suite.test .
+}
+
+GO_REDIS_SKIPPED='Ring|[Ss]entinel|Failover|ClusterClient|cluster races|UniversalClient|newClusterState'
+GO_REDIS_SKIPPED+='|RediSearch|FT\.|JSON Commands|Probabilistic|RedisTimeseries|VectorSet'
+run_go_redis() {
+    local report=$1 focus=() name
+    if [ $# -gt 1 ]; then
+        # What a focus matches begins with the name of the suite.
+        while read -r name; do
+            focus+=("-ginkgo.focus=$(sed 's/[][\.*^$(){}?+|/]/\\&/g' <<< "$name")\$")
+        done < "$2"
+    fi
+    cd "$folder/go-redis-$GO_REDIS"
+    SUITE_PORT=$port REDIS_VERSION=7.0 timeout "$LIMIT" ./suite.test \
+        -test.run '^TestGinkgoSuite$' -test.timeout 0 -ginkgo.skip="$GO_REDIS_SKIPPED" \
+        -ginkgo.junit-report="$report" ${focus[@]+"${focus[@]}"}
+}
+
+# Runs a suite, or some of its tests, against a server.
+run_suite() {
+    local suite=$1 kind=$2 report=$3
+    shift 2
+    rm -f "$report"
+    start "$kind"
+    apart "run_${suite//-/_}" "$@" > "${report%.xml}.log" 2>&1 || true
+    if ! kill -0 "$pid" 2> /dev/null; then
+        printf '%s has ended:\n' "$kind"
+        tail -n 20 "$folder/$kind.log"
+    fi
+    stop
+    [ -s "$report" ] && return
+    printf 'no report; the last lines of the log:\n'
+    tail -n 20 "${report%.xml}.log"
+    return 1
+}
+
+# Calls a function in a shell of its own, which ends at the first command that fails wherever this is called.
+apart() {
+    local names=(folder port LIMIT REDIS_PY PYTHON_PACKAGES GO_REDIS GO_REDIS_SKIPPED)
+    bash -euo pipefail -c "$(declare -f); $(declare -p "${names[@]}"); \"\$@\"" apart "$@"
+}
+
+compare() {
+    python3 "$root/ci/client-suites.py" "$@"
+}
+
+ran=0 failed=()
+for suite in "${suites[@]}"; do
+    printf '== %s\n' "$suite"
+    if ! apart "fetch_${suite//-/_}" > "$folder/$suite.fetch.log" 2>&1; then
+        printf 'could not be fetched:\n'
+        tail -n 5 "$folder/$suite.fetch.log"
+        continue
+    fi
+    ran=$((ran + 1))
+    reports="$folder/$suite"
+    mkdir -p "$reports"
+    if ! run_suite "$suite" redis-server "$reports/redis-server.xml" \
+        || ! run_suite "$suite" pheap-redis "$reports/pheap-redis.xml"; then
+        failed+=("$suite")
+        continue
+    fi
+    compared=("$suite" "$reports/redis-server.xml" "$reports/pheap-redis.xml")
+    for round in 1 2; do
+        compare names "${compared[@]}" > "$reports/differ"
+        [ -s "$reports/differ" ] || break
+        run_suite "$suite" pheap-redis "$reports/again-$round.xml" "$reports/differ" || break
+        compared+=("$reports/again-$round.xml")
+    done
+    compare report "${compared[@]}" || failed+=("$suite")
+done
+[ "$ran" -gt 0 ] || exit 77
+if [ ${#failed[@]} -gt 0 ]; then
+    printf 'FAILED: %s; logs and reports are in %s\n' "${failed[*]}" "$folder"
+    exit 1
+fi
