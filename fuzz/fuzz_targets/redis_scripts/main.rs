@@ -27,6 +27,7 @@ use pheap_redis::resp::Reply;
 use pheap_redis::resp::input::Input;
 use pheap_redis::server::Server;
 use redis_protocol::resp2;
+use redis_protocol::resp2::types::{OwnedFrame, Resp2Frame};
 
 mod program;
 
@@ -83,8 +84,9 @@ impl Client {
         });
         let mut client = Client { server, session: Session::new(profile, true), names: Vec::new(), runs: 0 };
         let names = client.ask(&[b"eval", program::NAMES, b"0"]);
-        let resp2::types::OwnedFrame::Array(names) = names else { panic!("no names: {names:?}") };
-        client.names = names.iter().filter_map(|name| name.to_string()).collect();
+        let OwnedFrame::Array(names) = names else { panic!("no names: {names:?}") };
+        let text = |name: &OwnedFrame| name.as_str().expect("it is a name").to_owned();
+        client.names = names.iter().map(text).collect();
         assert!(client.names.len() > 80, "{:?}", client.names);
         client
     }
@@ -98,7 +100,7 @@ impl Client {
     }
 
     /// Runs a command. Its reply.
-    fn ask(&mut self, words: &[&[u8]]) -> resp2::types::OwnedFrame {
+    fn ask(&mut self, words: &[&[u8]]) -> OwnedFrame {
         let mut input = Input::default();
         let (buffer, _) = input.room(0);
         buffer.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
