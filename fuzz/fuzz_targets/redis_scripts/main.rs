@@ -92,7 +92,10 @@ impl Client {
     }
 
     fn run(&mut self, script: &Script) {
-        self.ask(&[b"eval_ro", &script.text(&self.names), b"1", b"key", b"argument"]);
+        let reply = self.ask(&[b"eval_ro", &script.text(&self.names), b"1", b"key", b"argument"]);
+        if let (Script::Program(..), OwnedFrame::Error(error)) = (script, &reply) {
+            assert!(!error.contains("Error compiling") || error.contains("too many"), "{error}");
+        }
         self.runs += 1;
         if self.runs.is_multiple_of(FLUSH) {
             self.ask(&[b"script", b"flush"]);

@@ -108,20 +108,20 @@ const WORDS: &[&str] = &[
 const BINARY: &[&str] = &["+", "-", "*", "/", "%", "^", "..", "==", "<", "<=", "and", "or"];
 
 const EVENTS: &[&str] = &[
-    "index",
-    "newindex",
-    "call",
-    "add",
-    "concat",
-    "eq",
-    "lt",
-    "le",
-    "len",
-    "unm",
-    "tostring",
-    "metatable",
-    "mode",
-    "gc",
+    "__index",
+    "__newindex",
+    "__call",
+    "__add",
+    "__concat",
+    "__eq",
+    "__lt",
+    "__le",
+    "__len",
+    "__unm",
+    "__tostring",
+    "__metatable",
+    "__mode",
+    "__gc",
 ];
 
 #[derive(Debug)]
@@ -130,8 +130,8 @@ pub(crate) enum Script {
     Text(Vec<u8>),
     /// Words of Lua in any order.
     Words(Vec<u16>),
-    /// A program that can be compiled.
-    Program(Vec<u8>),
+    /// A program that can be compiled: choices at random, and how each is changed.
+    Program(u64, Vec<u8>),
 }
 
 impl<'a> Arbitrary<'a> for Script {
@@ -139,7 +139,7 @@ impl<'a> Arbitrary<'a> for Script {
         Ok(match u.int_in_range(0..=7)? {
             0 => Script::Text(u.bytes(u.len())?.to_vec()),
             1 => Script::Words(u.arbitrary()?),
-            _ => Script::Program(u.bytes(u.len())?.to_vec()),
+            _ => Script::Program(u.arbitrary()?, u.bytes(u.len())?.to_vec()),
         })
     }
 }
@@ -154,10 +154,10 @@ impl Script {
                     words.iter().map(|word| WORDS[usize::from(*word) % WORDS.len()]).collect();
                 words.join(" ").into_bytes()
             }
-            Script::Program(bytes) => {
-                let mut maker = Maker { u: Unstructured::new(bytes), names, text: String::new() };
+            Script::Program(seed, changes) => {
+                let mut maker = Maker { seed: *seed, changes, names, text: String::new() };
                 maker.text.push_str("local v1, v2, v3, v4 = {}, 'v', 3, function(...) return ... end ");
-                while !maker.u.is_empty() && maker.text.len() < 4000 {
+                while maker.text.len() < 1500 {
                     maker.statement(3);
                 }
                 maker.text.push_str("return v1");
@@ -168,14 +168,17 @@ impl Script {
 }
 
 struct Maker<'a> {
-    u: Unstructured<'a>,
+    seed: u64,
+    changes: &'a [u8],
     names: &'a [String],
     text: String,
 }
 
 impl Maker<'_> {
     fn below(&mut self, limit: usize) -> usize {
-        self.u.int_in_range(0..=limit - 1).unwrap_or(0)
+        let change = self.changes.split_off_first().copied().unwrap_or(0);
+        self.seed = self.seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        ((self.seed >> 33) as usize ^ usize::from(change)) % limit
     }
 
     fn push(&mut self, text: &str) {
@@ -220,7 +223,7 @@ impl Maker<'_> {
                 self.push("end");
             }
             5 => {
-                self.push("v1 = setmetatable({v1}, {__");
+                self.push("v1 = setmetatable({v1}, {");
                 self.one_of(EVENTS);
                 self.push("=");
                 self.expression(depth);
@@ -236,8 +239,8 @@ impl Maker<'_> {
                 self.push("end) v2 = v4(v1)");
             }
             _ => {
-                self.push("v3 = load");
-                self.one_of(&["string", ""]);
+                self.push("v3 =");
+                self.one_of(&["loadstring", "load"]);
                 self.push("(");
                 self.expression(depth);
                 self.push(",");
@@ -262,7 +265,7 @@ impl Maker<'_> {
     }
 
     fn expression(&mut self, depth: usize) {
-        if depth == 0 || self.text.len() > 4000 {
+        if depth == 0 || self.text.len() > 3000 {
             return match self.below(4) {
                 0 => self.one_of(NUMBERS),
                 1 => self.one_of(STRINGS),
