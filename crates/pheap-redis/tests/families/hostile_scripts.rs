@@ -393,7 +393,7 @@ fn replies_are_one_each() {
             format!("error({{err = '{text}'}})"),
             format!("return redis.pcall('{text}')"),
             format!("return redis.call('get', 'a', '{text}')"),
-            format!("{text}"),
+            text.to_owned(),
         ] {
             eval(&mut client, script);
             assert_eq!(client.ask("ping"), "PONG");
