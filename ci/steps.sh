@@ -218,6 +218,7 @@ step_fuzz() {
         fuzz redis_request 1000
         fuzz redis_rdb 500 -malloc_limit_mb=64
         fuzz redis_commands 100
+        fuzz redis_scripts 2000
         wait "$crash" || status=$?
         cat "$LOGS/fuzz-crash.log"
         exit "$status"
@@ -439,15 +440,18 @@ step_more_fuzz() {
     )
 }
 
-# What clients of pheap-redis may send, and files that it may be given: ten minutes of each.
+# What clients of pheap-redis may send, and files that it may be given: ten minutes of each, and half an hour of
+# scripts.
 step_fuzz_redis() {
     has_fuzzer || return 0
     (
-        export FUZZ_RUNS=-1 FUZZ_FEATURES=redis
+        # Lua's C code is watched, too.
+        export FUZZ_RUNS=-1 FUZZ_FEATURES=redis CFLAGS_x86_64_unknown_linux_gnu=-fsanitize=address
         build_fuzz --features redis
         fuzz redis_request any -max_total_time=600
         fuzz redis_rdb any -max_total_time=600 -malloc_limit_mb=64
         fuzz redis_commands any -max_total_time=600
+        fuzz redis_scripts any -max_total_time=1800 -timeout=120 -rss_limit_mb=4096
     )
 }
 

@@ -22,7 +22,10 @@ pub fn scratch() -> TempDir {
 /// What AddressSanitizer does unless `ASAN_OPTIONS` says otherwise. A stack trace of each allocation would take half of the time.
 #[unsafe(no_mangle)]
 pub extern "C" fn __asan_default_options() -> *const c_char {
-    c"malloc_context_size=0:quarantine_size_mb=16:detect_stack_use_after_return=0".as_ptr()
+    // A script may ask for more memory than there is, and is refused.
+    c"malloc_context_size=0:quarantine_size_mb=16:detect_stack_use_after_return=0:\
+      allocator_may_return_null=1:max_allocation_size_mb=1024"
+        .as_ptr()
 }
 
 /// Does nothing; but a target that calls it is linked with what this crate tells the sanitizer.

@@ -267,6 +267,10 @@ fn to_import(
     Ok(file)
 }
 
+/// Bytes of stack of a thread that runs scripts. They may nest 200 calls of functions of C, see `sandbox.lua`. With
+/// `string.gsub` these need 2 MiB; with `load`, each in the middle of a text that is nested 180 levels deep, up to 16.
+const STACK: usize = 64 << 20;
+
 /// Serves clients until the server is stopped.
 fn serve(
     server: &Server,
@@ -283,23 +287,30 @@ fn serve(
             scope.spawn(move || exporter.run(server));
         }
         scope.spawn(|| server.memory.run_collector(&server.store, &server.stopping));
-        let link = scope.spawn(move || {
+        let builder = || thread::Builder::new().stack_size(STACK);
+        let stop = |_: &std::io::Error| {
+            server.stop();
+            no_more_signals.close();
+        };
+        let link = builder().spawn_scoped(scope, move || {
             let _others = StopsOthers(server);
             link.run(server)
         });
+        let link = link.inspect_err(&stop)?;
         let mut listeners = Some(listeners);
-        let threads: Vec<_> = workers
+        let threads = workers
             .into_iter()
             .enumerate()
             .map(|(number, worker)| {
                 let listeners = listeners.take().unwrap_or_default();
-                scope.spawn(move || {
+                builder().spawn_scoped(scope, move || {
                     let _others = StopsOthers(server);
                     worker.run(server, number, listeners)
                 })
             })
-            .chain([link])
-            .collect();
+            .chain([Ok(link)])
+            .collect::<Result<Vec<_>, _>>()
+            .inspect_err(stop)?;
         let results: Vec<_> = threads.into_iter().map(thread::ScopedJoinHandle::join).collect();
         no_more_signals.close();
         results

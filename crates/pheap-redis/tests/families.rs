@@ -5,6 +5,7 @@ mod common;
 mod families {
     mod geo;
     mod hashes;
+    mod hostile_scripts;
     mod hyperloglog;
     mod lists;
     mod rdb;

@@ -65,6 +65,7 @@ fn fcall(cx: &mut Cx<'_>, args: &Args<'_>, is_read_only: bool, out: &mut Reply) 
         let call = Call {
             called: args[1],
             name: &function.name,
+            code: library.code(),
             function: callable.ok_or_else(|| Fail::err("Function not found"))?,
             kind: Kind::Functions,
             command: args,

@@ -129,6 +129,7 @@ fn run(
         let call = Call {
             called: args[1],
             name: std::str::from_utf8(&script.sha).unwrap_or_default(),
+            code: script.code(),
             function: engine.script(script)?,
             kind: Kind::Scripts,
             command: args,

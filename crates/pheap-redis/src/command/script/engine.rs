@@ -70,6 +70,8 @@ pub(in crate::command) struct Call<'a> {
     pub(in crate::command) called: &'a [u8],
     /// Its SHA-1 or name.
     pub(in crate::command) name: &'a str,
+    /// The text of Lua that it is from.
+    pub(in crate::command) code: &'a [u8],
     pub(in crate::command) function: Function,
     pub(in crate::command) kind: Kind,
     /// The command: its name, the script, the number of keys, keys and arguments.
@@ -290,7 +292,7 @@ impl Engine {
         let mark = out.len();
         let written = match result {
             Ok((true, value)) => convert::reply(&value, &self.names, script_resp3, out),
-            Ok((false, Value::Table(problem))) => self.report(&problem, call.name, out),
+            Ok((false, Value::Table(problem))) => self.report(&problem, call, out),
             Ok((false, problem)) => {
                 let text = problem.to_string().unwrap_or_default();
                 out.error(&format!("ERR Error running script {}, {text}", call.name));
@@ -310,17 +312,30 @@ impl Engine {
     }
 
     /// Tells of an error in a script, and where it was.
-    fn report(&self, problem: &Table, name: &str, out: &mut Reply) -> mlua::Result<()> {
+    fn report(&self, problem: &Table, call: &Call<'_>, out: &mut Reply) -> mlua::Result<()> {
         let text: Option<LuaString> = problem.get("err")?;
         let mut shown = text.map(|text| text.as_bytes().to_vec()).unwrap_or_else(|| b"(null)".to_vec());
-        let (source, line): (Option<LuaString>, Option<i64>) = (problem.get("source")?, problem.get("line")?);
-        if let (Some(source), Some(line)) = (source, line) {
-            let place = format!(" script: {name}, on {}:{line}.", source.to_string_lossy());
-            shown.extend_from_slice(place.as_bytes());
-        }
+        let (source, line): (Option<LuaString>, Option<usize>) =
+            (problem.get("source")?, problem.get("line")?);
+        let (source, line) = match source {
+            Some(source) => (source.to_string_lossy(), line),
+            // A function that is called in a `return` takes the place of its caller, which is gone when it fails.
+            None if call.kind == Kind::Scripts => ("@user_script".into(), line_of_return(call.code)),
+            None => ("@user_function".into(), line_of_return(call.code)),
+        };
+        let line = line.map(|line| format!(":{line}")).unwrap_or_default();
+        shown.extend_from_slice(format!(" script: {}, on {source}{line}.", call.name).as_bytes());
         convert::line(out, b'-', &shown);
         Ok(())
     }
+}
+
+/// The line that has a `return`, if only one has.
+fn line_of_return(code: &[u8]) -> Option<usize> {
+    let has_return = |line: &[u8]| line.windows(6).any(|word| word == b"return");
+    let mut lines = code.split(|byte| *byte == b'\n').zip(1..).filter(|(line, _)| has_return(line));
+    let (_, line) = lines.next()?;
+    lines.next().is_none().then_some(line)
 }
 
 /// What an error of Lua says.

@@ -1,14 +1,15 @@
 -- What scripts find, and what they may not change.
 --
--- Lua 5.1 has no tables that cannot be changed. So scripts get empty tables that show the content of others: what is absent is looked up there, and what is new is refused. Functions that
+-- LuaJIT has no tables that cannot be changed. So scripts get empty tables that show the content of others: what is absent is looked up there, and what is new is refused. Functions that
 -- do not ask metatables (`rawset`, `table.insert`, ...) are replaced by ones that look whether they were given such a table.
 
 local native, is_eval = ...
 
 local error, getmetatable, next, pcall, rawget, rawset = error, getmetatable, next, pcall, rawget, rawset
-local resume, select, setmetatable, tonumber, tostring = coroutine.resume, select, setmetatable, tonumber, tostring
-local type, xpcall, load, loadstring, floor = type, xpcall, load, loadstring, math.floor
-local lower, find, byte, sub, gsub, concat = string.lower, string.find, string.byte, string.sub, string.gsub, table.concat
+local create, resume, select, setmetatable = coroutine.create, coroutine.resume, select, setmetatable
+local tonumber, tostring, type, xpcall, load, floor = tonumber, tostring, type, xpcall, load, math.floor
+local lower, find, sub, gsub, format = string.lower, string.find, string.sub, string.gsub, string.format
+local concat, sort = table.concat, table.sort
 
 local globals = getfenv(0)
 
@@ -82,9 +83,95 @@ function globals.xpcall(f, handler)
     end))
 end
 
-function globals.coroutine.resume(...)
-    return returned(resume(...))
+-- ## Recursion in C
+--
+-- LuaJIT limits the stack of each coroutine, but not how deep functions of C that call functions of Lua are nested.
+-- Each level needs some of the thread's stack, and `string.gsub` 9 KiB. So these functions are counted here.
+-- All of them are called in a protected call: the count is right after an error, too.
+
+-- As many as in Lua 5.1.
+local DEEPEST = 200
+local depth = 0
+
+local function returned_or_raised(ok, ...)
+    depth = depth - 1
+    if ok then
+        return ...
+    end
+    local problem = ...
+    -- A function of C that is called in a protected call does not know where the script is.
+    local is_placed = type(problem) ~= "string" or find(problem, "^[^:]*:%d+: ")
+    error(problem, is_placed and 0 or 2)
 end
+
+local function deeper(f, ...)
+    if depth >= DEEPEST then
+        error("C stack overflow", 2)
+    end
+    depth = depth + 1
+    return returned_or_raised(pcall(f, ...))
+end
+
+local function resumed(...)
+    depth = depth - 1
+    return returned(...)
+end
+
+local function resume_deeper(...)
+    if type((...)) ~= "thread" then
+        return resume(...)
+    elseif depth >= DEEPEST then
+        return false, "C stack overflow"
+    end
+    depth = depth + 1
+    return resumed(resume(...))
+end
+
+globals.coroutine.resume = resume_deeper
+
+local function unwrapped(ok, ...)
+    if not ok then
+        error((...), 2)
+    end
+    return ...
+end
+
+function globals.coroutine.wrap(f)
+    if type(f) ~= "function" then
+        error("bad argument #1 to 'wrap' (Lua function expected)", 2)
+    end
+    local thread = create(f)
+    return function(...)
+        return unwrapped(resume_deeper(thread, ...))
+    end
+end
+
+function globals.string.gsub(...)
+    local _, _, by = ...
+    if type(by) == "function" or type(by) == "table" then
+        return deeper(gsub, ...)
+    end
+    return gsub(...)
+end
+
+-- (It calls `__tostring` of tables.)
+function globals.string.format(...)
+    for i = 2, select("#", ...) do
+        if type((select(i, ...))) == "table" then
+            return deeper(format, ...)
+        end
+    end
+    return format(...)
+end
+
+function globals.table.sort(...)
+    if type((...)) == "table" then
+        return deeper(sort, ...)
+    end
+    return sort(...)
+end
+
+-- ## Tables that cannot be changed
 
 function globals.rawget(of, name)
     return rawget(behind[of] or of, name)
@@ -146,32 +233,33 @@ for _, name in next, { "insert", "remove", "sort", "setn" } do
         end
 end
 
--- Code that was compiled before may do anything, so it is not taken.
-local function from_text(text, name)
-    if type(text) == "string" and byte(text) == 27 then
-        return nil, "code that was compiled cannot be loaded"
+-- Only texts are loaded: compiled code could do anything.
+local function loaded(f, problem)
+    if f then
+        return f
+    elseif native.is_aborted() then
+        error(problem, 0)
     end
-    return loadstring(text, name)
+    return nil, native.translate(problem)
 end
 
-globals.loadstring = from_text
+function globals.loadstring(text, name)
+    if type(text) == "function" then
+        error("bad argument #1 to 'loadstring' (string expected, got function)", 2)
+    end
+    return loaded(load(text, name, "t"))
+end
 
 function globals.load(pieces, name)
     if type(pieces) ~= "function" then
-        return load(pieces, name)
+        error("bad argument #1 to 'load' (function expected, got " .. type(pieces) .. ")", 2)
     end
-    local all, n = {}, 0
-    while true do
-        local piece = pieces()
-        if piece == nil or piece == "" then
-            return from_text(concat(all), name or "=(load)")
-        elseif type(piece) ~= "string" then
-            return nil, "reader function must return a string"
-        end
-        n = n + 1
-        all[n] = piece
-    end
+    return loaded(deeper(load, pieces, name, "t"))
 end
+
+-- What Lua 5.1 has, and LuaJIT has not.
+globals.math.mod = math.fmod
+globals.string.gfind = string.gmatch
 
 globals.math.random = native.random
 globals.math.randomseed = native.randomseed
@@ -437,6 +525,14 @@ local function handler(problem)
     return problem
 end
 
+-- An error for want of Lua's stack or memory comes without a handler.
+local function handled(ok, result)
+    if not ok and type(result) ~= "table" then
+        result = handler(result)
+    end
+    return ok, result
+end
+
 local interface = { environment = environment }
 
 function interface.interrupt()
@@ -446,21 +542,23 @@ function interface.interrupt()
 end
 
 function interface.eval(f, with, call, keys, arguments)
+    depth = 0
     host = with
     redis.call = call
     rawset(content, "KEYS", keys)
     rawset(content, "ARGV", arguments)
-    local ok, result = xpcall(f, handler)
+    local ok, result = handled(xpcall(f, handler))
     host = nil
     return ok, result
 end
 
 function interface.call(f, with, call, keys, arguments)
+    depth = 0
     host = with
     redis.call = call
-    local ok, result = xpcall(function()
+    local ok, result = handled(xpcall(function()
         return f(keys, arguments)
-    end, handler)
+    end, handler))
     host = nil
     return ok, result
 end

@@ -141,7 +141,9 @@ fn choosers(lua: &Lua, library: &Table, choices: &Rc<RefCell<Choices>>) -> Resul
             Some(Value::Boolean(true)) => Invalid::Written,
             Some(Value::String(word)) if word.as_bytes() == *b"null" => Invalid::Null,
             Some(other) => {
-                let option = other.to_string().unwrap_or_default();
+                // (No `__tostring` is called: it could call this library.)
+                let option = lua.coerce_string(other.clone()).map_err(text)?;
+                let option = option.map_or(other.type_name().to_owned(), |text| text.to_string_lossy());
                 return Err(bad("encode_invalid_numbers", 1, format_args!("invalid option '{option}'")));
             }
         };

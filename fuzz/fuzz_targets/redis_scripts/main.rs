@@ -1,0 +1,127 @@
+//! Scripts of pheap-redis: any text, and programs that call all functions that scripts find, with odd
+//! arguments.
+//!
+//! Nothing panics, and each script has one reply. Lua is written in C: the address sanitizer watches that,
+//! too, if the target is built with `CFLAGS_x86_64_unknown_linux_gnu=-fsanitize=address`. (`CFLAGS` would be
+//! used for LuaJIT's tools, which are linked without the sanitizer.) `program.rs` makes scripts, and this file
+//! runs them.
+
+#![no_main]
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+use libfuzzer_sys::fuzz_target;
+use parking_lot::Mutex;
+use pheap::Options;
+use pheap_redis::client::Session;
+use pheap_redis::clients::{Profile, State};
+use pheap_redis::command::{Effects, Meanwhile};
+use pheap_redis::config::Config;
+use pheap_redis::data::Store;
+use pheap_redis::execute::{Execution, Output};
+use pheap_redis::net::Worker;
+use pheap_redis::resp::Reply;
+use pheap_redis::resp::input::Input;
+use pheap_redis::server::Server;
+use redis_protocol::resp2;
+use redis_protocol::resp2::types::{OwnedFrame, Resp2Frame};
+
+mod program;
+
+use program::Script;
+
+/// Scripts after which all are forgotten, so that Lua ends and begins anew.
+const FLUSH: u64 = 200;
+
+thread_local! {
+    static CLIENT: RefCell<Client> = RefCell::new(Client::new());
+}
+
+fuzz_target!(|script: Script| CLIENT.with_borrow_mut(|client| client.run(&script)));
+
+struct Client {
+    server: &'static Server,
+    session: Session,
+    names: Vec<String>,
+    runs: u64,
+}
+
+/// Ends scripts that do not end by themselves.
+struct Killer(&'static Server);
+
+impl Meanwhile for Killer {
+    fn serve_others(&mut self) {
+        // (They only read, so they can be killed.)
+        let _ = self.0.scripts.kill(true);
+    }
+}
+
+impl Client {
+    fn new() -> Client {
+        pheap_fuzz::tell_sanitizer();
+        let mut config = Config::default();
+        config.set("busy-reply-threshold", "20").expect("there is such an option");
+        let options = Options::new().arena_size(256 << 10).reserve(1 << 28).collect_threads(1);
+        let heap = options.in_memory().expect("there is memory");
+        let store = Store::in_heap(heap, 1).expect("there is memory");
+        let worker = Worker::new().expect("the system can do that");
+        let commands = pheap_redis::command::all().count();
+        let server = Box::leak(Box::new(Server::new(store, config, vec![worker.mailbox()], commands)));
+        let now = Instant::now();
+        let profile = Arc::new(Profile {
+            id: server.client_id(),
+            thread: 0,
+            addresses: ["127.0.0.1:1".into(), "127.0.0.1:2".into()],
+            descriptor: 0,
+            is_unix: false,
+            since: now,
+            is_blocked: AtomicBool::new(false),
+            redirect_is_broken: AtomicBool::new(false),
+            state: Mutex::new(State::new(now)),
+        });
+        let mut client = Client { server, session: Session::new(profile, true), names: Vec::new(), runs: 0 };
+        let names = client.ask(&[b"eval", program::NAMES, b"0"]);
+        let OwnedFrame::Array(names) = names else { panic!("no names: {names:?}") };
+        let text = |name: &OwnedFrame| name.as_str().expect("it is a name").to_owned();
+        client.names = names.iter().map(text).collect();
+        assert!(client.names.len() > 80, "{:?}", client.names);
+        client
+    }
+
+    fn run(&mut self, script: &Script) {
+        let reply = self.ask(&[b"eval_ro", &script.text(&self.names), b"1", b"key", b"argument"]);
+        if let (Script::Program(..), OwnedFrame::Error(error)) = (script, &reply) {
+            assert!(!error.contains("Error compiling") || error.contains("too many"), "{error}");
+        }
+        self.runs += 1;
+        if self.runs.is_multiple_of(FLUSH) {
+            self.ask(&[b"script", b"flush"]);
+        }
+    }
+
+    /// Runs a command. Its reply.
+    fn ask(&mut self, words: &[&[u8]]) -> OwnedFrame {
+        let mut input = Input::default();
+        let (buffer, _) = input.room(0);
+        buffer.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
+        for word in words {
+            buffer.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+            buffer.extend_from_slice(word);
+            buffer.extend_from_slice(b"\r\n");
+        }
+        let (mut effects, mut commits, mut counted) = (Effects::default(), Vec::new(), Vec::new());
+        let mut reply = Reply::new(false);
+        let output =
+            Output { reply: &mut reply, effects: &mut effects, commits: &mut commits, counted: &mut counted };
+        let (server, session, meanwhile) = (self.server, &mut self.session, &mut Killer(self.server));
+        Execution { server, session, output, thread: 0, clock: Instant::now(), meanwhile }.run(&mut input);
+        let bytes = reply.take();
+        let decoded = resp2::decode::decode(&bytes);
+        let (frame, len) = decoded.expect("it is a reply").expect("there is a reply");
+        assert_eq!(len, bytes.len(), "more than one reply");
+        frame
+    }
+}
