@@ -14,7 +14,7 @@
 //! | [`config`] | options: the command line, `redis.conf`, `CONFIG` |
 //! | [`logging`] | what is logged, and where to |
 //! | [`clocks`], [`memory`] | when keys were used; how much memory the data need |
-//! | [`counts`], [`slowlog`], [`clients`], [`usage`] | what is told of the server: calls of commands, slow ones, who is connected, processor time |
+//! | [`counts`], [`rates`], [`slowlog`], [`clients`], [`usage`] | what is told of the server: calls of commands, how many in a second, slow ones, who is connected, processor time |
 //! | [`client`] | what a client has: its database, its transaction, what it watches and listens to |
 //! | [`tracking`] | keys that clients may have copies of |
 //! | [`waiting`], [`unsynced`] | keys that clients wait for; keys that were written to since the log was synced |
