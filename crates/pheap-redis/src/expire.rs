@@ -19,6 +19,8 @@ pub struct Expiry {
     shard: usize,
     db: usize,
     cursor: u64,
+    /// For each shard: keys that were removed since it was said that it is worth collecting.
+    removed: Vec<usize>,
 }
 
 impl Expiry {
@@ -73,7 +75,7 @@ impl Expiry {
                 })?
                 .0;
             if !due.is_empty() {
-                let (is_empty, commit) = root.txn_deferred(|tx, shard| {
+                let (left, commit) = root.txn_deferred(|tx, shard| {
                     let db = tx[shard].dbs.at(self.db);
                     for key in &due {
                         // It may have been given another one since.
@@ -90,15 +92,20 @@ impl Expiry {
                             }
                         }
                     }
-                    let is_empty = tx[db].is_empty();
-                    if is_empty {
+                    let left = tx[db].len();
+                    if left == 0 {
                         // Maps keep what they have grown to.
                         db.clear(tx);
                     }
-                    Ok(is_empty)
+                    Ok(left)
                 })?;
                 server.memory.settle(&server.store, self.shard, due.len() as u64);
-                if is_empty {
+                self.removed.resize(shards.len(), 0);
+                let removed_here = &mut self.removed[self.shard];
+                *removed_here += due.len();
+                // A collection looks at what is left, so it costs no more than the removals did.
+                if *removed_here >= left {
+                    *removed_here = 0;
                     server.memory.flush(&[self.shard]);
                 }
                 removed += due.len();

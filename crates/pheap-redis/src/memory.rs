@@ -33,7 +33,7 @@ struct Figures {
     marked: u64,
     /// All bytes that were ever evicted.
     ever_evicted: u64,
-    /// All keys of a database were removed: it is worth while to collect it, for little is alive and much is garbage.
+    /// It is worth while to collect it: much is garbage. See [`Memory::flush`].
     is_flushed: bool,
 }
 
@@ -153,7 +153,7 @@ impl Memory {
         }
     }
 
-    /// These shards had keys of a database and have none any more: those were removed, or have expired.
+    /// Of these shards, all keys of a database were removed, or as many have expired as are left.
     pub fn flush(&self, shards: &[usize]) {
         for &shard in shards {
             let mut figures = self.shards[shard].lock();
