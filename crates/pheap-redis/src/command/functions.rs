@@ -19,8 +19,6 @@ const BUSY: &[Flags] = &[Flags::NOSCRIPT, Flags::ALLOW_BUSY];
 const WRITE: &[Flags] = &[Flags::NOSCRIPT, Flags::WRITE];
 const ADD: &[Flags] = &[Flags::NOSCRIPT, Flags::WRITE, Flags::DENYOOM];
 
-/// Libraries are behind all shards with keys.
-
 pub(super) const COMMANDS: &[Command] = &[
     Command::new("fcall", -3, RUN, Keys::Script, |cx, args, out| fcall(cx, args, false, out)),
     Command::new("fcall_ro", -3, RUN_READ_ONLY, Keys::Script, |cx, args, out| fcall(cx, args, true, out)),

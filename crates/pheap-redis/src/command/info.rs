@@ -90,7 +90,7 @@ fn server(cx: &mut Cx<'_>, text: &mut String) {
     line(text, "hz", config.text("hz"));
     line(text, "configured_hz", config.text("hz"));
     // Seconds, in 24 bits.
-    line(text, "lru_clock", micros / 1_000_000 & 0xff_ffff);
+    line(text, "lru_clock", (micros / 1_000_000) & 0xff_ffff);
     let path = |path: Option<&Path>| path.map(|path| path.display().to_string()).unwrap_or_default();
     line(text, "executable", path(std::env::current_exe().ok().as_deref()));
     line(text, "config_file", path(cx.server.config_file.as_deref()));

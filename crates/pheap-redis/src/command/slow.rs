@@ -238,7 +238,7 @@ mod tests {
     #[test]
     fn graphs() {
         let samples = [(100, 10), (130, 80), (3000, 45)].into_iter().collect();
-        let text = graph("command", &Series { samples, longest: 90, ..Series::default() }, 3010);
+        let text = graph("command", &Series { samples, longest: 90 }, 3010);
         let mut lines = text.lines();
         assert_eq!(lines.next(), Some("command - high 80 ms, low 10 ms (all time high 90 ms)"));
         assert_eq!(lines.nth(1), Some(" # "));

@@ -165,7 +165,7 @@ pub enum Keys {
     /// Any of the shards from one on, which a function tells from the arguments and the number of shards. The
     /// command begins with that one, and asks for all if it needs more ([`Fail::MoreShards`]).
     From(fn(&Args<'_>, usize) -> usize),
-    /// The libraries of functions.
+    /// The libraries of functions, which are behind all shards with keys.
     Libraries,
 }
 
