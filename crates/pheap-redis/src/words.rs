@@ -72,6 +72,9 @@ fn hexadecimal(text: &str) -> Option<f64> {
 
 /// A number as Redis shows it: as C's `%.17g` does, so 0.1 is 0.10000000000000001.
 pub fn show_float(number: f64) -> String {
+    if number.is_nan() {
+        return if number.is_sign_negative() { "-nan" } else { "nan" }.to_owned();
+    }
     if number.is_infinite() {
         return if number > 0.0 { "inf" } else { "-inf" }.to_owned();
     }
@@ -329,6 +332,8 @@ mod tests {
             (1e16, "10000000000000000"),
             (1.5e-7, "1.4999999999999999e-07"),
             (-0.0, "-0"),
+            (f64::NAN.copysign(1.0), "nan"),
+            (f64::NAN.copysign(-1.0), "-nan"),
         ];
         for (number, text) in shown {
             assert_eq!(show_float(number), text);

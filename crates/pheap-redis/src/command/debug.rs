@@ -39,6 +39,7 @@ fn debug(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     match (args[1].to_ascii_lowercase().as_slice(), &args[2..]) {
         (b"error", [text]) => return Err(Fail::Error(words::lossy(text).into_owned().into())),
         (b"object", [key]) => return object(cx, key, out),
+        (b"panic", []) => panic!("`DEBUG PANIC` was called"),
         // There is one copy of the data, which a reload would find as it is.
         (b"reload", _) => cx.store().heap().checkpoint().map_err(|error| Fail::err(&error))?,
         (b"set-active-expire", [flag]) => cx.server.limits.expires.store(int(flag)? != 0, Relaxed),

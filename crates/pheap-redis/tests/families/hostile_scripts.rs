@@ -244,6 +244,7 @@ fn nesting_has_limits() {
     let (_server, mut client) = start(&folder);
     client.send("eval \"local t = {} for i = 1, 1e5 do t = {t} end return t\" 0");
     assert!(client.reply().contains("ERR reached lua stack limit"));
+    assert!(client.ask("eval \"return {double=0/0}\" 0").ends_with("nan"));
     assert_eq!(client.ask("ping"), "PONG");
 }
 

@@ -174,6 +174,13 @@ fn debug_does_what_tests_ask_for() {
     let told = client.ask("DEBUG OBJECT k");
     assert!(told.contains("encoding:embstr serializedlength:6 "), "{told}");
     assert!(client.ask("DEBUG JMAP").starts_with("-ERR unknown subcommand"));
+    // A mistake of the server: the client is gone, and nobody else.
+    let mut gone = server.client();
+    gone.send("MULTI\r\nSET k other\r\nDEBUG PANIC\r\nEXEC");
+    let mut told = String::new();
+    gone.rest(&mut told);
+    assert!(!told.contains("*3"), "{told}");
+    assert_eq!(client.ask("GET k"), "value");
     let other = tempfile::tempdir().unwrap();
     let server = Server::start(other.path(), &["--durability", "process"]);
     assert!(server.client().ask("DEBUG SLEEP 0").starts_with("-ERR DEBUG command not allowed"));

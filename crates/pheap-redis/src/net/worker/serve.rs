@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
@@ -32,7 +33,12 @@ impl Turn<'_> {
         let result = if connection.is_over || connection.is_held {
             Ok(!connection.is_over)
         } else {
-            what(self, &mut connection)
+            // Its transaction was rolled back: a mistake of this program costs one connection, and no others.
+            panic::catch_unwind(AssertUnwindSafe(|| what(self, &mut connection))).unwrap_or_else(|_| {
+                let command = connection.session.last_command;
+                tracing::error!("{} was closed: `{command}` has panicked", connection.stream);
+                Err(io::Error::other("a command has panicked"))
+            })
         };
         match result {
             Ok(true) => _ = self.connections.insert(client, connection),
