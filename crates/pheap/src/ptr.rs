@@ -14,7 +14,6 @@ use std::ptr::NonNull;
 
 use crate::layout::desc::{Desc, History, Kind, Name};
 use crate::layout::{Persist, Pointee, slice_header};
-use crate::units::OBJECT_BYTES;
 
 /// Makes a type invariant in `'r`, so that no brand can be traded for another.
 pub(crate) type Brand<'r> = PhantomData<fn(&'r ()) -> &'r ()>;
@@ -45,7 +44,7 @@ pub struct P<'r, T: ?Sized> {
 }
 
 // SAFETY: an address. What turns it into memory is `View` and `Txn`, which stay in their threads, and `Shared`, while nothing is written. The length of a slice,
-// which `len` reads, never changes.
+// which `len` reads, never changes. (A conversion may write it, while nobody has a `P` of that brand.)
 unsafe impl<T: ?Sized> Send for P<'_, T> {}
 // SAFETY: a `&P` does no more than a `P`, which is `Copy`, and `Send`.
 unsafe impl<T: ?Sized> Sync for P<'_, T> {}
@@ -103,7 +102,8 @@ impl<'r, T: Persist> P<'r, [T]> {
     #[inline(always)]
     #[allow(clippy::len_without_is_empty)] // it is there; clippy does not see through the `impl` blocks
     pub fn len(self) -> usize {
-        // SAFETY: a live slice begins with its length, which is aligned, and is never written again.
+        // SAFETY: a live slice begins with its length, which is aligned, and is never written again but by a
+        // conversion: to whatever place a `Migrate` gets a pointer, it has the length as long as that runs.
         unsafe { self.addr.cast::<u64>().read() as usize }
     }
 
@@ -137,13 +137,11 @@ impl<'r, T: Persist> P<'r, [T]> {
     /// `index` is less than the length.
     #[inline(always)]
     unsafe fn element(self, index: usize) -> P<'r, T> {
-        // The place of a slice that a conversion has moved begins with an address, not with a length. So in a
-        // `Migrate`, `index` is less than an address, that is 2^56. An element of a live slice is nearer than
-        // `OBJECT_BYTES`.
-        let offset = index.wrapping_mul(size_of::<T>());
-        let offset = if const { size_of::<T>() <= 128 } { offset } else { offset & (OBJECT_BYTES - 1) };
-        let addr = self.addr.as_ptr().wrapping_add(slice_header(align_of::<T>()) + offset);
-        // SAFETY: an object is below 2^56, and 2^63 bytes behind it is not 0: the sum does not reach 2^64.
+        // In a `Migrate`, the elements may be elsewhere by now, or smaller here than a `T` is. So this may lead
+        // behind the object, but not further than the slice that this becomes is long: less than `OBJECT_BYTES`.
+        let offset = slice_header(align_of::<T>()) + index * size_of::<T>();
+        let addr = self.addr.as_ptr().wrapping_add(offset);
+        // SAFETY: an object is below 2^56, so what is so near behind it is not 0.
         let addr = unsafe { NonNull::new_unchecked(addr) };
         // SAFETY: an element of a live slice is a live value, in the same region. A `Migrate` has no
         // transaction, and what it returns is compared with what it was given.

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use pheap_macros::Persist;
-use xxhash_rust::xxh3::xxh3_64;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::parts::Changes;
 use super::root::{has_versions, write_root};
@@ -19,7 +19,7 @@ use crate::heap::{Heap, HeapInner};
 use crate::layout::desc::Desc;
 use crate::layout::{Conversion, Converter, Migrate, Persist, Successor};
 use crate::ptr::P;
-use crate::region::rewrite::{Rewrite, Room};
+use crate::region::rewrite::{self, Rewrite, Room};
 use crate::region::{Exclusive, NewRoot, Region};
 use crate::store::arena::SpanEntry;
 use crate::store::spans::Span;
@@ -35,8 +35,8 @@ const BATCH: u64 = 512;
 struct Unfinished<'r> {
     /// The object that was the root. Of another type than it says here.
     root: P<'r, Moved<'r>>,
-    /// Numbers of its type: what it was, and what it becomes. The upper halves are a hash of what all types become, so
-    /// that no call goes on with other ones; 0 in files of an earlier pheap.
+    /// Numbers of its type: what it was, and what it becomes. The upper halves are a [hash](plan) of what all
+    /// types become, so that no call goes on with other ones.
     from: u64,
     to: u64,
 }
@@ -47,6 +47,18 @@ struct Unfinished<'r> {
 #[persist(own, id = "pheap::Moved", crate = "crate")]
 struct Moved<'r> {
     /// Where it is. Of another type than it says here.
+    to: P<'r, Moved<'r>>,
+}
+
+/// What is left of a slice that needed a larger slot, and was in one of more than 8 bytes. Its length, for a
+/// function of the program's may get a pointer to the slice, and ask for that.
+#[derive(Persist)]
+#[repr(C)]
+#[persist(own, id = "pheap::MovedSlice", crate = "crate")]
+struct MovedSlice<'r> {
+    /// The length, where it was.
+    len: u64,
+    /// Where the slice is. Of another type than it says here.
     to: P<'r, Moved<'r>>,
 }
 
@@ -231,7 +243,7 @@ struct Job<'a> {
     from: u32,
     to: u32,
     unfinished: u32,
-    moved: u32,
+    moved: rewrite::Moved,
     /// Whether nobody has begun.
     from_is_new: bool,
     /// Whether no object needs to be converted.
@@ -249,7 +261,9 @@ impl<'a> Job<'a> {
         converters: &[Converter],
     ) -> Result<Job<'a>> {
         let (unfinished, _) = heap.register(<Unfinished<'_> as Persist>::desc())?;
-        let (moved, _) = heap.register(<Moved<'_> as Persist>::desc())?;
+        let (object, _) = heap.register(<Moved<'_> as Persist>::desc())?;
+        let (slice, _) = heap.register(<MovedSlice<'_> as Persist>::desc())?;
+        let moved = rewrite::Moved { object, slice };
         debug_assert!(<Unfinished<'_> as Persist>::desc().name.as_str() == UNFINISHED);
         let from_is_new = region.ty() != unfinished;
         let (from, begun) = match from_is_new {
@@ -270,7 +284,7 @@ impl<'a> Job<'a> {
         };
         let (to, numbers) = heap.numbers(desc, &found)?;
         let plan = plan(&numbers);
-        if begun.is_some_and(|begun| begun != 0 && begun != plan) {
+        if begun.is_some_and(|begun| begun != plan) {
             return Err(Error::Unfinished { root: name.to_owned() });
         }
         // A span says by its type how far it has come.
@@ -409,7 +423,7 @@ impl<'a> Job<'a> {
         let (mut done, mut total) = (0, None);
         loop {
             exclusive.give_back_runs();
-            let left: Vec<(u32, Span, &Successor)> = exclusive
+            let mut left: Vec<(u32, Span, &Successor)> = exclusive
                 .object_spans()
                 .into_iter()
                 .filter_map(|(number, span)| self.left(number, span))
@@ -417,6 +431,12 @@ impl<'a> Job<'a> {
             if left.is_empty() {
                 return Ok(());
             }
+            // What moves from a slot that has only a length leaves no length there. So it comes last, when no function
+            // gets a value with pointers any more: its own elements have no bytes.
+            left.sort_by_key(|(number, _, successor)| {
+                let is_slice = successor.conversion.as_ref().is_some_and(Conversion::is_unsized);
+                is_slice && exclusive.has_only_lengths(*number)
+            });
             let total = *total.get_or_insert_with(|| left.iter().map(|(_, span, _)| span.bytes()).sum());
             let (mut converted, mut bytes) = (Vec::new(), 0);
             for (number, span, successor) in left {
@@ -468,7 +488,7 @@ impl<'a> Job<'a> {
         loop {
             exclusive.give_back_runs();
             let spans = exclusive.object_spans();
-            if spans.iter().all(|(_, span)| span.entry.ty != self.moved) {
+            if !spans.iter().any(|(_, span)| self.moved.has(span.entry.ty)) {
                 return Ok(());
             }
             let total = spans.iter().map(|(_, span)| span.bytes()).sum();
@@ -480,7 +500,7 @@ impl<'a> Job<'a> {
                 if bytes >= batch {
                     break;
                 }
-                if span.entry.ty != self.moved && exclusive.redirect(number, self.moved) {
+                if !self.moved.has(span.entry.ty) && exclusive.redirect(number, self.moved) {
                     bytes += span.bytes();
                 }
                 done += span.bytes();
@@ -508,13 +528,17 @@ impl<'a> Job<'a> {
     }
 }
 
-/// A hash of what types become, which is not 0.
+/// Says that [`Moved`] and [`MovedSlice`] are left of objects that move. An earlier pheap, which knows only the
+/// first, would not find where slices are: it must not go on with this; nor does this with what that has begun.
+const FORM: u64 = 2;
+
+/// A hash of what types become, and of what is left of objects that move. Not 0, as an earlier pheap has it.
 fn plan(numbers: &HashMap<u32, u32>) -> u64 {
     let mut pairs: Vec<_> = numbers.iter().collect();
     pairs.sort_unstable();
     let bytes: Vec<u8> =
         pairs.into_iter().flat_map(|(old, new)| [*old, *new]).flat_map(u32::to_le_bytes).collect();
-    xxh3_64(&bytes).max(1)
+    xxh3_64_with_seed(&bytes, FORM).max(1)
 }
 
 /// The type that a root had when an earlier call began to make it one of this type, and the [`plan`] of that.

@@ -16,9 +16,10 @@ pub(crate) type ConvertFn = unsafe fn(*const u8, *mut u8);
 
 /// How a value of an older version of a type becomes one of this version: see [`Heap::evolve`](crate::Heap::evolve).
 ///
-/// All that there is to look at is the value. What its pointers lead to may have been converted or not, so they can be
-/// passed on only, as pointers to the same type (not even the length of a slice is certain, nor where a
-/// [`field!`](crate::field) is); collections are passed on as they are, or begin empty.
+/// All that there is to look at is the value, with the lengths of slices and strings that it has pointers to.
+/// What pointers lead to may have been converted or not: nothing reads it without a transaction, and the function
+/// has none. So they can be passed on only, as pointers to the same type (where an element of a slice is, or a
+/// [`field!`](crate::field), is not certain); collections are passed on as they are, or begin empty.
 ///
 /// The function sees only values that the program has stored and that the root leads to: not what a collection has
 /// removed, nor places of it without a value. It sees each of them once, but for the values of the steps that a crash

@@ -20,14 +20,46 @@ use crate::store::spans::Span;
 use crate::txn::context::Context;
 use crate::units::{OBJECT_BYTES, PAGE};
 
+/// Numbers of the types of what is left of objects of which new ones are elsewhere.
+#[derive(Clone, Copy)]
+pub(crate) struct Moved {
+    /// Of an object: a pointer to the new one.
+    pub(crate) object: u32,
+    /// Of a slice: its length, which a function of the program's may ask for, and behind it that pointer.
+    pub(crate) slice: u32,
+}
+
+impl Moved {
+    /// What objects in slots of so many bytes leave, and the word of it that is the pointer.
+    fn left_by(self, conversion: &Conversion, slot: u64) -> (u32, usize) {
+        if conversion.is_unsized() && slot > LENGTH { (self.slice, 1) } else { (self.object, 0) }
+    }
+
+    /// The word of an object of such a type that is the pointer; `None` for other types.
+    fn word(self, ty: u32) -> Option<usize> {
+        match ty {
+            _ if ty == self.object => Some(0),
+            _ if ty == self.slice => Some(1),
+            _ => None,
+        }
+    }
+
+    /// Whether it is one of them.
+    pub(crate) fn has(self, ty: u32) -> bool {
+        self.word(ty).is_some()
+    }
+}
+
+/// Bytes of a slice's length. In a slot of so many there is nothing else.
+const LENGTH: u64 = 8;
+
 /// What objects of a type in the heap become.
 pub(crate) struct Rewrite<'a> {
     pub(crate) desc: &'static Desc,
     pub(crate) conversion: &'a Conversion,
     /// Number of the new type.
     pub(crate) ty: u32,
-    /// Number of the type that objects have of which a new one is elsewhere: a pointer to that.
-    pub(crate) moved: u32,
+    pub(crate) moved: Moved,
     /// The slots with values of all buffers whose conversion [asks](Conversion::asks_for_owner) for them.
     pub(crate) occupied: &'a HashMap<u64, Occupied>,
 }
@@ -170,6 +202,11 @@ impl Exclusive<'_> {
         (0..spans.end()).filter_map(|number| Some((number, spans.get(number)?.span))).collect()
     }
 
+    /// Whether a slice in this span is a length, and there is no room for more: no element has bytes.
+    pub(crate) fn has_only_lengths(&self, number: u32) -> bool {
+        self.context().alloc.spans.get(number).is_some_and(|span| span.slot == LENGTH)
+    }
+
     /// Converts the objects of a span, of the type that `how` is for. Returns its new entry, which the transaction records.
     ///
     /// The region was [traced](Self::trace), and no other thread has had it since: so each live slot has an object, all
@@ -189,6 +226,7 @@ impl Exclusive<'_> {
         // SAFETY: slot `i` is live, so an object of the type that the conversion is for is there, and was written.
         let fits = |i: &u32| unsafe { how.conversion.bytes(at(*i)) } <= slot;
         let stays = how.may_stay(slot) && live.iter().all(fits);
+        let (left, word) = how.moved.left_by(how.conversion, slot);
         let mut old: Vec<u64> = Vec::new();
         for i in live {
             let (object, occupied) = (at(i), occupied(i)?);
@@ -206,11 +244,12 @@ impl Exclusive<'_> {
                 unsafe { how.conversion.run(old.as_ptr().cast(), object, occupied) };
             } else {
                 let new = self.alloc_for(object, how, occupied)?;
-                // SAFETY: `object` is a slot within `place`, which only this transaction writes; it has 8 bytes or more.
-                unsafe { object.cast::<u64>().write(new.addr() as u64) };
+                // SAFETY: `object` is a slot within `place`, which only this transaction writes. It has 8 bytes or
+                // more; if `word` is 1, it is a slice's, with more than 8, which are a multiple of 8.
+                unsafe { object.cast::<u64>().wrapping_add(word).write(new.addr() as u64) };
             }
         }
-        let entry = SpanEntry { ty: if stays { how.ty } else { how.moved }, ..span.entry };
+        let entry = SpanEntry { ty: if stays { how.ty } else { left }, ..span.entry };
         let span = Span { entry, ..span };
         self.context().alloc.record_again(span);
         Ok(span)
@@ -261,8 +300,8 @@ impl Exclusive<'_> {
         Ok(new)
     }
 
-    /// Makes the pointers of a span lead to where objects have moved, which are in spans of type `moved`. Returns whether there were any.
-    pub(crate) fn redirect(&mut self, number: u32, moved: u32) -> bool {
+    /// Makes the pointers of a span lead to where objects have moved. Returns whether there were any.
+    pub(crate) fn redirect(&mut self, number: u32, moved: Moved) -> bool {
         let (_, slot, live) = self.slots(number);
         let Some(span) = self.context().alloc.spans.get(number) else { return false };
         let pointers = span.pointers.clone();
@@ -287,11 +326,12 @@ impl Exclusive<'_> {
     }
 
     /// Where the object at an address has moved, if it has.
-    pub(crate) fn successor(&self, addr: u64, moved: u32) -> Option<u64> {
-        let span = self.span_of(addr)?;
-        // SAFETY: the slot of an object that has moved begins with its new address.
-        (span.span.entry.ty == moved)
-            .then(|| unsafe { std::ptr::with_exposed_provenance::<u64>(addr as usize).read() })
+    fn successor(&self, addr: u64, moved: Moved) -> Option<u64> {
+        let word = moved.word(self.span_of(addr)?.span.entry.ty)?;
+        let object = std::ptr::with_exposed_provenance::<u64>(addr as usize);
+        // SAFETY: `addr` is the start of a slot, for no pointer leads to a part of what is converted. By the type of
+        // its span, an object has moved from there, and its new address is in that word of the slot.
+        Some(unsafe { object.wrapping_add(word).read() })
     }
 
     /// Calls `visit` with each pointer in a span that this map has, null or not. If it is not known what is live, all may be.

@@ -6,6 +6,7 @@ mod converted;
 #[macro_use]
 mod hostile;
 mod killed;
+mod lengths;
 mod middle;
 mod plans;
 mod pointers;
