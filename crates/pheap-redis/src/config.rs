@@ -395,8 +395,14 @@ impl Config {
 
 /// How the value of an option is written, if it can be that.
 fn canonical(kind: Kind, value: &str) -> Result<String, String> {
+    // What stands for bytes that are no text. A password of such bytes would be one that anybody can guess.
+    if value.contains(char::REPLACEMENT_CHARACTER) {
+        return Err("argument must be UTF-8".into());
+    }
     match kind {
-        Kind::Text | Kind::Words => Ok(value.to_owned()),
+        Kind::Text => Ok(value.to_owned()),
+        // In one line of a file.
+        Kind::Words => Ok(value.split_whitespace().collect::<Vec<_>>().join(" ")),
         Kind::FileName if value.is_empty() || value.contains('/') => {
             Err("it is the name of a file in the folder `dir`, so it has no '/'".into())
         }

@@ -14,6 +14,9 @@ use crate::resp::input::Input;
 use crate::server::Limits;
 use crate::stream::Stream;
 
+/// Bytes that may wait to be sent to a client that has not said the password.
+const MOST_UNAUTHENTICATED: usize = 64 << 10;
+
 /// A client's connection.
 pub(super) struct Connection {
     pub(super) stream: Stream,
@@ -96,8 +99,10 @@ impl Connection {
         clients > 0 && bytes as u64 >= clients
     }
 
-    /// Looks whether too much waits to be sent to it.
+    /// Looks whether too much waits to be sent to it. Who has not said the password gets errors only, and may
+    /// not leave many of them unread.
     pub(super) fn look_at_output(&mut self, limits: &Limits) {
+        self.is_over |= !self.session.authenticated && self.output.len() > MOST_UNAUTHENTICATED;
         self.is_over |= self.slowness.is_over(self.output.len(), self.limit(limits));
     }
 

@@ -157,8 +157,22 @@ fn passwords() {
             ("auth wrong", "-WRONGPASS invalid username-password pair or user is disabled."),
             ("auth default secret", "OK"),
             ("get a", "nil"),
+            ("config set save \"60\\n1\"", "OK"),
+            ("config get save", "[save 60 1]"),
         ],
     );
+    // Bytes that are no text all look the same.
+    let mut client = server.client();
+    client.ask("auth secret");
+    let refused = client.ask("config set requirepass \"\\xff\\xfe\"");
+    assert!(refused.ends_with("argument must be UTF-8"), "{refused}");
+    // Who has not said it gets no memory for what it does not read.
+    let mut stranger = server.client();
+    for _ in 0..1000 {
+        stranger.try_send(&b"GET a\r\n".repeat(1000));
+    }
+    assert!(stranger.read_to_end().len() < 16 << 20);
+    assert_eq!(client.ask("ping"), "PONG");
 }
 
 #[test]

@@ -73,6 +73,8 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
             self.truncate(tx, len);
             return Ok(());
         }
+        // So many there will be: `extend` does not believe every hint.
+        self.reserve(tx, len - old)?;
         self.extend(tx, std::iter::repeat_n(value, len - old))
     }
 
