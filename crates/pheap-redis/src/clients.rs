@@ -68,7 +68,7 @@ pub struct State {
 }
 
 /// Bytes of the buffer that a client's output has without a list, as `CLIENT LIST` tells of it.
-const OUTPUT_BUFFER: usize = 16 << 10;
+pub const OUTPUT_BUFFER: usize = 16 << 10;
 
 impl State {
     /// That of a client that has come now.

@@ -444,9 +444,7 @@ fn canonical(kind: Kind, value: &str) -> Result<String, String> {
             }
             Ok(bytes.to_string())
         }
-        Kind::Bytes | Kind::Percent => {
-            words::bytes(value).map(|bytes| bytes.to_string()).ok_or("argument must be a memory value".into())
-        }
+        Kind::Bytes | Kind::Percent => canonical(Kind::BytesFrom(0), value),
     }
 }
 

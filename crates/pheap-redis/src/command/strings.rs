@@ -399,6 +399,8 @@ fn setrange(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         let end = limit.check(offset, part.len())?;
         let buffer = buffer(tx, db, key, now)?;
         if len < end {
+            let more = end - tx[buffer].len();
+            buffer.reserve(tx, more)?;
             buffer.resize(tx, offset, 0)?;
             buffer.extend_from_slice(tx, part)?;
         } else {

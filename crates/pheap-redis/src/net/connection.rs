@@ -7,6 +7,7 @@ use std::time::Instant;
 use super::output::Output;
 use crate::buffers::{Limit, Watch};
 use crate::client::Session;
+use crate::clients::OUTPUT_BUFFER;
 use crate::command::Block;
 use crate::counts::Traffic;
 use crate::resp::Reply;
@@ -77,7 +78,8 @@ impl Connection {
         }
     }
 
-    /// How much may wait to be sent to it.
+    /// How much may wait to be sent to it. As in Redis, the first 16 KiB do not count: with any limit, it can still
+    /// be set higher.
     pub(super) fn limit(&self, limits: &Limits) -> Limit {
         let mut limit =
             if self.session.subscriptions() > 0 { limits.messages.get() } else { limits.output.get() };
@@ -103,7 +105,8 @@ impl Connection {
     /// not leave many of them unread.
     pub(super) fn look_at_output(&mut self, limits: &Limits) {
         self.is_over |= !self.session.authenticated && self.output.len() > MOST_UNAUTHENTICATED;
-        self.is_over |= self.slowness.is_over(self.output.len(), self.limit(limits));
+        let listed = self.output.len().saturating_sub(OUTPUT_BUFFER);
+        self.is_over |= self.slowness.is_over(listed, self.limit(limits));
     }
 
     /// Looks whether it has sent too much that was not answered.
@@ -116,7 +119,7 @@ impl Connection {
     pub(super) fn limit_reply(&mut self, limits: &Limits) {
         let limit = match self.limit(limits).hard {
             0 => usize::MAX,
-            hard => (hard as usize).saturating_sub(self.output.len()).max(1),
+            hard => (hard as usize).saturating_add(OUTPUT_BUFFER).saturating_sub(self.output.len()).max(1),
         };
         self.reply.set_limit(limit);
     }

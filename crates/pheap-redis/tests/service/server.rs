@@ -159,11 +159,17 @@ fn passwords() {
             ("get a", "nil"),
             ("config set save \"60\\n1\"", "OK"),
             ("config get save", "[save 60 1]"),
+            ("config set client-output-buffer-limit \"normal 1 1 1\"", "OK"),
+            ("config set client-output-buffer-limit \"normal 0 0 0\"", "OK"),
         ],
     );
-    // Bytes that are no text all look the same.
     let mut client = server.client();
     client.ask("auth secret");
+    for option in ["maxmemory", "hll-sparse-max-bytes"] {
+        let refused = client.ask(&format!("config set {option} 18446744073709551615"));
+        assert!(refused.ends_with("argument must be a memory value"), "{refused}");
+    }
+    // Bytes that are no text all look the same.
     let refused = client.ask("config set requirepass \"\\xff\\xfe\"");
     assert!(refused.ends_with("argument must be UTF-8"), "{refused}");
     // Who has not said it gets no memory for what it does not read.

@@ -86,7 +86,6 @@ fn info_has_the_fields_of_redis_and_they_move_as_there() {
         "total_error_replies",
         "number_of_cached_scripts",
         "lru_clock",
-        "uptime_in_seconds",
         "used_memory_vm_eval",
     ] {
         let is_positive =

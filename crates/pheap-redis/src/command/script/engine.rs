@@ -21,7 +21,10 @@ use crate::scripts::{Script, Scripts};
 const HOOK: u32 = 100_000;
 
 /// How long a library may take to be loaded.
+/// How long a library may take to be loaded.
 const LOAD: Duration = Duration::from_millis(500);
+/// The same of a library that is in the heap, or that a master has sent: it was loaded before, and may take longer here.
+const LONG_LOAD: Duration = Duration::from_secs(30);
 
 /// What an engine is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -211,7 +214,8 @@ impl Engine {
         let compiled = self.compile(code, "@user_function");
         let chunk = compiled.map_err(|error| format!("Error compiling function: {error}"))?;
         self.state.is_aborted.set(false);
-        self.state.deadline.set(has_limit.then(|| Instant::now() + LOAD));
+        let limit = if has_limit { LOAD } else { LONG_LOAD };
+        self.state.deadline.set(Some(Instant::now() + limit));
         let result = self.load.call::<Value>(chunk);
         self.state.deadline.set(None);
         self.state.is_aborted.set(false);
@@ -282,6 +286,8 @@ impl Engine {
             };
             run.call::<(bool, Value)>((&call.function, host, redis_call, table(keys)?, table(arguments)?))
         });
+        // A script may have stopped the collector, which is that of all scripts of this thread.
+        self.lua.gc_restart();
         let (abort, counted) = running.into_inner().end();
         match abort {
             Some(Abort::Heap(error)) => return Err(Fail::Heap(error)),
