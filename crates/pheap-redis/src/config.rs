@@ -352,17 +352,22 @@ impl Config {
 impl Config {
     /// Writes all options that do not have their defaults to a file. Its other lines stay: comments,
     /// `include`, and options that this server does not have. Its permissions stay, too: there may be
-    /// passwords in it.
+    /// passwords in it. A link to it stays a link.
     ///
     /// # Errors
-    /// If it cannot be written. Then it is as it was.
+    /// If it cannot be written, or is no regular file. Then it is as it was.
     pub fn rewrite(&self, path: &Path) -> io::Result<()> {
+        let path = &std::fs::canonicalize(path)?;
+        if !std::fs::metadata(path)?.is_file() {
+            return Err(io::Error::other(format!("{} is no regular file", path.display())));
+        }
         let old = std::fs::read_to_string(path)?;
         let mut written = BTreeSet::new();
         let mut lines = Vec::new();
         for line in old.lines() {
-            let name = line.split_whitespace().next().and_then(setting).map(|setting| setting.name);
-            match name {
+            let words = words::split(line.as_bytes()).unwrap_or_default();
+            let name = words.first().and_then(|name| setting(std::str::from_utf8(name).ok()?));
+            match name.map(|setting| setting.name) {
                 None => lines.push(line.to_owned()),
                 Some(name) if written.insert(name) => lines.push(self.line(name)),
                 Some(_) => {}
@@ -468,7 +473,7 @@ mod tests {
     fn a_file_is_rewritten() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("redis.conf");
-        std::fs::write(&path, "# mine\nport 7000\nport 7001\nrdb-key-save-delay 3\n").unwrap();
+        std::fs::write(&path, "# mine\nport 7000\n\"port\" 7001\nrdb-key-save-delay 3\n").unwrap();
         let read = || {
             let mut reader = Reader::default();
             reader.file(&path).unwrap();
@@ -478,7 +483,11 @@ mod tests {
         config.set("requirepass", "a \"b").unwrap();
         config.set("maxmemory", "1kb").unwrap();
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
-        config.rewrite(&path).unwrap();
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        config.rewrite(&link).unwrap();
+        assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert!(config.rewrite(folder.path()).is_err());
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         let text = std::fs::read_to_string(&path).unwrap();
         assert_eq!(

@@ -69,7 +69,8 @@ impl PidFile {
     /// If that is not possible.
     pub fn new(path: &Path) -> io::Result<PidFile> {
         let is_number = |text: &[u8]| {
-            text.len() < 32 && text.iter().all(|b| b.is_ascii_digit() || b.is_ascii_whitespace())
+            (1..32).contains(&text.len())
+                && text.iter().all(|b| b.is_ascii_digit() || b.is_ascii_whitespace())
         };
         match std::fs::read(path) {
             Ok(text) if !is_number(&text) => {

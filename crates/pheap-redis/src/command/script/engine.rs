@@ -21,9 +21,9 @@ use crate::scripts::{Script, Scripts};
 const HOOK: u32 = 100_000;
 
 /// How long a library may take to be loaded.
-/// How long a library may take to be loaded.
 const LOAD: Duration = Duration::from_millis(500);
-/// The same of a library that is in the heap, or that a master has sent: it was loaded before, and may take longer here.
+/// The same of a library that is in the heap, or that a master has sent: it was loaded before, and may take
+/// longer here.
 const LONG_LOAD: Duration = Duration::from_secs(30);
 
 /// What an engine is for.
