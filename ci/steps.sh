@@ -26,6 +26,8 @@ install_packages() {
 # What the other steps need: the toolchain of rust-toolchain.toml, a linker, and the tools of the nightly steps.
 step_prepare() {
     command -v cc > /dev/null || install_packages gcc libc6-dev
+    # The build of LuaJIT, for pheap-redis.
+    command -v make > /dev/null || install_packages make
     # The tests of pheap-redis compare with it.
     command -v redis-server > /dev/null || install_packages redis-server
     command -v openssl > /dev/null || install_packages openssl
