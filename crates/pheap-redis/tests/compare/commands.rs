@@ -357,7 +357,7 @@ pub(crate) const SCRIPTS: &[&str] = &[
     "return {{double = 0.5}, {set = {a = true}}, {ok = 'x'}, {err = 'y'}}",
     "redis.setresp(3) return {{double = 0.5}, {set = {a = true}}, {map = {a = 1}}, true, false}",
     "return cjson.encode({1, {a = cmsgpack.unpack(cmsgpack.pack(ARGV))}})",
-    "return cjson.decode(ARGV[1])",
+    "local value = cjson.decode(ARGV[1]) return value",
     "return struct.pack('>I2s', 5, ARGV[1])",
     "return redis.sha1hex(ARGV[1]) .. tostring(bit.bxor(1, tonumber(ARGV[1]) or 2))",
     "return tostring(redis.call('zscore', KEYS[1], ARGV[1]))",

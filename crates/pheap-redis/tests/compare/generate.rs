@@ -207,9 +207,10 @@ impl Generator {
         }
         loop {
             let inner = if self.rng.chance(4) { self.of(WAITING) } else { self.command() };
-            // Sets of flags become tables of Lua, which have no order.
-            let has_sets = inner.words[0].eq_ignore_ascii_case(b"command");
-            if has_sets || inner.needs_wrong() || [Norm::Scan, Norm::Dump].contains(&inner.norm) {
+            // Sets of flags become tables of Lua, and so do maps of RESP3. They have no order.
+            let has_tables =
+                [&b"command"[..], b"xinfo"].iter().any(|name| inner.words[0].eq_ignore_ascii_case(name));
+            if has_tables || inner.needs_wrong() || [Norm::Scan, Norm::Dump].contains(&inner.norm) {
                 continue;
             }
             let script = one!(
