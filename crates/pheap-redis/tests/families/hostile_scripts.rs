@@ -233,6 +233,10 @@ fn nesting_has_limits() {
         ("return tostring(loadstring('x' .. ('.x'):rep(1e5) .. '()'))", ""),
         ("return tostring(loadstring(('function() '):rep(1e5)))", "nil"),
         ("local function f() return f() + 1 end f()", "stack overflow"),
+        ("table.insert({}, 1e18, 1)", "position out of bounds"),
+        ("table.insert({}, -2147483648, 1)", "position out of bounds"),
+        ("table.insert({}, 0/0, 1)", "position out of bounds"),
+        ("local t = {1, 3} table.insert(t, 2, 2) table.insert(t, 4) return table.concat(t)", "1234"),
         ("local t = setmetatable({}, {}) getmetatable(t).__index = t return t.x", "loop"),
         (
             "local t = setmetatable({}, {}) getmetatable(t).__index = function(t, k) return t[k] end return \

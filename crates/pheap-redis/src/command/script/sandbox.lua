@@ -222,6 +222,18 @@ function globals.setmetatable(of, metatable)
     return setmetatable(of, metatable)
 end
 
+-- A function of C moves all elements from a place on, and cannot be ended while it does: from a place far before the
+-- first one, or one that is no 32-bit number, it would do so for ever.
+local insert = globals.table.insert
+function globals.table.insert(of, at, ...)
+    if select("#", ...) == 0 then
+        return insert(of, at)
+    elseif type(at) == "number" and not (at > -1e6 and at < 2 ^ 31) then
+        error("bad argument #2 to 'insert' (position out of bounds)", 2)
+    end
+    return insert(of, at, ...)
+end
+
 for _, name in next, { "insert", "remove", "sort", "setn" } do
     local f = globals.table[name]
     globals.table[name] = f
