@@ -339,9 +339,10 @@ impl Server {
         used
     }
 
-    /// Takes note of how much is done. Called about ten times a second.
+    /// Takes note of how much is done, and waits for nobody. Called about ten times a second.
     pub fn sample(&self) {
-        self.used_memory();
+        let live = self.store.shards().iter().map(|root| root.live().bytes).sum();
+        self.stats.peak.fetch_max(live, Ordering::Relaxed);
         self.rates.lock().sample(Instant::now(), self.totals());
     }
 

@@ -46,7 +46,7 @@ pub(crate) fn unshare_blocks(file: &File, len: u64) -> io::Result<()> {
         for extent in extents.iter().filter(|extent| extent.is_shared && extent.start < len) {
             for at in (extent.start..extent.start + extent.len).step_by(STEP as usize) {
                 match unshare(file, at, STEP.min(extent.start + extent.len - at)) {
-                    // That below an overlay, which copies what is written in any case.
+                    // The file system below the overlay copies each page that is written, whatever it shares.
                     Err(error) if is_unknown(&error) => return Ok(()),
                     done => done?,
                 }

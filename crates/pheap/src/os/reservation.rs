@@ -63,7 +63,7 @@ impl Reservation {
     pub(crate) fn new(start: u64, len: u64) -> Result<Reservation> {
         own_file::watch();
         let in_use = Error::AddressInUse { base: start, size: len };
-        // Takes addresses that nobody uses, or fails.
+        // The kernel maps nothing where something is mapped, and says so.
         let got = match map_nothing(start as usize, len, libc::MAP_FIXED_NOREPLACE) {
             Err(e) if e.raw_os_error() == Some(libc::EEXIST) => return Err(in_use),
             Err(e) => {

@@ -20,7 +20,8 @@ use crate::store::spans::Span;
 use crate::txn::context::Context;
 use crate::units::{OBJECT_BYTES, PAGE};
 
-/// Numbers of the types of what is left of objects of which new ones are elsewhere.
+/// When an object moves, a pointer to the new one stays in the old slot. These are the numbers of the types that
+/// such slots have.
 #[derive(Clone, Copy)]
 pub(crate) struct Moved {
     /// Of an object: a pointer to the new one.

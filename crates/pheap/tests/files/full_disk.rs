@@ -158,7 +158,7 @@ fn nothing_is_lost_on_a_full_disk() {
     }
 }
 
-/// What others commit meanwhile takes each space that becomes free in the log.
+/// Small transactions take all space that becomes free in the log, so a large one never finds enough.
 fn large_beside_small(folder: &Path) {
     let options = small().durability(Durability::Wal).log_limit(MIB).sync_policy(SyncPolicy::OnDemand);
     let heap = options.open(folder.join("heap")).unwrap();

@@ -124,7 +124,7 @@ fn what_was_killed_opens_in_the_memory_that_there_is() {
         }
         child.kill().unwrap();
         child.wait().unwrap();
-        // What it said before it was killed.
+        // The child may have printed more numbers before it was killed.
         acknowledged = std::iter::from_fn(|| said(&mut lines, "changed")).last().unwrap_or(acknowledged);
     }
     let heap = Options::new().open(&path).unwrap();

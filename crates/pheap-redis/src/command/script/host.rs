@@ -44,6 +44,15 @@ pub(super) struct Run<'a, 'c> {
     arguments: Vec<u8>,
 }
 
+impl Drop for Run<'_, '_> {
+    /// Also if a command of the script has panicked: other clients would be told for ever that it is slow.
+    fn drop(&mut self) {
+        if let Some(slow) = &self.slow {
+            self.cx.server.scripts.end_slow(slow);
+        }
+    }
+}
+
 impl<'a, 'c> Run<'a, 'c> {
     pub(super) fn new(engine: &'a Engine, cx: &'a mut Cx<'c>, call: &'a Call<'a>, started: Instant) -> Self {
         let arguments = Vec::new();
@@ -62,14 +71,11 @@ impl<'a, 'c> Run<'a, 'c> {
     }
 
     /// The script has ended. Why, if it did not by itself; and the last error that was counted.
-    pub(super) fn end(self) -> (Option<Abort>, Option<String>) {
-        if let Some(slow) = &self.slow {
-            self.cx.server.scripts.end_slow(slow);
-        }
+    pub(super) fn end(mut self) -> (Option<Abort>, Option<String>) {
         if let Some(Abort::MoreShards) = self.abort {
             self.cx.server.scripts.set_wide(self.call.called);
         }
-        (self.abort, self.counted)
+        (self.abort.take(), self.counted.take())
     }
 
     /// Does what `sandbox.lua` asks for by a number: whether that is an error, and the result.

@@ -11,6 +11,7 @@ mod tick;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::File;
 use std::io;
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Acquire;
 use std::task;
@@ -329,7 +330,11 @@ impl Meanwhile for Turn<'_> {
             return;
         }
         // If the system refuses to tell what happens, it will do so again when the script has ended.
-        let _ = self.turn(&mut Events::with_capacity(64), Duration::ZERO);
+        let mut turn = || _ = self.turn(&mut Events::with_capacity(64), Duration::ZERO);
+        let turned = panic::catch_unwind(AssertUnwindSafe(&mut turn));
         self.is_meanwhile = false;
+        if let Err(panicked) = turned {
+            panic::resume_unwind(panicked);
+        }
     }
 }
