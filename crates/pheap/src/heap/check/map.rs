@@ -34,6 +34,16 @@ pub(crate) struct MappedSpan {
     pub(crate) first_slot: u64,
 }
 
+impl MappedSpan {
+    /// The number of the slot, in the whole heap, that a byte of the span lies in, and how many bytes are before it there.
+    #[inline]
+    pub(crate) fn slot_at(&self, offset: u64) -> (u64, u64) {
+        let within = offset - self.offset;
+        let slot = if self.slots == 1 { 0 } else { within / self.slot };
+        (self.first_slot + slot, within - slot * self.slot)
+    }
+}
+
 /// A root as its region has it.
 pub(crate) struct MappedRoot {
     pub(crate) name: String,
@@ -48,7 +58,8 @@ pub(crate) struct MappedRoot {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) span: u32,
-    pub(crate) slot: u64,
+    /// The number of the slot in the whole heap.
+    pub(crate) number: u64,
     /// Offset of the object.
     pub(crate) start: u64,
     /// Bytes from there to the place.
@@ -365,13 +376,12 @@ impl<'s> HeapMap<'s> {
         let number = self.span_at(offset).ok_or(Astray::Nowhere)?;
         let span = &self.spans[number];
         if span.region == region && span.slots > 0 {
-            let within = offset - span.offset;
-            let slot = if span.slots == 1 { 0 } else { within / span.slot };
-            let inside = within - slot * span.slot;
-            if slot < span.slots
-                && (inside == 0 && span.ty == target || self.lies_in(span, within - inside, inside, target))
+            let (slot, inside) = span.slot_at(offset);
+            let start = offset - inside;
+            if slot < span.first_slot + span.slots
+                && (inside == 0 && span.ty == target || self.lies_in(span, start, inside, target))
             {
-                return Ok(Some(Place { span: number as u32, slot, start: offset - inside, inside }));
+                return Ok(Some(Place { span: number as u32, number: slot, start, inside }));
             }
             return Err(Astray::Mistyped { found: span.ty, inside, target });
         }
@@ -382,7 +392,7 @@ impl<'s> HeapMap<'s> {
         })
     }
 
-    /// Whether a `target` lies `inside` so many bytes of the object at byte `start` of a span.
+    /// Whether a `target` lies `inside` so many bytes of the object at byte `start`, which is in a span.
     #[cold]
     fn lies_in(&self, span: &MappedSpan, start: u64, inside: u64, target: u32) -> bool {
         let Some(target) = self.types.get(target as usize) else { return false };
@@ -392,7 +402,7 @@ impl<'s> HeapMap<'s> {
         if elem.size == 0 || at % elem.size + target.size > elem.size {
             return false;
         }
-        let len = self.word(span.offset + start);
+        let len = self.word(start);
         let room = (span.slot - header_of(elem)) / elem.size;
         at / elem.size < len && len <= room && holds(elem, at % elem.size, target)
     }
@@ -413,23 +423,15 @@ impl<'s> HeapMap<'s> {
         }
     }
 
-    /// [`len_of`](Self::len_of) of the object that begins at an offset.
-    ///
-    /// # Panics
-    /// If none does.
-    pub(crate) fn len_at(&self, start: u64) -> Result<u64, u64> {
-        self.len_of(&self.spans[self.span_at(start).expect("there is an object")], start)
-    }
-
-    /// Where the object is in whose slot the byte at `offset` lies.
-    pub(crate) fn slot_at(&self, offset: u64) -> Option<Place> {
+    /// The span that the byte at `offset` lies in, and where the slot begins.
+    pub(crate) fn slot_at(&self, offset: u64) -> Option<(u32, u64)> {
         let number = self.span_at(offset)?;
         let span = &self.spans[number];
-        let within = offset - span.offset;
-        let slot = within.checked_div(span.slot)?;
-        let inside = within - slot * span.slot;
-        let place = Place { span: number as u32, slot, start: offset - inside, inside };
-        (slot < span.slots).then_some(place)
+        if span.slots == 0 {
+            return None;
+        }
+        let (slot, inside) = span.slot_at(offset);
+        (slot < span.first_slot + span.slots).then_some((number as u32, offset - inside))
     }
 
     /// The plan for the objects of a span that has slots.

@@ -4,7 +4,7 @@
 //! own view of the spans ([`map`]) and its own marks ([`trace`]), so that it finds the mistakes of the allocator and the collector, too.
 
 pub(super) mod map;
-pub(super) mod own;
+mod own;
 mod plan;
 pub(crate) mod rule;
 pub(super) mod trace;

@@ -69,7 +69,7 @@ pub(crate) enum Rule {
 }
 
 /// A pointer in a value: how many bytes from its start, and to what type.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Pointer {
     pub(in crate::heap) at: u64,
     pub(in crate::heap) to: u32,
@@ -103,20 +103,22 @@ impl Rule {
         Some(Rule::Vector(Vector { head, ..Vector::of(ty)? }))
     }
 
-    /// As many entries as `len` says: in `few`, or in the buckets that `root` leads to.
-    pub(crate) fn hash(ty: &TypeLayout) -> Option<Rule> {
+    /// As many entries as `len` says: in `few`, which has room for `most_few`, or in the buckets that `root` leads to,
+    /// in slots whose tags have bits of `tag`.
+    pub(crate) fn hash(ty: &TypeLayout, most_few: usize, tag: u16) -> Option<Rule> {
         let (few, root) = (pointer(ty, &["few"])?, pointer(ty, &["root"])?);
-        Some(Rule::Hash(Hash { len: number(ty, &["len"], Prim::U64)?, few, root }))
+        let (len, most_few) = (number(ty, &["len"], Prim::U64)?, most_few as u64);
+        Some(Rule::Hash(Hash { len, few, most_few, root, tag }))
     }
 
-    /// As many entries as `len` says, in the nodes that `top` leads to.
-    pub(crate) fn tree(ty: &TypeLayout) -> Option<Rule> {
-        Tree::of(ty).map(Rule::Tree)
+    /// As many entries as `len` says, in the nodes that `top` leads to. At most `max_height` of them lead to a leaf.
+    pub(crate) fn tree(ty: &TypeLayout, max_height: usize) -> Option<Rule> {
+        Tree::of(ty, max_height).map(Rule::Tree)
     }
 
     /// The same, in nodes of another kind.
-    pub(crate) fn snap(ty: &TypeLayout) -> Option<Rule> {
-        Tree::of(ty).map(Rule::Snap)
+    pub(crate) fn snap(ty: &TypeLayout, max_height: usize) -> Option<Rule> {
+        Tree::of(ty, max_height).map(Rule::Snap)
     }
 }
 
@@ -221,7 +223,9 @@ impl Vector {
 pub(crate) struct Hash {
     pub(in crate::heap) len: u64,
     pub(in crate::heap) few: Pointer,
+    pub(in crate::heap) most_few: u64,
     pub(in crate::heap) root: Pointer,
+    pub(in crate::heap) tag: u16,
 }
 
 /// The nodes below `top` have as many entries as the length says.
@@ -230,18 +234,19 @@ pub(crate) struct Tree {
     pub(in crate::heap) len: u64,
     pub(in crate::heap) top: u64,
     pub(in crate::heap) child: TreeChild,
+    pub(in crate::heap) max_height: usize,
 }
 
 impl Tree {
-    fn of(ty: &TypeLayout) -> Option<Tree> {
+    fn of(ty: &TypeLayout, max_height: usize) -> Option<Tree> {
         let (top, child) = field(ty, &["top"])?;
         let len = number(ty, &["len"], Prim::U64)?;
-        Some(Tree { len, top, child: TreeChild::of(child)? })
+        Some(Tree { len, top, child: TreeChild::of(child)?, max_height })
     }
 }
 
 /// What leads to a node. Offsets are in bytes from its start.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TreeChild {
     pub(in crate::heap) tag: Prim,
     pub(in crate::heap) none: i128,
@@ -250,7 +255,7 @@ pub(crate) struct TreeChild {
 }
 
 impl TreeChild {
-    fn of(ty: &TypeLayout) -> Option<TreeChild> {
+    pub(in crate::heap) fn of(ty: &TypeLayout) -> Option<TreeChild> {
         let Shape::Enum { tag, variants } = &ty.shape else { return None };
         Some(TreeChild {
             tag: *tag,

@@ -1,8 +1,8 @@
 //! Follows all pointers from the roots, looks at each object once, and words what is wrong (`complain`).
 
-use super::map::{HeapMap, MappedRoot, Place};
+use super::map::{HeapMap, MappedRoot, MappedSpan, Place};
 use super::plan::{Op, Parts, variant};
-use super::rule::UNFINISHED;
+use super::rule::{Pointer, UNFINISHED};
 use super::{Problems, Report, Usage};
 use crate::layout::{Shape, TypeLayout};
 use crate::os::cpu::prefetch_read;
@@ -50,12 +50,11 @@ impl ToDo {
 pub(super) struct Tracer<'m, L> {
     pub(super) map: &'m HeapMap<'m>,
     is_live: L,
-    /// A bit for each slot.
-    reached: Vec<u64>,
-    /// A bit for each slot whose object belongs to a collection, which will free it.
-    owned: Vec<u64>,
-    /// A bit for each slot of which nobody writes the object; it is `owned`, too.
-    frozen: Vec<u64>,
+    reached: Slots,
+    /// Those whose object belongs to a collection, which will free it.
+    owned: Slots,
+    /// Those of which nobody writes the object; they are `owned`, too.
+    frozen: Slots,
     todo: ToDo,
     /// Objects that were found, and who is told of that now and then.
     found: u64,
@@ -64,18 +63,18 @@ pub(super) struct Tracer<'m, L> {
     pub(super) root: &'m MappedRoot,
 }
 
-/// Looks at all that the roots of `map` lead to. `is_live` says whether an allocator takes the object at an offset for one. Returns a bit for each slot, too: whether
-/// its object was reached. `progress` is told now and then how many objects were found.
+/// Looks at all that the roots of `map` lead to. `is_live` says whether an allocator takes the object at an offset for one. Returns the slots
+/// whose objects were reached, too. `progress` is told now and then how many objects were found.
 pub(in crate::heap) fn trace(
     map: &HeapMap<'_>,
     is_live: impl Fn(u64) -> Option<bool>,
     progress: &mut dyn FnMut(u64),
-) -> (Report, Vec<u64>) {
+) -> (Report, Slots) {
     let mut problems = Problems::default();
     map.problems.iter().for_each(|problem| problems.add(|| problem.clone()));
     let mut report =
         Report { spans: map.spans.len() as u64, roots: map.roots.len() as u64, ..Report::default() };
-    let mut reached = vec![0; map.slots.div_ceil(64) as usize];
+    let mut reached = Slots(vec![0; map.slots.div_ceil(64) as usize]);
     if let Some(first) = map.roots.first() {
         let (owned, frozen, todo) = (reached.clone(), reached.clone(), ToDo::default());
         let mut tracer =
@@ -116,24 +115,19 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
     /// Notes an object, to be looked at if this is the first time. Returns whether that may be done: not if a collection owns it.
     #[inline(always)]
     fn reach(&mut self, place: Place) -> bool {
-        let number = self.map.spans[place.span as usize].first_slot + place.slot;
-        let (word, bit) = (&mut self.reached[(number / 64) as usize], 1 << (number % 64));
-        if *word & bit == 0 {
-            *word |= bit;
+        if self.reached.add(place.number) {
             self.todo.stack.push(Reached { span: place.span, start: place.start });
             self.count();
             return true;
         }
-        self.owned[(number / 64) as usize] & bit == 0
+        !self.owned.has(place.number)
     }
 
     /// Notes an object that a collection owns. Returns whether nothing has led to it before.
-    pub(super) fn own(&mut self, place: Place) -> bool {
-        let number = self.map.spans[place.span as usize].first_slot + place.slot;
-        let (at, bit) = ((number / 64) as usize, 1 << (number % 64));
-        let is_first = self.reached[at] & bit == 0;
-        self.reached[at] |= bit;
-        self.owned[at] |= bit;
+    pub(super) fn own(&mut self, object: &Reached) -> bool {
+        let (number, _) = self.map.spans[object.span as usize].slot_at(object.start);
+        self.owned.add(number);
+        let is_first = self.reached.add(number);
         if is_first {
             self.count();
         }
@@ -150,14 +144,12 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
 
     /// Notes an object that nobody writes, to be looked at if this is the first time. Returns whether all that has led to it before says the same.
     fn freeze(&mut self, place: Place) -> bool {
-        let number = self.map.spans[place.span as usize].first_slot + place.slot;
-        let (at, bit) = ((number / 64) as usize, 1 << (number % 64));
-        if self.reached[at] & bit == 0 {
-            self.frozen[at] |= bit;
+        if !self.reached.has(place.number) {
             self.reach(place);
-            self.owned[at] |= bit;
+            self.owned.add(place.number);
+            self.frozen.add(place.number);
         }
-        self.frozen[at] & bit != 0
+        self.frozen.has(place.number)
     }
 
     fn look_at(&mut self, object: &Reached) {
@@ -273,26 +265,20 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
             }
             Op::OwnedPtr { at, to } => {
                 let at = base + at;
-                let addr = map.word(object.start + at);
-                match self.take(addr, *to) {
-                    Ok(Some(target)) => self.look_at(&target),
-                    Ok(None) => self.complain(object, at, || "is null, and a key".to_owned()),
+                let target = self.part(object, at).follow(Pointer { at: 0, to: *to });
+                let target = target.and_then(|target| self.take(target.ok_or("is null, and a key")?));
+                match target {
+                    Ok(target) => self.look_at(&target),
                     Err(what) => self.complain(object, at, || what),
                 }
             }
-            Op::Own { at, rule } => self.collection(*rule, object, base + at),
+            Op::Own { at, rule } => self.collection(rule, object, base + at),
             Op::Repeat { at, stride, len, ops } => {
                 for i in 0..*len {
                     self.run(ops, object, base + at + i * stride);
                 }
             }
         }
-    }
-
-    /// Bytes of an object.
-    #[inline]
-    pub(super) fn bytes(&self, object: &Reached, at: u64, len: u64) -> &'m [u8] {
-        self.map.bytes(object.start + at, len)
     }
 
     #[cold]
@@ -336,10 +322,9 @@ fn path_to(ty: &TypeLayout, at: u64) -> String {
 }
 
 /// Fills in what the bits of reached slots say.
-fn count(map: &HeapMap<'_>, reached: &[u64], report: &mut Report) {
+fn count(map: &HeapMap<'_>, reached: &Slots, report: &mut Report) {
     for span in map.spans.iter().filter(|span| span.slots > 0) {
-        let bits = span.first_slot..span.first_slot + span.slots;
-        let objects = ones(reached, bits);
+        let objects = reached.count(span);
         let Some(root) = map.roots.iter().find(|root| root.region == span.region) else { continue };
         report.objects += objects;
         report.bytes += objects * span.slot;
@@ -365,18 +350,41 @@ fn count(map: &HeapMap<'_>, reached: &[u64], report: &mut Report) {
     report.usage.sort_by(|a, b| (&a.root, b.bytes, &a.type_name).cmp(&(&b.root, a.bytes, &b.type_name)));
 }
 
-/// Number of bits that are set in a range.
-pub(in crate::heap) fn ones(words: &[u64], bits: std::ops::Range<u64>) -> u64 {
-    if bits.is_empty() {
-        return 0;
+/// Some of the slots of a heap, by number: a bit for each that there is.
+#[derive(Clone)]
+pub(in crate::heap) struct Slots(Vec<u64>);
+
+impl Slots {
+    #[inline(always)]
+    pub(in crate::heap) fn has(&self, slot: u64) -> bool {
+        self.0[(slot / 64) as usize] >> (slot % 64) & 1 == 1
     }
-    let (first, last) = ((bits.start / 64) as usize, ((bits.end - 1) / 64) as usize);
-    let (low, high) = (u64::MAX << (bits.start % 64), u64::MAX >> (63 - (bits.end - 1) % 64));
-    let masked = |i: usize| {
-        let mask = if i == first { low } else { u64::MAX } & if i == last { high } else { u64::MAX };
-        u64::from((words[i] & mask).count_ones())
-    };
-    (first..=last).map(masked).sum()
+
+    /// Returns whether it was not there before.
+    #[inline(always)]
+    fn add(&mut self, slot: u64) -> bool {
+        let is_new = !self.has(slot);
+        self.0[(slot / 64) as usize] |= 1 << (slot % 64);
+        is_new
+    }
+
+    /// How many there are among those of a span.
+    pub(in crate::heap) fn count(&self, span: &MappedSpan) -> u64 {
+        self.within(span.first_slot..span.first_slot + span.slots)
+    }
+
+    fn within(&self, slots: std::ops::Range<u64>) -> u64 {
+        if slots.is_empty() {
+            return 0;
+        }
+        let (first, last) = ((slots.start / 64) as usize, ((slots.end - 1) / 64) as usize);
+        let (low, high) = (u64::MAX << (slots.start % 64), u64::MAX >> (63 - (slots.end - 1) % 64));
+        let masked = |i: usize| {
+            let mask = if i == first { low } else { u64::MAX } & if i == last { high } else { u64::MAX };
+            u64::from((self.0[i] & mask).count_ones())
+        };
+        (first..=last).map(masked).sum()
+    }
 }
 
 #[cfg(test)]
@@ -384,14 +392,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bits_of_a_range_are_counted() {
-        let words = [u64::MAX, 1 | 1 << 63, u64::MAX];
-        let naive = |range: std::ops::Range<u64>| {
-            range.filter(|bit| words[(bit / 64) as usize] >> (bit % 64) & 1 == 1).count() as u64
-        };
+    fn slots_of_a_range_are_counted() {
+        let slots = Slots(vec![u64::MAX, 1 | 1 << 63, u64::MAX]);
+        let naive = |range: std::ops::Range<u64>| range.filter(|slot| slots.has(*slot)).count() as u64;
         for start in 0..192 {
             for end in start..=192 {
-                assert_eq!(ones(&words, start..end), naive(start..end), "{start}..{end}");
+                assert_eq!(slots.within(start..end), naive(start..end), "{start}..{end}");
             }
         }
     }
