@@ -51,7 +51,7 @@ pub(crate) trait OwnTypes {
 pub(crate) struct Known;
 
 /// What a type of this crate's own promises; none for other types.
-fn promise_of(ty: &TypeLayout) -> Option<Promise> {
+pub(super) fn promise_of(ty: &TypeLayout) -> Option<Promise> {
     if !ty.name.starts_with("pheap::") {
         return None;
     }
@@ -78,10 +78,8 @@ pub(crate) struct Pointer {
 impl Rule {
     /// The promise of a struct, if it is a collection.
     pub(in crate::heap) fn of(ty: &TypeLayout) -> Option<Rule> {
-        match promise_of(ty)? {
-            Promise::Collection(rule) => rule(ty),
-            Promise::Key(_) | Promise::Frozen | Promise::NotZero | Promise::Nothing => None,
-        }
+        let Promise::Collection(rule) = promise_of(ty)? else { return None };
+        rule(ty)
     }
 
     /// As many slots of `buffer` as `len` says have values.
@@ -127,24 +125,6 @@ pub(crate) fn has_versions(ty: &TypeLayout) -> bool {
     matches!(Rule::of(ty), Some(Rule::Snap(_)))
 }
 
-/// The field of a collection's part that is a key. If that is a pointer, it is the only one to its target.
-pub(super) fn own_key(ty: &TypeLayout) -> Option<&'static str> {
-    match promise_of(ty)? {
-        Promise::Key(field) => Some(field),
-        Promise::Collection(_) | Promise::Frozen | Promise::NotZero | Promise::Nothing => None,
-    }
-}
-
-/// Whether nobody writes what a type's pointers lead to.
-pub(super) fn is_frozen(ty: &TypeLayout) -> bool {
-    matches!(promise_of(ty), Some(Promise::Frozen))
-}
-
-/// Whether zero in all bytes is no value of the type.
-pub(super) fn is_not_zero(ty: &TypeLayout) -> bool {
-    matches!(promise_of(ty), Some(Promise::NotZero))
-}
-
 /// A field, by the names on the way to it: where it is, and what.
 pub(in crate::heap) fn field<'t>(ty: &'t TypeLayout, path: &[&str]) -> Option<(u64, &'t TypeLayout)> {
     let (mut at, mut ty) = (0, ty);
@@ -174,14 +154,6 @@ pub(in crate::heap) fn pointer(ty: &TypeLayout, path: &[&str]) -> Option<Pointer
 pub(in crate::heap) fn pointer_at(at: u64, ty: &TypeLayout) -> Option<Pointer> {
     match ty.shape {
         Shape::Ptr { to, .. } => Some(Pointer { at, to }),
-        _ => None,
-    }
-}
-
-/// An array: where it is, of what, and how many.
-pub(in crate::heap) fn array<'t>(ty: &'t TypeLayout, path: &[&str]) -> Option<(u64, &'t TypeLayout, u64)> {
-    match field(ty, path)? {
-        (at, TypeLayout { shape: Shape::Array { elem, len }, .. }) => Some((at, elem, *len)),
         _ => None,
     }
 }

@@ -144,7 +144,7 @@ impl<'v> HashWalk<'v> {
                 return Ok(Some(self.enter(bucket)));
             } else if tag == child.leaf.0 {
                 let bits = u32::from(at.array::<1>(child.bits)[0]);
-                let (part, slots) = at.follow_slice(child.leaf.1)?.ok_or_else(nothing)?;
+                let (Some(part), slots) = at.follow_slice(child.leaf.1)? else { return Err(nothing()) };
                 if slots.ty.size != 8 {
                     return Err(strange());
                 }

@@ -11,7 +11,7 @@ mod tree;
 
 use super::check::rule::{Rule, Vector, field};
 use hash::HashWalk;
-use part::{Part, Slots, Spot, in_slot, strange};
+use part::{Part, Slots, Spot, as_text, in_slot, strange};
 use tree::TreeWalk;
 
 /// Where a key is, and its value.
@@ -58,17 +58,17 @@ impl<'v> Node<'v> {
         Node { part, kind: Kind::Values, slots, values: None, order }
     }
 
-    /// The buffer of a vector, a text or a queue; none if there is none.
-    pub(super) fn buffer(vector: &Vector, owner: Part<'v>) -> Result<Option<Node<'v>>, String> {
+    /// The buffer of a vector, a text or a queue, and whether there is one. If not, this is a part of the owner.
+    pub(super) fn buffer(vector: &Vector, owner: Part<'v>) -> Result<(Node<'v>, bool), String> {
         let head = vector.head.map_or(0, |at| owner.word(at));
         let len = owner.word(vector.len);
-        let buffer = owner.follow_slice(vector.buffer)?;
-        let capacity = buffer.map_or(0, |(_, slots)| slots.count);
+        let (buffer, slots) = owner.follow_slice(vector.buffer)?;
+        let capacity = slots.count;
         if len > capacity || (head >= capacity && head > 0) {
             return Err(format!("has {len} elements from place {head} on, in a buffer for {capacity}"));
         }
-        let node = |(part, slots)| Node { order: Order::Ring { head, len }, ..Node::array(part, slots) };
-        Ok(buffer.map(node))
+        let node = Node::array(buffer.unwrap_or(owner), slots);
+        Ok((Node { order: Order::Ring { head, len }, ..node }, buffer.is_some()))
     }
 
     /// How many places there are before the end of the values.
@@ -135,13 +135,15 @@ impl<'v> Node<'v> {
 
     /// The same, of a text.
     pub(super) fn text(&self) -> Result<&'v str, String> {
-        std::str::from_utf8(self.bytes().ok_or_else(strange)?).map_err(|_| "is not UTF-8".to_owned())
+        as_text(self.bytes().ok_or_else(strange)?)
     }
 }
 
 /// The nodes of a collection that are still to come, each before those that it leads to, and entries in their order.
 #[derive(Clone)]
 pub(super) struct Walk<'v> {
+    /// How many values or entries the collection says that it has.
+    pub(super) len: u64,
     first: Option<Node<'v>>,
     rest: Rest<'v>,
 }
@@ -149,37 +151,42 @@ pub(super) struct Walk<'v> {
 #[derive(Clone)]
 enum Rest<'v> {
     None,
-    Hash(HashWalk<'v>),
-    Tree(TreeWalk<'v>),
+    Hash(Box<HashWalk<'v>>),
+    Tree(Box<TreeWalk<'v>>),
 }
 
 impl<'v> Walk<'v> {
     /// Before the first node of a collection.
     pub(super) fn of(rule: &Rule, owner: Part<'v>) -> Result<Walk<'v>, String> {
-        let (first, rest) = match rule {
-            Rule::Vector(vector) => (Node::buffer(vector, owner)?, Rest::None),
+        let (len, first, rest) = match rule {
+            Rule::Vector(vector) => (vector.len, Walk::buffer(vector, owner)?, Rest::None),
             Rule::Hash(hash) => match owner.follow(hash.root)? {
                 Some(_) if owner.word(hash.few.at) != 0 => {
                     return Err("has its entries in two places".to_owned());
                 }
                 Some(root) => {
                     let walk = HashWalk::new(hash, root).ok_or_else(strange)?;
-                    (Some(walk.node(root)), Rest::Hash(walk))
+                    (hash.len, Some(walk.node(root)), Rest::Hash(Box::new(walk)))
                 }
                 None => {
-                    let few = Node::buffer(&Vector::entries(hash.len, hash.few), owner)?;
-                    let (len, most) = (few.map_or(0, |few| few.len()), hash.most_few);
+                    let few = Walk::buffer(&Vector::entries(hash.len, hash.few), owner)?;
+                    let (len, most) = (owner.word(hash.len), hash.most_few);
                     if len > most {
                         return Err(format!("has {len} entries where {most} can be"));
                     }
-                    (few, Rest::None)
+                    (hash.len, few, Rest::None)
                 }
             },
             Rule::Tree(tree) | Rule::Snap(tree) => {
-                (None, Rest::Tree(TreeWalk::new(tree, owner).ok_or_else(strange)?))
+                (tree.len, None, Rest::Tree(Box::new(TreeWalk::new(tree, owner).ok_or_else(strange)?)))
             }
         };
-        Ok(Walk { first, rest })
+        Ok(Walk { len: owner.word(len), first, rest })
+    }
+
+    fn buffer(vector: &Vector, owner: Part<'v>) -> Result<Option<Node<'v>>, String> {
+        let (buffer, is_there) = Node::buffer(vector, owner)?;
+        Ok(is_there.then_some(buffer))
     }
 
     /// The next node. Nothing comes behind an error.

@@ -3,9 +3,10 @@
 #![allow(unsafe_code)]
 
 use crate::heap::check::map::{HeapMap, Place};
-use crate::heap::check::rule::Pointer;
+use crate::heap::check::plan::header_of;
+use crate::heap::check::rule::{Pointer, field};
 use crate::layout::desc::Prim;
-use crate::layout::{Shape, TypeLayout, slice_header};
+use crate::layout::{Shape, TypeLayout};
 
 /// Objects as a view shows them.
 pub(crate) trait Sight {
@@ -110,8 +111,7 @@ impl<'v> Part<'v> {
     pub(in crate::heap) fn locate(self, addr: u64, target: u32) -> Result<Option<(Part<'v>, u64)>, String> {
         match self.ground {
             Ground::Heap(map) => {
-                let place =
-                    map.locate(addr, target, self.region).map_err(|astray| map.explain(addr, &astray))?;
+                let place = map.locate(addr, target, self.region)?;
                 let part =
                     |Place { span, start, inside, .. }| (Part { at: start + inside, span, ..self }, inside);
                 Ok(place.map(part))
@@ -131,28 +131,29 @@ impl<'v> Part<'v> {
         }
     }
 
-    /// The same, of a pointer to a slice: the slice, and its elements.
-    pub(in crate::heap) fn follow_slice(
-        self,
-        pointer: Pointer,
-    ) -> Result<Option<(Part<'v>, Slots<'v>)>, String> {
-        let Slots { ty, .. } = self.no_elements(pointer)?;
-        let Some(slice) = self.follow(pointer)? else { return Ok(None) };
-        let count =
-            slice.len().map_err(|len| format!("has a buffer with a length of {len}, which does not fit"))?;
-        Ok(Some((slice, Slots { first: slice_header(ty.align as usize) as u64, ty, count })))
+    /// The same, of a pointer to a slice: its elements, too.
+    pub(super) fn follow_slice(self, pointer: Pointer) -> Result<(Option<Part<'v>>, Slots<'v>), String> {
+        let Some(TypeLayout { shape: Shape::Slice(elem), .. }) = self.layout(pointer.to) else {
+            return Err(strange());
+        };
+        let slice = self.follow(pointer)?;
+        let none = Slots { first: 0, ty: elem, count: 0 };
+        let slots = slice.map_or(Ok(none), |slice| slice.elements(elem));
+        Ok((slice, slots.map_err(|what| format!("has a buffer that {what}"))?))
     }
 
-    /// None of the elements of the slice that a pointer leads to.
-    pub(in crate::heap) fn no_elements(self, pointer: Pointer) -> Result<Slots<'v>, String> {
-        match self.layout(pointer.to).map(|ty| &ty.shape) {
-            Some(Shape::Slice(elem)) => Ok(Slots { first: 0, ty: elem, count: 0 }),
-            _ => Err(strange()),
-        }
+    /// The elements of the slice that begins here.
+    pub(in crate::heap) fn elements(self, elem: &'v TypeLayout) -> Result<Slots<'v>, String> {
+        Ok(Slots { first: header_of(elem), ty: elem, count: self.len()? })
     }
 
-    /// How many elements or bytes the object has that begins here; its length, if that does not fit.
-    pub(in crate::heap) fn len(self) -> Result<u64, u64> {
+    /// The string that begins here.
+    pub(in crate::heap) fn text(self) -> Result<&'v str, String> {
+        as_text(self.bytes(8, self.len()?))
+    }
+
+    /// How many elements or bytes the object has that begins here.
+    pub(in crate::heap) fn len(self) -> Result<u64, String> {
         match self.ground {
             Ground::Heap(map) => map.len_of(&map.spans[self.span as usize], self.at),
             Ground::View(_) => Ok(self.word(0)),
@@ -172,8 +173,12 @@ pub(in crate::heap) struct Slots<'v> {
 impl<'v> Slots<'v> {
     /// The slots in a field of a type.
     pub(super) fn of(ty: &'v TypeLayout, path: &[&str]) -> Option<Slots<'v>> {
-        let (first, ty, count) = crate::heap::check::rule::array(ty, path)?;
-        Some(Slots { first, ty, count })
+        match field(ty, path)? {
+            (first, TypeLayout { shape: Shape::Array { elem, len }, .. }) => {
+                Some(Slots { first, ty: elem, count: *len })
+            }
+            _ => None,
+        }
     }
 
     pub(in crate::heap) fn offset(&self, slot: u64) -> u64 {
@@ -187,6 +192,10 @@ pub(in crate::heap) fn in_slot(ty: &TypeLayout) -> &TypeLayout {
         Shape::Slot(of) => of,
         _ => ty,
     }
+}
+
+pub(super) fn as_text(bytes: &[u8]) -> Result<&str, String> {
+    std::str::from_utf8(bytes).map_err(|_| "is not UTF-8".to_owned())
 }
 
 pub(in crate::heap) fn shared() -> String {

@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::heap::Heap;
 use crate::heap::check::Report;
 use crate::heap::check::map::{HeapMap, MappedSpan};
-use crate::heap::check::trace::{Slots, trace};
+use crate::heap::check::trace::{SlotSet, trace};
 use crate::heap::decode::part::{Ground, Part};
 use crate::heap::memory::Still;
 use crate::store::arena::SpanKind;
@@ -51,12 +51,12 @@ pub struct SpanUse<'v> {
     pub slot_bytes: u64,
     /// Number of slots.
     pub slots: u64,
-    /// Slots whose objects the roots lead to.
+    /// SlotSet whose objects the roots lead to.
     pub reached: u64,
     /// Other slots that count as objects until their root is collected again, as far as that is known.
     pub garbage: u64,
     map: &'v HeapMap<'v>,
-    found: &'v Slots,
+    found: &'v SlotSet,
     number: u32,
 }
 
@@ -174,7 +174,7 @@ fn purpose_of(span: &MappedSpan) -> Purpose {
 
 impl fmt::Debug for Objects<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Objects").field("map", &self.map).finish_non_exhaustive()
+        f.debug_struct("Objects").field("roots", &self.map.roots.len()).finish_non_exhaustive()
     }
 }
 

@@ -4,11 +4,11 @@
 
 use std::fmt;
 
-use crate::heap::check::rule::{Hash, Rule, Tree, field};
+use crate::heap::check::rule::{Rule, field};
 use crate::heap::decode::part::{Ground, Part, Sight, Slots, Spot, in_slot};
 use crate::heap::decode::{Kind, Node, Pair, Walk};
 use crate::layout::desc::Prim;
-use crate::layout::{FieldLayout, Shape, TypeLayout, slice_header};
+use crate::layout::{FieldLayout, Shape, TypeLayout, VariantLayout};
 
 /// An object, or a value inside an object that a pointer leads to.
 #[derive(Clone, Copy)]
@@ -179,28 +179,12 @@ impl<'v> Object<'v> {
     /// Its value.
     pub fn value(&self) -> Value<'v> {
         let (part, ty) = (self.part, self.layout());
-        let len = || {
-            let invalid =
-                |len| Value::Invalid(format!("a length of {len}, in a slot of {} bytes", self.slot_bytes()));
-            part.len().map_err(invalid)
-        };
         let value = match &ty.shape {
-            Shape::Slice(elem) => len().map(|count| {
-                let first = slice_header(elem.align as usize) as u64;
-                list(Node::array(part, Slots { first, ty: elem, count }))
-            }),
-            Shape::Str => len().map(|len| match std::str::from_utf8(part.bytes(8, len)) {
-                Ok(text) => Value::Str(text),
-                Err(_) => Value::Invalid("not UTF-8".to_owned()),
-            }),
-            Shape::Prim(_)
-            | Shape::Array { .. }
-            | Shape::Ptr { .. }
-            | Shape::Struct(_)
-            | Shape::Enum { .. }
-            | Shape::Slot(_) => Ok(value_of(part.is(ty))),
+            Shape::Slice(elem) => part.elements(elem).map(|slots| list(Node::array(part, slots))),
+            Shape::Str => part.text().map(Value::Str),
+            _ => Ok(value_of(part.is(ty))),
         };
-        value.unwrap_or_else(|invalid| invalid)
+        value.unwrap_or_else(Value::Invalid)
     }
 }
 
@@ -221,11 +205,8 @@ impl<'v> Pointer<'v> {
     /// # Errors
     /// Why the pointer is invalid.
     pub fn target(&self) -> Result<Option<Object<'v>>, String> {
-        let Pointer { from, addr, target } = *self;
-        if from.ground.map().is_some_and(|map| !map.is_possible(target)) {
-            return Err("is of an impossible type".to_owned());
-        }
-        Ok(from.locate(addr, target)?.map(|(part, _)| Object { part, target }))
+        let place = self.from.locate(self.addr, self.target)?;
+        Ok(place.map(|(part, _)| Object { part, target: self.target }))
     }
 }
 
@@ -247,16 +228,13 @@ fn value_of<'v>(Spot { part, ty }: Spot<'v>) -> Value<'v> {
             let node = Node::array(part, Slots { first: 0, ty: elem, count: *len });
             Value::List(Elements { node, next: 0 })
         }
-        Shape::Enum { tag, variants } => {
-            let tag = part.integer(0, *tag);
-            match variants.iter().find(|variant| variant.tag == tag) {
-                Some(variant) => {
-                    let fields = variant.fields.iter();
-                    Value::Enum(&variant.name, Fields { of: part, type_name: &ty.name, fields })
-                }
-                None => Value::Invalid(format!("the tag {tag}, which no variant has")),
+        Shape::Enum { tag, .. } => match variant_of(part, ty) {
+            Some(variant) => {
+                let fields = variant.fields.iter();
+                Value::Enum(&variant.name, Fields { of: part, type_name: &ty.name, fields })
             }
-        }
+            None => Value::Invalid(format!("the tag {}, which no variant has", part.integer(0, *tag))),
+        },
         Shape::Slot(of) => {
             if part.bytes(0, of.size).iter().all(|&byte| byte == 0) {
                 Value::Null
@@ -271,23 +249,21 @@ fn value_of<'v>(Spot { part, ty }: Spot<'v>) -> Value<'v> {
 /// What a type of this crate's own stands for; none if that is what it consists of.
 fn own_value<'v>(part: Part<'v>, ty: &'v TypeLayout) -> Option<Result<Value<'v>, String>> {
     let name = ty.name.strip_prefix("pheap::")?;
-    if let Some(rule) = Rule::of(ty) {
-        return Some(match &rule {
-            Rule::Vector(vector) => Node::buffer(vector, part).and_then(|buffer| {
-                let empty = || part.no_elements(vector.buffer).map(|slots| Node::array(part, slots));
-                let buffer = buffer.map_or_else(empty, Ok)?;
+    match Rule::of(ty) {
+        None => {}
+        Some(Rule::Vector(vector)) => {
+            return Some(Node::buffer(&vector, part).and_then(|(buffer, _)| {
                 if vector.is_text { buffer.text().map(Value::Str) } else { Ok(list(buffer)) }
-            }),
-            Rule::Hash(Hash { len, .. }) | Rule::Tree(Tree { len, .. }) | Rule::Snap(Tree { len, .. }) => {
-                let is_ordered = !matches!(rule, Rule::Hash(_)) && !ty.name.contains("pheap::Reverse<");
-                Walk::of(&rule, part).map(|nodes| {
-                    let budget = part.ground.map().map_or(u64::MAX, |map| map.slots);
-                    let left = part.word(*len);
-                    let walk = MapWalk { nodes, here: None, left, budget, is_ordered, is_done: false };
-                    Value::Map(Entries { walk: Box::new(walk) })
-                })
-            }
-        });
+            }));
+        }
+        Some(rule) => {
+            let is_ordered = !matches!(rule, Rule::Hash(_)) && !ty.name.contains("pheap::Reverse<");
+            return Some(Walk::of(&rule, part).map(|nodes| {
+                let (left, budget) = (nodes.len, part.ground.map().map_or(u64::MAX, |map| map.slots));
+                let walk = MapWalk { nodes, here: None, left, budget, is_ordered, is_done: false };
+                Value::Map(Entries { walk: Box::new(walk) })
+            }));
+        }
     }
     let inside = |name| field(ty, &[name]).map(|(at, ty)| value_of(part.at(at).is(ty)));
     let value = match name.split_once('<').map_or(name, |(id, _)| id) {
@@ -297,19 +273,12 @@ fn own_value<'v>(part: Part<'v>, ty: &'v TypeLayout) -> Option<Result<Value<'v>,
         },
         "PBytes" => inside("bytes")?,
         "InlineBytes" => inside("form")?,
-        "InlineForm" => match &ty.shape {
-            Shape::Enum { tag, variants } => {
-                let tag = part.integer(0, *tag);
-                let variant = variants.iter().find(|variant| variant.tag == tag)?;
-                match &variant.fields[..] {
-                    [len, room] if len.ty.size == 1 => {
-                        let [len_of_room] = part.array(len.offset);
-                        Value::Bytes(part.bytes(room.offset, room.ty.size.min(u64::from(len_of_room))))
-                    }
-                    [_, bytes, _] => value_of(part.at(bytes.offset).is(&bytes.ty)),
-                    _ => return None,
-                }
+        "InlineForm" => match &variant_of(part, ty)?.fields[..] {
+            [len, room] if len.ty.size == 1 => {
+                let [len] = part.array(len.offset);
+                Value::Bytes(part.bytes(room.offset, room.ty.size.min(u64::from(len))))
             }
+            [_, bytes, _] => value_of(part.at(bytes.offset).is(&bytes.ty)),
             _ => return None,
         },
         "PPriorityQueue" => inside("elements")?,
@@ -320,16 +289,9 @@ fn own_value<'v>(part: Part<'v>, ty: &'v TypeLayout) -> Option<Result<Value<'v>,
             },
             _ => Value::Invalid("a text that is null".to_owned()),
         },
-        "POption" => match &ty.shape {
-            Shape::Enum { tag, variants } => {
-                let tag = part.integer(0, *tag);
-                let variant = variants.iter().find(|variant| variant.tag == tag)?;
-                match variant.fields.first() {
-                    Some(value) => value_of(part.at(value.offset).is(&value.ty)),
-                    None => Value::Null,
-                }
-            }
-            _ => return None,
+        "POption" => match variant_of(part, ty)?.fields.first() {
+            Some(value) => value_of(part.at(value.offset).is(&value.ty)),
+            None => Value::Null,
         },
         "OptionNonZero" => match inside("0")? {
             Value::Unsigned(0) | Value::Signed(0) => Value::Null,
@@ -340,6 +302,13 @@ fn own_value<'v>(part: Part<'v>, ty: &'v TypeLayout) -> Option<Result<Value<'v>,
         _ => return None,
     };
     Some(Ok(value))
+}
+
+/// The variant that an enum is, if there is such a one.
+fn variant_of<'v>(part: Part<'_>, ty: &'v TypeLayout) -> Option<&'v VariantLayout> {
+    let Shape::Enum { tag, variants } = &ty.shape else { return None };
+    let tag = part.integer(0, *tag);
+    variants.iter().find(|variant| variant.tag == tag)
 }
 
 /// Elements; bytes are easier to read as such.
