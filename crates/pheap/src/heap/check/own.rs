@@ -1,6 +1,8 @@
-//! What collections promise beyond their types: their code believes it, so a file from elsewhere has to keep it.
+//! What collections promise beyond their types: their code believes it, so a file from elsewhere has to keep
+//! it.
 //!
-//! What they own is looked at together with them; nothing else may point to it, for it is freed when they give it up.
+//! What they own is looked at together with them; nothing else may point to it, for it is freed when they
+//! give it up.
 
 use super::plan::{Look, Op};
 use super::rule::Rule;

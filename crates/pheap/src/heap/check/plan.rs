@@ -8,7 +8,8 @@ use crate::layout::{FieldLayout, Shape, TypeLayout, VariantLayout, check_layout,
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) align: u64,
-    /// Bytes that an object needs at least: those of a value, or those before the elements of a slice or string.
+    /// Bytes that an object needs at least: those of a value, or those before the elements of a slice or
+    /// string.
     pub(super) least: u64,
     /// The bytes of an element.
     pub(super) stride: Option<u64>,
@@ -136,7 +137,8 @@ fn compile(ty: &TypeLayout, at: u64, ops: &mut Vec<Op>) {
     ops.push(Op { at, look });
 }
 
-/// Nobody writes what these pointers lead to: those of keys and values, not those to other nodes, which are in variants.
+/// Nobody writes what these pointers lead to: those of keys and values, not those to other nodes, which are
+/// in variants.
 fn freeze(ops: &mut [Op]) {
     for op in ops {
         match &mut op.look {
@@ -158,8 +160,8 @@ fn own(ops: &mut [Op], at: u64) {
     }
 }
 
-/// Whether a value of `target` lies at byte `at` of a value of `ty`, whatever the value is: that is, not in a variant of an enum,
-/// which may become another one.
+/// Whether a value of `target` lies at byte `at` of a value of `ty`, whatever the value is: that is, not in a
+/// variant of an enum, which may become another one.
 pub(super) fn holds(ty: &TypeLayout, at: u64, target: &TypeLayout) -> bool {
     if at == 0 && ty == target {
         return true;

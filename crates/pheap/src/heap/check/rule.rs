@@ -101,15 +101,16 @@ impl Rule {
         Some(Rule::Vector(Vector { head, ..Vector::of(ty)? }))
     }
 
-    /// As many entries as `len` says: in `few`, which has room for `most_few`, or in the buckets that `root` leads to,
-    /// in slots whose tags have bits of `tag`.
+    /// As many entries as `len` says: in `few`, which has room for `most_few`, or in the buckets that `root`
+    /// leads to, in slots whose tags have bits of `tag`.
     pub(crate) fn hash(ty: &TypeLayout, most_few: usize, tag: u16) -> Option<Rule> {
         let (few, root) = (pointer(ty, &["few"])?, pointer(ty, &["root"])?);
         let (len, most_few) = (number(ty, &["len"], Prim::U64)?, most_few as u64);
         Some(Rule::Hash(Hash { len, few, most_few, root, tag }))
     }
 
-    /// As many entries as `len` says, in the nodes that `top` leads to. At most `max_height` of them lead to a leaf.
+    /// As many entries as `len` says, in the nodes that `top` leads to. At most `max_height` of them lead to
+    /// a leaf.
     pub(crate) fn tree(ty: &TypeLayout, max_height: usize) -> Option<Rule> {
         Tree::of(ty, max_height).map(Rule::Tree)
     }
@@ -127,11 +128,12 @@ pub(crate) fn has_versions(ty: &TypeLayout) -> bool {
 
 /// A field, by the names on the way to it: where it is, and what.
 pub(in crate::heap) fn field<'t>(ty: &'t TypeLayout, path: &[&str]) -> Option<(u64, &'t TypeLayout)> {
-    let (mut at, mut ty) = (0, ty);
+    let (mut at, mut ty) = (0_u64, ty);
     for name in path {
         let Shape::Struct(fields) = &ty.shape else { return None };
         let field = named(fields, name)?;
-        (at, ty) = (at + field.offset, &field.ty);
+        // What an impossible type says may be too much: it has no objects.
+        (at, ty) = (at.wrapping_add(field.offset), &field.ty);
     }
     Some((at, ty))
 }

@@ -23,8 +23,8 @@ const TELL: u64 = 1 << 16;
 /// Objects that are on their way from memory at a time.
 const AHEAD: usize = 16;
 
-/// The objects that were reached. A stack, but not that of the thread, for lists are long; and what comes from it waits in a short queue until
-/// it is in the cache.
+/// The objects that were reached. A stack, but not that of the thread, for lists are long; and what comes
+/// from it waits in a short queue until it is in the cache.
 #[derive(Default)]
 struct ToDo {
     stack: Vec<Reached>,
@@ -60,8 +60,9 @@ pub(super) struct Tracer<'m, L> {
     root: &'m MappedRoot,
 }
 
-/// Looks at all that the roots of `map` lead to. `is_live` says whether an allocator takes the object at an offset for one. Returns the slots
-/// whose objects were reached, too. `progress` is told now and then how many objects were found.
+/// Looks at all that the roots of `map` lead to. `is_live` says whether an allocator takes the object at an
+/// offset for one. Returns the slots whose objects were reached, too. `progress` is told now and then how
+/// many objects were found.
 pub(in crate::heap) fn trace(
     map: &HeapMap<'_>,
     is_live: impl Fn(u64) -> Option<bool>,
@@ -99,7 +100,8 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
         }
     }
 
-    /// Notes an object, to be looked at if this is the first time. Returns whether that may be done: not if a collection owns it.
+    /// Notes an object, to be looked at if this is the first time. Returns whether that may be done: not if a
+    /// collection owns it.
     #[inline(always)]
     fn reach(&mut self, place: Place) -> bool {
         if self.reached.add(place.number) {
@@ -129,7 +131,8 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
         }
     }
 
-    /// Notes an object that nobody writes, to be looked at if this is the first time. Returns whether all that has led to it before says the same.
+    /// Notes an object that nobody writes, to be looked at if this is the first time. Returns whether all
+    /// that has led to it before says the same.
     fn freeze(&mut self, place: Place) -> bool {
         if !self.reached.has(place.number) {
             self.reach(place);

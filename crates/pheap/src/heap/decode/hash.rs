@@ -1,7 +1,7 @@
 //! Hash maps: a trie of directories, and chains of buckets.
 
 use super::part::{Part, Slots, strange};
-use super::{Kind, Node, Order, nothing};
+use super::{Node, Order, nothing};
 use crate::heap::check::rule::{Hash, Pointer, field, named, number, pointer, variant_pointer};
 use crate::layout::desc::Prim;
 use crate::layout::{Shape, TypeLayout};
@@ -178,7 +178,6 @@ impl<'v> HashWalk<'v> {
 
     fn enter(&mut self, bucket: Part<'v>) -> Node<'v> {
         self.last = Some(bucket);
-        let Bucket { slots, order, .. } = self.bucket;
-        Node { part: bucket, kind: Kind::Values, slots, values: None, order }
+        Node { order: self.bucket.order, ..Node::array(bucket, self.bucket.slots) }
     }
 }

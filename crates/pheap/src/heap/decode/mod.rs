@@ -1,9 +1,9 @@
-//! Collections by the type table alone, without the types of the program: where their nodes are, and which slots of
-//! those have values.
+//! Collections by the type table alone, without the types of the program: where their nodes are, and which
+//! slots of those have values.
 //!
-//! [`check`](super::check) and [`inspect`](super::inspect) both go by it. Nothing here believes an object: each pointer,
-//! length and tag is looked at before it is followed. A damaged collection may lead to a node twice, and round in
-//! circles; it is for the caller to end that.
+//! [`check`](super::check) and [`inspect`](super::inspect) both go by it. Nothing here believes an object:
+//! each pointer, length and tag is looked at before it is followed. A damaged collection may lead to a node
+//! twice, and round in circles; it is for the caller to end that.
 
 mod hash;
 pub(super) mod part;
@@ -36,7 +36,8 @@ pub(super) enum Kind {
     Values,
     /// It leads to other nodes, and its slots have keys.
     Keys,
-    /// The same, and its slots are branches, which have a separator at this byte. That of the first place is none.
+    /// The same, and its slots are branches, which have a separator at this byte. That of the first place is
+    /// none.
     Separators(u64),
 }
 
@@ -58,7 +59,8 @@ impl<'v> Node<'v> {
         Node { part, kind: Kind::Values, slots, values: None, order }
     }
 
-    /// The buffer of a vector, a text or a queue, and whether there is one. If not, this is a part of the owner.
+    /// The buffer of a vector, a text or a queue, and whether there is one. If not, this is a part of the
+    /// owner.
     pub(super) fn buffer(vector: &Vector, owner: Part<'v>) -> Result<(Node<'v>, bool), String> {
         let head = vector.head.map_or(0, |at| owner.word(at));
         let len = owner.word(vector.len);
@@ -139,7 +141,8 @@ impl<'v> Node<'v> {
     }
 }
 
-/// The nodes of a collection that are still to come, each before those that it leads to, and entries in their order.
+/// The nodes of a collection that are still to come, each before those that it leads to, and entries in their
+/// order.
 #[derive(Clone)]
 pub(super) struct Walk<'v> {
     /// How many values or entries the collection says that it has.

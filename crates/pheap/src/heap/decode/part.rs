@@ -1,4 +1,5 @@
-//! Parts of objects: bytes and numbers in them, and where their pointers lead, which is looked at before it is followed.
+//! Parts of objects: bytes and numbers in them, and where their pointers lead, which is looked at before it
+//! is followed.
 
 #![allow(unsafe_code)]
 
@@ -20,11 +21,11 @@ pub(crate) trait Sight {
     unsafe fn bytes(&self, addr: u64, len: u64) -> &[u8];
 }
 
-/// Where objects are: in a heap that is still, of which nothing is believed; or behind a view, whose pointers are
-/// good. In a heap, places are offsets; behind a view, they are addresses.
+/// Where objects are: in a heap that is still, of which nothing is believed; or behind a view, whose pointers
+/// are good. In a heap, places are offsets; behind a view, they are addresses.
 //
-// Invariant: places behind a view come from a pointer of that view, from the layouts of objects, and from pointers in
-// them. `Object::seen` begins with the first.
+// Invariant: places behind a view come from a pointer of that view, from the layouts of objects, and from
+// pointers in them. `Object::seen` begins with the first.
 #[derive(Clone, Copy)]
 pub(crate) enum Ground<'v> {
     Heap(&'v HeapMap<'v>),
@@ -79,8 +80,8 @@ impl<'v> Part<'v> {
     pub(in crate::heap) fn bytes(self, at: u64, len: u64) -> &'v [u8] {
         match self.ground {
             Ground::Heap(map) => map.bytes(self.at + at, len),
-            // SAFETY: the invariant: these bytes lie in an object. What has a length of its own is cut off by the
-            // length of its buffer.
+            // SAFETY: the invariant: these bytes lie in an object. What has a length of its own is cut off by
+            // the length of its buffer.
             Ground::View(view) => unsafe { view.bytes(self.at + at, len) },
         }
     }
@@ -106,8 +107,8 @@ impl<'v> Part<'v> {
         self.ground.types().get(ty as usize)
     }
 
-    /// Where a pointer to a `target` leads, and how many bytes inside of an object that is. None if it is null, or
-    /// to nothing that has bytes.
+    /// Where a pointer to a `target` leads, and how many bytes inside of an object that is. None if it is
+    /// null, or to nothing that has bytes.
     pub(in crate::heap) fn locate(self, addr: u64, target: u32) -> Result<Option<(Part<'v>, u64)>, String> {
         match self.ground {
             Ground::Heap(map) => {
