@@ -12,7 +12,7 @@ use std::marker::PhantomData;
 use std::ops::{Bound, RangeBounds};
 use std::ptr::NonNull;
 
-use crate::layout::desc::{Desc, History, Kind, Name};
+use crate::layout::desc::{Desc, Kind};
 use crate::layout::{Persist, Pointee, slice_header};
 
 /// Makes a type invariant in `'r`, so that no brand can be traded for another.
@@ -171,10 +171,7 @@ macro_rules! one_word {
         const POINTERS: bool = true;
 
         fn desc() -> &'static Desc {
-            const {
-                let kind = Kind::Ptr { nullable: $nullable, to: T::desc };
-                &Desc { name: Name::own("P"), history: History::NONE, args: &[], size: 8, align: 8, kind }
-            }
+            const { &Desc::own("P", (8, 8), Kind::Ptr { nullable: $nullable, to: T::desc }) }
         }
 
         #[inline(always)]

@@ -12,7 +12,7 @@ use std::ptr::NonNull;
 use crate::api::tx::Txn;
 use crate::api::view::View;
 use crate::error::Result;
-use crate::layout::desc::{Desc, History, Kind, Name};
+use crate::layout::desc::{Desc, Kind};
 use crate::layout::{Persist, Pointee, slice_header};
 use crate::os::cpu::settle;
 use crate::ptr::{P, value_of};
@@ -33,16 +33,7 @@ unsafe impl<T: Persist> Persist for Slot<T> {
     const POINTERS: bool = T::POINTERS;
 
     fn desc() -> &'static Desc {
-        const {
-            &Desc {
-                name: Name::own("pheap::Slot"),
-                history: History::NONE,
-                args: &[],
-                size: size_of::<T>(),
-                align: align_of::<T>(),
-                kind: Kind::Slot { of: T::desc },
-            }
-        }
+        const { &Desc::own("pheap::Slot", (size_of::<T>(), align_of::<T>()), Kind::Slot { of: T::desc }) }
     }
 
     /// That of the value, if there is one.

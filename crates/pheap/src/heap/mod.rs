@@ -14,6 +14,7 @@ pub(crate) mod check;
 mod checkpoints;
 mod close;
 mod collections;
+mod decode;
 mod deferred;
 mod directory;
 mod growth;

@@ -83,7 +83,7 @@ impl Pointers {
         let maps = |to: u32| {
             let mut same = targets(&given);
             same.retain(|&from| difference((&given, from), (&made, to)).is_none());
-            let of_given = given[0].with_pointers(("", 0), &|_, from| same.contains(&from));
+            let of_given = given[0].with_pointers(&|_, from| same.contains(&from));
             (PointerMap::of(&of_given), PointerMap::of(&made[0].with_pointers_to(to)))
         };
         let by_target: Vec<_> = targets(&made).into_iter().map(maps).collect();
@@ -138,59 +138,40 @@ where
     unsafe { put_value(new, value) };
 }
 
-/// One thing to do. Offsets are in bytes, within the old value (`from`) and the new one (`to`), of which all bytes are zero before.
-pub(super) enum Op {
-    Copy {
-        from: u64,
-        to: u64,
-        len: u64,
-    },
+/// One thing to do, so many bytes behind the start of the old value (`from`) and of the new one (`to`), of
+/// which all bytes are zero before.
+pub(super) struct Op {
+    pub(super) from: u64,
+    pub(super) to: u64,
+    pub(super) step: Step,
+}
+
+pub(super) enum Step {
+    /// So many bytes as they are.
+    Copy(u64),
     /// The value of a field that is new.
-    Default {
-        to: u64,
-        write: DefaultFn,
-    },
+    Default(DefaultFn),
     Call {
-        from: u64,
-        to: u64,
         call: ConvertFn,
         pointers: Option<Arc<Pointers>>,
     },
-    All {
-        from: u64,
-        to: u64,
-        ops: Vec<Op>,
-    },
     /// Nothing if so many bytes are zero.
     UnlessZero {
-        from: u64,
-        to: u64,
         size: u64,
         ops: Vec<Op>,
     },
     /// What the tag says, which has so many bytes, and is copied.
     Variants {
-        from: u64,
-        to: u64,
         tag: usize,
         variants: Vec<(u128, Vec<Op>)>,
     },
     /// So many values, each so many bytes behind the one before, which are not the same for old and new.
     Repeat {
-        from: u64,
-        to: u64,
         strides: (u64, u64),
         len: u64,
-        ops: Vec<Op>,
-    },
-    /// The same for the slots of a collection's node: those without a value stay zero. `node` is where the old node is.
-    Slots {
-        node: u64,
-        vacant: Vacant,
-        from: u64,
-        to: u64,
-        strides: (u64, u64),
-        len: u64,
+        /// If they are slots of a collection's node, of which those without a value stay zero: how many bytes
+        /// behind the start of the node the old ones are, and how that says which have no value.
+        vacant: Option<(u64, Vacant)>,
         ops: Vec<Op>,
     },
 }
@@ -246,117 +227,72 @@ impl Occupied {
 
 /// So many bytes as they are, where they are.
 pub(super) fn same(at: u64, len: u64) -> Op {
-    Op::Copy { from: at, to: at, len }
+    Op { from: at, to: at, step: Step::Copy(len) }
 }
 
 impl Op {
-    pub(super) fn repeat(ops: Vec<Op>, old: u64, new: u64, len: u64) -> Op {
-        Op::Repeat { from: 0, to: 0, strides: (old, new), len, ops }
-    }
-
-    pub(super) fn unless_zero(ops: Vec<Op>, size: u64) -> Op {
-        Op::UnlessZero { from: 0, to: 0, size, ops }
+    /// At the starts of both values.
+    pub(super) fn here(step: Step) -> Op {
+        Op { from: 0, to: 0, step }
     }
 
     pub(super) fn variants(tag: usize, variants: Vec<(i128, Vec<Op>)>) -> Op {
         let mask = u128::MAX >> (128 - tag * 8);
         let variants = variants.into_iter().map(|(tag, ops)| (tag as u128 & mask, ops)).collect();
-        Op::Variants { from: 0, to: 0, tag, variants }
+        Op::here(Step::Variants { tag, variants })
     }
 
     /// The same for values that lie further behind.
-    pub(super) fn moved(mut self, old: u64, new: u64) -> Op {
-        match &mut self {
-            Op::Default { to, .. } => *to += new,
-            Op::Copy { from, to, .. }
-            | Op::Call { from, to, .. }
-            | Op::All { from, to, .. }
-            | Op::UnlessZero { from, to, .. }
-            | Op::Variants { from, to, .. }
-            | Op::Repeat { from, to, .. } => {
-                *from += old;
-                *to += new;
-            }
-            Op::Slots { node, from, to, .. } => {
-                *node += old;
-                *from += old;
-                *to += new;
-            }
-        }
-        self
+    pub(super) fn moved(self, old: u64, new: u64) -> Op {
+        Op { from: self.from + old, to: self.to + new, ..self }
     }
 
     /// Whether a function of the program's is called.
     fn calls(&self) -> bool {
-        match self {
-            Op::Call { .. } => true,
-            Op::Copy { .. } | Op::Default { .. } => false,
-            Op::All { ops, .. }
-            | Op::UnlessZero { ops, .. }
-            | Op::Repeat { ops, .. }
-            | Op::Slots { ops, .. } => ops.iter().any(Op::calls),
-            Op::Variants { variants, .. } => variants.iter().any(|(_, ops)| ops.iter().any(Op::calls)),
+        match &self.step {
+            Step::Call { .. } => true,
+            Step::Copy(_) | Step::Default(_) => false,
+            Step::UnlessZero { ops, .. } | Step::Repeat { ops, .. } => ops.iter().any(Op::calls),
+            Step::Variants { variants, .. } => variants.iter().any(|(_, ops)| ops.iter().any(Op::calls)),
         }
     }
 
-    /// Bytes of the old value and of the new one that this touches at most, from their starts.
-    fn reach(&self) -> (u64, u64) {
-        let behind = |(from, to): (u64, u64), ops: &[Op]| {
-            let (old, new) = reach(ops);
-            (from + old, to + new)
-        };
-        match self {
-            Op::Copy { from, to, len } => (from + len, to + len),
-            // A function is compiled for types of these sizes: what it needs is within the types that it stands in.
-            Op::Default { to, .. } => (0, *to),
-            Op::Call { from, to, .. } => (*from, *to),
-            Op::All { from, to, ops } => behind((*from, *to), ops),
-            Op::UnlessZero { from, to, size, ops } => {
-                let (old, new) = behind((*from, *to), ops);
-                (old.max(from + size), new)
+    /// Bytes of the new value that this touches at most, from its start.
+    fn reach(&self) -> u64 {
+        self.to
+            + match &self.step {
+                Step::Copy(len) => *len,
+                // A function is compiled for types of these sizes: what it needs is within the types that it
+                // stands in.
+                Step::Default(_) | Step::Call { .. } => 0,
+                Step::UnlessZero { ops, .. } => reach(ops),
+                Step::Variants { tag, variants } => {
+                    variants.iter().fold(*tag as u64, |most, (_, ops)| most.max(reach(ops)))
+                }
+                Step::Repeat { strides, len, ops, .. } => len.saturating_sub(1) * strides.1 + reach(ops),
             }
-            Op::Variants { from, to, tag, variants } => {
-                let tag = *tag as u64;
-                variants.iter().fold((from + tag, to + tag), |(old, new), (_, ops)| {
-                    let (a, b) = behind((*from, *to), ops);
-                    (old.max(a), new.max(b))
-                })
-            }
-            Op::Repeat { from, to, strides, len, ops } | Op::Slots { from, to, strides, len, ops, .. } => {
-                let last = len.saturating_sub(1);
-                behind((from + last * strides.0, to + last * strides.1), ops)
-            }
-        }
     }
 
     /// # Safety
     /// See [`run`].
     unsafe fn run(&self, old: *const u8, new: *mut u8) {
-        let at = |from: u64, to: u64| (old.wrapping_add(from as usize), new.wrapping_add(to as usize));
-        match self {
-            Op::Copy { from, to, len } => {
-                let (old, new) = at(*from, *to);
-                // SAFETY: both values have so many bytes there, for so their types are laid out, and they are apart.
-                unsafe { new.copy_from_nonoverlapping(old, *len as usize) };
-            }
+        let (old, new) = (old.wrapping_add(self.from as usize), new.wrapping_add(self.to as usize));
+        match &self.step {
+            // SAFETY: both values have so many bytes there, for so their types are laid out, and they are
+            // apart.
+            Step::Copy(len) => unsafe { new.copy_from_nonoverlapping(old, *len as usize) },
             // SAFETY: the new value has room for a field of this type there.
-            Op::Default { to, write } => unsafe { write(new.wrapping_add(*to as usize)) },
-            Op::Call { from, to, call, pointers } => {
-                let (old, new) = at(*from, *to);
+            Step::Default(write) => unsafe { write(new) },
+            Step::Call { call, pointers } => {
                 // SAFETY: there is a value of the old type, and room for one of the new.
                 unsafe { call(old, new) };
                 if let Some(pointers) = pointers {
-                    // SAFETY: both are there now. A value with pointers is aligned for these within its object, and old objects are copied to aligned words.
+                    // SAFETY: both are there now. A value with pointers is aligned for these within its
+                    // object, and old objects are copied to aligned words.
                     unsafe { pointers.check(old, new) };
                 }
             }
-            Op::All { from, to, ops } => {
-                let (old, new) = at(*from, *to);
-                // SAFETY: the parts of these values.
-                unsafe { run(ops, old, new) };
-            }
-            Op::UnlessZero { from, to, size, ops } => {
-                let (old, new) = at(*from, *to);
+            Step::UnlessZero { size, ops } => {
                 // SAFETY: so many bytes, which are definite, the premise of `run`.
                 let bytes = unsafe { std::slice::from_raw_parts(old, *size as usize) };
                 if bytes.iter().any(|&byte| byte != 0) {
@@ -364,8 +300,7 @@ impl Op {
                     unsafe { run(ops, old, new) };
                 }
             }
-            Op::Variants { from, to, tag, variants } => {
-                let (old, new) = at(*from, *to);
+            Step::Variants { tag, variants } => {
                 let mut bytes = [0; 16];
                 // SAFETY: a tag of so many bytes, at most 16, is in front of both values.
                 unsafe { bytes.as_mut_ptr().copy_from_nonoverlapping(old, *tag) };
@@ -377,25 +312,23 @@ impl Op {
                     unsafe { run(ops, old, new) };
                 }
             }
-            Op::Repeat { from, to, strides, len, ops } => {
+            Step::Repeat { strides, len, vacant, ops } => {
                 for i in 0..*len {
-                    let (old, new) = at(from + i * strides.0, to + i * strides.1);
-                    // SAFETY: one of the values.
-                    unsafe { run(ops, old, new) };
-                }
-            }
-            Op::Slots { node, vacant, from, to, strides, len, ops } => {
-                let node = old.wrapping_add(*node as usize);
-                for i in 0..*len {
-                    let (old, new) = at(from + i * strides.0, to + i * strides.1);
-                    // SAFETY: a node of the type that the op was compiled for is there, with `len` slots.
-                    if !unsafe { vacant.is(node, (i, *len)) } {
-                        // SAFETY: a slot with a value, and room for one of the new type.
-                        unsafe { run(ops, old, new) };
-                    } else if let (Vacant::Behind { .. }, 1..) = (vacant, i) {
-                        let last = new.wrapping_sub(strides.1 as usize);
-                        // SAFETY: the new slot before this one, and this one, of so many bytes each.
-                        unsafe { new.copy_from_nonoverlapping(last, strides.1 as usize) };
+                    let here = old.wrapping_add((i * strides.0) as usize);
+                    let new = new.wrapping_add((i * strides.1) as usize);
+                    let vacant = vacant.filter(|(behind, vacant)| {
+                        // SAFETY: a node of the type that the op was compiled for is there, with `len` slots.
+                        unsafe { vacant.is(old.wrapping_sub(*behind as usize), (i, *len)) }
+                    });
+                    match vacant {
+                        // SAFETY: one of the values, and room for one of the new type.
+                        None => unsafe { run(ops, here, new) },
+                        Some((_, Vacant::Behind { .. })) if i > 0 => {
+                            let last = new.wrapping_sub(strides.1 as usize);
+                            // SAFETY: the new slot before this one, and this one, of so many bytes each.
+                            unsafe { new.copy_from_nonoverlapping(last, strides.1 as usize) };
+                        }
+                        Some(_) => {}
                     }
                 }
             }
@@ -403,8 +336,8 @@ impl Op {
     }
 }
 
-fn reach(ops: &[Op]) -> (u64, u64) {
-    ops.iter().map(Op::reach).fold((0, 0), |(old, new), (a, b)| (old.max(a), new.max(b)))
+fn reach(ops: &[Op]) -> u64 {
+    ops.iter().map(Op::reach).max().unwrap_or(0)
 }
 
 /// # Safety
@@ -440,7 +373,7 @@ impl fmt::Debug for Conversion {
 
 impl Conversion {
     pub(super) fn sized(ops: Vec<Op>, new: &Desc) -> Conversion {
-        debug_assert!(reach(&ops).1 <= new.size as u64);
+        debug_assert!(reach(&ops) <= new.size as u64);
         let (size, align) = (new.size as u64, new.align as u64);
         Conversion { ops, size, align, slice: None, asks_for_owner: false }
     }

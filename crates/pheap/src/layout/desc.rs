@@ -69,6 +69,11 @@ pub struct Desc {
 }
 
 impl Desc {
+    /// Of a type of this crate's own or of the language, of this size and alignment.
+    pub(crate) const fn own(id: &'static str, (size, align): (usize, usize), kind: Kind) -> Desc {
+        Desc { name: Name::own(id), history: History::NONE, args: &[], size, align, kind }
+    }
+
     /// Whether a value has no bytes.
     pub(crate) fn is_empty(&self) -> bool {
         self.size == 0 && !matches!(self.kind, Kind::Slice { .. } | Kind::Str)

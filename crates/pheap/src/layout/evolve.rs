@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use super::convert::{Conversion, Converter, Op, Vacant, same};
+use super::convert::{Conversion, Converter, Op, Step, Vacant, same};
 use super::desc::{Desc, Field, History, Kind, Variant};
 use super::graph::{FieldLayout, Graph, Shape, TypeLayout, VariantLayout};
 use super::{difference, slice_header};
@@ -190,7 +190,7 @@ impl<'a> Walk<'a> {
             // Its pointers lead to what these are in the program.
             if let Ok(None) = self.parts(old, converter.old, false) {
                 let (call, pointers) = (converter.call, converter.pointers.clone());
-                return Some(vec![Op::Call { from: 0, to: 0, call, pointers }]);
+                return Some(vec![Op::here(Step::Call { call, pointers })]);
             }
             self.todo.truncate(todo);
             self.names.truncate(names);
@@ -211,10 +211,11 @@ impl<'a> Walk<'a> {
             (Shape::Array { elem, len: a }, Kind::Array { elem: new, len: b }) if *a == *b as u64 => {
                 let new = new();
                 let ops = self.types(elem, new, is_key).map_err(|e| e.below("[_]"))?;
-                ops.map(|ops| vec![Op::repeat(ops, elem.size, new.size as u64, *a)])
+                let (strides, len) = ((elem.size, new.size as u64), *a);
+                ops.map(|ops| vec![Op::here(Step::Repeat { strides, len, vacant: None, ops })])
             }
             (Shape::Slot(of), Kind::Slot { of: new }) => {
-                self.types(of, new(), is_key)?.map(|ops| vec![vacant_or(ops, of)])
+                self.types(of, new(), is_key)?.map(|ops| vacant_or(ops, of))
             }
             (Shape::Struct(a), Kind::Struct { fields: b }) => {
                 self.named(old, new)?;
@@ -319,8 +320,8 @@ impl<'a> Walk<'a> {
             is_same &= old.iter().any(is_within);
             if let Some(write) = field.history.default {
                 is_same = false;
-                ops.push(Op::Default { to: start, write });
-            } else if !may_be_zero(ty) {
+                ops.push(Op { from: 0, to: start, step: Step::Default(write) });
+            } else if !Graph::of(ty).is_ok_and(|graph| has_zero(&graph.types[0])) {
                 return obstacle(format!(
                     "field `{}` is new, and cannot be zero; `#[persist(since = {}, default = ..)]` gives it another value",
                     field.name, field.history.since
@@ -418,19 +419,18 @@ fn or_copy(ops: Option<Vec<Op>>, old: &TypeLayout) -> Vec<Op> {
 }
 
 /// The same, unless there is no value: then all is zero, and zero is none.
-fn vacant_or(ops: Vec<Op>, of: &TypeLayout) -> Op {
-    if has_zero(of) { Op::All { from: 0, to: 0, ops } } else { Op::unless_zero(ops, of.size) }
+fn vacant_or(ops: Vec<Op>, of: &TypeLayout) -> Vec<Op> {
+    if has_zero(of) { ops } else { vec![Op::here(Step::UnlessZero { size: of.size, ops })] }
 }
 
 /// The same for a node of a collection, whose arrays have places without values.
-fn in_slots(ops: Vec<Op>, vacant: Vacant) -> Vec<Op> {
-    let in_slots = |op| match op {
-        Op::Repeat { from, to, strides, len, ops } => {
-            Op::Slots { node: 0, vacant, from, to, strides, len, ops }
+fn in_slots(mut ops: Vec<Op>, by: Vacant) -> Vec<Op> {
+    for op in &mut ops {
+        if let Step::Repeat { vacant, .. } = &mut op.step {
+            *vacant = Some((op.from, by));
         }
-        op => op,
-    };
-    ops.into_iter().map(in_slots).collect()
+    }
+    ops
 }
 
 /// Where a node with these fields says which places have no value.
@@ -512,21 +512,6 @@ fn check_versions(all: &'static [Field], missing: &[&'static Field]) -> Result<(
 const NON_ZERO: &str = "pheap::NonZero";
 
 /// Whether zero in all bytes is a value.
-fn may_be_zero(ty: &'static Desc) -> bool {
-    let all = |fields: &'static [Field]| fields.iter().all(|field| may_be_zero((field.ty)()));
-    match &ty.kind {
-        Kind::Prim(_) | Kind::Slot { .. } => true,
-        Kind::Ptr { nullable, .. } => *nullable,
-        Kind::Array { elem, len } => *len == 0 || may_be_zero(elem()),
-        Kind::Struct { fields } => ty.name.as_str() != NON_ZERO && all(fields),
-        Kind::Enum { variants, .. } => {
-            variants.iter().find(|variant| variant.tag == 0).is_some_and(|variant| all(variant.fields))
-        }
-        Kind::Slice { .. } | Kind::Str => false,
-    }
-}
-
-/// The same of a type in the heap.
 fn has_zero(ty: &TypeLayout) -> bool {
     let all = |fields: &[FieldLayout]| fields.iter().all(|field| has_zero(&field.ty));
     match &ty.shape {

@@ -10,7 +10,7 @@ use std::marker::PhantomData;
 use std::mem::offset_of;
 use std::num::{NonZero, Wrapping};
 
-use super::desc::{Desc, Field, History, Kind, Name, Prim};
+use super::desc::{Desc, Field, History, Kind, Prim};
 use super::{Persist, Plain, Pointee};
 
 /// A struct with one field, which lies at its start and is as large as it.
@@ -19,13 +19,12 @@ macro_rules! as_its_field {
         fn desc() -> &'static Desc {
             const {
                 assert!(size_of::<Self>() == size_of::<$field>() && align_of::<Self>() == align_of::<$field>());
+                let kind = Kind::Struct {
+                    fields: &[Field { name: "0", offset: 0, ty: <$field as Persist>::desc, history: History::NONE }],
+                };
                 &Desc {
-                    name: Name::own($name),
-                    history: History::NONE,
                     args: &[$(<$arg as Persist>::desc),*],
-                    size: size_of::<Self>(),
-                    align: align_of::<Self>(),
-                    kind: Kind::Struct { fields: &[Field { name: "0", offset: 0, ty: <$field as Persist>::desc, history: History::NONE }] },
+                    ..Desc::own($name, (size_of::<Self>(), align_of::<Self>()), kind)
                 }
             }
         }
@@ -99,16 +98,7 @@ unsafe impl<T: Pointee + ?Sized> Persist for PhantomData<T> {
 
     /// That of `()`: what it stands for is among the arguments of the type that has it.
     fn desc() -> &'static Desc {
-        const {
-            &Desc {
-                name: Name::own("()"),
-                history: History::NONE,
-                args: &[],
-                size: size_of::<Self>(),
-                align: align_of::<Self>(),
-                kind: Kind::Prim(Prim::Unit),
-            }
-        }
+        const { &Desc::own("()", (size_of::<Self>(), align_of::<Self>()), Kind::Prim(Prim::Unit)) }
     }
 
     #[inline(always)]

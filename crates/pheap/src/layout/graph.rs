@@ -190,19 +190,13 @@ impl Builder {
 impl TypeLayout {
     /// Calls `visit` with the target of each pointer in the type.
     pub(crate) fn for_each_pointer(&self, visit: &mut impl FnMut(u32)) {
-        match &self.shape {
-            Shape::Ptr { to, .. } => visit(*to),
-            Shape::Array { elem, .. } | Shape::Slice(elem) | Shape::Slot(elem) => {
-                elem.for_each_pointer(visit)
+        let mut visit = |ty: &TypeLayout| {
+            if let Shape::Ptr { to, .. } = ty.shape {
+                visit(to);
             }
-            Shape::Struct(fields) => fields.iter().for_each(|field| field.ty.for_each_pointer(visit)),
-            Shape::Enum { variants, .. } => {
-                for field in variants.iter().flat_map(|v| &v.fields) {
-                    field.ty.for_each_pointer(visit);
-                }
-            }
-            Shape::Prim(_) | Shape::Str => {}
-        }
+        };
+        visit(self);
+        self.for_each_part(&mut visit);
     }
 
     /// Whether a part of a value, at any depth, is of a type with this name.
@@ -243,56 +237,53 @@ impl TypeLayout {
 
     /// The type as if all pointers but those to this one were numbers.
     pub(crate) fn with_pointers_to(&self, number: u32) -> TypeLayout {
-        self.with_pointers(("", 0), &|_, to| to == number)
+        self.with_pointers(&|_, to| to == number)
     }
 
-    /// The type as if all pointers that `keep` refuses were numbers. `keep` gets the name of the struct or enum that the
-    /// pointer is a field of, with the offset of the field (`place` for the type itself), and the pointer's target.
-    pub(crate) fn with_pointers(
-        &self,
-        place: (&str, u64),
-        keep: &dyn Fn((&str, u64), u32) -> bool,
-    ) -> TypeLayout {
-        let inner = |ty: &TypeLayout| Box::new(ty.with_pointers(("", 0), keep));
+    /// The type as if all pointers that `keep` refuses were numbers. `keep` gets the name of the struct or
+    /// enum that the pointer is a field of, with the offset of the field (of one that is none, `""` and 0),
+    /// and the pointer's target.
+    pub(crate) fn with_pointers(&self, keep: &dyn Fn((&str, u64), u32) -> bool) -> TypeLayout {
+        self.mapped(("", 0), &|place, nullable, to| match keep(place, to) {
+            true => Shape::Ptr { nullable, to },
+            false => Shape::Prim(Prim::U64),
+        })
+    }
+
+    /// The type with the targets of its pointers renumbered.
+    pub(crate) fn renumbered(&self, renumber: &impl Fn(u32) -> u32) -> TypeLayout {
+        self.mapped(("", 0), &|_, nullable, to| Shape::Ptr { nullable, to: renumber(to) })
+    }
+
+    /// The type with something else for each pointer, by its place, whether it may be null, and its target.
+    fn mapped(&self, place: (&str, u64), map: &dyn Fn((&str, u64), bool, u32) -> Shape) -> TypeLayout {
+        let inner = |ty: &TypeLayout| Box::new(ty.mapped(("", 0), map));
         let fields = |fields: &[FieldLayout]| {
             let of = |field: &FieldLayout| FieldLayout {
-                ty: field.ty.with_pointers((&self.name, field.offset), keep),
-                ..field.clone()
+                name: field.name.clone(),
+                offset: field.offset,
+                ty: field.ty.mapped((&self.name, field.offset), map),
             };
             fields.iter().map(of).collect()
         };
         let shape = match &self.shape {
-            Shape::Ptr { to, .. } if !keep(place, *to) => Shape::Prim(Prim::U64),
+            Shape::Ptr { nullable, to } => map(place, *nullable, *to),
             Shape::Array { elem, len } => Shape::Array { elem: inner(elem), len: *len },
             Shape::Slice(elem) => Shape::Slice(inner(elem)),
             Shape::Slot(of) => Shape::Slot(inner(of)),
             Shape::Struct(list) => Shape::Struct(fields(list)),
             Shape::Enum { tag, variants } => {
-                let of = |v: &VariantLayout| VariantLayout { fields: fields(&v.fields), ..v.clone() };
+                let of = |v: &VariantLayout| VariantLayout {
+                    name: v.name.clone(),
+                    tag: v.tag,
+                    fields: fields(&v.fields),
+                };
                 Shape::Enum { tag: *tag, variants: variants.iter().map(of).collect() }
             }
-            shape => shape.clone(),
+            Shape::Prim(prim) => Shape::Prim(*prim),
+            Shape::Str => Shape::Str,
         };
-        TypeLayout { shape, ..self.clone() }
-    }
-
-    /// The type with the targets of its pointers renumbered.
-    pub(crate) fn renumbered(&self, renumber: &impl Fn(u32) -> u32) -> TypeLayout {
-        let mut ty = self.clone();
-        ty.renumber(renumber);
-        ty
-    }
-
-    fn renumber(&mut self, renumber: &impl Fn(u32) -> u32) {
-        match &mut self.shape {
-            Shape::Ptr { to, .. } => *to = renumber(*to),
-            Shape::Array { elem, .. } | Shape::Slice(elem) | Shape::Slot(elem) => elem.renumber(renumber),
-            Shape::Struct(fields) => fields.iter_mut().for_each(|field| field.ty.renumber(renumber)),
-            Shape::Enum { variants, .. } => {
-                variants.iter_mut().flat_map(|v| &mut v.fields).for_each(|field| field.ty.renumber(renumber));
-            }
-            Shape::Prim(_) | Shape::Str => {}
-        }
+        TypeLayout { name: self.name.clone(), size: self.size, align: self.align, shape }
     }
 }
 

@@ -39,7 +39,7 @@ pub use stored::{StoreAs, Stored};
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 
-use desc::{Desc, History, Kind, Name, Prim};
+use desc::{Desc, Kind, Prim};
 
 /// A sized type that may live in a heap. Derive it.
 ///
@@ -262,16 +262,7 @@ impl<T: Persist> Pointee for [T] {
     const ALIGN: usize = align_of::<T>();
 
     fn desc() -> &'static Desc {
-        const {
-            &Desc {
-                name: Name::own("[]"),
-                history: History::NONE,
-                args: &[],
-                size: 0,
-                align: align_of::<T>(),
-                kind: Kind::Slice { elem: T::desc },
-            }
-        }
+        const { &Desc::own("[]", (0, align_of::<T>()), Kind::Slice { elem: T::desc }) }
     }
 
     #[inline(always)]
@@ -313,16 +304,7 @@ impl Pointee for str {
     const ALIGN: usize = 1;
 
     fn desc() -> &'static Desc {
-        const {
-            &Desc {
-                name: Name::own("str"),
-                history: History::NONE,
-                args: &[],
-                size: 0,
-                align: 1,
-                kind: Kind::Str,
-            }
-        }
+        const { &Desc::own("str", (0, 1), Kind::Str) }
     }
 
     #[inline(always)]
@@ -359,14 +341,7 @@ macro_rules! prims {
 
             fn desc() -> &'static Desc {
                 const {
-                    &Desc {
-                        name: Name::own(stringify!($ty)),
-history: History::NONE,
-                        args: &[],
-                        size: size_of::<$ty>(),
-                        align: align_of::<$ty>(),
-                        kind: Kind::Prim(Prim::$prim),
-                    }
+                    &Desc::own(stringify!($ty), (size_of::<$ty>(), align_of::<$ty>()), Kind::Prim(Prim::$prim))
                 }
             }
 
@@ -393,16 +368,7 @@ unsafe impl<T: Persist, const N: usize> Persist for [T; N] {
     const POINTERS: bool = T::POINTERS;
 
     fn desc() -> &'static Desc {
-        const {
-            &Desc {
-                name: Name::own("[;]"),
-                history: History::NONE,
-                args: &[],
-                size: size_of::<[T; N]>(),
-                align: align_of::<T>(),
-                kind: Kind::Array { elem: T::desc, len: N },
-            }
-        }
+        const { &Desc::own("[;]", (size_of::<[T; N]>(), align_of::<T>()), Kind::Array { elem: T::desc, len: N }) }
     }
 
     unsafe fn zero_padding(this: *mut Self) {

@@ -92,7 +92,7 @@ impl PointerMap {
     /// there may be anything at their address. `types` are those that the pointers name.
     pub(crate) fn followed(ty: &TypeLayout, types: &[TypeLayout]) -> PointerMap {
         let leads = |to: u32| types.get(to as usize).is_none_or(|ty| !ty.is_empty());
-        PointerMap::of(&ty.with_pointers(("", 0), &|_, to| leads(to)))
+        PointerMap::of(&ty.with_pointers(&|_, to| leads(to)))
     }
 
     /// Whether an object of the type can have any.

@@ -107,7 +107,7 @@ pub struct PBTreeMap<'r, K, V> {
 
 /// See [`own_types`](super::own_types).
 pub(super) const OWN_TYPES: &[OwnType] = &[
-    OwnType::of::<PBTreeMap<'static, u8, u8>>(Promise::Collection(Rule::tree)),
+    OwnType::of::<PBTreeMap<'static, u8, u8>>(Promise::Collection(|ty| Rule::tree(ty, node::MAX_HEIGHT))),
     OwnType::of::<PBTreeSet<'static, u8>>(Promise::Nothing),
     OwnType::of::<node::Entry<u8, u8>>(Promise::Key("key")),
     OwnType::of::<node::Branch<'static, u8, u8>>(Promise::Key("separator")),

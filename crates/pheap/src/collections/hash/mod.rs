@@ -31,7 +31,7 @@ pub use set::PHashSet;
 
 /// See [`own_types`](super::own_types).
 pub(super) const OWN_TYPES: &[OwnType] = &[
-    OwnType::of::<PHashMap<'static, u8, u8>>(Promise::Collection(Rule::hash)),
+    OwnType::of::<PHashMap<'static, u8, u8>>(Promise::Collection(|ty| Rule::hash(ty, map::FEW, tags::FIXED))),
     OwnType::of::<PHashSet<'static, u8>>(Promise::Nothing),
     OwnType::of::<Pair<u8, u8>>(Promise::Key("key")),
     OwnType::of::<directory::Root<'static, u8, u8>>(Promise::Nothing),

@@ -10,7 +10,7 @@ pub(super) const HASH: u32 = u64::BITS;
 /// all of them have been used.
 const WINDOW: u32 = 4;
 /// The others: bits of the hash that buckets are never divided by. Not 0.
-const FIXED: u16 = u16::MAX >> WINDOW;
+pub(super) const FIXED: u16 = u16::MAX >> WINDOW;
 /// A bit for each slot.
 pub(super) const ALL: u32 = (1 << SLOTS) - 1;
 

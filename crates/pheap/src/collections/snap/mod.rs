@@ -93,7 +93,7 @@ pub struct PSnapMap<'r, K, V> {
 
 /// See [`own_types`](super::own_types).
 pub(super) const OWN_TYPES: &[OwnType] = &[
-    OwnType::of::<PSnapMap<'static, u8, u8>>(Promise::Collection(Rule::snap)),
+    OwnType::of::<PSnapMap<'static, u8, u8>>(Promise::Collection(|ty| Rule::snap(ty, node::MAX_HEIGHT))),
     OwnType::of::<node::Node<u8, u8, 1>>(Promise::Frozen),
     OwnType::of::<Child<'static, u8, u8>>(Promise::Nothing),
 ];

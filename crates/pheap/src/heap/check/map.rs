@@ -3,13 +3,11 @@
 //! It shares nothing with the allocator and the collector, whose mistakes it is to find, and believes nothing that it reads.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::Arc;
 
-use super::plan::{Parts, Plan, header_of, holds};
+use super::plan::{Plan, header_of, holds};
 use crate::error::Result;
 use crate::heap::memory::{Still, StillMemory};
-use crate::layout::desc::Prim;
 use crate::layout::{Shape, TypeLayout, encode_as};
 use crate::store::Tables;
 use crate::store::arena::{Arena, ENTRY, SpanEntry, SpanKind};
@@ -34,6 +32,16 @@ pub(crate) struct MappedSpan {
     pub(crate) first_slot: u64,
 }
 
+impl MappedSpan {
+    /// The number of the slot, in the whole heap, that a byte of the span lies in, and how many bytes are before it there.
+    #[inline]
+    pub(crate) fn slot_at(&self, offset: u64) -> (u64, u64) {
+        let within = offset - self.offset;
+        let slot = if self.slots == 1 { 0 } else { within / self.slot };
+        (self.first_slot + slot, within - slot * self.slot)
+    }
+}
+
 /// A root as its region has it.
 pub(crate) struct MappedRoot {
     pub(crate) name: String,
@@ -48,27 +56,12 @@ pub(crate) struct MappedRoot {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) span: u32,
-    pub(crate) slot: u64,
+    /// The number of the slot in the whole heap.
+    pub(crate) number: u64,
     /// Offset of the object.
     pub(crate) start: u64,
     /// Bytes from there to the place.
     pub(crate) inside: u64,
-}
-
-/// Why a pointer leads nowhere.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Astray {
-    Outside,
-    Nowhere,
-    Metadata,
-    OtherRoot(u32),
-    Damaged,
-    /// The object there is of the first type; the pointer is to the second.
-    Mistyped {
-        found: u32,
-        inside: u64,
-        target: u32,
-    },
 }
 
 /// See the [module](self).
@@ -166,13 +159,9 @@ impl<'s> HeapMap<'s> {
 
     fn read_types(&mut self) {
         for (number, ty) in self.types.iter().enumerate() {
-            match Plan::of(ty, &self.types) {
-                Ok(plan) => self.plans.push(Some(plan)),
-                Err(what) => {
-                    self.problems.push(format!("type {number}, {what}"));
-                    self.plans.push(None);
-                }
-            }
+            let plan = Plan::of(ty, &self.types);
+            let plan = plan.map_err(|what| self.problems.push(format!("type {number}, {what}")));
+            self.plans.push(plan.ok());
         }
     }
 
@@ -219,7 +208,7 @@ impl<'s> HeapMap<'s> {
                 let Some(plan) = plan else { return Err("is of an impossible type".to_owned()) };
                 let large = span.kind == SpanKind::Large;
                 let size = if large { len } else { slot };
-                let fits = size >= plan.least().max(8)
+                let fits = size >= plan.least.max(8)
                     && size <= len
                     && size.is_multiple_of(plan.align.max(8))
                     && plan.align <= PAGE
@@ -290,21 +279,10 @@ impl<'s> HeapMap<'s> {
         self.memory.bytes(at, len)
     }
 
-    /// [`bytes`](Self::bytes), as many as are asked for.
-    #[inline]
-    pub(crate) fn array<const N: usize>(&self, at: u64) -> [u8; N] {
-        *self.bytes(at, N as u64).first_chunk().expect("as many were asked for")
-    }
-
     /// The word at an offset.
     #[inline]
-    pub(crate) fn word(&self, at: u64) -> u64 {
-        u64::from_ne_bytes(self.array(at))
-    }
-
-    /// An integer of this type.
-    pub(crate) fn integer(&self, at: u64, prim: Prim) -> i128 {
-        prim.integer(|len| self.bytes(at, len))
+    fn word(&self, at: u64) -> u64 {
+        u64::from_ne_bytes(*self.bytes(at, 8).first_chunk().expect("as many were asked for"))
     }
 
     /// The address of an offset.
@@ -324,11 +302,6 @@ impl<'s> HeapMap<'s> {
         addr.wrapping_sub(self.memory.base().addr() as u64)
     }
 
-    /// Whether a type has a layout that a compiler could have made.
-    pub(crate) fn is_possible(&self, ty: u32) -> bool {
-        self.plans.get(ty as usize).is_some_and(Option::is_some)
-    }
-
     /// Number of the span that the byte at `offset` is in.
     #[inline]
     fn span_at(&self, offset: u64) -> Option<usize> {
@@ -339,13 +312,18 @@ impl<'s> HeapMap<'s> {
 
     /// Where a pointer to a `target`, found in an object of `region`, leads. `None` if it is null, or if
     /// there is nothing to be read where it leads because a `target` has no bytes.
+    ///
+    /// # Errors
+    /// What is wrong, for people.
     #[inline]
-    pub(crate) fn locate(&self, addr: u64, target: u32, region: u32) -> Result<Option<Place>, Astray> {
+    pub(crate) fn locate(&self, addr: u64, target: u32, region: u32) -> Result<Option<Place>, String> {
         match self.find(addr, target, region) {
-            Err(_) if self.is_empty(target) && addr.is_multiple_of(self.types[target as usize].align) => {
+            None if addr == 0 => Ok(None),
+            None if self.is_empty(target) && addr.is_multiple_of(self.types[target as usize].align) => {
                 Ok(None)
             }
-            found => found,
+            None => Err(self.explain(addr, target, region)),
+            found => Ok(found),
         }
     }
 
@@ -355,34 +333,50 @@ impl<'s> HeapMap<'s> {
         self.types.get(ty as usize).is_some_and(TypeLayout::is_empty)
     }
 
-    /// Where a `target` is, at an address. `None` if that is null.
+    /// Where the object of a region is that has a `target` at an address.
     #[inline]
-    fn find(&self, addr: u64, target: u32, region: u32) -> Result<Option<Place>, Astray> {
+    fn find(&self, addr: u64, target: u32, region: u32) -> Option<Place> {
         let offset = self.offset_of(addr);
-        if offset >= self.mapped {
-            return if addr == 0 { Ok(None) } else { Err(Astray::Outside) };
-        }
-        let number = self.span_at(offset).ok_or(Astray::Nowhere)?;
+        let number = self.span_at(offset)?;
         let span = &self.spans[number];
-        if span.region == region && span.slots > 0 {
-            let within = offset - span.offset;
-            let slot = if span.slots == 1 { 0 } else { within / span.slot };
-            let inside = within - slot * span.slot;
-            if slot < span.slots
-                && (inside == 0 && span.ty == target || self.lies_in(span, within - inside, inside, target))
-            {
-                return Ok(Some(Place { span: number as u32, slot, start: offset - inside, inside }));
-            }
-            return Err(Astray::Mistyped { found: span.ty, inside, target });
+        if span.region != region || span.slots == 0 {
+            return None;
         }
-        Err(match span.kind {
-            SpanKind::Small | SpanKind::Large if span.region != region => Astray::OtherRoot(span.region),
-            SpanKind::Small | SpanKind::Large => Astray::Damaged,
-            _ => Astray::Metadata,
-        })
+        let (slot, inside) = span.slot_at(offset);
+        let start = offset - inside;
+        let is_there = slot < span.first_slot + span.slots
+            && (inside == 0 && span.ty == target || self.lies_in(span, start, inside, target));
+        is_there.then_some(Place { span: number as u32, number: slot, start, inside })
     }
 
-    /// Whether a `target` lies `inside` so many bytes of the object at byte `start` of a span.
+    /// Why that is nowhere.
+    #[cold]
+    fn explain(&self, addr: u64, target: u32, region: u32) -> String {
+        let offset = self.offset_of(addr);
+        if offset >= self.mapped {
+            return format!("points to {addr:#x}, outside of the heap");
+        }
+        let why = match self.span_at(offset).map(|number| &self.spans[number]) {
+            None => "which belongs to no span".to_owned(),
+            Some(span) if !matches!(span.kind, SpanKind::Small | SpanKind::Large) => {
+                "which is not for objects".to_owned()
+            }
+            Some(span) if span.region != region => {
+                match self.roots.iter().find(|root| root.region == span.region) {
+                    Some(root) => format!("which belongs to root {:?}", root.name),
+                    None => "which belongs to no root".to_owned(),
+                }
+            }
+            Some(span) if span.slots == 0 => "in a span that is damaged".to_owned(),
+            Some(span) => {
+                let (found, target) = (self.type_name(span.ty), self.type_name(target));
+                format!("{} bytes into a `{found}`, as if it were a `{target}`", span.slot_at(offset).1)
+            }
+        };
+        format!("points to byte {offset}, {why}")
+    }
+
+    /// Whether a `target` lies `inside` so many bytes of the object at byte `start`, which is in a span.
     #[cold]
     fn lies_in(&self, span: &MappedSpan, start: u64, inside: u64, target: u32) -> bool {
         let Some(target) = self.types.get(target as usize) else { return false };
@@ -392,73 +386,42 @@ impl<'s> HeapMap<'s> {
         if elem.size == 0 || at % elem.size + target.size > elem.size {
             return false;
         }
-        let len = self.word(span.offset + start);
+        let len = self.word(start);
         let room = (span.slot - header_of(elem)) / elem.size;
         at / elem.size < len && len <= room && holds(elem, at % elem.size, target)
     }
 
-    /// Bytes of the object in a slot of `span` at `start`, or what its length is if that does not fit.
+    /// Elements or bytes of the object in a slot of `span` at `start`.
+    ///
+    /// # Errors
+    /// What its length is, if that does not fit; for people.
     #[inline]
-    pub(crate) fn len_of(&self, span: &MappedSpan, start: u64) -> Result<u64, u64> {
-        let (header, stride) = match &self.plan(span).parts {
-            Parts::Sized(_) => return Ok(0),
-            Parts::Slice { header, stride, .. } => (*header, *stride),
-            Parts::Str => (8, 1),
-        };
-        let len = self.word(start);
+    pub(crate) fn len_of(&self, span: &MappedSpan, start: u64) -> Result<u64, String> {
+        let plan = self.plan(span);
+        let Some(stride) = plan.stride else { return Ok(0) };
+        let (len, slot) = (self.word(start), span.slot);
         match len.checked_mul(stride) {
             // Elements without bytes: as many as one likes.
-            Some(bytes) if bytes <= span.slot - header => Ok(len),
-            _ => Err(len),
+            Some(bytes) if bytes <= slot - plan.least => Ok(len),
+            _ => Err(format!("has a length of {len}, in a slot of {slot} bytes")),
         }
     }
 
-    /// [`len_of`](Self::len_of) of the object that begins at an offset.
-    ///
-    /// # Panics
-    /// If none does.
-    pub(crate) fn len_at(&self, start: u64) -> Result<u64, u64> {
-        self.len_of(&self.spans[self.span_at(start).expect("there is an object")], start)
-    }
-
-    /// Where the object is in whose slot the byte at `offset` lies.
-    pub(crate) fn slot_at(&self, offset: u64) -> Option<Place> {
+    /// The span that the byte at `offset` lies in, and where the slot begins.
+    pub(crate) fn slot_at(&self, offset: u64) -> Option<(u32, u64)> {
         let number = self.span_at(offset)?;
         let span = &self.spans[number];
-        let within = offset - span.offset;
-        let slot = within.checked_div(span.slot)?;
-        let inside = within - slot * span.slot;
-        let place = Place { span: number as u32, slot, start: offset - inside, inside };
-        (slot < span.slots).then_some(place)
+        if span.slots == 0 {
+            return None;
+        }
+        let (slot, inside) = span.slot_at(offset);
+        (slot < span.first_slot + span.slots).then_some((number as u32, offset - inside))
     }
 
     /// The plan for the objects of a span that has slots.
     #[inline(always)]
     pub(super) fn plan(&self, span: &MappedSpan) -> &Plan {
         self.plans[span.ty as usize].as_ref().expect("a span with slots has a type that is possible")
-    }
-
-    /// What is wrong, for people.
-    pub(crate) fn explain(&self, addr: u64, astray: &Astray) -> String {
-        let offset = self.offset_of(addr);
-        let name = |region: u32| {
-            let root = self.roots.iter().find(|root| root.region == region);
-            root.map_or_else(|| "no root".to_owned(), |root| format!("root {:?}", root.name))
-        };
-        match *astray {
-            Astray::Outside => format!("points to {addr:#x}, outside of the heap"),
-            Astray::Nowhere => format!("points to byte {offset}, which belongs to no span"),
-            Astray::Metadata => format!("points to byte {offset}, which is not for objects"),
-            Astray::OtherRoot(region) => {
-                format!("points to byte {offset}, which belongs to {}", name(region))
-            }
-            Astray::Damaged => format!("points to byte {offset}, in a span that is damaged"),
-            Astray::Mistyped { found, inside, target } => format!(
-                "points to byte {offset}, {inside} bytes into a `{}`, as if it were a `{}`",
-                self.type_name(found),
-                self.type_name(target)
-            ),
-        }
     }
 }
 
@@ -497,15 +460,6 @@ fn classes(types: &[TypeLayout]) -> Vec<u32> {
         (classes, count) = (refined, first.len());
     }
     classes
-}
-
-impl fmt::Debug for HeapMap<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HeapMap")
-            .field("spans", &self.spans.len())
-            .field("roots", &self.roots.len())
-            .finish_non_exhaustive()
-    }
 }
 
 #[cfg(test)]

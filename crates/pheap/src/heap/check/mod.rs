@@ -4,8 +4,8 @@
 //! own view of the spans ([`map`]) and its own marks ([`trace`]), so that it finds the mistakes of the allocator and the collector, too.
 
 pub(super) mod map;
-pub(super) mod own;
-mod plan;
+mod own;
+pub(super) mod plan;
 pub(crate) mod rule;
 pub(super) mod trace;
 
@@ -62,6 +62,14 @@ impl Report {
     pub fn is_clean(&self) -> bool {
         self.problems.is_empty()
     }
+
+    fn add(&mut self, problem: impl FnOnce() -> String) {
+        if self.problems.len() < SPELLED_OUT {
+            self.problems.push(problem());
+        } else {
+            self.more_problems += 1;
+        }
+    }
 }
 
 impl fmt::Display for Report {
@@ -77,23 +85,6 @@ impl fmt::Display for Report {
         }
         problems.iter().try_for_each(|problem| write!(f, "\n  {problem}"))?;
         if *more_problems > 0 { write!(f, "\n  and {more_problems} more") } else { Ok(()) }
-    }
-}
-
-/// Problems, of which only so many are kept.
-#[derive(Default)]
-struct Problems {
-    first: Vec<String>,
-    more: u64,
-}
-
-impl Problems {
-    fn add(&mut self, text: impl FnOnce() -> String) {
-        if self.first.len() < SPELLED_OUT {
-            self.first.push(text());
-        } else {
-            self.more += 1;
-        }
     }
 }
 

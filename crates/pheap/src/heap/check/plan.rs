@@ -1,81 +1,58 @@
 //! What to look at in an object, compiled from the layout of its type, once that layout has been found [possible](check_layout).
 
-use std::cmp::Ordering;
-
-use super::rule::{Rule, is_frozen, is_not_zero, own_key};
+use super::rule::{Promise, Rule, named, promise_of};
 use crate::layout::desc::Prim;
-use crate::layout::{FieldLayout, Shape, TypeLayout, check_layout, slice_header};
+use crate::layout::{FieldLayout, Shape, TypeLayout, VariantLayout, check_layout, slice_header};
 
 /// What to look at in the objects of a type.
 #[derive(Debug)]
 pub(super) struct Plan {
-    /// Bytes of a value; 0 for slices and strings.
-    pub(super) size: u64,
     pub(super) align: u64,
-    pub(super) parts: Parts,
-}
-
-#[derive(Debug)]
-pub(super) enum Parts {
-    Sized(Vec<Op>),
-    /// Elements of `stride` bytes, behind a length and `header` bytes.
-    Slice {
-        header: u64,
-        stride: u64,
-        ops: Vec<Op>,
-    },
-    Str,
+    /// Bytes that an object needs at least: those of a value, or those before the elements of a slice or
+    /// string.
+    pub(super) least: u64,
+    /// The bytes of an element.
+    pub(super) stride: Option<u64>,
+    pub(super) is_text: bool,
+    /// What to look at in the value, or in each element.
+    pub(super) ops: Vec<Op>,
 }
 
 /// One thing to look at, `at` so many bytes.
 #[derive(Debug)]
-pub(super) enum Op {
+pub(super) struct Op {
+    pub(super) at: u64,
+    pub(super) look: Look,
+}
+
+#[derive(Debug)]
+pub(super) enum Look {
     Ptr {
-        at: u64,
         to: u32,
         nullable: bool,
     },
-    Bool {
-        at: u64,
-    },
-    Char {
-        at: u64,
-    },
-    /// Some of `size` bytes is not zero.
-    NotZero {
-        at: u64,
-        size: u64,
-    },
+    /// See [`Promise::Frozen`].
+    FrozenPtr(u32),
+    /// The only pointer to its target.
+    OwnedPtr(u32),
+    Bool,
+    Char,
+    /// Some of so many bytes is not zero.
+    NotZero(u64),
     /// Variants by tag, in order.
     Enum {
-        at: u64,
         tag: Prim,
         variants: Vec<(i128, Vec<Op>)>,
     },
     Repeat {
-        at: u64,
         stride: u64,
         len: u64,
         ops: Vec<Op>,
     },
-    /// The only pointer to its target.
-    /// See [`Promise::Frozen`](super::rule::Promise::Frozen).
-    FrozenPtr {
-        at: u64,
-        to: u32,
-    },
-    OwnedPtr {
-        at: u64,
-        to: u32,
-    },
-    /// What a collection promises of its buffers.
-    Own {
-        at: u64,
-        rule: Rule,
-    },
+    /// What a collection promises of its nodes.
+    Own(Rule),
     /// Nothing to look at if all of `size` bytes are zero.
     Slot {
-        at: u64,
         size: u64,
         ops: Vec<Op>,
     },
@@ -85,28 +62,17 @@ impl Plan {
     /// The plan for a type of a list, or what is wrong with its layout.
     pub(super) fn of(ty: &TypeLayout, types: &[TypeLayout]) -> Result<Plan, String> {
         check_layout(ty, &|to| types.get(to as usize).map(|ty| ty.name.as_str()))?;
-        let parts = match &ty.shape {
-            Shape::Slice(elem) => {
-                Parts::Slice { header: header_of(elem), stride: elem.size, ops: ops_of(elem) }
-            }
-            Shape::Str => Parts::Str,
-            _ => Parts::Sized(ops_of(ty)),
+        let (least, stride, ops) = match &ty.shape {
+            Shape::Slice(elem) => (header_of(elem), Some(elem.size), ops_of(elem)),
+            Shape::Str => (8, Some(1), Vec::new()),
+            _ => (ty.size, None, ops_of(ty)),
         };
-        Ok(Plan { size: ty.size, align: ty.align, parts })
-    }
-
-    /// Bytes that an object needs at least.
-    pub(super) fn least(&self) -> u64 {
-        match &self.parts {
-            Parts::Sized(_) => self.size,
-            Parts::Slice { header, .. } => *header,
-            Parts::Str => 8,
-        }
+        Ok(Plan { align: ty.align, least, stride, is_text: ty.shape == Shape::Str, ops })
     }
 }
 
 /// Where the elements of a slice begin.
-pub(super) fn header_of(elem: &TypeLayout) -> u64 {
+pub(in crate::heap) fn header_of(elem: &TypeLayout) -> u64 {
     slice_header(elem.align as usize) as u64
 }
 
@@ -118,65 +84,66 @@ fn ops_of(ty: &TypeLayout) -> Vec<Op> {
 
 /// Appends what is to be looked at in a value of `ty`, `at` so many bytes.
 fn compile(ty: &TypeLayout, at: u64, ops: &mut Vec<Op>) {
-    let all = |fields: &[FieldLayout], ops: &mut Vec<Op>| {
+    let all = |fields: &[FieldLayout], at: u64, ops: &mut Vec<Op>| {
         fields.iter().for_each(|field| compile(&field.ty, at + field.offset, ops));
     };
-    match &ty.shape {
-        Shape::Ptr { to, nullable } => ops.push(Op::Ptr { at, to: *to, nullable: *nullable }),
-        Shape::Prim(Prim::Bool) => ops.push(Op::Bool { at }),
-        Shape::Prim(Prim::Char) => ops.push(Op::Char { at }),
-        Shape::Prim(_) | Shape::Slice(_) | Shape::Str => {}
+    let look = match &ty.shape {
+        Shape::Ptr { to, nullable } => Look::Ptr { to: *to, nullable: *nullable },
+        Shape::Prim(Prim::Bool) => Look::Bool,
+        Shape::Prim(Prim::Char) => Look::Char,
+        Shape::Prim(_) | Shape::Slice(_) | Shape::Str => return,
         Shape::Struct(fields) => {
             let first = ops.len();
-            // A collection's buffers are looked at together with it.
+            // A collection's nodes are looked at together with it.
             match Rule::of(ty) {
-                Some(rule) => ops.push(Op::Own { at, rule }),
-                None => all(fields, ops),
+                Some(rule) => ops.push(Op { at, look: Look::Own(rule) }),
+                None => all(fields, at, ops),
             }
-            let key = own_key(ty).and_then(|key| fields.iter().find(|field| field.name == key));
-            if let Some(key) = key {
-                own(ops, at + key.offset);
+            match promise_of(ty) {
+                Some(Promise::Key(key)) => {
+                    named(fields, key).into_iter().for_each(|key| own(ops, at + key.offset));
+                }
+                Some(Promise::Frozen) => freeze(&mut ops[first..]),
+                Some(Promise::NotZero) => ops.push(Op { at, look: Look::NotZero(ty.size) }),
+                Some(Promise::Collection(_) | Promise::Nothing) | None => {}
             }
-            if is_frozen(ty) {
-                freeze(&mut ops[first..]);
-            }
-            if is_not_zero(ty) {
-                ops.push(Op::NotZero { at, size: ty.size });
-            }
+            return;
         }
         Shape::Array { elem, len } => {
             let of_elem = ops_of(elem);
-            if !of_elem.is_empty() && *len > 0 {
-                ops.push(Op::Repeat { at, stride: elem.size, len: *len, ops: of_elem });
+            if of_elem.is_empty() || *len == 0 {
+                return;
             }
+            Look::Repeat { stride: elem.size, len: *len, ops: of_elem }
         }
         Shape::Slot(of) => {
-            let ops_of = ops_of(of);
-            if !ops_of.is_empty() {
-                ops.push(Op::Slot { at, size: of.size, ops: ops_of });
+            let of_value = ops_of(of);
+            if of_value.is_empty() {
+                return;
             }
+            Look::Slot { size: of.size, ops: of_value }
         }
         Shape::Enum { tag, variants } => {
-            let mut list: Vec<(i128, Vec<Op>)> = variants
-                .iter()
-                .map(|variant| {
-                    let mut ops = Vec::new();
-                    all(&variant.fields, &mut ops);
-                    (variant.tag, ops)
-                })
-                .collect();
+            let ops_of = |variant: &VariantLayout| {
+                let mut ops = Vec::new();
+                all(&variant.fields, 0, &mut ops);
+                (variant.tag, ops)
+            };
+            let mut list: Vec<(i128, Vec<Op>)> = variants.iter().map(ops_of).collect();
             list.sort_unstable_by_key(|(tag, _)| *tag);
-            ops.push(Op::Enum { at, tag: *tag, variants: list });
+            Look::Enum { tag: *tag, variants: list }
         }
-    }
+    };
+    ops.push(Op { at, look });
 }
 
-/// Nobody writes what these pointers lead to: those of keys and values, not those to other nodes, which are in variants.
+/// Nobody writes what these pointers lead to: those of keys and values, not those to other nodes, which are
+/// in variants.
 fn freeze(ops: &mut [Op]) {
     for op in ops {
-        match *op {
-            Op::Ptr { at, to, .. } => *op = Op::FrozenPtr { at, to },
-            Op::Repeat { ref mut ops, .. } => freeze(ops),
+        match &mut op.look {
+            Look::Ptr { to, .. } => op.look = Look::FrozenPtr(*to),
+            Look::Repeat { ops, .. } => freeze(ops),
             _ => {}
         }
     }
@@ -184,27 +151,17 @@ fn freeze(ops: &mut [Op]) {
 
 /// The pointer at byte `at` is the only one to its target.
 fn own(ops: &mut [Op], at: u64) {
-    for op in ops {
-        match *op {
-            Op::Ptr { at: here, to, .. } if here == at => *op = Op::OwnedPtr { at, to },
-            Op::Slot { at: here, ref mut ops, .. } if here == at => own(ops, 0),
+    for op in ops.iter_mut().filter(|op| op.at == at) {
+        match &mut op.look {
+            Look::Ptr { to, .. } => op.look = Look::OwnedPtr(*to),
+            Look::Slot { ops, .. } => own(ops, 0),
             _ => {}
         }
     }
 }
 
-/// What has the tag in a list by tag.
-#[inline]
-pub(super) fn variant<T>(variants: &[(i128, T)], tag: i128) -> Option<&T> {
-    // Most enums count from 0.
-    match usize::try_from(tag).ok().and_then(|tag| variants.get(tag)) {
-        Some((found, variant)) if found.cmp(&tag) == Ordering::Equal => Some(variant),
-        _ => variants.binary_search_by_key(&tag, |(tag, _)| *tag).ok().map(|at| &variants[at].1),
-    }
-}
-
-/// Whether a value of `target` lies at byte `at` of a value of `ty`, whatever the value is: that is, not in a variant of an enum,
-/// which may become another one.
+/// Whether a value of `target` lies at byte `at` of a value of `ty`, whatever the value is: that is, not in a
+/// variant of an enum, which may become another one.
 pub(super) fn holds(ty: &TypeLayout, at: u64, target: &TypeLayout) -> bool {
     if at == 0 && ty == target {
         return true;
@@ -245,18 +202,6 @@ mod tests {
             align,
             shape: Shape::Array { elem: Box::new(elem), len },
         }
-    }
-
-    #[test]
-    fn variants_are_found_by_their_tag() {
-        let counted = [(0, 'a'), (1, 'b')];
-        assert_eq!(
-            [0, 1, 2, -1].map(|tag| variant(&counted, tag).copied()),
-            [Some('a'), Some('b'), None, None]
-        );
-        let other = [(-5, 'a'), (1, 'b'), (700, 'c')];
-        let found = [-5, 0, 1, 2, 700].map(|tag| variant(&other, tag).copied());
-        assert_eq!(found, [Some('a'), None, Some('b'), None, Some('c')]);
     }
 
     #[test]

@@ -51,7 +51,7 @@ pub(crate) trait OwnTypes {
 pub(crate) struct Known;
 
 /// What a type of this crate's own promises; none for other types.
-fn promise_of(ty: &TypeLayout) -> Option<Promise> {
+pub(super) fn promise_of(ty: &TypeLayout) -> Option<Promise> {
     if !ty.name.starts_with("pheap::") {
         return None;
     }
@@ -69,7 +69,7 @@ pub(crate) enum Rule {
 }
 
 /// A pointer in a value: how many bytes from its start, and to what type.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Pointer {
     pub(in crate::heap) at: u64,
     pub(in crate::heap) to: u32,
@@ -78,10 +78,8 @@ pub(crate) struct Pointer {
 impl Rule {
     /// The promise of a struct, if it is a collection.
     pub(in crate::heap) fn of(ty: &TypeLayout) -> Option<Rule> {
-        match promise_of(ty)? {
-            Promise::Collection(rule) => rule(ty),
-            Promise::Key(_) | Promise::Frozen | Promise::NotZero | Promise::Nothing => None,
-        }
+        let Promise::Collection(rule) = promise_of(ty)? else { return None };
+        rule(ty)
     }
 
     /// As many slots of `buffer` as `len` says have values.
@@ -103,20 +101,23 @@ impl Rule {
         Some(Rule::Vector(Vector { head, ..Vector::of(ty)? }))
     }
 
-    /// As many entries as `len` says: in `few`, or in the buckets that `root` leads to.
-    pub(crate) fn hash(ty: &TypeLayout) -> Option<Rule> {
+    /// As many entries as `len` says: in `few`, which has room for `most_few`, or in the buckets that `root`
+    /// leads to, in slots whose tags have bits of `tag`.
+    pub(crate) fn hash(ty: &TypeLayout, most_few: usize, tag: u16) -> Option<Rule> {
         let (few, root) = (pointer(ty, &["few"])?, pointer(ty, &["root"])?);
-        Some(Rule::Hash(Hash { len: number(ty, &["len"], Prim::U64)?, few, root }))
+        let (len, most_few) = (number(ty, &["len"], Prim::U64)?, most_few as u64);
+        Some(Rule::Hash(Hash { len, few, most_few, root, tag }))
     }
 
-    /// As many entries as `len` says, in the nodes that `top` leads to.
-    pub(crate) fn tree(ty: &TypeLayout) -> Option<Rule> {
-        Tree::of(ty).map(Rule::Tree)
+    /// As many entries as `len` says, in the nodes that `top` leads to. At most `max_height` of them lead to
+    /// a leaf.
+    pub(crate) fn tree(ty: &TypeLayout, max_height: usize) -> Option<Rule> {
+        Tree::of(ty, max_height).map(Rule::Tree)
     }
 
     /// The same, in nodes of another kind.
-    pub(crate) fn snap(ty: &TypeLayout) -> Option<Rule> {
-        Tree::of(ty).map(Rule::Snap)
+    pub(crate) fn snap(ty: &TypeLayout, max_height: usize) -> Option<Rule> {
+        Tree::of(ty, max_height).map(Rule::Snap)
     }
 }
 
@@ -125,31 +126,14 @@ pub(crate) fn has_versions(ty: &TypeLayout) -> bool {
     matches!(Rule::of(ty), Some(Rule::Snap(_)))
 }
 
-/// The field of a collection's part that is a key. If that is a pointer, it is the only one to its target.
-pub(super) fn own_key(ty: &TypeLayout) -> Option<&'static str> {
-    match promise_of(ty)? {
-        Promise::Key(field) => Some(field),
-        Promise::Collection(_) | Promise::Frozen | Promise::NotZero | Promise::Nothing => None,
-    }
-}
-
-/// Whether nobody writes what a type's pointers lead to.
-pub(super) fn is_frozen(ty: &TypeLayout) -> bool {
-    matches!(promise_of(ty), Some(Promise::Frozen))
-}
-
-/// Whether zero in all bytes is no value of the type.
-pub(super) fn is_not_zero(ty: &TypeLayout) -> bool {
-    matches!(promise_of(ty), Some(Promise::NotZero))
-}
-
 /// A field, by the names on the way to it: where it is, and what.
 pub(in crate::heap) fn field<'t>(ty: &'t TypeLayout, path: &[&str]) -> Option<(u64, &'t TypeLayout)> {
-    let (mut at, mut ty) = (0, ty);
+    let (mut at, mut ty) = (0_u64, ty);
     for name in path {
         let Shape::Struct(fields) = &ty.shape else { return None };
         let field = named(fields, name)?;
-        (at, ty) = (at + field.offset, &field.ty);
+        // What an impossible type says may be too much: it has no objects.
+        (at, ty) = (at.wrapping_add(field.offset), &field.ty);
     }
     Some((at, ty))
 }
@@ -172,14 +156,6 @@ pub(in crate::heap) fn pointer(ty: &TypeLayout, path: &[&str]) -> Option<Pointer
 pub(in crate::heap) fn pointer_at(at: u64, ty: &TypeLayout) -> Option<Pointer> {
     match ty.shape {
         Shape::Ptr { to, .. } => Some(Pointer { at, to }),
-        _ => None,
-    }
-}
-
-/// An array: where it is, of what, and how many.
-pub(in crate::heap) fn array<'t>(ty: &'t TypeLayout, path: &[&str]) -> Option<(u64, &'t TypeLayout, u64)> {
-    match field(ty, path)? {
-        (at, TypeLayout { shape: Shape::Array { elem, len }, .. }) => Some((at, elem, *len)),
         _ => None,
     }
 }
@@ -221,7 +197,9 @@ impl Vector {
 pub(crate) struct Hash {
     pub(in crate::heap) len: u64,
     pub(in crate::heap) few: Pointer,
+    pub(in crate::heap) most_few: u64,
     pub(in crate::heap) root: Pointer,
+    pub(in crate::heap) tag: u16,
 }
 
 /// The nodes below `top` have as many entries as the length says.
@@ -230,18 +208,19 @@ pub(crate) struct Tree {
     pub(in crate::heap) len: u64,
     pub(in crate::heap) top: u64,
     pub(in crate::heap) child: TreeChild,
+    pub(in crate::heap) max_height: usize,
 }
 
 impl Tree {
-    fn of(ty: &TypeLayout) -> Option<Tree> {
+    fn of(ty: &TypeLayout, max_height: usize) -> Option<Tree> {
         let (top, child) = field(ty, &["top"])?;
         let len = number(ty, &["len"], Prim::U64)?;
-        Some(Tree { len, top, child: TreeChild::of(child)? })
+        Some(Tree { len, top, child: TreeChild::of(child)?, max_height })
     }
 }
 
 /// What leads to a node. Offsets are in bytes from its start.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TreeChild {
     pub(in crate::heap) tag: Prim,
     pub(in crate::heap) none: i128,
@@ -250,7 +229,7 @@ pub(crate) struct TreeChild {
 }
 
 impl TreeChild {
-    fn of(ty: &TypeLayout) -> Option<TreeChild> {
+    pub(in crate::heap) fn of(ty: &TypeLayout) -> Option<TreeChild> {
         let Shape::Enum { tag, variants } = &ty.shape else { return None };
         Some(TreeChild {
             tag: *tag,

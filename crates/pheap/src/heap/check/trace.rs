@@ -1,17 +1,20 @@
 //! Follows all pointers from the roots, looks at each object once, and words what is wrong (`complain`).
 
-use super::map::{HeapMap, MappedRoot, Place};
-use super::plan::{Op, Parts, variant};
-use super::rule::UNFINISHED;
-use super::{Problems, Report, Usage};
+use std::collections::{BTreeMap, VecDeque};
+
+use super::map::{HeapMap, MappedRoot, MappedSpan, Place};
+use super::plan::{Look, Op};
+use super::rule::{Pointer, UNFINISHED};
+use super::{Report, Usage};
+use crate::heap::decode::part::{Ground, Part};
 use crate::layout::{Shape, TypeLayout};
 use crate::os::cpu::prefetch_read;
 
 /// An object that was reached and not looked at yet.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Reached {
-    pub(super) span: u32,
-    pub(super) start: u64,
+#[derive(Clone, Copy)]
+struct Reached {
+    span: u32,
+    start: u64,
 }
 
 /// Objects between two reports of progress.
@@ -20,120 +23,100 @@ const TELL: u64 = 1 << 16;
 /// Objects that are on their way from memory at a time.
 const AHEAD: usize = 16;
 
-/// The objects that were reached. A stack, but not that of the thread, for lists are long; and what comes from it waits in a short queue until
-/// it is in the cache.
+/// The objects that were reached. A stack, but not that of the thread, for lists are long; and what comes
+/// from it waits in a short queue until it is in the cache.
 #[derive(Default)]
 struct ToDo {
     stack: Vec<Reached>,
-    queue: [Reached; AHEAD],
-    oldest: usize,
-    queued: usize,
+    queue: VecDeque<Reached>,
 }
 
 impl ToDo {
     #[inline]
     fn next(&mut self, map: &HeapMap<'_>) -> Option<Reached> {
-        while self.queued < AHEAD
+        while self.queue.len() < AHEAD
             && let Some(newest) = self.stack.pop()
         {
             prefetch_read(map.addr(newest.start));
-            self.queue[(self.oldest + self.queued) % AHEAD] = newest;
-            self.queued += 1;
+            self.queue.push_back(newest);
         }
-        self.queued = self.queued.checked_sub(1)?;
-        let oldest = self.queue[self.oldest];
-        self.oldest = (self.oldest + 1) % AHEAD;
-        Some(oldest)
+        self.queue.pop_front()
     }
 }
 
 pub(super) struct Tracer<'m, L> {
     pub(super) map: &'m HeapMap<'m>,
     is_live: L,
-    /// A bit for each slot.
-    reached: Vec<u64>,
-    /// A bit for each slot whose object belongs to a collection, which will free it.
-    owned: Vec<u64>,
-    /// A bit for each slot of which nobody writes the object; it is `owned`, too.
-    frozen: Vec<u64>,
+    reached: SlotSet,
+    /// Those whose object belongs to a collection, which will free it.
+    owned: SlotSet,
+    /// Those of which nobody writes the object; they are `owned`, too.
+    frozen: SlotSet,
     todo: ToDo,
     /// Objects that were found, and who is told of that now and then.
     found: u64,
     progress: &'m mut (dyn FnMut(u64) + 'm),
-    problems: Problems,
-    pub(super) root: &'m MappedRoot,
+    report: Report,
+    root: &'m MappedRoot,
 }
 
-/// Looks at all that the roots of `map` lead to. `is_live` says whether an allocator takes the object at an offset for one. Returns a bit for each slot, too: whether
-/// its object was reached. `progress` is told now and then how many objects were found.
+/// Looks at all that the roots of `map` lead to. `is_live` says whether an allocator takes the object at an
+/// offset for one. Returns the slots whose objects were reached, too. `progress` is told now and then how
+/// many objects were found.
 pub(in crate::heap) fn trace(
     map: &HeapMap<'_>,
     is_live: impl Fn(u64) -> Option<bool>,
     progress: &mut dyn FnMut(u64),
-) -> (Report, Vec<u64>) {
-    let mut problems = Problems::default();
-    map.problems.iter().for_each(|problem| problems.add(|| problem.clone()));
+) -> (Report, SlotSet) {
     let mut report =
         Report { spans: map.spans.len() as u64, roots: map.roots.len() as u64, ..Report::default() };
-    let mut reached = vec![0; map.slots.div_ceil(64) as usize];
-    if let Some(first) = map.roots.first() {
-        let (owned, frozen, todo) = (reached.clone(), reached.clone(), ToDo::default());
-        let mut tracer =
-            Tracer { map, is_live, reached, owned, frozen, todo, found: 0, progress, problems, root: first };
-        map.roots.iter().for_each(|root| tracer.root(root));
-        count(map, &tracer.reached, &mut report);
-        (problems, reached) = (tracer.problems, tracer.reached);
-    }
-    report.problems = problems.first;
-    report.more_problems = problems.more;
+    map.problems.iter().for_each(|problem| report.add(|| problem.clone()));
+    let reached = SlotSet(vec![0; map.slots.div_ceil(64) as usize]);
+    let Some(root) = map.roots.first() else { return (report, reached) };
+    let (owned, frozen, todo) = (reached.clone(), reached.clone(), ToDo::default());
+    let mut tracer = Tracer { map, is_live, reached, owned, frozen, todo, found: 0, progress, report, root };
+    map.roots.iter().for_each(|root| tracer.root(root));
+    let Tracer { mut report, reached, .. } = tracer;
+    count(map, &reached, &mut report);
     (report, reached)
 }
 
 impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
     fn root(&mut self, root: &'m MappedRoot) {
         self.root = root;
-        let addr = self.map.addr(root.object).addr() as u64;
-        match self.map.locate(addr, root.ty, root.region) {
+        let map = self.map;
+        match map.locate(map.addr(root.object).addr() as u64, root.ty, root.region) {
             Ok(Some(place)) if place.inside == 0 && self.reach(place) => {}
             Ok(_) => {
-                self.problems.add(|| format!("root {:?}: its object is not the whole of a slot", root.name))
+                self.report.add(|| format!("root {:?}: its object is not the whole of a slot", root.name))
             }
-            Err(astray) => {
-                let what = self.map.explain(addr, &astray);
-                self.problems.add(|| format!("root {:?} {what}", root.name));
+            Err(what) => self.report.add(|| format!("root {:?} {what}", root.name)),
+        }
+        let is_unfinished = map.type_name(root.ty) == UNFINISHED;
+        while let Some(Reached { span, start }) = self.todo.next(map) {
+            if !is_unfinished {
+                self.look_at(Part { ground: Ground::Heap(map), at: start, span, region: root.region });
             }
-        }
-        let map = self.map;
-        if map.type_name(root.ty) == UNFINISHED {
-            while self.todo.next(map).is_some() {}
-            return;
-        }
-        while let Some(next) = self.todo.next(map) {
-            self.look_at(&next);
         }
     }
 
-    /// Notes an object, to be looked at if this is the first time. Returns whether that may be done: not if a collection owns it.
+    /// Notes an object, to be looked at if this is the first time. Returns whether that may be done: not if a
+    /// collection owns it.
     #[inline(always)]
     fn reach(&mut self, place: Place) -> bool {
-        let number = self.map.spans[place.span as usize].first_slot + place.slot;
-        let (word, bit) = (&mut self.reached[(number / 64) as usize], 1 << (number % 64));
-        if *word & bit == 0 {
-            *word |= bit;
+        if self.reached.add(place.number) {
             self.todo.stack.push(Reached { span: place.span, start: place.start });
             self.count();
             return true;
         }
-        self.owned[(number / 64) as usize] & bit == 0
+        !self.owned.has(place.number)
     }
 
     /// Notes an object that a collection owns. Returns whether nothing has led to it before.
-    pub(super) fn own(&mut self, place: Place) -> bool {
-        let number = self.map.spans[place.span as usize].first_slot + place.slot;
-        let (at, bit) = ((number / 64) as usize, 1 << (number % 64));
-        let is_first = self.reached[at] & bit == 0;
-        self.reached[at] |= bit;
-        self.owned[at] |= bit;
+    pub(super) fn own(&mut self, object: Part<'m>) -> bool {
+        let (number, _) = self.map.spans[object.span as usize].slot_at(object.at);
+        self.owned.add(number);
+        let is_first = self.reached.add(number);
         if is_first {
             self.count();
         }
@@ -148,165 +131,126 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
         }
     }
 
-    /// Notes an object that nobody writes, to be looked at if this is the first time. Returns whether all that has led to it before says the same.
+    /// Notes an object that nobody writes, to be looked at if this is the first time. Returns whether all
+    /// that has led to it before says the same.
     fn freeze(&mut self, place: Place) -> bool {
-        let number = self.map.spans[place.span as usize].first_slot + place.slot;
-        let (at, bit) = ((number / 64) as usize, 1 << (number % 64));
-        if self.reached[at] & bit == 0 {
-            self.frozen[at] |= bit;
+        if !self.reached.has(place.number) {
             self.reach(place);
-            self.owned[at] |= bit;
+            self.owned.add(place.number);
+            self.frozen.add(place.number);
         }
-        self.frozen[at] & bit != 0
+        self.frozen.has(place.number)
     }
 
-    fn look_at(&mut self, object: &Reached) {
-        let map = self.map;
-        let span = &map.spans[object.span as usize];
+    fn look_at(&mut self, object: Part<'m>) {
         self.must_be_live(object);
-        let parts = &map.plan(span).parts;
-        if let Parts::Sized(ops) = parts {
-            return self.run(ops, object, 0);
-        }
-        let len = match map.len_of(span, object.start) {
-            Ok(len) => len,
-            Err(len) => {
-                let slot = span.slot;
-                return self
-                    .complain(object, 0, || format!("has a length of {len}, in a slot of {slot} bytes"));
+        let map = self.map;
+        let plan = map.plan(&map.spans[object.span as usize]);
+        let result = match plan.stride {
+            None => {
+                self.run(&plan.ops, object);
+                Ok(())
             }
+            Some(_) if plan.is_text => object.text().map(drop),
+            Some(stride) => object.len().map(|len| {
+                let len = if plan.ops.is_empty() { 0 } else { len };
+                (0..len).for_each(|i| self.run(&plan.ops, object.at(plan.least + i * stride)));
+            }),
         };
-        match parts {
-            Parts::Slice { header, stride, ops } if !ops.is_empty() => {
-                for i in 0..len {
-                    self.run(ops, object, header + i * stride);
-                }
-            }
-            Parts::Str => {
-                if std::str::from_utf8(map.bytes(object.start + 8, len)).is_err() {
-                    self.complain(object, 0, || "is not UTF-8".to_owned());
-                }
-            }
-            Parts::Slice { .. } | Parts::Sized(_) => {}
+        if let Err(what) = result {
+            self.complain(object, &what);
         }
     }
 
     /// An object that can be reached must count as live.
     #[inline(always)]
-    pub(super) fn must_be_live(&mut self, object: &Reached) {
-        if (self.is_live)(object.start) == Some(false) {
-            self.complain(object, 0, || "can be reached, and its slot counts as free".to_owned());
+    pub(super) fn must_be_live(&mut self, object: Part<'m>) {
+        if (self.is_live)(object.at) == Some(false) {
+            self.complain(object, "can be reached, and its slot counts as free");
         }
     }
 
-    /// Looks at a value, `at` so many bytes inside of an object.
+    /// Looks at a value.
     #[inline]
-    pub(super) fn run(&mut self, ops: &[Op], object: &Reached, at: u64) {
+    pub(super) fn run(&mut self, ops: &[Op], value: Part<'m>) {
         for op in ops {
-            self.step(op, object, at);
+            let part = value.at(op.at);
+            if let Err(what) = self.look(&op.look, part) {
+                self.complain(part, &what);
+            }
         }
     }
 
     #[inline]
-    fn step(&mut self, op: &Op, object: &Reached, base: u64) {
+    fn look(&mut self, look: &Look, part: Part<'m>) -> Result<(), String> {
         let map = self.map;
-        match op {
-            Op::Ptr { at, to, nullable } => {
-                let at = base + at;
-                let addr = map.word(object.start + at);
-                match map.locate(addr, *to, self.root.region) {
-                    Ok(Some(place)) => {
-                        if !map.is_empty(*to) && !self.reach(place) {
-                            self.complain(object, at, || "points to what a collection owns".to_owned());
-                        }
+        match look {
+            Look::Ptr { to, nullable } => {
+                let addr = part.word(0);
+                match map.locate(addr, *to, part.region)? {
+                    Some(place) if !map.is_empty(*to) && !self.reach(place) => {
+                        return Err("points to what a collection owns".to_owned());
                     }
-                    Ok(None) if addr == 0 && !nullable => {
-                        self.complain(object, at, || "is null, which only an `Option<P>` may be".to_owned());
+                    None if addr == 0 && !nullable => {
+                        return Err("is null, which only an `Option<P>` may be".to_owned());
                     }
-                    Ok(None) => {}
-                    Err(astray) => self.complain(object, at, || map.explain(addr, &astray)),
+                    _ => {}
                 }
             }
-            Op::Bool { at } => {
-                let [byte] = map.array(object.start + base + at);
-                if byte > 1 {
-                    self.complain(object, base + at, || format!("is {byte}, which is no bool"));
+            Look::FrozenPtr(to) => match map.locate(part.word(0), *to, part.region)? {
+                Some(place) if place.inside == 0 && self.freeze(place) => {}
+                Some(_) => return Err("points to what others may write".to_owned()),
+                None => return Err("is null, and a key or a value".to_owned()),
+            },
+            Look::OwnedPtr(to) => {
+                let target = part.follow(Pointer { at: 0, to: *to })?.ok_or("is null, and a key")?;
+                self.take(target)?;
+                self.look_at(target);
+            }
+            Look::Bool => {
+                if let [byte @ 2..=255] = part.array(0) {
+                    return Err(format!("is {byte}, which is no bool"));
                 }
             }
-            Op::Char { at } => {
-                let code = u32::from_ne_bytes(map.array(object.start + base + at));
+            Look::Char => {
+                let code = u32::from_ne_bytes(part.array(0));
                 if char::from_u32(code).is_none() {
-                    self.complain(object, base + at, || format!("is {code:#x}, which is no char"));
+                    return Err(format!("is {code:#x}, which is no char"));
                 }
             }
-            Op::NotZero { at, size } => {
-                if map.bytes(object.start + base + at, *size).iter().all(|&byte| byte == 0) {
-                    self.complain(object, base + at, || "is 0, which this number never is".to_owned());
+            Look::NotZero(size) => {
+                if part.bytes(0, *size).iter().all(|&byte| byte == 0) {
+                    return Err("is 0, which this number never is".to_owned());
                 }
             }
-            Op::Enum { at, tag, variants } => {
-                let value = map.integer(object.start + base + at, *tag);
-                match variant(variants, value) {
-                    Some(ops) => self.run(ops, object, base),
-                    None => self
-                        .complain(object, base + at, || format!("has the tag {value}, which no variant has")),
+            Look::Enum { tag, variants } => {
+                let tag = part.integer(0, *tag);
+                match variants.binary_search_by_key(&tag, |(tag, _)| *tag) {
+                    Ok(found) => self.run(&variants[found].1, part),
+                    Err(_) => return Err(format!("has the tag {tag}, which no variant has")),
                 }
             }
-            Op::Slot { at, size, ops } => {
-                if map.bytes(object.start + base + at, *size).iter().any(|&byte| byte != 0) {
-                    self.run(ops, object, base + at);
+            Look::Slot { size, ops } => {
+                if part.bytes(0, *size).iter().any(|&byte| byte != 0) {
+                    self.run(ops, part);
                 }
             }
-            Op::FrozenPtr { at, to } => {
-                let at = base + at;
-                match map.locate(map.word(object.start + at), *to, self.root.region) {
-                    Ok(Some(place)) if place.inside == 0 && self.freeze(place) => {}
-                    Ok(Some(_)) => {
-                        self.complain(object, at, || "points to what others may write".to_owned());
-                    }
-                    Ok(None) => self.complain(object, at, || "is null, and a key or a value".to_owned()),
-                    Err(astray) => {
-                        let addr = map.word(object.start + at);
-                        self.complain(object, at, || map.explain(addr, &astray));
-                    }
-                }
-            }
-            Op::OwnedPtr { at, to } => {
-                let at = base + at;
-                let addr = map.word(object.start + at);
-                match self.take(addr, *to) {
-                    Ok(Some(target)) => self.look_at(&target),
-                    Ok(None) => self.complain(object, at, || "is null, and a key".to_owned()),
-                    Err(what) => self.complain(object, at, || what),
-                }
-            }
-            Op::Own { at, rule } => self.collection(*rule, object, base + at),
-            Op::Repeat { at, stride, len, ops } => {
-                for i in 0..*len {
-                    self.run(ops, object, base + at + i * stride);
-                }
+            Look::Own(rule) => self.collection(rule, part)?,
+            Look::Repeat { stride, len, ops } => {
+                (0..*len).for_each(|i| self.run(ops, part.at(i * stride)));
             }
         }
-    }
-
-    /// Bytes of an object.
-    #[inline]
-    pub(super) fn bytes(&self, object: &Reached, at: u64, len: u64) -> &'m [u8] {
-        self.map.bytes(object.start + at, len)
+        Ok(())
     }
 
     #[cold]
-    pub(super) fn complain(&mut self, object: &Reached, at: u64, what: impl FnOnce() -> String) {
+    fn complain(&mut self, part: Part<'m>, what: &str) {
         let (map, root) = (self.map, self.root);
-        let ty = &map.types[map.spans[object.span as usize].ty as usize];
-        self.problems.add(|| {
-            let (name, path) = (&ty.name, path_to(ty, at));
-            format!(
-                "root {:?}: `{name}{path}`, in the object at byte {}, {}",
-                root.name,
-                object.start,
-                what()
-            )
+        let span = &map.spans[part.span as usize];
+        let (ty, inside) = (&map.types[span.ty as usize], span.slot_at(part.at).1);
+        self.report.add(|| {
+            let (name, path, start) = (&ty.name, path_to(ty, inside), part.at - inside);
+            format!("root {:?}: `{name}{path}`, in the object at byte {start}, {what}", root.name)
         });
     }
 }
@@ -336,63 +280,48 @@ fn path_to(ty: &TypeLayout, at: u64) -> String {
 }
 
 /// Fills in what the bits of reached slots say.
-fn count(map: &HeapMap<'_>, reached: &[u64], report: &mut Report) {
+fn count(map: &HeapMap<'_>, reached: &SlotSet, report: &mut Report) {
+    let mut usages = BTreeMap::new();
     for span in map.spans.iter().filter(|span| span.slots > 0) {
-        let bits = span.first_slot..span.first_slot + span.slots;
-        let objects = ones(reached, bits);
+        let objects = reached.count(span);
         let Some(root) = map.roots.iter().find(|root| root.region == span.region) else { continue };
         report.objects += objects;
         report.bytes += objects * span.slot;
-        let name = map.type_name(span.ty);
-        let known =
-            report.usage.iter_mut().find(|usage| usage.root == root.name && usage.type_number == span.ty);
-        let usage = match known {
-            Some(usage) => usage,
-            None => {
-                report.usage.push(Usage {
-                    root: root.name.clone(),
-                    type_name: name.to_owned(),
-                    type_number: span.ty,
-                    ..Usage::default()
-                });
-                report.usage.last_mut().expect("pushed just now")
-            }
+        let new = || Usage {
+            root: root.name.clone(),
+            type_name: map.type_name(span.ty).to_owned(),
+            type_number: span.ty,
+            ..Usage::default()
         };
+        let usage = usages.entry((span.region, span.ty)).or_insert_with(new);
         usage.objects += objects;
         usage.bytes += objects * span.slot;
         usage.span_bytes += span.pages * crate::units::PAGE;
     }
+    report.usage = usages.into_values().collect();
     report.usage.sort_by(|a, b| (&a.root, b.bytes, &a.type_name).cmp(&(&b.root, a.bytes, &b.type_name)));
 }
 
-/// Number of bits that are set in a range.
-pub(in crate::heap) fn ones(words: &[u64], bits: std::ops::Range<u64>) -> u64 {
-    if bits.is_empty() {
-        return 0;
+/// Some of the slots of a heap, by number: a bit for each that there is.
+#[derive(Clone)]
+pub(in crate::heap) struct SlotSet(Vec<u64>);
+
+impl SlotSet {
+    #[inline(always)]
+    pub(in crate::heap) fn has(&self, slot: u64) -> bool {
+        self.0[(slot / 64) as usize] >> (slot % 64) & 1 == 1
     }
-    let (first, last) = ((bits.start / 64) as usize, ((bits.end - 1) / 64) as usize);
-    let (low, high) = (u64::MAX << (bits.start % 64), u64::MAX >> (63 - (bits.end - 1) % 64));
-    let masked = |i: usize| {
-        let mask = if i == first { low } else { u64::MAX } & if i == last { high } else { u64::MAX };
-        u64::from((words[i] & mask).count_ones())
-    };
-    (first..=last).map(masked).sum()
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+    /// Returns whether it was not there before.
+    #[inline(always)]
+    fn add(&mut self, slot: u64) -> bool {
+        let is_new = !self.has(slot);
+        self.0[(slot / 64) as usize] |= 1 << (slot % 64);
+        is_new
+    }
 
-    #[test]
-    fn bits_of_a_range_are_counted() {
-        let words = [u64::MAX, 1 | 1 << 63, u64::MAX];
-        let naive = |range: std::ops::Range<u64>| {
-            range.filter(|bit| words[(bit / 64) as usize] >> (bit % 64) & 1 == 1).count() as u64
-        };
-        for start in 0..192 {
-            for end in start..=192 {
-                assert_eq!(ones(&words, start..end), naive(start..end), "{start}..{end}");
-            }
-        }
+    /// How many there are among those of a span.
+    pub(in crate::heap) fn count(&self, span: &MappedSpan) -> u64 {
+        (span.first_slot..span.first_slot + span.slots).filter(|slot| self.has(*slot)).count() as u64
     }
 }

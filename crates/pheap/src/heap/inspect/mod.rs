@@ -3,11 +3,8 @@
 //! Nothing here believes an object: pointers, lengths and discriminants are looked at before they are followed, as in
 //! [`check`](super::check).
 
-mod ground;
 mod objects;
-mod part;
 mod value;
-mod walk;
 
 use super::Heap;
 use super::open::choose::offered;
@@ -16,7 +13,7 @@ use crate::layout::{TypeLayout, describe};
 use crate::store::Tables;
 use crate::store::header::{FORMAT, Use};
 
-pub(crate) use ground::Sight;
+pub(crate) use super::decode::part::Sight;
 pub use objects::{Objects, Purpose, SpanUse};
 pub use value::{Elements, Entries, Entry, Field, Fields, Object, Pointer, Value};
 

@@ -2,13 +2,13 @@
 
 use std::fmt;
 
-use super::ground::Ground;
 use super::value::{Object, Pointer};
 use crate::error::{Error, Result};
 use crate::heap::Heap;
 use crate::heap::check::Report;
-use crate::heap::check::map::{HeapMap, MappedSpan, Place};
-use crate::heap::check::trace::{ones, trace};
+use crate::heap::check::map::{HeapMap, MappedSpan};
+use crate::heap::check::trace::{SlotSet, trace};
+use crate::heap::decode::part::{Ground, Part};
 use crate::heap::memory::Still;
 use crate::store::arena::SpanKind;
 use crate::units::PAGE;
@@ -51,12 +51,12 @@ pub struct SpanUse<'v> {
     pub slot_bytes: u64,
     /// Number of slots.
     pub slots: u64,
-    /// Slots whose objects the roots lead to.
+    /// SlotSet whose objects the roots lead to.
     pub reached: u64,
     /// Other slots that count as objects until their root is collected again, as far as that is known.
     pub garbage: u64,
     map: &'v HeapMap<'v>,
-    bits: &'v [u64],
+    found: &'v SlotSet,
     number: u32,
 }
 
@@ -97,7 +97,8 @@ impl<'v> Objects<'v> {
         let found = map.roots.iter().find(|other| other.name == name);
         let found = found.ok_or_else(|| Error::NoSuchRoot(name.to_owned()))?;
         let addr = map.addr(found.object).addr() as u64;
-        match (Pointer { ground: Ground::Heap(map), addr, target: found.ty, region: found.region }).target() {
+        let from = Part { ground: Ground::Heap(map), at: found.object, span: 0, region: found.region };
+        match (Pointer { from, addr, target: found.ty }).target() {
             Ok(Some(object)) => Ok(object),
             Ok(None) => Err(Error::corrupt(format!("root {name:?} has no object"))),
             Err(what) => Err(Error::corrupt(format!("root {name:?} {what}"))),
@@ -106,7 +107,7 @@ impl<'v> Objects<'v> {
 
     /// The object in whose slot the byte at an offset lies. Whether anything leads to it is not known.
     pub fn at(&self, offset: u64) -> Option<Object<'v>> {
-        self.map.slot_at(offset).map(|place| object_at(self.map, Place { inside: 0, ..place }))
+        self.map.slot_at(offset).map(|(span, start)| object_at(self.map, span, start))
     }
 
     /// More than the [number](Object::number) of any object.
@@ -118,14 +119,12 @@ impl<'v> Objects<'v> {
     pub fn survey(&self, mut progress: impl FnMut(u64), mut look: impl FnMut(&SpanUse<'_>)) -> Report {
         let map = self.map;
         let is_live = self.still.is_live();
-        let (report, bits) = trace(map, &is_live, &mut progress);
+        let (report, found) = trace(map, &is_live, &mut progress);
         for (span, number) in map.spans.iter().zip(0..) {
             let is_lost = |slot: &u64| {
-                let bit = span.first_slot + slot;
-                bits[(bit / 64) as usize] >> (bit % 64) & 1 == 0
-                    && is_live(span.offset + slot * span.slot) == Some(true)
+                !found.has(span.first_slot + slot) && is_live(span.offset + slot * span.slot) == Some(true)
             };
-            let reached = ones(&bits, span.first_slot..span.first_slot + span.slots);
+            let reached = found.count(span);
             let garbage =
                 if reached < span.slots { (0..span.slots).filter(is_lost).count() as u64 } else { 0 };
             let root = map.roots.iter().find(|root| root.region == span.region);
@@ -140,7 +139,7 @@ impl<'v> Objects<'v> {
                 reached,
                 garbage,
                 map,
-                bits: &bits,
+                found: &found,
                 number,
             });
         }
@@ -151,21 +150,17 @@ impl<'v> Objects<'v> {
 impl<'v> SpanUse<'v> {
     /// The objects that the roots lead to.
     pub fn objects(&self) -> impl Iterator<Item = Object<'v>> + use<'v> {
-        let SpanUse { map, bits, number, .. } = *self;
+        let SpanUse { map, found, number, .. } = *self;
         let span = &map.spans[number as usize];
-        let is_reached = move |slot: &u64| {
-            let bit = span.first_slot + slot;
-            bits[(bit / 64) as usize] >> (bit % 64) & 1 == 1
-        };
-        (0..span.slots).filter(is_reached).map(move |slot| {
-            object_at(map, Place { span: number, slot, start: span.offset + slot * span.slot, inside: 0 })
-        })
+        (0..span.slots)
+            .filter(move |slot| found.has(span.first_slot + slot))
+            .map(move |slot| object_at(map, number, span.offset + slot * span.slot))
     }
 }
 
-fn object_at<'v>(map: &'v HeapMap<'v>, place: Place) -> Object<'v> {
-    let span = &map.spans[place.span as usize];
-    Object { ground: Ground::Heap(map), place, target: span.ty, region: span.region }
+fn object_at<'v>(map: &'v HeapMap<'v>, number: u32, at: u64) -> Object<'v> {
+    let MappedSpan { ty, region, .. } = map.spans[number as usize];
+    Object { part: Part { ground: Ground::Heap(map), at, span: number, region }, target: ty }
 }
 
 fn purpose_of(span: &MappedSpan) -> Purpose {
@@ -179,7 +174,7 @@ fn purpose_of(span: &MappedSpan) -> Purpose {
 
 impl fmt::Debug for Objects<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Objects").field("map", &self.map).finish_non_exhaustive()
+        f.debug_struct("Objects").field("roots", &self.map.roots.len()).finish_non_exhaustive()
     }
 }
 

@@ -4,22 +4,18 @@
 
 use std::fmt;
 
-use super::ground::{Ground, Sight};
-use super::part::{Part, Spot, strange};
-use super::walk::{Sequence, Walk};
-use crate::heap::check::map::Place;
 use crate::heap::check::rule::{Rule, field};
+use crate::heap::decode::part::{Ground, Part, Sight, Slots, Spot, in_slot};
+use crate::heap::decode::{Kind, Node, Pair, Walk};
 use crate::layout::desc::Prim;
-use crate::layout::{FieldLayout, Shape, TypeLayout, slice_header};
+use crate::layout::{FieldLayout, Shape, TypeLayout, VariantLayout};
 
 /// An object, or a value inside an object that a pointer leads to.
 #[derive(Clone, Copy)]
 pub struct Object<'v> {
-    pub(super) ground: Ground<'v>,
-    pub(super) place: Place,
+    pub(super) part: Part<'v>,
     /// Its type, which is in the table.
     pub(super) target: u32,
-    pub(super) region: u32,
 }
 
 /// A value, as far as it can be read without the program that made it.
@@ -65,10 +61,10 @@ pub enum Value<'v> {
 /// A pointer in a heap.
 #[derive(Clone, Copy)]
 pub struct Pointer<'v> {
-    pub(super) ground: Ground<'v>,
+    /// A part of the object that it is in.
+    pub(super) from: Part<'v>,
     pub(super) addr: u64,
     pub(super) target: u32,
-    pub(super) region: u32,
 }
 
 /// The fields of a struct or variant, in the order of their declaration.
@@ -94,14 +90,28 @@ pub struct Field<'v> {
 /// The elements of an array, slice, vector or queue.
 #[derive(Clone)]
 pub struct Elements<'v> {
-    sequence: Sequence<'v>,
+    node: Node<'v>,
+    next: u64,
 }
 
 /// The entries of a map or set, in its order. If it is damaged, the last one has a key that is [`Invalid`](Value::Invalid).
 #[derive(Clone)]
 pub struct Entries<'v> {
     /// In a box: it is much larger than all other values.
-    walk: Box<Walk<'v>>,
+    walk: Box<MapWalk<'v>>,
+}
+
+#[derive(Clone)]
+struct MapWalk<'v> {
+    nodes: Walk<'v>,
+    /// A node, and the place of its next entry.
+    here: Option<(Node<'v>, u64)>,
+    /// How many entries are still to come, by what the map says of itself.
+    left: u64,
+    /// How many nodes may still be looked at: in what is not damaged, no object is met twice.
+    budget: u64,
+    is_ordered: bool,
+    is_done: bool,
 }
 
 /// An entry of a map.
@@ -122,17 +132,16 @@ impl<'v> Object<'v> {
     /// # Safety
     /// That is so, as long as there is this, or any value that it leads to.
     pub(crate) unsafe fn seen(sight: &'v dyn Sight, addr: u64) -> Object<'v> {
-        let place = Place { span: 0, slot: 0, start: addr, inside: 0 };
-        Object { ground: Ground::View(sight), place, target: 0, region: 0 }
+        Object { part: Part { ground: Ground::View(sight), at: addr, span: 0, region: 0 }, target: 0 }
     }
 
     /// Offset in the file: the object's identity.
     pub fn offset(&self) -> u64 {
-        self.place.start + self.place.inside
+        self.part.at
     }
 
     fn layout(&self) -> &'v TypeLayout {
-        &self.ground.types()[self.target as usize]
+        &self.part.ground.types()[self.target as usize]
     }
 
     /// The name of its type.
@@ -142,7 +151,8 @@ impl<'v> Object<'v> {
 
     /// A number below [`bound`](crate::Objects::bound) that no other object has; none if it is a part of one.
     pub fn number(&self) -> Option<u64> {
-        self.ground.number(self.place)
+        let (slot, inside) = self.part.ground.map()?.spans[self.part.span as usize].slot_at(self.part.at);
+        (inside == 0).then_some(slot)
     }
 
     /// Whether it is a `str` or a slice of bytes.
@@ -156,56 +166,38 @@ impl<'v> Object<'v> {
 
     /// A pointer to it.
     pub fn pointer(&self) -> Pointer<'v> {
-        let addr = self.ground.addr(self.offset());
-        Pointer { ground: self.ground, addr, target: self.target, region: self.region }
+        let at = self.part.at;
+        let addr = self.part.ground.map().map_or(at, |map| map.addr(at).addr() as u64);
+        Pointer { from: self.part, addr, target: self.target }
     }
 
-    /// Bytes of its slot.
+    /// Bytes of its slot; 0 if that is not known.
     pub fn slot_bytes(&self) -> u64 {
-        self.ground.slot_bytes(self.place)
+        self.part.ground.map().map_or(0, |map| map.spans[self.part.span as usize].slot)
     }
 
     /// Its value.
     pub fn value(&self) -> Value<'v> {
-        let part = Part { ground: self.ground, at: self.offset(), region: self.region };
-        let len = || {
-            let invalid =
-                |len| Value::Invalid(format!("a length of {len}, in a slot of {} bytes", self.slot_bytes()));
-            self.ground.len_at(self.place.start).map_err(invalid)
+        let (part, ty) = (self.part, self.layout());
+        let value = match &ty.shape {
+            Shape::Slice(elem) => part.elements(elem).map(|slots| list(Node::array(part, slots))),
+            Shape::Str => part.text().map(Value::Str),
+            _ => Ok(value_of(part.is(ty))),
         };
-        match &self.layout().shape {
-            Shape::Slice(elem) => match len() {
-                Ok(len) => {
-                    list(Sequence::array(part.at(slice_header(elem.align as usize) as u64), elem, len))
-                }
-                Err(invalid) => invalid,
-            },
-            Shape::Str => match len() {
-                Ok(len) => match std::str::from_utf8(self.ground.bytes(part.at + 8, len)) {
-                    Ok(text) => Value::Str(text),
-                    Err(_) => Value::Invalid("not UTF-8".to_owned()),
-                },
-                Err(invalid) => invalid,
-            },
-            Shape::Prim(_)
-            | Shape::Array { .. }
-            | Shape::Ptr { .. }
-            | Shape::Struct(_)
-            | Shape::Enum { .. }
-            | Shape::Slot(_) => value_of(part.is(self.layout())),
-        }
+        value.unwrap_or_else(Value::Invalid)
     }
 }
 
 impl<'v> Pointer<'v> {
     /// Offset of its target in the file; the address, if that is outside the heap.
     pub fn offset(&self) -> u64 {
-        self.ground.offset_of(self.addr)
+        let offset = self.from.ground.map().map(|map| (map, map.offset_of(self.addr)));
+        offset.filter(|(map, at)| *at < map.mapped).map_or(self.addr, |(_, at)| at)
     }
 
     /// The name of its target's type.
     pub fn type_name(&self) -> &'v str {
-        self.ground.type_name(self.target)
+        self.from.layout(self.target).map_or("?", |ty| &ty.name)
     }
 
     /// Its target; `None` if the type is zero-sized, so that there is no object.
@@ -213,12 +205,8 @@ impl<'v> Pointer<'v> {
     /// # Errors
     /// Why the pointer is invalid.
     pub fn target(&self) -> Result<Option<Object<'v>>, String> {
-        if !self.ground.is_possible(self.target) {
-            return Err("is of an impossible type".to_owned());
-        }
-        let Pointer { ground, addr, target, region } = *self;
-        let place = ground.locate(addr, target, region)?;
-        Ok(place.map(|place| Object { ground, place, target, region }))
+        let place = self.from.locate(self.addr, self.target)?;
+        Ok(place.map(|(part, _)| Object { part, target: self.target }))
     }
 }
 
@@ -231,24 +219,24 @@ fn value_of<'v>(Spot { part, ty }: Spot<'v>) -> Value<'v> {
         Shape::Prim(prim) => prim_value(part, *prim),
         Shape::Ptr { to, .. } => match part.word(0) {
             0 => Value::Null,
-            addr => Value::Pointer(Pointer { ground: part.ground, addr, target: *to, region: part.region }),
+            addr => Value::Pointer(Pointer { from: part, addr, target: *to }),
         },
         Shape::Struct(fields) => {
             Value::Struct(Fields { of: part, type_name: &ty.name, fields: fields.iter() })
         }
-        Shape::Array { elem, len } => Value::List(Elements { sequence: Sequence::array(part, elem, *len) }),
-        Shape::Enum { tag, variants } => {
-            let tag = part.tag(0, *tag);
-            match variants.iter().find(|variant| variant.tag == tag) {
-                Some(variant) => {
-                    let fields = variant.fields.iter();
-                    Value::Enum(&variant.name, Fields { of: part, type_name: &ty.name, fields })
-                }
-                None => Value::Invalid(format!("the tag {tag}, which no variant has")),
-            }
+        Shape::Array { elem, len } => {
+            let node = Node::array(part, Slots { first: 0, ty: elem, count: *len });
+            Value::List(Elements { node, next: 0 })
         }
+        Shape::Enum { tag, .. } => match variant_of(part, ty) {
+            Some(variant) => {
+                let fields = variant.fields.iter();
+                Value::Enum(&variant.name, Fields { of: part, type_name: &ty.name, fields })
+            }
+            None => Value::Invalid(format!("the tag {}, which no variant has", part.integer(0, *tag))),
+        },
         Shape::Slot(of) => {
-            if part.ground.bytes(part.at, of.size).iter().all(|&byte| byte == 0) {
+            if part.bytes(0, of.size).iter().all(|&byte| byte == 0) {
                 Value::Null
             } else {
                 value_of(part.is(of))
@@ -261,12 +249,21 @@ fn value_of<'v>(Spot { part, ty }: Spot<'v>) -> Value<'v> {
 /// What a type of this crate's own stands for; none if that is what it consists of.
 fn own_value<'v>(part: Part<'v>, ty: &'v TypeLayout) -> Option<Result<Value<'v>, String>> {
     let name = ty.name.strip_prefix("pheap::")?;
-    if let Some(rule) = Rule::of(ty) {
-        return Some(match &rule {
-            Rule::Vector(vector) => Sequence::of(vector, part)
-                .and_then(|elements| if vector.is_text { text(elements) } else { Ok(list(elements)) }),
-            map => Walk::of(map, part.is(ty))?.map(|walk| Value::Map(Entries { walk: Box::new(walk) })),
-        });
+    match Rule::of(ty) {
+        None => {}
+        Some(Rule::Vector(vector)) => {
+            return Some(Node::buffer(&vector, part).and_then(|(buffer, _)| {
+                if vector.is_text { buffer.text().map(Value::Str) } else { Ok(list(buffer)) }
+            }));
+        }
+        Some(rule) => {
+            let is_ordered = !matches!(rule, Rule::Hash(_)) && !ty.name.contains("pheap::Reverse<");
+            return Some(Walk::of(&rule, part).map(|nodes| {
+                let (left, budget) = (nodes.len, part.ground.map().map_or(u64::MAX, |map| map.slots));
+                let walk = MapWalk { nodes, here: None, left, budget, is_ordered, is_done: false };
+                Value::Map(Entries { walk: Box::new(walk) })
+            }));
+        }
     }
     let inside = |name| field(ty, &[name]).map(|(at, ty)| value_of(part.at(at).is(ty)));
     let value = match name.split_once('<').map_or(name, |(id, _)| id) {
@@ -276,19 +273,12 @@ fn own_value<'v>(part: Part<'v>, ty: &'v TypeLayout) -> Option<Result<Value<'v>,
         },
         "PBytes" => inside("bytes")?,
         "InlineBytes" => inside("form")?,
-        "InlineForm" => match &ty.shape {
-            Shape::Enum { tag, variants } => {
-                let tag = part.tag(0, *tag);
-                let variant = variants.iter().find(|variant| variant.tag == tag)?;
-                match &variant.fields[..] {
-                    [len, room] => {
-                        let len = part.number(len.offset, len.ty.size).min(room.ty.size);
-                        Value::Bytes(part.ground.bytes(part.at + room.offset, len))
-                    }
-                    [_, bytes, _] => value_of(part.at(bytes.offset).is(&bytes.ty)),
-                    _ => return None,
-                }
+        "InlineForm" => match &variant_of(part, ty)?.fields[..] {
+            [len, room] if len.ty.size == 1 => {
+                let [len] = part.array(len.offset);
+                Value::Bytes(part.bytes(room.offset, room.ty.size.min(u64::from(len))))
             }
+            [_, bytes, _] => value_of(part.at(bytes.offset).is(&bytes.ty)),
             _ => return None,
         },
         "PPriorityQueue" => inside("elements")?,
@@ -299,61 +289,55 @@ fn own_value<'v>(part: Part<'v>, ty: &'v TypeLayout) -> Option<Result<Value<'v>,
             },
             _ => Value::Invalid("a text that is null".to_owned()),
         },
-        "POption" => match &ty.shape {
-            Shape::Enum { tag, variants } => {
-                let tag = part.tag(0, *tag);
-                let variant = variants.iter().find(|variant| variant.tag == tag)?;
-                match variant.fields.first() {
-                    Some(value) => value_of(part.at(value.offset).is(&value.ty)),
-                    None => Value::Null,
-                }
-            }
-            _ => return None,
+        "POption" => match variant_of(part, ty)?.fields.first() {
+            Some(value) => value_of(part.at(value.offset).is(&value.ty)),
+            None => Value::Null,
         },
         "OptionNonZero" => match inside("0")? {
             Value::Unsigned(0) | Value::Signed(0) => Value::Null,
             number => number,
         },
-        "Uuid" => Value::Bytes(part.ground.bytes(part.at, ty.size)),
+        "Uuid" => Value::Bytes(part.bytes(0, ty.size)),
         "NonZero" | "Wrapping" | "Reverse" | "OrderedFloat" => inside("0")?,
         _ => return None,
     };
     Some(Ok(value))
 }
 
+/// The variant that an enum is, if there is such a one.
+fn variant_of<'v>(part: Part<'_>, ty: &'v TypeLayout) -> Option<&'v VariantLayout> {
+    let Shape::Enum { tag, variants } = &ty.shape else { return None };
+    let tag = part.integer(0, *tag);
+    variants.iter().find(|variant| variant.tag == tag)
+}
+
 /// Elements; bytes are easier to read as such.
-fn list(sequence: Sequence<'_>) -> Value<'_> {
-    let is_bytes = sequence.elem().shape == Shape::Prim(Prim::U8);
-    match sequence.bytes().filter(|_| is_bytes) {
+fn list(node: Node<'_>) -> Value<'_> {
+    let is_bytes = node.slots.ty.shape == Shape::Prim(Prim::U8);
+    match node.bytes().filter(|_| is_bytes) {
         Some(bytes) => Value::Bytes(bytes),
-        None => Value::List(Elements { sequence }),
+        None => Value::List(Elements { node, next: 0 }),
     }
 }
 
-fn text(sequence: Sequence<'_>) -> Result<Value<'_>, String> {
-    let bytes = sequence.bytes().ok_or_else(strange)?;
-    std::str::from_utf8(bytes).map(Value::Str).map_err(|_| "not UTF-8".to_owned())
-}
-
 fn prim_value(part: Part<'_>, prim: Prim) -> Value<'_> {
-    let Part { ground, at, .. } = part;
     match prim {
         Prim::Unit => Value::Unit,
-        Prim::Bool => match ground.array(at) {
+        Prim::Bool => match part.array(0) {
             [byte @ (0 | 1)] => Value::Bool(byte == 1),
             [byte] => Value::Invalid(format!("{byte}, which is no bool")),
         },
         Prim::Char => {
-            let code = u32::from_ne_bytes(ground.array(at));
+            let code = u32::from_ne_bytes(part.array(0));
             char::from_u32(code)
                 .map_or_else(|| Value::Invalid(format!("{code:#x}, which is no char")), Value::Char)
         }
-        Prim::F32 => Value::F32(f32::from_ne_bytes(ground.array(at))),
-        Prim::F64 => Value::F64(f64::from_ne_bytes(ground.array(at))),
+        Prim::F32 => Value::F32(f32::from_ne_bytes(part.array(0))),
+        Prim::F64 => Value::F64(f64::from_ne_bytes(part.array(0))),
         Prim::U8 | Prim::U16 | Prim::U32 | Prim::U64 | Prim::U128 => {
-            Value::Unsigned(ground.integer(at, prim) as u128)
+            Value::Unsigned(part.integer(0, prim) as u128)
         }
-        Prim::I8 | Prim::I16 | Prim::I32 | Prim::I64 | Prim::I128 => Value::Signed(ground.integer(at, prim)),
+        Prim::I8 | Prim::I16 | Prim::I32 | Prim::I64 | Prim::I128 => Value::Signed(part.integer(0, prim)),
     }
 }
 
@@ -383,7 +367,7 @@ impl<'v> Fields<'v> {
 impl<'v> Elements<'v> {
     /// The name of the elements' type.
     pub fn type_name(&self) -> &'v str {
-        &self.sequence.elem().name
+        &in_slot(self.node.slots.ty).name
     }
 }
 
@@ -391,16 +375,37 @@ impl<'v> Iterator for Elements<'v> {
     type Item = Value<'v>;
 
     fn next(&mut self) -> Option<Value<'v>> {
-        self.sequence.next().map(value_of)
+        self.nth(0)
     }
 
     fn nth(&mut self, n: usize) -> Option<Value<'v>> {
-        self.sequence.skip(n as u64);
-        self.next()
+        let place = self.next.saturating_add(n as u64).min(self.node.places());
+        let is_there = place < self.node.places();
+        self.next = place + u64::from(is_there);
+        is_there.then(|| value_of(self.node.value(place)))
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        (self.sequence.len() as usize, Some(self.sequence.len() as usize))
+        let left = (self.node.places() - self.next) as usize;
+        (left, Some(left))
+    }
+}
+
+impl<'v> MapWalk<'v> {
+    fn step(&mut self) -> Result<Option<Pair<'v>>, String> {
+        loop {
+            if let Some((node, place)) = &mut self.here {
+                while *place < node.places() {
+                    *place += 1;
+                    if let Some(entry) = node.entry(*place - 1)? {
+                        return Ok(Some(entry));
+                    }
+                }
+            }
+            let Some(node) = self.nodes.next()? else { return Ok(None) };
+            self.budget = self.budget.checked_sub(1).ok_or("leads round in circles")?;
+            self.here = (node.kind == Kind::Values).then_some((node, 0));
+        }
     }
 }
 
@@ -408,12 +413,23 @@ impl<'v> Iterator for Entries<'v> {
     type Item = Entry<'v>;
 
     fn next(&mut self) -> Option<Entry<'v>> {
-        Some(match self.walk.next()? {
-            Ok((key, value)) => {
-                Entry { key: value_of(key), type_name: &value.ty.name, value: value_of(value) }
+        let walk = &mut *self.walk;
+        if walk.is_done {
+            return None;
+        }
+        let what = match walk.step() {
+            Ok(Some((key, value))) if walk.left > 0 => {
+                walk.left -= 1;
+                let (type_name, key) = (&value.ty.name, value_of(key));
+                return Some(Entry { key, type_name, value: value_of(value) });
             }
-            Err(what) => Entry { key: Value::Invalid(what), type_name: "?", value: Value::Unit },
-        })
+            Ok(None) if walk.left == 0 => None,
+            Ok(Some(_)) => Some("has more entries than it says".to_owned()),
+            Ok(None) => Some(format!("has {} entries less than it says", walk.left)),
+            Err(what) => Some(what),
+        };
+        (walk.is_done, walk.left) = (true, 0);
+        what.map(|what| Entry { key: Value::Invalid(what), type_name: "?", value: Value::Unit })
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
@@ -424,12 +440,12 @@ impl<'v> Iterator for Entries<'v> {
 impl Entries<'_> {
     /// Whether they come in the order that numbers and texts have by themselves, if the keys are such.
     pub fn is_ordered(&self) -> bool {
-        self.walk.is_ordered()
+        self.walk.is_ordered
     }
 
     /// How many are still to come, by what the map says of itself.
     pub fn left(&self) -> u64 {
-        self.walk.left()
+        self.walk.left
     }
 }
 

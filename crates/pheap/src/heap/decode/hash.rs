@@ -1,0 +1,183 @@
+//! Hash maps: a trie of directories, and chains of buckets.
+
+use super::part::{Part, Slots, strange};
+use super::{Node, Order, nothing};
+use crate::heap::check::rule::{Hash, Pointer, field, named, number, pointer, variant_pointer};
+use crate::layout::desc::Prim;
+use crate::layout::{Shape, TypeLayout};
+
+/// Bits of a hash.
+const HASH: u32 = 64;
+
+#[derive(Clone)]
+pub(super) struct HashWalk<'v> {
+    child: Child<'v>,
+    bucket: Bucket<'v>,
+    /// Directories on the way.
+    frames: Vec<Frame<'v>>,
+    /// The bucket before.
+    last: Option<Part<'v>>,
+}
+
+/// What leads to buckets. Offsets are in bytes from its start.
+#[derive(Clone, Copy)]
+struct Child<'v> {
+    tag: Prim,
+    nothing: i128,
+    bucket: (i128, Pointer),
+    leaf: (i128, Pointer),
+    bits: u64,
+    directory: (i128, Pointer),
+    /// Those in a directory.
+    children: Slots<'v>,
+    /// Bits of the hash that a directory divides by.
+    level: u32,
+}
+
+/// How buckets are laid out.
+#[derive(Clone, Copy)]
+struct Bucket<'v> {
+    order: Order,
+    depth: u64,
+    next: Pointer,
+    slots: Slots<'v>,
+}
+
+/// What leads to buckets, side by side.
+#[derive(Clone, Copy)]
+struct Frame<'v> {
+    part: Part<'v>,
+    slots: Slots<'v>,
+    next: u64,
+    /// Bits of the hash that lead to it, and to each.
+    above: u32,
+    known: u32,
+    /// Whether this is a directory that grows, of pointers to buckets.
+    is_leaf: bool,
+}
+
+impl<'v> Child<'v> {
+    fn of(ty: &TypeLayout, map: Part<'v>) -> Option<Child<'v>> {
+        let Shape::Enum { tag, variants } = &ty.shape else { return None };
+        let directory = variant_pointer(variants, "Directory", "0")?;
+        let children = Slots::of(map.layout(directory.1.to)?, &["children"])?;
+        let leaf = variants.iter().find(|variant| variant.name == "Leaf")?;
+        (children.ty == ty && children.count.is_power_of_two()).then_some(Child {
+            tag: *tag,
+            nothing: variants.iter().find(|variant| variant.name == "Nothing")?.tag,
+            bucket: variant_pointer(variants, "Bucket", "0")?,
+            leaf: variant_pointer(variants, "Leaf", "buckets")?,
+            bits: named(&leaf.fields, "bits").filter(|bits| bits.ty.size == 1)?.offset,
+            directory,
+            children,
+            level: children.count.ilog2(),
+        })
+    }
+}
+
+impl<'v> Bucket<'v> {
+    fn of(ty: &'v TypeLayout, bits: u16) -> Option<Bucket<'v>> {
+        let (slots, tags) = (Slots::of(ty, &["slots"])?, Slots::of(ty, &["head", "tags", "tags"])?);
+        (tags.count == slots.count && tags.ty.size == 2).then_some(Bucket {
+            order: Order::Tags { at: tags.first, bits },
+            depth: number(ty, &["head", "tags", "depth"], Prim::U16)?,
+            next: pointer(ty, &["head", "next"])?,
+            slots,
+        })
+    }
+}
+
+impl<'v> HashWalk<'v> {
+    pub(super) fn new(hash: &Hash, root: Part<'v>) -> Option<HashWalk<'v>> {
+        let (top, ty) = field(root.layout(hash.root.to)?, &["top"])?;
+        let child = Child::of(ty, root)?;
+        let bucket = Bucket::of(root.layout(child.bucket.1.to)?, hash.tag)?;
+        let slots = Slots { first: top, count: 1, ..child.children };
+        let frame = Frame { part: root, slots, next: 0, above: 0, known: 0, is_leaf: false };
+        Some(HashWalk { child, bucket, frames: vec![frame], last: None })
+    }
+
+    /// A node without entries.
+    pub(super) fn node(&self, part: Part<'v>) -> Node<'v> {
+        Node::array(part, Slots { count: 0, ..self.bucket.slots })
+    }
+
+    pub(super) fn next(&mut self) -> Result<Option<Node<'v>>, String> {
+        if let Some(last) = self.last.take()
+            && let Some(bucket) = last.follow(self.bucket.next)?
+        {
+            return Ok(Some(self.enter(bucket)));
+        }
+        while let Some(frame) = self.frames.last_mut() {
+            let Frame { part, slots, next: i, above, known, is_leaf } = *frame;
+            if i == slots.count {
+                self.frames.pop();
+                continue;
+            }
+            frame.next += 1;
+            let child = &self.child;
+            let place = |i| part.at(slots.offset(i));
+            let tag_at = |i| if is_leaf { child.bucket.0 } else { place(i).integer(0, child.tag) };
+            let (at, tag) = (place(i), tag_at(i));
+            if tag == child.bucket.0 {
+                let pointer = Pointer { at: if is_leaf { 0 } else { child.bucket.1.at }, ..child.bucket.1 };
+                let Some(bucket) = at.follow(pointer)? else {
+                    if is_leaf {
+                        continue;
+                    }
+                    return Err(nothing());
+                };
+                let depth = u16::from_ne_bytes(bucket.array(self.bucket.depth)).into();
+                if !(above..=known).contains(&depth) {
+                    return Err(format!(
+                        "has a bucket for {depth} bits of the hash, among those for {above} to {known}"
+                    ));
+                }
+                // Its pointers are side by side: one for each value of the bits that it does not know.
+                let end = i + (1 << (known - depth));
+                let addr = at.word(pointer.at);
+                let same = |j| tag_at(j) == tag && place(j).word(pointer.at) == addr;
+                if !i.is_multiple_of(end - i) || end > slots.count || !(i..end).all(same) {
+                    return Err("has a bucket that not all of its hashes lead to".to_owned());
+                }
+                frame.next = end;
+                return Ok(Some(self.enter(bucket)));
+            } else if tag == child.leaf.0 {
+                let bits = u32::from(at.array::<1>(child.bits)[0]);
+                let (Some(part), slots) = at.follow_slice(child.leaf.1)? else { return Err(nothing()) };
+                if slots.ty.size != 8 {
+                    return Err(strange());
+                }
+                let (count, divided) = (slots.count, known + bits);
+                if !(1..=child.level).contains(&bits) || count != 1 << bits || divided > HASH {
+                    return Err(format!("has a directory of {count} buckets for {bits} bits of the hash"));
+                }
+                self.frames.push(Frame { part, slots, next: 0, above: known, known: divided, is_leaf: true });
+                return Ok(Some(self.node(part)));
+            } else if tag == child.directory.0 {
+                let divided = known + child.level;
+                if divided > HASH {
+                    return Err("divides by more bits than a hash has".to_owned());
+                }
+                let (part, slots) = (at.follow(child.directory.1)?.ok_or_else(nothing)?, child.children);
+                self.frames.push(Frame {
+                    part,
+                    slots,
+                    next: 0,
+                    above: known,
+                    known: divided,
+                    is_leaf: false,
+                });
+                return Ok(Some(self.node(part)));
+            } else if tag != child.nothing {
+                return Err(format!("has a part with the tag {tag}, which there is not"));
+            }
+        }
+        Ok(None)
+    }
+
+    fn enter(&mut self, bucket: Part<'v>) -> Node<'v> {
+        self.last = Some(bucket);
+        Node { order: self.bucket.order, ..Node::array(bucket, self.bucket.slots) }
+    }
+}

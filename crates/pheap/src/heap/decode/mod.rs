@@ -1,0 +1,208 @@
+//! Collections by the type table alone, without the types of the program: where their nodes are, and which
+//! slots of those have values.
+//!
+//! [`check`](super::check) and [`inspect`](super::inspect) both go by it. Nothing here believes an object:
+//! each pointer, length and tag is looked at before it is followed. A damaged collection may lead to a node
+//! twice, and round in circles; it is for the caller to end that.
+
+mod hash;
+pub(super) mod part;
+mod tree;
+
+use super::check::rule::{Rule, Vector, field};
+use hash::HashWalk;
+use part::{Part, Slots, Spot, as_text, in_slot, strange};
+use tree::TreeWalk;
+
+/// Where a key is, and its value.
+pub(super) type Pair<'v> = (Spot<'v>, Spot<'v>);
+
+/// A node of a collection, or its buffer.
+#[derive(Clone, Copy)]
+pub(super) struct Node<'v> {
+    /// The object.
+    pub(super) part: Part<'v>,
+    pub(super) kind: Kind,
+    /// Values, entries, branches or keys.
+    pub(super) slots: Slots<'v>,
+    /// The values of keys that lie by themselves.
+    pub(super) values: Option<Slots<'v>>,
+    order: Order,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Values are in its slots.
+    Values,
+    /// It leads to other nodes, and its slots have keys.
+    Keys,
+    /// The same, and its slots are branches, which have a separator at this byte. That of the first place is
+    /// none.
+    Separators(u64),
+}
+
+/// Which slots of a node have values.
+#[derive(Clone, Copy)]
+enum Order {
+    /// So many from this one on, and round.
+    Ring { head: u64, len: u64 },
+    /// Those whose tag, at this byte, has some of these bits.
+    Tags { at: u64, bits: u16 },
+    /// The first so many of those whose numbers are at this byte.
+    List { at: u64, len: u64 },
+}
+
+impl<'v> Node<'v> {
+    /// Elements that lie one behind the other, and all have values.
+    pub(super) fn array(part: Part<'v>, slots: Slots<'v>) -> Node<'v> {
+        let order = Order::Ring { head: 0, len: slots.count };
+        Node { part, kind: Kind::Values, slots, values: None, order }
+    }
+
+    /// The buffer of a vector, a text or a queue, and whether there is one. If not, this is a part of the
+    /// owner.
+    pub(super) fn buffer(vector: &Vector, owner: Part<'v>) -> Result<(Node<'v>, bool), String> {
+        let head = vector.head.map_or(0, |at| owner.word(at));
+        let len = owner.word(vector.len);
+        let (buffer, slots) = owner.follow_slice(vector.buffer)?;
+        let capacity = slots.count;
+        if len > capacity || (head >= capacity && head > 0) {
+            return Err(format!("has {len} elements from place {head} on, in a buffer for {capacity}"));
+        }
+        let node = Node::array(buffer.unwrap_or(owner), slots);
+        Ok((Node { order: Order::Ring { head, len }, ..node }, buffer.is_some()))
+    }
+
+    /// How many places there are before the end of the values.
+    pub(super) fn places(&self) -> u64 {
+        match self.order {
+            Order::Ring { len, .. } | Order::List { len, .. } => len,
+            Order::Tags { .. } => self.slots.count,
+        }
+    }
+
+    /// How many values there are.
+    pub(super) fn len(&self) -> u64 {
+        match self.order {
+            Order::Ring { len, .. } | Order::List { len, .. } => len,
+            Order::Tags { .. } => (0..self.slots.count).filter(|&slot| self.slot(slot).1).count() as u64,
+        }
+    }
+
+    /// The slot that is at a place, and whether it has a value. Each slot is at one.
+    #[inline]
+    pub(super) fn slot(&self, place: u64) -> (u64, bool) {
+        match self.order {
+            Order::Ring { head, len } => {
+                // In this order: a ring of elements without bytes may be longer than can be counted twice.
+                let before_end = self.slots.count - head;
+                let slot = if place < before_end { head + place } else { place - before_end };
+                (slot, place < len)
+            }
+            Order::Tags { at, bits } => {
+                (place, u16::from_ne_bytes(self.part.array(at + 2 * place)) & bits != 0)
+            }
+            Order::List { at, len } => {
+                let [slot] = self.part.array(at + place);
+                (slot.into(), place < len)
+            }
+        }
+    }
+
+    /// The value at a place that has one.
+    pub(super) fn value(&self, place: u64) -> Spot<'v> {
+        self.part.at(self.slots.offset(self.slot(place).0)).is(in_slot(self.slots.ty))
+    }
+
+    /// The entry at a place, if it has one.
+    pub(super) fn entry(&self, place: u64) -> Result<Option<Pair<'v>>, String> {
+        let (slot, true) = self.slot(place) else { return Ok(None) };
+        let spot = self.value(place);
+        if let Some(values) = &self.values {
+            return Ok(Some((spot, self.part.at(values.offset(slot)).is(values.ty))));
+        }
+        let part = |name| field(spot.ty, &[name]).map(|(at, ty)| spot.part.at(at).is(ty));
+        Option::zip(part("key"), part("value")).ok_or_else(strange).map(Some)
+    }
+
+    /// All values, if they are bytes that lie one behind the other.
+    pub(super) fn bytes(&self) -> Option<&'v [u8]> {
+        match self.order {
+            Order::Ring { head: 0, len } if self.slots.ty.size == 1 => {
+                Some(self.part.bytes(self.slots.first, len))
+            }
+            _ => None,
+        }
+    }
+
+    /// The same, of a text.
+    pub(super) fn text(&self) -> Result<&'v str, String> {
+        as_text(self.bytes().ok_or_else(strange)?)
+    }
+}
+
+/// The nodes of a collection that are still to come, each before those that it leads to, and entries in their
+/// order.
+#[derive(Clone)]
+pub(super) struct Walk<'v> {
+    /// How many values or entries the collection says that it has.
+    pub(super) len: u64,
+    first: Option<Node<'v>>,
+    rest: Rest<'v>,
+}
+
+#[derive(Clone)]
+enum Rest<'v> {
+    None,
+    Hash(Box<HashWalk<'v>>),
+    Tree(Box<TreeWalk<'v>>),
+}
+
+impl<'v> Walk<'v> {
+    /// Before the first node of a collection.
+    pub(super) fn of(rule: &Rule, owner: Part<'v>) -> Result<Walk<'v>, String> {
+        let (len, first, rest) = match rule {
+            Rule::Vector(vector) => (vector.len, Walk::buffer(vector, owner)?, Rest::None),
+            Rule::Hash(hash) => match owner.follow(hash.root)? {
+                Some(_) if owner.word(hash.few.at) != 0 => {
+                    return Err("has its entries in two places".to_owned());
+                }
+                Some(root) => {
+                    let walk = HashWalk::new(hash, root).ok_or_else(strange)?;
+                    (hash.len, Some(walk.node(root)), Rest::Hash(Box::new(walk)))
+                }
+                None => {
+                    let few = Walk::buffer(&Vector::entries(hash.len, hash.few), owner)?;
+                    let (len, most) = (owner.word(hash.len), hash.most_few);
+                    if len > most {
+                        return Err(format!("has {len} entries where {most} can be"));
+                    }
+                    (hash.len, few, Rest::None)
+                }
+            },
+            Rule::Tree(tree) | Rule::Snap(tree) => {
+                (tree.len, None, Rest::Tree(Box::new(TreeWalk::new(tree, owner).ok_or_else(strange)?)))
+            }
+        };
+        Ok(Walk { len: owner.word(len), first, rest })
+    }
+
+    fn buffer(vector: &Vector, owner: Part<'v>) -> Result<Option<Node<'v>>, String> {
+        let (buffer, is_there) = Node::buffer(vector, owner)?;
+        Ok(is_there.then_some(buffer))
+    }
+
+    /// The next node. Nothing comes behind an error.
+    pub(super) fn next(&mut self) -> Result<Option<Node<'v>>, String> {
+        match &mut self.rest {
+            _ if self.first.is_some() => Ok(self.first.take()),
+            Rest::None => Ok(None),
+            Rest::Hash(walk) => walk.next(),
+            Rest::Tree(walk) => walk.next(),
+        }
+    }
+}
+
+fn nothing() -> String {
+    "has a part that leads nowhere".to_owned()
+}

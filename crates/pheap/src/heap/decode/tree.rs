@@ -1,0 +1,179 @@
+//! Ordered maps, with and without versions. The nodes of the former have their items in order; those of the
+//! latter have an order of their slots.
+
+use super::part::{Part, Slots};
+use super::{Kind, Node, Order, nothing};
+use crate::heap::check::rule::{Pointer, Tree, TreeChild, field, number, pointer, pointer_at};
+use crate::layout::desc::Prim;
+use crate::layout::{Shape, TypeLayout};
+
+#[derive(Clone)]
+pub(super) struct TreeWalk<'v> {
+    child: TreeChild,
+    leaf: Layout<'v>,
+    inner: Layout<'v>,
+    max_height: usize,
+    /// What leads to the first node, before that was met.
+    top: Option<Part<'v>>,
+    /// Inner nodes on the way, and the place of the next item of each.
+    frames: Vec<(Node<'v>, u64)>,
+    /// How many inner nodes lead to each leaf.
+    height: Option<usize>,
+}
+
+/// How a kind of nodes is laid out.
+#[derive(Clone, Copy)]
+struct Layout<'v> {
+    len: u64,
+    /// Where the numbers of the slots in order are; none if the slots lie in order.
+    order: Option<u64>,
+    slots: Slots<'v>,
+    /// What lies beside each slot.
+    beside: Slots<'v>,
+    /// In an inner node with an order: where a branch has its separator and its pointer to an inner node.
+    /// (Pointers to leaves lie beside the branches.)
+    branch: Option<(u64, Pointer)>,
+}
+
+impl<'v> Layout<'v> {
+    fn of(ty: &'v TypeLayout, is_inner: bool) -> Option<Layout<'v>> {
+        let layout = if let Some(slots) = Slots::of(ty, &["keys"]) {
+            let (len, beside) = (number(ty, &["len"], Prim::U64)?, Slots::of(ty, &["items"])?);
+            Layout { len, order: None, slots, beside, branch: None }
+        } else {
+            let (slots, beside) = (Slots::of(ty, &["slots"])?, Slots::of(ty, &["near"])?);
+            let order = Slots::of(ty, &["head", "order", "slots"])?;
+            if order.count != slots.count || slots.count > 256 || order.ty.size != 1 {
+                return None;
+            }
+            let branch = if is_inner {
+                pointer_at(0, beside.ty)?;
+                let Shape::Slot(item) = &slots.ty.shape else { return None };
+                Some((field(item, &["separator"])?.0, pointer(item, &["inner"])?))
+            } else {
+                None
+            };
+            let len = number(ty, &["head", "order", "len"], Prim::U64)?;
+            Layout { len, order: Some(order.first), slots, beside, branch }
+        };
+        (layout.slots.count == layout.beside.count).then_some(layout)
+    }
+
+    fn node(&self, part: Part<'v>, is_inner: bool) -> Result<Node<'v>, String> {
+        let Layout { slots, beside, .. } = *self;
+        let (len, count) = (part.word(self.len), slots.count);
+        // A leaf is let go of when it has lost its last entry, but not at once.
+        if len > count || (len == 0 && (is_inner || self.order.is_none())) {
+            return Err(format!("has a node of {len} items, with room for {count}"));
+        }
+        let (kind, order) = match self.order {
+            None => (if is_inner { Kind::Keys } else { Kind::Values }, Order::Ring { head: 0, len }),
+            Some(at) => {
+                let mut seen = [false; 256];
+                for slot in part.bytes(at, count) {
+                    let is_again = std::mem::replace(&mut seen[usize::from(*slot)], true);
+                    if is_again || u64::from(*slot) >= count {
+                        return Err("has a node whose order is not one of its slots".to_owned());
+                    }
+                }
+                let kind = self.branch.map_or(Kind::Values, |(separator, _)| Kind::Separators(separator));
+                (kind, Order::List { at, len })
+            }
+        };
+        let values = (kind == Kind::Values && self.order.is_none()).then_some(beside);
+        if kind == Kind::Keys {
+            let child = |place| part.bytes(beside.offset(place), beside.ty.size);
+            if (len..count).any(|place| child(place) != child(len - 1)) {
+                return Err("has a node with something behind its children".to_owned());
+            }
+        }
+        Ok(Node { part, kind, slots, values, order })
+    }
+}
+
+impl<'v> TreeWalk<'v> {
+    pub(super) fn new(tree: &Tree, map: Part<'v>) -> Option<TreeWalk<'v>> {
+        let (child, top) = (tree.child, map.at(tree.top));
+        let leaf = Layout::of(map.layout(child.leaf.1.to)?, false)?;
+        let inner = Layout::of(map.layout(child.inner.1.to)?, true)?;
+        // In a heap, equal types have equal numbers. The types of a view are right.
+        let is_heap = map.ground.map().is_some();
+        if is_heap && inner.branch.is_none() && TreeChild::of(inner.beside.ty)? != child {
+            return None;
+        }
+        Some(TreeWalk {
+            child,
+            leaf,
+            inner,
+            max_height: tree.max_height,
+            top: (top.integer(0, child.tag) != child.none).then_some(top),
+            frames: Vec::new(),
+            height: None,
+        })
+    }
+
+    pub(super) fn next(&mut self) -> Result<Option<Node<'v>>, String> {
+        if let Some(top) = self.top.take() {
+            return self.enter_child(top).map(Some);
+        }
+        while let Some((node, next)) = self.frames.last_mut() {
+            let (node, place) = (*node, *next);
+            *next += 1;
+            let Layout { slots, beside, branch, .. } = self.inner;
+            if place == slots.count {
+                self.frames.pop();
+                continue;
+            }
+            let (slot, is_child) = node.slot(place);
+            let beside = node.part.at(beside.offset(slot));
+            let Some((_, inner)) = branch else {
+                if is_child {
+                    return self.enter_child(beside).map(Some);
+                }
+                continue;
+            };
+            let item = node.part.at(slots.offset(slot));
+            match (is_child, beside.word(0), item.word(inner.at)) {
+                (true, _, 0) => {
+                    return self.enter(beside, Pointer { at: 0, ..self.child.leaf.1 }, false).map(Some);
+                }
+                (true, 0, _) => {
+                    return self.enter(item, Pointer { at: inner.at, ..self.child.inner.1 }, true).map(Some);
+                }
+                (false, 0, 0) => {}
+                _ => {
+                    return Err(
+                        "has a branch that leads to two children, or a free one that leads to one".to_owned()
+                    );
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// The node that a child leads to.
+    fn enter_child(&mut self, child: Part<'v>) -> Result<Node<'v>, String> {
+        let TreeChild { tag, leaf, inner, .. } = self.child;
+        match child.integer(0, tag) {
+            tag if tag == leaf.0 => self.enter(child, leaf.1, false),
+            tag if tag == inner.0 => self.enter(child, inner.1, true),
+            _ => Err(nothing()),
+        }
+    }
+
+    /// The node that a pointer leads to.
+    fn enter(&mut self, part: Part<'v>, pointer: Pointer, is_inner: bool) -> Result<Node<'v>, String> {
+        let (depth, most) = (self.frames.len(), self.max_height);
+        if is_inner && depth >= most {
+            return Err(format!("is higher than {most} nodes"));
+        }
+        let part = part.follow(pointer)?.ok_or_else(nothing)?;
+        let node = if is_inner { self.inner } else { self.leaf }.node(part, is_inner)?;
+        if is_inner {
+            self.frames.push((node, 0));
+        } else if *self.height.get_or_insert(depth) != depth {
+            return Err("has leaves at different heights".to_owned());
+        }
+        Ok(node)
+    }
+}
