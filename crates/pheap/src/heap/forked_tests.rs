@@ -1,4 +1,7 @@
-//! Children that are made while each mutex of a heap is locked: entries refuse, drops do nothing, and nothing waits.
+//! Children that are made while each mutex of a heap is locked: entries refuse, drops do nothing, and
+//! nothing waits.
+
+#![allow(unsafe_code)]
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -38,8 +41,8 @@ fn made(durability: Durability, folder: &std::path::Path) -> Result<Handles> {
     Ok(Handles { heap, root, other, held, snapshot, commit })
 }
 
-/// Runs `f` while this thread has each mutex of the heap and of a root. A child that comes back from `f`, which says
-/// so, keeps them.
+/// Runs `f` while this thread has each mutex of the heap and of a root. A child that comes back from `f`,
+/// which says so, keeps them.
 fn while_locked(handles: &Handles, f: impl FnOnce() -> bool) {
     let (heap, region) = (handles.heap.inner(), &handles.root.region);
     let of_heap = (heap.copies.write(), heap.creation.lock(), heap.shown.entries());
@@ -110,7 +113,8 @@ fn drops(handles: &Handles) -> bool {
     true
 }
 
-/// Makes a child that goes on here, with all locked. Whether this is the child; the parent waits until it has ended.
+/// Makes a child that goes on here, with all locked. Whether this is the child; the parent waits until it
+/// has ended.
 fn is_child(handles: &Handles) -> bool {
     let mut is_child = false;
     while_locked(handles, || {

@@ -138,7 +138,8 @@ impl Heap {
         self.inner.mapping.will_read(bytes);
     }
 
-    /// Counters since the heap was opened. They may include a running transaction. (In a forked child they are 0.)
+    /// Counters since the heap was opened. They may include a running transaction. (In a forked child they
+    /// are 0.)
     pub fn stats(&self) -> Stats {
         if self.inner.is_forked() {
             return Stats::default();

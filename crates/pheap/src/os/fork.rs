@@ -39,9 +39,9 @@ impl Process {
     }
 }
 
-/// Whether a thread can be started: not in a forked child. `std` has a lock that each thread takes when it begins and
-/// when it ends. If a thread of the parent had it when the child was made, a thread of the child waits for it for
-/// ever, and so does the one that waits for that thread.
+/// Whether a thread can be started: not in a forked child. `std` has a lock that each thread takes when it
+/// begins and when it ends. If a thread of the parent had it when the child was made, a thread of the child
+/// waits for it for ever, and so does the one that waits for that thread.
 pub(crate) fn may_start_threads() -> bool {
     forks() == 0
 }

@@ -1,14 +1,15 @@
 //! Files of an open heap. In a forked child they are given up: a heap belongs to the process that has opened it.
 //!
-//! Of the descriptors and addresses there is a list, which the child takes back before `fork` returns in it ([`child`]).
-//! So the lock on a heap's file, which both processes would have otherwise, goes with the parent. A descriptor is not
-//! closed but shows something else from then on: what is left of the parent's heap still has the number, which must not
-//! be another file's. The list is walked without a lock, for the thread that would have it is not there any more;
-//! nothing is done that a signal handler must not do.
+//! Of the descriptors and addresses there is a list, which the child takes back before `fork` returns in it
+//! ([`child`]). So the lock on a heap's file, which both processes would have otherwise, goes with the
+//! parent. A descriptor is not closed but shows something else from then on: what is left of the parent's
+//! heap still has the number, which must not be another file's. The list is walked without a lock, for the
+//! thread that would have it is not there any more; nothing is done that a signal handler must not do.
 //!
-//! Of the locks, all that belong to the heap may be taken for ever, for the same reason. So each entry of a handle asks
-//! the [process](fork::Process) first, and locks nothing in a child. The drop of a handle does nothing there, and what
-//! lies behind the entries does not ask again. A file of the parent is never dropped in a child.
+//! Of the locks, all that belong to the heap may be taken for ever, for the same reason. So each entry of a
+//! handle asks the [process](fork::Process) first, and locks nothing in a child. The drop of a handle does
+//! nothing there, and what lies behind the entries does not ask again. A file of the parent is never
+//! dropped in a child.
 
 #![allow(unsafe_code)]
 

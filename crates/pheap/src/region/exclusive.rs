@@ -237,8 +237,8 @@ impl Exclusive<'_> {
     /// Rolls a transaction back that was given up, or that a panic has interrupted, before its commit or within; unless only a crash leaves it whole.
     #[cold]
     fn roll_back(&mut self) {
-        // Also if the region is never used again: the last ones that have the list of a transaction over several
-        // roots may drop it in any thread.
+        // Also if the region is never used again: the last ones that have the list of a transaction over
+        // several roots may drop it in any thread.
         self.context().group = None;
         if self.region.is_gone() {
             return;
@@ -321,7 +321,8 @@ impl Exclusive<'_> {
     fn dropped(&mut self) {
         if self.state & (OPEN | ENDING) != 0 {
             if self.store.is_forked() && !bug(Bug::ForksRollBack) {
-                // The transaction is the parent's: its region is not here, and its lock is that of a thread there.
+                // The transaction is the parent's: its region is not here, and its lock is that of a thread
+                // there.
                 if self.state & LAST != 0 {
                     guard::leave(self.store.id());
                 }

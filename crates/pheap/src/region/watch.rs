@@ -60,7 +60,8 @@ impl Watch {
 impl Drop for Watch {
     fn drop(&mut self) {
         if self.region.held.process.is_parent() {
-            return;
+            // Never the last to have the region, and with it the log.
+            return std::mem::forget(self.region.clone());
         }
         let watchers = &self.region.watchers;
         let gone = {

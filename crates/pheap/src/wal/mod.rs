@@ -383,7 +383,8 @@ impl Wal {
         Ok(Arc::new(wal))
     }
 
-    /// Leaves the log to the parent, in a forked child: never the last to have it, this unmaps and closes nothing.
+    /// Leaves the log to the parent, in a forked child: never the last to have it, this unmaps and closes
+    /// nothing.
     fn leave(self: &Arc<Wal>) {
         std::mem::forget(self.clone());
     }
