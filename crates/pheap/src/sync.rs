@@ -47,13 +47,6 @@ fn spins(usual: u32) -> u32 {
     if cfg!(all(test, pheap_loom)) || schedule::is_scheduled() { 1 } else { usual }
 }
 
-/// Shows `f` what a mutex guards. `None` in a forked child if another thread had locked it when the child was made: nobody is going to unlock it there.
-#[track_caller]
-pub(crate) fn look_at<T, R>(mutex: &Mutex<T>, forked: bool, f: impl FnOnce(&T) -> R) -> Option<R> {
-    let guard = if forked { mutex.try_lock() } else { Some(mutex.lock()) };
-    guard.map(|guard| f(&guard))
-}
-
 /// A mistake that a model seeds, or the lab, and must find.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(unreachable_pub)] // public in builds with the simulator

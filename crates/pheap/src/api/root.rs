@@ -93,9 +93,17 @@ impl<T> std::panic::RefUnwindSafe for Root<T> {}
 
 impl<T> fmt::Debug for Root<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Root")
-            .field("name", &self.region.look_at_name(self.heap.is_forked()))
-            .finish_non_exhaustive()
+        f.debug_struct("Root").field("name", &self.name()).finish_non_exhaustive()
+    }
+}
+
+impl<T> Root<T> {
+    /// The root's name. (In a forked child, it is empty.)
+    pub fn name(&self) -> String {
+        if self.heap.is_forked() {
+            return String::new();
+        }
+        self.region.name.lock().clone()
     }
 }
 
@@ -112,11 +120,6 @@ impl<T: Persist> Root<T> {
     /// Whether this type is the one that `desc` describes.
     pub(super) fn is(&self, desc: &'static Desc) -> Result<bool> {
         self.heap.tables.lock().types.is(self.ty, desc)
-    }
-
-    /// The root's name. (In a forked child, it is empty if the root was being renamed.)
-    pub fn name(&self) -> String {
-        self.region.look_at_name(self.heap.is_forked())
     }
 
     /// Runs `f` as one transaction: all of it happens, durably before this returns, or nothing.
@@ -306,7 +309,7 @@ impl<T: Persist> Root<T> {
     /// # Panics
     /// A panic of `f` comes out of the `txn` that has called it, which has committed, when all others who watch have been told.
     pub fn watch(&self, f: impl Fn() + Send + Sync + 'static) -> Watch {
-        Watch::new(&self.region, Arc::new(f), self.heap.is_forked())
+        Watch::new(&self.region, Arc::new(f))
     }
 
     /// What is known to be alive of what the root leads to. Reads two numbers, and waits for nobody.

@@ -309,9 +309,7 @@ impl<T: Persist> Lasting<T> {
     /// # Errors
     /// [`Error::Closed`] if the heap was closed, or the root was removed; [`Error::Forked`]; [`Error::Unsupported`] if this thread is inside of too much.
     pub(crate) fn read<R>(&self, f: impl for<'r> FnOnce(&View<'r>, &T::At<'r>) -> R) -> Result<R> {
-        if self.table.is_forked() {
-            return Err(Error::Forked);
-        }
+        self.table.process.check()?;
         let heap = self.heap.id();
         guard::enter(heap, Scope::Snapshot)?;
         let access = Access { heap, table: &self.table, begun: self.table.accesses.begin() };
@@ -339,7 +337,7 @@ struct Access<'a> {
 impl Drop for Access<'_> {
     fn drop(&mut self) {
         // Closing a heap is the parent's affair, and what it does that with may be locked for ever in a forked child.
-        if self.table.is_forked() {
+        if self.table.process.is_parent() {
             std::mem::forget(self.begun.take());
         }
         drop(self.begun.take());

@@ -8,7 +8,7 @@ use super::accesses::Accesses;
 use super::versions::{Version, Versions};
 use crate::error::{Error, Result};
 use crate::layout::Pointee;
-use crate::os::fork;
+use crate::os::fork::Process;
 use crate::sync::{Mistake, Mutex, MutexGuard, mistake};
 
 #[cfg(all(test, pheap_loom))]
@@ -27,6 +27,7 @@ pub struct Held<T: Pointee + ?Sized> {
 }
 
 /// What a region's held pointers point to.
+#[derive(Default)]
 pub(crate) struct HeldTable {
     slots: Mutex<Slots>,
     /// Versions of the root that are kept. Locked before `slots`.
@@ -35,20 +36,8 @@ pub(crate) struct HeldTable {
     pub(crate) accesses: Accesses,
     /// The heap, for those who are to keep it open. There from the first handle of the root on.
     heap: OnceLock<Weak<dyn Any + Send + Sync>>,
-    /// The process that it belongs to, as counted by [`fork::forks`]. In children, it may be locked for ever.
-    forks: u64,
-}
-
-impl Default for HeldTable {
-    fn default() -> HeldTable {
-        HeldTable {
-            slots: Mutex::default(),
-            versions: Mutex::default(),
-            accesses: Accesses::default(),
-            heap: OnceLock::new(),
-            forks: fork::forks(),
-        }
-    }
+    /// To which it belongs. In children, it may be locked for ever.
+    pub(crate) process: Process,
 }
 
 #[derive(Debug, Default)]
@@ -80,7 +69,7 @@ enum State {
 impl HeldTable {
     /// Holds the object at `addr`: for a snapshot, if it is `published` at once; else it counts only once its transaction has been committed.
     pub(crate) fn hold<T: Pointee + ?Sized>(self: &Arc<Self>, addr: usize, published: bool) -> Held<T> {
-        if self.is_forked() {
+        if self.process.is_parent() {
             // Its transaction cannot be committed here.
             return Held { table: self.clone(), slot: 0, generation: 0, target: PhantomData };
         }
@@ -95,11 +84,6 @@ impl HeldTable {
         let generation = entry.generation.wrapping_add(1);
         *entry = Slot { addr, generation, references: 1, state, by_snapshot: published };
         Held { table: self.clone(), slot, generation, target: PhantomData }
-    }
-
-    #[inline]
-    pub(crate) fn is_forked(&self) -> bool {
-        self.forks != fork::forks()
     }
 
     /// Says which heap it belongs to.
@@ -184,9 +168,7 @@ impl HeldTable {
         if !std::ptr::eq(self, Arc::as_ptr(&held.table)) {
             return Err(Error::NotHeld);
         }
-        if self.is_forked() {
-            return Err(Error::Forked);
-        }
+        self.process.check()?;
         let table = self.slots.lock();
         let slot = table.slots[held.slot as usize];
         let is_there = slot.state == State::Published || slot.state == State::Pending && in_transaction;
@@ -205,7 +187,7 @@ impl<T: Pointee + ?Sized> Held<T> {
 
 impl<T: Pointee + ?Sized> Clone for Held<T> {
     fn clone(&self) -> Self {
-        if !self.table.is_forked() {
+        if !self.table.process.is_parent() {
             self.table.slots.lock().slots[self.slot as usize].references += 1;
         }
         Held { table: self.table.clone(), ..*self }
@@ -214,7 +196,7 @@ impl<T: Pointee + ?Sized> Clone for Held<T> {
 
 impl<T: Pointee + ?Sized> Drop for Held<T> {
     fn drop(&mut self) {
-        if self.table.is_forked() {
+        if self.table.process.is_parent() {
             return;
         }
         let mut table = self.table.slots.lock();
@@ -237,8 +219,13 @@ impl<T: Pointee + ?Sized> std::fmt::Debug for Held<T> {
 }
 
 #[cfg(all(test, not(pheap_loom)))]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+
+    /// Locks what there is.
+    pub(crate) fn lock_table(table: &HeldTable) -> impl Sized + '_ {
+        (table.versions.lock(), table.slots.lock())
+    }
 
     /// As if a program had copied the pointer so often and forgotten the copies, which is safe, and takes a minute.
     #[test]

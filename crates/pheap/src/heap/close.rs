@@ -1,5 +1,8 @@
 //! `Heap::close`, and the threads in the background: they are started here, too, for each must have ended before the heap goes.
 
+#![allow(unsafe_code)]
+
+use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
@@ -9,7 +12,6 @@ use super::directory::Creation;
 use crate::alloc::bitmaps::store_live_slots;
 use crate::error::{Error, Result};
 use crate::faults::{Bug, bug};
-use crate::os::fork;
 use crate::region::guard::{self, Entered, Scope};
 use crate::store::header::Use;
 use crate::store::{CLOSED, Tables, panicked};
@@ -19,9 +21,7 @@ use crate::wal::Wal;
 impl HeapInner {
     /// Closes the heap; also one whose file was removed, if it is the `last` time that anybody could use it.
     pub(super) fn close(&self, last: bool) -> Result<()> {
-        if self.forks != fork::forks() {
-            return Err(Error::Forked);
-        }
+        self.check_not_forked()?;
         let entered = Entered::new(self.id(), Scope::Copy)?;
         let copies = self.copies.write();
         let creation = Creation::lock(self)?;
@@ -74,7 +74,7 @@ impl HeapInner {
         };
         self.unmap(tables);
         // One that is opened to be checked first shares the lock of who is going to open it.
-        if let Some(file) = &self.file {
+        if let Some(file) = &*self.file {
             self.mapping.unlock();
             file.forget();
         }
@@ -134,7 +134,7 @@ pub(super) enum Work {
 
 /// The threads, as far as there are some.
 #[derive(Default)]
-pub(super) struct Workers([Mutex<Option<JoinHandle<()>>>; 4]);
+pub(super) struct Workers(pub(super) [Mutex<Option<JoinHandle<()>>>; 4]);
 
 impl Workers {
     /// Whether there is one that has not ended.
@@ -163,11 +163,10 @@ impl Workers {
 }
 
 impl Drop for HeapInner {
+    #[expect(clippy::multiple_unsafe_ops_per_block, reason = "one reason for all of them")]
     fn drop(&mut self) {
-        if self.forks != fork::forks() {
-            // They have stayed with the parent, as the file has: they can neither be waited for nor let go of.
-            self.workers.0.iter_mut().for_each(|thread| std::mem::forget(thread.get_mut().take()));
-            return;
+        if self.is_forked() {
+            return; // the threads, the file and the addresses are the parent's
         }
         // The last handle is gone, so no transaction runs, and this waits for nobody: it may be inside of other heaps.
         let _ = guard::with_several_heaps(|| self.close(true));
@@ -175,5 +174,12 @@ impl Drop for HeapInner {
         self.stop_checkpoints();
         self.wait_for_growth();
         self.stop_syncer();
+        // SAFETY: each is dropped here only, and not used after that: this is the drop of what has them.
+        unsafe {
+            ManuallyDrop::drop(&mut self.store);
+            ManuallyDrop::drop(&mut self.workers);
+            // Last: another heap may have the file from now on.
+            ManuallyDrop::drop(&mut self.file);
+        }
     }
 }

@@ -1,11 +1,11 @@
 //! Deferred commits as the heap sees them: the thread that makes them durable is started when there is a first one.
 
 use std::sync::{Arc, Weak};
-use std::thread::{self, Builder};
+use std::thread;
 
 use super::HeapInner;
 use super::close::Work;
-use crate::os::fork;
+use crate::os::fork::start_thread;
 use crate::region::guard;
 use crate::wal::{Commit, SyncPolicy, Wal};
 
@@ -30,7 +30,7 @@ impl HeapInner {
     /// collection nobody waits.
     pub(crate) fn seen(self: &Arc<Self>, position: u64) -> Commit {
         let Some(wal) = self.wal() else { return Commit::done() };
-        if !wal.is_durable(position) && !self.is_simulated() {
+        if !wal.is_durable(position) && !self.is_simulated() && !self.is_forked() {
             self.start_syncer(wal); // who wakes the task, whatever is synced
             wal.ask(position);
         }
@@ -68,11 +68,10 @@ impl HeapInner {
             return;
         }
         self.workers.start(Work::Syncs, || {
-            fork::may_start_threads().then_some(())?;
             wal.begin_syncer(|| {
                 // The thread may drop the last handle of the heap, in a waker, and then goes on by itself.
                 let (wal, heap) = (wal.clone(), Arc::downgrade(self));
-                Builder::new().name(NAME.to_owned()).spawn(move || Syncer { wal, heap }.run()).ok()
+                start_thread(NAME, move || Syncer { wal, heap }.run())
             })
         });
     }

@@ -8,7 +8,7 @@ use crate::heap::{Heap, HeapInner};
 use crate::region::Region;
 use crate::region::guard::{Entered, Scope};
 use crate::store::region_header::MAX_NAME;
-use crate::sync::{MutexGuard, look_at};
+use crate::sync::MutexGuard;
 
 /// A root, as [`Heap::roots`] lists it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,16 +21,16 @@ pub struct RootInfo {
 }
 
 impl Heap {
-    /// All roots, by name. (In a forked child, none if the heap was being changed.)
+    /// All roots, by name. (In a forked child, none.)
     pub fn roots(&self) -> Vec<RootInfo> {
         let heap = self.inner();
+        if heap.is_forked() {
+            return Vec::new();
+        }
         // The numbers first: types are only added, and before a root has one.
         let of = |(name, region): (&String, &Arc<Region>)| (name.clone(), region.ty());
-        let roots =
-            look_at(&heap.directory, heap.is_forked(), |directory| directory.iter().map(of).collect());
-        let types = heap.look_at_tables(|tables| tables.types.types.clone());
-        let (Some(roots), Some(types)) = (roots, types) else { return Vec::new() };
-        let roots: Vec<(String, u32)> = roots;
+        let roots: Vec<(String, u32)> = heap.directory.lock().iter().map(of).collect();
+        let types = heap.tables.lock().types.types.clone();
         let info = |(name, ty): (String, u32)| RootInfo { name, type_name: types[ty as usize].name.clone() };
         roots.into_iter().map(info).collect()
     }
@@ -41,7 +41,6 @@ impl Heap {
     /// [`Error::NoSuchRoot`], [`Error::RootExists`], [`Error::InvalidName`], [`Error::ReadOnly`], [`Error::Nested`].
     pub fn rename_root(&self, old: &str, new: &str) -> Result<()> {
         let heap = self.inner();
-        heap.check_not_forked()?;
         check_name(new)?;
         let _creation = heap.lock_creation()?;
         let region = heap.region(old)?;
@@ -68,7 +67,6 @@ impl Heap {
     /// [`Error::NoSuchRoot`], [`Error::ReadOnly`], [`Error::Nested`] if this thread is inside a transaction or read of the heap.
     pub fn remove_root(&self, name: &str) -> Result<()> {
         let heap = self.inner();
-        heap.check_not_forked()?;
         let _creation = heap.lock_creation()?;
         let region = heap.region(name)?;
         let tables = heap.free_region(&region)?;
@@ -84,12 +82,10 @@ impl Heap {
     }
 }
 
-/// Keeps roots as they are, and this thread from waiting for that again. In a forked child, what the parent
-/// has locked stays so.
+/// Keeps roots as they are, and this thread from waiting for that again.
 pub(crate) struct Creation<'a> {
-    heap: &'a HeapInner,
     /// The number of the next region.
-    pub(super) guard: Option<MutexGuard<'a, u32>>,
+    pub(super) next: MutexGuard<'a, u32>,
     _entered: Entered,
 }
 
@@ -101,22 +97,14 @@ impl<'a> Creation<'a> {
     #[track_caller]
     pub(super) fn lock(heap: &'a HeapInner) -> Result<Creation<'a>> {
         let entered = Entered::new(heap.id(), Scope::Roots)?;
-        Ok(Creation { heap, guard: Some(heap.creation.lock()), _entered: entered })
-    }
-}
-
-impl Drop for Creation<'_> {
-    fn drop(&mut self) {
-        if self.heap.is_forked() {
-            std::mem::forget(self.guard.take());
-        }
+        Ok(Creation { next: heap.creation.lock(), _entered: entered })
     }
 }
 
 impl HeapInner {
     /// Keeps other threads from creating, renaming and removing roots, and from closing the heap.
     pub(crate) fn lock_creation(&self) -> Result<Creation<'_>> {
-        self.check_writable()?; // in a forked child, it may be locked for ever
+        self.check_writable()?;
         let guard = Creation::lock(self)?;
         self.check_writable()?; // it may have been closed meanwhile
         // A log that refuses records does not say so where metadata are changed.

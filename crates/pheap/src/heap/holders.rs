@@ -126,7 +126,7 @@ impl fmt::Display for Holders {
 #[derive(Default)]
 pub(crate) struct Shown(Mutex<Vec<Entry>>);
 
-struct Entry {
+pub(super) struct Entry {
     name: String,
     region: Weak<Region>,
     table: Weak<HeldTable>,
@@ -135,7 +135,7 @@ struct Entry {
 }
 
 impl Shown {
-    fn entries(&self) -> MutexGuard<'_, Vec<Entry>> {
+    pub(super) fn entries(&self) -> MutexGuard<'_, Vec<Entry>> {
         // SURVIVES unreached: locks of std's own are not watched. Nothing that a heap does depends on what is here.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

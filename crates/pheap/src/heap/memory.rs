@@ -7,7 +7,7 @@ use std::marker::PhantomData;
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::thread::{self, Builder};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use super::HeapInner;
@@ -17,7 +17,8 @@ use crate::error::{Error, Result};
 use crate::faults::{Bug, bug};
 use crate::layout::desc::Desc;
 use crate::media::Media;
-use crate::os::{fork, seek_data};
+use crate::os::fork::start_thread;
+use crate::os::seek_data;
 use crate::region::all::SharedAll;
 use crate::region::{Exclusive, Identity, Region};
 use crate::store::arena::{SpanEntry, SpanKind};
@@ -42,14 +43,13 @@ impl HeapInner {
     ) -> Result<Region> {
         let mut tables = self.tables.lock();
         let ty = tables.register(self, desc)?;
-        let next = creation.guard.as_deref_mut().expect("held until it is dropped");
-        let id = *next;
+        let id = *creation.next;
         if id > LAST_ID {
             return Err(Error::OutOfSpace { reason: "there are no more numbers for roots".to_owned() });
         }
         let entry = SpanEntry { kind: SpanKind::Region, slot: 0, pages: 0, ty, region: id };
         let span = tables.take_span(self, &(REGION_SIZE..=REGION_SIZE), entry)?;
-        *next += 1;
+        *creation.next += 1;
         // No log before this one can have had entries of this generation.
         let generation = tables.header.first_generation(id);
         // The span is recorded only when its header is complete.
@@ -90,7 +90,7 @@ impl HeapInner {
     /// before the tables are let go.
     pub(super) fn free_region(&self, region: &Region) -> Result<MutexGuard<'_, Tables>> {
         let spans = region.retire(self, |context| {
-            assert!(ptr::eq(context.store, &raw const self.store), "a region of another heap");
+            assert!(ptr::eq(context.store, &raw const *self.store), "a region of another heap");
             region.header.set_removed(&context.media);
             if !bug(Bug::ReuseBeforeRemoval) {
                 context.media.fence();
@@ -107,7 +107,7 @@ impl HeapInner {
     pub(crate) fn free_unfinished(&self, region: &Region) -> Result<()> {
         assert!(region.root() == 0, "a region with a root");
         let spans = region.retire(self, |context| {
-            assert!(ptr::eq(context.store, &raw const self.store), "a region of another heap");
+            assert!(ptr::eq(context.store, &raw const *self.store), "a region of another heap");
             context.spans()
         })?;
         // SAFETY: spans of a region of this heap. Without a root it counts as removed, on the medium too, and nobody can have it any more.
@@ -345,8 +345,7 @@ impl HeapInner {
             // SAFETY: a heap goes by its `drop`, which waits for its threads, or by the end of the process: nobody who takes a thread of `workers` does not wait for it.
             work(unsafe { &*shared.0 });
         };
-        let builder = fork::may_start_threads().then(Builder::new);
-        let thread = builder.and_then(|builder| builder.name(name.to_owned()).spawn(work).ok());
+        let thread = start_thread(name, work);
         let started = thread.is_some();
         self.workers.swap(what, thread);
         started

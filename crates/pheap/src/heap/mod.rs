@@ -17,6 +17,8 @@ mod collections;
 mod decode;
 mod deferred;
 mod directory;
+#[cfg(all(test, not(pheap_loom)))]
+mod forked_tests;
 mod growth;
 mod holders;
 mod holes;
@@ -28,6 +30,7 @@ mod options;
 pub(crate) mod types;
 
 use std::collections::BTreeMap;
+use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::path::Path;
 use std::sync::Arc;
@@ -37,7 +40,7 @@ use crate::os::file_lock::OpenFile;
 use crate::region::Region;
 use crate::stats::Stats;
 use crate::store::{Store, Tables};
-use crate::sync::{Mutex, RwLock, look_at};
+use crate::sync::{Mutex, RwLock};
 use crate::txn::recovery::Recovered;
 use close::Workers;
 use collections::Collections;
@@ -65,10 +68,12 @@ pub struct Heap {
 }
 
 /// What handles, roots and threads in the background share.
+//
+// What belongs to the process is dropped in `drop`, or never: a forked child unmaps and closes nothing.
 pub(crate) struct HeapInner {
-    store: Store,
+    store: ManuallyDrop<Store>,
     collections: Collections,
-    workers: Workers,
+    workers: ManuallyDrop<Workers>,
     recovered: Recovered,
     /// The roots by name. Locked for a moment only, and last of all.
     pub(crate) directory: Mutex<BTreeMap<String, Arc<Region>>>,
@@ -79,8 +84,8 @@ pub(crate) struct HeapInner {
     /// Shared by copies that are made while transactions go on, and held while the heap is closed. Locked
     /// before all others, by a thread that has entered [`Scope::Copy`](crate::region::guard::Scope).
     copies: RwLock<()>,
-    /// Keeps the file from being opened again. After `store`, so that it is let go last.
-    file: Option<OpenFile>,
+    /// Keeps the file from being opened again.
+    file: ManuallyDrop<Option<OpenFile>>,
 }
 
 impl Deref for HeapInner {
@@ -134,11 +139,14 @@ impl Heap {
         self.inner.mapping.will_read(bytes);
     }
 
-    /// Counters since the heap was opened. They may include a running transaction. (In a forked child they keep their values, or are 0 if the heap was
-    /// being changed.)
+    /// Counters since the heap was opened. They may include a running transaction. (In a forked child they
+    /// are 0.)
     pub fn stats(&self) -> Stats {
-        let of = |regions: Vec<_>| self.inner.look_at_tables(|tables| self.stats_of(tables, &regions));
-        self.inner.look_at_regions().and_then(of).unwrap_or_default()
+        if self.inner.is_forked() {
+            return Stats::default();
+        }
+        let regions = self.inner.regions();
+        self.stats_of(&self.inner.tables.lock(), &regions)
     }
 
     fn stats_of(&self, tables: &Tables, regions: &[Arc<Region>]) -> Stats {
@@ -212,11 +220,5 @@ impl HeapInner {
     #[track_caller]
     fn regions(&self) -> Vec<Arc<Region>> {
         self.directory.lock().values().cloned().collect()
-    }
-
-    /// All regions. `None` only in a forked child, if the directory was being changed.
-    #[track_caller]
-    fn look_at_regions(&self) -> Option<Vec<Arc<Region>>> {
-        look_at(&self.directory, self.is_forked(), |directory| directory.values().cloned().collect())
     }
 }

@@ -10,7 +10,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::calls::try_lock;
-use super::fork::forks;
 use super::own_file::Leaked;
 use crate::error::{Error, Result};
 use crate::faults::{Kind, is_left_out};
@@ -25,22 +24,20 @@ type HeldBy = Arc<dyn Fn() -> String + Send + Sync>;
 /// The files that a process has open, by device and inode.
 type Files = HashMap<(u64, u64), Option<HeldBy>>;
 
-struct Open {
-    /// The process, as counted by [`forks`]: what a parent has open is not open here, and its list may be locked for ever.
-    forks: u64,
-    files: Mutex<Files>,
-}
+static OPEN: Leaked<Mutex<Files>> = Leaked::nothing();
 
-static OPEN: Leaked<Open> = Leaked::nothing();
+/// In a child: what a parent has open is not open here, and its list may be locked for ever.
+pub(super) fn forked() {
+    OPEN.forget();
+}
 
 fn open_files() -> &'static Mutex<Files> {
     loop {
-        let open = OPEN.get();
-        if let Some(open) = open.filter(|open| open.forks == forks()) {
-            return &open.files;
+        if let Some(open) = OPEN.get() {
+            return open;
         }
         // Unless another thread is faster.
-        OPEN.replace(open, Box::new(Open { forks: forks(), files: Mutex::default() }));
+        OPEN.replace(None, Box::default());
     }
 }
 
@@ -48,7 +45,6 @@ fn open_files() -> &'static Mutex<Files> {
 #[derive(Debug)]
 pub(crate) struct OpenFile {
     id: (u64, u64),
-    forks: u64,
     /// Whether it is there. Another heap may have one for the same file later.
     listed: AtomicBool,
 }
@@ -88,7 +84,7 @@ impl OpenFile {
             Err(e) => return Err(Error::io(format!("locking {}", path.display()), e)),
         }
         open.insert(id, None);
-        Ok(OpenFile { id, forks: forks(), listed: AtomicBool::new(true) })
+        Ok(OpenFile { id, listed: AtomicBool::new(true) })
     }
 
     /// From now on, who opens the file once more is told by whom it is held.
@@ -101,7 +97,7 @@ impl OpenFile {
 
     /// Removes the entry now.
     pub(crate) fn forget(&self) {
-        if self.forks == forks() && self.listed.swap(false, Ordering::Relaxed) {
+        if self.listed.swap(false, Ordering::Relaxed) {
             open_files().lock().remove(&self.id);
         }
     }
@@ -115,7 +111,22 @@ impl Drop for OpenFile {
 
 #[cfg(test)]
 mod tests {
+    use pheap_testkit::forks::in_child;
+
+    use super::super::own_file;
     use super::*;
+
+    #[test]
+    fn a_child_has_a_list_of_its_own() {
+        own_file::watch();
+        let [file, other] = [(); 2].map(|()| tempfile::NamedTempFile::new().unwrap());
+        let lock = |file: &tempfile::NamedTempFile| OpenFile::lock(file.as_file(), file.path(), false);
+        let locked = lock(&file).unwrap();
+        let list = open_files().lock();
+        in_child(|| open_files().lock().is_empty() && lock(&other).is_ok()).unwrap();
+        drop(list);
+        drop(locked);
+    }
 
     #[test]
     fn a_lock_that_is_given_up_soon_is_waited_for() {

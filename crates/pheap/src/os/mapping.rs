@@ -12,7 +12,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::calls::{statfs, unlock};
 use super::file_system::is_tmpfs;
-use super::fork;
 use super::holes::reserve_range;
 use super::memory;
 use super::own_file::OwnFile;
@@ -68,8 +67,6 @@ pub(crate) struct Mapping {
     was_locked: AtomicBool,
     /// The addresses, until they are given back.
     addresses: Mutex<Option<Reservation>>,
-    /// The process that reserved them, as counted by [`fork::forks`].
-    forks: u64,
 }
 
 // SAFETY: a mapping is a range of addresses; who may touch which part is the business of the regions' locks.
@@ -104,7 +101,6 @@ impl Mapping {
             orderless: AtomicBool::new(false),
             was_locked: AtomicBool::new(false),
             addresses: Mutex::new(Some(addresses)),
-            forks: fork::forks(),
         })
     }
 
@@ -450,9 +446,6 @@ impl Mapping {
     /// # Safety
     /// Nobody accesses the heap any more.
     pub(crate) unsafe fn unmap(&self) {
-        if self.forks != fork::forks() {
-            return; // the lock is the parent's, and what is there as well
-        }
         let Some(addresses) = self.addresses().take() else { return };
         if let Backing::Simulated(source, _) = &self.backing {
             // The kernel has what was stored, whatever becomes of the process.

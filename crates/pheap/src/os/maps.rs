@@ -5,7 +5,6 @@
 use std::fs::File;
 use std::io;
 use std::marker::PhantomData;
-use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 use std::slice;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -13,7 +12,6 @@ use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use memmap2::{Advice, MmapOptions, MmapRaw, UncheckedAdvice};
 
 use super::file_system::overwrites;
-use super::fork;
 use super::reservation::Reservation;
 use crate::error::{Error, Result};
 use crate::units::PAGE;
@@ -26,13 +24,11 @@ use crate::units::PAGE;
 // The map is only ever accessed as an array of atomic words.
 #[derive(Debug)]
 pub(crate) struct Window {
-    map: ManuallyDrop<MmapRaw>,
+    map: MmapRaw,
     /// Where in the file it begins.
     start: u64,
     /// Position in the file up to which it has pages.
     end: AtomicU64,
-    /// The process that mapped it, as counted by [`fork::forks`].
-    forks: u64,
 }
 
 impl Window {
@@ -42,9 +38,9 @@ impl Window {
             return None;
         }
         let len = to.checked_sub(start).filter(|&len| len > 0)? as usize;
-        let map = ManuallyDrop::new(MmapOptions::new().offset(start).len(len).map_raw(file).ok()?);
+        let map = MmapOptions::new().offset(start).len(len).map_raw(file).ok()?;
         let _ = map.advise(Advice::DontFork); // as for heaps, best effort
-        Some(Window { map, start, end: AtomicU64::new(end), forks: fork::forks() })
+        Some(Window { map, start, end: AtomicU64::new(end) })
     }
 
     /// The file has pages up to `end` now, and keeps them.
@@ -85,21 +81,8 @@ impl Window {
     /// Takes the pages out of the map; whoever writes there next brings them back. A sync takes away the right to write to each page that was written to, and interrupts the processors of all
     /// threads for each; where there are none in the map, it need not, and this does so once.
     pub(crate) fn let_go(&self) {
-        if self.forks != fork::forks() {
-            return; // these addresses may be somebody else's
-        }
         // SAFETY: the map is shared, so that what was written stays in the file's pages, and it is only ever accessed by atomics, which find it there.
         let _ = unsafe { self.map.unchecked_advise(UncheckedAdvice::DontNeed) };
-    }
-}
-
-impl Drop for Window {
-    fn drop(&mut self) {
-        // In a forked child these addresses belong to someone else by now, or to nobody.
-        if self.forks == fork::forks() {
-            // SAFETY: the map is dropped only here, and this is dropped once.
-            unsafe { ManuallyDrop::drop(&mut self.map) };
-        }
     }
 }
 

@@ -1,12 +1,15 @@
 //! Files of an open heap. In a forked child they are given up: a heap belongs to the process that has opened it.
 //!
-//! Of the descriptors and addresses there is a list, which the child takes back before `fork` returns in it ([`child`]): so the lock on a heap's file, which both
-//! processes would have otherwise, goes with the parent. A descriptor is not closed but shows something else from then on, for its `File` is going to close it
-//! some day, and the number must not be another file's by then. The list is walked without a lock, for the thread that would have it is not there any more;
-//! nothing is done that a signal handler must not do.
+//! Of the descriptors and addresses there is a list, which the child takes back before `fork` returns in it
+//! ([`child`]). So the lock on a heap's file, which both processes would have otherwise, goes with the
+//! parent. A descriptor is not closed but shows something else from then on: what is left of the parent's
+//! heap still has the number, which must not be another file's. The list is walked without a lock, for the
+//! thread that would have it is not there any more; nothing is done that a signal handler must not do.
 //!
-//! Of the locks, all that belong to the heap may be taken for ever, for the same reason. So whoever could run in a child looks at the [number of forks](fork::forks)
-//! first, and gives up instead of locking or *unlocking* anything: a lock that others wait for has a part of itself elsewhere, under another lock.
+//! Of the locks, all that belong to the heap may be taken for ever, for the same reason. So each entry of a
+//! handle asks the [process](fork::Process) first, and locks nothing in a child. The drop of a handle does
+//! nothing there, and what lies behind the entries does not ask again. A file of the parent is never
+//! dropped in a child.
 
 #![allow(unsafe_code)]
 
@@ -20,8 +23,8 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, AtomicUsize};
 use std::time::{Duration, Instant};
 
-use super::fork;
 use super::syncs::Syncs;
+use super::{file_lock, fork};
 use crate::faults::{Bug, bug};
 use crate::sync::fence;
 
@@ -55,6 +58,7 @@ extern "C" fn child() {
     fork::count();
     UNDER_WAY.store(0, SeqCst);
     fence::forked();
+    file_lock::forked();
     if !bug(Bug::ForksKeepFiles) {
         give_up_all();
     }
@@ -80,6 +84,11 @@ pub(super) struct Leaked<T: 'static>(AtomicPtr<T>);
 impl<T: Sync> Leaked<T> {
     pub(super) const fn nothing() -> Leaked<T> {
         Leaked(AtomicPtr::new(ptr::null_mut()))
+    }
+
+    /// In a forked child: it has nothing.
+    pub(super) fn forget(&self) {
+        self.0.store(ptr::null_mut(), SeqCst);
     }
 
     pub(super) fn get(&self) -> Option<&'static T> {
@@ -138,7 +147,6 @@ fn take_entry() -> &'static Entry {
 #[derive(Debug)]
 pub(crate) struct Listed {
     entry: &'static Entry,
-    forks: u64,
     gone: AtomicBool,
 }
 
@@ -152,7 +160,7 @@ impl Listed {
     fn descriptor(fd: RawFd) -> Listed {
         let entry = take_entry();
         entry.fd.store(fd, SeqCst);
-        Listed { entry, forks: fork::forks(), gone: AtomicBool::new(false) }
+        Listed { entry, gone: AtomicBool::new(false) }
     }
 
     /// Lists addresses that are this process's until [`remove`](Self::remove).
@@ -160,16 +168,14 @@ impl Listed {
         let entry = take_entry();
         entry.start.store(start, SeqCst);
         entry.len.store(len, SeqCst);
-        Listed { entry, forks: fork::forks(), gone: AtomicBool::new(false) }
+        Listed { entry, gone: AtomicBool::new(false) }
     }
 
     /// Removes it from the list: before anybody else can have the number or the addresses.
     pub(crate) fn remove(&self) {
-        // A child has removed it when it began, and may use the entry for something of its own.
-        if self.gone.swap(true, Relaxed) || self.forks != fork::forks() {
-            return;
+        if !self.gone.swap(true, Relaxed) {
+            self.entry.clear();
         }
-        self.entry.clear();
     }
 }
 

@@ -20,8 +20,6 @@ pub(crate) struct Reservation {
     len: u64,
     /// How much of it [can be accessed](Self::open).
     open: AtomicU64,
-    /// The process that reserved it, as counted by [`fork::forks`].
-    forks: u64,
     /// `None` for addresses that a forked child has a copy of.
     listed: Option<Listed>,
 }
@@ -95,7 +93,7 @@ impl Reservation {
     }
 
     fn of(start: NonNull<u8>, len: u64, listed: Option<Listed>) -> Reservation {
-        Reservation { start, len, open: AtomicU64::new(0), forks: fork::forks(), listed }
+        Reservation { start, len, open: AtomicU64::new(0), listed }
     }
 
     pub(crate) fn start(&self) -> NonNull<u8> {
@@ -125,19 +123,11 @@ impl Reservation {
         // SURVIVES unreached: locks of std's own are not watched, and this is one, for it is made in a constant.
         KEPT.lock().unwrap_or_else(PoisonError::into_inner).push(self);
     }
-
-    fn is_mine(&self) -> bool {
-        self.forks == fork::forks()
-    }
 }
 
 impl Drop for Reservation {
     fn drop(&mut self) {
         if let Some(listed) = &self.listed {
-            // In a forked child these addresses are not mapped, or belong to someone else by now.
-            if !self.is_mine() {
-                return;
-            }
             listed.remove();
         }
         // SAFETY: `map_nothing` mapped it for this, and this is the last use: what maps something there owns
@@ -148,12 +138,13 @@ impl Drop for Reservation {
 
 /// The reservation that was kept at these addresses, if there is one and it is `wanted`. Whatever else was kept of them is given back.
 pub(crate) fn take_kept(start: u64, len: u64, wanted: bool) -> Option<Reservation> {
+    if !fork::may_start_threads() {
+        return None; // a child: they are the parent's
+    }
     // SURVIVES unreached: locks of std's own are not watched, and this is one, for it is made in a constant.
     let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
     let of = |kept: &Reservation| kept.start.as_ptr().addr() as u64;
-    if wanted
-        && let Some(at) = kept.iter().position(|kept| kept.is_mine() && (of(kept), kept.len) == (start, len))
-    {
+    if wanted && let Some(at) = kept.iter().position(|kept| (of(kept), kept.len) == (start, len)) {
         return Some(kept.swap_remove(at));
     }
     kept.retain(|kept| start + len <= of(kept) || of(kept) + kept.len <= start);

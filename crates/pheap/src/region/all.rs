@@ -60,7 +60,7 @@ impl Drop for SharedAll<'_> {
     fn drop(&mut self) {
         let locked = std::mem::take(&mut self.locked);
         if self.store.is_forked() {
-            locked.into_iter().for_each(std::mem::forget); // a forked child leaves the locks to the parent
+            std::mem::forget(locked); // a forked child leaves the locks to the parent
         } else {
             drop(locked);
         }

@@ -25,7 +25,7 @@ impl Exclusive<'_> {
     pub(crate) fn give_up_deferred(self) -> u64 {
         let (store, region) = (self.store, self.region);
         drop(self);
-        if store.wal().is_none() || store.is_forked() { 0 } else { region.counters.position.get() }
+        if store.wal().is_none() { 0 } else { region.counters.position.get() }
     }
 }
 

@@ -148,9 +148,7 @@ impl<'a> Exclusive<'a> {
     /// If the transaction was neither committed nor rolled back. The inner result is that of the commit.
     #[inline(always)]
     fn commit_locked(&mut self, done: impl FnOnce(&mut Context)) -> Result<commit::Done> {
-        if self.store.is_forked() {
-            return Err(self.abandon());
-        }
+        self.store.check_not_forked()?;
         let context = self.context();
         let result = if context.is_untouched() {
             context.end_mode();
@@ -212,9 +210,6 @@ impl<'a> Exclusive<'a> {
     pub(crate) fn give_up(self) -> Result<()> {
         let (store, region) = (self.store, self.region);
         drop(self);
-        if store.is_forked() {
-            return Ok(()); // what it has read cannot be waited for, and the caller has an error already
-        }
         region.wait_for_records(store)
     }
 
@@ -239,25 +234,12 @@ impl Exclusive<'_> {
         self.store.check_open().err().unwrap_or(Error::Closed)
     }
 
-    /// In a forked child: leaves the transaction to the parent. Its region is not here, and its lock is that of a thread there.
-    #[cold]
-    fn abandon(&mut self) -> Error {
-        self.leave_group();
-        if std::mem::take(&mut self.state) & LAST != 0 {
-            guard::leave(self.store.id());
-        }
-        Error::Forked
-    }
-
-    /// Lets go of the list of a transaction over several roots, also if the region is never used again: the last ones that have it may drop it in any thread.
-    fn leave_group(&self) {
-        self.context().group = None;
-    }
-
     /// Rolls a transaction back that was given up, or that a panic has interrupted, before its commit or within; unless only a crash leaves it whole.
     #[cold]
     fn roll_back(&mut self) {
-        self.leave_group();
+        // Also if the region is never used again: the last ones that have the list of a transaction over
+        // several roots may drop it in any thread.
+        self.context().group = None;
         if self.region.is_gone() {
             return;
         }
@@ -339,7 +321,11 @@ impl Exclusive<'_> {
     fn dropped(&mut self) {
         if self.state & (OPEN | ENDING) != 0 {
             if self.store.is_forked() && !bug(Bug::ForksRollBack) {
-                self.abandon();
+                // The transaction is the parent's: its region is not here, and its lock is that of a thread
+                // there.
+                if self.state & LAST != 0 {
+                    guard::leave(self.store.id());
+                }
                 return;
             }
             self.roll_back();

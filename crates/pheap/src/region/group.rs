@@ -103,10 +103,8 @@ impl<'a> Group<'a> {
 
     /// Commits the transaction, lets go of the regions, and with a write-ahead log then does what `wait` does, with the position behind the record.
     pub(super) fn commit_then(&mut self, wait: impl FnOnce(&Store, &Wal, u64) -> Result<()>) -> Result<()> {
-        if self.abandon_if_forked() {
-            return Err(Error::Forked);
-        }
         let store = self.locked[0].store;
+        store.check_not_forked()?;
         if let Some(between) = self.locked.iter_mut().find(|one| one.context().is_between) {
             return Err(between.caught());
         }
@@ -135,9 +133,6 @@ impl<'a> Group<'a> {
         let store = self.locked[0].store;
         let regions: Vec<&Region> = self.locked.iter().map(|one| one.region).collect();
         drop(self);
-        if store.is_forked() {
-            return Ok(()); // as for one region
-        }
         regions.iter().try_for_each(|region| region.wait_for_records(store))
     }
 
@@ -146,19 +141,10 @@ impl<'a> Group<'a> {
         let store = self.locked[0].store;
         let regions: Vec<&Region> = self.locked.iter().map(|one| one.region).collect();
         drop(self);
-        if store.wal().is_none() || store.is_forked() {
+        if store.wal().is_none() {
             return 0;
         }
         regions.iter().map(|region| region.counters.position.get()).max().unwrap_or(0)
-    }
-
-    /// In a forked child: leaves the transaction to the parent.
-    fn abandon_if_forked(&mut self) -> bool {
-        let is_forked = self.locked.first().is_some_and(|one| one.store.is_forked());
-        if is_forked {
-            self.locked.clear(); // each of them is open, and abandons its region
-        }
-        is_forked
     }
 
     fn contexts(&mut self) -> Vec<&mut Context> {
@@ -200,7 +186,7 @@ impl<'a> Group<'a> {
 
 impl Drop for Group<'_> {
     fn drop(&mut self) {
-        if !self.abandon_if_forked() && self.locked.iter().any(Exclusive::is_locked) {
+        if self.locked.iter().any(Exclusive::is_locked) && !self.locked[0].store.is_forked() {
             self.roll_back();
         }
     }

@@ -38,9 +38,9 @@ use crate::store::Store;
 use crate::store::region_header::RegionHeader;
 use crate::store::spans::Span;
 use crate::sync::Access;
+use crate::sync::Mutex;
 use crate::sync::access::Entry;
 use crate::sync::fence::Refused;
-use crate::sync::{Mutex, look_at};
 use crate::txn::context::{Context, Front, Hot};
 use crate::txn::log::Log;
 
@@ -182,11 +182,6 @@ impl Region {
         &self.front.lock
     }
 
-    #[track_caller]
-    pub(crate) fn look_at_name(&self, forked: bool) -> String {
-        look_at(&self.name, forked, String::clone).unwrap_or_default()
-    }
-
     /// Whether handles for roots of this type may have what is in the region, which is locked.
     #[inline(always)]
     fn serves(&self, ty: u32) -> bool {
@@ -316,8 +311,8 @@ impl Region {
     #[track_caller]
     fn wait_for_records(&self, store: &Store) -> Result<()> {
         match store.wal() {
-            Some(wal) => store.acknowledge(wal, self.counters.position.get()),
-            None => Ok(()),
+            Some(wal) if !store.is_forked() => store.acknowledge(wal, self.counters.position.get()),
+            _ => Ok(()),
         }
     }
 }

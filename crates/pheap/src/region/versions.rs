@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
 use super::Region;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::gc::held::{Held, HeldTable};
 use crate::gc::versions::{Version, WORDS};
 use crate::store::Store;
@@ -75,9 +75,7 @@ impl Region {
     /// # Errors
     /// [`Error::Forked`]; [`Error::Closed`], [`Error::Migrated`] and [`Error::Failed`] as for a read, but that no root fails because the disk has.
     pub(crate) fn durable_version(&self, store: &Store, ty: u32) -> Result<Option<Kept>> {
-        if self.held.is_forked() {
-            return Err(Error::Forked);
-        }
+        store.check_not_forked()?;
         if self.is_gone() {
             return Err(store.check_open().err().unwrap_or_else(|| self.why_not(store)));
         }

@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::Region;
-use crate::os::fork;
 use crate::store::Store;
 
 /// What is called after a commit.
@@ -34,18 +33,16 @@ impl Watchers {
 #[must_use = "the function is called until this is dropped"]
 pub struct Watch {
     region: Arc<Region>,
-    /// 0 if nobody is ever told.
+    /// 0 in a forked child.
     number: u64,
-    /// The process that has the list, as counted by [`fork::forks`].
-    forks: u64,
 }
 
 impl Watch {
-    /// In a `forked` child nobody commits, and the list may be locked for ever.
-    pub(crate) fn new(region: &Arc<Region>, told: Told, forked: bool) -> Watch {
-        let (region, forks) = (region.clone(), fork::forks());
-        if forked {
-            return Watch { region, number: 0, forks };
+    /// In a forked child nobody commits.
+    pub(crate) fn new(region: &Arc<Region>, told: Told) -> Watch {
+        let region = region.clone();
+        if region.held.process.is_parent() {
+            return Watch { region, number: 0 };
         }
         let watchers = &region.watchers;
         let mut list = watchers.list();
@@ -56,14 +53,15 @@ impl Watch {
         drop(list);
         // Before a look at what is durable, which takes no lock: who raises that looks here afterwards.
         fence(Ordering::SeqCst);
-        Watch { region, number, forks }
+        Watch { region, number }
     }
 }
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        if self.number == 0 || self.forks != fork::forks() {
-            return;
+        if self.region.held.process.is_parent() {
+            // Never the last to have the region, and with it the log.
+            return std::mem::forget(self.region.clone());
         }
         let watchers = &self.region.watchers;
         let gone = {

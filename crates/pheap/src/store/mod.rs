@@ -23,11 +23,11 @@ use std::sync::{Arc, OnceLock};
 use crate::error::{Error, Result};
 use crate::faults::{Bug, bug};
 use crate::media::{Media, Medium};
-use crate::os::fork;
+use crate::os::fork::Process;
 use crate::os::mapping::Mapping;
 use crate::os::maps::Table;
 use crate::os::names::has_name;
-use crate::sync::{Mutex, look_at};
+use crate::sync::Mutex;
 use crate::tuning::Tuning;
 use crate::wal::Wal;
 use ahead::Ahead;
@@ -85,8 +85,7 @@ pub(crate) struct Store {
     pub(crate) evict: OnceLock<Evict>,
     /// With what keys are hashed. The same for the heap's whole life, and nothing that anyone else could choose.
     pub(crate) hash_secret: [u64; 2],
-    /// How many times this process had been forked from another one.
-    pub(crate) forks: u64,
+    pub(crate) process: Process,
     pub(crate) ahead: Ahead,
     /// Locked after a region, if at all.
     pub(crate) tables: Mutex<Tables>,
@@ -149,26 +148,19 @@ impl Store {
     /// Whether this process was forked from the one that opened the heap.
     #[inline(always)]
     pub(crate) fn is_forked(&self) -> bool {
-        self.forks != fork::forks()
+        self.process.is_parent()
     }
 
     /// Fails in a process that was forked from the one that opened the heap.
+    #[inline(always)]
     pub(crate) fn check_not_forked(&self) -> Result<()> {
-        if self.is_forked() { Err(Error::Forked) } else { Ok(()) }
-    }
-
-    /// Shows `f` the tables. `None` only in a forked child, if they were being changed.
-    #[track_caller]
-    pub(crate) fn look_at_tables<R>(&self, f: impl FnOnce(&Tables) -> R) -> Option<R> {
-        look_at(&self.tables, self.is_forked(), f)
+        self.process.check()
     }
 
     /// Fails unless objects can be read.
     #[inline(always)]
     pub(crate) fn check_open(&self) -> Result<()> {
-        if self.forks != fork::forks() {
-            return Err(Error::Forked);
-        }
+        self.check_not_forked()?;
         if self.state.load(Ordering::Relaxed) < CLOSED { Ok(()) } else { Err(self.why_not_open()) }
     }
 
@@ -215,7 +207,7 @@ impl Store {
     #[inline(always)]
     pub(crate) fn check_writable(&self) -> Result<()> {
         let state = self.state.load(Ordering::Relaxed);
-        if state == OPEN && self.forks == fork::forks() { Ok(()) } else { self.make_writable() }
+        if state == OPEN && !self.is_forked() { Ok(()) } else { self.make_writable() }
     }
 
     #[cold]

@@ -24,24 +24,21 @@ const PART: u64 = 16 << 20;
 impl Store {
     /// Takes a span of so many bytes, the more the better, growing the file if need be. `entry.pages` is filled in.
     pub(crate) fn take_span(&self, bytes: &RangeInclusive<u64>, entry: SpanEntry) -> Result<Span> {
-        self.check_not_forked()?; // in a transaction of the parent
         let mut tables = self.tables.lock();
         tables.take_span(self, bytes, entry)
     }
 
-    /// How many bytes are free, or would be if the file grew, and how many are not. In a forked child nothing is free.
+    /// How many bytes are free, or would be if the file grew, and how many are not.
     pub(crate) fn left_and_used(&self) -> (u64, u64) {
         let tables = self.tables.lock();
         let (mapped, free) = (tables.header.mapped, tables.pages.total());
         let most = self.mapping.reserved().min(self.max_size);
         let unit = tables.header.arena_unit;
-        let left = free + most.saturating_sub(mapped) / unit * unit;
-        (if self.check_not_forked().is_ok() { left } else { 0 }, mapped - free)
+        (free + most.saturating_sub(mapped) / unit * unit, mapped - free)
     }
 
     /// Takes such a span if there is one without growing the file.
     pub(crate) fn take_free_span(&self, bytes: &RangeInclusive<u64>, entry: SpanEntry) -> Option<Span> {
-        self.check_not_forked().ok()?;
         let mut tables = self.tables.lock();
         tables.take_free_span(self, bytes, entry)
     }
@@ -94,7 +91,6 @@ impl Store {
 
     /// The number of a type in the type table, which is added if it is new, and where its pointers are.
     pub(crate) fn register(&self, desc: &'static Desc) -> Result<(u32, Arc<PointerMap>)> {
-        self.check_not_forked()?;
         let mut tables = self.tables.lock();
         let number = tables.register(self, desc)?;
         Ok((number, tables.types.pointer_map(number)))
@@ -291,7 +287,6 @@ mod tests {
 
     use super::*;
     use crate::media::Medium;
-    use crate::os::fork;
     use crate::os::mapping::{Backing, Mapping};
     use crate::os::storage::{FileId, Storage};
     use crate::store::OPEN;
@@ -333,7 +328,7 @@ mod tests {
                 evict: OnceLock::new(),
                 ahead: Default::default(),
                 hash_secret: [0; 2],
-                forks: fork::forks(),
+                process: Default::default(),
                 tables: Mutex::new(Tables {
                     heap,
                     header,

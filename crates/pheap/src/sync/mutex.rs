@@ -68,10 +68,6 @@ impl<T> Mutex<T> {
             Err(std::sync::TryLockError::WouldBlock) => None,
         }
     }
-
-    pub(crate) fn get_mut(&mut self) -> &mut T {
-        self.lock.get_mut().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl<T> fmt::Debug for Mutex<T> {

@@ -374,6 +374,7 @@ impl Context {
     fn alloc_slow(&mut self, desc: &'static Desc, bytes: u64, align: u64, unsized_: bool) -> Result<usize> {
         let request = &Request { desc, bytes, align, unsized_ };
         let store = self.store();
+        store.check_not_forked()?; // within a transaction of the parent
         loop {
             if let Some(addr) = self.alloc.try_alloc(request) {
                 return Ok(addr);

@@ -8,7 +8,6 @@ use std::task::{Context, Poll, Waker};
 
 use super::Wal;
 use crate::error::{Error, Result};
-use crate::os::fork;
 
 /// Tells when a [deferred transaction](crate::Root::txn_deferred), or what a [deferred read](crate::Root::read_deferred) has seen, is durable.
 ///
@@ -57,8 +56,6 @@ struct Ticket {
     position: u64,
     /// Number of the waker that the log has, if it has had one. A clone has none.
     waker: Option<u64>,
-    /// How many times this process had been forked from another one.
-    forks: u64,
 }
 
 impl Commit {
@@ -69,7 +66,7 @@ impl Commit {
 
     /// Of all that was appended to a log before `position`.
     pub(crate) fn at(wal: &Arc<Wal>, position: u64) -> Commit {
-        Commit(Some(Ticket { wal: wal.clone(), position, waker: None, forks: fork::forks() }))
+        Commit(Some(Ticket { wal: wal.clone(), position, waker: None }))
     }
 
     /// Waits until it is durable. Who waits also syncs, for all commits up to then, unless another thread is doing that.
@@ -122,16 +119,12 @@ impl Ticket {
         self.wal.is_durable(self.position)
     }
 
-    fn is_forked(&self) -> bool {
-        self.forks != fork::forks()
-    }
-
     /// What can be said without a lock.
     fn known(&self) -> Option<Result<()>> {
         if self.is_durable() {
             return Some(Ok(()));
         }
-        self.is_forked().then_some(Err(Error::Forked))
+        self.wal.process.is_parent().then_some(Err(Error::Forked))
     }
 
     fn sync(&self) -> Result<()> {
@@ -150,15 +143,15 @@ impl Ticket {
 
 impl Clone for Ticket {
     fn clone(&self) -> Ticket {
-        Ticket { wal: self.wal.clone(), position: self.position, waker: None, forks: self.forks }
+        Ticket { wal: self.wal.clone(), position: self.position, waker: None }
     }
 }
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        if let Some(number) = self.waker
-            && !self.is_forked()
-        {
+        if self.wal.process.is_parent() {
+            self.wal.leave();
+        } else if let Some(number) = self.waker {
             self.wal.take_waker(self.position, number);
         }
     }

@@ -65,6 +65,13 @@ pub(crate) fn while_the_disk_stands_still<R>(wal: &Wal, f: impl FnOnce() -> R) -
     f()
 }
 
+/// Locks all that a log has.
+pub(crate) fn lock_log(wal: &Wal) -> impl Sized + '_ {
+    // The tail last, as everywhere: a thread that has another lock may wait for it.
+    let (folded, growth, beginning) = (wal.folded.lock(), wal.growth.lock(), wal.beginning.lock());
+    (folded, growth, beginning, wal.log.write(), wal.tail.lock())
+}
+
 /// Waits until a thread does.
 pub(crate) fn until_it_sleeps(thread: i32) {
     while !sleeps(thread) {

@@ -58,6 +58,7 @@ use std::sync::atomic::{self, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use crate::error::{Error, Result};
+use crate::os::fork::Process;
 use crate::os::storage::{Disk, Storage};
 use crate::stats::Stats;
 use crate::sync::{AtomicBool, AtomicU64, Condvar, Mutex, RwLock};
@@ -174,6 +175,7 @@ pub(crate) struct Wal {
     /// How many are too many for who appends to an open log, who asks for a checkpoint then.
     watched_memory: AtomicU64,
     counters: Counters,
+    process: Process,
 }
 
 /// The file of a log. There is one before it is used.
@@ -375,9 +377,16 @@ impl Wal {
             memory_trigger: AtomicU64::new(settings.memory_limit / 2),
             watched_memory: AtomicU64::new(u64::MAX),
             counters: Counters::default(),
+            process: Process::default(),
         };
         log.into_iter().for_each(|log| wal.use_log(log));
         Ok(Arc::new(wal))
+    }
+
+    /// Leaves the log to the parent, in a forked child: never the last to have it, this unmaps and closes
+    /// nothing.
+    fn leave(self: &Arc<Wal>) {
+        std::mem::forget(self.clone());
     }
 
     /// Number of the log among those of its heap.

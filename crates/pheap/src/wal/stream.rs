@@ -18,8 +18,8 @@ use std::sync::Arc;
 use super::Wal;
 use super::format::Reader;
 use crate::error::Result;
+use crate::os::check_file_size;
 use crate::os::cpu::{bytes, bytes_mut};
-use crate::os::{check_file_size, fork};
 use crate::sync::{Mistake, Mutex, mistake};
 
 /// Words that are kept in memory. A checkpoint may hand out all that is in a log at once.
@@ -35,7 +35,6 @@ pub(crate) type Spill = Box<dyn Fn() -> io::Result<File> + Send>;
 pub(crate) struct Stream {
     wal: Arc<Wal>,
     queue: Arc<Queue>,
-    forks: u64,
 }
 
 impl Wal {
@@ -53,7 +52,7 @@ impl Wal {
         let queue = Arc::new(Queue(Mutex::new(Queued::new(spill, most))));
         // SURVIVES unreached: no backup is made in the lab. The tests below are for this.
         self.folded.lock().streams.push(queue.clone());
-        Ok(Stream { wal: self.clone(), queue, forks: fork::forks() })
+        Ok(Stream { wal: self.clone(), queue })
     }
 }
 
@@ -75,16 +74,18 @@ impl Stream {
 
     /// Ends the stream, once no checkpoint is at work. What was not [taken](Self::take) is still there.
     pub(crate) fn end(&self) {
-        if self.forks == fork::forks() {
-            // SURVIVES unreached: as above.
-            self.wal.folded.lock().streams.retain(|queue| !Arc::ptr_eq(queue, &self.queue));
-        }
+        // SURVIVES unreached: as above.
+        self.wal.folded.lock().streams.retain(|queue| !Arc::ptr_eq(queue, &self.queue));
     }
 }
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        self.end();
+        if self.wal.process.is_parent() {
+            self.wal.leave();
+        } else {
+            self.end();
+        }
     }
 }
 

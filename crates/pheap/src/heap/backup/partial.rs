@@ -8,14 +8,15 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use crate::os::file_system::overwrite_in_place;
+use crate::os::fork::Process;
 use crate::os::names::has_name;
-use crate::os::{fork, random, rename_to_new, try_lock, unlock};
+use crate::os::{random, rename_to_new, try_lock, unlock};
 
 /// A file under a name of its own, removed again unless it is published.
 pub(super) struct Partial {
     pub(super) file: File,
     path: Option<PathBuf>,
-    forks: u64,
+    process: Process,
 }
 
 impl Partial {
@@ -31,7 +32,7 @@ impl Partial {
                 opened => opened?,
             };
             overwrite_in_place(&file);
-            let partial = Partial { file, path: Some(path), forks: fork::forks() };
+            let partial = Partial { file, path: Some(path), process: Process::default() };
             // Locked as long as somebody works on it: one that is not was left by a program that was killed.
             // SURVIVES unreached: copies are real files, which the simulator does not make; `tests/files/backup.rs` and `tests/names` are for this.
             match try_lock(&partial.file, false) {
@@ -68,7 +69,7 @@ impl Partial {
 
 impl Drop for Partial {
     fn drop(&mut self) {
-        if self.forks != fork::forks() {
+        if self.process.is_parent() {
             return; // it is the parent's
         }
         if let Some(path) = &self.path {

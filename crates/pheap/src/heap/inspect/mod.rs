@@ -69,16 +69,20 @@ pub struct HeapInfo {
 }
 
 impl Heap {
-    /// All types that objects in the heap ever had, by number. (In a forked child, none if the heap was being changed.)
+    /// All types that objects in the heap ever had, by number. (In a forked child, none.)
     pub fn types(&self) -> Vec<TypeInfo> {
-        self.inner().look_at_tables(types_of).unwrap_or_default()
+        let heap = self.inner();
+        if heap.is_forked() { Vec::new() } else { types_of(&heap.tables.lock()) }
     }
 
-    /// The content of the header. (In a forked child, nothing if the heap was being changed.)
+    /// The content of the header. (In a forked child, nothing.)
     pub fn info(&self) -> HeapInfo {
         let heap = self.inner();
-        let of = |regions: Vec<_>| heap.look_at_tables(|tables| self.info_of(tables, regions.len() as u64));
-        heap.look_at_regions().and_then(of).unwrap_or_default()
+        if heap.is_forked() {
+            return HeapInfo::default();
+        }
+        let roots = heap.regions().len() as u64;
+        self.info_of(&heap.tables.lock(), roots)
     }
 
     fn info_of(&self, tables: &Tables, roots: u64) -> HeapInfo {

@@ -4,6 +4,7 @@
 #![deny(clippy::wildcard_enum_match_arm)]
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -13,13 +14,11 @@ use crate::alloc::bitmaps::LiveSlots;
 use crate::error::{Error, Result};
 use crate::faults::{Bug, bug};
 use crate::heap::check::rule::has_versions;
-use crate::heap::close::Workers;
 use crate::heap::collections::Collections;
 use crate::heap::options::Options;
 use crate::heap::{Heap, HeapInner};
 use crate::media::{Media, Medium};
 use crate::os::file_lock::OpenFile;
-use crate::os::fork;
 use crate::os::identity::{Identity, boot_id};
 use crate::os::mapping::{Backing, Mapping};
 use crate::os::names::has_name;
@@ -302,26 +301,26 @@ impl Recovered {
             evict: OnceLock::new(),
             ahead: Default::default(),
             hash_secret: [header.uuid as u64, (header.uuid >> 64) as u64],
-            forks: fork::forks(),
+            process: Default::default(),
             tables: Mutex::new(Tables { heap, header, media, arenas, pages, types, growth_waits: 0 }),
         };
         let inner = Arc::new(HeapInner {
-            store,
+            store: ManuallyDrop::new(store),
             collections: Collections::new(options),
-            workers: Workers::default(),
+            workers: Default::default(),
             recovered: counts,
             directory: Mutex::new(BTreeMap::new()),
             shown: Default::default(),
             creation: Mutex::new(next_region),
             copies: RwLock::new(()),
-            file,
+            file: ManuallyDrop::new(file),
         });
         // SURVIVES drop: nobody else has the heap yet.
         let mut tables = inner.tables.lock();
         for (identity, segments) in regions {
             let (name, id, ty) = (identity.name.clone(), identity.id, identity.ty);
             // SAFETY: what the `Arc` has.
-            let store = unsafe { &raw const (*Arc::as_ptr(&inner)).store };
+            let store = unsafe { &raw const (*Arc::as_ptr(&inner)).store }.cast();
             // SAFETY: the regions were read from this heap, and are used through handles that keep it.
             let mut region = unsafe { inner.open_region(store, &tables.header, identity, segments) };
             let first = spans.partition_point(|span| span.entry.region < id);
@@ -340,7 +339,7 @@ impl Recovered {
         if live.is_none() && !inner.is_read_only() && !inner.is_simulated() {
             inner.mark_in_background();
         }
-        if let Some(file) = &inner.file {
+        if let Some(file) = &*inner.file {
             file.is_held(Arc::new(inner.held_by()));
         }
         inner.make_checkpoints();

@@ -1,0 +1,197 @@
+//! Children that are made while each mutex of a heap is locked: entries refuse, drops do nothing, and
+//! nothing waits.
+
+#![allow(unsafe_code)]
+
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use pheap_testkit::forks::{end, ended, in_child, split};
+
+use crate::gc::held::tests::lock_table;
+use crate::wal::deferred_tests::lock_log;
+use crate::{
+    Commit, Durability, Error, Heap, HeapInfo, Held, Options, PSnapMap, Result, Root, Snapshot, Stats,
+    SyncPolicy,
+};
+
+type Map = PSnapMap<'static, u64, u64>;
+
+/// What a program has of a heap.
+#[derive(Clone)]
+struct Handles {
+    heap: Heap,
+    root: Root<Map>,
+    other: Root<u64>,
+    held: Held<Map>,
+    snapshot: Snapshot<u64, u64>,
+    commit: Commit,
+}
+
+fn made(durability: Durability, folder: &std::path::Path) -> Result<Handles> {
+    let options = Options::new().arena_size(1 << 20).reserve(1 << 30).durability(durability);
+    let heap = options.sync_policy(SyncPolicy::OnDemand).open(folder.join(format!("{durability:?}")))?;
+    let (root, other): (Root<Map>, Root<u64>) = (heap.root("map")?, heap.root("other")?);
+    let held = root.txn(|tx, map| Ok(tx.hold(map)))?;
+    let snapshot = root.read(|view, map| view[map].snapshot(view))??;
+    // Not durable with a log, which is synced on demand.
+    let ((), commit) = root.txn_deferred(|tx, map| map.insert(tx, &1, &1).map(drop))?;
+    Ok(Handles { heap, root, other, held, snapshot, commit })
+}
+
+/// Runs `f` while this thread has each mutex of the heap and of a root. A child that comes back from `f`,
+/// which says so, keeps them.
+fn while_locked(handles: &Handles, f: impl FnOnce() -> bool) {
+    let (heap, region) = (handles.heap.inner(), &handles.root.region);
+    let of_heap = (heap.copies.write(), heap.creation.lock(), heap.shown.entries());
+    let workers = heap.workers.0.each_ref().map(|thread| thread.lock());
+    let of_root = (lock_table(&region.held), region.name.lock());
+    let of_log = heap.wal().map(|wal| lock_log(wal));
+    let last = (heap.tables.lock(), heap.directory.lock());
+    if f() {
+        std::mem::forget((of_heap, workers, of_root, of_log, last));
+    }
+}
+
+fn is_forked<T>(result: Result<T>) -> bool {
+    matches!(result, Err(Error::Forked))
+}
+
+/// Calls each entry.
+fn refuses(handles: &Handles) -> bool {
+    let Handles { heap, root, other, held, snapshot, commit } = handles;
+    let polled = |commit: Commit| match pin!(commit).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(result) => result,
+        Poll::Pending => Ok(()),
+    };
+    let has_log = heap.durability() == Durability::Wal;
+    drop((handles.clone(), root.watch(|| {})));
+    heap.stats() == Stats::default()
+        && heap.info() == HeapInfo::default()
+        && heap.types().is_empty()
+        && heap.roots().is_empty()
+        && heap.holders().is_empty()
+        && root.name().is_empty()
+        && !format!("{heap:?} {root:?} {held:?} {commit:?}").is_empty()
+        && is_forked(root.txn(|_, _| Ok(())))
+        && is_forked(root.txn_deferred(|_, _| Ok(())))
+        && is_forked(root.read(|_, _| ()))
+        && is_forked(root.read_deferred(|_, _| ()))
+        && is_forked(root.collect())
+        && is_forked(root.durable_snapshot())
+        && is_forked(snapshot.read(|_| ()))
+        && is_forked(crate::txn((root, other), |_| Ok(())))
+        && is_forked(crate::txn_deferred((root, other), |_| Ok(())))
+        && is_forked(heap.root::<u64>("new"))
+        && is_forked(heap.root_or::<u64>("new", |_| Ok(1)))
+        && is_forked(heap.existing_root::<u64>("other"))
+        && is_forked(heap.rename_root("other", "x"))
+        && is_forked(heap.remove_root("other"))
+        && is_forked(heap.migrate::<u64, i64>("other", |_, _| Ok(1)))
+        && is_forked(heap.evolve::<i64>("other").run())
+        && is_forked(heap.inspect("other", |_| ()))
+        && is_forked(heap.check())
+        && is_forked(heap.backup("/never made"))
+        && is_forked(heap.backup_to(std::io::sink()))
+        && is_forked(heap.collect())
+        && is_forked(heap.wait_ready())
+        && is_forked(heap.sync())
+        && is_forked(heap.set_sync_policy(SyncPolicy::EveryCommit))
+        && is_forked(heap.checkpoint())
+        && is_forked(heap.fold_log())
+        && is_forked(heap.close())
+        && is_forked(commit.wait()) == has_log
+        && is_forked(polled(commit.clone())) == has_log
+}
+
+/// Drops everything, the last handles as well.
+fn drops(handles: &Handles) -> bool {
+    // SAFETY: a child, which uses them no more, drops them only here, and ends without dropping anything.
+    drop(unsafe { std::ptr::read(handles) });
+    true
+}
+
+/// Makes a child that goes on here, with all locked. Whether this is the child; the parent waits until it
+/// has ended.
+fn is_child(handles: &Handles) -> bool {
+    let mut is_child = false;
+    while_locked(handles, || {
+        let child = split();
+        is_child = child == 0;
+        if !is_child {
+            ended(child).expect("the child");
+        }
+        is_child
+    });
+    is_child
+}
+
+#[test]
+fn a_child_waits_for_nothing_that_is_locked() -> Result<()> {
+    let folder = tempfile::tempdir().unwrap();
+    for durability in [Durability::Process, Durability::Wal] {
+        let handles = made(durability, folder.path())?;
+        while_locked(&handles, || {
+            in_child(|| refuses(&handles) && drops(&handles)).expect("the child");
+            false
+        });
+        handles.root.txn(|tx, map| map.insert(tx, &2, &2).map(drop))?;
+        handles.commit.wait()?;
+        assert!(handles.heap.check()?.is_clean());
+        handles.heap.close()?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_child_within_something_waits_for_nothing_that_is_locked() -> Result<()> {
+    let folder = tempfile::tempdir().unwrap();
+    for durability in [Durability::Process, Durability::Wal] {
+        let handles = made(durability, folder.path())?;
+        let Handles { root, other, snapshot, .. } = &handles;
+        let finish = |well: bool| end(well && refuses(&handles) && drops(&handles));
+        // A transaction that commits, one that fails, one that panics; of one root, and of two.
+        for kind in 0..6 {
+            let mut child = false;
+            let mut what = || {
+                child = is_child(&handles);
+                match kind / 2 {
+                    1 if child => Err(Error::abort("in the child")),
+                    2 if child => resume_unwind(Box::new("in the child")),
+                    _ => Ok(()),
+                }
+            };
+            let result = catch_unwind(AssertUnwindSafe(|| match kind % 2 {
+                0 => root.txn(|tx, map| map.insert(tx, &kind, &kind).and_then(|_| what())),
+                _ => crate::txn((root, other), |((tx, map), _)| {
+                    map.insert(tx, &kind, &kind).and_then(|_| what())
+                }),
+            }));
+            if child {
+                finish(match kind / 2 {
+                    0 => matches!(result, Ok(Err(Error::Forked))),
+                    1 => matches!(result, Ok(Err(Error::Aborted(_)))),
+                    _ => result.is_err(),
+                });
+            }
+            result.unwrap()?;
+        }
+        // Reads.
+        let child = root.read(|_, _| is_child(&handles));
+        if matches!(child, Ok(true) | Err(Error::Forked)) {
+            finish(true);
+        }
+        let child = root.read_deferred(|_, _| is_child(&handles));
+        if matches!(child, Ok((true, _)) | Err(Error::Forked)) {
+            finish(true);
+        }
+        if snapshot.read(|_| is_child(&handles))? {
+            finish(true);
+        }
+        assert!(handles.heap.check()?.is_clean());
+        handles.heap.close()?;
+    }
+    Ok(())
+}
