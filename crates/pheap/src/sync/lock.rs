@@ -9,12 +9,12 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::below::{Condvar, Mutex, MutexGuard};
+use super::mutex::{Condvar, Mutex, MutexGuard};
 use super::watch::Watch;
-use super::{AtomicU64, Mistake, mistake, parking, schedule, spins};
+use super::{AtomicU64, Mistake, mistake, schedule, spins};
 
 /// How long others may overtake who waits.
 const OVERTAKE: Duration = Duration::from_micros(500);
@@ -123,7 +123,7 @@ impl Queue {
     /// Wakes those whose turn it may be.
     fn wake(&self) {
         for waiter in &self.waiters {
-            waiter.woken.notify_one();
+            waiter.woken.notify_all();
             if waiter.wants_exclusive() {
                 break;
             }
@@ -222,7 +222,7 @@ impl RawRwLock {
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        self.queue.lock_unwatched()
     }
 
     /// Waits for its turn, but not longer than until `end`. Whether it has got it.
@@ -244,7 +244,7 @@ impl RawRwLock {
                 self.stop_waiting(&mut queue, me, taken);
                 return taken;
             }
-            (queue, is_over) = parking::wait_until(&woken, &self.queue, queue, end);
+            is_over = woken.wait_at_most(&mut queue, end);
         }
     }
 

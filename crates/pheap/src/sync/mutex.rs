@@ -1,18 +1,32 @@
-//! `Mutex`, `RwLock` and `Condvar`: those of std (of loom in models). Each is whole in a forked child, for nothing of it lies elsewhere.
+//! `Mutex`, `RwLock` and `Condvar`: those of std (of loom in models). Each is whole in a forked child, for nothing of it
+//! lies elsewhere.
 //!
-//! They are not poisoned: what must not be used after a panic says so itself. In builds with the simulator they tell where they are taken.
+//! They are not poisoned: what must not be used after a panic says so itself. In builds with the simulator they tell where
+//! they are taken, and a [scheduler](super::schedule) may decide who goes on.
 
 use std::fmt;
 use std::hint;
 use std::ops::{Deref, DerefMut};
-use std::sync::PoisonError;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{LockResult, PoisonError, TryLockError, TryLockResult};
 use std::time::Instant;
 
-use super::below;
 use super::lock::Want;
+use super::schedule::{self, below};
 use super::watch::Watch;
+
+fn whole<G>(result: LockResult<G>) -> G {
+    result.unwrap_or_else(PoisonError::into_inner)
+}
+
+fn if_free<G>(result: TryLockResult<G>) -> Option<G> {
+    match result {
+        Ok(guard) => Some(guard),
+        Err(TryLockError::Poisoned(error)) => Some(error.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    }
+}
 
 #[derive(Default)]
 pub(crate) struct Mutex<T> {
@@ -28,28 +42,31 @@ impl<T> Mutex<T> {
     #[inline]
     #[track_caller]
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
-        let wait = || Some(self.lock.lock().unwrap_or_else(PoisonError::into_inner));
-        let guard = self.watch.take(Want::Exclusive, || self.try_once(), wait);
+        let guard = self.watch.take(Want::Exclusive, || self.try_once(), || Some(self.wait()));
         MutexGuard { guard, mutex: self }
     }
 
-    /// [`lock`](Self::lock) where it is locked for less time than it takes to fall asleep: this looks again and again for a while, ever more rarely. Threads that sleep have to be woken, by
-    /// who unlocks, which takes longer than what the lock is for; and then all others come too late as well.
+    /// [`lock`](Self::lock) for what locks of regions are made of, of which mutants leave out the whole.
+    #[inline]
+    pub(super) fn lock_unwatched(&self) -> MutexGuard<'_, T> {
+        MutexGuard { guard: Some(self.wait()), mutex: self }
+    }
+
+    /// [`lock`](Self::lock) where it is locked for less time than it takes to fall asleep: this looks again and again for
+    /// a while, ever more rarely. Threads that sleep have to be woken, by who unlocks, which takes longer than what the
+    /// lock is for; and then all others come too late as well.
     #[inline]
     #[track_caller]
     pub(crate) fn lock_briefly(&self) -> MutexGuard<'_, T> {
         const LOOKS: u32 = 12;
-        let wait = || {
-            (1..super::spins(LOOKS)).find_map(|look| {
-                let guard = self.try_once();
-                if guard.is_none() {
-                    (0..1u32 << look.min(7)).for_each(|_| hint::spin_loop());
-                }
-                guard
-            })
+        let look = |look: u32| {
+            let guard = self.try_once();
+            if guard.is_none() {
+                (0..1u32 << look.min(7)).for_each(|_| hint::spin_loop());
+            }
+            guard
         };
-        let wait =
-            || Some(wait().unwrap_or_else(|| self.lock.lock().unwrap_or_else(PoisonError::into_inner)));
+        let wait = || Some((1..super::spins(LOOKS)).find_map(look).unwrap_or_else(|| self.wait()));
         let guard = self.watch.take(Want::Exclusive, || self.try_once(), wait);
         MutexGuard { guard, mutex: self }
     }
@@ -62,15 +79,16 @@ impl<T> Mutex<T> {
     }
 
     fn try_once(&self) -> Option<below::MutexGuard<'_, T>> {
-        match self.lock.try_lock() {
-            Ok(guard) => Some(guard),
-            Err(std::sync::TryLockError::Poisoned(e)) => Some(e.into_inner()),
-            Err(std::sync::TryLockError::WouldBlock) => None,
-        }
+        schedule::lock_step();
+        if_free(self.lock.try_lock())
+    }
+
+    fn wait(&self) -> below::MutexGuard<'_, T> {
+        schedule::take(self, || if_free(self.lock.try_lock()), || whole(self.lock.lock()))
     }
 
     pub(crate) fn get_mut(&mut self) -> &mut T {
-        self.lock.get_mut().unwrap_or_else(PoisonError::into_inner)
+        whole(self.lock.get_mut())
     }
 }
 
@@ -86,15 +104,22 @@ pub(crate) struct MutexGuard<'a, T> {
     mutex: &'a Mutex<T>,
 }
 
-impl<T> MutexGuard<'_, T> {
+impl<'a, T> MutexGuard<'a, T> {
     /// Lets others at the mutex while `f` runs.
     #[track_caller]
     pub(crate) fn unlocked<R>(this: &mut Self, f: impl FnOnce() -> R) -> R {
         this.mutex.watch.leave(Want::Exclusive);
-        this.guard = None;
+        drop(this.unlock());
         let result = f();
         this.guard = this.mutex.lock().guard.take();
         result
+    }
+
+    /// What is to be dropped before anybody else goes on.
+    #[inline]
+    fn unlock(&mut self) -> Option<below::MutexGuard<'a, T>> {
+        schedule::wake(self.mutex);
+        self.guard.take()
     }
 }
 
@@ -103,6 +128,7 @@ impl<T> Drop for MutexGuard<'_, T> {
     fn drop(&mut self) {
         if self.guard.is_some() {
             self.mutex.watch.leave(Want::Exclusive);
+            schedule::wake(self.mutex);
         }
     }
 }
@@ -135,25 +161,34 @@ impl<T> RwLock<T> {
 
     #[track_caller]
     pub(crate) fn read(&self) -> RwLockGuard<'_, below::RwLockReadGuard<'_, T>> {
-        let attempt = || self.lock.try_read().ok();
-        let wait = || Some(self.lock.read().unwrap_or_else(PoisonError::into_inner));
-        let guard = self.watch.take(Want::Shared, attempt, wait).expect("waited for");
-        RwLockGuard { guard, watch: &self.watch, want: Want::Shared }
+        let (attempt, wait) = (|| if_free(self.lock.try_read()), || whole(self.lock.read()));
+        self.guard(Want::Shared, attempt, || Some(schedule::take(&self.watch, attempt, wait)))
+            .expect("waited for")
     }
 
     /// [`read`](Self::read), if that needs no waiting, for who has it or for who waits to write.
     #[track_caller]
     pub(crate) fn try_read(&self) -> Option<RwLockGuard<'_, below::RwLockReadGuard<'_, T>>> {
-        let guard = self.watch.take(Want::Shared, || None, || self.lock.try_read().ok())?;
-        Some(RwLockGuard { guard, watch: &self.watch, want: Want::Shared })
+        schedule::lock_step();
+        self.guard(Want::Shared, || None, || if_free(self.lock.try_read()))
     }
 
     #[track_caller]
     pub(crate) fn write(&self) -> RwLockGuard<'_, below::RwLockWriteGuard<'_, T>> {
-        let attempt = || self.lock.try_write().ok();
-        let wait = || Some(self.lock.write().unwrap_or_else(PoisonError::into_inner));
-        let guard = self.watch.take(Want::Exclusive, attempt, wait).expect("waited for");
-        RwLockGuard { guard, watch: &self.watch, want: Want::Exclusive }
+        let (attempt, wait) = (|| if_free(self.lock.try_write()), || whole(self.lock.write()));
+        self.guard(Want::Exclusive, attempt, || Some(schedule::take(&self.watch, attempt, wait)))
+            .expect("waited for")
+    }
+
+    #[track_caller]
+    fn guard<G>(
+        &self,
+        want: Want,
+        attempt: impl FnOnce() -> Option<G>,
+        wait: impl FnOnce() -> Option<G>,
+    ) -> Option<RwLockGuard<'_, G>> {
+        let guard = self.watch.take(want, attempt, wait)?;
+        Some(RwLockGuard { guard, watch: &self.watch, want })
     }
 }
 
@@ -172,6 +207,7 @@ pub(crate) struct RwLockGuard<'a, G> {
 impl<G> Drop for RwLockGuard<'_, G> {
     fn drop(&mut self) {
         self.watch.leave(self.want);
+        schedule::wake(self.watch);
     }
 }
 
@@ -192,8 +228,8 @@ impl<G: DerefMut> DerefMut for RwLockGuard<'_, G> {
 /// Waiting with a [`Mutex`] until something has changed. A thread may wake up for no reason.
 #[derive(Default)]
 pub(crate) struct Condvar {
-    /// How many wait. Changed with the mutex, so that a thread that notifies after a change, made with the mutex, knows whether anyone waits: std's makes a
-    /// system call each time.
+    /// How many wait. Changed with the mutex, so that a thread that notifies after a change, made with the mutex, knows
+    /// whether anyone waits: std's makes a system call each time.
     waiting: AtomicUsize,
     changed: below::Condvar,
 }
@@ -206,34 +242,49 @@ impl Condvar {
     /// Lets others at what the mutex guards until it is notified.
     #[track_caller]
     pub(crate) fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
-        self.wait_with(guard, |guard| self.changed.wait(guard).unwrap_or_else(PoisonError::into_inner));
+        self.sleep(guard, None);
     }
 
-    /// [`wait`](Self::wait), but not longer than until `end`. Whether that is over. (It never is in a model: somebody comes before.)
+    /// [`wait`](Self::wait), but not longer than until `end`. Whether that is over. (It never is in a model: somebody comes
+    /// before.)
     #[track_caller]
     pub(crate) fn wait_until<T>(&self, guard: &mut MutexGuard<'_, T>, end: Instant) -> bool {
-        let mut is_over = false;
-        self.wait_with(guard, |guard| {
-            let left = end.saturating_duration_since(Instant::now());
-            let (guard, result) =
-                self.changed.wait_timeout(guard, left).unwrap_or_else(PoisonError::into_inner);
-            is_over = result.timed_out();
-            guard
-        });
-        is_over
+        self.sleep(guard, Some(end))
     }
 
-    fn wait_with<'a, T>(
-        &self,
-        guard: &mut MutexGuard<'a, T>,
-        wait: impl FnOnce(below::MutexGuard<'a, T>) -> below::MutexGuard<'a, T>,
-    ) {
-        let watch = &guard.mutex.watch;
-        watch.leave(Want::Exclusive);
+    /// [`wait_until`](Self::wait_until) `end`, if there is one. (In a model it is over as soon as others have had the chance
+    /// to come.)
+    pub(super) fn wait_at_most<T>(&self, guard: &mut MutexGuard<'_, T>, end: Option<Instant>) -> bool {
+        #[cfg(all(test, pheap_loom))]
+        if end.is_some() {
+            MutexGuard::unlocked(guard, loom::thread::yield_now);
+            return true;
+        }
+        self.sleep(guard, end)
+    }
+
+    #[track_caller]
+    fn sleep<T>(&self, guard: &mut MutexGuard<'_, T>, end: Option<Instant>) -> bool {
+        let mutex = guard.mutex;
+        mutex.watch.leave(Want::Exclusive);
         self.waiting.fetch_add(1, Relaxed);
-        guard.guard = guard.guard.take().map(wait);
+        let inner = guard.unlock().expect("locked");
+        let left = end.map(|end| end.saturating_duration_since(Instant::now()));
+        let is_over;
+        (guard.guard, is_over) = if schedule::is_scheduled() {
+            // Nobody comes in between: this thread runs until it waits.
+            drop(inner);
+            let woken = left.is_none_or(|left| !left.is_zero()) && schedule::wait_for(self, left.is_some());
+            (Some(mutex.wait()), !woken)
+        } else if let Some(left) = left {
+            let (inner, result) = whole(self.changed.wait_timeout(inner, left));
+            (Some(inner), result.timed_out())
+        } else {
+            (Some(whole(self.changed.wait(inner))), false)
+        };
         self.waiting.fetch_sub(1, Relaxed);
-        watch.enter(Want::Exclusive, false);
+        mutex.watch.enter(Want::Exclusive, false);
+        is_over
     }
 
     /// Wakes all that wait.
@@ -241,6 +292,7 @@ impl Condvar {
     #[track_caller]
     pub(crate) fn notify_all(&self) {
         if !is_unnoticed() && self.waiting.load(Relaxed) > 0 {
+            schedule::wake(self);
             self.changed.notify_all();
         }
     }
