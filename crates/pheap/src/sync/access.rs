@@ -31,14 +31,15 @@
 //!
 //! It guards nothing by itself: who builds on it sees to it that only a thread that has it lets go of it.
 
+use std::sync::atomic::Ordering::Acquire;
 use std::time::{Duration, Instant};
 
+use super::AtomicU64;
 use super::fence::Refused;
 use super::gate::Gate;
 use super::lock::{RawRwLock, Want};
 use super::mutex::{Condvar, Mutex, MutexGuard};
 use super::watch::Watch;
-use super::AtomicU64;
 use crate::faults::{Bug, bug};
 use slots::Slots;
 
@@ -69,12 +70,10 @@ const SPINS: u32 = 60;
 
 #[derive(Default)]
 struct Waiting {
-    /// Readers that sleep, those that have a region already by themselves.
+    /// Readers that sleep.
     readers: u64,
-    nested: u64,
-    /// How often they were let in.
+    /// How often all of them were let in.
     turns: u64,
-    nested_turns: u64,
     /// All threads have passed a fence since the lock was [revoked](Access::revoke).
     is_revoked: bool,
 }
@@ -146,13 +145,14 @@ impl Access {
 
     /// [`lock_upgradable`](Self::lock_upgradable), for who collects several regions, or wants one for something else
     /// than a transaction.
+    #[inline]
     #[track_caller]
     pub(crate) fn lock_collected(&self) -> Result<(), Refused> {
         if self.enter_as_first() {
             return Ok(());
         }
         self.writers.lock(Want::Exclusive);
-        self.make_way_until(|| None).map(drop)
+        self.make_way(Want::Exclusive, || None).map(drop)
     }
 
     /// [`lock_upgradable`](Self::lock_upgradable), if that needs no waiting.
@@ -164,7 +164,7 @@ impl Access {
         if !self.writers.try_lock(Want::Exclusive) {
             return Ok(false);
         }
-        self.make_way_until(|| Some(Instant::now()))
+        self.make_way(Want::Exclusive, || Some(Instant::now()))
     }
 
     /// [`lock_collected`](Self::lock_collected), if that needs no longer. It does if this thread has the region already,
@@ -178,15 +178,21 @@ impl Access {
         if !self.writers.try_lock_until(Want::Exclusive, end) {
             return Ok(false);
         }
-        self.make_way_until(|| Some(end))
+        self.make_way(Want::Exclusive, || Some(end))
     }
 
-    /// The lock of the writers is taken. If the owner is still a writer at `end`, gives it back.
+    /// The lock of the writers is taken. Waits until the owner is no writer, at most until `end`; if it still is, or that
+    /// cannot be known, gives the lock back. Returns whether it has it.
     #[inline(always)]
-    fn make_way_until(&self, end: impl FnOnce() -> Option<Instant>) -> Result<bool, Refused> {
-        let alone = self.make_way(end);
-        if alone != Ok(true) {
-            self.writers.unlock_exclusive();
+    fn make_way(&self, want: Want, end: impl FnOnce() -> Option<Instant>) -> Result<bool, Refused> {
+        if self.owner.load(Acquire) == bias::GONE {
+            return Ok(true);
+        }
+        let alone = self.revoke(bias::WRITER | bias::UPGRADED, end());
+        match want {
+            _ if alone == Ok(true) => {}
+            Want::Exclusive => self.writers.unlock_exclusive(),
+            Want::Shared | Want::Nested => self.writers.unlock_shared(),
         }
         alone
     }
@@ -211,12 +217,10 @@ impl Access {
     /// Waits until there is no writer. `overtakes` says whether this thread waits for none that wait themselves.
     #[track_caller]
     pub(crate) fn lock_quiescent(&self, overtakes: bool) -> Result<(), Refused> {
-        self.writers.lock(if overtakes { Want::Nested } else { Want::Shared });
+        let want = if overtakes { Want::Nested } else { Want::Shared };
+        self.writers.lock(want);
         // An owner that looks is no writer.
-        if !self.is_mine() && !self.claim() {
-            self.make_way(|| None).inspect_err(|_| self.writers.unlock_shared())?;
-        }
-        Ok(())
+        if self.is_mine() || self.claim() { Ok(()) } else { self.make_way(want, || None).map(drop) }
     }
 
     pub(crate) fn unlock_quiescent(&self) {

@@ -85,7 +85,8 @@ impl Gate {
             return;
         }
         let mut closers = self.closers();
-        let before = |closers: &[Closer]| closers.iter().filter(|one| one.number < next).map(|one| one.until).max();
+        let before =
+            |closers: &[Closer]| closers.iter().filter(|one| one.number < next).map(|one| one.until).max();
         // What is lengthened meanwhile is for those who come from then on.
         let Some(end) = before(&closers) else { return };
         while before(&closers).is_some() && !self.changed.wait_until(&mut closers, end) {}

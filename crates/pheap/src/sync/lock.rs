@@ -8,8 +8,8 @@
 //! [nested](Want::Nested).
 
 use std::collections::VecDeque;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::{Duration, Instant};
 
 use super::mutex::{Condvar, Mutex, MutexGuard};
@@ -150,25 +150,18 @@ impl RawRwLock {
     #[inline(always)]
     #[track_caller]
     pub(crate) fn lock(&self, want: Want) {
-        self.watch.take(
-            want,
-            || self.try_once(want).then_some(()),
-            || {
-                let is_taken = match want {
-                    Want::Exclusive => self.word.compare_exchange(0, EXCLUSIVE, Acquire, Relaxed).is_ok(),
-                    Want::Shared | Want::Nested => self.try_once(want),
-                };
-                if !is_taken {
-                    self.lock_slowly(want);
-                }
-                Some(())
-            },
-        );
+        let wait = || {
+            if !self.try_once(want) {
+                self.lock_slowly(want, None);
+            }
+            Some(())
+        };
+        self.watch.take(want, || self.try_once(want).then_some(()), wait);
     }
 
     #[cold]
-    fn lock_slowly(&self, want: Want) {
-        let _ = self.spin(want) || self.wait(want, None);
+    fn lock_slowly(&self, want: Want, end: Option<Instant>) -> bool {
+        self.spin(want) || self.wait(want, end)
     }
 
     /// [`lock`](Self::lock), if that needs no waiting.
@@ -182,7 +175,7 @@ impl RawRwLock {
     #[track_caller]
     pub(crate) fn try_lock_until(&self, want: Want, end: Instant) -> bool {
         let attempt = || self.try_once(want).then_some(());
-        let wait = || (self.spin(want) || self.wait(want, Some(end))).then_some(());
+        let wait = || self.lock_slowly(want, Some(end)).then_some(());
         self.watch.take(want, attempt, wait).is_some()
     }
 

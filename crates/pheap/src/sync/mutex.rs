@@ -28,28 +28,90 @@ fn if_free<G>(result: TryLockResult<G>) -> Option<G> {
     }
 }
 
+/// One of these, and who is inside.
 #[derive(Default)]
-pub(crate) struct Mutex<T> {
+pub(crate) struct Lock<L> {
     watch: Watch,
-    lock: below::Mutex<T>,
+    inner: L,
+}
+
+pub(crate) type Mutex<T> = Lock<below::Mutex<T>>;
+pub(crate) type RwLock<T> = Lock<below::RwLock<T>>;
+
+impl<L> fmt::Debug for Lock<L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Lock")
+    }
+}
+
+pub(crate) struct Guard<'a, G, L> {
+    /// `None` only within [`unlocked`](Self::unlocked) and while it [waits](Condvar::wait).
+    guard: Option<G>,
+    lock: &'a Lock<L>,
+    want: Want,
+}
+
+pub(crate) type MutexGuard<'a, T> = Guard<'a, below::MutexGuard<'a, T>, below::Mutex<T>>;
+type ReadGuard<'a, T> = Guard<'a, below::RwLockReadGuard<'a, T>, below::RwLock<T>>;
+type WriteGuard<'a, T> = Guard<'a, below::RwLockWriteGuard<'a, T>, below::RwLock<T>>;
+
+impl<L> Lock<L> {
+    fn guarded<G>(&self, guard: Option<G>, want: Want) -> Guard<'_, G, L> {
+        Guard { guard, lock: self, want }
+    }
+}
+
+impl<G, L> Guard<'_, G, L> {
+    /// What the caller drops before any other thread goes on.
+    #[inline]
+    fn leave(&mut self) -> Option<G> {
+        self.lock.watch.leave(self.want);
+        schedule::wake(self.lock);
+        self.guard.take()
+    }
+}
+
+impl<G, L> Drop for Guard<'_, G, L> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.guard.is_some() {
+            self.leave();
+        }
+    }
+}
+
+impl<G: Deref, L> Deref for Guard<'_, G, L> {
+    type Target = G::Target;
+
+    #[inline]
+    fn deref(&self) -> &G::Target {
+        self.guard.as_ref().expect("locked")
+    }
+}
+
+impl<G: DerefMut, L> DerefMut for Guard<'_, G, L> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut G::Target {
+        self.guard.as_mut().expect("locked")
+    }
 }
 
 impl<T> Mutex<T> {
     pub(crate) fn new(value: T) -> Mutex<T> {
-        Mutex { watch: Default::default(), lock: below::Mutex::new(value) }
+        Lock { watch: Default::default(), inner: below::Mutex::new(value) }
     }
 
     #[inline]
     #[track_caller]
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
         let guard = self.watch.take(Want::Exclusive, || self.try_once(), || Some(self.wait()));
-        MutexGuard { guard, mutex: self }
+        self.guarded(guard, Want::Exclusive)
     }
 
     /// [`lock`](Self::lock) for what locks of regions are made of, of which mutants leave out the whole.
     #[inline]
     pub(super) fn lock_unwatched(&self) -> MutexGuard<'_, T> {
-        MutexGuard { guard: Some(self.wait()), mutex: self }
+        self.guarded(Some(self.wait()), Want::Exclusive)
     }
 
     /// [`lock`](Self::lock) where it is locked for less time than it takes to fall asleep: this looks again and again for
@@ -68,160 +130,66 @@ impl<T> Mutex<T> {
         };
         let wait = || Some((1..super::spins(LOOKS)).find_map(look).unwrap_or_else(|| self.wait()));
         let guard = self.watch.take(Want::Exclusive, || self.try_once(), wait);
-        MutexGuard { guard, mutex: self }
+        self.guarded(guard, Want::Exclusive)
     }
 
     /// [`lock`](Self::lock), if that needs no waiting. (Not for models: loom waits.)
     #[track_caller]
     pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         let guard = self.watch.take(Want::Exclusive, || None, || self.try_once())?;
-        Some(MutexGuard { guard: Some(guard), mutex: self })
+        Some(self.guarded(Some(guard), Want::Exclusive))
     }
 
     fn try_once(&self) -> Option<below::MutexGuard<'_, T>> {
         schedule::lock_step();
-        if_free(self.lock.try_lock())
+        if_free(self.inner.try_lock())
     }
 
     fn wait(&self) -> below::MutexGuard<'_, T> {
-        schedule::take(self, || if_free(self.lock.try_lock()), || whole(self.lock.lock()))
+        schedule::take(self, || if_free(self.inner.try_lock()), || whole(self.inner.lock()))
     }
 
     pub(crate) fn get_mut(&mut self) -> &mut T {
-        whole(self.lock.get_mut())
+        whole(self.inner.get_mut())
     }
 }
 
-impl<T> fmt::Debug for Mutex<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Mutex")
-    }
-}
-
-pub(crate) struct MutexGuard<'a, T> {
-    /// `None` only within [`unlocked`](Self::unlocked) and while it [waits](Condvar::wait).
-    guard: Option<below::MutexGuard<'a, T>>,
-    mutex: &'a Mutex<T>,
-}
-
-impl<'a, T> MutexGuard<'a, T> {
+impl<T> MutexGuard<'_, T> {
     /// Lets others at the mutex while `f` runs.
     #[track_caller]
     pub(crate) fn unlocked<R>(this: &mut Self, f: impl FnOnce() -> R) -> R {
-        this.mutex.watch.leave(Want::Exclusive);
-        drop(this.unlock());
+        drop(this.leave());
         let result = f();
-        this.guard = this.mutex.lock().guard.take();
+        this.guard = this.lock.lock().guard.take();
         result
     }
-
-    /// What is to be dropped before anybody else goes on.
-    #[inline]
-    fn unlock(&mut self) -> Option<below::MutexGuard<'a, T>> {
-        schedule::wake(self.mutex);
-        self.guard.take()
-    }
-}
-
-impl<T> Drop for MutexGuard<'_, T> {
-    #[inline]
-    fn drop(&mut self) {
-        if self.guard.is_some() {
-            self.mutex.watch.leave(Want::Exclusive);
-            schedule::wake(self.mutex);
-        }
-    }
-}
-
-impl<T> Deref for MutexGuard<'_, T> {
-    type Target = T;
-
-    #[inline]
-    fn deref(&self) -> &T {
-        self.guard.as_ref().expect("locked")
-    }
-}
-
-impl<T> DerefMut for MutexGuard<'_, T> {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut T {
-        self.guard.as_mut().expect("locked")
-    }
-}
-
-pub(crate) struct RwLock<T> {
-    watch: Watch,
-    lock: below::RwLock<T>,
 }
 
 impl<T> RwLock<T> {
     pub(crate) fn new(value: T) -> RwLock<T> {
-        RwLock { watch: Default::default(), lock: below::RwLock::new(value) }
+        Lock { watch: Default::default(), inner: below::RwLock::new(value) }
     }
 
     #[track_caller]
-    pub(crate) fn read(&self) -> RwLockGuard<'_, below::RwLockReadGuard<'_, T>> {
-        let (attempt, wait) = (|| if_free(self.lock.try_read()), || whole(self.lock.read()));
-        self.guard(Want::Shared, attempt, || Some(schedule::take(&self.watch, attempt, wait)))
-            .expect("waited for")
+    pub(crate) fn read(&self) -> ReadGuard<'_, T> {
+        let attempt = || if_free(self.inner.try_read());
+        let wait = || Some(schedule::take(self, attempt, || whole(self.inner.read())));
+        self.guarded(self.watch.take(Want::Shared, attempt, wait), Want::Shared)
     }
 
     /// [`read`](Self::read), if that needs no waiting, for who has it or for who waits to write.
     #[track_caller]
-    pub(crate) fn try_read(&self) -> Option<RwLockGuard<'_, below::RwLockReadGuard<'_, T>>> {
+    pub(crate) fn try_read(&self) -> Option<ReadGuard<'_, T>> {
         schedule::lock_step();
-        self.guard(Want::Shared, || None, || if_free(self.lock.try_read()))
+        let guard = self.watch.take(Want::Shared, || None, || if_free(self.inner.try_read()))?;
+        Some(self.guarded(Some(guard), Want::Shared))
     }
 
     #[track_caller]
-    pub(crate) fn write(&self) -> RwLockGuard<'_, below::RwLockWriteGuard<'_, T>> {
-        let (attempt, wait) = (|| if_free(self.lock.try_write()), || whole(self.lock.write()));
-        self.guard(Want::Exclusive, attempt, || Some(schedule::take(&self.watch, attempt, wait)))
-            .expect("waited for")
-    }
-
-    #[track_caller]
-    fn guard<G>(
-        &self,
-        want: Want,
-        attempt: impl FnOnce() -> Option<G>,
-        wait: impl FnOnce() -> Option<G>,
-    ) -> Option<RwLockGuard<'_, G>> {
-        let guard = self.watch.take(want, attempt, wait)?;
-        Some(RwLockGuard { guard, watch: &self.watch, want })
-    }
-}
-
-impl<T> fmt::Debug for RwLock<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("RwLock")
-    }
-}
-
-pub(crate) struct RwLockGuard<'a, G> {
-    guard: G,
-    watch: &'a Watch,
-    want: Want,
-}
-
-impl<G> Drop for RwLockGuard<'_, G> {
-    fn drop(&mut self) {
-        self.watch.leave(self.want);
-        schedule::wake(self.watch);
-    }
-}
-
-impl<G: Deref> Deref for RwLockGuard<'_, G> {
-    type Target = G::Target;
-
-    fn deref(&self) -> &G::Target {
-        &self.guard
-    }
-}
-
-impl<G: DerefMut> DerefMut for RwLockGuard<'_, G> {
-    fn deref_mut(&mut self) -> &mut G::Target {
-        &mut self.guard
+    pub(crate) fn write(&self) -> WriteGuard<'_, T> {
+        let attempt = || if_free(self.inner.try_write());
+        let wait = || Some(schedule::take(self, attempt, || whole(self.inner.write())));
+        self.guarded(self.watch.take(Want::Exclusive, attempt, wait), Want::Exclusive)
     }
 }
 
@@ -265,17 +233,15 @@ impl Condvar {
 
     #[track_caller]
     fn sleep<T>(&self, guard: &mut MutexGuard<'_, T>, end: Option<Instant>) -> bool {
-        let mutex = guard.mutex;
-        mutex.watch.leave(Want::Exclusive);
         self.waiting.fetch_add(1, Relaxed);
-        let inner = guard.unlock().expect("locked");
+        let inner = guard.leave().expect("locked");
         let left = end.map(|end| end.saturating_duration_since(Instant::now()));
         let is_over;
         (guard.guard, is_over) = if schedule::is_scheduled() {
             // Nobody comes in between: this thread runs until it waits.
             drop(inner);
             let woken = left.is_none_or(|left| !left.is_zero()) && schedule::wait_for(self, left.is_some());
-            (Some(mutex.wait()), !woken)
+            (Some(guard.lock.wait()), !woken)
         } else if let Some(left) = left {
             let (inner, result) = whole(self.changed.wait_timeout(inner, left));
             (Some(inner), result.timed_out())
@@ -283,7 +249,7 @@ impl Condvar {
             (Some(whole(self.changed.wait(inner))), false)
         };
         self.waiting.fetch_sub(1, Relaxed);
-        mutex.watch.enter(Want::Exclusive, false);
+        guard.lock.watch.enter(Want::Exclusive, false);
         is_over
     }
 

@@ -55,7 +55,7 @@
 //! `membarrier(2)` with `PRIVATE_EXPEDITED` is a full fence for the caller, and for each thread of the process that
 //! runs; a thread that does not run has passed one when it was stopped.
 
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::time::Instant;
 
 use super::Access;
@@ -69,12 +69,12 @@ const FRESH: u64 = 0;
 /// A bit: another thread has come.
 const REVOKED: u64 = 1 << 63;
 /// Nobody is the owner, nor will be.
-pub(super) const GONE: u64 = REVOKED;
+pub(super) const GONE: u64 = FRESH | REVOKED;
 
 /// In `state`: the owner is not inside.
 const OUTSIDE: u64 = 0;
 /// Bits: it is the writer, and not upgraded; it is upgraded.
-const WRITER: u64 = 1;
+pub(super) const WRITER: u64 = 1;
 pub(super) const UPGRADED: u64 = 2;
 /// One of its reads. Above this, their number.
 const READ: u64 = 4;
@@ -99,7 +99,7 @@ impl Access {
     fn say(&self, owner: u64, state: u64) -> bool {
         self.state.store(state, Release);
         fence::light();
-        self.owner.load(Relaxed) == owner || mistake(Mistake::NoSecondLook)
+        self.owner.load(Relaxed) == owner
     }
 
     /// Says it once another thread has come, which may wait for it.
@@ -112,10 +112,20 @@ impl Access {
         }
     }
 
-    /// Says with as little as will do that the owner is less from now on.
+    /// Says with a plain store that the owner is more from now on, or that it still is what it was `before`, for another
+    /// thread has come. Returns whether it is more.
     #[inline(always)]
-    fn leave(&self, state: u64) {
-        let owner = self.owner.load(Relaxed);
+    fn come(&self, owner: u64, state: u64, before: u64) -> bool {
+        let comes = self.say(owner, state) || mistake(Mistake::NoSecondLook);
+        if !comes {
+            self.tell(before);
+        }
+        comes
+    }
+
+    /// Says that the owner is less from now on.
+    #[inline(always)]
+    fn leave(&self, owner: u64, state: u64) {
         if owner & REVOKED != 0 || !self.say(owner, state) {
             self.tell(state);
         }
@@ -129,11 +139,7 @@ impl Access {
         }
         #[cfg(not(all(test, pheap_loom)))]
         debug_assert_eq!(self.state.load(Relaxed), OUTSIDE, "this thread is inside already");
-        let enters = self.say(this_thread(), WRITER);
-        if !enters {
-            self.tell(OUTSIDE);
-        }
-        enters
+        self.come(this_thread(), WRITER, OUTSIDE)
     }
 
     /// The same for one that may be inside, which is not let in once more, or that may become the owner.
@@ -148,31 +154,20 @@ impl Access {
             return false;
         }
         let state = self.state.load(Relaxed);
-        let enters = self.say(this_thread(), state + READ);
-        if !enters {
-            self.tell(state);
-        }
-        enters
+        self.come(this_thread(), state + READ, state)
     }
 
     /// Ends such a read.
     #[inline(always)]
     pub(super) fn end_read_as_owner(&self) {
-        self.leave(self.state.load(Relaxed) - READ);
+        self.leave(self.owner.load(Relaxed), self.state.load(Relaxed) - READ);
     }
 
     /// Makes the writer alone, if that is the owner and no other thread has come before.
     #[inline(always)]
     pub(super) fn upgrade_as_owner(&self) -> bool {
         let owner = self.owner.load(Relaxed);
-        if owner & REVOKED != 0 {
-            return self.is_owner_upgraded();
-        }
-        let is_alone = self.say(owner, UPGRADED);
-        if !is_alone {
-            self.tell(WRITER);
-        }
-        is_alone
+        if owner & REVOKED == 0 { self.come(owner, UPGRADED, WRITER) } else { self.is_owner_upgraded() }
     }
 
     /// Whether the writer, this thread, has become alone as the owner.
@@ -184,17 +179,18 @@ impl Access {
     /// Takes that back.
     #[inline(always)]
     pub(super) fn downgrade_as_owner(&self) {
-        self.leave(WRITER);
+        self.leave(self.owner.load(Relaxed), WRITER);
     }
 
     /// Ends to be the writer, if that is the owner and no other thread has come before.
     #[inline(always)]
     pub(super) fn leave_as_owner(&self) -> bool {
-        let is_biased = self.owner.load(Relaxed) & REVOKED == 0;
-        if is_biased {
-            self.leave(OUTSIDE);
+        let owner = self.owner.load(Relaxed);
+        let is_owner = owner & REVOKED == 0;
+        if is_owner {
+            self.leave(owner, OUTSIDE);
         }
-        is_biased
+        is_owner
     }
 
     /// The same if another thread has come. Returns whether the writer is the owner.
@@ -217,22 +213,14 @@ impl Access {
         self.owner.load(Relaxed) & !REVOKED != 0
     }
 
-    /// Waits until the owner is no writer, at most until `end`. Returns whether it is none. The caller has the lock of
-    /// the writers.
-    #[inline(always)]
-    pub(super) fn make_way(&self, end: impl FnOnce() -> Option<Instant>) -> Result<bool, Refused> {
-        if self.owner.load(Acquire) == GONE { Ok(true) } else { self.revoke(WRITER | UPGRADED, end()) }
-    }
-
     /// Sees to it that the owner does not come in any more, nor is upgraded, without a locked instruction. Waits as long
     /// as it is one of `inside`, at most until `end`. Returns whether it is none of these.
     #[cold]
     pub(super) fn revoke(&self, inside: u64, end: Option<Instant>) -> Result<bool, Refused> {
         let mut waiting = self.waiting();
-        if self.owner.compare_exchange(FRESH, GONE, AcqRel, Acquire).is_ok() {
-            return Ok(true);
+        if self.owner.fetch_or(REVOKED, SeqCst) & !REVOKED == FRESH {
+            return Ok(true); // there was no owner, or there is none any more
         }
-        self.owner.fetch_or(REVOKED, SeqCst);
         // The bit does not say that the owner knows: the fence may have been refused to the thread that has set it.
         if !waiting.is_revoked && !mistake(Mistake::NoHeavyFence) {
             fence::heavy()?;

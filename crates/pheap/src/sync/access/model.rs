@@ -257,18 +257,19 @@ fn the_lock_of_a_region_in_every_order() {
         ("an owner that reads", 3, an_owner_that_reads),
         ("the owner and those who do not write", 2, the_owner_and_those_who_do_not_write),
         ("the owner and one who gives up", 2, the_owner_and_one_who_gives_up),
-        ("readers and a writer", 2, readers_and_a_writer),
+        ("readers and a writer", 3, readers_and_a_writer),
         ("a writer that changes twice", 2, a_writer_that_changes_twice),
         ("a nested reader is waited for", 2, a_nested_reader_is_waited_for),
-        ("nested readers beside a group", 1, nested_readers_beside_a_group),
+        ("nested readers beside a group", 2, nested_readers_beside_a_group),
     ];
     for (name, preemptions, program) in programs {
         explore(name, preemptions, program);
     }
-    let mistakes: [(Mistake, usize, fn()); 12] = [
+    // A heavy fence that is missing for an owner that reads is one that the lab finds: here each fence orders plain stores,
+    // that of the writer's upgrade too.
+    let mistakes: [(Mistake, usize, fn()); 11] = [
         (Mistake::NoHeavyFence, 3, the_owner_and_another_one),
         (Mistake::NoHeavyFence, 2, the_owner_and_two_readers),
-        (Mistake::NoHeavyFence, 3, an_owner_that_reads),
         (Mistake::NoSecondLook, 3, the_owner_and_another_one),
         (Mistake::NoSecondLook, 2, the_owner_and_two_readers),
         (Mistake::NoSecondLook, 3, an_owner_that_reads),

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 
 use super::bias::{GONE, UPGRADED};
-use super::{Access, CLOSED, EXCLUSIVE, PARKED, SLEEPERS, SPINS, Waiting};
+use super::{Access, CLOSED, EXCLUSIVE, PARKED, SLEEPERS, SPINS};
 use crate::faults::{Bug, bug};
 use crate::sync::fence::Refused;
 use crate::sync::lock::Want;
@@ -103,20 +103,17 @@ impl Access {
     /// Sleeps until this thread is let in. Returns whether it was: if not, it can come in by itself.
     fn sleep(&self, nested: bool) -> bool {
         let mut waiting = self.waiting();
-        if !self.keeps_out(self.word.fetch_or(SLEEPERS, SeqCst), nested) {
-            if waiting.readers + waiting.nested == 0 {
-                self.word.fetch_and(!SLEEPERS, Relaxed);
+        self.word.fetch_or(SLEEPERS, SeqCst);
+        waiting.readers += 1;
+        let turn = waiting.turns;
+        while waiting.turns == turn {
+            if !self.keeps_out(self.word.load(SeqCst), nested) {
+                waiting.readers -= 1;
+                if waiting.readers == 0 {
+                    self.word.fetch_and(!SLEEPERS, Relaxed);
+                }
+                return false;
             }
-            return false;
-        }
-        if nested {
-            waiting.nested += 1
-        } else {
-            waiting.readers += 1
-        }
-        let turns = |waiting: &Waiting| if nested { waiting.nested_turns } else { waiting.turns };
-        let before = turns(&waiting);
-        while turns(&waiting) == before {
             self.admitted.wait(&mut waiting);
         }
         true

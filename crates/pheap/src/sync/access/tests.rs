@@ -152,8 +152,7 @@ fn a_writer_lets_readers_in_until_it_is_upgraded() {
             assert!(!reader.is_finished());
             guarded.lock.downgrade();
             reader.join().unwrap();
-            let others =
-                scope.spawn(|| guarded.lock.try_lock_for(Duration::from_millis(1)).unwrap());
+            let others = scope.spawn(|| guarded.lock.try_lock_for(Duration::from_millis(1)).unwrap());
             assert!(!others.join().unwrap());
         });
         guarded.change();
@@ -170,8 +169,7 @@ fn others_wait_for_an_owner_or_give_up() {
         thread::scope(|scope| {
             let tries = scope.spawn(|| {
                 let patience = Duration::from_millis(1);
-                guarded.lock.try_lock_upgradable().unwrap()
-                    || guarded.lock.try_lock_for(patience).unwrap()
+                guarded.lock.try_lock_upgradable().unwrap() || guarded.lock.try_lock_for(patience).unwrap()
             });
             assert!(!tries.join().unwrap());
             let quiescent = scope.spawn(|| {

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release, SeqCst};
 
-use super::{Access, CLOSED, EXCLUSIVE, MutexGuard, PARKED, SLEEPERS, SPINS, Waiting};
+use super::{Access, CLOSED, EXCLUSIVE, PARKED, SLEEPERS, SPINS};
 use crate::sync::lock::Want;
 use crate::sync::{Mistake, fence, mistake, spins};
 
@@ -12,16 +12,13 @@ impl Access {
     #[track_caller]
     pub(crate) fn upgrade(&self) {
         if !self.upgrade_as_owner() && !self.is_shut() {
-            self.watch.take(
-                Want::Exclusive,
-                || self.shut().then_some(()),
-                || {
-                    while !self.shut() {
-                        self.wait_for_readers();
-                    }
-                    Some(())
-                },
-            );
+            let wait = || {
+                while !self.shut() {
+                    self.wait_for_readers();
+                }
+                Some(())
+            };
+            self.watch.take(Want::Exclusive, || self.shut().then_some(()), wait);
         }
     }
 
@@ -83,10 +80,7 @@ impl Access {
         let mut waiting = self.waiting();
         self.word.fetch_or(PARKED, SeqCst);
         if !mistake(Mistake::NestedReadersWait) {
-            self.admit(std::mem::take(&mut waiting.nested));
-            waiting.nested_turns += 1;
-            let over = if waiting.readers == 0 { EXCLUSIVE | SLEEPERS } else { EXCLUSIVE };
-            self.word.fetch_and(!over, SeqCst);
+            self.word.fetch_and(!EXCLUSIVE, SeqCst);
             self.admitted.notify_all();
         }
         // A reader that leaves looks at the word, and then wakes: the owner does so always.
@@ -109,24 +103,20 @@ impl Access {
         let is_open = word & SLEEPERS == 0
             && self.word.compare_exchange(word, word & !(CLOSED | EXCLUSIVE), Release, Relaxed).is_ok();
         if !is_open {
-            self.open_to_sleepers(self.waiting());
+            self.open_to_sleepers();
         }
     }
 
     #[cold]
-    fn open_to_sleepers(&self, mut waiting: MutexGuard<'_, Waiting>) {
-        let readers = std::mem::take(&mut waiting.readers) + std::mem::take(&mut waiting.nested);
-        waiting.turns += 1;
-        waiting.nested_turns += 1;
-        self.admit(readers);
-        self.word.fetch_and(!(CLOSED | EXCLUSIVE | SLEEPERS), AcqRel);
-        self.admitted.notify_all();
-    }
-
-    /// Counts so many readers that sleep in. They are inside before another writer can be upgraded.
-    fn admit(&self, readers: u64) {
+    fn open_to_sleepers(&self) {
+        let mut waiting = self.waiting();
+        // They are inside before another writer can be upgraded.
+        let readers = std::mem::take(&mut waiting.readers);
         if readers > 0 && !mistake(Mistake::SleepersUncounted) {
             self.slots.add_others(readers);
         }
+        waiting.turns += 1;
+        self.word.fetch_and(!(CLOSED | EXCLUSIVE | SLEEPERS), AcqRel);
+        self.admitted.notify_all();
     }
 }
