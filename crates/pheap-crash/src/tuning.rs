@@ -10,7 +10,6 @@ pub const SMALL: Tuning = Tuning {
     lines_at_a_time: 4,
     fresh_in_record: 1024,
     patience: 2,
-    streak: 3,
     hole: 2 << 12,
     free_kept: 4 << 12,
 };

@@ -16,7 +16,6 @@ mod lock;
 #[cfg(all(test, pheap_loom))]
 pub(crate) mod model;
 mod mutex;
-mod parking;
 #[cfg(not(all(feature = "sim", not(all(test, pheap_loom)))))]
 #[path = "sync/unscheduled.rs"]
 mod schedule;
@@ -37,8 +36,6 @@ pub(crate) use mutex::{Condvar, Mutex, MutexGuard, RwLock};
 pub(crate) use thread::this_thread;
 pub(crate) use turns::Turns;
 
-/// What locks are made of.
-use schedule as below;
 pub(crate) use schedule::{AtomicBool, AtomicU64, step};
 
 /// How often a thread looks before it sleeps: once where each look is a step of its own.
@@ -83,22 +80,14 @@ pub enum Mistake {
     StreamAhead,
     /// Who leaves a waker looks whether there is a thread that will call it, and only then locks what they share. Who asks for a version looks what is durable, and only then locks the versions.
     LookUnlocked,
-    /// A writer that evicts the owner does not make sure that it knows.
+    /// Who revokes a lock does not make sure that its owner knows.
     NoHeavyFence,
-    /// Nor does a reader.
-    NoHeavyFenceOfReaders,
-    /// An owner does not look whether it still is one, when others can see that it is a writer.
+    /// An owner does not look whether it still is one, when others can see where it is.
     NoSecondLook,
-    /// Nor when they can see that it is upgraded.
-    NoThirdLook,
-    /// All owners say at the same place what they are.
-    OnePlace,
-    /// A thread becomes the owner although another one reads.
-    OwnerBesideReaders,
-    /// A writer that comes does not make sure that readers know.
-    NoHeavyFenceOfWriters,
-    /// One that is about to sleep does not make sure that readers which leave know.
-    NoHeavyFenceOfSleepers,
+    /// An owner that has been revoked wakes nobody when it leaves.
+    OwnerLeavesQuietly,
+    /// A writer that is about to sleep looks for readers before those that leave can see that.
+    NoFenceOfSleepers,
     /// A writer that is upgraded looks for readers before they can see that.
     NoFenceOfWriters,
     /// A reader looks for writers before they can see it.
@@ -107,8 +96,6 @@ pub enum Mistake {
     NestedReadersWait,
     /// Readers that were let in are not counted.
     SleepersUncounted,
-    /// An owner that leaves wakes nobody if it is no longer named as the owner.
-    WakeEvictedOnly,
     /// Others can come in between, where a held pointer is let go of and where it is seen whether that was the last one.
     LetGoTwice,
 }

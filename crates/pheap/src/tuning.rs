@@ -20,9 +20,6 @@ pub struct Tuning {
     pub fresh_in_record: usize,
     /// Transactions in a row that do not look again at what they have written, before stores take copies of fields.
     pub patience: u32,
-    /// How often in a row a thread locks a region before the lock is biased to it: an eviction takes about as long as some hundred locked
-    /// instructions.
-    pub streak: u64,
     /// Bytes of free pages side by side, at least, whose space the file gives back.
     pub hole: u64,
     /// Free bytes that have space in the file, at least, before a checkpoint that nobody has asked for gives any back.
@@ -39,7 +36,6 @@ impl Tuning {
         lines_at_a_time: 32,
         fresh_in_record: 512,
         patience: 8,
-        streak: 1000,
         hole: 1 << 20,
         free_kept: 64 << 20,
     };

@@ -27,8 +27,8 @@ const CALLS: &[(&[Kind], &str)] = &[
     (
         &[Kind::Lock],
         "look_at_tables(|look_at_regions(|.regions()| heap.region(| self.region(|look_at_name(| look_at(|\
-         .lock()|.lock_briefly()|.lock_open()|.lock_to_fail()|.lock_upgradable(|.take_upgradable()|.wait_upgradable(|.lock_shared(|.lock_unbiased()|.lock_collected()|.lock_quiescent(|\
-         context.upgrade()| self.upgrade()|.access().upgrade()|.try_upgrade()|.try_lock()|.try_lock_upgradable()|.try_lock_shared()|.try_lock_unbiased_for(|\
+         .lock()|.lock_briefly()|.lock_open()|.lock_to_fail()|.lock_upgradable(|.lock_shared(|.lock_collected()|.lock_quiescent(|\
+         context.upgrade()| self.upgrade()|.access().upgrade()|.try_upgrade()|.try_lock()|.try_lock_upgradable()|.try_lock_shared()|.try_lock_for(|\
          self.log.read()|self.log.write()",
     ),
     (&[Kind::Checksum], "holds(| checked("),

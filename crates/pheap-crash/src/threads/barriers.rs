@@ -26,12 +26,12 @@ const fn bug(bug: Bug, program: &'static str) -> Barrier {
 /// All of them.
 pub const BARRIERS: &[Barrier] = &[
     mistake(Mistake::NoHeavyFence, "an owner and a writer"),
-    mistake(Mistake::NoHeavyFenceOfReaders, "an owner and a reader"),
+    mistake(Mistake::NoHeavyFence, "an owner and a reader"),
+    mistake(Mistake::NoHeavyFence, "a writer and an owner that reads"),
     mistake(Mistake::NoSecondLook, "an owner and a writer"),
-    mistake(Mistake::NoThirdLook, "an owner and a reader"),
-    mistake(Mistake::NoHeavyFenceOfWriters, "a writer and plain readers"),
-    mistake(Mistake::NoHeavyFenceOfSleepers, "a writer and a plain reader"),
-    mistake(Mistake::OwnerBesideReaders, "a reader and a new owner"),
+    mistake(Mistake::NoSecondLook, "an owner and a reader"),
+    mistake(Mistake::NoSecondLook, "a writer and an owner that reads"),
+    mistake(Mistake::OwnerLeavesQuietly, "an owner and a writer"),
     mistake(Mistake::SleepersUncounted, "reader"),
     mistake(Mistake::WaitUnseen, "two writers"),
     mistake(Mistake::PublishBeforeSync, "two writers, logged"),

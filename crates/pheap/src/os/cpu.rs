@@ -123,11 +123,6 @@ mod imp {
             }
         }
     }
-
-    /// Before a lock is let go of, so that flushes of this processor are complete before those that the next thread fences. Nothing to do here: the lock ends
-    /// with a locked instruction, which waits for flushes as a fence does.
-    #[inline(always)]
-    pub(crate) fn settle_flushes() {}
 }
 
 #[cfg(not(target_arch = "x86_64"))]
@@ -153,11 +148,9 @@ mod imp {
             match self {}
         }
     }
-
-    pub(crate) fn settle_flushes() {}
 }
 
-pub(crate) use imp::{FlushInstruction, settle_flushes};
+pub(crate) use imp::FlushInstruction;
 
 /// Says that what comes to here does so seldom.
 #[cold]

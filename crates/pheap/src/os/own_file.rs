@@ -26,7 +26,6 @@ use std::time::{Duration, Instant};
 use super::syncs::Syncs;
 use super::{file_lock, fork};
 use crate::faults::{Bug, bug};
-use crate::sync::fence;
 
 /// Forks of this process that have begun, and those of them that have not ended. In a beginning, the second comes first.
 static BEGUN: AtomicU64 = AtomicU64::new(0);
@@ -57,7 +56,6 @@ extern "C" fn ends() {
 extern "C" fn child() {
     fork::count();
     UNDER_WAY.store(0, SeqCst);
-    fence::forked();
     file_lock::forked();
     if !bug(Bug::ForksKeepFiles) {
         give_up_all();

@@ -8,7 +8,6 @@ use super::guard::{self, Scope};
 use super::{Region, refused, watch};
 use crate::error::{Error, Result};
 use crate::faults::{Bug, bug, may_panic};
-use crate::os::cpu::settle_flushes;
 use crate::store::Store;
 use crate::sync::fence::Refused;
 use crate::txn::commit;
@@ -260,9 +259,9 @@ impl Exclusive<'_> {
         if state & LOCKED == 0 {
             return;
         }
-        // Whoever has it next, on whatever processor, can rely on it that lines which were flushed before this are written back before its first fence has passed; and who evicts an
-        // owner lets it pass a fence.
-        settle_flushes();
+        // Whoever has it next, on whatever processor, can rely on it that lines which were flushed before this are written
+        // back before its first fence has passed: the lock ends with a locked instruction, or whoever revokes it lets its
+        // owner pass a fence.
         // Locked by this thread, when this was made, and not let go of since.
         self.region.access().unlock_upgradable();
         if state & LAST != 0 {
@@ -354,7 +353,7 @@ impl Region {
         patience: Duration,
         mut f: impl FnMut(u64, u64, bool),
     ) -> Option<usize> {
-        if self.access().try_lock_unbiased_for(patience) != Ok(true) {
+        if self.access().try_lock_for(patience) != Ok(true) {
             return None;
         }
         // SAFETY: where the heap is never changes.
@@ -379,12 +378,12 @@ impl Region {
 
     /// Waits for the region, for work that leaves nothing certain of it until it has [ended](Exclusive::ended). The thread is not inside of the heap.
     pub(super) fn lock_alone(&self) -> Result<Exclusive<'_>, Refused> {
-        if !self.access().try_lock_unbiased_for(PATIENCE)? {
+        if !self.access().try_lock_for(PATIENCE)? {
             // SURVIVES unreached: nothing in the lab takes so long.
             let root = self.name.lock().clone();
             tracing::warn!(root, "closing a heap, or removing a root, waits for a transaction on it");
             // SURVIVES unreached: as above.
-            self.access().lock_unbiased()?;
+            self.access().lock_collected()?;
         }
         // SAFETY: the lock is held, as long as which the heap lives, and where that is never changes.
         let store = unsafe { (*self.context.get()).store() };

@@ -104,9 +104,7 @@ impl Region {
         let counters = media.counters().clone();
         let held: Arc<HeldTable> = Arc::default();
         let state = Arc::new(State { root: AtomicU64::new(root), ..State::default() });
-        // SAFETY: the store is there, the caller's premise.
-        let streak = unsafe { (*store).tuning.streak };
-        let front = Rc::new(Front { hot: Hot::new(), lock: Access::new(streak) });
+        let front = Rc::new(Front { hot: Hot::new(), lock: Access::new() });
         let gc = Collector::new(pace, state.clone(), held.clone());
         // SAFETY: the store is there as long as any lock on the region, the caller's premise; `front` is the region's own.
         let context =

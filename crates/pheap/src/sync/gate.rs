@@ -1,14 +1,10 @@
 //! A gate in front of a lock, at which newcomers wait while a thread collects several locks.
 
-use std::sync::PoisonError;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-#[cfg(not(all(test, pheap_loom)))]
-use super::below::{Condvar, Mutex, MutexGuard};
-#[cfg(all(test, pheap_loom))]
-use std::sync::{Condvar, Mutex, MutexGuard};
+use super::mutex::{Condvar, Mutex, MutexGuard};
 
 /// How long somebody waits at most, the first time. Who has closed the gate may wait for something else, which may wait for who waits here: a transaction on a root that these do not
 /// even read, for a lock of the program's. So nobody waits for ever.
@@ -64,8 +60,8 @@ impl Closer {
 }
 
 impl Gate {
-    pub(crate) const fn new() -> Gate {
-        Gate { closed: AtomicU64::new(0), closers: Mutex::new(Vec::new()), changed: Condvar::new() }
+    pub(crate) fn new() -> Gate {
+        Gate { closed: AtomicU64::new(0), closers: Mutex::default(), changed: Condvar::new() }
     }
 
     /// Waits for those who have closed it by now, and not for later ones: there may always be another one. Nor [longer](Closer::until) than they may ask for. Not at all if
@@ -79,7 +75,7 @@ impl Gate {
 
     /// Not watched by mutants: nothing depends on it but who comes first.
     fn closers(&self) -> MutexGuard<'_, Vec<Closer>> {
-        self.closers.lock().unwrap_or_else(PoisonError::into_inner)
+        self.closers.lock_unwatched()
     }
 
     /// Waits for those with a lower number than `next`. (Not in models, where no time passes: nothing depends on it but who comes first.)
@@ -88,13 +84,12 @@ impl Gate {
         if cfg!(all(test, pheap_loom)) {
             return;
         }
-        let closers = self.closers();
-        let is_before = |closer: &&Closer| closer.number < next;
+        let mut closers = self.closers();
+        let before =
+            |closers: &[Closer]| closers.iter().filter(|one| one.number < next).map(|one| one.until).max();
         // What is lengthened meanwhile is for those who come from then on.
-        let Some(end) = closers.iter().filter(is_before).map(|closer| closer.until).max() else { return };
-        let left = end.saturating_duration_since(Instant::now());
-        let is_closed = |closers: &mut Vec<Closer>| closers.iter().any(|closer| is_before(&closer));
-        drop(self.changed.wait_timeout_while(closers, left, is_closed));
+        let Some(end) = before(&closers) else { return };
+        while before(&closers).is_some() && !self.changed.wait_until(&mut closers, end) {}
     }
 
     /// Closes it, until the caller [opens](Self::open) it.

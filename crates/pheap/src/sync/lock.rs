@@ -8,13 +8,13 @@
 //! [nested](Want::Nested).
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::below::{Condvar, Mutex, MutexGuard};
+use super::mutex::{Condvar, Mutex, MutexGuard};
 use super::watch::Watch;
-use super::{AtomicU64, Mistake, mistake, parking, schedule, spins};
+use super::{AtomicU64, Mistake, mistake, schedule, spins};
 
 /// How long others may overtake who waits.
 const OVERTAKE: Duration = Duration::from_micros(500);
@@ -123,7 +123,7 @@ impl Queue {
     /// Wakes those whose turn it may be.
     fn wake(&self) {
         for waiter in &self.waiters {
-            waiter.woken.notify_one();
+            waiter.woken.notify_all();
             if waiter.wants_exclusive() {
                 break;
             }
@@ -150,25 +150,18 @@ impl RawRwLock {
     #[inline(always)]
     #[track_caller]
     pub(crate) fn lock(&self, want: Want) {
-        self.watch.take(
-            want,
-            || self.try_once(want).then_some(()),
-            || {
-                let is_taken = match want {
-                    Want::Exclusive => self.word.compare_exchange(0, EXCLUSIVE, Acquire, Relaxed).is_ok(),
-                    Want::Shared | Want::Nested => self.try_once(want),
-                };
-                if !is_taken {
-                    self.lock_slowly(want);
-                }
-                Some(())
-            },
-        );
+        let wait = || {
+            if !self.try_once(want) {
+                self.lock_slowly(want, None);
+            }
+            Some(())
+        };
+        self.watch.take(want, || self.try_once(want).then_some(()), wait);
     }
 
     #[cold]
-    fn lock_slowly(&self, want: Want) {
-        let _ = self.spin(want) || self.wait(want, None);
+    fn lock_slowly(&self, want: Want, end: Option<Instant>) -> bool {
+        self.spin(want) || self.wait(want, end)
     }
 
     /// [`lock`](Self::lock), if that needs no waiting.
@@ -182,7 +175,7 @@ impl RawRwLock {
     #[track_caller]
     pub(crate) fn try_lock_until(&self, want: Want, end: Instant) -> bool {
         let attempt = || self.try_once(want).then_some(());
-        let wait = || (self.spin(want) || self.wait(want, Some(end))).then_some(());
+        let wait = || self.lock_slowly(want, Some(end)).then_some(());
         self.watch.take(want, attempt, wait).is_some()
     }
 
@@ -222,7 +215,7 @@ impl RawRwLock {
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        self.queue.lock_unwatched()
     }
 
     /// Waits for its turn, but not longer than until `end`. Whether it has got it.
@@ -244,7 +237,7 @@ impl RawRwLock {
                 self.stop_waiting(&mut queue, me, taken);
                 return taken;
             }
-            (queue, is_over) = parking::wait_until(&woken, &self.queue, queue, end);
+            is_over = woken.wait_at_most(&mut queue, end);
         }
     }
 

@@ -1,195 +1,199 @@
-//! `Mutex`, `RwLock` and `Condvar`: those of std (of loom in models). Each is whole in a forked child, for nothing of it lies elsewhere.
+//! `Mutex`, `RwLock` and `Condvar`: those of std (of loom in models). Each is whole in a forked child, for nothing of it
+//! lies elsewhere.
 //!
-//! They are not poisoned: what must not be used after a panic says so itself. In builds with the simulator they tell where they are taken.
+//! They are not poisoned: what must not be used after a panic says so itself. In builds with the simulator they tell where
+//! they are taken, and a [scheduler](super::schedule) may decide who goes on.
 
 use std::fmt;
 use std::hint;
 use std::ops::{Deref, DerefMut};
-use std::sync::PoisonError;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{LockResult, PoisonError, TryLockError, TryLockResult};
 use std::time::Instant;
 
-use super::below;
 use super::lock::Want;
+use super::schedule::{self, below};
 use super::watch::Watch;
 
+fn whole<G>(result: LockResult<G>) -> G {
+    result.unwrap_or_else(PoisonError::into_inner)
+}
+
+fn if_free<G>(result: TryLockResult<G>) -> Option<G> {
+    match result {
+        Ok(guard) => Some(guard),
+        Err(TryLockError::Poisoned(error)) => Some(error.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    }
+}
+
+/// One of these, and who is inside.
 #[derive(Default)]
-pub(crate) struct Mutex<T> {
+pub(crate) struct Lock<L> {
     watch: Watch,
-    lock: below::Mutex<T>,
+    inner: L,
+}
+
+pub(crate) type Mutex<T> = Lock<below::Mutex<T>>;
+pub(crate) type RwLock<T> = Lock<below::RwLock<T>>;
+
+impl<L> fmt::Debug for Lock<L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Lock")
+    }
+}
+
+pub(crate) struct Guard<'a, G, L> {
+    /// `None` only within [`unlocked`](Self::unlocked) and while it [waits](Condvar::wait).
+    guard: Option<G>,
+    lock: &'a Lock<L>,
+    want: Want,
+}
+
+pub(crate) type MutexGuard<'a, T> = Guard<'a, below::MutexGuard<'a, T>, below::Mutex<T>>;
+type ReadGuard<'a, T> = Guard<'a, below::RwLockReadGuard<'a, T>, below::RwLock<T>>;
+type WriteGuard<'a, T> = Guard<'a, below::RwLockWriteGuard<'a, T>, below::RwLock<T>>;
+
+impl<L> Lock<L> {
+    fn guarded<G>(&self, guard: Option<G>, want: Want) -> Guard<'_, G, L> {
+        Guard { guard, lock: self, want }
+    }
+}
+
+impl<G, L> Guard<'_, G, L> {
+    /// What the caller drops before any other thread goes on.
+    #[inline]
+    fn leave(&mut self) -> Option<G> {
+        self.lock.watch.leave(self.want);
+        schedule::wake(self.lock);
+        self.guard.take()
+    }
+}
+
+impl<G, L> Drop for Guard<'_, G, L> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.guard.is_some() {
+            self.leave();
+        }
+    }
+}
+
+impl<G: Deref, L> Deref for Guard<'_, G, L> {
+    type Target = G::Target;
+
+    #[inline]
+    fn deref(&self) -> &G::Target {
+        self.guard.as_ref().expect("locked")
+    }
+}
+
+impl<G: DerefMut, L> DerefMut for Guard<'_, G, L> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut G::Target {
+        self.guard.as_mut().expect("locked")
+    }
 }
 
 impl<T> Mutex<T> {
     pub(crate) fn new(value: T) -> Mutex<T> {
-        Mutex { watch: Default::default(), lock: below::Mutex::new(value) }
+        Lock { watch: Default::default(), inner: below::Mutex::new(value) }
     }
 
     #[inline]
     #[track_caller]
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
-        let wait = || Some(self.lock.lock().unwrap_or_else(PoisonError::into_inner));
-        let guard = self.watch.take(Want::Exclusive, || self.try_once(), wait);
-        MutexGuard { guard, mutex: self }
+        let guard = self.watch.take(Want::Exclusive, || self.try_once(), || Some(self.wait()));
+        self.guarded(guard, Want::Exclusive)
     }
 
-    /// [`lock`](Self::lock) where it is locked for less time than it takes to fall asleep: this looks again and again for a while, ever more rarely. Threads that sleep have to be woken, by
-    /// who unlocks, which takes longer than what the lock is for; and then all others come too late as well.
+    /// [`lock`](Self::lock) for what locks of regions are made of, of which mutants leave out the whole.
+    #[inline]
+    pub(super) fn lock_unwatched(&self) -> MutexGuard<'_, T> {
+        self.guarded(Some(self.wait()), Want::Exclusive)
+    }
+
+    /// [`lock`](Self::lock) where it is locked for less time than it takes to fall asleep: this looks again and again for
+    /// a while, ever more rarely. Threads that sleep have to be woken, by who unlocks, which takes longer than what the
+    /// lock is for; and then all others come too late as well.
     #[inline]
     #[track_caller]
     pub(crate) fn lock_briefly(&self) -> MutexGuard<'_, T> {
         const LOOKS: u32 = 12;
-        let wait = || {
-            (1..super::spins(LOOKS)).find_map(|look| {
-                let guard = self.try_once();
-                if guard.is_none() {
-                    (0..1u32 << look.min(7)).for_each(|_| hint::spin_loop());
-                }
-                guard
-            })
+        let look = |look: u32| {
+            let guard = self.try_once();
+            if guard.is_none() {
+                (0..1u32 << look.min(7)).for_each(|_| hint::spin_loop());
+            }
+            guard
         };
-        let wait =
-            || Some(wait().unwrap_or_else(|| self.lock.lock().unwrap_or_else(PoisonError::into_inner)));
+        let wait = || Some((1..super::spins(LOOKS)).find_map(look).unwrap_or_else(|| self.wait()));
         let guard = self.watch.take(Want::Exclusive, || self.try_once(), wait);
-        MutexGuard { guard, mutex: self }
+        self.guarded(guard, Want::Exclusive)
     }
 
     /// [`lock`](Self::lock), if that needs no waiting. (Not for models: loom waits.)
     #[track_caller]
     pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         let guard = self.watch.take(Want::Exclusive, || None, || self.try_once())?;
-        Some(MutexGuard { guard: Some(guard), mutex: self })
+        Some(self.guarded(Some(guard), Want::Exclusive))
     }
 
     fn try_once(&self) -> Option<below::MutexGuard<'_, T>> {
-        match self.lock.try_lock() {
-            Ok(guard) => Some(guard),
-            Err(std::sync::TryLockError::Poisoned(e)) => Some(e.into_inner()),
-            Err(std::sync::TryLockError::WouldBlock) => None,
-        }
+        schedule::lock_step();
+        if_free(self.inner.try_lock())
     }
-}
 
-impl<T> fmt::Debug for Mutex<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Mutex")
+    fn wait(&self) -> below::MutexGuard<'_, T> {
+        schedule::take(self, || if_free(self.inner.try_lock()), || whole(self.inner.lock()))
     }
-}
-
-pub(crate) struct MutexGuard<'a, T> {
-    /// `None` only within [`unlocked`](Self::unlocked) and while it [waits](Condvar::wait).
-    guard: Option<below::MutexGuard<'a, T>>,
-    mutex: &'a Mutex<T>,
 }
 
 impl<T> MutexGuard<'_, T> {
     /// Lets others at the mutex while `f` runs.
     #[track_caller]
     pub(crate) fn unlocked<R>(this: &mut Self, f: impl FnOnce() -> R) -> R {
-        this.mutex.watch.leave(Want::Exclusive);
-        this.guard = None;
+        drop(this.leave());
         let result = f();
-        this.guard = this.mutex.lock().guard.take();
+        this.guard = this.lock.lock().guard.take();
         result
     }
 }
 
-impl<T> Drop for MutexGuard<'_, T> {
-    #[inline]
-    fn drop(&mut self) {
-        if self.guard.is_some() {
-            self.mutex.watch.leave(Want::Exclusive);
-        }
-    }
-}
-
-impl<T> Deref for MutexGuard<'_, T> {
-    type Target = T;
-
-    #[inline]
-    fn deref(&self) -> &T {
-        self.guard.as_ref().expect("locked")
-    }
-}
-
-impl<T> DerefMut for MutexGuard<'_, T> {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut T {
-        self.guard.as_mut().expect("locked")
-    }
-}
-
-pub(crate) struct RwLock<T> {
-    watch: Watch,
-    lock: below::RwLock<T>,
-}
-
 impl<T> RwLock<T> {
     pub(crate) fn new(value: T) -> RwLock<T> {
-        RwLock { watch: Default::default(), lock: below::RwLock::new(value) }
+        Lock { watch: Default::default(), inner: below::RwLock::new(value) }
     }
 
     #[track_caller]
-    pub(crate) fn read(&self) -> RwLockGuard<'_, below::RwLockReadGuard<'_, T>> {
-        let attempt = || self.lock.try_read().ok();
-        let wait = || Some(self.lock.read().unwrap_or_else(PoisonError::into_inner));
-        let guard = self.watch.take(Want::Shared, attempt, wait).expect("waited for");
-        RwLockGuard { guard, watch: &self.watch, want: Want::Shared }
+    pub(crate) fn read(&self) -> ReadGuard<'_, T> {
+        let attempt = || if_free(self.inner.try_read());
+        let wait = || Some(schedule::take(self, attempt, || whole(self.inner.read())));
+        self.guarded(self.watch.take(Want::Shared, attempt, wait), Want::Shared)
     }
 
     /// [`read`](Self::read), if that needs no waiting, for who has it or for who waits to write.
     #[track_caller]
-    pub(crate) fn try_read(&self) -> Option<RwLockGuard<'_, below::RwLockReadGuard<'_, T>>> {
-        let guard = self.watch.take(Want::Shared, || None, || self.lock.try_read().ok())?;
-        Some(RwLockGuard { guard, watch: &self.watch, want: Want::Shared })
+    pub(crate) fn try_read(&self) -> Option<ReadGuard<'_, T>> {
+        schedule::lock_step();
+        let guard = self.watch.take(Want::Shared, || None, || if_free(self.inner.try_read()))?;
+        Some(self.guarded(Some(guard), Want::Shared))
     }
 
     #[track_caller]
-    pub(crate) fn write(&self) -> RwLockGuard<'_, below::RwLockWriteGuard<'_, T>> {
-        let attempt = || self.lock.try_write().ok();
-        let wait = || Some(self.lock.write().unwrap_or_else(PoisonError::into_inner));
-        let guard = self.watch.take(Want::Exclusive, attempt, wait).expect("waited for");
-        RwLockGuard { guard, watch: &self.watch, want: Want::Exclusive }
-    }
-}
-
-impl<T> fmt::Debug for RwLock<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("RwLock")
-    }
-}
-
-pub(crate) struct RwLockGuard<'a, G> {
-    guard: G,
-    watch: &'a Watch,
-    want: Want,
-}
-
-impl<G> Drop for RwLockGuard<'_, G> {
-    fn drop(&mut self) {
-        self.watch.leave(self.want);
-    }
-}
-
-impl<G: Deref> Deref for RwLockGuard<'_, G> {
-    type Target = G::Target;
-
-    fn deref(&self) -> &G::Target {
-        &self.guard
-    }
-}
-
-impl<G: DerefMut> DerefMut for RwLockGuard<'_, G> {
-    fn deref_mut(&mut self) -> &mut G::Target {
-        &mut self.guard
+    pub(crate) fn write(&self) -> WriteGuard<'_, T> {
+        let attempt = || if_free(self.inner.try_write());
+        let wait = || Some(schedule::take(self, attempt, || whole(self.inner.write())));
+        self.guarded(self.watch.take(Want::Exclusive, attempt, wait), Want::Exclusive)
     }
 }
 
 /// Waiting with a [`Mutex`] until something has changed. A thread may wake up for no reason.
 #[derive(Default)]
 pub(crate) struct Condvar {
-    /// How many wait. Changed with the mutex, so that a thread that notifies after a change, made with the mutex, knows whether anyone waits: std's makes a
-    /// system call each time.
+    /// How many wait. Changed with the mutex, so that a thread that notifies after a change, made with the mutex, knows
+    /// whether anyone waits: std's makes a system call each time.
     waiting: AtomicUsize,
     changed: below::Condvar,
 }
@@ -202,34 +206,47 @@ impl Condvar {
     /// Lets others at what the mutex guards until it is notified.
     #[track_caller]
     pub(crate) fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
-        self.wait_with(guard, |guard| self.changed.wait(guard).unwrap_or_else(PoisonError::into_inner));
+        self.sleep(guard, None);
     }
 
-    /// [`wait`](Self::wait), but not longer than until `end`. Whether that is over. (It never is in a model: somebody comes before.)
+    /// [`wait`](Self::wait), but not longer than until `end`. Whether that is over. (It never is in a model: somebody comes
+    /// before.)
     #[track_caller]
     pub(crate) fn wait_until<T>(&self, guard: &mut MutexGuard<'_, T>, end: Instant) -> bool {
-        let mut is_over = false;
-        self.wait_with(guard, |guard| {
-            let left = end.saturating_duration_since(Instant::now());
-            let (guard, result) =
-                self.changed.wait_timeout(guard, left).unwrap_or_else(PoisonError::into_inner);
-            is_over = result.timed_out();
-            guard
-        });
-        is_over
+        self.sleep(guard, Some(end))
     }
 
-    fn wait_with<'a, T>(
-        &self,
-        guard: &mut MutexGuard<'a, T>,
-        wait: impl FnOnce(below::MutexGuard<'a, T>) -> below::MutexGuard<'a, T>,
-    ) {
-        let watch = &guard.mutex.watch;
-        watch.leave(Want::Exclusive);
+    /// [`wait_until`](Self::wait_until) `end`, if there is one. (In a model it is over as soon as others have had the chance
+    /// to come.)
+    pub(super) fn wait_at_most<T>(&self, guard: &mut MutexGuard<'_, T>, end: Option<Instant>) -> bool {
+        #[cfg(all(test, pheap_loom))]
+        if end.is_some() {
+            MutexGuard::unlocked(guard, loom::thread::yield_now);
+            return true;
+        }
+        self.sleep(guard, end)
+    }
+
+    #[track_caller]
+    fn sleep<T>(&self, guard: &mut MutexGuard<'_, T>, end: Option<Instant>) -> bool {
         self.waiting.fetch_add(1, Relaxed);
-        guard.guard = guard.guard.take().map(wait);
+        let inner = guard.leave().expect("locked");
+        let left = end.map(|end| end.saturating_duration_since(Instant::now()));
+        let is_over;
+        (guard.guard, is_over) = if schedule::is_scheduled() {
+            // Nobody comes in between: this thread runs until it waits.
+            drop(inner);
+            let woken = left.is_none_or(|left| !left.is_zero()) && schedule::wait_for(self, left.is_some());
+            (Some(guard.lock.wait()), !woken)
+        } else if let Some(left) = left {
+            let (inner, result) = whole(self.changed.wait_timeout(inner, left));
+            (Some(inner), result.timed_out())
+        } else {
+            (Some(whole(self.changed.wait(inner))), false)
+        };
         self.waiting.fetch_sub(1, Relaxed);
-        watch.enter(Want::Exclusive, false);
+        guard.lock.watch.enter(Want::Exclusive, false);
+        is_over
     }
 
     /// Wakes all that wait.
@@ -237,6 +254,7 @@ impl Condvar {
     #[track_caller]
     pub(crate) fn notify_all(&self) {
         if !is_unnoticed() && self.waiting.load(Relaxed) > 0 {
+            schedule::wake(self);
             self.changed.notify_all();
         }
     }

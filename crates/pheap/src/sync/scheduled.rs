@@ -9,13 +9,16 @@
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
-use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{self, Ordering};
-use std::sync::{Arc, LockResult, PoisonError, TryLockError, TryLockResult};
-use std::time::Duration;
 
 use super::Mistake;
+
+/// What locks are made of.
+pub(super) mod below {
+    pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+}
 
 /// Threads that can be scheduled.
 pub const THREADS: usize = 2;
@@ -147,18 +150,33 @@ pub fn step(what: &'static str) {
     }
 }
 
-/// The same with a lock of std.
+/// It is about to take a lock, if that is free.
 #[inline]
-fn lock_step(what: &'static str) {
-    if is_scheduled() {
-        call(|scheduler, me| {
-            scheduler.step(me, what);
-            pass_lock(me);
-        });
+pub(super) fn lock_step() {
+    step("lock");
+    if let Some(me) = me() {
+        pass_lock(me);
     }
 }
 
-fn wait_for<T>(what: &T, limited: bool) -> bool {
+/// Takes a lock by `attempt`, or waits for it by `wait`.
+#[inline]
+pub(super) fn take<T, G>(lock: &T, attempt: impl Fn() -> Option<G>, wait: impl FnOnce() -> G) -> G {
+    if !is_scheduled() {
+        return wait();
+    }
+    lock_step();
+    loop {
+        match attempt() {
+            Some(guard) => return guard,
+            None => drop(wait_for(lock, false)),
+        }
+    }
+}
+
+/// Waits until somebody [wakes](wake) those who wait for this. `limited` says that it may go on when nobody can; returns
+/// whether it was woken.
+pub(super) fn wait_for<T>(what: &T, limited: bool) -> bool {
     call(|scheduler, me| {
         pass_lock(me);
         scheduler.wait(me, (&raw const *what).addr(), limited)
@@ -166,8 +184,9 @@ fn wait_for<T>(what: &T, limited: bool) -> bool {
     .expect("it is scheduled")
 }
 
+/// Lets those go on that wait for this.
 #[inline]
-fn wake<T>(what: &T) {
+pub(super) fn wake<T>(what: &T) {
     if is_scheduled() {
         call(|scheduler, me| {
             pass_lock(me);
@@ -195,201 +214,6 @@ impl Patience {
     #[inline]
     pub(super) fn wake(&self) {
         wake(self);
-    }
-}
-
-/// Takes a lock by `attempt`, or waits for it by `wait`.
-fn take<T, G>(lock: &T, attempt: impl Fn() -> TryLockResult<G>, wait: impl FnOnce() -> LockResult<G>) -> G {
-    if !is_scheduled() {
-        return wait().unwrap_or_else(PoisonError::into_inner);
-    }
-    lock_step("lock");
-    loop {
-        match attempt() {
-            Ok(guard) => return guard,
-            Err(TryLockError::Poisoned(error)) => return error.into_inner(),
-            Err(TryLockError::WouldBlock) => drop(wait_for(lock, false)),
-        }
-    }
-}
-
-/// That of a lock: wakes those who wait for it.
-pub(crate) struct Guard<'a, G, T> {
-    /// `None` when it is let go of.
-    guard: Option<G>,
-    lock: &'a T,
-}
-
-impl<G, T> Drop for Guard<'_, G, T> {
-    fn drop(&mut self) {
-        if self.guard.take().is_some() {
-            wake(self.lock);
-        }
-    }
-}
-
-impl<G: Deref, T> Deref for Guard<'_, G, T> {
-    type Target = G::Target;
-
-    fn deref(&self) -> &G::Target {
-        self.guard.as_ref().expect("locked")
-    }
-}
-
-impl<G: DerefMut, T> DerefMut for Guard<'_, G, T> {
-    fn deref_mut(&mut self) -> &mut G::Target {
-        self.guard.as_mut().expect("locked")
-    }
-}
-
-/// That of std.
-#[derive(Debug, Default)]
-pub(crate) struct Mutex<T>(std::sync::Mutex<T>);
-pub(crate) type MutexGuard<'a, T> = Guard<'a, std::sync::MutexGuard<'a, T>, Mutex<T>>;
-
-impl<T> Mutex<T> {
-    pub(super) const fn new(value: T) -> Mutex<T> {
-        Mutex(std::sync::Mutex::new(value))
-    }
-
-    pub(super) fn lock(&self) -> LockResult<MutexGuard<'_, T>> {
-        let guard = take(self, || self.0.try_lock(), || self.0.lock());
-        Ok(Guard { guard: Some(guard), lock: self })
-    }
-
-    pub(super) fn try_lock(&self) -> TryLockResult<MutexGuard<'_, T>> {
-        lock_step("try lock");
-        match self.0.try_lock() {
-            Ok(guard) => Ok(Guard { guard: Some(guard), lock: self }),
-            Err(TryLockError::Poisoned(error)) => Ok(Guard { guard: Some(error.into_inner()), lock: self }),
-            Err(TryLockError::WouldBlock) => Err(TryLockError::WouldBlock),
-        }
-    }
-
-    pub(super) fn get_mut(&mut self) -> LockResult<&mut T> {
-        self.0.get_mut()
-    }
-}
-
-/// That of std.
-#[derive(Debug, Default)]
-pub(crate) struct RwLock<T>(std::sync::RwLock<T>);
-pub(crate) type RwLockReadGuard<'a, T> = Guard<'a, std::sync::RwLockReadGuard<'a, T>, RwLock<T>>;
-pub(crate) type RwLockWriteGuard<'a, T> = Guard<'a, std::sync::RwLockWriteGuard<'a, T>, RwLock<T>>;
-
-impl<T> RwLock<T> {
-    pub(super) const fn new(value: T) -> RwLock<T> {
-        RwLock(std::sync::RwLock::new(value))
-    }
-
-    pub(super) fn read(&self) -> LockResult<RwLockReadGuard<'_, T>> {
-        let guard = take(self, || self.0.try_read(), || self.0.read());
-        Ok(Guard { guard: Some(guard), lock: self })
-    }
-
-    pub(super) fn write(&self) -> LockResult<RwLockWriteGuard<'_, T>> {
-        let guard = take(self, || self.0.try_write(), || self.0.write());
-        Ok(Guard { guard: Some(guard), lock: self })
-    }
-
-    pub(super) fn try_read(&self) -> TryLockResult<RwLockReadGuard<'_, T>> {
-        lock_step("try lock");
-        let guard = self.0.try_read().map_err(|_| TryLockError::WouldBlock)?;
-        Ok(Guard { guard: Some(guard), lock: self })
-    }
-
-    pub(super) fn try_write(&self) -> TryLockResult<RwLockWriteGuard<'_, T>> {
-        lock_step("try lock");
-        let guard = self.0.try_write().map_err(|_| TryLockError::WouldBlock)?;
-        Ok(Guard { guard: Some(guard), lock: self })
-    }
-}
-
-/// That of std.
-#[derive(Debug, Default)]
-pub(crate) struct Condvar(std::sync::Condvar);
-
-/// Whether the time was over.
-pub(crate) struct TimedOut(bool);
-
-impl TimedOut {
-    pub(super) fn timed_out(&self) -> bool {
-        self.0
-    }
-}
-
-impl Condvar {
-    pub(super) const fn new() -> Condvar {
-        Condvar(std::sync::Condvar::new())
-    }
-
-    pub(super) fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> LockResult<MutexGuard<'a, T>> {
-        self.wait_by(guard, None, |guard| (self.0.wait(guard).unwrap_or_else(PoisonError::into_inner), false))
-            .map(|(guard, _)| guard)
-            .map_err(|_| unreachable!("it never is an error"))
-    }
-
-    pub(super) fn wait_timeout<'a, T>(
-        &self,
-        guard: MutexGuard<'a, T>,
-        time: Duration,
-    ) -> LockResult<(MutexGuard<'a, T>, TimedOut)> {
-        self.wait_by(guard, Some(time), |guard| {
-            let (guard, result) = self.0.wait_timeout(guard, time).unwrap_or_else(PoisonError::into_inner);
-            (guard, result.timed_out())
-        })
-    }
-
-    pub(super) fn wait_timeout_while<'a, T>(
-        &self,
-        mut guard: MutexGuard<'a, T>,
-        time: Duration,
-        mut condition: impl FnMut(&mut T) -> bool,
-    ) -> LockResult<(MutexGuard<'a, T>, TimedOut)> {
-        if !is_scheduled() {
-            let end = std::time::Instant::now() + time;
-            while condition(&mut guard) {
-                let left = end.saturating_duration_since(std::time::Instant::now());
-                if left.is_zero() {
-                    return Ok((guard, TimedOut(true)));
-                }
-                (guard, _) = self.wait_timeout(guard, left).unwrap_or_else(PoisonError::into_inner);
-            }
-            return Ok((guard, TimedOut(false)));
-        }
-        let mut over = false;
-        while !over && condition(&mut guard) {
-            (guard, TimedOut(over)) = self.wait_timeout(guard, time).unwrap_or_else(PoisonError::into_inner);
-        }
-        Ok((guard, TimedOut(over)))
-    }
-
-    fn wait_by<'a, T>(
-        &self,
-        mut guard: MutexGuard<'a, T>,
-        time: Option<Duration>,
-        wait: impl FnOnce(std::sync::MutexGuard<'a, T>) -> (std::sync::MutexGuard<'a, T>, bool),
-    ) -> LockResult<(MutexGuard<'a, T>, TimedOut)> {
-        let lock = guard.lock;
-        if !is_scheduled() {
-            let (guard, over) = wait(guard.guard.take().expect("locked"));
-            return Ok((Guard { guard: Some(guard), lock }, TimedOut(over)));
-        }
-        // Nobody comes in between: this thread runs until it waits.
-        drop(guard);
-        let woken = time.is_none_or(|time| !time.is_zero()) && wait_for(self, time.is_some());
-        let guard = lock.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok((guard, TimedOut(!woken)))
-    }
-
-    pub(super) fn notify_one(&self) {
-        wake(self);
-        self.0.notify_one();
-    }
-
-    pub(super) fn notify_all(&self) {
-        wake(self);
-        self.0.notify_all();
     }
 }
 
@@ -468,31 +292,6 @@ impl AtomicU64 {
     }
 
     #[inline]
-    pub(crate) fn fetch_or(&self, value: u64, order: Ordering) -> u64 {
-        self.locked().fetch_or(value, order)
-    }
-
-    #[inline]
-    pub(crate) fn fetch_and(&self, value: u64, order: Ordering) -> u64 {
-        self.locked().fetch_and(value, order)
-    }
-
-    #[inline]
-    pub(crate) fn fetch_add(&self, value: u64, order: Ordering) -> u64 {
-        self.locked().fetch_add(value, order)
-    }
-
-    #[inline]
-    pub(crate) fn fetch_sub(&self, value: u64, order: Ordering) -> u64 {
-        self.locked().fetch_sub(value, order)
-    }
-
-    #[inline]
-    pub(crate) fn fetch_max(&self, value: u64, order: Ordering) -> u64 {
-        self.locked().fetch_max(value, order)
-    }
-
-    #[inline]
     pub(crate) fn compare_exchange(
         &self,
         old: u64,
@@ -514,6 +313,19 @@ impl AtomicU64 {
         self.compare_exchange(old, new, success, failure)
     }
 }
+
+/// Those that change a number by one operand.
+macro_rules! locked {
+    ($($name:ident)*) => {
+        impl AtomicU64 {$(
+            #[inline]
+            pub(crate) fn $name(&self, value: u64, order: Ordering) -> u64 {
+                self.locked().$name(value, order)
+            }
+        )*}
+    };
+}
+locked!(fetch_or fetch_and fetch_add fetch_sub fetch_max);
 
 /// That of std: flags that are stored to seldom, and are seen at once.
 #[derive(Debug, Default)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use std::{hint, thread};
 
 use super::AtomicU64;
-use super::below::Patience;
+use super::schedule::Patience;
 
 /// How many units may be begun and not done: few in models, where each is an object of its own.
 const UNITS: usize = if cfg!(all(test, pheap_loom)) { 8 } else { 1024 };

@@ -1,9 +1,12 @@
 //! Threads that run as the system lets them.
 
-#[cfg(all(test, pheap_loom))]
-pub(super) use loom::sync::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
-#[cfg(not(all(test, pheap_loom)))]
-pub(super) use std::sync::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+/// What locks are made of.
+pub(super) mod below {
+    #[cfg(all(test, pheap_loom))]
+    pub(crate) use loom::sync::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+    #[cfg(not(all(test, pheap_loom)))]
+    pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+}
 
 #[cfg(all(test, pheap_loom))]
 pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU64};
@@ -20,13 +23,33 @@ pub(crate) const fn is_scheduled() -> bool {
 #[inline(always)]
 pub(crate) fn step(_what: &'static str) {}
 
-/// How threads wait for something to change that no lock guards, where it is decided who goes on: a loop would be many orders more.
+/// It is about to take a lock, if that is free.
+#[inline(always)]
+pub(super) fn lock_step() {}
+
+/// Takes a lock by `attempt`, or waits for it by `wait`.
+#[inline(always)]
+pub(super) fn take<T, G>(_lock: &T, _attempt: impl Fn() -> Option<G>, wait: impl FnOnce() -> G) -> G {
+    wait()
+}
+
+/// Waits until somebody [wakes](wake) those who wait for this.
+pub(super) fn wait_for<T>(_what: &T, _limited: bool) -> bool {
+    unreachable!("it is not scheduled")
+}
+
+/// Lets those go on that wait for this.
+#[inline(always)]
+pub(super) fn wake<T>(_what: &T) {}
+
+/// How threads wait for something to change that no lock guards, where it is decided who goes on: a loop would be many
+/// orders more.
 #[derive(Debug, Default)]
 pub(super) struct Patience {
     #[cfg(all(test, pheap_loom))]
-    mutex: Mutex<()>,
+    mutex: below::Mutex<()>,
     #[cfg(all(test, pheap_loom))]
-    changed: Condvar,
+    changed: below::Condvar,
 }
 
 impl Patience {

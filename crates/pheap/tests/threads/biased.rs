@@ -1,4 +1,4 @@
-//! A lock that one thread has had so often that it gets it without taking it, when others want it, too.
+//! A lock that one thread gets without taking it, being the first one that has used it, when others want it, too.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

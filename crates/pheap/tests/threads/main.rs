@@ -18,23 +18,14 @@ use pheap_testkit::{MIB, Rng, log_of, tempdir};
 fn kinds() -> Vec<(&'static str, Options)> {
     let small = || Options::new().arena_size(MIB).reserve(1 << 30).collect_least(4 << 10).collect_threads(2);
     let log = || small().durability(Durability::Wal).log_limit(256 << 10).memory_limit(256 << 10);
-    #[allow(unused_mut)] // unless the lab is built
-    let mut kinds = vec![
+    vec![
         ("process", small().durability(Durability::Process)),
         ("long transactions", small().durability(Durability::Process).pin_undo(true)),
         ("pmem", small().durability(Durability::Pmem)),
         ("log", log()),
         ("log, synced on demand", log().sync_policy(SyncPolicy::OnDemand)),
         ("log, synced at intervals", log().sync_policy(SyncPolicy::Every(Duration::from_millis(1)))),
-    ];
-    // Here threads get a lock without taking it, and lose that again, all the time.
-    #[cfg(feature = "sim")]
-    {
-        let tuning = pheap::sim::Tuning { streak: 3, ..pheap::sim::Tuning::SHIPPED };
-        kinds.push(("process, often biased", small().durability(Durability::Process).tuning(tuning)));
-        kinds.push(("pmem, often biased", small().durability(Durability::Pmem).tuning(tuning)));
-    }
-    kinds
+    ]
 }
 
 /// Runs `test` with a heap of each kind. Afterwards the heap is sound, and so is what a later program finds of it.

@@ -1,236 +1,241 @@
-//! The owner of a lock: the thread that has been its only writer many times in a row, and needs no locked instruction.
+//! The owner of a lock: the first thread that uses it, which needs no locked instruction until a second thread comes.
 //!
-//! A locked instruction waits until every store before it has left the processor, so behind a commit it costs a whole fence. The owner does without: it says that
-//! it is a writer, or upgraded, with a plain store, and then looks whether it still is the owner. Whoever else comes says that it is not, makes all processors of the
-//! process agree on what came first ([`fence::heavy`]), and looks what the owner is: who wants to be the writer waits until it is none, and who wants to read until it is
-//! not upgraded; from then on it is upgraded with locked instructions only.
+//! # Why
+//! A locked instruction waits until every store before it has left the processor, so behind a commit it costs a
+//! whole fence. A program with one thread would pay for that at each transaction and each read, for nothing.
 //!
-//! The scheme is that of biased locks (Kawachiya, Koseki, Onodera: *Lock Reservation: Java Locks Can Mostly Do Without Atomic Operations*, 2002; Dice,
-//! Moir, Scherer: *Quickly Reacquirable Locks*, 2003) with an asymmetric fence, as in Dekker's algorithm.
+//! # How
+//! * `owner` is the number of the owner; 0 before any thread has used the lock. The first thread
+//!   [claims](Access::claim) it. The bit [`REVOKED`] says that a second thread has come, and [`GONE`] that the lock
+//!   has no owner any more. Nothing follows [`GONE`]: a lock is revoked once in its life, and is an ordinary one from
+//!   then on.
+//! * `state` says where the owner is: nowhere, inside as the writer, upgraded, or inside of so many reads. Only the
+//!   owner writes it, with plain stores. It looks at `owner` before each of these stores, and again behind it.
+//! * A second thread [revokes](Access::revoke): it sets [`REVOKED`], lets all threads of the process pass a fence
+//!   ([`heavy`](fence::heavy)), and looks at `state`. A writer waits until the owner is not the writer, a reader until
+//!   the owner is not upgraded. An owner that is a reader keeps nobody waiting here: a writer that is upgraded looks
+//!   at `state` as it looks at the slots of other readers.
+//! * An owner that sees the bit takes back what it was about to say, and comes in like any other thread. Inside, it
+//!   goes on: it is upgraded like any other writer, and it tells those who wait when it leaves. Who comes when it is
+//!   no writer any more sets [`GONE`].
 //!
-//! Between its first look at the word and its store, an owner can be stopped for as long as the system likes. When it goes on, others may have been owners and
-//! lost that again. So where it says what it is, no other thread ever does: each one has a place of its own, and when there are none left, a thread takes the lock.
+//! While `owner` is not [`GONE`], no other thread is the writer: who would be sees to that first. So a writer that
+//! finds another value there is the owner, and needs not compare numbers.
+//!
+//! The scheme is that of biased locks (Kawachiya, Koseki, Onodera: *Lock Reservation: Java Locks Can Mostly Do Without
+//! Atomic Operations*, 2002) with an asymmetric fence, as in Dekker's algorithm. A second owner would need a word of
+//! its own: the first one can be stopped for ever between its look and its store. That is why there is none.
+//!
+//! # Orders
+//! `F` is the heavy fence: each thread passes a full fence at some moment between its begin and its end.
+//!
+//! 1. *The owner comes in, or is upgraded*: it stores `state`, and loads `owner` (`light` keeps the compiler from
+//!    exchanging them). The other one stores `REVOKED`, passes `F`, and loads `state`. If the owner's part of `F` comes
+//!    before its load, the load sees `REVOKED`, and the owner takes its store back. If it comes behind the load, it is
+//!    behind the store too, which the other one sees.
+//! 2. *A late store*: an owner that is stopped between its first load and its store may store at any time after `F`.
+//!    By 1 it then sees `REVOKED`, and takes the store back. Meanwhile the store can keep others waiting, whom the
+//!    owner wakes. It lets nobody in.
+//! 3. *The owner leaves, or lets readers in*: it loads `owner`, stores `state` (`Release`), and loads `owner`. The other
+//!    one loads `state` (`Acquire`) with the mutex `waiting` locked, and sleeps until it is woken with that mutex. If
+//!    the second load sees no `REVOKED`, the store is before `F`, and the other one sees it. Else the owner locks the
+//!    mutex behind its store: before the other one has locked it, which then sees the store; or when that sleeps.
+//! 4. *What the owner has written inside* comes before the `Release` of 3. Its flushes (`Pmem`) come before the first
+//!    load of 3. If the owner's part of `F` comes behind that load, `F` completes them: on x86-64 it is a locked
+//!    instruction, an interrupt or a `mfence`. Else the load sees `REVOKED`, and the owner leaves with a locked
+//!    instruction, which completes them too. (There is no `Pmem` on aarch64.)
+//! 5. *Others that find [`GONE`]* (`Acquire`) come behind the thread that has stored it (`Release`), and so behind `F` and
+//!    all that the owner has done before.
+//! 6. *A writer that is upgraded, and the owner as a reader*: the writer has found [`GONE`], has revoked, or is the owner
+//!    itself. So by 1 it sees the read, or the owner takes that back. Its loads of `state` are `Acquire`: what the
+//!    reader has loaded, it has loaded before (3).
+//!
+//! On x86-64, where each load is `Acquire` and each store `Release`, only 1 could fail without `F`: a processor holds a
+//! store back behind a later load. On aarch64 the same pair could, and the others hold by the orders that are named.
+//! `membarrier(2)` with `PRIVATE_EXPEDITED` is a full fence for the caller, and for each thread of the process that
+//! runs; a thread that does not run has passed one when it was stopped.
 
-use std::sync::PoisonError;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::time::Instant;
 
-use super::{Access, EVICTED, EXCLUSIVE, OWNER, PLACE, SETTLED, THREAD, place_of, thread_of};
-use crate::sync::fence::Refused;
+use super::Access;
+use crate::faults::watches_locks;
+use crate::sync::fence::{self, Refused};
 use crate::sync::thread::this_thread;
-use crate::sync::{Mistake, fence, mistake, parking};
+use crate::sync::{Mistake, mistake};
 
-/// What an owner is: nothing, a writer, or one that is upgraded.
-pub(super) const OUTSIDE: u64 = 0;
-const WRITER: u64 = 1;
-const UPGRADED: u64 = 2;
+/// In `owner`: nobody has used the lock.
+const FRESH: u64 = 0;
+/// A bit: another thread has come.
+const REVOKED: u64 = 1 << 63;
+/// Nobody is the owner, nor will be.
+pub(super) const GONE: u64 = FRESH | REVOKED;
 
-/// Bits of a word that only has an owner.
-const ELSE: u64 = (1 << PLACE) - 1;
+/// In `state`: the owner is not inside.
+const OUTSIDE: u64 = 0;
+/// Bits: it is the writer, and not upgraded; it is upgraded.
+pub(super) const WRITER: u64 = 1;
+pub(super) const UPGRADED: u64 = 2;
+/// One of its reads. Above this, their number.
+const READ: u64 = 4;
 
 impl Access {
-    /// Makes this thread the writer, if it is the owner. It must be no writer already.
-    #[inline(always)]
-    pub(super) fn enter_biased(&self) -> bool {
-        let word = self.word.load(Relaxed);
-        if thread_of(word) != this_thread() || word & ELSE != 0 {
-            return false;
-        }
-        let owner = &self.owners[place_of(word)];
-        #[cfg(not(all(test, pheap_loom)))]
-        debug_assert_eq!(owner.load(Relaxed), OUTSIDE, "this thread is a writer already");
-        owner.store(WRITER, Relaxed);
-        fence::light();
-        if self.word.load(Relaxed) == word || mistake(Mistake::NoSecondLook) {
-            return true;
-        }
-        self.becomes(word, OUTSIDE);
-        false
+    /// Makes this thread the owner, if no thread has used the lock yet and the system has the heavy fence.
+    pub(super) fn claim(&self) -> bool {
+        self.owner.load(Relaxed) == FRESH
+            && !watches_locks()
+            && fence::heavy().is_ok()
+            && self.owner.compare_exchange(FRESH, this_thread(), Relaxed, Relaxed).is_ok()
     }
 
-    /// Says what the owner is now. `word` names it.
+    /// Whether this thread is the owner. (While it is watched who takes locks, threads take them.)
     #[inline(always)]
-    fn becomes(&self, word: u64, what: u64) {
-        self.owners[place_of(word)].store(what, Release);
+    pub(super) fn is_mine(&self) -> bool {
+        self.owner.load(Relaxed) == this_thread() && !watches_locks()
+    }
+
+    /// Says with a plain store what the owner, this thread, is from now on. Returns whether it still is the owner.
+    #[inline(always)]
+    fn say(&self, owner: u64, state: u64) -> bool {
+        self.state.store(state, Release);
         fence::light();
-        // One of those who evict it may have seen that, and have made it nobody, while another one is still about to wait.
-        let now = self.word.load(Relaxed);
-        let is_evicted = if mistake(Mistake::WakeEvictedOnly) { now & EVICTED != 0 } else { now != word };
-        if is_evicted {
+        self.owner.load(Relaxed) == owner
+    }
+
+    /// Says it once another thread has come, which may wait for it.
+    #[cold]
+    fn tell(&self, state: u64) {
+        // A locked instruction, behind which the owner's flushes are complete.
+        self.state.store(state, SeqCst);
+        if !mistake(Mistake::OwnerLeavesQuietly) {
             self.wake();
         }
     }
 
-    #[cold]
-    pub(super) fn wake(&self) {
-        let _waiting = self.waiting();
-        self.changed.notify_all();
+    /// Says with a plain store that the owner is more from now on, or that it still is what it was `before`, for another
+    /// thread has come. Returns whether it is more.
+    #[inline(always)]
+    fn come(&self, owner: u64, state: u64, before: u64) -> bool {
+        let comes = self.say(owner, state) || mistake(Mistake::NoSecondLook);
+        if !comes {
+            self.tell(before);
+        }
+        comes
     }
 
-    /// Makes the writer alone, if that is the owner, and nobody has evicted it before.
+    /// Says that the owner is less from now on.
     #[inline(always)]
-    pub(super) fn upgrade_as_owner(&self) -> bool {
-        let word = self.word.load(Relaxed);
-        // As long as an owner is a writer, it is named here; and every other writer has seen to it that there is none.
-        if thread_of(word) == 0 {
+    fn leave(&self, owner: u64, state: u64) {
+        if owner & REVOKED != 0 || !self.say(owner, state) {
+            self.tell(state);
+        }
+    }
+
+    /// Makes this thread the writer, if it is the owner. It must not be inside.
+    #[inline(always)]
+    pub(super) fn enter_as_owner(&self) -> bool {
+        if !self.is_mine() {
             return false;
         }
-        let owner = &self.owners[place_of(word)];
-        if word & ELSE != 0 {
-            return owner.load(Relaxed) == UPGRADED;
-        }
-        owner.store(UPGRADED, Relaxed);
-        fence::light();
-        if self.word.load(Relaxed) == word || mistake(Mistake::NoThirdLook) {
-            return true;
-        }
-        self.becomes(word, WRITER);
-        false
+        #[cfg(not(all(test, pheap_loom)))]
+        debug_assert_eq!(self.state.load(Relaxed), OUTSIDE, "this thread is inside already");
+        self.come(this_thread(), WRITER, OUTSIDE)
     }
 
-    pub(super) fn is_owner_upgraded(&self) -> bool {
-        let word = self.word.load(Relaxed);
-        thread_of(word) != 0 && self.owners[place_of(word)].load(Relaxed) == UPGRADED
+    /// The same for one that may be inside, which is not let in once more, or that may become the owner.
+    pub(super) fn enter_as_first(&self) -> bool {
+        (self.is_mine() && self.state.load(Relaxed) == OUTSIDE || self.claim()) && self.enter_as_owner()
     }
 
-    /// Takes that back. Returns whether it was the owner.
+    /// Lets this thread read, if it is the owner.
     #[inline(always)]
-    pub(super) fn downgrade_as_owner(&self) -> bool {
-        let word = self.word.load(Relaxed);
-        let is_owner = thread_of(word) != 0 && word & EXCLUSIVE == 0;
-        if is_owner {
-            self.becomes(word & !ELSE, WRITER);
+    pub(super) fn read_as_owner(&self) -> bool {
+        if !self.is_mine() {
+            return false;
         }
-        is_owner
+        let state = self.state.load(Relaxed);
+        self.come(this_thread(), state + READ, state)
     }
 
-    /// Ends to be the writer, if that is the owner, and nobody has evicted it.
+    /// Ends such a read.
+    #[inline(always)]
+    pub(super) fn end_read_as_owner(&self) {
+        self.leave(self.owner.load(Relaxed), self.state.load(Relaxed) - READ);
+    }
+
+    /// Makes the writer alone, if that is the owner and no other thread has come before.
+    #[inline(always)]
+    pub(super) fn upgrade_as_owner(&self) -> bool {
+        let owner = self.owner.load(Relaxed);
+        if owner & REVOKED == 0 { self.come(owner, UPGRADED, WRITER) } else { self.is_owner_upgraded() }
+    }
+
+    /// Whether the writer, this thread, has become alone as the owner.
+    #[inline(always)]
+    pub(super) fn is_owner_upgraded(&self) -> bool {
+        self.state.load(Relaxed) == UPGRADED
+    }
+
+    /// Takes that back.
+    #[inline(always)]
+    pub(super) fn downgrade_as_owner(&self) {
+        self.leave(self.owner.load(Relaxed), WRITER);
+    }
+
+    /// Ends to be the writer, if that is the owner and no other thread has come before.
     #[inline(always)]
     pub(super) fn leave_as_owner(&self) -> bool {
-        let word = self.word.load(Relaxed);
-        let is_owner = thread_of(word) != 0 && word & ELSE == 0;
+        let owner = self.owner.load(Relaxed);
+        let is_owner = owner & REVOKED == 0;
         if is_owner {
-            self.becomes(word, OUTSIDE);
+            self.leave(owner, OUTSIDE);
         }
         is_owner
     }
 
-    /// The same if it was evicted.
-    pub(super) fn leave_evicted(&self) -> bool {
-        let word = self.word.load(Relaxed);
-        let is_owner = thread_of(word) != 0;
+    /// The same if another thread has come. Returns whether the writer is the owner.
+    pub(super) fn leave_revoked(&self) -> bool {
+        let is_owner = self.owner.load(Relaxed) != GONE;
         if is_owner {
-            self.becomes(word & !ELSE, OUTSIDE);
+            self.tell(OUTSIDE);
         }
         is_owner
     }
 
-    #[cfg(test)]
+    /// Whether the owner reads. Not all of these reads may go on.
+    pub(super) fn owner_reads(&self) -> bool {
+        self.state.load(Acquire) >= READ
+    }
+
+    /// Whether some thread is the owner.
+    #[cfg(all(test, not(pheap_loom)))]
     pub(in crate::sync) fn is_owned(&self) -> bool {
-        thread_of(self.word.load(Relaxed)) != 0
+        self.owner.load(Relaxed) & !REVOKED != 0
     }
 
-    /// Whether some thread is the writer as the owner, at this moment.
-    pub(super) fn is_owner_inside(&self) -> bool {
-        let word = self.word.load(Relaxed);
-        thread_of(word) != 0 && self.owners[place_of(word)].load(Relaxed) != OUTSIDE
-    }
-
-    /// Notes that this thread has become the writer, and has [evicted](Self::evict) the owner.
-    #[inline]
-    pub(super) fn note_writer(&self) {
-        let me = this_thread();
-        let streak = if self.last.load(Relaxed) == me { self.streak.load(Relaxed) } else { 0 };
-        self.last.store(me, Relaxed);
-        self.streak.store(streak + 1, Relaxed);
-    }
-
-    /// Makes the writer, who is about to let go of the lock, the owner, if it has been the only one often enough.
-    #[inline]
-    pub(super) fn before_unlock(&self) {
-        if self.streak.load(Relaxed) >= self.enough {
-            self.grant();
-        }
-    }
-
+    /// Sees to it that the owner does not come in any more, nor is upgraded, without a locked instruction. Waits as long
+    /// as it is one of `inside`, at most until `end`. Returns whether it is none of these.
     #[cold]
-    fn grant(&self) {
-        self.streak.store(0, Relaxed);
-        let me = self.last.load(Relaxed);
-        let is_free = |thread: u64| thread == 0 || thread == me;
-        // There is none when others have them all: they are never given back.
-        let Some(place) = self.threads.iter().position(|thread| is_free(thread.load(Relaxed))) else {
-            return;
-        };
-        if !fence::is_supported() {
-            return;
-        }
-        let _waiting = self.waiting();
-        self.threads[place].store(me, Relaxed);
-        self.plain.store(true, Relaxed);
-        let word = me << THREAD | (place as u64) << PLACE;
-        if self.word.compare_exchange(0, word, SeqCst, Relaxed).is_err() {
-            return;
-        }
-        // Who begins to read from here on sees that there is an owner.
-        fence::full_behind_atomic();
-        let seen = self.slots.look();
-        if seen.is_any_inside && !mistake(Mistake::OwnerBesideReaders) {
-            self.word.fetch_and(!OWNER, Release);
-        }
-    }
-
-    /// Waits until the owner is no writer and is the owner no more, at most until `end`. Returns whether that is so. The caller has the lock of the writers, perhaps with others.
-    #[cold]
-    pub(super) fn evict(&self, end: Option<Instant>) -> Result<bool, Refused> {
+    pub(super) fn revoke(&self, inside: u64, end: Option<Instant>) -> Result<bool, Refused> {
         let mut waiting = self.waiting();
-        let mut is_told = false;
+        if self.owner.fetch_or(REVOKED, SeqCst) & !REVOKED == FRESH {
+            return Ok(true); // there was no owner, or there is none any more
+        }
+        // The bit does not say that the owner knows: the fence may have been refused to the thread that has set it.
+        if !waiting.is_revoked && !mistake(Mistake::NoHeavyFence) {
+            fence::heavy()?;
+            waiting.is_revoked = true;
+        }
         let mut is_over = false;
         loop {
-            let word = self.word.load(Acquire);
-            if thread_of(word) == 0 {
-                return Ok(true);
+            let state = self.state.load(Acquire);
+            if state & (WRITER | UPGRADED) == 0 {
+                self.owner.store(GONE, SeqCst);
             }
-            // Each one does this itself: that the owner is evicted does not say that it knows.
-            if !std::mem::replace(&mut is_told, true) {
-                self.word.fetch_or(EVICTED, Relaxed);
-                if !mistake(Mistake::NoHeavyFence) {
-                    fence::heavy()?;
-                }
+            if state & inside == 0 || is_over {
+                return Ok(state & inside == 0);
             }
-            if self.owners[place_of(word)].load(Acquire) == OUTSIDE {
-                break;
-            }
-            if is_over {
-                return Ok(false);
-            }
-            (waiting, is_over) = parking::wait_until(&self.changed, &self.waiting, waiting, end);
-        }
-        // It has left with a plain store, which waits for nothing: neither for lines that it has flushed without a fence nor for non-temporal stores.
-        fence::heavy()?;
-        self.word.fetch_and(!OWNER, Release);
-        Ok(true)
-    }
-
-    /// Waits until the owner is not upgraded, nor ever will be without a locked instruction.
-    #[cold]
-    pub(super) fn settle_owner(&self) -> Result<(), Refused> {
-        // Nobody becomes an owner, nor ceases to be one, meanwhile.
-        let mut waiting = self.waiting();
-        loop {
-            let word = self.word.load(Acquire);
-            if thread_of(word) == 0 || word & SETTLED != 0 {
-                return Ok(());
-            }
-            self.word.fetch_or(EVICTED, Relaxed);
-            if !mistake(Mistake::NoHeavyFenceOfReaders) {
-                fence::heavy()?;
-            }
-            if self.owners[place_of(word)].load(Acquire) != UPGRADED {
-                self.word.fetch_or(SETTLED, AcqRel);
-                return Ok(());
-            }
-            waiting = self.changed.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+            is_over = self.changed.wait_at_most(&mut waiting, end);
         }
     }
 }

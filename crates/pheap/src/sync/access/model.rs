@@ -20,12 +20,26 @@ struct Guarded {
 }
 
 impl Guarded {
-    /// After so many changes by thread 1.
-    fn new(changes: u64) -> Arc<Guarded> {
-        let lock = Access::new(1);
-        let guarded = Arc::new(Guarded { lock, draft: Cell::new(0), value: Cell::new(0) });
+    /// That nobody has used.
+    fn fresh() -> Arc<Guarded> {
+        let lock = Access::new();
         be(1);
-        (0..changes).for_each(|_| guarded.change());
+        Arc::new(Guarded { lock, draft: Cell::new(0), value: Cell::new(0) })
+    }
+
+    /// Whose owner is thread 1.
+    fn owned() -> Arc<Guarded> {
+        let guarded = Guarded::fresh();
+        guarded.change();
+        guarded
+    }
+
+    /// That has no owner any more.
+    fn ordinary() -> Arc<Guarded> {
+        let guarded = Guarded::owned();
+        be(5);
+        guarded.read();
+        be(1);
         guarded
     }
 
@@ -69,7 +83,7 @@ impl Guarded {
     }
 
     fn change_in_time(&self) {
-        if self.lock.try_lock_unbiased_for(std::time::Duration::ZERO).unwrap() {
+        if self.lock.try_lock_for(std::time::Duration::ZERO).unwrap() {
             self.changes();
         }
     }
@@ -102,9 +116,9 @@ fn beside<T: 'static>(number: u64, guarded: &Arc<Guarded>, f: fn(&Guarded) -> T)
     })
 }
 
-/// The owner goes in and out while another thread wants to be the writer, and becomes the owner itself.
+/// The owner goes in and out while another thread wants to be the writer, and is.
 fn the_owner_and_another_one() {
-    let guarded = Guarded::new(1);
+    let guarded = Guarded::owned();
     let other = beside(2, &guarded, |guarded| {
         guarded.change();
         guarded.change();
@@ -115,9 +129,22 @@ fn the_owner_and_another_one() {
     assert_eq!(guarded.read(), 4);
 }
 
-/// Two readers evict the owner side by side.
+/// Two threads come when nobody has used the lock.
+fn two_that_come_first() {
+    let guarded = Guarded::fresh();
+    let other = beside(2, &guarded, |guarded| {
+        guarded.change();
+        guarded.read();
+    });
+    guarded.read();
+    guarded.change();
+    other.join().unwrap();
+    assert_eq!(guarded.read(), 2);
+}
+
+/// Two readers revoke the lock side by side.
 fn the_owner_and_two_readers() {
-    let guarded = Guarded::new(1);
+    let guarded = Guarded::owned();
     let readers = [2, 3].map(|me| beside(me, &guarded, Guarded::read));
     guarded.change();
     let seen = readers.map(|reader| reader.join().unwrap());
@@ -125,9 +152,9 @@ fn the_owner_and_two_readers() {
     assert_eq!(guarded.read(), 2);
 }
 
-/// A reader evicts the owner inside, and another one waits to be the writer.
+/// A reader revokes the lock while its owner is inside, and another one waits to be the writer.
 fn the_owner_a_reader_and_another_one() {
-    let guarded = Guarded::new(1);
+    let guarded = Guarded::owned();
     let reader = beside(2, &guarded, Guarded::read);
     let writer = beside(3, &guarded, Guarded::change);
     guarded.change_twice();
@@ -136,46 +163,9 @@ fn the_owner_a_reader_and_another_one() {
     assert_eq!(guarded.read(), 4);
 }
 
-/// One that was the owner is stopped as it enters, and goes on when another one is inside as the owner, and a third one comes.
-fn a_late_owner() {
-    let guarded = Guarded::new(1);
-    let others = [2, 3].map(|me| {
-        beside(me, &guarded, |guarded| {
-            guarded.change();
-            if crate::sync::thread::this_thread() == 2 {
-                guarded.change();
-            }
-        })
-    });
-    guarded.change();
-    others.map(|other| other.join().unwrap());
-    assert_eq!(guarded.read(), 5);
-}
-
-/// A thread becomes the owner while another one reads.
-fn a_reader_and_a_new_owner() {
-    let guarded = Guarded::new(0);
-    let reader = beside(2, &guarded, Guarded::read);
-    guarded.change();
-    guarded.change();
-    reader.join().unwrap();
-}
-
-/// Readers do without locked instructions, and then a writer comes.
-fn readers_and_a_writer() {
-    let guarded = Guarded::new(0);
-    guarded.read();
-    let reader = beside(2, &guarded, Guarded::read_twice);
-    let writer = beside(3, &guarded, Guarded::change);
-    reader.join().unwrap();
-    writer.join().unwrap();
-    assert_eq!(guarded.read(), 1);
-}
-
-/// The owner reads, and is evicted.
+/// The owner reads, and a writer comes.
 fn an_owner_that_reads() {
-    let guarded = Guarded::new(1);
-    guarded.read();
+    let guarded = Guarded::owned();
     let writer = beside(2, &guarded, Guarded::change);
     guarded.read_twice();
     writer.join().unwrap();
@@ -184,7 +174,7 @@ fn an_owner_that_reads() {
 
 /// Two look when there is no writer.
 fn the_owner_and_those_who_do_not_write() {
-    let guarded = Guarded::new(1);
+    let guarded = Guarded::owned();
     let others = [2, 3].map(|me| beside(me, &guarded, Guarded::compare));
     guarded.change();
     others.map(|other| other.join().unwrap());
@@ -192,7 +182,7 @@ fn the_owner_and_those_who_do_not_write() {
 
 /// One gives up waiting for the owner, and another one reads.
 fn the_owner_and_one_who_gives_up() {
-    let guarded = Guarded::new(1);
+    let guarded = Guarded::owned();
     let impatient = beside(2, &guarded, Guarded::change_in_time);
     let reader = beside(3, &guarded, Guarded::read);
     guarded.change();
@@ -200,9 +190,29 @@ fn the_owner_and_one_who_gives_up() {
     reader.join().unwrap();
 }
 
+fn readers_and_a_writer() {
+    let guarded = Guarded::ordinary();
+    let reader = beside(2, &guarded, Guarded::read_twice);
+    let writer = beside(3, &guarded, Guarded::change);
+    reader.join().unwrap();
+    writer.join().unwrap();
+    assert_eq!(guarded.read(), 2);
+}
+
+/// A writer lets those that sleep in between two changes, beside another one.
+fn a_writer_that_changes_twice() {
+    let guarded = Guarded::ordinary();
+    let reader = beside(2, &guarded, Guarded::read);
+    let writer = beside(3, &guarded, Guarded::change);
+    guarded.change_twice();
+    reader.join().unwrap();
+    writer.join().unwrap();
+    assert_eq!(guarded.read(), 4);
+}
+
 /// A reader waits for one that has another region, beside a writer.
 fn a_nested_reader_is_waited_for() {
-    let guarded = Guarded::new(0);
+    let guarded = Guarded::fresh();
     let entry = guarded.lock.lock_shared(false).unwrap();
     let writer = beside(2, &guarded, Guarded::change);
     let nested = beside(3, &guarded, |guarded| {
@@ -217,7 +227,7 @@ fn a_nested_reader_is_waited_for() {
 
 /// Two threads read two regions, one inside of the other, in opposite orders, beside a writer of both.
 fn nested_readers_beside_a_group() {
-    let regions = [Guarded::new(0), Guarded::new(0)];
+    let regions = [Guarded::ordinary(), Guarded::ordinary()];
     let nest = |me, outer: &Arc<Guarded>, inner: &Arc<Guarded>| {
         let (outer, inner) = (outer.clone(), inner.clone());
         thread::spawn(move || {
@@ -232,7 +242,7 @@ fn nested_readers_beside_a_group() {
     let readers = [nest(2, &regions[0], &regions[1]), nest(3, &regions[1], &regions[0])];
     regions.iter().for_each(|one| one.lock.lock_upgradable(|| false).unwrap());
     upgrade_all(&regions.each_ref().map(|one| &one.lock));
-    regions.iter().for_each(|one| one.value.set(1));
+    regions.iter().for_each(|one| one.value.set(2));
     regions.iter().for_each(|one| one.lock.unlock_upgradable());
     readers.map(|reader| reader.join().unwrap());
 }
@@ -241,40 +251,38 @@ fn nested_readers_beside_a_group() {
 fn the_lock_of_a_region_in_every_order() {
     let programs: [(&str, usize, fn()); 11] = [
         ("the owner and another one", 3, the_owner_and_another_one),
+        ("two that come first", 2, two_that_come_first),
         ("the owner and two readers", 2, the_owner_and_two_readers),
         ("the owner, a reader and another one", 2, the_owner_a_reader_and_another_one),
-        ("a late owner", 2, a_late_owner),
-        ("a reader and a new owner", 3, a_reader_and_a_new_owner),
-        ("readers and a writer", 2, readers_and_a_writer),
         ("an owner that reads", 3, an_owner_that_reads),
         ("the owner and those who do not write", 2, the_owner_and_those_who_do_not_write),
         ("the owner and one who gives up", 2, the_owner_and_one_who_gives_up),
+        ("readers and a writer", 3, readers_and_a_writer),
+        ("a writer that changes twice", 2, a_writer_that_changes_twice),
         ("a nested reader is waited for", 2, a_nested_reader_is_waited_for),
-        ("nested readers beside a group", 1, nested_readers_beside_a_group),
+        ("nested readers beside a group", 2, nested_readers_beside_a_group),
     ];
     for (name, preemptions, program) in programs {
         explore(name, preemptions, program);
     }
+    // A heavy fence that is missing for an owner that reads is one that the lab finds: here each fence orders plain stores,
+    // that of the writer's upgrade too.
     let mistakes: [(Mistake, usize, fn()); 11] = [
         (Mistake::NoHeavyFence, 3, the_owner_and_another_one),
+        (Mistake::NoHeavyFence, 2, the_owner_and_two_readers),
         (Mistake::NoSecondLook, 3, the_owner_and_another_one),
-        (Mistake::NoThirdLook, 2, the_owner_and_two_readers),
-        (Mistake::NoHeavyFenceOfReaders, 2, the_owner_and_two_readers),
-        (Mistake::OnePlace, 3, a_late_owner),
-        (Mistake::WakeEvictedOnly, 3, the_owner_and_those_who_do_not_write),
-        (Mistake::OwnerBesideReaders, 3, a_reader_and_a_new_owner),
-        (Mistake::NoHeavyFenceOfWriters, 2, readers_and_a_writer),
-        (Mistake::NoHeavyFenceOfSleepers, 3, an_owner_that_reads),
-        (Mistake::NoFenceOfReaders, 3, a_reader_and_a_new_owner),
+        (Mistake::NoSecondLook, 2, the_owner_and_two_readers),
+        (Mistake::NoSecondLook, 3, an_owner_that_reads),
+        (Mistake::OwnerLeavesQuietly, 3, the_owner_and_another_one),
+        (Mistake::NoFenceOfReaders, 3, readers_and_a_writer),
+        (Mistake::NoFenceOfWriters, 3, readers_and_a_writer),
+        (Mistake::NoFenceOfSleepers, 3, readers_and_a_writer),
         (Mistake::NestedReadersWait, 2, a_nested_reader_is_waited_for),
+        (Mistake::SleepersUncounted, 3, a_writer_that_changes_twice),
     ];
     for (mistake, preemptions, program) in mistakes {
+        let start = std::time::Instant::now();
         assert!(finds(Seed::Mistake(mistake), preemptions, program), "{mistake:?}");
-    }
-    for (mistake, program) in [
-        (Mistake::NoFenceOfWriters, a_reader_and_a_new_owner as fn()),
-        (Mistake::SleepersUncounted, the_owner_a_reader_and_another_one),
-    ] {
-        assert!(finds(Seed::Mistake(mistake), 3, program), "{mistake:?}");
+        println!("{mistake:?} was found, {:.1?}", start.elapsed());
     }
 }

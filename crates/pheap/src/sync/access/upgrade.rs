@@ -1,14 +1,10 @@
 //! How a writer becomes alone, and readers come in again.
 
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
-use std::time::{Duration, Instant};
+use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release, SeqCst};
 
-use super::{Access, CLOSED, EXCLUSIVE, MutexGuard, PARKED, SLEEPERS, SPINS, Waiting};
+use super::{Access, CLOSED, EXCLUSIVE, PARKED, SLEEPERS, SPINS};
 use crate::sync::lock::Want;
-use crate::sync::{Mistake, fence, mistake, parking, spins};
-
-/// How long a writer that nobody may wake sleeps at a time.
-const NAP: Duration = Duration::from_micros(200);
+use crate::sync::{Mistake, fence, mistake, spins};
 
 impl Access {
     /// Waits until the writer, which this thread is, is alone, unless it is already. Waits for readers that are inside, and for those that these may wait for.
@@ -16,16 +12,13 @@ impl Access {
     #[track_caller]
     pub(crate) fn upgrade(&self) {
         if !self.upgrade_as_owner() && !self.is_shut() {
-            self.watch.take(
-                Want::Exclusive,
-                || self.shut().then_some(()),
-                || {
-                    while !self.shut() {
-                        self.wait_for_readers();
-                    }
-                    Some(())
-                },
-            );
+            let wait = || {
+                while !self.shut() {
+                    self.wait_for_readers();
+                }
+                Some(())
+            };
+            self.watch.take(Want::Exclusive, || self.shut().then_some(()), wait);
         }
     }
 
@@ -52,9 +45,7 @@ impl Access {
     /// Lets readers in again, if they are kept away.
     #[inline]
     pub(crate) fn downgrade(&self) {
-        if !self.downgrade_as_owner() {
-            self.open();
-        }
+        if self.is_owner_upgraded() { self.downgrade_as_owner() } else { self.open() }
     }
 
     /// Whether the writer, which this thread is, is alone, and is not the owner.
@@ -67,23 +58,20 @@ impl Access {
     #[cold]
     fn shut(&self) -> bool {
         self.word.fetch_or(CLOSED | EXCLUSIVE, SeqCst);
-        // In models every fence orders plain stores, too.
-        if !mistake(Mistake::NoFenceOfWriters) && !mistake(Mistake::NoHeavyFenceOfWriters) {
+        if !mistake(Mistake::NoFenceOfWriters) {
             fence::full_behind_atomic();
         }
         for _ in 0..spins(SPINS) {
-            let seen = self.slots.look();
-            if self.reads.load(Relaxed) != seen.count {
-                // It is not the only one.
-                self.reads.store(seen.count, Relaxed);
-                self.streak.store(0, Relaxed);
-            }
-            if !seen.is_any_inside {
+            if !self.is_read() {
                 return true;
             }
             std::hint::spin_loop();
         }
         false
+    }
+
+    fn is_read(&self) -> bool {
+        self.slots.is_any_inside() || self.owner_reads()
     }
 
     /// Lets readers in that have a region already, and waits until nobody reads. There may be another one by then, of those.
@@ -92,21 +80,15 @@ impl Access {
         let mut waiting = self.waiting();
         self.word.fetch_or(PARKED, SeqCst);
         if !mistake(Mistake::NestedReadersWait) {
-            self.admit(std::mem::take(&mut waiting.nested));
-            waiting.nested_turns += 1;
-            let over = if waiting.readers == 0 { EXCLUSIVE | SLEEPERS } else { EXCLUSIVE };
-            self.word.fetch_and(!over, SeqCst);
+            self.word.fetch_and(!EXCLUSIVE, SeqCst);
             self.admitted.notify_all();
         }
-        // Who has entered with a plain store leaves with one, and then looks whether somebody is to be woken.
-        let needs_fence = self.plain.load(Relaxed) && !mistake(Mistake::NoHeavyFenceOfSleepers);
-        let is_seen = !needs_fence || fence::heavy().is_ok();
-        if !mistake(Mistake::NoHeavyFenceOfSleepers) {
+        // A reader that leaves looks at the word, and then wakes: the owner does so always.
+        if !mistake(Mistake::NoFenceOfSleepers) {
             fence::full_behind_atomic();
         }
-        while self.slots.look().is_any_inside {
-            let end = (!is_seen).then(|| Instant::now() + NAP);
-            (waiting, _) = parking::wait_until(&self.changed, &self.waiting, waiting, end);
+        while self.is_read() {
+            self.changed.wait(&mut waiting);
         }
         self.word.fetch_and(!PARKED, Relaxed);
     }
@@ -121,32 +103,20 @@ impl Access {
         let is_open = word & SLEEPERS == 0
             && self.word.compare_exchange(word, word & !(CLOSED | EXCLUSIVE), Release, Relaxed).is_ok();
         if !is_open {
-            self.open_to_sleepers(self.waiting());
+            self.open_to_sleepers();
         }
     }
 
     #[cold]
-    fn open_to_sleepers(&self, mut waiting: MutexGuard<'_, Waiting>) {
-        let readers = std::mem::take(&mut waiting.readers) + std::mem::take(&mut waiting.nested);
-        waiting.turns += 1;
-        waiting.nested_turns += 1;
-        self.admit(readers);
-        self.word.fetch_and(!(CLOSED | EXCLUSIVE | SLEEPERS), AcqRel);
-        self.admitted.notify_all();
-    }
-
-    /// Counts so many readers that sleep in. They are inside before another writer can be upgraded.
-    fn admit(&self, readers: u64) {
+    fn open_to_sleepers(&self) {
+        let mut waiting = self.waiting();
+        // They are inside before another writer can be upgraded.
+        let readers = std::mem::take(&mut waiting.readers);
         if readers > 0 && !mistake(Mistake::SleepersUncounted) {
             self.slots.add_others(readers);
         }
-    }
-
-    /// Wakes the writer that waits for readers, behind which this thread has left.
-    #[inline(always)]
-    pub(super) fn wake_writer(&self) {
-        if self.word.load(Acquire) & PARKED != 0 {
-            self.wake();
-        }
+        waiting.turns += 1;
+        self.word.fetch_and(!(CLOSED | EXCLUSIVE | SLEEPERS), AcqRel);
+        self.admitted.notify_all();
     }
 }
