@@ -166,14 +166,7 @@ impl<T> RwLock<T> {
         Lock { watch: Default::default(), inner: below::RwLock::new(value) }
     }
 
-    #[track_caller]
-    pub(crate) fn read(&self) -> ReadGuard<'_, T> {
-        let attempt = || if_free(self.inner.try_read());
-        let wait = || Some(schedule::take(self, attempt, || whole(self.inner.read())));
-        self.guarded(self.watch.take(Want::Shared, attempt, wait), Want::Shared)
-    }
-
-    /// [`read`](Self::read), if that needs no waiting, for who has it or for who waits to write.
+    /// Locks it to read, if no thread has it, or waits for it, to write.
     #[track_caller]
     pub(crate) fn try_read(&self) -> Option<ReadGuard<'_, T>> {
         schedule::lock_step();

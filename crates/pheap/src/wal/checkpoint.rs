@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 use super::begin::FIRST_SEGMENTS;
 use super::fold::Fold;
 use super::format::{MARKS, Mark, Segment, each_record};
-use super::tail::Locked;
 use super::{Failure, Folded, State, Wal};
 use crate::error::{Error, Result};
 use crate::os::cpu::bytes;
+use crate::sync::MutexGuard;
 
-/// How often it is looked whether the log still has its name, if commits do not.
+/// How often it is looked whether something was appended since.
 const LOOK: Duration = Duration::from_secs(1);
 /// How often nothing is to be new when a log that has grown is cut down. It would soon grow again otherwise, for which transactions wait.
 const LOOKS: u32 = 10;
@@ -41,7 +41,7 @@ impl Wal {
             written = self.data.sync(); // not in a closure, of which nobody would know who has called it
         }
         written.map_err(|e| {
-            self.fail(&mut self.tail.lock(), "writing the heap's file", &e);
+            self.fail(&mut self.state.lock(), "writing the heap's file", &e);
             Error::io("writing the heap's file", e)
         })
     }
@@ -55,11 +55,11 @@ impl Wal {
         let closing = self.closing.load(Ordering::Relaxed);
         if !closing {
             // What is durable already was found by whoever synced it. It may have been moved since.
-            self.keep_found()?;
+            self.find_log()?;
         }
         let mut folded = self.folded.lock();
         let (end, live) = {
-            let state = self.tail.lock();
+            let state = self.state.lock();
             self.check(&state)?;
             // In this order, under this lock: what is recorded in the new epoch is behind `end`.
             self.pages.next_epoch();
@@ -76,7 +76,7 @@ impl Wal {
                 self.data.sync()?;
                 self.mark_folded(end, folded.mark)
             });
-            let mut state = self.tail.lock();
+            let mut state = self.state.lock();
             if let Err(e) = result {
                 self.fail(&mut state, "writing a checkpoint to the heap's file", &e);
                 return Err(state.failure.as_ref().expect("it has failed").error());
@@ -98,7 +98,7 @@ impl Wal {
     /// Lets recovery begin at a position, durably: of the segments before it that are used again, the disk may have any part at any time.
     /// The other mark stays as it is until this one is there.
     fn mark_folded(&self, end: u64, mark: usize) -> io::Result<()> {
-        let log = self.log.read();
+        let log = self.log();
         // By now the heap's header names this run.
         let says = Mark { folded: end, runs: self.runs, run: self.run, before: self.run };
         log.write_all(bytes(&says.to_words(self.seed)), MARKS[mark])?;
@@ -111,11 +111,11 @@ impl Wal {
     /// Writes the records up to a position to the heap's file, and says how many bytes that were.
     fn fold(&self, folded: &Folded, to: u64, live: &[Segment]) -> io::Result<u64> {
         let from = folded.to;
-        let log = self.log.read().clone();
+        let log = self.log();
         // For what half of the log says, and a little more, if there may be so much in memory: each page is written once then.
         let room = (self.settings.log_limit / 4 * 3).min(self.settings.memory_limit / 2);
         let mut fold = Fold::with_room(&*self.data, room);
-        each_record(&*log, self.layout, live, from..to, |record| {
+        each_record(log, self.layout, live, from..to, |record| {
             folded.streams.iter().for_each(|stream| stream.add(record));
             fold.add(record)
         })?;
@@ -128,7 +128,7 @@ impl Wal {
     pub(crate) fn begin_to_close(&self) -> bool {
         self.begin_no_more();
         let refused = self.failure().is_some();
-        let _ = self.keep_found(); // kept as a failure
+        let _ = self.find_log(); // kept as a failure
         let state = self.quiesce();
         if state.failure.as_ref().is_some_and(|failure| failure.misplaced) {
             self.closing.store(true, Ordering::Relaxed);
@@ -137,11 +137,11 @@ impl Wal {
     }
 
     /// Waits until no thread writes to a file: one that has failed, or is about to, may still do so, or think that it has found the log.
-    pub(super) fn quiesce(&self) -> Locked<'_> {
+    pub(super) fn quiesce(&self) -> MutexGuard<'_, State> {
         let _folded = self.folded.lock();
-        let mut state = self.tail.lock();
+        let mut state = self.state.lock();
         while state.writing.is_some() || state.syncing.is_some() {
-            state.wait(&self.changed);
+            self.changed.wait(&mut state);
         }
         state
     }
@@ -151,7 +151,7 @@ impl Wal {
     /// # Errors
     /// [`Error::Failed`], [`Error::Misplaced`].
     pub(crate) fn may_write(&self) -> Result<()> {
-        if self.failed.load(Ordering::Acquire) { self.check(&self.tail.lock()) } else { Ok(()) }
+        if self.failed.load(Ordering::Acquire) { self.check(&self.state.lock()) } else { Ok(()) }
     }
 
     pub(super) fn check(&self, state: &State) -> Result<()> {
@@ -166,11 +166,11 @@ impl Wal {
     /// next opening does not find.
     fn write_rest(&self) -> Result<()> {
         // SURVIVES unreached: as the sync below; the models run it.
-        let mut state = self.tail.lock();
+        let mut state = self.state.lock();
         self.write_at_once(&mut state);
         self.check(&state)?;
         // SURVIVES unreached: no program of the lab misplaces a log. Somebody may put a real one back after a power failure.
-        self.log.read().sync().map_err(|e| {
+        self.log().sync().map_err(|e| {
             self.fail(&mut state, "syncing the log", &e);
             Error::io("syncing the log", e)
         })
@@ -193,7 +193,7 @@ pub(super) fn is_worth_folding(state: &State) -> bool {
 impl Wal {
     /// Says that there is one.
     pub(crate) fn set_background(&self, there: bool) {
-        let mut state = self.tail.lock();
+        let mut state = self.state.lock();
         state.background = there;
         state.stop = false;
         self.changed.notify_all();
@@ -201,31 +201,26 @@ impl Wal {
 
     /// Tells it to end.
     pub(crate) fn stop_background(&self) {
-        self.tail.lock().stop = true;
+        self.state.lock().stop = true;
         self.requested.notify_all();
     }
 
     /// Waits until a checkpoint is asked for. `false` if the thread is to end.
     pub(crate) fn wait_for_request(&self) -> bool {
-        let mut state = self.tail.lock();
+        let mut state = self.state.lock();
         while !state.checkpoint && !state.stop && state.failure.is_none() {
-            let on_demand = !self.policy.keeps_records();
             let has_grown = !self.is_mapped() && state.buffer.segments() > FIRST_SEGMENTS;
-            if !on_demand && !state.unseen && !state.ages && !has_grown {
-                state.wait(&self.requested);
+            if !state.ages && !has_grown {
+                self.requested.wait(&mut state);
                 continue;
             }
             // Others may have something to say before that.
-            let is_over = state.wait_until(&self.requested, Instant::now() + LOOK);
+            let is_over = self.requested.wait_until(&mut state, Instant::now() + LOOK);
             let end = state.buffer.end();
             let is_same = std::mem::replace(&mut state.looked, end) == end;
             state.idle = if is_same { state.idle + u32::from(is_over) } else { 0 };
             if is_over && is_same && state.ages || has_grown && state.idle == LOOKS {
                 (state.fold, state.checkpoint) = (true, true);
-            }
-            // Commits make no system call that could tell them that the log has lost its name; or the last ones have not, so soon after others.
-            if state.unseen || on_demand && !is_same {
-                let _ = state.unlocked(|| self.keep_found());
             }
         }
         !state.stop && state.failure.is_none()
@@ -247,13 +242,13 @@ impl Wal {
 
     /// Whether who commits is about to wait for a checkpoint: for room in the log, or for memory.
     pub(crate) fn is_room_wanted(&self) -> bool {
-        self.is_checkpoint_due(&self.tail.lock())
+        self.is_checkpoint_due(&self.state.lock())
     }
 
     /// Does what was asked for. If that takes a checkpoint, `before` runs before it, and `after` with what that has returned when the checkpoint is complete.
     pub(crate) fn work<T>(&self, before: impl FnOnce() -> T, after: impl FnOnce(T)) {
         let (free, segments, due, idle) = {
-            let mut state = self.tail.lock();
+            let mut state = self.state.lock();
             // Once: this thread may not look again before there is more to do.
             let idle = std::mem::take(&mut state.idle) >= LOOKS;
             let due = std::mem::take(&mut state.fold) || self.is_checkpoint_due(&state);
@@ -263,8 +258,8 @@ impl Wal {
         if free == 0 && size < self.settings.log_limit {
             // So that no transaction has to. If it fails, one that needs it will find out why.
             let grown = self.grow(1);
-            self.tail.lock().full_disk = grown.is_err();
-            let _ = self.keep_found(); // a failure is kept, for all others to see
+            self.state.lock().full_disk = grown.is_err();
+            let _ = self.find_log(); // a failure is kept, for all others to see
         }
         if due {
             let found = before();
@@ -277,7 +272,7 @@ impl Wal {
         let limit = self.settings.memory_limit;
         let trigger = (limit / 2).max(self.pages.bytes() + limit / 4);
         self.memory_trigger.store(trigger, Ordering::Relaxed);
-        let mut state = self.tail.lock();
+        let mut state = self.state.lock();
         state.checkpoint = false;
         state.rounds += 1;
         self.changed.notify_all();
@@ -286,11 +281,11 @@ impl Wal {
     /// Waits for one round of the thread in the background, if too many pages are private.
     #[cold]
     pub(crate) fn wait_for_memory(&self) {
-        let mut state = self.tail.lock();
+        let mut state = self.state.lock();
         let rounds = state.rounds;
         self.request(&mut state);
         while state.background && state.rounds == rounds && state.failure.is_none() {
-            state.wait(&self.changed);
+            self.changed.wait(&mut state);
         }
     }
 

@@ -61,15 +61,31 @@ pub(super) fn get(root: &Root<u64>) -> Result<u64> {
 
 /// Runs `f` while nothing can be written to the log, nor synced.
 pub(crate) fn while_the_disk_stands_still<R>(wal: &Wal, f: impl FnOnce() -> R) -> R {
-    let _log = wal.log.write();
+    /// As if another thread wrote and synced.
+    struct Busy<'w>(&'w Wal);
+    impl Drop for Busy<'_> {
+        fn drop(&mut self) {
+            let mut state = self.0.state.lock();
+            (state.writing, state.syncing) = (None, None);
+            self.0.changed.notify_all();
+        }
+    }
+    let mut state = wal.state.lock();
+    while state.writing.is_some() || state.syncing.is_some() {
+        wal.changed.wait(&mut state);
+    }
+    let written = wal.written();
+    (state.writing, state.syncing) = (Some(written), Some(written));
+    drop(state);
+    let _busy = Busy(wal);
     f()
 }
 
 /// Locks all that a log has.
 pub(crate) fn lock_log(wal: &Wal) -> impl Sized + '_ {
-    // The tail last, as everywhere: a thread that has another lock may wait for it.
+    // The state last, as everywhere: a thread that has another lock may wait for it.
     let (folded, growth, beginning) = (wal.folded.lock(), wal.growth.lock(), wal.beginning.lock());
-    (folded, growth, beginning, wal.log.write(), wal.tail.lock())
+    (folded, growth, beginning, wal.state.lock())
 }
 
 /// Waits until a thread does.

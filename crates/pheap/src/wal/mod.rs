@@ -11,6 +11,8 @@
 //! Knows offsets, records and files. Must not know what the heap's words mean: what is to be done after a checkpoint, who asks for one says.
 
 mod append;
+#[cfg(all(test, not(pheap_loom)))]
+mod append_tests;
 mod begin;
 mod buffer;
 mod cache;
@@ -26,8 +28,6 @@ mod group;
 mod holes;
 #[cfg(all(test, pheap_loom))]
 pub(crate) mod model;
-#[cfg(all(test, not(pheap_loom)))]
-mod open_tests;
 mod page_set;
 mod pages;
 mod policy;
@@ -42,7 +42,6 @@ pub(crate) mod stream;
 #[cfg(all(test, not(pheap_loom)))]
 mod stream_tests;
 mod syncer;
-mod tail;
 #[cfg(all(test, not(pheap_loom)))]
 mod task_tests;
 #[cfg(test)]
@@ -53,7 +52,6 @@ mod waker_tests;
 mod watch_tests;
 
 use std::io;
-use std::ops::Deref;
 use std::sync::atomic::{self, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -61,7 +59,7 @@ use crate::error::{Error, Result};
 use crate::os::fork::Process;
 use crate::os::storage::{Disk, Storage};
 use crate::stats::Stats;
-use crate::sync::{AtomicBool, AtomicU64, Condvar, Mutex, RwLock};
+use crate::sync::{AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard};
 use crate::units::PAGE;
 use begin::FIRST_SEGMENTS;
 use buffer::Buffer;
@@ -70,7 +68,6 @@ use pages::PrivatePages;
 use policy::Policy;
 use stream::Queue;
 use syncer::Deferred;
-use tail::{Locked, Tail};
 
 pub(crate) use begin::Beginning;
 pub use commit::Commit;
@@ -129,29 +126,28 @@ impl Settings {
 #[derive(Debug)]
 pub(crate) struct Wal {
     disk: Arc<dyn Disk>,
-    log: RwLock<LogFile>,
-    /// The one that it began with, which is used without that lock as long as it is the log.
-    first: OnceLock<Arc<dyn Storage>>,
+    /// Its file, once it has [begun](Wal::begin).
+    log: OnceLock<Arc<dyn Storage>>,
     /// Whether there is one, and the heap's header names it; and what is to happen before, for who has this locked.
     begun: atomic::AtomicBool,
     beginning: Mutex<Option<Beginning>>,
     data: Arc<dyn Storage>,
     layout: Layout,
     seed: Seed,
-    /// What this process appends: its number, the seed of its records, and how many there were before.
+    /// What this process appends: its number, and how many there were before.
     run: u64,
-    records: Seed,
     runs: u64,
     settings: Settings,
     /// The policy by now.
     policy: Policy,
     /// See [`is_mapped`](Wal::is_mapped). Changed before the log has begun, and with `growth` and the state locked.
     mapped: atomic::AtomicBool,
-    tail: Tail,
+    state: Mutex<State>,
+    /// Position up to which records have been handed to the kernel. Changed with the state locked.
+    written: AtomicU64,
     /// Something has been written, synced or freed, or has failed.
     changed: Condvar,
-    /// The heap is being closed, and will need no log: nobody has to find it, and none is made. Changed with the state locked or, when the log is removed, with `log`
-    /// locked to be written.
+    /// The heap is being closed, and will need no log: nobody has to find it.
     closing: AtomicBool,
     /// The thread in the background is asked to do something. Apart, for it would wake up at each commit.
     requested: Condvar,
@@ -172,23 +168,8 @@ pub(crate) struct Wal {
     pub(crate) pages: PrivatePages,
     /// How many bytes of them call for a checkpoint: more than the last one has left.
     memory_trigger: AtomicU64,
-    /// How many are too many for who appends to an open log, who asks for a checkpoint then.
-    watched_memory: AtomicU64,
     counters: Counters,
     process: Process,
-}
-
-/// The file of a log. There is one before it is used.
-#[derive(Debug)]
-struct LogFile(Option<Arc<dyn Storage>>);
-
-impl Deref for LogFile {
-    type Target = Arc<dyn Storage>;
-
-    #[inline(always)]
-    fn deref(&self) -> &Arc<dyn Storage> {
-        self.0.as_ref().expect("a log has begun before it is used")
-    }
 }
 
 /// How far the heap's file is.
@@ -229,15 +210,11 @@ struct State {
     fold: bool,
     /// Whether there are so many records that they are to be in the heap's file if no others follow.
     ages: bool,
-    /// Whether a commit has relied on a look at the names before it, and nobody has looked since.
-    unseen: bool,
     /// Where the log ended when the thread in the background last looked, and how often it has been there.
     looked: u64,
     idle: u32,
     /// Whether the log could not grow ahead, and no checkpoint has come since.
     full_disk: bool,
-    /// Whether the log is still the file that it began with.
-    is_first: bool,
     stop: bool,
     /// How often it has done so.
     rounds: u64,
@@ -328,40 +305,34 @@ impl Wal {
         let wal = Wal {
             data: disk.data(),
             disk,
-            first: OnceLock::new(),
-            log: RwLock::new(LogFile(None)),
+            log: OnceLock::new(),
             begun: atomic::AtomicBool::new(log.is_some()),
             beginning: Mutex::new(None),
             layout,
             seed,
             run: mark.run,
-            records: buffer.records(),
             runs: mark.runs,
             settings,
             policy: Policy::new(settings.policy),
             mapped: atomic::AtomicBool::new(false),
-            tail: Tail::new(
-                State {
-                    buffer,
-                    writing: None,
-                    syncing: None,
-                    failure: None,
-                    folded: mark.folded,
-                    background: false,
-                    checkpoint: false,
-                    fold: false,
-                    ages: false,
-                    unseen: false,
-                    looked: end,
-                    idle: 0,
-                    full_disk: false,
-                    is_first: true,
-                    stop: false,
-                    rounds: 0,
-                    deferred: Deferred::default(),
-                },
-                synced,
-            ),
+            state: Mutex::new(State {
+                buffer,
+                writing: None,
+                syncing: None,
+                failure: None,
+                folded: mark.folded,
+                background: false,
+                checkpoint: false,
+                fold: false,
+                ages: false,
+                looked: end,
+                idle: 0,
+                full_disk: false,
+                stop: false,
+                rounds: 0,
+                deferred: Deferred::default(),
+            }),
+            written: AtomicU64::new(synced),
             changed: Condvar::new(),
             closing: AtomicBool::new(false),
             requested: Condvar::new(),
@@ -375,7 +346,6 @@ impl Wal {
             growth: Mutex::new(()),
             pages: PrivatePages::new(of.reserved, of.mapped)?,
             memory_trigger: AtomicU64::new(settings.memory_limit / 2),
-            watched_memory: AtomicU64::new(u64::MAX),
             counters: Counters::default(),
             process: Process::default(),
         };
@@ -392,6 +362,12 @@ impl Wal {
     /// Number of the log among those of its heap.
     pub(crate) fn id(&self) -> u64 {
         self.layout.id
+    }
+
+    /// The log's file.
+    #[inline]
+    fn log(&self) -> &dyn Storage {
+        &**self.log.get().expect("a log has begun before it is used")
     }
 
     /// The heap's file.
@@ -431,12 +407,12 @@ impl Wal {
         if !self.failed.load(Ordering::Acquire) {
             return None;
         }
-        self.tail.lock().failure.as_ref().map(Failure::error)
+        self.state.lock().failure.as_ref().map(Failure::error)
     }
 
     /// Lets the log refuse everything from now on: a sync has failed.
     pub(crate) fn poison(&self, what: &str, error: &io::Error) {
-        self.fail(&mut self.tail.lock_to_fail(), what, error);
+        self.fail(&mut self.state.lock(), what, error);
     }
 
     fn fail(&self, state: &mut State, what: &str, error: &io::Error) {
@@ -476,7 +452,7 @@ impl Wal {
     /// Waits until there may be more room, or makes some. This was done so many `rounds` before, and was not
     /// enough: what becomes free is taken by others, so that a large record would wait for ever on a full disk.
     #[cold]
-    fn make_room(&self, state: &mut Locked<'_>, need: u64, rounds: u32) -> Result<()> {
+    fn make_room(&self, state: &mut MutexGuard<'_, State>, need: u64, rounds: u32) -> Result<()> {
         let size = state.buffer.segments() * self.layout.segment;
         let may_grow = size + self.layout.segment <= self.settings.log_limit
             || need > size.max(self.settings.log_limit) / 2;
@@ -484,9 +460,9 @@ impl Wal {
         let is_last = emptied || rounds >= MOST_ROUNDS && need > size / 2;
         if may_grow || is_last {
             let missing = need.saturating_sub(state.buffer.room());
-            let grown = state.unlocked(|| self.grow(missing));
+            let grown = MutexGuard::unlocked(state, || self.grow(missing));
             match grown {
-                Ok(()) => return state.unlocked(|| self.keep_found()),
+                Ok(()) => return MutexGuard::unlocked(state, || self.find_log()),
                 Err(e) if is_last => {
                     return Err(Error::writing(format!("growing {}", self.disk.log_path().display()), e));
                 }
@@ -500,41 +476,38 @@ impl Wal {
             let waits = |state: &State| state.rounds == rounds && state.failure.is_none() && state.background;
             // Not until the round is over: its end may have to wait for what this thread has locked.
             while waits(state) && state.buffer.room() < need {
-                state.wait(&self.changed);
+                self.changed.wait(state);
             }
             Ok(())
         } else {
-            state.unlocked(|| self.checkpoint(|| {}))
+            MutexGuard::unlocked(state, || self.checkpoint(|| {}))
         }
     }
 
     /// Makes the log's file longer, by at least `bytes` of room.
     fn grow(&self, bytes: u64) -> io::Result<()> {
         let _growth = self.growth.lock();
-        let have = self.tail.lock().buffer.segments();
+        let have = self.state.lock().buffer.segments();
         let least = bytes.div_ceil(self.layout.segment - crate::units::LINE as u64).max(1);
         let most = (self.settings.log_limit / self.layout.segment).saturating_sub(have);
         // In ever larger steps, for each of them is a sync.
         let add = (have / 2).min(most).max(least);
-        // SURVIVES drop: the file is replaced only by who has `growth` locked, as this thread has.
-        let log = self.log.read().clone();
+        let log = self.log();
         log.extend(self.layout.file_offset(have), self.layout.file_offset(have + add))?;
         // A failure may be that of records which somebody else is about to sync, who would not be told again.
         // SURVIVES drop: whoever syncs a record there syncs the length as well. This is so that such a sync has less to do.
         // SURVIVES delay: as above.
         log.sync().inspect_err(|e| self.poison("syncing the log", e))?;
-        self.tail.lock().buffer.add_segments(have..have + add);
+        self.state.lock().buffer.add_segments(have..have + add);
         Ok(())
     }
 
     /// Ends the use of a log whose heap is closed: all is in the heap's file, and its header says so. A log of another heap that has come to lie there stays.
     pub(crate) fn remove(&self) {
-        // Locked for as long as it takes: a thread that still syncs would otherwise see that the log has no name, and make a new one.
-        // SURVIVES drop: that thread has seen the heap open, several syncs ago, and no program can have it wait for that long.
-        let log = self.log.write();
+        // Before the removal: a thread that still syncs may look for the log afterwards.
         self.closing.store(true, Ordering::Relaxed);
         // If that fails, the next opening sees that the log is an old one.
-        let _ = log.0.iter().try_for_each(|log| self.disk.remove_log(&**log));
+        let _ = self.log.get().map(|log| self.disk.remove_log(&**log));
     }
 }
 
