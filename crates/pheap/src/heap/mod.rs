@@ -14,7 +14,6 @@ pub(crate) mod check;
 mod checkpoints;
 mod close;
 mod collections;
-mod decode;
 mod deferred;
 mod directory;
 #[cfg(all(test, not(pheap_loom)))]

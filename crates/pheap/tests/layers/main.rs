@@ -72,7 +72,7 @@ const UNSAFE: &[&str] = &[
     "collections/string.rs",
     "collections/vec/elements.rs",
     "gc/tracer.rs",
-    "heap/decode/part.rs",
+    "heap/check/decode/part.rs",
     "heap/inspect/value.rs",
     "heap/memory.rs",
     "heap/open/contents.rs",

@@ -3,9 +3,10 @@
 //! The check goes from the roots through all that they lead to, by the type table, without the program that made the heap. It has its
 //! own view of the spans ([`map`]) and its own marks ([`trace`]), so that it finds the mistakes of the allocator and the collector, too.
 
+pub(super) mod decode;
 pub(super) mod map;
 mod own;
-pub(super) mod plan;
+mod plan;
 pub(crate) mod rule;
 pub(super) mod trace;
 

@@ -7,8 +7,8 @@
 use super::plan::{Look, Op};
 use super::rule::Rule;
 use super::trace::Tracer;
-use crate::heap::decode::part::{Part, shared};
-use crate::heap::decode::{Kind, Node, Walk};
+use crate::heap::check::decode::part::{Part, shared};
+use crate::heap::check::decode::{Kind, Node, Walk};
 
 impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
     /// Looks at all that a collection owns.

@@ -72,7 +72,7 @@ impl Plan {
 }
 
 /// Where the elements of a slice begin.
-pub(in crate::heap) fn header_of(elem: &TypeLayout) -> u64 {
+pub(super) fn header_of(elem: &TypeLayout) -> u64 {
     slice_header(elem.align as usize) as u64
 }
 

@@ -6,7 +6,7 @@ use super::map::{HeapMap, MappedRoot, MappedSpan, Place};
 use super::plan::{Look, Op};
 use super::rule::{Pointer, UNFINISHED};
 use super::{Report, Usage};
-use crate::heap::decode::part::{Ground, Part};
+use crate::heap::check::decode::part::{Ground, Part};
 use crate::layout::{Shape, TypeLayout};
 use crate::os::cpu::prefetch_read;
 

@@ -13,7 +13,7 @@ use crate::layout::{TypeLayout, describe};
 use crate::store::Tables;
 use crate::store::header::{FORMAT, Use};
 
-pub(crate) use super::decode::part::Sight;
+pub(crate) use super::check::decode::part::Sight;
 pub use objects::{Objects, Purpose, SpanUse};
 pub use value::{Elements, Entries, Entry, Field, Fields, Object, Pointer, Value};
 

@@ -4,9 +4,9 @@
 
 use std::fmt;
 
+use crate::heap::check::decode::part::{Ground, Part, Sight, Slots, Spot, in_slot};
+use crate::heap::check::decode::{Kind, Node, Pair, Walk};
 use crate::heap::check::rule::{Rule, field};
-use crate::heap::decode::part::{Ground, Part, Sight, Slots, Spot, in_slot};
-use crate::heap::decode::{Kind, Node, Pair, Walk};
 use crate::layout::desc::Prim;
 use crate::layout::{FieldLayout, Shape, TypeLayout, VariantLayout};
 

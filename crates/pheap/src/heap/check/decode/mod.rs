@@ -1,37 +1,37 @@
 //! Collections by the type table alone, without the types of the program: where their nodes are, and which
 //! slots of those have values.
 //!
-//! [`check`](super::check) and [`inspect`](super::inspect) both go by it. Nothing here believes an object:
+//! [`trace`](super::trace) and [`inspect`](crate::heap::inspect) both go by it. Nothing here believes an object:
 //! each pointer, length and tag is looked at before it is followed. A damaged collection may lead to a node
 //! twice, and round in circles; it is for the caller to end that.
 
 mod hash;
-pub(super) mod part;
+pub(in crate::heap) mod part;
 mod tree;
 
-use super::check::rule::{Rule, Vector, field};
+use super::rule::{Rule, Vector, field};
 use hash::HashWalk;
 use part::{Part, Slots, Spot, as_text, in_slot, strange};
 use tree::TreeWalk;
 
 /// Where a key is, and its value.
-pub(super) type Pair<'v> = (Spot<'v>, Spot<'v>);
+pub(in crate::heap) type Pair<'v> = (Spot<'v>, Spot<'v>);
 
 /// A node of a collection, or its buffer.
 #[derive(Clone, Copy)]
-pub(super) struct Node<'v> {
+pub(in crate::heap) struct Node<'v> {
     /// The object.
-    pub(super) part: Part<'v>,
-    pub(super) kind: Kind,
+    pub(in crate::heap) part: Part<'v>,
+    pub(in crate::heap) kind: Kind,
     /// Values, entries, branches or keys.
-    pub(super) slots: Slots<'v>,
+    pub(in crate::heap) slots: Slots<'v>,
     /// The values of keys that lie by themselves.
-    pub(super) values: Option<Slots<'v>>,
+    pub(in crate::heap) values: Option<Slots<'v>>,
     order: Order,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(in crate::heap) enum Kind {
     /// Values are in its slots.
     Values,
     /// It leads to other nodes, and its slots have keys.
@@ -54,14 +54,14 @@ enum Order {
 
 impl<'v> Node<'v> {
     /// Elements that lie one behind the other, and all have values.
-    pub(super) fn array(part: Part<'v>, slots: Slots<'v>) -> Node<'v> {
+    pub(in crate::heap) fn array(part: Part<'v>, slots: Slots<'v>) -> Node<'v> {
         let order = Order::Ring { head: 0, len: slots.count };
         Node { part, kind: Kind::Values, slots, values: None, order }
     }
 
     /// The buffer of a vector, a text or a queue, and whether there is one. If not, this is a part of the
     /// owner.
-    pub(super) fn buffer(vector: &Vector, owner: Part<'v>) -> Result<(Node<'v>, bool), String> {
+    pub(in crate::heap) fn buffer(vector: &Vector, owner: Part<'v>) -> Result<(Node<'v>, bool), String> {
         let head = vector.head.map_or(0, |at| owner.word(at));
         let len = owner.word(vector.len);
         let (buffer, slots) = owner.follow_slice(vector.buffer)?;
@@ -74,7 +74,7 @@ impl<'v> Node<'v> {
     }
 
     /// How many places there are before the end of the values.
-    pub(super) fn places(&self) -> u64 {
+    pub(in crate::heap) fn places(&self) -> u64 {
         match self.order {
             Order::Ring { len, .. } | Order::List { len, .. } => len,
             Order::Tags { .. } => self.slots.count,
@@ -82,7 +82,7 @@ impl<'v> Node<'v> {
     }
 
     /// How many values there are.
-    pub(super) fn len(&self) -> u64 {
+    pub(in crate::heap) fn len(&self) -> u64 {
         match self.order {
             Order::Ring { len, .. } | Order::List { len, .. } => len,
             Order::Tags { .. } => (0..self.slots.count).filter(|&slot| self.slot(slot).1).count() as u64,
@@ -91,7 +91,7 @@ impl<'v> Node<'v> {
 
     /// The slot that is at a place, and whether it has a value. Each slot is at one.
     #[inline]
-    pub(super) fn slot(&self, place: u64) -> (u64, bool) {
+    pub(in crate::heap) fn slot(&self, place: u64) -> (u64, bool) {
         match self.order {
             Order::Ring { head, len } => {
                 // In this order: a ring of elements without bytes may be longer than can be counted twice.
@@ -110,12 +110,12 @@ impl<'v> Node<'v> {
     }
 
     /// The value at a place that has one.
-    pub(super) fn value(&self, place: u64) -> Spot<'v> {
+    pub(in crate::heap) fn value(&self, place: u64) -> Spot<'v> {
         self.part.at(self.slots.offset(self.slot(place).0)).is(in_slot(self.slots.ty))
     }
 
     /// The entry at a place, if it has one.
-    pub(super) fn entry(&self, place: u64) -> Result<Option<Pair<'v>>, String> {
+    pub(in crate::heap) fn entry(&self, place: u64) -> Result<Option<Pair<'v>>, String> {
         let (slot, true) = self.slot(place) else { return Ok(None) };
         let spot = self.value(place);
         if let Some(values) = &self.values {
@@ -126,7 +126,7 @@ impl<'v> Node<'v> {
     }
 
     /// All values, if they are bytes that lie one behind the other.
-    pub(super) fn bytes(&self) -> Option<&'v [u8]> {
+    pub(in crate::heap) fn bytes(&self) -> Option<&'v [u8]> {
         match self.order {
             Order::Ring { head: 0, len } if self.slots.ty.size == 1 => {
                 Some(self.part.bytes(self.slots.first, len))
@@ -136,7 +136,7 @@ impl<'v> Node<'v> {
     }
 
     /// The same, of a text.
-    pub(super) fn text(&self) -> Result<&'v str, String> {
+    pub(in crate::heap) fn text(&self) -> Result<&'v str, String> {
         as_text(self.bytes().ok_or_else(strange)?)
     }
 }
@@ -144,9 +144,9 @@ impl<'v> Node<'v> {
 /// The nodes of a collection that are still to come, each before those that it leads to, and entries in their
 /// order.
 #[derive(Clone)]
-pub(super) struct Walk<'v> {
+pub(in crate::heap) struct Walk<'v> {
     /// How many values or entries the collection says that it has.
-    pub(super) len: u64,
+    pub(in crate::heap) len: u64,
     first: Option<Node<'v>>,
     rest: Rest<'v>,
 }
@@ -160,7 +160,7 @@ enum Rest<'v> {
 
 impl<'v> Walk<'v> {
     /// Before the first node of a collection.
-    pub(super) fn of(rule: &Rule, owner: Part<'v>) -> Result<Walk<'v>, String> {
+    pub(in crate::heap) fn of(rule: &Rule, owner: Part<'v>) -> Result<Walk<'v>, String> {
         let (len, first, rest) = match rule {
             Rule::Vector(vector) => (vector.len, Walk::buffer(vector, owner)?, Rest::None),
             Rule::Hash(hash) => match owner.follow(hash.root)? {
@@ -193,7 +193,7 @@ impl<'v> Walk<'v> {
     }
 
     /// The next node. Nothing comes behind an error.
-    pub(super) fn next(&mut self) -> Result<Option<Node<'v>>, String> {
+    pub(in crate::heap) fn next(&mut self) -> Result<Option<Node<'v>>, String> {
         match &mut self.rest {
             _ if self.first.is_some() => Ok(self.first.take()),
             Rest::None => Ok(None),
