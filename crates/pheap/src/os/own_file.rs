@@ -23,8 +23,8 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, AtomicUsize};
 use std::time::{Duration, Instant};
 
+use super::fork;
 use super::syncs::Syncs;
-use super::{file_lock, fork};
 use crate::faults::{Bug, bug};
 use crate::sync::fence;
 
@@ -58,7 +58,6 @@ extern "C" fn child() {
     fork::count();
     UNDER_WAY.store(0, SeqCst);
     fence::forked();
-    file_lock::forked();
     if !bug(Bug::ForksKeepFiles) {
         give_up_all();
     }
@@ -84,11 +83,6 @@ pub(super) struct Leaked<T: 'static>(AtomicPtr<T>);
 impl<T: Sync> Leaked<T> {
     pub(super) const fn nothing() -> Leaked<T> {
         Leaked(AtomicPtr::new(ptr::null_mut()))
-    }
-
-    /// In a forked child: it has nothing.
-    pub(super) fn forget(&self) {
-        self.0.store(ptr::null_mut(), SeqCst);
     }
 
     pub(super) fn get(&self) -> Option<&'static T> {

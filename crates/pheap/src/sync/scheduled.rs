@@ -265,10 +265,6 @@ impl<T> Mutex<T> {
             Err(TryLockError::WouldBlock) => Err(TryLockError::WouldBlock),
         }
     }
-
-    pub(super) fn get_mut(&mut self) -> LockResult<&mut T> {
-        self.0.get_mut()
-    }
 }
 
 /// That of std.
