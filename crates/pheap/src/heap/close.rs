@@ -1,8 +1,5 @@
 //! `Heap::close`, and the threads in the background: they are started here, too, for each must have ended before the heap goes.
 
-#![allow(unsafe_code)]
-
-use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
@@ -12,7 +9,7 @@ use super::directory::Creation;
 use crate::alloc::bitmaps::store_live_slots;
 use crate::error::{Error, Result};
 use crate::faults::{Bug, bug};
-use crate::region::guard::{self, Entered, Scope};
+use crate::region::guard::{Entered, Scope};
 use crate::store::header::Use;
 use crate::store::{CLOSED, Tables, panicked};
 use crate::sync::Mutex;
@@ -159,27 +156,5 @@ impl Workers {
     pub(super) fn swap(&self, what: Work, thread: Option<JoinHandle<()>>) -> Option<JoinHandle<()>> {
         // SURVIVES drop: nobody else has a heap that is being opened, and only one thread closes it.
         std::mem::replace(&mut *self.0[what as usize].lock(), thread)
-    }
-}
-
-impl Drop for HeapInner {
-    #[expect(clippy::multiple_unsafe_ops_per_block, reason = "one reason for all of them")]
-    fn drop(&mut self) {
-        if self.is_forked() {
-            return; // the threads, the file and the addresses are the parent's
-        }
-        // The last handle is gone, so no transaction runs, and this waits for nobody: it may be inside of other heaps.
-        let _ = guard::with_several_heaps(|| self.close(true));
-        self.stop_background();
-        self.stop_checkpoints();
-        self.wait_for_growth();
-        self.stop_syncer();
-        // SAFETY: each is dropped here only, and not used after that: this is the drop of what has them.
-        unsafe {
-            ManuallyDrop::drop(&mut self.store);
-            ManuallyDrop::drop(&mut self.workers);
-            // Last: another heap may have the file from now on.
-            ManuallyDrop::drop(&mut self.file);
-        }
     }
 }

@@ -1,14 +1,12 @@
 //! Children that are made while each mutex of a heap is locked: entries refuse, drops do nothing, and
 //! nothing waits.
 
-#![allow(unsafe_code)]
-
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
-use pheap_testkit::forks::{end, ended, in_child, split};
+use pheap_testkit::forks::{end_without, ended, in_child, split};
 
 use crate::gc::held::tests::lock_table;
 use crate::wal::deferred_tests::lock_log;
@@ -106,13 +104,6 @@ fn refuses(handles: &Handles) -> bool {
         && is_forked(polled(commit.clone())) == has_log
 }
 
-/// Drops everything, the last handles as well.
-fn drops(handles: &Handles) -> bool {
-    // SAFETY: a child, which uses them no more, drops them only here, and ends without dropping anything.
-    drop(unsafe { std::ptr::read(handles) });
-    true
-}
-
 /// Makes a child that goes on here, with all locked. Whether this is the child; the parent waits until it
 /// has ended.
 fn is_child(handles: &Handles) -> bool {
@@ -134,7 +125,7 @@ fn a_child_waits_for_nothing_that_is_locked() -> Result<()> {
     for durability in [Durability::Process, Durability::Wal] {
         let handles = made(durability, folder.path())?;
         while_locked(&handles, || {
-            in_child(|| refuses(&handles) && drops(&handles)).expect("the child");
+            in_child(|| end_without(&handles, refuses(&handles))).expect("the child");
             false
         });
         handles.root.txn(|tx, map| map.insert(tx, &2, &2).map(drop))?;
@@ -151,7 +142,7 @@ fn a_child_within_something_waits_for_nothing_that_is_locked() -> Result<()> {
     for durability in [Durability::Process, Durability::Wal] {
         let handles = made(durability, folder.path())?;
         let Handles { root, other, snapshot, .. } = &handles;
-        let finish = |well: bool| end(well && refuses(&handles) && drops(&handles));
+        let finish = |well: bool| end_without(&handles, well && refuses(&handles));
         // A transaction that commits, one that fails, one that panics; of one root, and of two.
         for kind in 0..6 {
             let mut child = false;

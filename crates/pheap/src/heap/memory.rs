@@ -4,6 +4,7 @@
 #![allow(unsafe_code)]
 
 use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,7 +21,7 @@ use crate::media::Media;
 use crate::os::fork::start_thread;
 use crate::os::seek_data;
 use crate::region::all::SharedAll;
-use crate::region::{Exclusive, Identity, Region};
+use crate::region::{Exclusive, Identity, Region, guard};
 use crate::store::arena::{SpanEntry, SpanKind};
 use crate::store::header::Header;
 use crate::store::region_header::{LAST_ID, REGION_SIZE, RegionHeader};
@@ -349,6 +350,28 @@ impl HeapInner {
         let started = thread.is_some();
         self.workers.swap(what, thread);
         started
+    }
+}
+
+impl Drop for HeapInner {
+    #[expect(clippy::multiple_unsafe_ops_per_block, reason = "one reason for all of them")]
+    fn drop(&mut self) {
+        if self.is_forked() {
+            return; // the threads, the file and the addresses are the parent's
+        }
+        // The last handle is gone, so no transaction runs, and this waits for nobody: it may be inside of other heaps.
+        let _ = guard::with_several_heaps(|| self.close(true));
+        self.stop_background();
+        self.stop_checkpoints();
+        self.wait_for_growth();
+        self.stop_syncer();
+        // SAFETY: each is dropped here only, and not used after that: this is the drop of what has them.
+        unsafe {
+            ManuallyDrop::drop(&mut self.store);
+            ManuallyDrop::drop(&mut self.workers);
+            // Last: another heap may have the file from now on.
+            ManuallyDrop::drop(&mut self.file);
+        }
     }
 }
 

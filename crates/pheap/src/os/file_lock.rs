@@ -10,6 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::calls::try_lock;
+use super::fork::Process;
 use super::own_file::Leaked;
 use crate::error::{Error, Result};
 use crate::faults::{Kind, is_left_out};
@@ -24,20 +25,23 @@ type HeldBy = Arc<dyn Fn() -> String + Send + Sync>;
 /// The files that a process has open, by device and inode.
 type Files = HashMap<(u64, u64), Option<HeldBy>>;
 
-static OPEN: Leaked<Mutex<Files>> = Leaked::nothing();
-
-/// In a child: what a parent has open is not open here, and its list may be locked for ever.
-pub(super) fn forked() {
-    OPEN.forget();
+/// The list of a process: what its parent has open is not open here, and that list may be locked for ever.
+#[derive(Default)]
+struct Open {
+    process: Process,
+    files: Mutex<Files>,
 }
+
+static OPEN: Leaked<Open> = Leaked::nothing();
 
 fn open_files() -> &'static Mutex<Files> {
     loop {
-        if let Some(open) = OPEN.get() {
-            return open;
+        let open = OPEN.get();
+        if let Some(open) = open.filter(|open| !open.process.is_parent()) {
+            return &open.files;
         }
         // Unless another thread is faster.
-        OPEN.replace(None, Box::default());
+        OPEN.replace(open, Box::default());
     }
 }
 

@@ -23,8 +23,8 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, AtomicUsize};
 use std::time::{Duration, Instant};
 
+use super::fork;
 use super::syncs::Syncs;
-use super::{file_lock, fork};
 use crate::faults::{Bug, bug};
 
 /// Forks of this process that have begun, and those of them that have not ended. In a beginning, the second comes first.
@@ -56,7 +56,6 @@ extern "C" fn ends() {
 extern "C" fn child() {
     fork::count();
     UNDER_WAY.store(0, SeqCst);
-    file_lock::forked();
     if !bug(Bug::ForksKeepFiles) {
         give_up_all();
     }
@@ -82,11 +81,6 @@ pub(super) struct Leaked<T: 'static>(AtomicPtr<T>);
 impl<T: Sync> Leaked<T> {
     pub(super) const fn nothing() -> Leaked<T> {
         Leaked(AtomicPtr::new(ptr::null_mut()))
-    }
-
-    /// In a forked child: it has nothing.
-    pub(super) fn forget(&self) {
-        self.0.store(ptr::null_mut(), SeqCst);
     }
 
     pub(super) fn get(&self) -> Option<&'static T> {
