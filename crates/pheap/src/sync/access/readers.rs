@@ -55,6 +55,7 @@ impl Access {
         }
     }
 
+    #[inline(never)]
     fn leave_shared(&self, entry: Entry) {
         self.watch.leave(Want::Shared);
         self.leave_again(entry);
