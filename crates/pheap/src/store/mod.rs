@@ -56,7 +56,9 @@ pub(crate) fn panicked() -> Error {
 }
 
 fn unfenced() -> Error {
-    let reason = "membarrier(2) is refused, and was not when the heap was opened, so it cannot be known any more which threads are inside of it; allow it in the filter of system calls, or install that before the heap is opened";
+    let reason = "membarrier(2) is refused, and was not when a root was first used, so it cannot be known any more \
+        whether the thread that did so is inside of it; allow it in the filter of system calls, or install that before \
+        the heap is opened";
     Error::Failed { reason: reason.to_owned() }
 }
 

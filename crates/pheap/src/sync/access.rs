@@ -220,7 +220,7 @@ impl Access {
         let want = if overtakes { Want::Nested } else { Want::Shared };
         self.writers.lock(want);
         // An owner that looks is no writer.
-        if self.is_mine() || self.claim() { Ok(()) } else { self.make_way(want, || None).map(drop) }
+        if self.mine().is_some() || self.claim() { Ok(()) } else { self.make_way(want, || None).map(drop) }
     }
 
     pub(crate) fn unlock_quiescent(&self) {

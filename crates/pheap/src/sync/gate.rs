@@ -92,19 +92,13 @@ impl Gate {
         while before(&closers).is_some() && !self.changed.wait_until(&mut closers, end) {}
     }
 
-    /// Closes it, until the caller [opens](Self::open) it.
+    /// Closes it, until the caller [opens](Self::open) it; or tells those who come that the closer has
+    /// [lengthened](Closer::lengthen) their patience.
     pub(crate) fn close(&self, closer: Closer) {
         let mut closers = self.closers();
+        closers.retain(|known| known.number != closer.number);
         closers.push(closer);
         self.closed.store(closers.len() as u64, Relaxed);
-    }
-
-    /// Tells those who come that the closer has [lengthened](Closer::lengthen) their patience.
-    pub(crate) fn update(&self, closer: Closer) {
-        let mut closers = self.closers();
-        if let Some(known) = closers.iter_mut().find(|known| known.number == closer.number) {
-            *known = closer;
-        }
     }
 
     pub(crate) fn open(&self, closer: Closer) {
@@ -131,7 +125,7 @@ impl<'a> Gates<'a> {
     /// Keeps others away for longer, if they have come in meanwhile.
     pub(crate) fn lengthen(&mut self) {
         if self.closer.lengthen() {
-            self.gates.iter().for_each(|gate| gate.update(self.closer));
+            self.gates.iter().for_each(|gate| gate.close(self.closer));
         }
     }
 }
@@ -189,7 +183,7 @@ mod tests {
         let before = closer.until;
         assert!(!closer.lengthen());
         assert_eq!(closer.until, before);
-        gate.update(closer);
+        gate.close(closer);
         thread::scope(|scope| {
             let waits = scope.spawn(|| gate.pass(|| false));
             thread::sleep(Duration::from_millis(20));

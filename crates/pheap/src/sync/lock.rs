@@ -151,10 +151,11 @@ impl RawRwLock {
     #[track_caller]
     pub(crate) fn lock(&self, want: Want) {
         let wait = || {
-            if !self.try_once(want) {
-                self.lock_slowly(want, None);
-            }
-            Some(())
+            let is_taken = match want {
+                Want::Exclusive => self.word.compare_exchange(0, EXCLUSIVE, Acquire, Relaxed).is_ok(),
+                Want::Shared | Want::Nested => self.try_once(want),
+            };
+            (is_taken || self.lock_slowly(want, None)).then_some(())
         };
         self.watch.take(want, || self.try_once(want).then_some(()), wait);
     }

@@ -25,14 +25,16 @@ fn is_left_out(site: &'static Location<'static>) -> bool {
 
 #[derive(Debug, Default)]
 struct Seen {
-    /// Threads inside.
-    exclusive: u32,
-    shared: u32,
-    /// Those of them that the mutant has let in, for which access.
+    /// Threads inside that have it for themselves, and that share it; and those that wait for that.
+    inside: [u32; 2],
+    waiting: [u32; 2],
+    /// Those inside that the mutant has let in, for which access.
     mutants: Vec<(ThreadId, Want)>,
-    /// Threads that wait.
-    waiting_exclusive: u32,
-    waiting_shared: u32,
+}
+
+/// Its place in `inside` and `waiting`.
+fn place(want: Want) -> usize {
+    usize::from(want != Want::Exclusive)
 }
 
 /// Who is inside of a lock. Kept only while there is a mutant.
@@ -44,27 +46,16 @@ impl Watch {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that a thread has to wait, and whether it would meet somebody if a lock was left out: this one, or that of who is inside.
+    /// Notes that a thread has to wait, and whether it would meet somebody if a lock was left out: this one, or that of who
+    /// is inside.
     fn arrive(&self, want: Want, mutated: bool) {
         let mut seen = self.seen();
-        let conflicts = |other: Want| want == Want::Exclusive || other == Want::Exclusive;
-        let inside =
-            seen.exclusive > 0 && conflicts(Want::Exclusive) || seen.shared > 0 && conflicts(Want::Shared);
-        if mutated && inside || seen.mutants.iter().any(|mutant| conflicts(mutant.1)) {
+        let conflicts = |other: usize| place(want) == 0 || other == 0;
+        let inside = (0..2).any(|other| seen.inside[other] > 0 && conflicts(other));
+        if mutated && inside || seen.mutants.iter().any(|mutant| conflicts(place(mutant.1))) {
             mutant::meet();
         }
-        match want {
-            Want::Exclusive => seen.waiting_exclusive += 1,
-            Want::Shared | Want::Nested => seen.waiting_shared += 1,
-        }
-    }
-
-    fn stop_waiting(&self, want: Want) {
-        let mut seen = self.seen();
-        match want {
-            Want::Exclusive => seen.waiting_exclusive -= 1,
-            Want::Shared | Want::Nested => seen.waiting_shared -= 1,
-        }
+        seen.waiting[place(want)] += 1;
     }
 
     pub(crate) fn enter(&self, want: Want, mutated: bool) {
@@ -72,10 +63,7 @@ impl Watch {
             return;
         }
         let mut seen = self.seen();
-        match want {
-            Want::Exclusive => seen.exclusive += 1,
-            Want::Shared | Want::Nested => seen.shared += 1,
-        }
+        seen.inside[place(want)] += 1;
         if mutated {
             seen.mutants.push((std::thread::current().id(), want));
             drop(seen);
@@ -91,11 +79,10 @@ impl Watch {
         }
         let end = Instant::now() + STAY;
         while Instant::now() < end {
-            let seen = self.seen();
-            if seen.waiting_exclusive > 0 || want == Want::Exclusive && seen.waiting_shared > 0 {
+            let [exclusive, shared] = self.seen().waiting;
+            if exclusive > 0 || want == Want::Exclusive && shared > 0 {
                 return mutant::meet();
             }
-            drop(seen);
             std::thread::sleep(Duration::from_micros(50));
         }
     }
@@ -106,10 +93,8 @@ impl Watch {
         }
         let mut seen = self.seen();
         // Not below 0: who was inside when the mutant was switched on was not counted.
-        match want {
-            Want::Exclusive => seen.exclusive = seen.exclusive.saturating_sub(1),
-            Want::Shared | Want::Nested => seen.shared = seen.shared.saturating_sub(1),
-        }
+        let inside = &mut seen.inside[place(want)];
+        *inside = inside.saturating_sub(1);
         let me = (std::thread::current().id(), want);
         if let Some(mine) = seen.mutants.iter().position(|mutant| *mutant == me) {
             seen.mutants.swap_remove(mine);
@@ -132,7 +117,7 @@ impl Watch {
         let taken = attempt().or_else(|| {
             self.arrive(want, mutated);
             let taken = wait();
-            self.stop_waiting(want);
+            self.seen().waiting[place(want)] -= 1;
             taken
         });
         if taken.is_some() {

@@ -88,10 +88,11 @@ impl Access {
             && self.owner.compare_exchange(FRESH, this_thread(), Relaxed, Relaxed).is_ok()
     }
 
-    /// Whether this thread is the owner. (While it is watched who takes locks, threads take them.)
+    /// The number of this thread, if it is the owner. (While it is watched who takes locks, threads take them.)
     #[inline(always)]
-    pub(super) fn is_mine(&self) -> bool {
-        self.owner.load(Relaxed) == this_thread() && !watches_locks()
+    pub(super) fn mine(&self) -> Option<u64> {
+        let owner = self.owner.load(Relaxed);
+        (owner == this_thread() && !watches_locks()).then_some(owner)
     }
 
     /// Says with a plain store what the owner, this thread, is from now on. Returns whether it still is the owner.
@@ -134,27 +135,24 @@ impl Access {
     /// Makes this thread the writer, if it is the owner. It must not be inside.
     #[inline(always)]
     pub(super) fn enter_as_owner(&self) -> bool {
-        if !self.is_mine() {
-            return false;
-        }
+        let Some(me) = self.mine() else { return false };
         #[cfg(not(all(test, pheap_loom)))]
         debug_assert_eq!(self.state.load(Relaxed), OUTSIDE, "this thread is inside already");
-        self.come(this_thread(), WRITER, OUTSIDE)
+        self.come(me, WRITER, OUTSIDE)
     }
 
     /// The same for one that may be inside, which is not let in once more, or that may become the owner.
     pub(super) fn enter_as_first(&self) -> bool {
-        (self.is_mine() && self.state.load(Relaxed) == OUTSIDE || self.claim()) && self.enter_as_owner()
+        let is_outside = self.mine().is_some() && self.state.load(Relaxed) == OUTSIDE;
+        (is_outside || self.claim()) && self.enter_as_owner()
     }
 
     /// Lets this thread read, if it is the owner.
     #[inline(always)]
     pub(super) fn read_as_owner(&self) -> bool {
-        if !self.is_mine() {
-            return false;
-        }
+        let Some(me) = self.mine() else { return false };
         let state = self.state.load(Relaxed);
-        self.come(this_thread(), state + READ, state)
+        self.come(me, state + READ, state)
     }
 
     /// Ends such a read.

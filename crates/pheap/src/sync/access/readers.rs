@@ -51,17 +51,16 @@ impl Access {
     pub(crate) fn unlock_shared(&self, entry: Entry) {
         match entry {
             Entry::Owner => self.end_read_as_owner(),
-            Entry::Slot | Entry::Counted => self.leave_shared(entry),
+            Entry::Slot | Entry::Counted => {
+                self.watch.leave(Want::Shared);
+                self.leave_slot(entry);
+            }
         }
     }
 
-    fn leave_shared(&self, entry: Entry) {
-        self.watch.leave(Want::Shared);
-        self.leave_again(entry);
-    }
-
-    /// Wakes the writer that waits for readers, behind which this thread has left.
-    fn leave_again(&self, entry: Entry) {
+    /// Leaves, and wakes the writer that waits for readers.
+    #[inline(never)]
+    fn leave_slot(&self, entry: Entry) {
         self.slots.leave(entry);
         if self.word.load(Acquire) & PARKED != 0 {
             self.wake();
@@ -75,7 +74,7 @@ impl Access {
         }
         let entry = self.slots.enter();
         if self.keeps_out(self.word.load(SeqCst), nested) {
-            self.leave_again(entry);
+            self.leave_slot(entry);
             return None;
         }
         Some(entry)

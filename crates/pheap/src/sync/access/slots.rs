@@ -91,9 +91,13 @@ impl Slots {
     /// Whether one of them is inside. A read that has begun before a fence that this thread has passed is seen, and so is
     /// what one that has ended has read.
     pub(super) fn is_any_inside(&self) -> bool {
-        let used = self.used.load(SeqCst);
-        let chunks = self.chunks.iter().take(used.div_ceil(CHUNK)).filter_map(OnceLock::get);
-        let mut words = chunks.flat_map(|chunk| chunk.iter()).map(|slot| &slot.0).chain([&self.others]);
-        words.any(|word| word.load(Acquire) != 0)
+        let is_inside = |word: &AtomicU64| word.load(Acquire) != 0;
+        let used = self.used.load(SeqCst).div_ceil(CHUNK);
+        for chunk in self.chunks.iter().take(used).filter_map(OnceLock::get) {
+            if chunk.iter().any(|slot| is_inside(&slot.0)) {
+                return true;
+            }
+        }
+        is_inside(&self.others)
     }
 }
