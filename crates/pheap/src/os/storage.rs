@@ -248,8 +248,8 @@ pub(crate) trait Disk: Send + Sync + Debug {
     /// What the operating system says.
     fn create_log(&self) -> io::Result<Arc<dyn Storage>>;
 
-    /// Looks whether the next opening finds this log: whether it has its name, durably, beside the heap's file,
-    /// wherever that is now.
+    /// Looks whether the next opening finds this log: whether it has its name, durably, beside the heap's
+    /// file, wherever that is now.
     ///
     /// # Errors
     /// The log is not there, or the heap's file cannot be found by any name.

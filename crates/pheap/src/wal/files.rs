@@ -138,7 +138,8 @@ pub(crate) fn storage(file: File) -> io::Result<impl Storage> {
 }
 
 /// How long a sync relies on the last look at the names. A file may always be renamed just after a look; this
-/// makes "just after" a moment longer. The two system calls of a look are much beside the sync of a fast disk.
+/// makes "just after" a moment longer. The two system calls of a look are much beside the sync of a fast
+/// disk.
 const MOMENT: Duration = Duration::from_millis(1);
 
 /// The file of a heap, and the one beside it for its log.

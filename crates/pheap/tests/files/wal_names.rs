@@ -55,8 +55,8 @@ fn is_misplaced(result: pheap::Result<()>) -> bool {
     matches!(result, Err(Error::Misplaced { .. }))
 }
 
-/// Nothing is acknowledged from then on. Closing the heap saves all; and if the program is killed, the log does that
-/// has its name again.
+/// Nothing is acknowledged from then on. Closing the heap saves all; and if the program is killed, the log
+/// does that has its name again.
 #[test]
 fn a_log_that_loses_its_name_is_missed() {
     type Lose = fn(&Path);

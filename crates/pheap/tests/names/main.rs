@@ -44,7 +44,7 @@ struct Node {
     copy: Option<bool>,
     /// Nobody knows what is in it.
     dubious: bool,
-    /// A name of it has changed since it was opened: a program may have looked for its log between two changes.
+    /// A name of it has changed since it was opened: its log may have been looked for between two changes.
     moved: bool,
 }
 
