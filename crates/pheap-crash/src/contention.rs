@@ -53,7 +53,7 @@ pub fn programs() -> &'static [Contention] {
         ("closing beside tasks", wal::closing_beside_tasks),
         ("a full log", wal::full),
         ("private memory", wal::memory),
-        ("a removed log", wal::removed),
+        ("a log that grows", wal::grows),
         ("closing a log", wal::closing),
         ("first changes", wal::first_changes),
         ("a failing disk", wal::failing),

@@ -205,12 +205,16 @@ pub enum Error {
         path: PathBuf,
     },
 
-    /// While the heap was open with [`Durability::Wal`](crate::Durability::Wal), its file was removed, or another file was put where its log belongs. The next opening
-    /// could not find further commits, so the heap can neither be read nor written any more. If the heap's file still exists,
-    /// [closing](crate::Heap::close) the heap writes all commits to it.
+    /// While the heap was open with [`Durability::Wal`](crate::Durability::Wal), its log was removed or
+    /// renamed, or another file was put where the log belongs, or the heap's file was removed, or renamed
+    /// without its log. The next opening could not find further commits, so the heap can neither be read nor
+    /// written any more. If the heap's file still exists, [closing](crate::Heap::close) the heap writes all
+    /// commits to it. If the program ends before that, the log has them: put it back beside the heap's file.
     #[error(
-        "the files of the heap are not where an opening would find them ({reason}); close the heap, which brings what was committed to its file if that is still there, \
-         move the other file away, and open the heap again"
+        "the files of the heap are not where an opening would find them ({reason}); close the heap, which \
+         brings what was committed to its file if that is still there, move any other file away, and open \
+         the heap again; if the program ends before it has closed the heap, put the log back beside the \
+         heap's file"
     )]
     Misplaced {
         /// Which file, and what is wrong.

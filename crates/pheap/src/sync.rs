@@ -76,8 +76,6 @@ pub enum Mistake {
     NoteEarly,
     /// The log fails while threads may append without the mutex.
     FailOpen,
-    /// It gets another file while they may.
-    ReplaceOpen,
     /// They may append beyond the end of a segment.
     OverlookEnd,
     /// Who asks where the log may end is not told of the thread that writes to it.

@@ -346,13 +346,6 @@ pub(super) fn open_at(directory: &File, name: &CStr, flags: libc::c_int, mode: u
     Ok(unsafe { File::from_raw_fd(opened) })
 }
 
-/// Gives a name in a directory to the file at `path`, or what that links to.
-pub(super) fn link_at(path: &CStr, directory: &File, name: &CStr) -> io::Result<()> {
-    let (to, flags) = (directory.as_raw_fd(), libc::AT_SYMLINK_FOLLOW);
-    // SAFETY: a call with two strings.
-    again(|| unsafe { libc::linkat(libc::AT_FDCWD, path.as_ptr(), to, name.as_ptr(), flags) }).map(drop)
-}
-
 /// Removes a name from a directory.
 pub(super) fn unlink_at(directory: &File, name: &CStr) -> io::Result<()> {
     // SAFETY: a call with a string.

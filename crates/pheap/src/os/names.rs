@@ -41,8 +41,6 @@ pub(crate) struct Names {
     log: CString,
     /// Of the directory.
     syncs: Syncs,
-    /// Whether the names that were seen last may not be durable.
-    unsynced: bool,
 }
 
 impl Names {
@@ -55,7 +53,7 @@ impl Names {
         let flags = libc::O_PATH | libc::O_DIRECTORY;
         let directory = OpenOptions::new().read(true).custom_flags(flags).open(parent)?;
         let (heap, log) = (CString::new(name.as_bytes())?, CString::new(log.into_vec())?);
-        Ok(Names { directory, path: parent.to_owned(), heap, log, syncs: Syncs::new(), unsynced: false })
+        Ok(Names { directory, path: parent.to_owned(), heap, log, syncs: Syncs::new() })
     }
 
     /// Those that a file has now, wherever it was opened; its directories may have other names than they had.
@@ -118,12 +116,6 @@ impl Names {
         calls::open_at(&self.directory, name, flags | libc::O_NONBLOCK, mode)
     }
 
-    /// Gives the log's name to this file as well, unless another one has it.
-    pub(crate) fn link_log(&self, file: &File) -> io::Result<()> {
-        let this = CString::new(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
-        calls::link_at(&this, &self.directory, &self.log)
-    }
-
     /// Removes the log's name from this file, if it has it.
     pub(crate) fn unlink_log(&self, id: FileId) -> io::Result<()> {
         if self.log_id()? != Some(id) {
@@ -132,24 +124,17 @@ impl Names {
         calls::unlink_at(&self.directory, &self.log)
     }
 
-    /// Notes that names have changed, or may have. They are not relied on before they are [durable](Self::sync).
-    pub(crate) fn change(&mut self) {
-        self.unsynced = true;
-    }
-
-    /// Whether these names are the files' now, durably.
+    /// Whether these names are the files' now.
     pub(crate) fn are(&self, heap: FileId, log: FileId) -> io::Result<bool> {
-        Ok(!self.unsynced && self.heap_is(heap)? && self.log_id()? == Some(log))
+        Ok(self.heap_is(heap)? && self.log_id()? == Some(log))
     }
 
     /// Makes the names in the directory durable.
-    pub(crate) fn sync(&mut self) -> io::Result<()> {
+    pub(crate) fn sync(&self) -> io::Result<()> {
         // Before: that it cannot be opened now, with too many open files perhaps, is no failure of the disk, which would stay.
         let directory = self.open(c".", libc::O_RDONLY | libc::O_DIRECTORY, 0)?;
         // SURVIVES unreached: a simulated disk has no directory: a log that it makes has its name, durably.
-        self.syncs.sync(|| directory.sync_all())?;
-        self.unsynced = false;
-        Ok(())
+        self.syncs.sync(|| directory.sync_all())
     }
 
     /// The mount and the device of the directory.
@@ -161,24 +146,6 @@ impl Names {
 #[cfg(all(test, not(pheap_loom)))]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_that_could_not_be_synced_are_not_relied_on() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("h");
-        let [heap, log] = [&path, &dir.path().join("h.wal")].map(|path| File::create(path).unwrap());
-        let [heap, log] = [heap, log].map(|file| Stat::of(&file).unwrap().id);
-        let mut names = Names::of(&path).unwrap();
-        assert!(names.are(heap, log).unwrap());
-        names.change();
-        names.sync().unwrap();
-        assert!(names.are(heap, log).unwrap());
-        names.change();
-        assert!(!names.are(heap, log).unwrap());
-        names.syncs.sync(|| Err(io::Error::from_raw_os_error(libc::EIO))).unwrap_err();
-        // The kernel would say that all is well now.
-        assert!(names.sync().is_err() && !names.are(heap, log).unwrap());
-    }
 
     #[test]
     fn both_calls_say_the_same() {

@@ -241,17 +241,6 @@ pub(crate) fn write_all(
     Ok(())
 }
 
-/// What became of a log that was looked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kept {
-    /// It is where the next opening will look for it, durably.
-    Here,
-    /// It was there a moment ago, and nobody has looked since.
-    HereBefore,
-    /// Nothing is there, and it cannot be put there: there must be a new file.
-    Lost,
-}
-
 /// The heap's file, and the place for its log beside it.
 pub(crate) trait Disk: Send + Sync + Debug {
     /// Where the log is, for messages.
@@ -280,18 +269,19 @@ pub(crate) trait Disk: Send + Sync + Debug {
     /// What the operating system says.
     fn create_log(&self) -> io::Result<Arc<dyn Storage>>;
 
-    /// Sees to it that the next opening finds this log: that it has its name, beside the heap's file, wherever that is now.
+    /// Looks whether the next opening finds this log: whether it has its name, durably, beside the heap's
+    /// file, wherever that is now.
     ///
     /// # Errors
-    /// The heap's file cannot be found by any name, or another file has the log's.
-    fn keep_log(&self, log: &dyn Storage) -> io::Result<Kept>;
+    /// The log is not there, or the heap's file cannot be found by any name.
+    fn find_log(&self, log: &dyn Storage) -> io::Result<()>;
 
-    /// [`keep_log`](Self::keep_log) for who asks after each commit: may be answered from what was seen a moment ago, by [`Kept::HereBefore`].
+    /// [`find_log`](Self::find_log) after each sync: may rely on a look that was a moment ago.
     ///
     /// # Errors
-    /// Those of [`keep_log`](Self::keep_log).
-    fn keep_log_lately(&self, log: &dyn Storage) -> io::Result<Kept> {
-        self.keep_log(log)
+    /// Those of `find_log`.
+    fn find_log_lately(&self, log: &dyn Storage) -> io::Result<()> {
+        self.find_log(log)
     }
 
     /// Sees to it that the next opening finds the heap's file, which may need no log.

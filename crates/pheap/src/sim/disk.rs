@@ -28,7 +28,7 @@ pub use faults::{Call, Fault, ShortWrites};
 use file::SimFile;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
-use crate::os::storage::{Disk, Kept, Storage};
+use crate::os::storage::{Disk, Storage};
 use crate::units::HEADER_SIZE;
 
 /// Bytes of a sector.
@@ -492,12 +492,12 @@ impl Disk for SimDisk {
         Ok(Arc::new(SimFile::new(&self.state, Which::Log, state.log_number)))
     }
 
-    fn keep_log(&self, log: &dyn Storage) -> io::Result<Kept> {
+    fn find_log(&self, log: &dyn Storage) -> io::Result<()> {
         let state = self.lock();
         if state.view.log.is_none() {
-            Ok(Kept::Lost)
+            Err(io::Error::from_raw_os_error(libc::ENOENT))
         } else if log.id().inode == state.log_number {
-            Ok(Kept::Here)
+            Ok(())
         } else {
             Err(io::Error::from_raw_os_error(libc::EEXIST))
         }

@@ -133,19 +133,11 @@ impl<T> RwLock<T> {
         RwLock { watch: Default::default(), lock: below::RwLock::new(value) }
     }
 
-    #[track_caller]
-    pub(crate) fn read(&self) -> RwLockGuard<'_, below::RwLockReadGuard<'_, T>> {
-        let attempt = || self.lock.try_read().ok();
-        let wait = || Some(self.lock.read().unwrap_or_else(PoisonError::into_inner));
-        let guard = self.watch.take(Want::Shared, attempt, wait).expect("waited for");
-        RwLockGuard { guard, watch: &self.watch, want: Want::Shared }
-    }
-
-    /// [`read`](Self::read), if that needs no waiting, for who has it or for who waits to write.
+    /// Locks it to read, if no thread has it, or waits for it, to write.
     #[track_caller]
     pub(crate) fn try_read(&self) -> Option<RwLockGuard<'_, below::RwLockReadGuard<'_, T>>> {
         let guard = self.watch.take(Want::Shared, || None, || self.lock.try_read().ok())?;
-        Some(RwLockGuard { guard, watch: &self.watch, want: Want::Shared })
+        Some(RwLockGuard { _guard: guard, watch: &self.watch, want: Want::Shared })
     }
 
     #[track_caller]
@@ -153,7 +145,7 @@ impl<T> RwLock<T> {
         let attempt = || self.lock.try_write().ok();
         let wait = || Some(self.lock.write().unwrap_or_else(PoisonError::into_inner));
         let guard = self.watch.take(Want::Exclusive, attempt, wait).expect("waited for");
-        RwLockGuard { guard, watch: &self.watch, want: Want::Exclusive }
+        RwLockGuard { _guard: guard, watch: &self.watch, want: Want::Exclusive }
     }
 }
 
@@ -164,7 +156,7 @@ impl<T> fmt::Debug for RwLock<T> {
 }
 
 pub(crate) struct RwLockGuard<'a, G> {
-    guard: G,
+    _guard: G,
     watch: &'a Watch,
     want: Want,
 }
@@ -172,20 +164,6 @@ pub(crate) struct RwLockGuard<'a, G> {
 impl<G> Drop for RwLockGuard<'_, G> {
     fn drop(&mut self) {
         self.watch.leave(self.want);
-    }
-}
-
-impl<G: Deref> Deref for RwLockGuard<'_, G> {
-    type Target = G::Target;
-
-    fn deref(&self) -> &G::Target {
-        &self.guard
-    }
-}
-
-impl<G: DerefMut> DerefMut for RwLockGuard<'_, G> {
-    fn deref_mut(&mut self) -> &mut G::Target {
-        &mut self.guard
     }
 }
 

@@ -282,11 +282,6 @@ impl<T> RwLock<T> {
         RwLock(std::sync::RwLock::new(value))
     }
 
-    pub(super) fn read(&self) -> LockResult<RwLockReadGuard<'_, T>> {
-        let guard = take(self, || self.0.try_read(), || self.0.read());
-        Ok(Guard { guard: Some(guard), lock: self })
-    }
-
     pub(super) fn write(&self) -> LockResult<RwLockWriteGuard<'_, T>> {
         let guard = take(self, || self.0.try_write(), || self.0.write());
         Ok(Guard { guard: Some(guard), lock: self })

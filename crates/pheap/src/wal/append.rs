@@ -11,7 +11,6 @@ use super::{State, SyncPolicy, Wal};
 use crate::error::Result;
 use crate::log::{Range, Staged, ranges};
 use crate::os::cpu::bytes;
-use crate::os::storage::Storage;
 use crate::sync::{Mistake, mistake};
 
 const METADATA: &str = "recording metadata";
@@ -105,7 +104,7 @@ impl Wal {
             ranges(&record[..len]).for_each(|range| self.note(&range));
         }
         self.records.seal(start, &mut record[..len]);
-        self.first().write_mapped(bytes(record), place);
+        self.log().write_mapped(bytes(record), place);
         self.tail.publish(start, start + size);
         Some(start..start + size)
     }
@@ -118,8 +117,7 @@ impl Wal {
         if !self.writes_at_once(&state) {
             self.append_ranges(&mut state, staged.range_words(), staged.ranges());
         } else if let Some((record, place)) = state.buffer.append_whole(staged) {
-            // SURVIVES drop lock: no program of the lab loses the name of its log while records are written at once; where they are not, one does.
-            let written = self.log.read().write_all(bytes(record), place);
+            let written = self.log().write_all(bytes(record), place);
             let end = state.buffer.end();
             self.note_written(&mut state, Vec::new(), end, written);
         } else {
@@ -164,12 +162,6 @@ impl Wal {
         }
     }
 
-    /// The file that the log began with.
-    #[inline]
-    fn first(&self) -> &dyn Storage {
-        &**self.first.get().expect("a log has begun before it is used")
-    }
-
     /// Notes where a record goes that has its position, or is about to get it under the mutex: the epoch of a page is that of its last record.
     fn note(&self, range: &Range<'_>) {
         self.pages.note(range.offset, range.words.len() as u64 * 8);
@@ -200,11 +192,10 @@ impl Wal {
     /// Whether records may be appended without the mutex: they go to a file that is mapped, and will be, nobody else writes there, and all before them are there.
     fn may_open(&self, state: &State) -> bool {
         self.is_at_once()
-            && state.is_first
             && state.writing.is_none()
             && state.failure.is_none()
             && self.tail.written.get() == state.buffer.end()
-            && self.first().is_mapped(state.buffer.last_place(), self.layout.segment)
+            && self.log().is_mapped(state.buffer.last_place(), self.layout.segment)
     }
 
     /// Opens the log up to where a record would call for something that needs the mutex.

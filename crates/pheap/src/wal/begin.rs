@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::format::Layout;
-use super::{HIDES_WRITES, LogFile, Wal};
+use super::{HIDES_WRITES, Wal};
 use crate::error::{Error, Result};
 use crate::faults::{Bug, bug};
 use crate::os::storage::{Disk, Storage};
@@ -124,9 +124,7 @@ impl Wal {
     /// Takes a file for the log that there is none of yet.
     pub(super) fn use_log(&self, log: Arc<dyn Storage>) {
         self.mapped.store(!self.policy.keeps_records() && self.map(&*log), Ordering::Relaxed);
-        let _ = self.first.set(log.clone());
-        // SURVIVES drop: nobody looks for the file before the log has begun.
-        *self.log.write() = LogFile(Some(log));
+        self.log.set(log).expect("a log begins once");
     }
 }
 

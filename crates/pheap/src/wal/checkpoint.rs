@@ -12,7 +12,7 @@ use super::{Failure, Folded, State, Wal};
 use crate::error::{Error, Result};
 use crate::os::cpu::bytes;
 
-/// How often it is looked whether the log still has its name, if commits do not.
+/// How often it is looked whether something was appended since.
 const LOOK: Duration = Duration::from_secs(1);
 /// How often nothing is to be new when a log that has grown is cut down. It would soon grow again otherwise, for which transactions wait.
 const LOOKS: u32 = 10;
@@ -55,7 +55,7 @@ impl Wal {
         let closing = self.closing.load(Ordering::Relaxed);
         if !closing {
             // What is durable already was found by whoever synced it. It may have been moved since.
-            self.keep_found()?;
+            self.find_log()?;
         }
         let mut folded = self.folded.lock();
         let (end, live) = {
@@ -98,7 +98,7 @@ impl Wal {
     /// Lets recovery begin at a position, durably: of the segments before it that are used again, the disk may have any part at any time.
     /// The other mark stays as it is until this one is there.
     fn mark_folded(&self, end: u64, mark: usize) -> io::Result<()> {
-        let log = self.log.read();
+        let log = self.log();
         // By now the heap's header names this run.
         let says = Mark { folded: end, runs: self.runs, run: self.run, before: self.run };
         log.write_all(bytes(&says.to_words(self.seed)), MARKS[mark])?;
@@ -111,11 +111,11 @@ impl Wal {
     /// Writes the records up to a position to the heap's file, and says how many bytes that were.
     fn fold(&self, folded: &Folded, to: u64, live: &[Segment]) -> io::Result<u64> {
         let from = folded.to;
-        let log = self.log.read().clone();
+        let log = self.log();
         // For what half of the log says, and a little more, if there may be so much in memory: each page is written once then.
         let room = (self.settings.log_limit / 4 * 3).min(self.settings.memory_limit / 2);
         let mut fold = Fold::with_room(&*self.data, room);
-        each_record(&*log, self.layout, live, from..to, |record| {
+        each_record(log, self.layout, live, from..to, |record| {
             folded.streams.iter().for_each(|stream| stream.add(record));
             fold.add(record)
         })?;
@@ -128,7 +128,7 @@ impl Wal {
     pub(crate) fn begin_to_close(&self) -> bool {
         self.begin_no_more();
         let refused = self.failure().is_some();
-        let _ = self.keep_found(); // kept as a failure
+        let _ = self.find_log(); // kept as a failure
         let state = self.quiesce();
         if state.failure.as_ref().is_some_and(|failure| failure.misplaced) {
             self.closing.store(true, Ordering::Relaxed);
@@ -170,7 +170,7 @@ impl Wal {
         self.write_at_once(&mut state);
         self.check(&state)?;
         // SURVIVES unreached: no program of the lab misplaces a log. Somebody may put a real one back after a power failure.
-        self.log.read().sync().map_err(|e| {
+        self.log().sync().map_err(|e| {
             self.fail(&mut state, "syncing the log", &e);
             Error::io("syncing the log", e)
         })
@@ -209,9 +209,8 @@ impl Wal {
     pub(crate) fn wait_for_request(&self) -> bool {
         let mut state = self.tail.lock();
         while !state.checkpoint && !state.stop && state.failure.is_none() {
-            let on_demand = !self.policy.keeps_records();
             let has_grown = !self.is_mapped() && state.buffer.segments() > FIRST_SEGMENTS;
-            if !on_demand && !state.unseen && !state.ages && !has_grown {
+            if !state.ages && !has_grown {
                 state.wait(&self.requested);
                 continue;
             }
@@ -222,10 +221,6 @@ impl Wal {
             state.idle = if is_same { state.idle + u32::from(is_over) } else { 0 };
             if is_over && is_same && state.ages || has_grown && state.idle == LOOKS {
                 (state.fold, state.checkpoint) = (true, true);
-            }
-            // Commits make no system call that could tell them that the log has lost its name; or the last ones have not, so soon after others.
-            if state.unseen || on_demand && !is_same {
-                let _ = state.unlocked(|| self.keep_found());
             }
         }
         !state.stop && state.failure.is_none()
@@ -264,7 +259,7 @@ impl Wal {
             // So that no transaction has to. If it fails, one that needs it will find out why.
             let grown = self.grow(1);
             self.tail.lock().full_disk = grown.is_err();
-            let _ = self.keep_found(); // a failure is kept, for all others to see
+            let _ = self.find_log(); // a failure is kept, for all others to see
         }
         if due {
             let found = before();

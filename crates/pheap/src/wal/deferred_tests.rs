@@ -61,7 +61,23 @@ pub(super) fn get(root: &Root<u64>) -> Result<u64> {
 
 /// Runs `f` while nothing can be written to the log, nor synced.
 pub(crate) fn while_the_disk_stands_still<R>(wal: &Wal, f: impl FnOnce() -> R) -> R {
-    let _log = wal.log.write();
+    /// As if another thread wrote and synced.
+    struct Busy<'w>(&'w Wal);
+    impl Drop for Busy<'_> {
+        fn drop(&mut self) {
+            let mut state = self.0.tail.lock();
+            (state.writing, state.syncing) = (None, None);
+            self.0.changed.notify_all();
+        }
+    }
+    let mut state = wal.tail.lock();
+    while state.writing.is_some() || state.syncing.is_some() {
+        state.wait(&wal.changed);
+    }
+    let written = wal.tail.written.get();
+    (state.writing, state.syncing) = (Some(written), Some(written));
+    drop(state);
+    let _busy = Busy(wal);
     f()
 }
 

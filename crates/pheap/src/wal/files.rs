@@ -16,7 +16,7 @@ use crate::os::file_system::overwrite_in_place;
 use crate::os::maps::Window;
 use crate::os::names::{FileId, Names, Stat, is_absent};
 use crate::os::own_file::OwnFile;
-use crate::os::storage::{Disk, Kept, Storage};
+use crate::os::storage::{Disk, Storage};
 use crate::os::{check_file_size, file_size_limit, holes, seek_data, will_read, write_at};
 use crate::units::PAGE;
 
@@ -146,8 +146,9 @@ pub(crate) fn storage(file: File) -> io::Result<impl Storage> {
     OnDisk::new(OwnFile::new(file))
 }
 
-/// How long a commit relies on the names that were seen last. Somebody may always rename a file just after a look; this makes "just after" a moment longer, and two
-/// system calls for each commit, which are much beside the sync of a fast disk, two for each millisecond.
+/// How long a sync relies on the last look at the names. A file may always be renamed just after a look; this
+/// makes "just after" a moment longer. The two system calls of a look are much beside the sync of a fast
+/// disk.
 const MOMENT: Duration = Duration::from_millis(1);
 
 /// The file of a heap, and the one beside it for its log.
@@ -198,34 +199,22 @@ impl Files {
         Ok(())
     }
 
-    /// Sees to it that the log is where the next opening will look for it.
+    /// Looks for the log beside the heap's file where that is now, if they are not where they were.
     #[cold]
-    fn put_back(&self, names: &mut Names, log: &dyn Storage) -> io::Result<Kept> {
-        let old = match self.renamed(names)? {
-            Some(now) => Some(std::mem::replace(names, now)),
-            None => None,
-        };
-        // From here on, also for other threads: whoever has renamed something need not have waited for the disk.
-        names.change();
-        match names.log_id()? {
-            Some(id) if id == log.id() => {} // whoever has renamed the heap has renamed the log as well
-            Some(_) => {
-                let what = format!(
-                    "{} is another file, where the log of the heap belongs",
-                    names.log_path().display()
-                );
-                return Err(io::Error::new(io::ErrorKind::AlreadyExists, what));
+    fn find_elsewhere(&self, names: &mut Names, log: &dyn Storage) -> io::Result<()> {
+        let renamed = self.renamed(names)?;
+        let now = renamed.as_ref().unwrap_or(names);
+        let (kind, what) = match now.log_id()? {
+            Some(id) if id == log.id() => {
+                // The heap was renamed with its log, perhaps just now.
+                now.sync()?;
+                renamed.into_iter().for_each(|now| *names = now);
+                return Ok(());
             }
-            // It may have no name at all, or the file system no links.
-            None if log.file().is_none_or(|file| names.link_log(file).is_err()) => return Ok(Kept::Lost),
-            None => {}
-        }
-        names.sync()?;
-        if let Some(old) = old {
-            // The heap was renamed alone. Another one with its old name must not find this log there.
-            let _ = old.unlink_log(log.id());
-        }
-        Ok(Kept::Here)
+            Some(_) => (io::ErrorKind::AlreadyExists, "is another file, where the log of the heap belongs"),
+            None => (io::ErrorKind::NotFound, "is missing: the log was moved, or the heap without it"),
+        };
+        Err(io::Error::new(kind, format!("{} {what}", now.log_path().display())))
     }
 }
 
@@ -273,7 +262,7 @@ impl Disk for Files {
 
     fn create_log(&self) -> io::Result<Arc<dyn Storage>> {
         let mode = self.data.file.metadata()?.mode() & 0o777;
-        let mut names = self.names();
+        let names = self.names();
         let log =
             OnDisk::new(OwnFile::new(names.open_log(libc::O_RDWR | libc::O_CREAT | libc::O_EXCL, mode)?))?;
         overwrite_in_place(&log.file);
@@ -285,30 +274,25 @@ impl Disk for Files {
         Ok(Arc::new(log))
     }
 
-    fn keep_log(&self, log: &dyn Storage) -> io::Result<Kept> {
+    fn find_log(&self, log: &dyn Storage) -> io::Result<()> {
         let mut names = self.names();
         match names.are(self.data.id, log.id()) {
-            Ok(true) => Ok(Kept::Here),
-            Ok(false) => self.put_back(&mut names, log),
-            Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
-                self.check_links(log.file())?;
-                Ok(Kept::Here)
-            }
+            Ok(true) => Ok(()),
+            Ok(false) => self.find_elsewhere(&mut names, log),
+            Err(e) if e.kind() == io::ErrorKind::PermissionDenied => self.check_links(log.file()),
             Err(e) => Err(e),
         }
     }
 
-    fn keep_log_lately(&self, log: &dyn Storage) -> io::Result<Kept> {
+    fn find_log_lately(&self, log: &dyn Storage) -> io::Result<()> {
         let now = Instant::now();
         // SURVIVES unreached: only real files have names.
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
-        if found.is_some_and(|found| now - found < MOMENT) {
-            return Ok(Kept::HereBefore);
+        if found.is_none_or(|found| now - found >= MOMENT) {
+            self.find_log(log)?;
+            *found = Some(now);
         }
-        *found = None;
-        let kept = self.keep_log(log)?;
-        *found = (kept == Kept::Here).then_some(now);
-        Ok(kept)
+        Ok(())
     }
 
     fn keep_data(&self) -> io::Result<()> {

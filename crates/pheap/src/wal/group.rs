@@ -2,19 +2,16 @@
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::buffer::Chunk;
-use super::format::HEAD;
 use super::tail::Locked;
-use super::{LogFile, State, Wal};
+use super::{State, Wal};
 use crate::error::{Error, Result};
 use crate::faults::{Bug, Kind, bug, is_left_out};
 use crate::os::cpu::bytes;
-use crate::os::storage::{Kept, Storage};
+use crate::os::storage::Storage;
 use crate::sync::{Mistake, mistake};
-use crate::units::LINE;
 use crate::wal::SyncPolicy;
 
 /// Bytes of records from which on a sync is quicker if the pages that they are in are taken out of the map before. Of few pages, those would be missed that are written to next.
@@ -93,7 +90,7 @@ impl Wal {
             return Ok(());
         }
         self.reach(self.end(), true)?;
-        self.keep_found()
+        self.find_log()
     }
 
     /// Position behind the last record.
@@ -151,8 +148,7 @@ impl Wal {
 
     pub(super) fn write_chunks(&self, chunks: &[Chunk]) -> io::Result<()> {
         without_panic(|| {
-            // Locked meanwhile: the log may not get another file in between.
-            let log = self.log.read();
+            let log = self.log();
             chunks.iter().try_for_each(|chunk| log.write_all(bytes(&chunk.words), chunk.file_offset))
         })
     }
@@ -185,20 +181,21 @@ impl Wal {
             self.durable.fetch_max(end, Ordering::Release);
         }
         let sync = || {
-            let log = self.log.read().clone();
+            let log = self.log();
             if is_much {
                 log.let_go();
             }
             let synced = log.sync();
-            // Behind the sync, so that it is known as late as can be. Whoever replaces the log meanwhile syncs what this one has.
-            synced.map(|()| self.keep(|log| self.disk.keep_log_lately(log)))
+            // After the sync, so that it is known as late as can be.
+            synced.map(|()| self.look(|log| self.disk.find_log_lately(log)))
         };
         let synced = state.unlocked(|| without_panic(sync));
         state.syncing = None;
         match synced {
-            Ok(kept) => {
+            Ok(found) => {
+                self.note_found(state, &found);
                 // Another thread may have looked since, and not found it.
-                if self.note_kept(state, &kept) && state.failure.is_none() {
+                if state.failure.is_none() {
                     self.durable.fetch_max(end, Ordering::Release);
                     state.buffer.set_synced(end);
                     self.counters.syncs.fetch_add(1, Ordering::Relaxed);
@@ -209,87 +206,36 @@ impl Wal {
         }
     }
 
-    /// Sees to it that the next opening finds the log.
-    fn keep(&self, look: impl FnOnce(&dyn Storage) -> io::Result<Kept>) -> io::Result<Kept> {
-        if !self.has_begun() {
-            return Ok(Kept::Here); // there is none, and the next opening looks for none
+    /// Fails if the next opening would not find the log.
+    fn look(&self, find: impl FnOnce(&dyn Storage) -> io::Result<()>) -> io::Result<()> {
+        if !self.has_begun() || bug(Bug::TrustLogName) {
+            return Ok(()); // without a log, the next opening looks for none
         }
-        let kept = {
-            // Locked meanwhile, or the one that has replaced this log would seem to be a foreign one.
-            let log = self.log.read();
-            if bug(Bug::TrustLogName) || self.closing.load(Ordering::Relaxed) {
-                return Ok(Kept::Here);
-            }
-            look(&***log)?
-        };
-        if kept == Kept::Lost {
-            self.replace_log()?;
-        }
-        Ok(kept)
+        let found = find(self.log());
+        // After the look: closing the heap removes the log when the heap's file has everything.
+        if self.closing.load(Ordering::Relaxed) { Ok(()) } else { found }
     }
 
-    /// Notes what has come of a look. Returns whether the next opening finds the log, or needs none.
-    fn note_kept(&self, state: &mut State, kept: &io::Result<Kept>) -> bool {
-        match kept {
-            Err(e) => {
-                self.fail_with(state, "looking for the log", e, true);
-                false
-            }
-            Ok(Kept::HereBefore) => {
-                // The thread in the background is to look again: there may be no other commit that does. With other policies it comes by itself.
-                if !std::mem::replace(&mut state.unseen, true) && self.policy.keeps_records() {
-                    self.requested.notify_all();
-                }
-                true
-            }
-            Ok(_) => true,
+    /// Notes what a look has found. Once the log is not found, nothing is acknowledged any more.
+    fn note_found(&self, state: &mut State, found: &io::Result<()>) {
+        if let Err(e) = found {
+            self.fail_with(state, "looking for the log", e, true);
         }
     }
 
-    /// [`keep`](Self::keep), with a look at what is there now.
+    /// Looks for the log now.
     ///
     /// # Errors
-    /// The log cannot be put where the next opening would find it, and refuses everything from now on.
-    pub(crate) fn keep_found(&self) -> Result<()> {
-        {
-            let mut state = self.tail.lock();
-            if let Some(failure) = &state.failure {
-                return Err(failure.error());
-            }
-            state.unseen = false; // before the look, which may come too early for a commit beside it
+    /// [`Error::Misplaced`] if it is not beside the heap's file: the log refuses everything from now on.
+    /// [`Error::Failed`].
+    pub(crate) fn find_log(&self) -> Result<()> {
+        if let Some(failure) = self.failure() {
+            return Err(failure);
         }
-        let kept = self.keep(|log| self.disk.keep_log(log));
+        let found = self.look(|log| self.disk.find_log(log));
         let mut state = self.tail.lock();
-        self.note_kept(&mut state, &kept);
+        self.note_found(&mut state, &found);
         state.failure.as_ref().map_or(Ok(()), |failure| Err(failure.error()))
-    }
-
-    /// Somebody has removed the log's name: gives it a new file with the same content.
-    #[cold]
-    pub(super) fn replace_log(&self) -> io::Result<()> {
-        // From here on, nobody writes to the file without `log` locked.
-        if !mistake(Mistake::ReplaceOpen) {
-            self.tail.lock().is_first = false;
-        }
-        let _growth = self.growth.lock();
-        let mut current = self.log.write();
-        if self.closing.load(Ordering::Relaxed) {
-            return Ok(()); // it was removed by this process
-        }
-        if self.disk.keep_log(&***current)? == Kept::Here {
-            return Ok(()); // another thread was faster
-        }
-        let old = Arc::clone(&current);
-        let new = self.disk.create_log()?;
-        copy(&*old, &*new).inspect_err(|_| {
-            let _ = self.disk.remove_log(&*new); // or it would seem to be all that there was
-        })?;
-        if self.is_at_once() {
-            self.map(&*new);
-        }
-        *current = LogFile(Some(new));
-        retire(&*old);
-        Ok(())
     }
 }
 
@@ -297,30 +243,4 @@ impl Wal {
 fn without_panic<R>(work: impl FnOnce() -> io::Result<R>) -> io::Result<R> {
     catch_unwind(AssertUnwindSafe(work))
         .unwrap_or_else(|_| Err(io::Error::other("a panic; see what it has printed")))
-}
-
-/// Makes a log that was replaced one that was never completed, durably, before its successor acknowledges anything: it may have other names still, and both are of the same heap and count
-/// alike. Should the heap come to lie beside this one, it must be missing its log, not find an old state. Who still uses the old file only syncs it, or reads records.
-fn retire(old: &dyn Storage) {
-    // As well as can be: if the disk fails here, nobody has been told a thing that the new one does not hold.
-    // SURVIVES drop: a simulated log that has lost its name is never found again. SURVIVES delay: as above.
-    let _ = old.write_all(&[0; LINE], 0);
-    // SURVIVES drop: as above. SURVIVES delay: as above.
-    let _ = old.sync();
-}
-
-/// Copies a log, with what says that it is one at the end: a part of it must not be taken for the whole.
-fn copy(old: &dyn Storage, new: &dyn Storage) -> io::Result<()> {
-    let len = old.len()?;
-    // SURVIVES drop: what is written next makes it as long. This is to know of a full disk early.
-    new.extend(0, len)?;
-    let mut bytes = vec![0; 1 << 20];
-    for at in (HEAD..len).step_by(bytes.len()) {
-        let have = old.read_up_to(&mut bytes, at)?;
-        new.write_all(&bytes[..have], at)?;
-    }
-    new.sync()?;
-    let have = old.read_up_to(&mut bytes[..HEAD as usize], 0)?;
-    new.write_all(&bytes[..have], 0)?;
-    new.sync()
 }

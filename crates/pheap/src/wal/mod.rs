@@ -53,14 +53,13 @@ mod waker_tests;
 mod watch_tests;
 
 use std::io;
-use std::ops::Deref;
 use std::sync::atomic::{self, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use crate::error::{Error, Result};
 use crate::os::storage::{Disk, Storage};
 use crate::stats::Stats;
-use crate::sync::{AtomicBool, AtomicU64, Condvar, Mutex, RwLock};
+use crate::sync::{AtomicBool, AtomicU64, Condvar, Mutex};
 use crate::units::PAGE;
 use begin::FIRST_SEGMENTS;
 use buffer::Buffer;
@@ -128,9 +127,8 @@ impl Settings {
 #[derive(Debug)]
 pub(crate) struct Wal {
     disk: Arc<dyn Disk>,
-    log: RwLock<LogFile>,
-    /// The one that it began with, which is used without that lock as long as it is the log.
-    first: OnceLock<Arc<dyn Storage>>,
+    /// Its file, once it has [begun](Wal::begin).
+    log: OnceLock<Arc<dyn Storage>>,
     /// Whether there is one, and the heap's header names it; and what is to happen before, for who has this locked.
     begun: atomic::AtomicBool,
     beginning: Mutex<Option<Beginning>>,
@@ -149,8 +147,7 @@ pub(crate) struct Wal {
     tail: Tail,
     /// Something has been written, synced or freed, or has failed.
     changed: Condvar,
-    /// The heap is being closed, and will need no log: nobody has to find it, and none is made. Changed with the state locked or, when the log is removed, with `log`
-    /// locked to be written.
+    /// The heap is being closed, and will need no log: nobody has to find it.
     closing: AtomicBool,
     /// The thread in the background is asked to do something. Apart, for it would wake up at each commit.
     requested: Condvar,
@@ -174,19 +171,6 @@ pub(crate) struct Wal {
     /// How many are too many for who appends to an open log, who asks for a checkpoint then.
     watched_memory: AtomicU64,
     counters: Counters,
-}
-
-/// The file of a log. There is one before it is used.
-#[derive(Debug)]
-struct LogFile(Option<Arc<dyn Storage>>);
-
-impl Deref for LogFile {
-    type Target = Arc<dyn Storage>;
-
-    #[inline(always)]
-    fn deref(&self) -> &Arc<dyn Storage> {
-        self.0.as_ref().expect("a log has begun before it is used")
-    }
 }
 
 /// How far the heap's file is.
@@ -227,15 +211,11 @@ struct State {
     fold: bool,
     /// Whether there are so many records that they are to be in the heap's file if no others follow.
     ages: bool,
-    /// Whether a commit has relied on a look at the names before it, and nobody has looked since.
-    unseen: bool,
     /// Where the log ended when the thread in the background last looked, and how often it has been there.
     looked: u64,
     idle: u32,
     /// Whether the log could not grow ahead, and no checkpoint has come since.
     full_disk: bool,
-    /// Whether the log is still the file that it began with.
-    is_first: bool,
     stop: bool,
     /// How often it has done so.
     rounds: u64,
@@ -326,8 +306,7 @@ impl Wal {
         let wal = Wal {
             data: disk.data(),
             disk,
-            first: OnceLock::new(),
-            log: RwLock::new(LogFile(None)),
+            log: OnceLock::new(),
             begun: atomic::AtomicBool::new(log.is_some()),
             beginning: Mutex::new(None),
             layout,
@@ -349,11 +328,9 @@ impl Wal {
                     checkpoint: false,
                     fold: false,
                     ages: false,
-                    unseen: false,
                     looked: end,
                     idle: 0,
                     full_disk: false,
-                    is_first: true,
                     stop: false,
                     rounds: 0,
                     deferred: Deferred::default(),
@@ -383,6 +360,12 @@ impl Wal {
     /// Number of the log among those of its heap.
     pub(crate) fn id(&self) -> u64 {
         self.layout.id
+    }
+
+    /// The log's file.
+    #[inline]
+    fn log(&self) -> &dyn Storage {
+        &**self.log.get().expect("a log has begun before it is used")
     }
 
     /// The heap's file.
@@ -477,7 +460,7 @@ impl Wal {
             let missing = need.saturating_sub(state.buffer.room());
             let grown = state.unlocked(|| self.grow(missing));
             match grown {
-                Ok(()) => return state.unlocked(|| self.keep_found()),
+                Ok(()) => return state.unlocked(|| self.find_log()),
                 Err(e) if is_last => {
                     return Err(Error::writing(format!("growing {}", self.disk.log_path().display()), e));
                 }
@@ -507,8 +490,7 @@ impl Wal {
         let most = (self.settings.log_limit / self.layout.segment).saturating_sub(have);
         // In ever larger steps, for each of them is a sync.
         let add = (have / 2).min(most).max(least);
-        // SURVIVES drop: the file is replaced only by who has `growth` locked, as this thread has.
-        let log = self.log.read().clone();
+        let log = self.log();
         log.extend(self.layout.file_offset(have), self.layout.file_offset(have + add))?;
         // A failure may be that of records which somebody else is about to sync, who would not be told again.
         // SURVIVES drop: whoever syncs a record there syncs the length as well. This is so that such a sync has less to do.
@@ -520,12 +502,10 @@ impl Wal {
 
     /// Ends the use of a log whose heap is closed: all is in the heap's file, and its header says so. A log of another heap that has come to lie there stays.
     pub(crate) fn remove(&self) {
-        // Locked for as long as it takes: a thread that still syncs would otherwise see that the log has no name, and make a new one.
-        // SURVIVES drop: that thread has seen the heap open, several syncs ago, and no program can have it wait for that long.
-        let log = self.log.write();
+        // Before the removal: a thread that still syncs may look for the log afterwards.
         self.closing.store(true, Ordering::Relaxed);
         // If that fails, the next opening sees that the log is an old one.
-        let _ = log.0.iter().try_for_each(|log| self.disk.remove_log(&**log));
+        let _ = self.log.get().map(|log| self.disk.remove_log(&**log));
     }
 }
 

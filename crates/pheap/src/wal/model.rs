@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use loom::thread;
 
-use super::format::{Found, Head, Seed as Salt, each_record, read_all, read_head};
+use super::format::{Found, Seed as Salt, each_record, read_all};
 use super::{Settings, Wal, WalIdentity};
 use crate::error::{Error, Result};
 use crate::log::{Range, ranges};
@@ -298,21 +298,6 @@ fn the_thread_in_the_background_dies() {
     background.join().unwrap();
 }
 
-/// Somebody removes the log's file between two commits.
-fn the_log_is_removed() {
-    let log = Log::every_commit();
-    log.commits(0, 1..=1);
-    let old = log.disk.log();
-    old.unlink();
-    let other = log.spawn(|log| log.commits(1, 1..=1));
-    log.commits(0, 2..=2);
-    // It may have another name.
-    let head = read_head(&old.after_power_cut());
-    assert!(matches!(head, Ok(Head::Nothing)), "{head:?}");
-    other.join().unwrap();
-    assert_eq!((log.durable(0), log.durable(1)), (2, 1));
-}
-
 /// A heap is closed after a failure: nobody writes to the log when `quiesce` has returned.
 fn closing_waits_for_writers() {
     let log = Log::every_commit();
@@ -350,7 +335,7 @@ fn nothing_is_acknowledged_once_the_log_is_misplaced(policy: SyncPolicy) {
     log.disk.log().misplace();
     log.disk.look_seldom();
     let other = log.spawn(move |log| drop(log.wal.acknowledge(position)));
-    log.wal.keep_found().expect_err("another file is there");
+    log.wal.find_log().expect_err("it is gone");
     let acknowledged = log.wal.is_acknowledged(position);
     log.wal.begin_to_close();
     log.wal.checkpoint(|| {}).expect("nobody has to find the log");
@@ -481,7 +466,7 @@ fn a_task_waits_while_the_heap_is_closed() {
 type Program = (&'static str, fn(), usize);
 
 /// The programs, with how often a thread is stopped where it could go on.
-const PROGRAMS: [Program; 27] = [
+const PROGRAMS: [Program; 26] = [
     ("two commit", two_commit, 4),
     ("three commit", three_commit, 3),
     ("commits beside a checkpoint", commits_beside_a_checkpoint, 3),
@@ -497,7 +482,6 @@ const PROGRAMS: [Program; 27] = [
     ("full, with a thread in the background", full_with_a_thread, 2),
     ("waiting for memory", waiting_for_memory, 3),
     ("the thread in the background dies", the_thread_in_the_background_dies, 3),
-    ("the log is removed", the_log_is_removed, 4),
     ("closing waits for writers", closing_waits_for_writers, 5),
     ("closing saves what is in a misplaced log", closing_saves_what_is_in_a_misplaced_log, 4),
     (
@@ -533,8 +517,8 @@ fn every_order_is_good_and_every_notification_counts() {
             missed.push(of_site[0].0.file());
         }
     }
-    // One at the end of a checkpoint, which says why; and the one for a commit that has not looked at the names, which is for a thread that looks later (`tests/files/wal_names.rs`).
-    assert_eq!(missed, ["crates/pheap/src/wal/checkpoint.rs", "crates/pheap/src/wal/group.rs"]);
+    // At the end of a checkpoint, which says why.
+    assert_eq!(missed, ["crates/pheap/src/wal/checkpoint.rs"]);
 }
 
 #[test]

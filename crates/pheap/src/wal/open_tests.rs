@@ -57,7 +57,7 @@ fn what_threads_append_side_by_side_is_in_the_file() {
             // Not on file systems that do not overwrite what a file has.
             assert_eq!(opens, wal.is_at_once());
         });
-        let found = read_all(&***wal.log.read(), wal.layout, wal.seed).unwrap();
+        let found = read_all(wal.log(), wal.layout, wal.seed).unwrap();
         assert_eq!(found.end, wal.end(), "what the end of the process would leave");
         drop((heap, roots_here));
         let heap = options(policy).open(&path).unwrap();

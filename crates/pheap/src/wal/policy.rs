@@ -89,19 +89,16 @@ impl Wal {
             // What begins meanwhile asks for the policy as well.
             // SURVIVES unreached: no program of the lab changes the policy; tests of this file do.
             let _beginning = self.beginning.lock();
-            // The file stays the one that it is, and as long as it is, until it is known to be mapped.
+            // The file stays as long as it is until it is known to be mapped.
             // SURVIVES unreached: no program of the lab changes the policy.
             let _growth = self.growth.lock();
             let new = Policy::new(policy);
-            // SURVIVES unreached: no program of the lab changes the policy.
-            let mapped =
-                self.is_mapped() || !new.keeps_records() && self.has_begun() && self.map(&***self.log.read());
+            let mapped = self.is_mapped() || !new.keeps_records() && self.has_begun() && self.map(self.log());
             // SURVIVES unreached: no program of the lab changes the policy.
             let state = self.tail.lock();
             self.mapped.store(mapped, Ordering::Relaxed);
             self.policy.0.store(new.0.into_inner(), Ordering::Relaxed);
-            // The threads in the background wait for other things by now.
-            self.requested.notify_all();
+            // The thread that syncs waits for other things by now.
             self.ordered.notify_all();
             drop(state);
         }
@@ -113,7 +110,7 @@ impl Wal {
         log.map(most_mapped(self.layout, self.settings))
     }
 
-    /// Whether the log's file is mapped, or one was that it has replaced. Then it never becomes shorter.
+    /// Whether the log's file is mapped. Then it never becomes shorter.
     #[inline]
     pub(super) fn is_mapped(&self) -> bool {
         self.mapped.load(Ordering::Relaxed)
@@ -151,7 +148,7 @@ mod tests {
     /// The log's file has all that was committed: what the end of the process would leave.
     fn check_file(heap: &Heap) {
         let wal = wal(heap);
-        let found = read_all(&***wal.log.read(), wal.layout, wal.seed).unwrap();
+        let found = read_all(wal.log(), wal.layout, wal.seed).unwrap();
         assert_eq!(found.end, wal.end());
     }
 

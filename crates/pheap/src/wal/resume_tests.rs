@@ -87,14 +87,14 @@ impl Storage for Cut {
 /// A heap's file, which loses nothing, and a log.
 type Files = TestDisk<InMemory, Cut>;
 
-const SETTINGS: Settings = Settings {
+pub(super) const SETTINGS: Settings = Settings {
     policy: SyncPolicy::EveryCommit,
     log_limit: 512 << 10,
     memory_limit: 1 << 30,
     unsynced_limit: 1 << 20,
 };
 
-fn of(nonce: u64, id: u64, in_use: bool) -> WalIdentity {
+pub(super) fn of(nonce: u64, id: u64, in_use: bool) -> WalIdentity {
     WalIdentity { uuid: LAYOUT.uuid, salt: 99, id, nonce, in_use, mapped: 1 << 21, reserved: 1 << 30 }
 }
 

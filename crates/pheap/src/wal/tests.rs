@@ -15,7 +15,7 @@ use super::format::{Found, Head, Layout, MARKS, Mark, Seed, each_record, read_al
 use super::{Settings, Wal, WalIdentity, WalTail};
 use crate::log::{Range, ranges};
 use crate::os::cpu::bytes;
-use crate::os::storage::{Disk, FileId, Kept, Storage};
+use crate::os::storage::{Disk, FileId, Storage};
 use crate::units::{HEADER_SIZE, PAGE};
 use crate::wal::SyncPolicy;
 
@@ -95,8 +95,8 @@ impl<D: Storage + 'static, L: Storage + 'static> Disk for TestDisk<D, L> {
         Ok(self.log.clone())
     }
 
-    fn keep_log(&self, _: &dyn Storage) -> io::Result<Kept> {
-        Ok(Kept::Here)
+    fn find_log(&self, _: &dyn Storage) -> io::Result<()> {
+        Ok(())
     }
 
     fn keep_data(&self) -> io::Result<()> {

@@ -1,6 +1,8 @@
 //! Tests: wakers, which are the program's code, and do what they like; and a panic amid a write.
 
+use std::iter::once;
 use std::panic::panic_any;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Barrier, Mutex};
 use std::task::{Poll, Wake, Waker};
@@ -8,10 +10,14 @@ use std::{io, thread};
 
 use pheap_testkit::threads::this_thread;
 
-use super::LogFile;
+use super::Wal;
 use super::deferred_tests::*;
+use super::resume_tests::{SETTINGS, of};
+use super::tests::{InMemory, TestDisk};
+use crate::log::Range;
 use crate::os::storage::{FileId, Storage};
-use crate::{Error, SyncPolicy};
+use crate::units::HEADER_SIZE;
+use crate::{Commit, Error, SyncPolicy};
 
 /// Tasks often have what they work on. Here the waker has it, and lets go of it last, in the thread that calls it.
 #[test]
@@ -99,52 +105,61 @@ fn a_heap_that_has_failed_is_opened_by_who_was_told_first() {
     assert!(is_unknown(&commit.wait()));
 }
 
-/// A log that was written by a thread that panics.
-#[derive(Debug)]
-struct Panics;
+/// A log whose syncs panic from some time on.
+#[derive(Debug, Default)]
+struct Panics {
+    file: InMemory,
+    now: AtomicBool,
+}
 
 impl Storage for Panics {
-    fn read_some(&self, _: &mut [u8], _: u64) -> io::Result<usize> {
-        panic!("a disk of a test")
+    fn read_some(&self, buf: &mut [u8], at: u64) -> io::Result<usize> {
+        self.file.read_some(buf, at)
     }
 
-    fn write_some(&self, _: &[u8], _: u64) -> io::Result<usize> {
-        panic!("a disk of a test")
+    fn write_some(&self, bytes: &[u8], at: u64) -> io::Result<usize> {
+        self.file.write_some(bytes, at)
     }
 
     fn sync_now(&self) -> io::Result<()> {
-        panic!("a disk of a test")
+        assert!(!self.now.load(Ordering::Relaxed), "a disk of a test");
+        Ok(())
     }
 
     fn len(&self) -> io::Result<u64> {
-        panic!("a disk of a test")
+        self.file.len()
     }
 
-    fn extend_now(&self, _: u64, _: u64) -> io::Result<()> {
-        panic!("a disk of a test")
+    fn extend_now(&self, from: u64, to: u64) -> io::Result<()> {
+        self.file.extend_now(from, to)
     }
 
     fn id(&self) -> FileId {
-        FileId { device: 0, inode: 0 }
+        self.file.id()
     }
 }
 
 #[test]
 fn the_thread_that_syncs_panics() {
-    let setup = Setup::every_commit();
-    let (wal, (waker, rung)) = (setup.wal(), bell());
-    let mut commit = {
-        let mut log = wal.log.write();
-        let mut commit = add(&setup.a);
-        assert!(poll(&mut commit, &waker).is_pending());
-        *log = LogFile(Some(Arc::new(Panics)));
-        commit
+    let log = Arc::new(Panics::default());
+    let disk = TestDisk::new(Arc::new(InMemory::default()), log.clone());
+    let wal = Wal::create(disk, of(0, 2, false), SETTINGS).unwrap();
+    log.now.store(true, Ordering::Relaxed);
+    let append = || wal.append(2, once(Range { offset: HEADER_SIZE, words: &[1] }), false);
+    let syncs = || {
+        while wal.sync_deferred() {}
+        wal.end_syncer();
     };
-    rung.recv().unwrap();
-    assert!(is_unknown(&commit.wait()));
-    assert!(matches!(poll(&mut commit, &waker), Poll::Ready(result) if is_unknown(&result)));
-    assert!(matches!(setup.b.txn_deferred(|_, _| Ok(())), Err(Error::Failed { .. })));
-    setup.heap.clone().close().unwrap_err();
+    thread::scope(|scope| {
+        wal.begin_syncer(|| Some(scope.spawn(syncs))).unwrap();
+        let (waker, rung) = bell();
+        let mut commit = Commit::at(&wal, append().unwrap().end);
+        assert!(poll(&mut commit, &waker).is_pending());
+        rung.recv().unwrap();
+        assert!(is_unknown(&commit.wait()));
+        assert!(matches!(poll(&mut commit, &waker), Poll::Ready(result) if is_unknown(&result)));
+        assert!(matches!(append(), Err(Error::Failed { .. })));
+    });
 }
 
 #[test]

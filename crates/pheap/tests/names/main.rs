@@ -44,6 +44,8 @@ struct Node {
     copy: Option<bool>,
     /// Nobody knows what is in it.
     dubious: bool,
+    /// A name of it has changed since it was opened: its log may have been looked for between two changes.
+    moved: bool,
 }
 
 /// One run of the model.
@@ -192,7 +194,15 @@ impl World {
         }
         let node = before.unwrap_or_else(|| {
             let (id, count) = expected;
-            self.nodes.push(Node { id, count, state: Use::Closed, log: None, copy: None, dubious: false });
+            self.nodes.push(Node {
+                id,
+                count,
+                state: Use::Closed,
+                log: None,
+                copy: None,
+                dubious: false,
+                moved: false,
+            });
             self.names.insert(path.to_owned(), self.nodes.len() - 1);
             self.nodes.len() - 1
         });
@@ -205,7 +215,7 @@ impl World {
             self.nodes[node].log = Some(log);
         }
         self.nodes[node].state = Use::By(slot);
-        self.nodes[node].copy = None;
+        (self.nodes[node].copy, self.nodes[node].moved) = (None, false);
         self.programs.insert(slot, (running, node));
         Ok(())
     }
@@ -246,7 +256,8 @@ impl World {
 
     /// A program whose log was taken away may fail, and then nobody knows what it has done.
     fn failed(&mut self, slot: usize, node: usize, why: &str) -> Result<(), String> {
-        if self.log_is_there(node) && self.has_name(node) {
+        let is_found = self.log_is_there(node) && self.has_name(node);
+        if is_found && !(self.nodes[node].moved && self.nodes[node].log.is_some()) {
             return Err(self.fail(why));
         }
         self.nodes[node].dubious = true;
@@ -322,6 +333,7 @@ impl World {
         self.note(format!("rename {} {} {with_log}", from.display(), to.display()));
         fs::rename(&from, &to).expect("it can be renamed");
         let node = self.names.remove(&from).expect("it has the name");
+        self.nodes[node].moved = true;
         self.names.insert(to.clone(), node);
         if with_log && let Some(log) = self.logs.remove(&log_of(&from)) {
             if fs::rename(log_of(&from), log_of(&to)).is_err() {
@@ -348,7 +360,9 @@ impl World {
         let with_log = self.below(2) == 0;
         self.note(format!("remove {} {with_log}", path.display()));
         fs::remove_file(&path).expect("it can be removed");
-        self.names.remove(&path);
+        if let Some(node) = self.names.remove(&path) {
+            self.nodes[node].moved = true;
+        }
         if with_log && self.logs.remove(&log_of(&path)).is_some() && fs::remove_file(log_of(&path)).is_err() {
             return Err(self.fail("somebody has removed a log that is not his"));
         }

@@ -24,16 +24,15 @@ enum Act {
     /// Is killed, and started again.
     Restart,
     /// Somebody removes the log.
-    LoseLog,
     Rename,
     /// Somebody puts another heap in the place of this one.
     Replace,
     Remove,
 }
 
-const ALL: [Act; 11] = {
+const ALL: [Act; 10] = {
     use Act::*;
-    [Commit, Checkpoint, Lap, Grow, Close, Reopen, Restart, LoseLog, Rename, Replace, Remove]
+    [Commit, Checkpoint, Lap, Grow, Close, Reopen, Restart, Rename, Replace, Remove]
 };
 
 fn options() -> Options {
@@ -121,12 +120,8 @@ impl World {
                 self.open();
                 self.checkpoint(2);
             }
-            Act::LoseLog => {
-                fs::remove_file(log_of(&self.path)).unwrap();
-                self.checkpoint(2);
-            }
             Act::Rename => {
-                // Its log follows.
+                fs::rename(log_of(&self.path), log_of(&other)).unwrap();
                 fs::rename(&self.path, &other).unwrap();
                 self.checkpoint(2);
             }

@@ -165,7 +165,7 @@ fn a_removal_is_durable_after_any_sync() {
     let (disk, log) = disk(2);
     log.write_some(&filled(1), 0).unwrap();
     disk.remove_log(&*log).unwrap();
-    assert!(disk.open_log().unwrap().is_none() && disk.keep_log(&*log).unwrap() == Kept::Lost);
+    assert!(disk.open_log().unwrap().is_none() && disk.find_log(&*log).is_err());
     assert_eq!(point(&disk).pending, [sector(Which::Log, 0, 1), DiskChange::NoLog]);
     disk.data().sync().unwrap();
     assert_eq!(disk.durable().log, None);
@@ -185,11 +185,7 @@ fn a_new_log_is_durable_on_return_and_has_nothing_of_the_old_one() {
     disk.remove_log(&*old).unwrap();
     let new = disk.create_log().unwrap();
     assert_eq!(disk.take_points().pop().unwrap().pending.len(), 3);
-    assert!(
-        point(&disk).pending.is_empty()
-            && disk.keep_log(&*new).unwrap() == Kept::Here
-            && disk.keep_log(&*old).is_err()
-    );
+    assert!(point(&disk).pending.is_empty() && disk.find_log(&*new).is_ok() && disk.find_log(&*old).is_err());
     assert_eq!((disk.durable().log, new.len().unwrap()), (Some(Vec::new()), 0));
 }
 
@@ -198,11 +194,11 @@ fn a_log_can_disappear_and_be_another() {
     let (disk, log) = disk(2);
     log.write_some(&filled(1), 0).unwrap();
     disk.set_log(None);
-    assert!(disk.open_log().unwrap().is_none() && disk.keep_log(&*log).unwrap() == Kept::Lost);
+    assert!(disk.open_log().unwrap().is_none() && disk.find_log(&*log).is_err());
     assert!(point(&disk).pending.is_empty());
     disk.set_log(Some(filled(9)));
     let other = disk.open_log().unwrap().unwrap();
-    assert!(disk.keep_log(&*other).unwrap() == Kept::Here && disk.keep_log(&*log).is_err());
+    assert!(disk.find_log(&*other).is_ok() && disk.find_log(&*log).is_err());
     let mut image = DiskImage::default();
     point(&disk).durable.iter().for_each(|change| image.apply(change));
     assert_eq!(image.log, Some(filled(9)));

@@ -2,10 +2,10 @@
 
 use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 
-use crate::os::storage::{Disk, FileId, Kept, Storage};
+use crate::os::storage::{Disk, FileId, Storage};
 use crate::os::syncs::Syncs;
 use crate::sync::Mutex;
 
@@ -48,8 +48,7 @@ pub(super) struct ModelFile {
     syncs: Syncs,
     /// How many succeed before one fails. The one after that is told nothing any more.
     left: AtomicUsize,
-    linked: AtomicBool,
-    /// Whether another file lies where this one belongs.
+    /// Whether it has lost its name.
     misplaced: AtomicBool,
     /// Whether it can be mapped.
     maps: bool,
@@ -58,9 +57,8 @@ pub(super) struct ModelFile {
 impl ModelFile {
     fn new(maps: bool) -> Arc<ModelFile> {
         let content = Mutex::new(Content { len: 0, writes: Vec::new() });
-        let (left, linked) = (AtomicUsize::new(usize::MAX), AtomicBool::new(true));
-        let misplaced = AtomicBool::new(false);
-        Arc::new(ModelFile { content, syncs: Syncs::new(), left, linked, misplaced, maps })
+        let (left, misplaced) = (AtomicUsize::new(usize::MAX), AtomicBool::new(false));
+        Arc::new(ModelFile { content, syncs: Syncs::new(), left, misplaced, maps })
     }
 
     /// Lets a sync fail, after so many more.
@@ -69,11 +67,6 @@ impl ModelFile {
     }
 
     /// Removes the name.
-    pub(super) fn unlink(&self) {
-        self.linked.store(false, Relaxed);
-    }
-
-    /// Puts another file in its place.
     pub(super) fn misplace(&self) {
         self.misplaced.store(true, Relaxed);
     }
@@ -151,30 +144,30 @@ impl Storage for ModelFile {
     }
 }
 
-/// The file of a heap and its logs.
+/// The file of a heap and its log.
 #[derive(Debug)]
 pub(super) struct ModelDisk {
     pub(super) data: Arc<ModelFile>,
-    logs: std::sync::Mutex<Vec<Arc<ModelFile>>>,
+    log: OnceLock<Arc<ModelFile>>,
     maps: bool,
-    /// Whether commits rely on a look that was before.
+    /// Whether syncs rely on a look that was before.
     seldom: AtomicBool,
 }
 
 impl ModelDisk {
     pub(super) fn new(maps: bool) -> Arc<ModelDisk> {
         let (data, seldom) = (ModelFile::new(false), AtomicBool::new(false));
-        Arc::new(ModelDisk { data, logs: std::sync::Mutex::default(), maps, seldom })
+        Arc::new(ModelDisk { data, log: OnceLock::new(), maps, seldom })
     }
 
-    /// From now on, each commit comes a moment after a look at the names.
+    /// From now on, each sync comes a moment after a look at the names.
     pub(super) fn look_seldom(&self) {
         self.seldom.store(true, Relaxed);
     }
 
-    /// The log that has the name.
+    /// The log.
     pub(super) fn log(&self) -> Arc<ModelFile> {
-        self.logs.lock().unwrap().last().expect("it was created").clone()
+        self.log.get().expect("it was created").clone()
     }
 
     /// The log, after the process was killed.
@@ -206,21 +199,16 @@ impl Disk for ModelDisk {
 
     fn create_log(&self) -> io::Result<Arc<dyn Storage>> {
         let log = ModelFile::new(self.maps);
-        self.logs.lock().unwrap().push(log.clone());
+        self.log.set(log.clone()).expect("there is one");
         Ok(log)
     }
 
-    fn keep_log(&self, log: &dyn Storage) -> io::Result<Kept> {
-        let current = self.log();
-        if current.misplaced.load(Relaxed) {
-            return Err(io::ErrorKind::AlreadyExists.into());
-        }
-        let is_here = current.linked.load(Relaxed) && current.id() == log.id();
-        Ok(if is_here { Kept::Here } else { Kept::Lost })
+    fn find_log(&self, _: &dyn Storage) -> io::Result<()> {
+        if self.log().misplaced.load(Relaxed) { Err(io::ErrorKind::NotFound.into()) } else { Ok(()) }
     }
 
-    fn keep_log_lately(&self, log: &dyn Storage) -> io::Result<Kept> {
-        if self.seldom.load(Relaxed) { Ok(Kept::HereBefore) } else { self.keep_log(log) }
+    fn find_log_lately(&self, log: &dyn Storage) -> io::Result<()> {
+        if self.seldom.load(Relaxed) { Ok(()) } else { self.find_log(log) }
     }
 
     fn keep_data(&self) -> io::Result<()> {

@@ -122,22 +122,6 @@ fn fails() {
     assert!(matches!(log.adds(0, 1), Err(Error::Failed { .. })));
 }
 
-/// The log loses its name: what was appended without the mutex is in the file that takes its place.
-fn is_removed() {
-    let log = Log::open();
-    let other = log.spawn(|log| {
-        for number in 1..=2 {
-            let position = log.append_entry(1, &[number]).expect("there is room");
-            log.wal.acknowledge(position).expect("the disk is fine");
-        }
-    });
-    log.disk.log().unlink();
-    log.wal.keep_found().expect("there is another one");
-    other.join().unwrap();
-    assert_eq!(log.survives_kill(1), Some(2), "acknowledged, but not in the new file");
-    log.add(0, 1);
-}
-
 /// Two threads append where there is room for one record more in the segment, or none.
 fn a_segment_ends() {
     let log = Log::open();
@@ -163,13 +147,12 @@ fn a_segment_ends() {
     assert_eq!([0, 1].map(|thread| log.survives_kill(thread)), [Some(2), Some(2)]);
 }
 
-const PROGRAMS: [Program; 7] = [
+const PROGRAMS: [Program; 6] = [
     ("two append", two_append, 3),
     ("three append", three_append, 1),
     ("beside a sync", beside_a_sync, 4),
     ("beside a checkpoint", beside_a_checkpoint, 3),
     ("the log fails", fails, 4),
-    ("the log is removed", is_removed, 3),
     ("a segment ends", a_segment_ends, 3),
 ];
 
@@ -182,12 +165,11 @@ fn every_order_is_good() {
 
 #[test]
 fn mistakes_are_found() {
-    let mistakes: [(_, fn(), _); 6] = [
+    let mistakes: [(_, fn(), _); 5] = [
         (Mistake::PublishEarly, two_append, "acknowledged, but not in the file"),
         (Mistake::CloseEarly, beside_a_sync, "said to be durable"),
         (Mistake::NoteEarly, beside_a_checkpoint, "given back"),
         (Mistake::FailOpen, fails, "acknowledged after the failure"),
-        (Mistake::ReplaceOpen, is_removed, "acknowledged, but not in the new file"),
         (Mistake::OverlookEnd, a_segment_ends, "acknowledged, but not in the file"),
     ];
     let wrong = mistakes.into_iter().filter_map(|(mistake, program, why)| {
