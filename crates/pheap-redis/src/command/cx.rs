@@ -76,13 +76,13 @@ impl Effects {
 impl Cx<'_> {
     /// Looks at the shard of a key, in the client's database.
     pub fn read<R>(&mut self, key: &[u8], f: impl for<'r> FnOnce(&View<'r>, &Db<'r>) -> R) -> R {
-        let (shard, db) = (self.store().shard_of(key), self.session.db);
+        let (shard, db) = (self.shard_of(key), self.session.db);
         self.read_shard(shard, |view, dbs| f(view, &view[dbs.at(db)]))
     }
 
     /// Changes the shard of a key, in the client's database. Whoever wants to know that a key is new is told if it is.
     pub fn write<R>(&mut self, key: &[u8], f: impl for<'r> FnOnce(&mut Txn<'r>, P<'r, Db<'r>>) -> R) -> R {
-        let (shard, db, now) = (self.store().shard_of(key), self.session.db, self.now);
+        let (shard, db, now) = (self.shard_of(key), self.session.db, self.now);
         if !self.server.wants(b'n') {
             return self.write_shard(shard, |tx, dbs| f(tx, dbs.at(db)));
         }
@@ -124,13 +124,19 @@ impl Cx<'_> {
         result.expect("a keyspace calls the function once")
     }
 
-    /// Removes a key, if it is there, and says so.
-    pub fn remove(&mut self, key: &[u8]) {
-        let now = self.now;
-        if self.read(key, |view, db| db.get(view, key, now).is_some()) {
+    /// Removes a key, if it is there, and says so. Whether it was.
+    pub fn remove(&mut self, key: &[u8]) -> bool {
+        let is_there = self.has(key);
+        if is_there {
             self.write(key, |tx, db| _ = db.remove(tx, key));
             self.touched(b'g', "del", key);
         }
+        is_there
+    }
+
+    /// The shard that a key is in: the one that is locked, if there is only one, for the command has said so.
+    pub(super) fn shard_of(&self, key: &[u8]) -> usize {
+        self.keyspace.only().unwrap_or_else(|| self.store().shard_of(key))
     }
 
     /// The heap's shards.
@@ -144,6 +150,14 @@ impl Cx<'_> {
         let db = self.session.db;
         self.changed(db, key);
         self.notify(class, event, key);
+    }
+
+    /// The same for so many changes at once. Nothing has happened if there are none.
+    pub fn touched_often(&mut self, class: u8, event: &str, key: &[u8], changes: u64) {
+        if changes > 0 {
+            self.touched(class, event, key);
+            self.effects.dirty += changes - 1;
+        }
     }
 
     /// A key of some database was written to: clients that watch it, or have copies of it, are told, and those that wait for it go on.
@@ -220,6 +234,11 @@ pub trait Keyspace {
     /// Whether a shard is among them.
     fn has(&self, shard: usize) -> bool;
 
+    /// The shard, if there is only one.
+    fn only(&self) -> Option<usize> {
+        None
+    }
+
     /// Looks at a shard: calls `f` once.
     fn read(&mut self, shard: usize, f: &mut dyn for<'r> FnMut(&View<'r>, P<'r, Shard<'r>>));
 
@@ -264,6 +283,10 @@ impl Keyspace for OneRead<'_, '_> {
         shard == self.shard
     }
 
+    fn only(&self) -> Option<usize> {
+        Some(self.shard)
+    }
+
     fn read(&mut self, _: usize, f: &mut dyn for<'r> FnMut(&View<'r>, P<'r, Shard<'r>>)) {
         f(self.view, self.root);
     }
@@ -290,6 +313,10 @@ pub struct OneTxn<'t, 'r> {
 impl Keyspace for OneTxn<'_, '_> {
     fn has(&self, shard: usize) -> bool {
         shard == self.shard
+    }
+
+    fn only(&self) -> Option<usize> {
+        Some(self.shard)
     }
 
     fn read(&mut self, _: usize, f: &mut dyn for<'r> FnMut(&View<'r>, P<'r, Shard<'r>>)) {

@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use crate::words;
+
 /// How a command ends.
 pub type Done = Result<(), Fail>;
 
@@ -59,11 +61,24 @@ impl Fail {
         Fail::err(format_args!("wrong number of arguments for '{name}' command"))
     }
 
+    /// Arguments of a subcommand that make no sense.
+    pub fn bad_subcommand(args: &[&[u8]]) -> Fail {
+        let (name, subcommand) = (words::lossy(args[0]).to_uppercase(), words::lossy(short(args[1])));
+        Fail::err(format_args!(
+            "unknown subcommand or wrong number of arguments for '{subcommand}'. Try {name} HELP."
+        ))
+    }
+
     /// A subcommand that there is not.
     pub fn no_subcommand(subcommand: &[u8], of: &str) -> Fail {
-        let subcommand = crate::words::lossy(&subcommand[..subcommand.len().min(128)]).into_owned();
+        let subcommand = words::lossy(short(subcommand));
         Fail::err(format_args!("unknown subcommand '{subcommand}'. Try {} HELP.", of.to_uppercase()))
     }
+}
+
+/// As much of a word as an error has.
+fn short(word: &[u8]) -> &[u8] {
+    &word[..word.len().min(128)]
 }
 
 impl From<pheap::Error> for Fail {

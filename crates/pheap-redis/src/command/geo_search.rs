@@ -2,35 +2,36 @@
 
 use super::args::int;
 use super::geo::{coordinates, distance, place, place_of, unit};
-use super::sorted_sets::{Scored, sorted, store};
+use super::sorted_sets::{Scored, store};
+use super::table::{ADD, KEY, READ, TWO_KEYS};
 use super::{Args, Command, Cx, Done, Fail, Flags, Keys};
 use crate::data::{Sorted, View};
 use crate::geo::{Place, Shape};
 use crate::resp::Reply;
 use crate::words::{self, lossy};
 
-const KEY: Keys = Keys::Range(1, 1, 1);
-const READ: &[Flags] = &[Flags::READONLY];
-const STORE: &[Flags] = &[Flags::WRITE, Flags::DENYOOM];
-const MAY_STORE: &[Flags] = &[Flags::WRITE, Flags::DENYOOM, Flags::MOVABLE_KEYS];
+const MAY_STORE: Flags = ADD.and(Flags::MOVABLE_KEYS);
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::new("georadius", -6, MAY_STORE, Keys::Find(keys_and_target), |cx, args, out| {
         run(cx, args, Variant::AroundPlace { may_store: true }, out)
-    }),
+    })
+    .access("RO access", "OW update"),
     Command::new("georadius_ro", -6, READ, KEY, |cx, args, out| {
         run(cx, args, Variant::AroundPlace { may_store: false }, out)
     }),
     Command::new("georadiusbymember", -5, MAY_STORE, Keys::Find(keys_and_target), |cx, args, out| {
         run(cx, args, Variant::AroundMember { may_store: true }, out)
-    }),
+    })
+    .access("RO access", "OW update"),
     Command::new("georadiusbymember_ro", -5, READ, KEY, |cx, args, out| {
         run(cx, args, Variant::AroundMember { may_store: false }, out)
     }),
     Command::new("geosearch", -7, READ, KEY, |cx, args, out| run(cx, args, Variant::Search, out)),
-    Command::new("geosearchstore", -8, STORE, Keys::Range(1, 2, 1), |cx, args, out| {
+    Command::new("geosearchstore", -8, ADD, TWO_KEYS, |cx, args, out| {
         run(cx, args, Variant::SearchAndStore, out)
-    }),
+    })
+    .access("OW update", "RO access"),
 ];
 
 /// The keys of the older commands: the target is an option.
@@ -322,15 +323,15 @@ struct Found<'v> {
 }
 
 fn run(cx: &mut Cx<'_>, args: &Args<'_>, variant: Variant, out: &mut Reply) -> Done {
-    let (key, now) = (args[if variant == Variant::SearchAndStore { 2 } else { 1 }], cx.now);
-    let to_store = cx.read(key, |view, db| {
-        let sorted = sorted(view, db, key, now)?.map(|sorted| &view[sorted]);
+    let key = args[if variant == Variant::SearchAndStore { 2 } else { 1 }];
+    let to_store = cx.look::<Sorted, _>(key, |view, sorted| {
+        let sorted = sorted.map(|sorted| &view[sorted]);
         let is_member = |name: &[u8]| sorted.is_some_and(|sorted| sorted.score(view, name).is_some());
         let asked = Asked::parse(args, variant, sorted.is_some(), is_member)?;
         let found = sorted.map_or(Vec::new(), |sorted| asked.find(view, sorted));
         let Some(target) = asked.target else {
             asked.write(out, &found);
-            return Ok::<_, Fail>(None);
+            return Ok(None);
         };
         let score =
             |one: &Found<'_>| if asked.stores_distances { one.distance / asked.unit } else { one.score };

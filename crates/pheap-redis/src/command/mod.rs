@@ -22,7 +22,6 @@ mod hashes;
 mod hyperloglog;
 mod info;
 mod introspect;
-mod key_access;
 mod keys;
 mod lcs;
 mod lists;
@@ -55,14 +54,14 @@ mod streams;
 mod strings;
 mod table;
 mod tracking;
+mod values;
 
 pub use cx::{Cx, Effects, Keyspace, Meanwhile, Nothing, OneRead, OneTxn, Several, shards_of};
 pub use fail::{Block, Done, Fail};
 pub use functions::load_libraries;
 pub use replication::begin as begin_replication;
 pub use slow::{hidden, monitor_line};
-use table::help;
-pub use table::{Command, Flags, Group, Keys, Known, Refused, Run, all, lookup, resolve, top};
+pub use table::{Command, Flags, Group, Keys, Known, Refused, all, lookup, resolve, top};
 
 /// The arguments of a command, its name first.
 pub type Args<'a> = [&'a [u8]];
