@@ -1,5 +1,7 @@
 //! What a command may touch.
 
+use std::collections::HashMap;
+
 use pheap::{P, Shards, Txn, View};
 
 use super::{Args, Command, Keys};
@@ -43,6 +45,8 @@ pub struct Effects {
     pub signals: Vec<Signal>,
     /// Messages to clients, in the order in which they are sent.
     pub messages: Vec<(u64, Vec<u8>)>,
+    /// Bytes of messages of channels to each client.
+    told: HashMap<u64, u64>,
     /// Changes, as `rdb_changes_since_last_save` counts them.
     pub dirty: u64,
     /// Copies of keys that are to be thrown away. They stay if the command fails: who has a copy is told once, and no harm is done if that was needless.
@@ -53,6 +57,19 @@ impl Effects {
     /// How much there is.
     pub fn mark(&self) -> (usize, usize, u64) {
         (self.signals.len(), self.messages.len(), self.dirty)
+    }
+
+    /// Sends messages of channels. A client gets no more of them, in one request, than the hard limit of its output: with the
+    /// message that reaches the limit it will be disconnected.
+    pub fn publish(&mut self, server: &Server, messages: Vec<(u64, Vec<u8>)>) {
+        let most = server.limits.messages.get().hard;
+        for (to, bytes) in messages {
+            let told = self.told.entry(to).or_default();
+            if most == 0 || *told < most {
+                *told += bytes.len() as u64;
+                self.messages.push((to, bytes));
+            }
+        }
     }
 
     /// What is sent to others, after commands of a client (0: of nobody).
@@ -68,7 +85,13 @@ impl Effects {
     /// Forgets what has come since [`mark`](Self::mark).
     pub fn go_back(&mut self, (signals, messages, dirty): (usize, usize, u64)) {
         self.signals.truncate(signals);
-        self.messages.truncate(messages);
+        if self.messages.len() > messages {
+            self.messages.truncate(messages);
+            self.told.clear();
+            for (to, bytes) in &self.messages {
+                *self.told.entry(*to).or_default() += bytes.len() as u64;
+            }
+        }
         self.dirty = dirty;
     }
 }
@@ -205,7 +228,7 @@ impl Cx<'_> {
     /// The same of some database.
     pub fn notify_in(&mut self, db: usize, class: u8, event: &str, key: &[u8]) {
         let messages = self.server.notification(db, class, event, key);
-        self.effects.messages.extend(messages);
+        self.effects.publish(self.server, messages);
     }
 }
 

@@ -1,7 +1,9 @@
 //! How commands end that do not succeed.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
+use crate::resp::input::Words;
 use crate::words;
 
 /// How a command ends.
@@ -23,8 +25,12 @@ pub enum Fail {
 /// What a command waits for.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Block {
-    /// The keys.
-    pub keys: Vec<Vec<u8>>,
+    /// Where the keys are among the words of the command.
+    pub keys: Range<usize>,
+    /// Each key has an id, and these are behind the keys.
+    pub has_ids: bool,
+    /// The word in front of the keys says how many there are.
+    pub is_counted: bool,
     /// Seconds until it gives up. None: it does not.
     pub timeout: Option<f64>,
     /// The reply when it gives up is no array but a string.
@@ -33,6 +39,21 @@ pub struct Block {
     pub needs_keys: bool,
     /// What is run when it goes on, if that is not the command as it was given.
     pub instead: Option<Vec<Vec<u8>>>,
+}
+
+impl Block {
+    /// The words of the command with one of its keys, the one at this place.
+    pub fn with_key<'w>(&self, words: &'w [Vec<u8>], at: usize) -> Words<'w> {
+        let ids = if self.has_ids { self.keys.len() } else { 0 };
+        let mut some: Words<'w> = words[..self.keys.start].iter().map(Vec::as_slice).collect();
+        if let (true, Some(count)) = (self.is_counted, some.last_mut()) {
+            *count = b"1";
+        }
+        some.push(&words[at]);
+        some.extend(self.has_ids.then(|| words[at + ids].as_slice()));
+        some.extend(words[self.keys.end + ids..].iter().map(Vec::as_slice));
+        some
+    }
 }
 
 impl Fail {

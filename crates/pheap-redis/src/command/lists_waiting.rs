@@ -1,5 +1,7 @@
 //! Lists that elements are moved between, and that clients wait for.
 
+use std::ops::Range;
+
 use super::args::{counted_keys, counted_pop, timeout};
 use super::lists::{End, take};
 use super::table::{ADD, TWO_KEYS, WRITE};
@@ -62,27 +64,32 @@ pub(super) fn take_first(
     mut take: impl FnMut(&mut Cx<'_>, &[u8]) -> Result<bool, Fail>,
 ) -> Result<bool, Fail> {
     for key in keys {
-        if cx.session.looks_at(key) {
-            match take(cx, key) {
-                Ok(false) => {}
-                Ok(true) => return Ok(true),
-                // It has become something else while the command was waiting.
-                Err(Fail::Error(_)) if cx.session.resumes => {}
-                Err(fail) => return Err(fail),
-            }
+        match take(cx, key) {
+            Ok(false) => {}
+            Ok(true) => return Ok(true),
+            // It has become something else while the command was waiting.
+            Err(Fail::Error(_)) if cx.session.resumes => {}
+            Err(fail) => return Err(fail),
         }
     }
     Ok(false)
 }
 
-/// Waits for one of these keys, unless that is not possible: then there is nothing.
-pub(super) fn wait(cx: &Cx<'_>, keys: &Args<'_>, timeout: Option<f64>, out: &mut Reply) -> Done {
+/// Waits for one of these keys, unless that is not possible: then there is nothing. The keys are counted if the word in front of
+/// them says how many there are.
+pub(super) fn wait(
+    cx: &Cx<'_>,
+    keys: Range<usize>,
+    is_counted: bool,
+    timeout: Option<f64>,
+    out: &mut Reply,
+) -> Done {
     if !cx.may_block {
         out.null_array();
         return Ok(());
     }
-    let keys = keys.iter().map(|key| key.to_vec()).collect();
-    Err(Fail::Block(Block { keys, timeout, gives_up_with_null: false, needs_keys: false, instead: None }))
+    let (has_ids, gives_up_with_null, needs_keys, instead) = (false, false, false, None);
+    Err(Fail::Block(Block { keys, has_ids, is_counted, timeout, gives_up_with_null, needs_keys, instead }))
 }
 
 fn blocking_pop(cx: &mut Cx<'_>, args: &Args<'_>, end: End, out: &mut Reply) -> Done {
@@ -93,7 +100,7 @@ fn blocking_pop(cx: &mut Cx<'_>, args: &Args<'_>, end: End, out: &mut Reply) -> 
             out.bulk(key);
         })
     })?;
-    if is_taken { Ok(()) } else { wait(cx, keys, timeout, out) }
+    if is_taken { Ok(()) } else { wait(cx, 1..args.len() - 1, false, timeout, out) }
 }
 
 fn lmpop(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
@@ -106,7 +113,7 @@ fn lmpop(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 fn blmpop(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let asked = counted_pop(&args[2..], End::parse)?;
     let timeout = timeout(args[1])?;
-    if take_several(cx, asked, out)? { Ok(()) } else { wait(cx, asked.0, timeout, out) }
+    if take_several(cx, asked, out)? { Ok(()) } else { wait(cx, 3..3 + asked.0.len(), true, timeout, out) }
 }
 
 /// Takes elements of the first of these keys that is there, and shows the key and an array of them.
@@ -195,5 +202,5 @@ fn blocking_move(
     if !cx.may_block {
         return move_or_null(cx, args, from, to, out);
     }
-    if move_one(cx, args, from, to, out)? { Ok(()) } else { wait(cx, &args[1..2], timeout, out) }
+    if move_one(cx, args, from, to, out)? { Ok(()) } else { wait(cx, 1..2, false, timeout, out) }
 }

@@ -15,7 +15,7 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("publish", 3, PUBLISH, Keys::None, |cx, args, out| {
         let messages = cx.server.channels.publish(args[1], args[2]);
         out.count(messages.len());
-        cx.effects.messages.extend(messages);
+        cx.effects.publish(cx.server, messages);
         Ok(())
     }),
     Command::container("pubsub"),
@@ -40,7 +40,7 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("spublish", 3, PUBLISH, Keys::None, |cx, args, out| {
         let messages = cx.server.channels.publish_in_shard(args[1], args[2]);
         out.count(messages.len());
-        cx.effects.messages.extend(messages);
+        cx.effects.publish(cx.server, messages);
         Ok(())
     }),
     Command::new("ssubscribe", -2, LISTEN, Keys::None, |cx, args, out| {

@@ -113,19 +113,19 @@ fn zpop(cx: &mut Cx<'_>, args: &Args<'_>, end: End, out: &mut Reply) -> Done {
 
 fn bzpop(cx: &mut Cx<'_>, args: &Args<'_>, end: End, out: &mut Reply) -> Done {
     let (timeout, keys) = (timeout(args[args.len() - 1])?, &args[1..args.len() - 1]);
-    take_or_wait(cx, (keys, end, 1), Shown::BehindKey, timeout, out)
+    take_or_wait(cx, (keys, end, 1), (1, Shown::BehindKey), timeout, out)
 }
 
-/// Takes from the first of these keys that has something, or waits for one.
+/// Takes from the first of these keys that has something, or waits for one. The keys are the words from `first` on.
 fn take_or_wait(
     cx: &mut Cx<'_>,
     (keys, end, count): (&Args<'_>, End, usize),
-    shown: Shown,
+    (first, shown): (usize, Shown),
     timeout: Option<f64>,
     out: &mut Reply,
 ) -> Done {
     let is_taken = take_first(cx, keys, |cx, key| take(cx, key, count, end, shown, out))?;
-    if is_taken { Ok(()) } else { wait(cx, keys, timeout, out) }
+    if is_taken { Ok(()) } else { wait(cx, first..first + keys.len(), first > 1, timeout, out) }
 }
 
 fn parse(text: &[u8]) -> Result<End, Fail> {
@@ -146,5 +146,5 @@ fn zmpop(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 
 fn bzmpop(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let asked = counted_pop(&args[2..], parse)?;
-    take_or_wait(cx, asked, Shown::PairsBehindKey, timeout(args[1])?, out)
+    take_or_wait(cx, asked, (3, Shown::PairsBehindKey), timeout(args[1])?, out)
 }

@@ -131,14 +131,16 @@ impl<'a> Read<'a> {
         let count = if self.count == 0 { AFTER_WAITING } else { self.count };
         instead.extend([b"count".to_vec(), count.to_string().into_bytes()]);
         instead.extend([b"block".to_vec(), ms.to_string().into_bytes(), b"streams".to_vec()]);
-        let keys = self.keys.iter().map(|key| key.to_vec());
-        instead.extend(keys.clone());
+        let keys = instead.len()..instead.len() + self.keys.len();
+        instead.extend(self.keys.iter().map(|key| key.to_vec()));
         instead.extend(ids.iter().map(|&id| match (id, &self.group) {
             (NEW, Some(_)) => b">".to_vec(),
             (id, _) => format!("{}-{}", id >> 64, id as u64).into_bytes(),
         }));
         Err(Fail::Block(Block {
-            keys: keys.collect(),
+            keys,
+            has_ids: true,
+            is_counted: false,
             timeout: (ms > 0).then_some(ms as f64 / 1000.0),
             gives_up_with_null: false,
             needs_keys: self.group.is_some(),
@@ -202,9 +204,6 @@ fn xread(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     }
     let mut streams = Streams::begin(out);
     for (key, &after) in read.keys.iter().zip(&ids) {
-        if !cx.session.looks_at(key) {
-            continue;
-        }
         let written = cx.look::<Stream, _>(key, |view, stream| {
             let Some(stream) = stream else { return Ok(()) };
             let top = field!(stream.entries).iter(view).next_back();
@@ -260,9 +259,6 @@ fn xreadgroup(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     }
     let mut streams = Streams::begin(out);
     for (key, &id) in read.keys.iter().zip(&ids) {
-        if !cx.session.looks_at(key) {
-            continue;
-        }
         let before = streams.len;
         let is_new = if id == NEW {
             new_entries(cx, key, name, consumer, &read, &mut streams)?

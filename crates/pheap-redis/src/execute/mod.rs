@@ -14,6 +14,7 @@ mod room;
 #[cfg(test)]
 mod waits_tests;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
@@ -177,19 +178,16 @@ impl Execution<'_> {
         }
     }
 
-    /// Runs a command again that waits for keys, of which `woken_by` was written to. None: it was answered.
+    /// Runs a command again that waits for keys, with those that may have been written to. None: it was answered.
     ///
     /// # Errors
     /// If a script is slow. Then it is to be tried again afterwards.
-    pub fn retry(&mut self, words: &[Vec<u8>], woken_by: Option<&[u8]>) -> Result<Option<Block>, Busy> {
-        let words: Words<'_> = words.iter().map(Vec::as_slice).collect();
-        let Ok(command) = resolve(&words) else { return Ok(None) };
+    pub fn retry(&mut self, words: &Args<'_>) -> Result<Option<Block>, Busy> {
+        let Ok(command) = resolve(words) else { return Ok(None) };
         let mark = self.output.reply.len();
-        let plan = self.plan(command, &words);
+        let plan = self.plan(command, words);
         self.session.resumes = true;
-        self.session.woken_by = woken_by.map(<[u8]>::to_vec);
-        let blocked = self.run_one(command, &words, &plan);
-        self.session.woken_by = None;
+        let blocked = self.run_one(command, words, &plan);
         self.session.resumes = false;
         let blocked = blocked?;
         if blocked.is_none() {
@@ -342,7 +340,7 @@ impl Execution<'_> {
         }))
     }
 
-    /// Calls `f` with the shards of a plan. If it fails, all that it did to them is rolled back, and what was said is taken back.
+    /// Calls `f` with the shards of a plan. If it fails or panics, all that it did to them is rolled back, and what was said is taken back.
     fn in_keyspace<R>(
         &mut self,
         server: &Server,
@@ -350,7 +348,10 @@ impl Execution<'_> {
         f: impl FnOnce(&mut Self, &mut dyn Keyspace) -> pheap::Result<R>,
     ) -> pheap::Result<R> {
         let mark = self.mark();
-        let result = self.in_shards(server, plan, f);
+        let result = catch_unwind(AssertUnwindSafe(|| self.in_shards(server, plan, f))).unwrap_or_else(|_| {
+            tracing::error!("`{}` has panicked, and was rolled back", self.session.last_command);
+            Err(pheap::Error::Aborted(PANICKED.into()))
+        });
         if result.is_err() {
             self.take_back(mark);
             // Libraries of functions that it has loaded are not in the heap.
@@ -422,6 +423,8 @@ impl Execution<'_> {
     fn heap_error(&mut self, error: &pheap::Error) {
         self.server.look_at(error);
         self.error(&heap_error(error));
+        // What is left of the session is not known.
+        self.session.closing |= matches!(error, pheap::Error::Aborted(reason) if reason == PANICKED);
     }
 
     /// Calls a command's function. What it waits for, if it does.
@@ -486,6 +489,9 @@ impl Execution<'_> {
 
 /// By this, a transaction is known that was rolled back for a script that touches more shards.
 const MORE_SHARDS: &str = "a script touches more shards than were locked";
+
+/// By this, a transaction is known that was rolled back by a panic.
+const PANICKED: &str = "the command has panicked, which is a mistake of this server";
 
 fn wants_more_shards(error: &pheap::Error) -> bool {
     matches!(error, pheap::Error::Aborted(reason) if reason == MORE_SHARDS)
