@@ -146,8 +146,8 @@ impl<'a> Scan<'a> {
         Ok(scan)
     }
 
-    /// Answers what the elements of a key's value are asked for: `f` calls [`answer`](Self::answer), and gets
-    /// whether Redis would have the value in a compact form.
+    /// Answers what the elements of a key's value are asked for: `f` calls [`answer`](Self::answer), and
+    /// gets whether Redis would have the value in a compact form.
     pub(super) fn of_value<K: Kind>(
         cx: &mut Cx<'_>,
         args: &Args<'_>,

@@ -52,7 +52,7 @@ pub(super) const TRANSACTIONS: &[Command] = &[
     ),
     Command::new("multi", 1, TRANSACTION.and(Flags::AT_ONCE), Keys::None, multi),
     Command::new("unwatch", 1, TRANSACTION, Keys::None, |cx, _, out| {
-        unwatch(cx);
+        cx.server.unwatch(cx.session);
         out.ok();
         Ok(())
     }),
@@ -195,13 +195,9 @@ fn discard(cx: &mut Cx<'_>, _: &Args<'_>, out: &mut Reply) -> Done {
     if cx.session.multi.take().is_none() {
         return Err(Fail::err("DISCARD without MULTI"));
     }
-    unwatch(cx);
+    cx.server.unwatch(cx.session);
     out.ok();
     Ok(())
-}
-
-fn unwatch(cx: &mut Cx<'_>) {
-    cx.server.unwatch(cx.session);
 }
 
 fn watch(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {

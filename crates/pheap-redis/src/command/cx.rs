@@ -157,7 +157,8 @@ impl Cx<'_> {
         is_there
     }
 
-    /// The shard that a key is in: the one that is locked, if there is only one, for the command has said so.
+    /// The shard that a key is in: the one that is locked, if there is only one, for the command has said
+    /// so.
     pub(super) fn shard_of(&self, key: &[u8]) -> usize {
         self.keyspace.only().unwrap_or_else(|| self.store().shard_of(key))
     }

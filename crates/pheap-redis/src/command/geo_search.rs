@@ -161,71 +161,51 @@ impl<'a> Asked<'a> {
         let is_search = variant.is_search();
         while let [option, after @ ..] = rest {
             let option = option.to_ascii_lowercase();
-            let taken = match (option.as_slice(), after) {
-                (b"withdist", _) => {
-                    asked.with_distance = true;
-                    0
-                }
-                (b"withhash", _) => {
-                    asked.with_number = true;
-                    0
-                }
-                (b"withcoord", _) => {
-                    asked.with_coordinates = true;
-                    0
-                }
-                (b"any", _) => {
-                    asked.any = true;
-                    0
-                }
-                (b"asc", _) => {
-                    asked.order = Some(Order::NearestFirst);
-                    0
-                }
-                (b"desc", _) => {
-                    asked.order = Some(Order::NearestLast);
-                    0
-                }
+            let mut taken = 0;
+            match (option.as_slice(), after) {
+                (b"withdist", _) => asked.with_distance = true,
+                (b"withhash", _) => asked.with_number = true,
+                (b"withcoord", _) => asked.with_coordinates = true,
+                (b"any", _) => asked.any = true,
+                (b"asc", _) => asked.order = Some(Order::NearestFirst),
+                (b"desc", _) => asked.order = Some(Order::NearestLast),
                 (b"count", [count, ..]) => {
                     let count = usize::try_from(int(count)?).ok().filter(|&count| count > 0);
                     asked.count = Some(count.ok_or_else(|| Fail::err("COUNT must be > 0"))?);
-                    1
+                    taken = 1;
                 }
                 (name @ (b"store" | b"storedist"), [target, ..]) if variant.has_target_option() => {
                     asked.target = Some(target);
                     asked.stores_distances = name == b"storedist";
-                    1
+                    taken = 1;
                 }
-                (b"storedist", _) if variant == Variant::SearchAndStore => {
-                    asked.stores_distances = true;
-                    0
-                }
+                (b"storedist", _) if variant == Variant::SearchAndStore => asked.stores_distances = true,
                 (b"frommember", [name, ..])
                     if is_search && !matches!(asked.middle, Some(Around::Place(_))) =>
                 {
                     asked.middle = Some(member(name)?);
-                    1
+                    taken = 1;
                 }
                 (b"fromlonlat", [longitude, latitude, ..])
                     if is_search && !matches!(asked.middle, Some(Around::Member(_))) =>
                 {
                     asked.middle = Some(Around::Place(place(longitude, latitude)?));
-                    2
+                    taken = 2;
                 }
                 (b"byradius", [radius, unit, ..])
                     if is_search && !matches!(asked.shape, Some(Shape::Box { .. })) =>
                 {
                     asked.circle(radius, unit)?;
-                    2
+                    taken = 2;
                 }
                 (b"bybox", [width, height, unit, ..])
                     if is_search && !matches!(asked.shape, Some(Shape::Circle { .. })) =>
                 {
                     asked.rectangle(width, height, unit)?;
-                    3
+                    taken = 3;
                 }
                 _ => return Err(Fail::SYNTAX),
-            };
+            }
             rest = &after[taken..];
         }
         asked.check(args, variant)?;

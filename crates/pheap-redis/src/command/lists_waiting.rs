@@ -57,7 +57,8 @@ pub(super) const COMMANDS: &[Command] = &[
     .access("RW access delete", "RW insert"),
 ];
 
-/// Takes from the first of these keys that has something, as `take` does for one. Whether there is such a key.
+/// Takes from the first of these keys that has something, as `take` does for one. Whether there is such a
+/// key.
 pub(super) fn take_first(
     cx: &mut Cx<'_>,
     keys: &Args<'_>,

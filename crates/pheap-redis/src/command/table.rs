@@ -208,13 +208,14 @@ pub enum Keys {
 /// What a command does.
 type Run = fn(&mut Cx<'_>, &Args<'_>, &mut Reply) -> Done;
 
-/// What is done to a key: whether it is read (`RO`), changed (`RW`), overwritten (`OW`) or removed (`RM`) as a whole;
-/// and what that means for its value.
+/// What is done to a key: whether it is read (`RO`), changed (`RW`), overwritten (`OW`) or removed (`RM`) as
+/// a whole; and what that means for its value.
 pub(super) type Access = &'static str;
 
 /// A command.
 pub struct Command {
-    /// Its name, in small letters. A subcommand's is that of both, with a `|` between, and its row is behind that of the command.
+    /// Its name, in small letters. A subcommand's is that of both, with a `|` between, and its row is behind
+    /// that of the command.
     pub name: &'static str,
     /// Number of arguments, the name included. At least so many, if it is negative.
     pub arity: i32,

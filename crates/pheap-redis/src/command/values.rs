@@ -146,8 +146,9 @@ impl Cx<'_> {
         })
     }
 
-    /// Removes elements of what a key stands for: `f` gets their number, and returns how many are removed. If these
-    /// are all, the key is removed, and `f` may leave them where they are. Returns what `f` does, if the key exists.
+    /// Removes elements of what a key stands for: `f` gets their number, and returns how many are removed.
+    /// If these are all, the key is removed, and `f` may leave them where they are. Returns what `f` does,
+    /// if the key exists.
     pub(super) fn shrink<K: Kind>(
         &mut self,
         key: &[u8],

@@ -237,8 +237,9 @@ impl Execution<'_> {
         }
     }
 
-    /// Runs the first command of `input`, which may change one shard, and those behind it that may change the same one, in a transaction. The command that ends the row is the `next` one,
-    /// with what it needs. If the transaction fails for several: up to where each is to be tried by itself.
+    /// Runs the first command of `input`, which may change one shard, and those behind it that may change
+    /// the same one, in a transaction. The command that ends the row is the `next` one, with what it needs.
+    /// If the transaction fails for several: up to where each is to be tried by itself.
     fn run_in_a_row(
         &mut self,
         input: &mut Input,
@@ -287,7 +288,8 @@ impl Execution<'_> {
                 let Ok(known) = resolve(&words) else { return Ok(None) };
                 let needs = execution.plan(known, &words);
                 if !known.flags.has(Flags::WRITE.and(Flags::MAY_REPLICATE)) || needs != plan {
-                    *next = Some((known, needs));
+                    // What may be called while a script is busy needs something else then.
+                    *next = (!known.flags.has(Flags::ALLOW_BUSY)).then_some((known, needs));
                     return Ok(None);
                 }
                 command = known;
@@ -340,7 +342,8 @@ impl Execution<'_> {
         }))
     }
 
-    /// Calls `f` with the shards of a plan. If it fails or panics, all that it did to them is rolled back, and what was said is taken back.
+    /// Calls `f` with the shards of a plan. If it fails or panics, all that it did to them is rolled back, and
+    /// what was said is taken back.
     fn in_keyspace<R>(
         &mut self,
         server: &Server,
@@ -397,10 +400,8 @@ impl Execution<'_> {
         };
         self.output.commits.push(commit);
         let changes = self.output.effects.dirty - before;
-        match plan {
-            Plan::Change(shard) => self.settle(&[*shard], changes),
-            Plan::Several(shards) if changes > 0 => self.settle(shards, changes),
-            Plan::Several(_) | Plan::Read(_) | Plan::Nothing => {}
+        if changes > 0 || matches!(plan, Plan::Change(_)) {
+            self.settle(plan.shards(), changes);
         }
         Ok(result)
     }

@@ -75,11 +75,7 @@ impl Execution<'_> {
     ) -> Result<Vec<String>, Unfollowed> {
         let (server, now) = (self.server, now());
         let root = server.store.shards().len() + 1;
-        let mut numbers = match self.plan_all(commands) {
-            Plan::Nothing => Vec::new(),
-            Plan::Read(shard) | Plan::Change(shard) => vec![shard],
-            Plan::Several(shards) => shards,
-        };
+        let mut numbers = self.plan_all(commands).shards().to_vec();
         if numbers.last() != Some(&root) {
             numbers.push(root);
         }
