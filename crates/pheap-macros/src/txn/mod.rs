@@ -1,6 +1,5 @@
 //! `#[txn]`: find the form, open the transaction if the function asks for it, rewrite the stores.
 
-mod again;
 mod form;
 mod guess;
 mod pair;

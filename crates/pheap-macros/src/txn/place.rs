@@ -111,21 +111,17 @@ impl Place {
         self.key.to_string() == other.key.to_string()
     }
 
-    /// The same place, crash-safe from here on. `last` is the variable of a pointer that the function comes back to.
+    /// The same place, crash-safe from here on.
     ///
     /// The call of the macro has the span of the user's code, and no name in it is one of ours: what panics in it, or
     /// in the assignment, is then said to stand where that code is, and not where the attribute is.
-    pub(super) fn logged(&self, krate: &Crate, pair: Option<&Pair>, last: Option<&Ident>) -> TokenStream {
+    pub(super) fn logged(&self, krate: &Crate, pair: Option<&Pair>) -> TokenStream {
         let at = self.tx.span();
         let (krate, place) = (krate.at(at), self.described(at));
-        let how = match (pair, last) {
-            (Some(Pair { is_one_object, other, .. }), last) => {
-                let other = other.described(at);
-                quote_spanned!(at=> pair #is_one_object { #krate::__private::place_ahead! { #other } } [#last])
-            }
-            (None, Some(last)) => quote_spanned!(at=> again #last),
-            (None, None) => TokenStream::new(),
-        };
+        let how = pair.map(|Pair { is_one_object, other, .. }| {
+            let other = other.described(at);
+            quote_spanned!(at=> pair #is_one_object { #krate::__private::place_ahead! { #other } })
+        });
         quote_spanned!(at=> *#krate::__private::place! { #how #place })
     }
 
@@ -164,7 +160,7 @@ pub(super) fn assignment(tokens: &[TokenTree]) -> Option<usize> {
 }
 
 /// Whether its content is an expression that may as well stand without it.
-pub(super) fn is_transparent(group: &Group) -> bool {
+fn is_transparent(group: &Group) -> bool {
     matches!(group.delimiter(), Delimiter::Parenthesis | Delimiter::None)
 }
 

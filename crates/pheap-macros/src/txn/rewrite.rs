@@ -9,11 +9,10 @@ use std::cell::Cell;
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 
 use super::Crate;
-use super::again::{Again, Loops};
 use super::guess;
 use super::pair::Pair;
-use super::place::{Place, assignment, is_transparent};
-use super::scope::{At, Names, Scope};
+use super::place::{Place, assignment};
+use super::scope::Names;
 use super::tokens::{is_group, is_punct, is_word, list, until};
 
 /// Rewrites the assignments to places of the transactions in `txs`. `pointers` are names of parameters that are a `P`.
@@ -29,43 +28,28 @@ pub(super) fn rewrite(
     pointers: &Names,
     body: TokenStream,
 ) -> syn::Result<TokenStream> {
-    let rewriter =
-        Rewriter { krate, txs, pointers, again: Again::new(krate, &body), looks_guessed: Cell::new(false) };
-    // A variable is of one transaction: with several of them, there are none.
-    let at = At { repeats: false, moves: !txs.is_one(), assigns: false };
-    let scope = Scope { txs: txs.clone(), pointers: pointers.clone(), at };
-    let rewritten = rewriter.content(&body, &scope, Delimiter::Brace, false);
+    let rewriter = Rewriter { krate, txs, pointers, looks_guessed: Cell::new(false) };
+    let rewritten = rewriter.content(&body, txs, Delimiter::Brace);
     if rewriter.looks_guessed.get() {
         guess::check(txs, pointers, &body)?;
     }
-    let mut all = rewriter.again.declarations();
-    all.extend(rewritten.unwrap_or_else(|| body.clone()));
-    Ok(all)
+    Ok(rewritten.unwrap_or(body))
 }
 
 struct Rewriter<'a> {
     krate: &'a Crate,
     txs: &'a Names,
     pointers: &'a Names,
-    again: Again<'a>,
     /// Whether something was seen that may be a first guess.
     looks_guessed: Cell<bool>,
 }
 
 impl Rewriter<'_> {
-    /// The content of a pair of brackets; nothing if there is nothing to rewrite, so that the tokens stay as they are. It `is_bare` if these are parentheses that may as well not be there.
-    fn content(
-        &self,
-        tokens: &TokenStream,
-        scope: &Scope,
-        delimiter: Delimiter,
-        is_bare: bool,
-    ) -> Option<TokenStream> {
+    /// The content of a pair of brackets, where the names in `txs` mean a transaction; nothing if there is nothing to
+    /// rewrite, so that the tokens stay as they are.
+    fn content(&self, tokens: &TokenStream, txs: &Names, delimiter: Delimiter) -> Option<TokenStream> {
         let tokens = list(tokens.clone());
-        let outside = scope.at;
-        let mut moves = outside.moves;
-        let mut scope = Cow::Borrowed(scope);
-        let mut loops = Loops::default();
+        let mut txs = Cow::Borrowed(txs);
         let mut out = Vec::with_capacity(tokens.len());
         let mut changed = false;
         // Where the last pair has ended.
@@ -79,42 +63,21 @@ impl Rewriter<'_> {
             let word = if let TokenTree::Ident(word) = &rest[0] { word.to_string() } else { String::new() };
             let is_body = at == parameters_end;
             let pattern = pattern(&word, before, rest);
-            if word == "move" {
-                moves = true;
-            } else if is_punct(&rest[0], ';') {
-                moves = outside.moves;
-            }
-            let repeats = loops.next(&word, &rest[0], pattern) || outside.repeats;
-            let here = At { repeats, moves, ..outside };
-            if (word.is_empty() || scope.txs.has(&word))
+            if (word.is_empty() || txs.has(&word))
                 && (is_body || begins_expression(before))
-                && let Some((mut place, len)) = Place::at_start(rest, &scope.txs)
+                && let Some((mut place, len)) = Place::at_start(rest, &txs)
                 && assignment(&rest[len..]).is_some()
             {
                 // A closure or an arm of a `match` ends before the next assignment.
                 let may_pair = at >= pair_end && begins_statement(before);
-                let pair = if may_pair { Pair::at_start(rest, &scope.txs) } else { None };
+                let pair = if may_pair { Pair::at_start(rest, &txs) } else { None };
                 if let Some(pair) = &pair {
                     pair_end = at + pair.tokens;
                 }
-                let last =
-                    here.comes_back().then(|| self.again.variable(&place.key, &scope.pointers)).flatten();
-                let inside = scope.moved_to(here);
-                place.replace(|tokens| self.content(tokens, &inside, Delimiter::Bracket, false));
-                out.extend(place.logged(self.krate, pair.as_ref(), last.as_ref()));
+                place.replace(|tokens| self.content(tokens, &txs, Delimiter::Bracket));
+                out.extend(place.logged(self.krate, pair.as_ref()));
                 changed = true;
                 at += len;
-                continue;
-            }
-            if here.comes_back()
-                && !here.assigns
-                && scope.txs.has(&word)
-                && let Some((place, len)) = Place::at_start(rest, &scope.txs)
-                && let Some(object) = self.again.read(&place, &scope.pointers, before, &rest[len..], is_bare)
-            {
-                out.extend(object);
-                changed = true;
-                at += 2; // what is done with the object stays as it is
                 continue;
             }
             let is_closure = is_punct(&rest[0], '|') && (is_body || begins_closure(before));
@@ -126,8 +89,8 @@ impl Rewriter<'_> {
                 }
                 None => (untouched(&word, rest), pattern),
             };
-            if scope.is_in(pattern) {
-                scope.to_mut().hide(pattern);
+            if txs.are_in(pattern) {
+                txs.to_mut().hide(pattern);
             }
             if untouched > 0 {
                 at = tokens.len().min(at + untouched);
@@ -142,10 +105,7 @@ impl Rewriter<'_> {
                     // What is in brackets among arguments is among them, too.
                     let inside =
                         if delimiter == Delimiter::Parenthesis { delimiter } else { group.delimiter() };
-                    let is_bare = is_transparent(group) && !has_arguments(before);
-                    let assigns = here.assigns || assignment(&rest[1..]).is_some();
-                    let scope = scope.moved_to(At { assigns, ..here });
-                    match self.content(&group.stream(), &scope, inside, is_bare) {
+                    match self.content(&group.stream(), &txs, inside) {
                         Some(content) => {
                             changed = true;
                             let mut new = Group::new(group.delimiter(), content);
@@ -176,17 +136,6 @@ fn begins_expression(before: &[TokenTree]) -> bool {
 /// Whether what may begin there is a statement.
 fn begins_statement(before: &[TokenTree]) -> bool {
     before.last().is_none_or(|last| is_punct(last, ';') || is_group(last, Delimiter::Brace))
-}
-
-/// Whether parentheses behind these tokens have the arguments of a call. Not all that do are seen.
-fn has_arguments(before: &[TokenTree]) -> bool {
-    match before {
-        [.., quote, TokenTree::Ident(_)] if is_punct(quote, '\'') => false, // a label
-        [.., TokenTree::Ident(word)] => {
-            !KEYWORDS.iter().chain(&["mut", "const", "ref", "let"]).any(|keyword| word == keyword)
-        }
-        _ => false,
-    }
 }
 
 /// Whether `|` begins a closure there, and is not an operator.

@@ -1,7 +1,5 @@
 //! Which names mean a transaction, where.
 
-use std::borrow::Cow;
-
 use proc_macro2::{Ident, TokenTree};
 use syn::visit::{self, Visit};
 use syn::{Expr, Pat, PatIdent};
@@ -20,11 +18,6 @@ impl Names {
     /// The first of them.
     pub(super) fn first(&self) -> Option<&str> {
         self.0.first().map(String::as_str)
-    }
-
-    /// Whether there is one only.
-    pub(super) fn is_one(&self) -> bool {
-        self.0.len() == 1
     }
 
     pub(super) fn has(&self, name: &str) -> bool {
@@ -77,50 +70,5 @@ impl<'a> Visit<'a> for Bound<'a> {
     fn visit_pat_ident(&mut self, pattern: &'a PatIdent) {
         self.0.push(&pattern.ident);
         visit::visit_pat_ident(self, pattern);
-    }
-}
-
-/// What names mean at a place of a body, and what may be done there.
-#[derive(Clone)]
-pub(super) struct Scope {
-    pub(super) txs: Names,
-    /// Parameters of the function that are a `P`.
-    pub(super) pointers: Names,
-    pub(super) at: At,
-}
-
-/// Where a part of a body is.
-#[derive(Clone, Copy, PartialEq)]
-pub(super) struct At {
-    /// Whether a loop comes to here again and again.
-    pub(super) repeats: bool,
-    /// Whether this is in something that may outlive the function's variables: a `move` closure.
-    pub(super) moves: bool,
-    /// Whether it may be that what stands here is assigned to, although no `=` follows: `(a, b) = ..`.
-    pub(super) assigns: bool,
-}
-
-impl At {
-    /// Whether variables of the function help with what is here.
-    pub(super) fn comes_back(self) -> bool {
-        self.repeats && !self.moves
-    }
-}
-
-impl Scope {
-    /// The same at another place.
-    pub(super) fn moved_to(&self, at: At) -> Cow<'_, Scope> {
-        if at == self.at { Cow::Borrowed(self) } else { Cow::Owned(Scope { at, ..self.clone() }) }
-    }
-
-    /// Whether any of its names is in the pattern.
-    pub(super) fn is_in(&self, pattern: &[TokenTree]) -> bool {
-        self.txs.are_in(pattern) || self.pointers.are_in(pattern)
-    }
-
-    /// Forgets those that are in the pattern.
-    pub(super) fn hide(&mut self, pattern: &[TokenTree]) {
-        self.txs.hide(pattern);
-        self.pointers.hide(pattern);
     }
 }

@@ -1,9 +1,10 @@
 //! Functions: `FCALL`, and `FUNCTION`, which loads libraries of them. A library's text is in the heap, in a root of its own.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::functions_dump as dump;
-use super::script::{Call, Engine, Kind, with_engine};
+use super::script::{Call, Engine, Kind, LOAD, LOAD_AGAIN, LONG_LOAD, with_engine};
 use super::scripts::{may_run, number_of_keys};
 use super::table::{ADD, LOOK, READ, WRITE, tell_subcommands};
 use super::{Args, Command, Cx, Done, Fail, Flags, Keys};
@@ -53,7 +54,8 @@ fn fcall(cx: &mut Cx<'_>, args: &Args<'_>, is_read_only: bool, out: &mut Reply) 
         if engine.function(library.number, &function.name).is_none() {
             // Another thread has loaded it.
             keep(engine, &loaded);
-            engine.load(library.number, library.code(), false).map_err(Fail::err)?;
+            let limit = if cx.session.is_master { LONG_LOAD } else { LOAD_AGAIN };
+            engine.load(library.number, library.code(), limit).map_err(Fail::err)?;
         }
         let callable = engine.function(library.number, &function.name);
         let call = Call {
@@ -72,10 +74,10 @@ fn fcall(cx: &mut Cx<'_>, args: &Args<'_>, is_read_only: bool, out: &mut Reply) 
 }
 
 /// Runs the text of a library, so that it registers its functions.
-fn compile(engine: &Engine, server: &Server, text: &[u8], has_limit: bool) -> Result<Library, String> {
+fn compile(engine: &Engine, server: &Server, text: &[u8], limit: Duration) -> Result<Library, String> {
     let (name, shebang) = first_line(text)?;
     let number = server.libraries.number();
-    let registered = engine.load(number, &text[shebang..], has_limit)?;
+    let registered = engine.load(number, &text[shebang..], limit)?;
     if registered.is_empty() {
         return Err("No functions registered".into());
     }
@@ -91,9 +93,9 @@ fn compile(engine: &Engine, server: &Server, text: &[u8], has_limit: bool) -> Re
 }
 
 fn compiled(cx: &Cx<'_>, text: &[u8]) -> Result<Arc<Library>, Fail> {
-    let (server, has_limit) = (cx.server, !cx.session.is_master);
+    let (server, limit) = (cx.server, if cx.session.is_master { LONG_LOAD } else { LOAD });
     with_engine(&server.scripts, Kind::Functions, |engine| {
-        compile(engine, server, text, has_limit).map(Arc::new).map_err(Fail::err)
+        compile(engine, server, text, limit).map(Arc::new).map_err(Fail::err)
     })
 }
 
@@ -307,7 +309,7 @@ pub fn load_libraries(server: &Server) -> pheap::Result<()> {
             let library = match same.filter(|library| library.text == text) {
                 Some(library) => Ok(library),
                 None => with_engine(&server.scripts, Kind::Functions, |engine| {
-                    compile(engine, server, &text, false).map(Arc::new).map_err(Fail::err)
+                    compile(engine, server, &text, LONG_LOAD).map(Arc::new).map_err(Fail::err)
                 }),
             };
             let result = library.map_err(|fail| format!("{fail:?}")).and_then(|library| loaded.add(library));

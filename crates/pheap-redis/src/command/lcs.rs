@@ -29,10 +29,10 @@ fn lcs(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     if wants_len && wants_places {
         return Err(Fail::err("If you want both the length and indexes, please just use IDX."));
     }
-    let too_much = |_| Fail::err("Insufficient memory, transient memory for LCS exceeds proto-max-bulk-len");
+    let too_much = || Fail::err("Insufficient memory, transient memory for LCS exceeds proto-max-bulk-len");
     let bytes = (a.len() + 1).saturating_mul(b.len() + 1).saturating_mul(size_of::<u32>());
-    Limit::of(cx).check(bytes, 0).map_err(too_much)?;
-    let table = Table::of(&a, &b);
+    Limit::of(cx).check(bytes, 0).map_err(|_| too_much())?;
+    let table = Table::of(&a, &b).ok_or_else(too_much)?;
     if wants_len {
         out.count(table.len(a.len(), b.len()));
         return Ok(());
@@ -78,16 +78,20 @@ struct Run {
 }
 
 impl Table {
-    fn of(a: &[u8], b: &[u8]) -> Table {
+    /// `None` if there is no memory for it.
+    fn of(a: &[u8], b: &[u8]) -> Option<Table> {
         let width = b.len() + 1;
-        let mut lens = vec![0; (a.len() + 1) * width];
+        let cells = (a.len() + 1).checked_mul(width)?;
+        let mut lens = Vec::new();
+        lens.try_reserve_exact(cells).ok()?;
+        lens.resize(cells, 0);
         for (i, x) in a.iter().enumerate() {
             let (above, row) = lens[i * width..(i + 2) * width].split_at_mut(width);
             for (j, y) in b.iter().enumerate() {
                 row[j + 1] = if x == y { above[j] + 1 } else { above[j + 1].max(row[j]) };
             }
         }
-        Table { lens, width }
+        Some(Table { lens, width })
     }
 
     fn len(&self, i: usize, j: usize) -> usize {
@@ -124,9 +128,9 @@ mod tests {
     #[test]
     fn the_longest_one() {
         let (a, b) = (b"ohmytext", b"mynewtext");
-        let table = Table::of(a, b);
+        let table = Table::of(a, b).unwrap();
         assert_eq!(table.len(8, 9), 6);
         assert_eq!(table.runs(a, b), [Run { a: 4, b: 5, len: 4 }, Run { a: 2, b: 0, len: 2 }]);
-        assert_eq!(Table::of(b"", b"x").len(0, 1), 0);
+        assert_eq!(Table::of(b"", b"x").unwrap().len(0, 1), 0);
     }
 }

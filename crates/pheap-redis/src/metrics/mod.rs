@@ -20,8 +20,8 @@ use crate::server::Server;
 const TICK: Duration = Duration::from_millis(200);
 /// How long somebody may take to ask and to read the answer, together.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// So many are answered in threads of their own, so that one who is slow holds up nobody else.
-const AT_ONCE: usize = 8;
+/// Connections that are answered at once, each in a thread of its own. More are closed: a scrape comes again.
+const AT_ONCE: usize = 64;
 /// What others are told in protected mode.
 const PROTECTED: &str = "This server is in protected mode: it answers other machines only if `requirepass` is set, or `protected-mode` is `no`.\n";
 /// Bytes of the longest request.
@@ -89,13 +89,11 @@ impl Exporter {
                         }
                         slow.fetch_sub(1, AcqRel);
                     };
-                    if slow.fetch_add(1, AcqRel) < AT_ONCE {
-                        // If there can be no thread, the connection is closed, and one that asks again may find one.
-                        if thread::Builder::new().spawn_scoped(scope, answered).is_err() {
-                            slow.fetch_sub(1, AcqRel);
-                        }
-                    } else {
-                        answered();
+                    // If there are as many already, or there can be no thread, the connection is closed: this thread must not wait
+                    // for a client.
+                    let is_room = slow.fetch_add(1, AcqRel) < AT_ONCE;
+                    if !is_room || thread::Builder::new().spawn_scoped(scope, answered).is_err() {
+                        slow.fetch_sub(1, AcqRel);
                     }
                 }
             }

@@ -99,7 +99,9 @@ impl fmt::Display for Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        if let Listener::Unix(_, path) = self {
+        if let Listener::Unix(_, path) = self
+            && std::fs::symlink_metadata(&path).is_ok_and(|found| found.file_type().is_socket())
+        {
             let _ = std::fs::remove_file(path);
         }
     }

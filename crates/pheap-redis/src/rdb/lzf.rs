@@ -22,7 +22,9 @@ pub(super) fn expand(mut rest: &[u8], len: u64) -> Result<Vec<u8>> {
         return Err(DAMAGED);
     }
     let len = usize::try_from(len).map_err(|_| DAMAGED)?;
-    let mut out: Vec<u8> = Vec::with_capacity(len);
+    let mut out: Vec<u8> = Vec::new();
+    // Up to 132 times the bytes that came, which may be more than the system has.
+    out.try_reserve_exact(len).map_err(|_| DAMAGED)?;
     let byte = |rest: &mut &[u8]| {
         let (first, after) = rest.split_first().ok_or(DAMAGED)?;
         *rest = after;
@@ -140,6 +142,7 @@ mod tests {
             (b"\x00a\xe0\x01\x00", 10),
             (b"\x00a\xe0\x01\x00", 12),
             (b"\x00a\xe0\x01\x00", u64::MAX),
+            (&[0xff; 1 << 20], 132 << 20),
             (b"\x00a\xe0", 11),
         ] {
             assert!(expand(wrong, len).is_err());

@@ -22,17 +22,19 @@ const DELETED: i64 = 1;
 const MOST_ENTRIES: usize = 100;
 const MOST_BYTES: usize = 4096;
 
-/// With the fields repeated, a listpack's entries may be longer than it by this factor, at most.
-const MOST_REPEATED: usize = 256;
+/// Bytes of field names that the entries of a stream repeat: so many, and so many more for each byte of its listpacks, at
+/// most. Else a payload of a few MiB would become some GiB.
+const MOST_REPEATED: usize = 16 << 20;
+const REPEATED_PER_BYTE: usize = 16;
 
 const DAMAGED: Error = Error::Corrupt("a stream is damaged");
 
 /// Reads a stream. The old form has no first id, and does not say what was deleted, nor how far groups are.
 pub(super) fn decode<R: Read>(from: &mut Reader<R>, is_new: bool) -> Result<OwnedStream> {
-    let mut entries = Vec::new();
+    let (mut entries, mut left) = (Vec::new(), MOST_REPEATED);
     let parts = many(from, |from| {
         let base = <[u8; 16]>::try_from(from.string()?).map_err(|_| DAMAGED)?;
-        read_entries(Id::from_be_bytes(base), &from.string()?, &mut entries)
+        read_entries(Id::from_be_bytes(base), &from.string()?, &mut left, &mut entries)
     })?;
     let len = from.length()?;
     if len > 0 && parts.is_empty() {
@@ -61,8 +63,13 @@ fn read_id<R: Read>(from: &mut Reader<R>) -> Result<Id> {
     Ok(id(from.length()?, from.length()?))
 }
 
-/// Adds the entries of a listpack, whose ids are relative to `base`.
-fn read_entries(base: Id, listpack: &[u8], entries: &mut Vec<(Id, Vec<u8>)>) -> Result<()> {
+/// Adds the entries of a listpack, whose ids are relative to `base`. They may repeat `left` bytes of field names.
+fn read_entries(
+    base: Id,
+    listpack: &[u8],
+    left: &mut usize,
+    entries: &mut Vec<(Id, Vec<u8>)>,
+) -> Result<()> {
     let elements = listpack::elements(listpack)?;
     let mut rest = elements.iter().copied();
     let int = |rest: &mut dyn Iterator<Item = Element<'_>>| rest.next().and_then(Element::int).ok_or(DAMAGED);
@@ -76,7 +83,7 @@ fn read_entries(base: Id, listpack: &[u8], entries: &mut Vec<(Id, Vec<u8>)>) -> 
     if same_fields.len() != fields || int(&mut rest)? != 0 {
         return Err(DAMAGED);
     }
-    let mut left = listpack.len() * MOST_REPEATED;
+    *left += listpack.len() * REPEATED_PER_BYTE;
     for _ in 0..all {
         let flags = int(&mut rest)?;
         let [ms_after, seq_after] = [int(&mut rest)?, int(&mut rest)?];
@@ -90,7 +97,7 @@ fn read_entries(base: Id, listpack: &[u8], entries: &mut Vec<(Id, Vec<u8>)>) -> 
                 Some(field) => Cow::Borrowed(&**field),
                 None => rest.next().ok_or(DAMAGED)?.text(),
             };
-            left = left.checked_sub(field.len()).ok_or(DAMAGED)?;
+            *left = left.checked_sub(field.len()).ok_or(DAMAGED)?;
             words.extend([field, rest.next().ok_or(DAMAGED)?.text()]);
         }
         let elements_before = if has_same { 3 + fields } else { 4 + 2 * fields };
@@ -247,5 +254,34 @@ fn put_group(out: &mut Vec<u8>, group: &OwnedGroup) {
         out.extend_from_slice(&seen.to_le_bytes());
         put_length(out, ids.len() as u64);
         ids.iter().for_each(|id: &Id| out.extend_from_slice(&id.to_be_bytes()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A listpack of entries that all have one field, of so many bytes.
+    fn listpack(entries: i64, field: usize) -> Vec<u8> {
+        let mut listpack = Listpack::new();
+        [entries, 0, 1].iter().for_each(|number| listpack.push_int(*number));
+        listpack.push(&vec![b'f'; field]).unwrap();
+        listpack.push_int(0);
+        for number in 0..entries {
+            [SAME_FIELDS, 0, number].iter().for_each(|number| listpack.push_int(*number));
+            listpack.push(b"v").unwrap();
+            listpack.push_int(4);
+        }
+        listpack.finish().unwrap()
+    }
+
+    #[test]
+    fn names_of_fields_are_not_repeated_without_end() {
+        let read = |listpack: &[u8]| {
+            let mut entries = Vec::new();
+            read_entries(1, listpack, &mut MOST_REPEATED.clone(), &mut entries).map(|()| entries.len())
+        };
+        assert_eq!(read(&listpack(200, 4000)).unwrap(), 200);
+        assert!(read(&listpack(200, 1 << 20)).is_err());
     }
 }

@@ -213,11 +213,11 @@ impl Reply {
     }
 
     /// Text for people: `kind` is `txt` or `mkd`. In RESP2, a string.
-    pub fn verbatim(&mut self, kind: &str, text: impl AsRef<[u8]>) {
-        let text = text.as_ref();
+    pub fn verbatim(&mut self, kind: impl AsRef<[u8]>, text: impl AsRef<[u8]>) {
+        let (kind, text) = (kind.as_ref(), text.as_ref());
         if self.resp3 {
-            self.head(b'=', (text.len() + 4) as i64);
-            self.raw(kind.as_bytes());
+            self.head(b'=', (kind.len() + 1 + text.len()) as i64);
+            self.raw(kind);
             self.raw(b":");
             self.raw(text);
             self.raw(b"\r\n");

@@ -56,6 +56,22 @@ fn what_is_within_a_hash() {
     );
 }
 
+/// As in Redis, whose clients show small hashes in pages.
+#[test]
+fn fields_of_a_small_hash_come_in_the_order_of_insertion() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path(), &["--durability", "process"]);
+    let mut client = server.client();
+    let fields: Vec<String> = (0..27).map(|i| format!("field{i}")).collect();
+    for field in &fields {
+        client.ask(&format!("hset h {field} 1"));
+    }
+    let expected = format!("[{}]", fields.join(" "));
+    assert_eq!(client.ask("hkeys h"), expected);
+    client.ask("copy h other");
+    assert_eq!(client.ask("hkeys other"), expected);
+}
+
 #[test]
 fn hashes_survive_a_kill() {
     let folder = tempfile::tempdir().unwrap();

@@ -136,6 +136,8 @@ fn libraries_are_fixed() {
         ]);
     }
     all_say(&[
+        // (LuaJIT's own function asks no metatables.)
+        ("return tostring(table.move) .. tostring(coroutine.isyieldable)", "nilnil"),
         ("return tostring(pcall(loadstring('x = 1')))", "false"),
         ("return tostring(pcall(load(function() end)))", "true"),
         ("return tostring(pcall(function() getfenv(1).x = 1 end))", "false"),
@@ -290,6 +292,23 @@ fn calls_through_c_have_limits() {
         // They may be many, but not nested.
         ("local n = 0 for i = 1, 1000 do pcall(string.gsub, 'a', 'a', function() n = n + 1 error('x') end) end
           return n", "1000"),
+        ("local function f() return select(2, pcall(f)) end return f()", too_deep),
+        ("local function f() local ok, problem = xpcall(f, tostring) return problem end return f()", too_deep),
+        ("local function f() xpcall(error, f) end f() return 'end'", "end"),
+        ("local function nest()
+              local function f(k) if k == 0 then coroutine.wrap(nest)() end pcall(f, k - 1) end f(4000)
+          end
+          nest() return 'end'", "end"),
+        ("local function nest()
+              local function f(k)
+                  if k == 0 then coroutine.wrap(nest)() end
+                  xpcall(function() f(k - 1) end, tostring)
+              end
+              f(2000)
+          end
+          nest() return 'end'", "end"),
+        // A call of `pcall` that fails itself is counted back.
+        ("for i = 1, 1000 do pcall(pcall) xpcall(error, error) end return {pcall(pcall, type, 1)}", "[1 1 number]"),
         ("local n = 0 for i = 1, 1000 do pcall(coroutine.wrap(function() n = n + 1 error('x') end)) end
           return n", "1000"),
         ("local all = {} for i = 1, 1000 do all[i] = coroutine.wrap(function() coroutine.yield() return i \
@@ -403,6 +422,106 @@ fn replies_are_one_each() {
             eval(&mut client, script);
             assert_eq!(client.ask("ping"), "PONG");
         }
+    }
+}
+
+/// A format that was no UTF-8 made a reply longer than its head said, and the rest was a reply of its own.
+#[test]
+fn formats_are_three_bytes() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_server, mut client) = start(&folder);
+    client.ask("hello 3");
+    for format in ["txt", "", "a", "abcdef", "a\\0b", "\\200\\200\\200", "a\\200b\\200"] {
+        let script =
+            format!("return {{verbatim_string = {{format = '{format}', string = 'x\\r\\n+INJECTED'}}}}");
+        assert_eq!(eval(&mut client, script), "x\r\n+INJECTED\r\n", "{format}");
+        assert_eq!(client.ask("ping"), "PONG");
+    }
+}
+
+/// Code that is called when a script has failed was never ended, and wrote although the script was killed.
+#[test]
+fn scripts_in_errors_are_killed() {
+    let no_end = "function() while true do end end";
+    all_say(&[
+        (&format!("error(setmetatable({{}}, {{__index = {no_end}}}))"), "(null)"),
+        (&format!("error(setmetatable({{}}, {{__newindex = {no_end}}}))"), "(null)"),
+        ("return {xpcall(error, function() return 1, 2 end)}", "[nil 1]"),
+        ("return {xpcall(error, error)}", "[nil error in error handling]"),
+    ]);
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = ["--durability", "process", "--set", "busy-reply-threshold 20"];
+    let server = Server::start(folder.path(), &arguments);
+    let (mut slow, mut other) = (server.client(), server.client());
+    for script in [
+        format!("xpcall({no_end}, {no_end})"),
+        format!("xpcall(function() error('x') end, {no_end})"),
+        format!("xpcall(error, function() coroutine.wrap({no_end})() end)"),
+        format!("xpcall({no_end}, function() redis.call('set', KEYS[1], 1) end)"),
+        format!("xpcall({no_end}, function() redis.call('get', 'x1') redis.call('set', 'x2', 1) end)"),
+    ] {
+        slow.send(&format!("eval \"{script}\" 1 k"));
+        while !other.ask("ping").starts_with("-BUSY") {}
+        assert_eq!(other.ask("script kill"), "OK");
+        let reply = slow.reply();
+        assert!(reply.starts_with("-ERR Script killed by user"), "{script}: {reply}");
+        assert_eq!(other.ask("dbsize"), "0", "{script}");
+    }
+}
+
+/// A table that was in itself many times over was written for ever, and the server answered nobody.
+#[test]
+fn results_have_limits() {
+    let too_large = "the result is too large";
+    let wide = "local t = {} for i = 1, 7 do local u = {} for k = 1, 100 do u[k] = t end t = u end";
+    let deep = "local t = {('x'):rep(1e6)} for i = 1, 60 do t = {t, t} end";
+    all_say(&[
+        (&format!("{deep} return t"), too_large),
+        (&format!("{wide} return cjson.encode(t)"), too_large),
+        (&format!("{wide} return cmsgpack.pack(t)"), too_large),
+        ("local t = {} for i = 1, 1e5 do t[i] = {i} end return #cjson.encode(t)", "788896"),
+    ]);
+}
+
+/// Others were served after so many instructions, however long the commands among these took.
+#[test]
+fn slow_commands_of_scripts_are_interrupted() {
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = ["--durability", "process", "--set", "busy-reply-threshold 20"];
+    let server = Server::start(folder.path(), &arguments);
+    let (mut slow, mut other) = (server.client(), server.client());
+    other.ask("setrange k 50000000 x");
+    let begun = Instant::now();
+    slow.send("eval \"while true do redis.call('bitcount', KEYS[1]) end\" 1 k");
+    while !other.ask("ping").starts_with("-BUSY") {}
+    // (There are some 10,000 commands between two calls of the hook.)
+    assert!(begun.elapsed() < Duration::from_secs(20));
+    assert_eq!(other.ask("script kill"), "OK");
+    assert!(slow.reply().starts_with("-ERR Script killed by user"));
+}
+
+/// A library that ends in one thread, and not in another, held the other one for 30 seconds at each call.
+#[test]
+fn loads_in_other_threads_have_limits() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path(), &["--durability", "process", "--threads", "2"]);
+    let (mut one, mut two) = (server.client(), server.client());
+    for i in 0..8 {
+        // What differs between threads are places in memory.
+        let text = format!(
+            "#!lua name=l{i}\nlocal place = ('%p'):format({{}}) if place:byte(-{}) % 2 == 0 then while true do end \
+             end redis.register_function('f{i}', function() return 1 end)",
+            2 + i % 6
+        );
+        let loaded = ask(&mut one, &[b"function", b"load", text.as_bytes()]);
+        let begun = Instant::now();
+        for client in [&mut one, &mut two] {
+            let reply = client.ask(&format!("fcall f{i} 0"));
+            let is_known =
+                ["1", "-ERR Error registering functions: ERR FUNCTION LOAD timeout"].contains(&&*reply);
+            assert!(is_known || loaded.starts_with('-'), "{reply}");
+        }
+        assert!(begun.elapsed() < Duration::from_secs(20));
     }
 }
 

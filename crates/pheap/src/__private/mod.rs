@@ -50,7 +50,6 @@ pub use crate::__persist_struct as persist_struct;
 pub use crate::__place as place;
 pub use crate::__place_ahead as place_ahead;
 pub use crate::__with_serde as with_serde;
-pub use crate::api::stores::Last;
 pub use field::{FieldOf, NotAField};
 pub use persist::{assert_whole_tag, slot_at, zero};
 pub use shape::{

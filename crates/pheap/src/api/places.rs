@@ -8,7 +8,6 @@
 use crate::faults::{Bug, bug};
 use crate::layout::{Padding, Persist, Pointee};
 use crate::txn::context::{Context, Hot, Mode, Route};
-use crate::txn::recent::Found;
 use crate::txn::write_set::MAX_OBJECT;
 
 // Premises of these functions:
@@ -175,28 +174,8 @@ pub(super) unsafe fn place_noted<T: Pointee + ?Sized, F: Persist>(
     unsafe { place_apart(hot, object, place) }
 }
 
-/// Where `place` is to be written, and what there is to come back to of its object.
-///
-/// # Safety
-/// *open*, *live* and *alone*; `hot` is that of the context. Neither value has padding that is to be noted, and of the object there may be copies.
-#[cold]
-#[inline(never)]
-pub(super) unsafe fn place_first<T: Pointee + ?Sized, F: Persist>(
-    hot: &Hot,
-    object: *mut T,
-    place: *mut F,
-) -> (*mut F, Found) {
-    let (whole, bytes) = bytes_of(object);
-    let place = match hot.recent.find(whole, bytes, T::ALIGN) {
-        Some(noted) => within(place, object, noted),
-        // SAFETY: *open*, *live* and *alone*.
-        None => unsafe { place_apart(hot, object, place) },
-    };
-    (place, hot.recent.found(whole, bytes, T::ALIGN))
-}
-
 /// Where a part of an object is that is somewhere else.
 #[inline(always)]
-pub(super) fn within<T: Pointee + ?Sized, F>(part: *mut F, object: *mut T, elsewhere: *mut u8) -> *mut F {
+fn within<T: Pointee + ?Sized, F>(part: *mut F, object: *mut T, elsewhere: *mut u8) -> *mut F {
     elsewhere.wrapping_add(part.addr() - object.cast::<u8>().addr()).cast()
 }

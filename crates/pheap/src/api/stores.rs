@@ -4,34 +4,13 @@
 
 #![allow(unsafe_code)]
 
-use std::cell::Cell;
-use std::marker::PhantomData;
-
-use super::places::{bytes_of, has_copies, note_ahead, place_apart, place_first, place_noted, within};
+use super::places::{bytes_of, has_copies, note_ahead, place_apart, place_noted};
 use super::tx::Txn;
 use crate::layout::{Persist, Pointee};
 use crate::os::cpu::seldom;
 use crate::ptr::part::Part;
-use crate::ptr::{Brand, P, value_of};
+use crate::ptr::value_of;
 use crate::txn::context::{Context, Mode};
-use crate::txn::recent::Found;
-
-/// Where the object is that a pointer of a function's leads to, as the function has found it last: `#[txn]` makes one for each pointer that it comes back to in a loop. A wrong guess costs a compare.
-///
-/// Of one brand, for what is found in a transaction says nothing of another one.
-#[doc(hidden)]
-pub struct Last<'r> {
-    found: Cell<Found>,
-    brand: Brand<'r>,
-}
-
-impl Last<'_> {
-    /// Nothing was found.
-    #[inline(always)]
-    pub const fn nothing() -> Self {
-        Last { found: Cell::new(Found::NOTHING), brand: PhantomData }
-    }
-}
 
 /// What was found of the first of two parts that are stored to one after the other. It has the transaction, so nothing
 /// can be done with that in between: a type of the user's that is `Deref` may do anything when it is borrowed.
@@ -56,13 +35,6 @@ impl<'t, 'r, T: Pointee + ?Sized, F: Persist> First<'t, 'r, T, F> {
             return unsafe { &mut *self.part.place() };
         }
         self.tx.__place(self.part)
-    }
-
-    /// [`Txn::__place_again`] of the part.
-    #[doc(hidden)]
-    #[inline(always)]
-    pub fn place_again(self, last: &Last<'r>) -> &'t mut F {
-        if self.is_in_place { self.place() } else { self.tx.__place_again(last, self.part) }
     }
 }
 
@@ -96,46 +68,6 @@ impl<'r> Txn<'r> {
         let place = unsafe { place_apart(self.hot(), object, place) };
         // SAFETY: a place with this value that is this transaction's alone; `&mut self` keeps all other access away.
         unsafe { &mut *place }
-    }
-
-    /// [`__place`](Self::__place) within an object that the function comes back to.
-    #[doc(hidden)]
-    #[inline(always)]
-    pub fn __place_again<T: Pointee + ?Sized, F: Persist>(
-        &mut self,
-        last: &Last<'r>,
-        part: Part<'r, T, F>,
-    ) -> &mut F {
-        let (whole, place) = (value_of(part.object()), part.place());
-        if <F as Pointee>::PADDED || !has_copies(whole) {
-            return self.__place(part);
-        }
-        let (addr, bytes) = bytes_of(whole);
-        let place = match self.hot().recent.find_again(last.found.get(), addr, bytes, T::ALIGN) {
-            Some(found) => within(place, whole, found),
-            None => {
-                // SAFETY: the context of an open transaction of this thread, by (1), to which there is no reference, by (2). `object` is what a `P` of this brand points to: a live object
-                // of this region, by (3). `place` is within it, of a `Part`.
-                let (place, found) = unsafe { place_first(self.hot(), whole, place) };
-                last.found.set(found);
-                place
-            }
-        };
-        // SAFETY: within where the transaction reads and writes all of `object`, as `recent` has found it, and as aligned, since this brand has come to be; for that is still so, or the epoch would be
-        // another one. Or from `place_first`. It is this transaction's alone; `&mut self` keeps all other access away.
-        unsafe { &mut *place }
-    }
-
-    /// `self[object]`, to which the function comes back.
-    #[doc(hidden)]
-    #[inline(always)]
-    pub fn __read_again<T: Pointee + ?Sized>(&self, last: &Last<'r>, object: P<'r, T>) -> &T {
-        let value = value_of(object);
-        if !has_copies(value) {
-            return &self[object];
-        }
-        // SAFETY: `object` points to a live `T` of this region, by (3), and `place_again` says where it, or its copy, is. Nobody has a `&mut` into it: that takes `&mut Txn`.
-        unsafe { &*self.place_again(&last.found, value) }
     }
 
     /// Looks for the first part of two. If it must be logged on its own, notes it, for the other one to be logged with it.
@@ -227,24 +159,17 @@ macro_rules! __place {
         let part = $crate::__part!([$($steps)*] $crate::__private::object($key));
         $crate::Txn::__place($tx, part)
     }};
-    // In an object that the function comes back to, with what it has found last.
-    (again $last:ident { $($steps:tt)* } $tx:ident ($key:expr)) => {{
-        let part = $crate::__part!([$($steps)*] $crate::__private::object($key));
-        $crate::Txn::__place_again($tx, $last, part)
-    }};
     // The first of two that neighbouring statements store to. If it must be logged, the other one is logged with it; if not, there is no more to look for.
-    (pair $is_one_object:literal { $other:expr } [$($last:ident)?] { $($steps:tt)* } $tx:ident ($key:expr)) => {{
+    (pair $is_one_object:literal { $other:expr } { $($steps:tt)* } $tx:ident ($key:expr)) => {{
         let part = $crate::__part!([$($steps)*] $crate::__private::object($key));
         let first = $crate::Txn::__first($tx, part, $is_one_object);
         if first.is_noted {
             _ = $other;
             $crate::Txn::__place_noted($tx, part)
         } else {
-            $crate::__place!(first first $($last)?)
+            first.place()
         }
     }};
-    (first $first:ident) => { $first.place() };
-    (first $first:ident $last:ident) => { $first.place_again($last) };
 }
 
 /// Notes such a part for the log. An index out of bounds must panic where it stands, after the store in front of it: here it notes nothing.

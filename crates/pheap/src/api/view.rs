@@ -2,7 +2,6 @@
 
 #![allow(unsafe_code)]
 
-use std::cell::Cell;
 use std::marker::PhantomData;
 use std::ops::{Deref, Index};
 use std::ptr::NonNull;
@@ -17,7 +16,6 @@ use crate::os::cpu::seldom;
 use crate::ptr::{Brand, P, value_of};
 use crate::region::guard::{self, Scope};
 use crate::txn::context::{Context, Hot, Mode};
-use crate::txn::recent::Found;
 use crate::txn::write_set::filter_bits;
 
 /// The objects of a root, to read: `view[p]` is the object that `p` points to.
@@ -174,18 +172,6 @@ impl<'r> View<'r> {
         self.unless_unwritten(value)
     }
 
-    /// [`place_in_transaction`](Self::place_in_transaction) for who comes back to the value.
-    #[inline(always)]
-    pub(super) fn place_again<T: Pointee + ?Sized>(&self, last: &Cell<Found>, value: *mut T) -> *const T {
-        let (addr, len) = (value.cast::<u8>().expose_provenance(), T::bytes(value));
-        if let Some(place) = self.hot().recent.find_again(last.get(), addr, len, T::ALIGN) {
-            return T::relocated(value, place);
-        }
-        let (place, found) = look_first(self.hot(), value);
-        last.set(found);
-        place
-    }
-
     /// Where the value at `value` is, of which no copy was noted lately.
     #[inline(always)]
     fn unless_unwritten<T: Pointee + ?Sized>(&self, value: *mut T) -> *const T {
@@ -203,19 +189,6 @@ impl<'r> View<'r> {
             self.hot().recent.find(value.cast::<u8>().expose_provenance(), T::bytes(value), T::ALIGN)?;
         Some(T::relocated(value, place))
     }
-}
-
-/// Where a value is to be read in a transaction, and what there is to come back to.
-#[cold]
-#[inline(never)]
-fn look_first<T: Pointee + ?Sized>(hot: &Hot, value: *mut T) -> (*const T, Found) {
-    let (addr, len) = (value.cast::<u8>().expose_provenance(), T::bytes(value));
-    let place = match hot.recent.find(addr, len, T::ALIGN) {
-        Some(place) => T::relocated(value, place),
-        None if hot.filter.get() == 0 || hot.recent.is_unwritten(addr, len) => value,
-        None => look_up(hot, value).cast_mut(),
-    };
-    (place, hot.recent.found(addr, len, T::ALIGN))
 }
 
 /// Where a value is to be read that was not looked for lately, in a transaction that has copies. A function of its own, for the code around the calls is to have the registers; and not of a view,

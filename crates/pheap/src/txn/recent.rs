@@ -21,21 +21,6 @@ pub(crate) struct Recent {
     /// The same of values that are read where they are, for the transaction has written none of them. By themselves: they are forgotten at each new copy.
     has_unwritten: Cell<bool>,
     unwritten: [Cell<u64>; SLOTS],
-    /// How often anything was forgotten that was noted.
-    epoch: Cell<u64>,
-}
-
-/// Where a value is, for who comes back to it in a loop, until anything is forgotten: an inline cache (after Deutsch and Schiffman, "Efficient implementation of the Smalltalk-80 system", 1984).
-#[derive(Clone, Copy)]
-pub(crate) struct Found {
-    epoch: u64,
-    /// 0 if it is not known.
-    tag: u64,
-    place: *mut u8,
-}
-
-impl Found {
-    pub(crate) const NOTHING: Found = Found { epoch: 0, tag: 0, place: std::ptr::null_mut() };
 }
 
 impl Recent {
@@ -46,7 +31,6 @@ impl Recent {
             places: [const { Cell::new(std::ptr::null_mut()) }; SLOTS],
             has_unwritten: Cell::new(false),
             unwritten: [const { Cell::new(0) }; SLOTS],
-            epoch: Cell::new(0),
         }
     }
 
@@ -66,20 +50,6 @@ impl Recent {
         let place = self.places[slot].get();
         // What was noted may be a part that is as long as the whole, and its copy aligned like the part: to a word, at least, if the original is.
         (align <= 8 || place.addr().is_multiple_of(align)).then_some(place)
-    }
-
-    /// What [`find`](Self::find) says, to be asked for [again](Self::find_again).
-    #[inline(always)]
-    pub(crate) fn found(&self, addr: usize, len: usize, align: usize) -> Found {
-        let found = |place| Found { epoch: self.epoch.get(), tag: tag(addr, len), place };
-        self.find(addr, len, align).map_or(Found::NOTHING, found)
-    }
-
-    /// What [`find`](Self::find) would say, if that was [found](Self::found) before.
-    #[inline(always)]
-    pub(crate) fn find_again(&self, found: Found, addr: usize, len: usize, align: usize) -> Option<*mut u8> {
-        let is_still = found.tag == tag(addr, len) && found.epoch == self.epoch.get() && len <= LONGEST;
-        (is_still && (align <= 8 || found.place.addr().is_multiple_of(align))).then_some(found.place)
     }
 
     /// Says where the `len` bytes at `addr` are read and written, until [`forget`](Self::forget).
@@ -120,7 +90,6 @@ impl Recent {
     #[inline(always)]
     pub(super) fn forget(&self) {
         if self.any.replace(false) {
-            self.epoch.set(self.epoch.get() + 1);
             self.tags.iter().for_each(|tag| tag.set(0));
         }
         self.forget_unwritten();

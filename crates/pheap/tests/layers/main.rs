@@ -1,8 +1,6 @@
 //! The layers of the crate: a room imports only from itself and from rooms below. Rooms are the modules of `src/lib.rs`; docs/architecture.md says what is in each.
 //! And the files that may contain `unsafe`.
 
-mod map;
-
 use std::collections::{BTreeMap, BTreeSet};
 
 /// From the lowest to the highest.

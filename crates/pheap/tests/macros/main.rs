@@ -1,6 +1,5 @@
 //! `#[derive(Persist)]` and `#[txn]` at run time.
 
-mod again;
 mod derive;
 mod pairs;
 mod strict;

@@ -5,7 +5,7 @@ use crate::cells::{Cell, Outcome, outcomes};
 /// In scope of each module.
 const PRELUDE: &str = r#"
 pub use pheap::{Heap, Options, P, Persist, Txn, field, txn};
-pub use pheap::__private::{Last, Part, element, object, place, place_ahead};
+pub use pheap::__private::{Part, element, object, place, place_ahead};
 pub use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::cell::RefCell;
 
@@ -51,7 +51,6 @@ pub fn block_on<T>(future: impl Future<Output = T>) -> T {
 pub use crate::{as_expr, same};
 
 pub static mut STATIC_TX: Option<&mut Txn<'static>> = None;
-pub static mut STATIC_LAST: Last<'static> = Last::nothing();
 
 pub type Body = for<'r> fn(&mut Txn<'r>, P<'r, Object>, P<'r, Object>, P<'r, [Inner]>) -> Option<u64>;
 /// What a function does in a transaction that keeps copies, and in one that stores in place.
@@ -395,14 +394,13 @@ fn hidden_macros_do_not_trust_their_tokens() {
     // Called with the tokens of each kind, where `@` is.
     let calls = [
         ("place!({ .x } tx (@))", "p", ".x"),
-        ("place!(again last { .x } tx (@))", "p", ".x"),
-        ("place!(pair false { place_ahead!({ .x } tx (q)) } [last] { .x } tx (@))", "p", ".x"),
-        ("place!(pair true { place_ahead!({ .x } tx (q)) } [] { .x } tx (@))", "p", ".x"),
+        ("place!(pair false { place_ahead!({ .x } tx (q)) } { .x } tx (@))", "p", ".x"),
+        ("place!(pair true { place_ahead!({ .x } tx (q)) } { .x } tx (@))", "p", ".x"),
     ];
     for (call, value, field) in calls {
         for key in filled(&[("@", value)], EXPRESSIONS) {
             cells.push(cell(
-                format!("let last = &Last::nothing(); *{} = 3;", call.replace('@', &key)),
+                format!("*{} = 3;", call.replace('@', &key)),
                 format!("let k = {key}; tx[k]{field} = 3;"),
             ));
         }
@@ -447,7 +445,7 @@ fn hidden_macros_do_not_trust_their_tokens() {
     // What is evaluated while a place is noted; it always is in a transaction that stores in place.
     for other in filled(&[("@", "true")], EXPRESSIONS) {
         cells.push(cell(
-            format!("if n == 0 {{ *place!(pair false {{ {other} }} [] {{ .large [1] [3] }} tx (p)) = 3; }}"),
+            format!("if n == 0 {{ *place!(pair false {{ {other} }} {{ .large [1] [3] }} tx (p)) = 3; }}"),
             format!("if n == 0 {{ if in_place() {{ let o = {other}; }} tx[p].large[1][3] = 3; }}"),
         ));
     }
@@ -467,9 +465,7 @@ fn hidden_macros_do_not_trust_their_tokens() {
     }
     for call in [
         "place!({ .x } STATIC_TX (p))",
-        "place!(again STATIC_LAST { .x } tx (p))",
-        "place!(pair false { false } [STATIC_LAST] { .x } tx (p))",
-        "place!(pair { false } [] { .x } tx (p))",
+        "place!(pair { false } { .x } tx (p))",
         "place!(first tx)",
         "place!(first tx tx)",
         "place!({ (*tx).x } tx (p))",

@@ -5,6 +5,7 @@ use std::io::Read;
 use mlua::{Lua, MultiValue, Result, Table, Value};
 use rmp::{Marker, decode, encode};
 
+use super::convert::Budget;
 use super::native::{Given, add, bad, string as string_argument, text};
 
 /// How deep tables may be nested. What is deeper becomes nil.
@@ -19,8 +20,8 @@ pub(super) fn library(lua: &Lua) -> Result<Table> {
         if values.is_empty() {
             return Err(bad("pack", 0, "MessagePack pack needs input."));
         }
-        let mut out = Vec::new();
-        values.iter().try_for_each(|value| pack(value, 0, &mut out).map_err(text))?;
+        let (mut budget, mut out) = (Budget::new(), Vec::new());
+        values.iter().try_for_each(|value| pack(value, 0, &mut budget, &mut out).map_err(text))?;
         lua.create_string(out).map_err(text)
     })?;
     add(lua, &library, "unpack", |lua, packed: Value| {
@@ -46,7 +47,8 @@ fn wrote<E>(result: std::result::Result<impl Sized, E>) {
     debug_assert!(result.is_ok());
 }
 
-fn pack(value: &Value, depth: usize, out: &mut Vec<u8>) -> Result<()> {
+fn pack(value: &Value, depth: usize, budget: &mut Budget, out: &mut Vec<u8>) -> Result<()> {
+    budget.value(value)?;
     match value {
         Value::String(text) => {
             let text = text.as_bytes();
@@ -56,7 +58,7 @@ fn pack(value: &Value, depth: usize, out: &mut Vec<u8>) -> Result<()> {
         Value::Boolean(is_so) => wrote(encode::write_bool(out, *is_so)),
         Value::Integer(number) => wrote(encode::write_sint(out, *number)),
         Value::Number(number) => pack_number(*number, out),
-        Value::Table(table) if depth < DEEPEST => return pack_table(table, depth, out),
+        Value::Table(table) if depth < DEEPEST => return pack_table(table, depth, budget, out),
         _ => wrote(encode::write_nil(out)),
     }
     Ok(())
@@ -74,7 +76,7 @@ fn pack_number(number: f64, out: &mut Vec<u8>) {
     }
 }
 
-fn pack_table(table: &Table, depth: usize, out: &mut Vec<u8>) -> Result<()> {
+fn pack_table(table: &Table, depth: usize, budget: &mut Budget, out: &mut Vec<u8>) -> Result<()> {
     let (mut len, mut most, mut is_array) = (0u32, 0, true);
     table.for_each(|key: Value, _: Value| {
         len += 1;
@@ -87,12 +89,12 @@ fn pack_table(table: &Table, depth: usize, out: &mut Vec<u8>) -> Result<()> {
     })?;
     if is_array && most == i64::from(len) {
         wrote(encode::write_array_len(out, len));
-        return (1..=len).try_for_each(|i| pack(&table.raw_get(i)?, depth + 1, out));
+        return (1..=len).try_for_each(|i| pack(&table.raw_get(i)?, depth + 1, budget, out));
     }
     wrote(encode::write_map_len(out, len));
     table.for_each(|key: Value, value: Value| {
-        pack(&key, depth + 1, out)?;
-        pack(&value, depth + 1, out)
+        pack(&key, depth + 1, budget, out)?;
+        pack(&value, depth + 1, budget, out)
     })
 }
 
@@ -228,9 +230,9 @@ mod tests {
             .unwrap();
         for value in all.sequence_values::<Value>() {
             let (mut once, mut twice) = (Vec::new(), Vec::new());
-            pack(&value.unwrap(), 0, &mut once).unwrap();
+            pack(&value.unwrap(), 0, &mut Budget::new(), &mut once).unwrap();
             let mut rest = &once[..];
-            pack(&unpack(&lua, &mut rest, 0).unwrap(), 0, &mut twice).unwrap();
+            pack(&unpack(&lua, &mut rest, 0).unwrap(), 0, &mut Budget::new(), &mut twice).unwrap();
             assert!(rest.is_empty() && once == twice);
             assert!(unpack(&lua, &mut &once[..once.len() - 1], 0).is_err());
         }

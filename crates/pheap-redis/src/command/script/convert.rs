@@ -133,17 +133,52 @@ pub(super) fn error(lua: &Lua, names: &Names, text: &[u8]) -> Result<Table> {
     Ok(table)
 }
 
-/// Writes what a script has returned. Whether the script itself has asked for RESP3 decides what true and false are.
-pub(super) fn reply(value: &Value, names: &Names, resp3: bool, out: &mut Reply) -> Result<()> {
-    nested(value, names, resp3, DEEPEST, out)
+/// How much may still be written of values of a script, which cannot be killed meanwhile. (A table may be in itself
+/// many times over.)
+pub(super) struct Budget(usize);
+
+impl Budget {
+    pub(super) fn new() -> Budget {
+        Budget(1 << 30)
+    }
+
+    /// Bytes are written or moved.
+    fn bytes(&mut self, len: usize) -> Result<()> {
+        let left = self.0.checked_sub(len);
+        self.0 = left.ok_or_else(|| mlua::Error::runtime("the result is too large"))?;
+        Ok(())
+    }
+
+    /// A value is written. It counts as so many bytes as take about as long.
+    pub(super) fn value(&mut self, value: &Value) -> Result<()> {
+        self.bytes(match value {
+            Value::Table(_) => 512,
+            Value::String(text) => 128 + text.as_bytes().len(),
+            _ => 128,
+        })
+    }
 }
 
-fn nested(value: &Value, names: &Names, resp3: bool, deepest: usize, out: &mut Reply) -> Result<()> {
+/// Writes what a script has returned. Whether the script itself has asked for RESP3 decides what true and false are.
+pub(super) fn reply(value: &Value, names: &Names, resp3: bool, out: &mut Reply) -> Result<()> {
+    nested(value, names, resp3, DEEPEST, &mut Budget::new(), out)
+}
+
+fn nested(
+    value: &Value,
+    names: &Names,
+    resp3: bool,
+    deepest: usize,
+    budget: &mut Budget,
+    out: &mut Reply,
+) -> Result<()> {
+    budget.value(value)?;
+    let start = out.len();
     if deepest == 0 {
         out.error("ERR reached lua stack limit");
         return Ok(());
     }
-    let deeper = |value: &Value, out: &mut Reply| nested(value, names, resp3, deepest - 1, out);
+    let mut deeper = |value: &Value, out: &mut Reply| nested(value, names, resp3, deepest - 1, budget, out);
     match value {
         Value::String(text) => out.bulk(&text.as_bytes()),
         Value::Integer(number) => out.int(*number),
@@ -165,9 +200,11 @@ fn nested(value: &Value, names: &Names, resp3: bool, deepest: usize, out: &mut R
                 }
             } else if let Some((format, text)) = verbatim(&table.raw_get(&names.verbatim_string)?)? {
                 if out.is_resp3() {
-                    let mut format = format.as_bytes().to_vec();
+                    let format = format.as_bytes();
+                    // As Redis does with one that has not three bytes.
+                    let mut format: Vec<u8> = format.iter().copied().take_while(|byte| *byte != 0).collect();
                     format.resize(3, b' ');
-                    out.verbatim(&String::from_utf8_lossy(&format), text.as_bytes());
+                    out.verbatim(format, text.as_bytes());
                 } else {
                     out.bulk(&text.as_bytes());
                 }
@@ -199,6 +236,10 @@ fn nested(value: &Value, names: &Names, resp3: bool, deepest: usize, out: &mut R
             }
         }
         _ => out.null(),
+    }
+    if value.is_table() {
+        // Its head moved what is in it.
+        budget.bytes(out.len() - start)?;
     }
     Ok(())
 }

@@ -21,10 +21,11 @@ use crate::scripts::{Script, Scripts};
 const HOOK: u32 = 100_000;
 
 /// How long a library may take to be loaded.
-const LOAD: Duration = Duration::from_millis(500);
-/// The same of a library that is in the heap, or that a master has sent: it was loaded before, and may take
-/// longer here.
-const LONG_LOAD: Duration = Duration::from_secs(30);
+pub(in crate::command) const LOAD: Duration = Duration::from_millis(500);
+/// The same of a library that another thread has loaded: it may take longer here, but other clients wait.
+pub(in crate::command) const LOAD_AGAIN: Duration = LOAD.saturating_mul(2);
+/// The same of a library that is in the heap when it is opened, or that a master has sent.
+pub(in crate::command) const LONG_LOAD: Duration = Duration::from_secs(30);
 
 /// What an engine is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -152,7 +153,8 @@ impl Engine {
                 return Err(mlua::Error::runtime("the script was ended"));
             }
             if !state.in_call.get() {
-                interrupt.call::<()>(())?;
+                // An error of this hook ends the script: a script that caught it would run without the hook.
+                interrupt.call::<()>(()).inspect_err(|_| state.is_aborted.set(true))?;
             }
             Ok(VmState::Continue)
         })?;
@@ -209,12 +211,11 @@ impl Engine {
         &self,
         number: u64,
         code: &[u8],
-        has_limit: bool,
+        limit: Duration,
     ) -> Result<Vec<Registered>, String> {
         let compiled = self.compile(code, "@user_function");
         let chunk = compiled.map_err(|error| format!("Error compiling function: {error}"))?;
         self.state.is_aborted.set(false);
-        let limit = if has_limit { LOAD } else { LONG_LOAD };
         self.state.deadline.set(Some(Instant::now() + limit));
         let result = self.load.call::<Value>(chunk);
         self.state.deadline.set(None);
@@ -266,7 +267,10 @@ impl Engine {
             out.is_resp3()
         };
         debug_assert_eq!(resp3, cx.session.resp3);
+        // A panic in an earlier script or load may have left any of them.
         self.state.is_aborted.set(false);
+        self.state.in_call.set(false);
+        self.state.deadline.set(None);
         let run = if call.kind == Kind::Scripts { &self.eval } else { &self.call };
         let running = RefCell::new(Run::new(self, cx, call, started));
         let busy = || mlua::Error::runtime("a command cannot be called while another one runs");
@@ -319,10 +323,11 @@ impl Engine {
 
     /// Tells of an error in a script, and where it was.
     fn report(&self, problem: &Table, call: &Call<'_>, out: &mut Reply) -> mlua::Result<()> {
-        let text: Option<LuaString> = problem.get("err")?;
+        // (No functions of the script are called: nothing would end them.)
+        let text: Option<LuaString> = problem.raw_get("err")?;
         let mut shown = text.map(|text| text.as_bytes().to_vec()).unwrap_or_else(|| b"(null)".to_vec());
         let (source, line): (Option<LuaString>, Option<usize>) =
-            (problem.get("source")?, problem.get("line")?);
+            (problem.raw_get("source")?, problem.raw_get("line")?);
         let (source, line) = match source {
             Some(source) => (source.to_string_lossy(), line),
             // A function that is called in a `return` takes the place of its caller, which is gone when it fails.

@@ -17,6 +17,9 @@ use crate::scripts::Slow;
 use crate::server::{OUT_OF_MEMORY, READONLY};
 use crate::words::lossy;
 
+/// How long commands of a script may take until the script is interrupted after one.
+const BETWEEN: Duration = Duration::from_millis(20);
+
 /// Why a script ends that has not come to its end.
 pub(super) enum Abort {
     /// The heap has failed.
@@ -33,6 +36,10 @@ pub(super) struct Run<'a, 'c> {
     cx: &'a mut Cx<'c>,
     call: &'a Call<'a>,
     started: Instant,
+    /// When the last command ended.
+    ended: Instant,
+    /// The same when the script was last interrupted.
+    interrupted: Instant,
     has_written: bool,
     slow: Option<Arc<Slow>>,
     abort: Option<Abort>,
@@ -61,6 +68,8 @@ impl<'a, 'c> Run<'a, 'c> {
             cx,
             call,
             started,
+            ended: started,
+            interrupted: started,
             has_written: false,
             slow: None,
             abort: None,
@@ -98,7 +107,7 @@ impl<'a, 'c> Run<'a, 'c> {
             Abort::Killed => "Script killed by user with SCRIPT KILL...",
             Abort::Heap(_) | Abort::MoreShards => "the script was rolled back",
         };
-        self.abort = Some(why);
+        self.abort.get_or_insert(why);
         self.engine.state.is_aborted.set(true);
         mlua::Error::runtime(text)
     }
@@ -139,6 +148,9 @@ impl<'a, 'c> Run<'a, 'c> {
 
     /// Runs a command. `is_error` tells whether its reply is an error.
     fn command(&mut self, lua: &Lua, words: &MultiValue) -> Result<Value> {
+        if self.abort.is_some() {
+            return Err(mlua::Error::runtime("the script was ended"));
+        }
         self.is_error = true;
         let ends = match self.read(words) {
             Ok(ends) => ends,
@@ -159,6 +171,10 @@ impl<'a, 'c> Run<'a, 'c> {
         drop(words);
         self.engine.state.in_call.set(false);
         self.arguments = arguments;
+        // Commands that take long are few between two calls of the hook.
+        if result.is_ok() && self.ended.saturating_duration_since(self.interrupted) > BETWEEN {
+            self.interrupt()?;
+        }
         result
     }
 
@@ -202,7 +218,8 @@ impl<'a, 'c> Run<'a, 'c> {
         Lookups::take();
         let result = (command.run)(&mut inner, words, reply);
         let end = if result.is_ok() { End::Well } else { End::Failed };
-        let took = started.elapsed().as_nanos() as u64;
+        self.ended = Instant::now();
+        let took = self.ended.saturating_duration_since(started).as_nanos() as u64;
         let counts = server.counts(self.cx.session.profile.thread, command.number);
         counts.call(took, end);
         if command.flags.has(Flags::READONLY) {
@@ -288,6 +305,7 @@ impl<'a, 'c> Run<'a, 'c> {
 
     /// Called now and then while the script runs. If it is slow, other clients are served.
     fn interrupt(&mut self) -> Result<()> {
+        self.interrupted = self.ended;
         let server = self.cx.server;
         let slow = match &self.slow {
             Some(slow) => slow.clone(),

@@ -27,7 +27,7 @@ mod native;
 mod random;
 mod structs;
 
-pub(super) use engine::{Call, Engine, Kind, with_engine};
+pub(super) use engine::{Call, Engine, Kind, LOAD, LOAD_AGAIN, LONG_LOAD, with_engine};
 
 #[cfg(doc)]
 use super::Meanwhile;

@@ -46,15 +46,45 @@ for _, name in next, { "dofile", "loadfile", "print", "require", "module", "pack
     globals[name] = nil
 end
 
+-- (LuaJIT's own, which Lua 5.1 does not have. `table.move` does not ask metatables.)
+globals.table.move, globals.coroutine.isyieldable = nil, nil
+
+-- ## Recursion in C
+--
+-- LuaJIT limits the stack of each coroutine, but not how deep functions of C that call functions of Lua are nested.
+-- Each level needs some of the thread's stack, and `string.gsub` 9 KiB. So these functions are counted here, over all
+-- coroutines. All of them are called in a protected call, which sets the depth back to what it was when it began:
+-- the depth is right after an error, too.
+
+-- As many as in Lua 5.1.
+local DEEPEST = 200
+local depth = 0
+
 -- A script that is to end does not go on because it has caught the error.
+local function returned(level, ok, ...)
+    depth = level
+    if ok then
+        return ok, ...
+    elseif native.is_aborted() then
+        error((...), 0)
+    end
+    return false, native.translate((...))
+end
+
+local function protected(...)
+    local level = depth
+    if level >= DEEPEST then
+        return false, "C stack overflow"
+    end
+    depth = level + 1
+    return returned(level, pcall(...))
+end
+
 local function caught(ok, ...)
     if ok then
         return true, ...
     end
-    if native.is_aborted() then
-        error((...), 0)
-    end
-    local problem = native.translate((...))
+    local problem = ...
     if type(problem) == "table" then
         local text = problem.err
         if type(text) == "string" or type(text) == "number" then
@@ -64,37 +94,28 @@ local function caught(ok, ...)
     return false, problem
 end
 
-local function returned(ok, ...)
-    if ok then
-        return ok, ...
-    elseif native.is_aborted() then
-        error((...), 0)
-    end
-    return false, native.translate((...))
+function globals.pcall(...)
+    return caught(protected(...))
 end
 
-function globals.pcall(...)
-    return caught(pcall(...))
+-- (The handler is called after the error. While an error of the hook is raised, the hook is not called, so nothing
+-- would end a handler that does not end.)
+local function handled_by(handler, ok, ...)
+    if ok or depth >= DEEPEST then
+        return ok, ...
+    end
+    local is_handled, result = protected(handler, (...))
+    if is_handled then
+        return false, result
+    end
+    return false, "error in error handling"
 end
 
 function globals.xpcall(f, handler)
-    return returned(xpcall(f, function(problem)
-        return handler(native.translate(problem))
-    end))
+    return handled_by(handler, protected(f))
 end
 
--- ## Recursion in C
---
--- LuaJIT limits the stack of each coroutine, but not how deep functions of C that call functions of Lua are nested.
--- Each level needs some of the thread's stack, and `string.gsub` 9 KiB. So these functions are counted here.
--- All of them are called in a protected call: the count is right after an error, too.
-
--- As many as in Lua 5.1.
-local DEEPEST = 200
-local depth = 0
-
 local function returned_or_raised(ok, ...)
-    depth = depth - 1
     if ok then
         return ...
     end
@@ -105,26 +126,18 @@ local function returned_or_raised(ok, ...)
 end
 
 local function deeper(f, ...)
-    if depth >= DEEPEST then
-        error("C stack overflow", 2)
-    end
-    depth = depth + 1
-    return returned_or_raised(pcall(f, ...))
-end
-
-local function resumed(...)
-    depth = depth - 1
-    return returned(...)
+    return returned_or_raised(protected(f, ...))
 end
 
 local function resume_deeper(...)
+    local level = depth
     if type((...)) ~= "thread" then
         return resume(...)
-    elseif depth >= DEEPEST then
+    elseif level >= DEEPEST then
         return false, "C stack overflow"
     end
-    depth = depth + 1
-    return resumed(resume(...))
+    depth = level + 1
+    return returned(level, resume(...))
 end
 
 globals.coroutine.resume = resume_deeper
@@ -532,7 +545,8 @@ local function handler(problem)
     end
     local source, line = native.where()
     if source then
-        problem.source, problem.line = source, line
+        rawset(problem, "source", source)
+        rawset(problem, "line", line)
     end
     return problem
 end
@@ -565,6 +579,7 @@ function interface.eval(f, with, call, keys, arguments)
 end
 
 function interface.call(f, with, call, keys, arguments)
+    of_environment.__index, loading = content, nil
     depth = 0
     host = with
     redis.call = call
@@ -575,17 +590,16 @@ function interface.call(f, with, call, keys, arguments)
     return ok, result
 end
 
+-- (What it sets, `call` sets back: a load that takes too long may end at any place.)
 function interface.load(f)
-    loading = {}
+    depth, host, loading = 0, nil, {}
     of_environment.__index = library
     local ok, problem = pcall(f)
-    problem = native.translate(problem)
-    of_environment.__index = content
-    local functions = loading
-    loading = nil
     if ok then
-        return functions
-    elseif type(problem) == "table" then
+        return loading
+    end
+    problem = native.translate(problem)
+    if type(problem) == "table" then
         return tostring(problem.err)
     end
     return "ERR " .. tostring(problem)

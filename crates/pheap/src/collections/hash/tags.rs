@@ -98,12 +98,12 @@ impl Tags {
         equal & ALL
     }
 
-    /// A slot without an entry, for one with this hash: in the cache line that is [preferred](preferred), if there is one, of which there are
-    /// `in_line` slots.
+    /// A free slot for an entry with this hash: in the cache line of its [preferred](preferred) slot, if that line has a free slot. A cache line has
+    /// `in_line` slots. The only bucket of a map fills from its first slot on, so that a small map shows its entries in the order of their insertion.
     #[inline(always)]
     pub(super) fn free_near(&self, hash: u64, in_line: usize) -> Option<usize> {
         let free = self.free();
-        let first = preferred(hash) / in_line * in_line;
+        let first = if self.depth == 0 { 0 } else { preferred(hash) / in_line * in_line };
         let near = free & (((1 << in_line) - 1) << first);
         let behind = free & (u32::MAX << first);
         let choice = if near != 0 {
@@ -214,6 +214,17 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn the_only_bucket_of_a_map_fills_from_its_first_slot_on() {
+        let mut tags = Tags::new(0);
+        for slot in 0..SLOTS {
+            let hash = (slot as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            assert_eq!(tags.free_near(hash, 2), Some(slot));
+            tags.set(slot, hash);
+        }
+        assert_eq!(tags.free_near(1, 2), None);
     }
 
     #[test]

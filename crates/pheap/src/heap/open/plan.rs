@@ -20,30 +20,63 @@ use crate::os::storage::Disk;
 use crate::store::header::{Header, Use};
 use crate::wal::{Settings, Wal};
 
-/// How the heap is going to be opened. It is good, and has its addresses: whatever fails from now on is the disk.
+/// How the heap is going to be opened. It is good, and has its addresses: from now on, only the disk can fail.
 pub(super) struct Plan<'a> {
     surveyed: Surveyed<'a>,
-    /// `None` to read only.
-    chosen: Option<Chosen>,
-    /// Where it goes, if it must first complete a relocation where it was surveyed.
-    target: Option<Mapping>,
+    route: Route,
+}
+
+/// How the heap's file becomes ready for its use.
+enum Route {
+    /// Neither file is written to: the log's pages are private.
+    ReadOnly,
+    /// Stores go to the file itself, which is mapped with `MAP_SYNC` or not. The mapping is the one that the heap moves to once its relocation is complete.
+    Mapped(Medium, bool, Option<Mapping>),
+    /// The log of the crash goes on. If it cannot, the route is `NewLog`.
+    Resume,
+    /// The heap was closed in order: the first record will make the log.
+    LaterLog,
+    /// The heap lies where it is mapped, and has no logs of regions to replay: it only needs a log.
+    NewLog,
+    /// Logs of regions are replayed, or the heap is moved, in the file. Then it needs a log.
+    Prepare(Option<Mapping>),
 }
 
 impl<'a> Surveyed<'a> {
     /// Decides how the heap is opened. Nothing has been changed until here.
     pub(super) fn plan(mut self) -> Result<Plan<'a>> {
         let Surveyed { options, place, ref tail, ref mut contents, .. } = self;
-        let chosen = if options.read_only { None } else { Some(chosen(options, place, &contents.header)?) };
-        if let Some(chosen) = &chosen {
-            // Where the disk is full, a store to a hole that is mapped ends the process, and a checkpoint to one fails. With a log, free pages may stay holes until somebody takes them. No byte changes.
-            let least = options.tuning.hole;
-            let free = if matches!(chosen, Chosen::Wal) { contents.free(least, tail) } else { Vec::new() };
-            contents.holes = place.fill(&contents.header, &free)?.then_some(least);
+        if options.read_only {
+            return Ok(Plan { surveyed: self, route: Route::ReadOnly });
         }
-        let header = &contents.header;
-        let reserve = || place.reserve(options.base, header, View::Shared { sync: false });
-        let target = moves_twice(options, header).then(reserve).transpose()?;
-        Ok(Plan { surveyed: self, chosen, target })
+        let chosen = chosen(options, place, &contents.header)?;
+        // Where the disk is full, a store to a hole that is mapped ends the process, and a checkpoint to one fails. With a log, free pages may stay holes until they are allocated. No byte changes.
+        let least = options.tuning.hole;
+        let free = if matches!(chosen, Chosen::Wal) { contents.free(least, tail) } else { Vec::new() };
+        contents.holes = place.fill(&contents.header, &free)?.then_some(least);
+        let reserve = || place.reserve(options.base, &contents.header, View::Shared { sync: false });
+        let target = moves_twice(options, &contents.header).then(reserve).transpose()?;
+        let route = match chosen {
+            Chosen::Mapped(medium, sync) => Route::Mapped(medium, sync, target),
+            Chosen::Wal => route_to_log(place, contents, target),
+        };
+        Ok(Plan { surveyed: self, route })
+    }
+}
+
+/// The route of a heap that gets a log, or has one.
+fn route_to_log(place: &dyn Place, contents: &Contents, target: Option<Mapping>) -> Route {
+    let at = target.as_ref().unwrap_or(&contents.mapping).base().addr() as u64;
+    if contents.header.bases != [at] || contents.has_stale_logs {
+        return Route::Prepare(target);
+    }
+    let has_log = || place.disk().is_some_and(|disk| disk.open_log().map_or(true, |log| log.is_some()));
+    match contents.header.in_use {
+        Use::In(MediumKind::Wal) => Route::Resume,
+        // Without the live slots of an orderly close, the heap is swept in the background, where nobody would learn that the log cannot be made.
+        Use::Closed if contents.live.is_some() && !has_log() => Route::LaterLog,
+        Use::Closed => Route::NewLog,
+        Use::In(MediumKind::Process | MediumKind::Pmem | MediumKind::Synced) => Route::Prepare(target),
     }
 }
 
@@ -72,121 +105,134 @@ fn may_write(mapped: u64, place: &dyn Place) -> Result<()> {
 impl Plan<'_> {
     /// Makes of the file what the plan says.
     pub(super) fn recover(self) -> Result<Recovered> {
-        let Plan { surveyed: Surveyed { options, place, tail, mut view, mut contents }, chosen, target } =
-            self;
-        let Some(chosen) = chosen else {
-            if let Some(disk) = place.disk() {
-                // SURVIVES unreached: only real files are opened to be read.
-                tail.sync().map_err(|e| Error::io(format!("syncing {}", disk.log_path().display()), e))?;
-            }
-            return contents.recover(Medium::Process);
-        };
-        if let Some(disk) = place.disk()
-            && contents.header.in_use == Use::In(MediumKind::Wal)
-        {
-            let at = contents.mapping.base().addr() as u64;
-            if matches!(chosen, Chosen::Wal)
-                && target.is_none()
-                && contents.header.bases == [at]
-                && !contents.has_stale_logs
-            {
-                wal::make_durable(&**disk, &contents.header, false)?;
-                let of = contents.header.wal_identity();
-                if let Some(log) = Wal::resume(disk, &of, settings(options), &tail)? {
-                    drop(tail);
-                    let logged = place.backing(View::Logged);
-                    if view == View::Private {
-                        contents.mapping.show(logged); // with what was stored there
-                    } else {
-                        contents = contents.show(None, logged)?;
-                    }
-                    tracing::info!(path = %place.path().display(), medium = "Wal", "opened a heap");
-                    return use_log(log, contents);
-                }
-            }
-            // Beside the private pages.
-            let room = (options.memory() / 2).saturating_sub(tail.bytes());
-            wal::settle(&mut contents.header, &**disk, &tail, room)?;
-            contents.live = None;
-        }
-        // A new log may need the space of the old one, which is there as long as that is open.
-        drop(tail);
-        let path = place.path().display();
-        match chosen {
-            Chosen::Mapped(medium, sync) => {
-                tracing::info!(%path, ?medium, "opened a heap");
-                if let Some(disk) = place.disk() {
-                    // With `MAP_SYNC`, no sync can have failed, and recovery makes durable what it reads.
-                    if !sync && !bug(Bug::TrustHeader) {
-                        // One that was prepared for a log relies on all of its file; but a file in memory outlives no power failure.
-                        let in_memory = place.file().is_some_and(|file| is_tmpfs(file));
-                        let whole = contents.header.in_use == Use::In(MediumKind::Synced) && !in_memory;
-                        wal::make_durable(&**disk, &contents.header, whole)?;
-                        if whole {
-                            view = View::Shared { sync };
-                            contents = contents.read_again(place.backing(view))?;
-                        }
-                    }
-                    wal::retire_old_log(&mut contents.header, &**disk)?;
-                }
-                let shared = View::Shared { sync };
-                if view != shared {
-                    contents = contents.show(None, place.backing(shared))?;
-                }
-                let recovered = contents.recover(medium.clone())?;
-                if target.is_none() {
-                    return Ok(recovered);
-                }
-                recovered.again()?.show(target, place.backing(shared))?.recover(medium)
-            }
-            Chosen::Wal => {
-                let disk = place.disk().expect("where a log was chosen, there is a disk");
-                let at = target.as_ref().unwrap_or(&contents.mapping).base().addr() as u64;
-                // What settles the log of a crash writes a header that says so, but leaves the log.
-                let is_complete = !contents.has_stale_logs && contents.header.in_use == Use::Closed;
-                // Else it is going to be swept, in the background, where that the log cannot be made would be nobody's error.
-                let is_complete = is_complete && contents.live.is_some();
-                let has_log = || disk.open_log().map_or(true, |log| log.is_some());
-                if is_complete && contents.header.bases == [at] && !has_log() {
-                    tracing::info!(%path, medium = "Wal", "opened a heap");
-                    let contents = contents.show(None, place.backing(View::Logged))?;
-                    let wal = Wal::later(disk.clone(), contents.header.wal_identity(), settings(options))?;
-                    return use_log(wal, contents);
-                }
-                if contents.header.in_use != Use::Closed
-                    || contents.header.bases != [at]
-                    || contents.has_stale_logs
-                {
-                    let whole = contents.header.in_use != Use::Closed;
-                    wal::make_durable(&**disk, &contents.header, whole)?;
-                    if whole {
-                        contents = contents.read_again(place.backing(View::Synced))?;
-                    }
-                    contents = prepare(place, disk, contents, None)?;
-                    if target.is_some() {
-                        contents = prepare(place, disk, contents, target)?;
-                    }
-                    contents.header.in_use = Use::Closed;
-                }
-                tracing::info!(%path, medium = "Wal", "opened a heap");
-                with_log(options, place, disk, contents)
-            }
-        }
+        let Plan { surveyed, route } = self;
+        let place = surveyed.place;
+        let recovered = match route {
+            Route::ReadOnly => return surveyed.read_only(),
+            Route::Mapped(medium, sync, target) => surveyed.settle()?.map(medium, sync, target),
+            Route::Resume => surveyed.resume(),
+            Route::LaterLog => surveyed.later_log(),
+            Route::NewLog => surveyed.settle()?.new_log(),
+            Route::Prepare(target) => surveyed.settle()?.prepare(target)?.new_log(),
+        }?;
+        tracing::info!(path = %place.path().display(), medium = ?recovered.medium.kind(), "opened a heap");
+        Ok(recovered)
     }
 }
 
-/// Recovers a heap, and moves it, in its file, for a log. It is complete then, but for its header, which goes on to say how the heap is in use: a crash before the one that names the
-/// log leaves a heap that is prepared again.
-fn prepare(
-    place: &dyn Place,
-    disk: &Arc<dyn Disk>,
-    contents: Contents,
-    target: Option<Mapping>,
-) -> Result<Contents> {
-    place.check_room(&contents.header)?;
-    let contents = contents.show(target, place.backing(View::Synced))?;
-    let synced = SyncedFile::new(disk.data());
-    contents.recover(Medium::Synced(Arc::new(synced)))?.again()
+impl Surveyed<'_> {
+    /// Recovers a heap that is only read.
+    fn read_only(self) -> Result<Recovered> {
+        let Surveyed { place, tail, contents, .. } = self;
+        if let Some(disk) = place.disk() {
+            // SURVIVES unreached: only real files are opened to be read.
+            tail.sync().map_err(|e| Error::io(format!("syncing {}", disk.log_path().display()), e))?;
+        }
+        contents.recover(Medium::Process)
+    }
+
+    /// Goes on with the log of a crash.
+    fn resume(self) -> Result<Recovered> {
+        let disk = disk_of(self.place);
+        let of = self.contents.header.wal_identity();
+        wal::make_durable(&**disk, &self.contents.header, false)?;
+        let Some(log) = Wal::resume(disk, &of, settings(self.options), &self.tail)? else {
+            return self.settle()?.new_log();
+        };
+        let Surveyed { place, tail, view, mut contents, .. } = self;
+        drop(tail);
+        let logged = place.backing(View::Logged);
+        if view == View::Private {
+            contents.mapping.show(logged); // with what was stored there
+        } else {
+            contents = contents.show(None, logged)?;
+        }
+        use_log(log, contents)
+    }
+
+    /// Brings the log of a crash to the heap's file, if there is one, and closes it: a new log may need its space.
+    fn settle(mut self) -> Result<Self> {
+        let Surveyed { options, place, tail, contents, .. } = &mut self;
+        if contents.header.in_use == Use::In(MediumKind::Wal) {
+            // Beside the private pages.
+            let room = (options.memory() / 2).saturating_sub(tail.bytes());
+            wal::settle(&mut contents.header, &**disk_of(*place), tail, room)?;
+            contents.live = None;
+        }
+        self.tail = Arc::default();
+        Ok(self)
+    }
+
+    /// Recovers a heap whose stores go to its file.
+    fn map(self, medium: Medium, sync: bool, target: Option<Mapping>) -> Result<Recovered> {
+        let Surveyed { place, mut view, mut contents, .. } = self;
+        let shared = View::Shared { sync };
+        if let Some(disk) = place.disk() {
+            // With `MAP_SYNC`, no sync can have failed, and recovery makes durable what it reads.
+            if !sync && !bug(Bug::TrustHeader) {
+                // One that was prepared for a log relies on all of its file; but a file in memory outlives no power failure.
+                let in_memory = place.file().is_some_and(|file| is_tmpfs(file));
+                let whole = contents.header.in_use == Use::In(MediumKind::Synced) && !in_memory;
+                wal::make_durable(&**disk, &contents.header, whole)?;
+                if whole {
+                    view = shared;
+                    contents = contents.read_again(place.backing(view))?;
+                }
+            }
+            wal::retire_old_log(&mut contents.header, &**disk)?;
+        }
+        if view != shared {
+            contents = contents.show(None, place.backing(shared))?;
+        }
+        let recovered = contents.recover(medium.clone())?;
+        if target.is_none() {
+            return Ok(recovered);
+        }
+        recovered.again()?.show(target, place.backing(shared))?.recover(medium)
+    }
+
+    /// Opens a heap that was closed in order. Its log will be made with the first record.
+    fn later_log(self) -> Result<Recovered> {
+        let Surveyed { options, place, contents, .. } = self;
+        let contents = contents.show(None, place.backing(View::Logged))?;
+        let of = contents.header.wal_identity();
+        use_log(Wal::later(disk_of(place).clone(), of, settings(options))?, contents)
+    }
+
+    /// Makes a log for a heap that is complete, and where it is mapped.
+    fn new_log(self) -> Result<Recovered> {
+        let Surveyed { options, place, contents, .. } = self;
+        with_log(options, place, disk_of(place), contents)
+    }
+
+    /// Recovers a heap, and moves it, in its file. It is complete then, but its header goes on to say how it was in use before: after a crash
+    /// before the header that names the log, the next opening prepares the heap again.
+    fn prepare(mut self, target: Option<Mapping>) -> Result<Self> {
+        let Surveyed { place, mut contents, .. } = self;
+        let disk = disk_of(place);
+        let whole = contents.header.in_use != Use::Closed;
+        wal::make_durable(&**disk, &contents.header, whole)?;
+        if whole {
+            contents = contents.read_again(place.backing(View::Synced))?;
+        }
+        let recover = |contents: Contents, target| {
+            place.check_room(&contents.header)?;
+            let contents = contents.show(target, place.backing(View::Synced))?;
+            contents.recover(Medium::Synced(Arc::new(SyncedFile::new(disk.data()))))?.again()
+        };
+        contents = recover(contents, None)?;
+        if target.is_some() {
+            contents = recover(contents, target)?;
+        }
+        contents.header.in_use = Use::Closed;
+        self.contents = contents;
+        Ok(self)
+    }
+}
+
+/// Where a log was chosen, there is a disk for it.
+fn disk_of(place: &dyn Place) -> &Arc<dyn Disk> {
+    place.disk().expect("a heap that has a log, or gets one, has a disk")
 }
 
 /// Makes a log for a heap that is complete, closed, and where it is mapped.

@@ -3,22 +3,24 @@
 use mlua::{Table, Value};
 
 use super::{Choices, DEFAULT, Invalid};
-use crate::command::script::convert::general;
+use crate::command::script::convert::{Budget, general};
 use crate::command::script::native::{Given, text};
 
 /// Writes a value.
 pub(super) struct Encoder<'e> {
     choices: Choices,
+    budget: Budget,
     out: &'e mut Vec<u8>,
 }
 
 impl<'e> Encoder<'e> {
     pub(super) fn new(choices: Choices, out: &'e mut Vec<u8>) -> Self {
-        Encoder { choices, out }
+        Encoder { choices, budget: Budget::new(), out }
     }
 
     /// Writes a value, which is within so many tables.
     pub(super) fn value(&mut self, value: &Value, depth: i64) -> Given<()> {
+        self.budget.value(value).map_err(text)?;
         match value {
             Value::Nil | Value::LightUserData(_) if *value == Value::Nil || *value == Value::NULL => {
                 self.out.extend_from_slice(b"null");
