@@ -61,9 +61,7 @@ pub struct Session {
     pub input: usize,
     /// Bytes that were to be sent to it then.
     pub output: usize,
-    /// The key that was written to, while a command is run again that waits for it: it looks at no other, and waits on if this one has another type than it is for.
-    pub woken_by: Option<Vec<u8>>,
-    /// Whether a command is run again that has waited for a key.
+    /// Whether a command is run again that has waited for a key. It waits on if the key has another type than it is for.
     pub resumes: bool,
 }
 
@@ -143,7 +141,6 @@ impl Session {
             last_command: "NULL",
             input: 0,
             output: 0,
-            woken_by: None,
             resumes: false,
         }
     }
@@ -219,11 +216,6 @@ impl Session {
                     Reads::OptOut => !self.caching,
                 }
         })
-    }
-
-    /// Whether a command that waits for keys looks at this one.
-    pub fn looks_at(&self, key: &[u8]) -> bool {
-        self.woken_by.as_deref().is_none_or(|woken_by| woken_by == key)
     }
 
     /// Whether it may do nothing but listen: so it is in RESP2 while it listens.

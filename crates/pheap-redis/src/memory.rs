@@ -46,7 +46,7 @@ impl Figures {
 }
 
 /// How much memory the data need. Nothing is counted while there is no limit.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Memory {
     limit: AtomicU64,
     /// Sums over all shards.
@@ -77,17 +77,7 @@ pub struct Doubtful {
 impl Memory {
     /// Without a limit.
     pub fn new(shards: usize) -> Memory {
-        Memory {
-            limit: AtomicU64::new(0),
-            alive: AtomicU64::new(0),
-            evicted: AtomicU64::new(0),
-            shards: (0..shards).map(|_| Mutex::default()).collect(),
-            stuck: AtomicBool::new(false),
-            exceeded: Mutex::default(),
-            is_exceeded: AtomicBool::new(false),
-            wanted: Mutex::new(false),
-            wake: Condvar::new(),
-        }
+        Memory { shards: (0..shards).map(|_| Mutex::default()).collect(), ..Memory::default() }
     }
 
     /// Bytes that may be needed; 0 if there is no limit.

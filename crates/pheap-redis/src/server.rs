@@ -114,7 +114,7 @@ pub struct Server {
 }
 
 /// Options that are looked at for each command, so that they have a place of their own.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Limits {
     /// Longest argument, in bytes.
     pub bulk: AtomicU64,
@@ -237,21 +237,9 @@ impl Server {
     /// One that serves what is in `store`, in threads with these mailboxes, and counts the calls of so many commands.
     pub fn new(store: Store, config: Config, threads: Vec<Arc<Mailbox>>, commands: usize) -> Server {
         let limits = Limits {
-            bulk: AtomicU64::new(0),
-            input: AtomicU64::new(0),
-            clients: AtomicU64::new(0),
-            output: buffers::Shared::default(),
-            messages: buffers::Shared::default(),
-            always: AtomicBool::new(true),
             has_log: store.heap().durability() == pheap::Durability::Wal,
-            notifications: AtomicU32::new(0),
-            slow: AtomicI64::new(-1),
-            latency: AtomicI64::new(0),
-            read_only: AtomicBool::new(true),
-            silent: AtomicBool::new(false),
             expires: AtomicBool::new(true),
-            monitors: AtomicUsize::new(0),
-            paused: AtomicU8::new(0),
+            ..Limits::default()
         };
         limits.follow(&config);
         // Behind the last shard are libraries of functions, and how far a master was followed.

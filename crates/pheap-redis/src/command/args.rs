@@ -1,13 +1,67 @@
 //! Arguments that mean something.
 
-use super::{Args, Cx, Fail};
-use crate::data::DATABASES;
+use super::object::{Limits, is_compact};
+use super::values::Kind;
+use super::{Args, Cx, Done, Fail};
+use crate::data::{DATABASES, P, View};
 use crate::resp::Reply;
 use crate::words;
 
 /// A whole number.
 pub(super) fn int(text: &[u8]) -> Result<i64, Fail> {
     words::int(text).ok_or(Fail::NOT_AN_INTEGER)
+}
+
+/// A whole number that is not negative; or this error.
+pub(super) fn count(text: &[u8], error: impl std::fmt::Display) -> Result<usize, Fail> {
+    maybe_count(text).ok_or_else(|| Fail::err(error))
+}
+
+/// The same, or nothing.
+pub(super) fn maybe_count(text: &[u8]) -> Option<usize> {
+    words::int(text).and_then(|number| usize::try_from(number).ok())
+}
+
+/// A whole number that is greater than 0; or this error.
+pub(super) fn positive(text: &[u8], error: impl std::fmt::Display) -> Result<usize, Fail> {
+    maybe_count(text).filter(|&number| number > 0).ok_or_else(|| Fail::err(error))
+}
+
+/// How many elements are to be taken, if that is said.
+pub(super) fn maybe_number(args: &Args<'_>, too_many: Fail) -> Result<Option<usize>, Fail> {
+    match args {
+        [] => Ok(None),
+        [number] => count(number, "value is out of range, must be positive").map(Some),
+        _ => Err(too_many),
+    }
+}
+
+/// The keys of a command that has their number at `at`, the keys behind it.
+pub(super) fn counted_keys(args: &Args<'_>, at: usize, keys: &mut Vec<usize>) {
+    if let Some(count) = maybe_count(args[at]).filter(|&count| count < args.len() - at) {
+        keys.extend(at + 1..=at + count);
+    }
+}
+
+/// What commands like `LMPOP` are asked for: keys behind their number, an end, how many elements.
+pub(super) fn counted_pop<'a, E>(
+    args: &'a Args<'a>,
+    end: impl FnOnce(&[u8]) -> Result<E, Fail>,
+) -> Result<(&'a Args<'a>, E, usize), Fail> {
+    let keys = positive(args[0], "numkeys should be greater than 0")?;
+    if keys >= args.len() - 1 {
+        return Err(Fail::SYNTAX);
+    }
+    let (keys, options) = args[1..].split_at(keys);
+    let end = end(options[0])?;
+    match options[1..] {
+        [] => Ok((keys, end, 1)),
+        [option, count, ref more @ ..] if option.eq_ignore_ascii_case(b"count") => {
+            let count = positive(count, "count should be greater than 0")?;
+            if more.is_empty() { Ok((keys, end, count)) } else { Err(Fail::SYNTAX) }
+        }
+        _ => Err(Fail::SYNTAX),
+    }
 }
 
 /// A time that is none, or not one that a key could expire at.
@@ -92,11 +146,27 @@ impl<'a> Scan<'a> {
         Ok(scan)
     }
 
-    /// Answers that there is nothing.
-    pub(super) fn nothing(out: &mut Reply) {
-        out.array(2);
-        out.bulk(b"0");
-        out.array(0);
+    /// Answers what the elements of a key's value are asked for: `f` calls [`answer`](Self::answer), and
+    /// gets whether Redis would have the value in a compact form.
+    pub(super) fn of_value<K: Kind>(
+        cx: &mut Cx<'_>,
+        args: &Args<'_>,
+        out: &mut Reply,
+        f: impl for<'r> FnOnce(&View<'r>, P<'r, K::At<'r>>, Scan<'_>, bool, &mut Reply),
+    ) -> Done {
+        cursor(args[2])?;
+        let limits = Limits::of(cx);
+        cx.look::<K, _>(args[1], |view, this| {
+            let Some(this) = this else {
+                out.array(2);
+                out.bulk(b"0");
+                out.array(0);
+                return Ok(());
+            };
+            let is_compact = is_compact(view, K::value(this), &limits);
+            f(view, this, Scan::parse(&args[2..], false)?, is_compact, out);
+            Ok(())
+        })
     }
 
     /// Answers what one of the relatives of `SCAN` is asked for: goes on with `step`, which says some elements

@@ -3,15 +3,14 @@
 use super::args::int;
 use super::bits::offset;
 use super::buffers::{Limit, buffer};
-use super::{Args, Command, Cx, Done, Fail, Flags, Keys};
+use super::table::{ADD, KEY, READ_FAST};
+use super::{Args, Command, Cx, Done, Fail};
 use crate::resp::Reply;
 use crate::words;
 
-const KEY: Keys = Keys::Range(1, 1, 1);
-
 pub(super) const COMMANDS: &[Command] = &[
-    Command::new("bitfield", -2, &[Flags::WRITE, Flags::DENYOOM], KEY, bitfield),
-    Command::new("bitfield_ro", -2, &[Flags::READONLY, Flags::FAST], KEY, |cx, args, out| {
+    Command::new("bitfield", -2, ADD, KEY, bitfield),
+    Command::new("bitfield_ro", -2, READ_FAST, KEY, |cx, args, out| {
         let steps = parse(args, Limit::of(cx))?;
         if steps.iter().any(|step| step.what != What::Get) {
             return Err(Fail::err("BITFIELD_RO only supports the GET subcommand"));
@@ -156,21 +155,11 @@ fn parse(args: &Args<'_>, limit: Limit) -> Result<Vec<Step>, Fail> {
 
 /// Writes the numbers that are there.
 fn look(cx: &mut Cx<'_>, key: &[u8], steps: &[Step], out: &mut Reply) -> Done {
-    let now = cx.now;
-    cx.read(key, |view, db| {
-        let mut tell = |bytes: &[u8]| {
-            out.array(steps.len());
-            steps.iter().for_each(|step| out.int(step.get(bytes)));
-        };
-        match db.get(view, key, now) {
-            None => {
-                tell(b"");
-                Some(())
-            }
-            Some(value) => value.with_bytes(view, tell),
-        }
+    cx.look_at_string(key, |bytes| {
+        out.array(steps.len());
+        steps.iter().for_each(|step| out.int(step.get(bytes.unwrap_or_default())));
+        Ok(())
     })
-    .ok_or(Fail::WRONG_TYPE)
 }
 
 fn bitfield(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
@@ -213,10 +202,7 @@ fn bitfield(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         }
         Ok::<_, Fail>(changes)
     })?;
-    if changes > 0 {
-        cx.touched(b'$', "setbit", key);
-        cx.effects.dirty += changes - 1;
-    }
+    cx.touched_often(b'$', "setbit", key, changes);
     Ok(())
 }
 

@@ -2,21 +2,18 @@
 
 use super::args::int;
 use super::buffers::{Limit, buffer};
-use super::{Args, Command, Cx, Done, Fail, Flags, Keys};
-use crate::data::{Change, Value};
+use super::table::{ADD, KEY, READ, READ_FAST};
+use super::{Args, Command, Cx, Done, Fail, Keys};
+use crate::data::Owned;
 use crate::resp::Reply;
 use crate::words;
 
-const KEY: Keys = Keys::Range(1, 1, 1);
-const READ: &[Flags] = &[Flags::READONLY];
-const WRITE: &[Flags] = &[Flags::WRITE, Flags::DENYOOM];
-
 pub(super) const COMMANDS: &[Command] = &[
     Command::new("bitcount", -2, READ, KEY, bitcount),
-    Command::new("bitop", -4, WRITE, Keys::Range(2, -1, 1), bitop),
+    Command::new("bitop", -4, ADD, Keys::Range(2, -1, 1), bitop).access("OW update", "RO access"),
     Command::new("bitpos", -3, READ, KEY, bitpos),
-    Command::new("getbit", 3, &[Flags::READONLY, Flags::FAST], KEY, getbit),
-    Command::new("setbit", 4, WRITE, KEY, setbit),
+    Command::new("getbit", 3, READ_FAST, KEY, getbit),
+    Command::new("setbit", 4, ADD, KEY, setbit),
 ];
 
 /// Which bit is meant: the first one of the first byte, its highest, is 0. Where fields of `bits` bits are counted, `#` is before the number of one.
@@ -37,14 +34,9 @@ fn is_set(bytes: &[u8], offset: u64) -> bool {
 }
 
 fn getbit(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let (key, now) = (args[1], cx.now);
     let offset = offset(args[2], None, Limit::of(cx))?;
-    let bit = cx.read(key, |view, db| match db.get(view, key, now) {
-        None => Ok(false),
-        Some(value) => value.with_bytes(view, |bytes| is_set(bytes, offset)).ok_or(Fail::WRONG_TYPE),
-    })?;
-    out.int(i64::from(bit));
-    Ok(())
+    let bit = cx.look_at_string(args[1], |bytes| Ok(bytes.is_some_and(|bytes| is_set(bytes, offset))));
+    bit.map(|bit| out.int(i64::from(bit)))
 }
 
 fn setbit(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
@@ -122,28 +114,23 @@ fn ones(word: &[u8]) -> u32 {
 }
 
 fn bitcount(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let (key, now) = (args[1], cx.now);
-    let ones = cx.read(key, |view, db| {
-        let Some(value) = db.get(view, key, now) else { return Ok(0) };
-        let ones = value.with_bytes(view, |bytes| {
-            let bits = match args[2..] {
-                [] => bits_of(0, -1, false, bytes.len()),
-                [start, end, ref unit @ ..] if unit.len() < 2 => {
-                    let (start, end) = (int(start)?, int(end)?);
-                    if start < 0 && end < 0 && start > end {
-                        return Ok(0);
-                    }
-                    let is_of_bits = unit.first().map_or(Ok(false), |unit| is_of_bits(unit))?;
-                    bits_of(start, end, is_of_bits, bytes.len())
+    let ones = cx.look_at_string(args[1], |bytes| {
+        let Some(bytes) = bytes else { return Ok(0) };
+        let bits = match args[2..] {
+            [] => bits_of(0, -1, false, bytes.len()),
+            [start, end, ref unit @ ..] if unit.len() < 2 => {
+                let (start, end) = (int(start)?, int(end)?);
+                if start < 0 && end < 0 && start > end {
+                    return Ok(0);
                 }
-                _ => return Err(Fail::SYNTAX),
-            };
-            Ok(bits.map_or(0, |(first, last)| count(bytes, first, last)))
-        });
-        ones.ok_or(Fail::WRONG_TYPE)?
-    })?;
-    out.int(ones as i64);
-    Ok(())
+                let is_of_bits = unit.first().map_or(Ok(false), |unit| is_of_bits(unit))?;
+                bits_of(start, end, is_of_bits, bytes.len())
+            }
+            _ => return Err(Fail::SYNTAX),
+        };
+        Ok(bits.map_or(0, |(first, last)| count(bytes, first, last)))
+    });
+    ones.map(|ones| out.int(ones as i64))
 }
 
 /// The first bit from `first` to `last` that is set, or is not.
@@ -165,39 +152,34 @@ fn find(bytes: &[u8], bit: bool, first: u64, last: u64) -> Option<u64> {
 }
 
 fn bitpos(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let (key, now) = (args[1], cx.now);
     let bit = match int(args[2])? {
         0 => false,
         1 => true,
         _ => return Err(Fail::err("The bit argument must be 1 or 0.")),
     };
-    let place = cx.read(key, |view, db| {
-        let Some(value) = db.get(view, key, now) else { return Ok(if bit { -1 } else { 0 }) };
-        let place = value.with_bytes(view, |bytes| {
-            let (start, end, is_of_bits) = match args[3..] {
-                [] => (0, None, false),
-                [start] => (int(start)?, None, false),
-                [start, end] => (int(start)?, Some(int(end)?), false),
-                [start, end, unit] => {
-                    let (start, is_of_bits) = (int(start)?, is_of_bits(unit)?);
-                    (start, Some(int(end)?), is_of_bits)
-                }
-                _ => return Err(Fail::SYNTAX),
-            };
-            let Some((first, last)) = bits_of(start, end.unwrap_or(-1), is_of_bits, bytes.len()) else {
-                return Ok(-1);
-            };
-            Ok(match find(bytes, bit, first, last) {
-                Some(place) => place as i64,
-                // Behind the end are zeros, where none was given.
-                None if !bit && end.is_none() => 8 * bytes.len() as i64,
-                None => -1,
-            })
-        });
-        place.ok_or(Fail::WRONG_TYPE)?
-    })?;
-    out.int(place);
-    Ok(())
+    let place = cx.look_at_string(args[1], |bytes| {
+        let Some(bytes) = bytes else { return Ok(if bit { -1 } else { 0 }) };
+        let (start, end, is_of_bits) = match args[3..] {
+            [] => (0, None, false),
+            [start] => (int(start)?, None, false),
+            [start, end] => (int(start)?, Some(int(end)?), false),
+            [start, end, unit] => {
+                let (start, is_of_bits) = (int(start)?, is_of_bits(unit)?);
+                (start, Some(int(end)?), is_of_bits)
+            }
+            _ => return Err(Fail::SYNTAX),
+        };
+        let Some((first, last)) = bits_of(start, end.unwrap_or(-1), is_of_bits, bytes.len()) else {
+            return Ok(-1);
+        };
+        Ok(match find(bytes, bit, first, last) {
+            Some(place) => place as i64,
+            // Behind the end are zeros, where none was given.
+            None if !bit && end.is_none() => 8 * bytes.len() as i64,
+            None => -1,
+        })
+    });
+    place.map(|place| out.int(place))
 }
 
 /// What `BITOP` does.
@@ -227,7 +209,7 @@ fn combine(op: Op, all: &mut Vec<u8>, more: &[u8]) {
 }
 
 fn bitop(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let (target, keys, now) = (args[2], &args[3..], cx.now);
+    let keys = &args[3..];
     let op = match args[1].to_ascii_lowercase().as_slice() {
         b"and" => Op::And,
         b"or" => Op::Or,
@@ -238,33 +220,21 @@ fn bitop(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     };
     let mut result = Vec::new();
     for (i, key) in keys.iter().enumerate() {
-        cx.read(key, |view, db| {
-            let mut add = |bytes: &[u8]| {
-                if i == 0 { result.extend_from_slice(bytes) } else { combine(op, &mut result, bytes) }
-            };
-            match db.get(view, key, now) {
-                None => {
-                    add(b"");
-                    Some(())
-                }
-                Some(value) => value.with_bytes(view, add),
+        cx.look_at_string(key, |bytes| {
+            let bytes = bytes.unwrap_or_default();
+            if i == 0 {
+                result.extend_from_slice(bytes)
+            } else {
+                combine(op, &mut result, bytes)
             }
-        })
-        .ok_or(Fail::WRONG_TYPE)?;
+            Ok(())
+        })?;
     }
     if op == Op::Not {
         result.iter_mut().for_each(|byte| *byte = !*byte);
     }
-    if !result.is_empty() {
-        cx.write(target, |tx, db| db.set(tx, target, Value::string(tx, &result)?))?;
-        cx.touched(b'$', "set", target);
-    } else if cx
-        .write(target, |tx, db| tx[db].get(tx, target, now).is_some() && db.remove(tx, target).is_some())
-    {
-        cx.touched(b'g', "del", target);
-    }
     out.count(result.len());
-    Ok(())
+    cx.replace(args[2], b'$', "set", &Owned::String(result))
 }
 
 #[cfg(test)]

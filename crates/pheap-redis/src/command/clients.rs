@@ -4,89 +4,86 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
 use super::args::{int, timeout_ms};
-use super::{Args, Command, Cx, Done, Fail, Flags, Keys, help, tracking};
+use super::table::{ADMIN, LOOK};
+use super::{Args, Command, Cx, Done, Fail, Flags, Keys, tracking};
 use crate::client::Replies;
 use crate::clients::{Filter, Kind, Pause};
 use crate::mailbox::Message;
 use crate::resp::Reply;
 use crate::words;
 
-const LOOK: &[Flags] = &[Flags::NOSCRIPT, Flags::LOADING, Flags::STALE];
-const ADMIN: &[Flags] = &[Flags::ADMIN, Flags::NOSCRIPT, Flags::LOADING, Flags::STALE];
+const TELL: Flags = LOOK.and(Flags::NOSCRIPT);
 
-pub(super) const COMMANDS: &[Command] = &[Command::with_subcommands(
-    "client",
-    &[],
-    &[
-        Command::new("client|caching", 3, LOOK, Keys::None, tracking::caching),
-        Command::new("client|getname", 2, LOOK, Keys::None, |cx, _, out| {
-            let name = cx.session.profile.state.lock().name.clone();
-            out.maybe_bulk((!name.is_empty()).then_some(&name));
-            Ok(())
-        }),
-        Command::new("client|getredir", 2, LOOK, Keys::None, |cx, _, out| {
-            out.int(cx.session.redirects_to());
-            Ok(())
-        }),
-        help!("client|help"),
-        Command::new("client|id", 2, LOOK, Keys::None, |cx, _, out| {
-            out.int(cx.session.id as i64);
-            Ok(())
-        }),
-        Command::new("client|info", 2, LOOK, Keys::None, |cx, _, out| {
-            cx.session.publish();
-            out.verbatim("txt", &(cx.session.profile.line() + "\n"));
-            Ok(())
-        }),
-        Command::new("client|kill", -3, ADMIN, Keys::None, kill),
-        Command::new("client|list", -2, ADMIN, Keys::None, list),
-        Command::new("client|no-evict", 3, ADMIN, Keys::None, |cx, args, out| {
-            cx.session.never_evicted = on_or_off(args[2])?;
-            out.ok();
-            Ok(())
-        }),
-        Command::new("client|no-touch", 3, LOOK, Keys::None, |cx, args, out| {
-            cx.session.touches_nothing = on_or_off(args[2])?;
-            out.ok();
-            Ok(())
-        }),
-        Command::new("client|pause", -3, ADMIN, Keys::None, pause),
-        Command::new("client|reply", 3, LOOK, Keys::None, reply),
-        Command::new("client|setinfo", 4, LOOK, Keys::None, |cx, args, out| {
-            let mut state = cx.session.profile.state.lock();
-            let [name, version] = &mut state.library;
-            let (which, field) = match args[2].to_ascii_lowercase().as_slice() {
-                b"lib-name" => ("lib-name", name),
-                b"lib-ver" => ("lib-ver", version),
-                other => {
-                    let other = words::lossy(other);
-                    return Err(Fail::err(format_args!("Unrecognized option '{other}'")));
-                }
-            };
-            if !is_plain(args[3]) {
-                return Err(Fail::err(format_args!(
-                    "{which} cannot contain spaces, newlines or special characters."
-                )));
+pub(super) const COMMANDS: &[Command] = &[
+    Command::container("client"),
+    Command::new("client|caching", 3, TELL, Keys::None, tracking::caching),
+    Command::new("client|getname", 2, TELL, Keys::None, |cx, _, out| {
+        let name = cx.session.profile.state.lock().name.clone();
+        out.maybe_bulk((!name.is_empty()).then_some(&name));
+        Ok(())
+    }),
+    Command::new("client|getredir", 2, TELL, Keys::None, |cx, _, out| {
+        out.int(cx.session.redirects_to());
+        Ok(())
+    }),
+    Command::help("client|help"),
+    Command::new("client|id", 2, TELL, Keys::None, |cx, _, out| {
+        out.int(cx.session.id as i64);
+        Ok(())
+    }),
+    Command::new("client|info", 2, TELL, Keys::None, |cx, _, out| {
+        cx.session.publish();
+        out.verbatim("txt", &(cx.session.profile.line() + "\n"));
+        Ok(())
+    }),
+    Command::new("client|kill", -3, ADMIN, Keys::None, kill),
+    Command::new("client|list", -2, ADMIN, Keys::None, list),
+    Command::new("client|no-evict", 3, ADMIN, Keys::None, |cx, args, out| {
+        cx.session.never_evicted = on_or_off(args[2])?;
+        out.ok();
+        Ok(())
+    }),
+    Command::new("client|no-touch", 3, TELL, Keys::None, |cx, args, out| {
+        cx.session.touches_nothing = on_or_off(args[2])?;
+        out.ok();
+        Ok(())
+    }),
+    Command::new("client|pause", -3, ADMIN, Keys::None, pause),
+    Command::new("client|reply", 3, TELL, Keys::None, reply),
+    Command::new("client|setinfo", 4, TELL, Keys::None, |cx, args, out| {
+        let mut state = cx.session.profile.state.lock();
+        let [name, version] = &mut state.library;
+        let (which, field) = match args[2].to_ascii_lowercase().as_slice() {
+            b"lib-name" => ("lib-name", name),
+            b"lib-ver" => ("lib-ver", version),
+            other => {
+                let other = words::lossy(other);
+                return Err(Fail::err(format_args!("Unrecognized option '{other}'")));
             }
-            *field = args[3].to_vec();
-            out.ok();
-            Ok(())
-        }),
-        Command::new("client|setname", 3, LOOK, Keys::None, |cx, args, out| {
-            set_name(cx, args[2])?;
-            out.ok();
-            Ok(())
-        }),
-        Command::new("client|tracking", -3, LOOK, Keys::None, tracking::tracking),
-        Command::new("client|trackinginfo", 2, LOOK, Keys::None, tracking::info),
-        Command::new("client|unblock", -3, ADMIN, Keys::None, unblock),
-        Command::new("client|unpause", 2, ADMIN, Keys::None, |cx, _, out| {
-            cx.server.pause(None);
-            out.ok();
-            Ok(())
-        }),
-    ],
-)];
+        };
+        if !is_plain(args[3]) {
+            return Err(Fail::err(format_args!(
+                "{which} cannot contain spaces, newlines or special characters."
+            )));
+        }
+        *field = args[3].to_vec();
+        out.ok();
+        Ok(())
+    }),
+    Command::new("client|setname", 3, TELL, Keys::None, |cx, args, out| {
+        set_name(cx, args[2])?;
+        out.ok();
+        Ok(())
+    }),
+    Command::new("client|tracking", -3, TELL, Keys::None, tracking::tracking),
+    Command::new("client|trackinginfo", 2, TELL, Keys::None, tracking::info),
+    Command::new("client|unblock", -3, ADMIN, Keys::None, unblock),
+    Command::new("client|unpause", 2, ADMIN, Keys::None, |cx, _, out| {
+        cx.server.pause(None);
+        out.ok();
+        Ok(())
+    }),
+];
 
 fn on_or_off(word: &[u8]) -> Result<bool, Fail> {
     match word.to_ascii_lowercase().as_slice() {

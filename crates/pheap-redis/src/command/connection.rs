@@ -2,69 +2,70 @@
 
 use super::args::{database, int};
 use super::server::no_cluster;
+use super::table::{ALL_KEYS, LOOK, READ_FAST};
 use super::{Args, Command, Cx, Done, Fail, Flags, Keys};
 use crate::client::Multi;
 use crate::resp::Reply;
 
-const TRANSACTION: &[Flags] =
-    &[Flags::NOSCRIPT, Flags::LOADING, Flags::STALE, Flags::FAST, Flags::ALLOW_BUSY];
-const WATCH: &[Flags] =
-    &[Flags::READONLY, Flags::NOSCRIPT, Flags::LOADING, Flags::STALE, Flags::FAST, Flags::ALLOW_BUSY];
-const FAST: &[Flags] = &[Flags::LOADING, Flags::STALE, Flags::FAST];
-const ALWAYS: &[Flags] =
-    &[Flags::NOSCRIPT, Flags::LOADING, Flags::STALE, Flags::FAST, Flags::NO_AUTH, Flags::ALLOW_BUSY];
+const TRANSACTION: Flags = LOOK.and(Flags::NOSCRIPT).and(Flags::FAST).and(Flags::ALLOW_BUSY);
+const WATCH: Flags =
+    READ_FAST.and(Flags::NOSCRIPT).and(Flags::LOADING).and(Flags::STALE).and(Flags::ALLOW_BUSY);
+const FAST: Flags = LOOK.and(Flags::FAST);
+const ALWAYS: Flags = LOOK.and(Flags::NOSCRIPT).and(Flags::FAST).and(Flags::NO_AUTH).and(Flags::ALLOW_BUSY);
 
 pub(super) const COMMANDS: &[Command] = &[
-    Command::new("asking", 1, &[Flags::FAST], Keys::None, no_cluster),
+    Command::new("asking", 1, Flags::FAST, Keys::None, no_cluster),
     Command::new("auth", -2, ALWAYS, Keys::None, auth),
     Command::new("echo", 2, FAST, Keys::None, |_, args, out| {
         out.bulk(args[1]);
         Ok(())
     }),
     Command::new("hello", -1, ALWAYS, Keys::None, hello),
-    Command::new("ping", -1, &[Flags::FAST], Keys::None, ping),
-    Command::new("quit", -1, ALWAYS, Keys::None, |cx, _, out| {
-        cx.session.closing = true;
-        out.ok();
-        Ok(())
-    }),
+    Command::new("ping", -1, Flags::FAST.and(Flags::LISTENING), Keys::None, ping),
+    Command::new(
+        "quit",
+        -1,
+        ALWAYS.and(Flags::LISTENING).and(Flags::ENDS_MULTI),
+        Keys::None,
+        |cx, _, out| {
+            cx.session.closing = true;
+            out.ok();
+            Ok(())
+        },
+    ),
     Command::new("readonly", 1, FAST, Keys::None, no_cluster),
     Command::new("readwrite", 1, FAST, Keys::None, no_cluster),
-    Command::new("reset", 1, ALWAYS, Keys::None, reset),
+    Command::new("reset", 1, ALWAYS.and(Flags::LISTENING).and(Flags::ENDS_MULTI), Keys::None, reset),
     Command::new("select", 2, FAST, Keys::None, select),
 ];
 
 pub(super) const TRANSACTIONS: &[Command] = &[
-    Command::new("discard", 1, TRANSACTION, Keys::None, discard),
+    Command::new("discard", 1, TRANSACTION.and(Flags::ENDS_MULTI), Keys::None, discard),
     Command::new(
         "exec",
         1,
-        &[Flags::NOSCRIPT, Flags::LOADING, Flags::STALE, Flags::SKIP_SLOWLOG],
+        LOOK.and(Flags::NOSCRIPT).and(Flags::SKIP_SLOWLOG).and(Flags::ENDS_MULTI),
         Keys::None,
         |_, _, _| {
             Err(Fail::err("EXEC without MULTI")) // with it, `execute.rs` runs all of it
         },
     ),
-    Command::new("multi", 1, TRANSACTION, Keys::None, multi),
+    Command::new("multi", 1, TRANSACTION.and(Flags::AT_ONCE), Keys::None, multi),
     Command::new("unwatch", 1, TRANSACTION, Keys::None, |cx, _, out| {
-        unwatch(cx);
+        cx.server.unwatch(cx.session);
         out.ok();
         Ok(())
     }),
-    Command::new("watch", -2, WATCH, Keys::Range(1, -1, 1), watch),
+    Command::new("watch", -2, WATCH.and(Flags::AT_ONCE).and(Flags::GLANCE), ALL_KEYS, watch)
+        .access("RO", "RO"),
 ];
 
 fn ping(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     match args[1..] {
-        [] if cx.session.only_listens() => {
+        [] | [_] if cx.session.only_listens() => {
             out.array(2);
             out.bulk(b"pong");
-            out.bulk(b"");
-        }
-        [text] if cx.session.only_listens() => {
-            out.array(2);
-            out.bulk(b"pong");
-            out.bulk(text);
+            out.bulk(args.get(1).copied().unwrap_or_default());
         }
         [] => out.simple("PONG"),
         [text] => out.bulk(text),
@@ -142,20 +143,15 @@ fn hello(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     out.set_resp3(resp3);
     out.map(7);
     for (field, text) in [("server", "redis"), ("version", crate::REDIS_VERSION)] {
-        out.bulk(field.as_bytes());
-        out.bulk(text.as_bytes());
+        out.field(field).bulk(text.as_bytes());
     }
-    out.bulk(b"proto");
-    out.int(if resp3 { 3 } else { 2 });
-    out.bulk(b"id");
-    out.int(cx.session.id as i64);
+    out.field("proto").int(if resp3 { 3 } else { 2 });
+    out.field("id").int(cx.session.id as i64);
     let role = if cx.server.role.is_replica() { "replica" } else { "master" };
     for (field, text) in [("mode", "standalone"), ("role", role)] {
-        out.bulk(field.as_bytes());
-        out.bulk(text.as_bytes());
+        out.field(field).bulk(text.as_bytes());
     }
-    out.bulk(b"modules");
-    out.array(0);
+    out.field("modules").array(0);
     Ok(())
 }
 
@@ -199,13 +195,9 @@ fn discard(cx: &mut Cx<'_>, _: &Args<'_>, out: &mut Reply) -> Done {
     if cx.session.multi.take().is_none() {
         return Err(Fail::err("DISCARD without MULTI"));
     }
-    unwatch(cx);
+    cx.server.unwatch(cx.session);
     out.ok();
     Ok(())
-}
-
-fn unwatch(cx: &mut Cx<'_>) {
-    cx.server.unwatch(cx.session);
 }
 
 fn watch(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {

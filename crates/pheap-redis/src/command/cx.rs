@@ -1,5 +1,7 @@
 //! What a command may touch.
 
+use std::collections::HashMap;
+
 use pheap::{P, Shards, Txn, View};
 
 use super::{Args, Command, Keys};
@@ -43,6 +45,8 @@ pub struct Effects {
     pub signals: Vec<Signal>,
     /// Messages to clients, in the order in which they are sent.
     pub messages: Vec<(u64, Vec<u8>)>,
+    /// Bytes of messages of channels to each client.
+    told: HashMap<u64, u64>,
     /// Changes, as `rdb_changes_since_last_save` counts them.
     pub dirty: u64,
     /// Copies of keys that are to be thrown away. They stay if the command fails: who has a copy is told once, and no harm is done if that was needless.
@@ -53,6 +57,19 @@ impl Effects {
     /// How much there is.
     pub fn mark(&self) -> (usize, usize, u64) {
         (self.signals.len(), self.messages.len(), self.dirty)
+    }
+
+    /// Sends messages of channels. A client gets no more of them, in one request, than the hard limit of its output: with the
+    /// message that reaches the limit it will be disconnected.
+    pub fn publish(&mut self, server: &Server, messages: Vec<(u64, Vec<u8>)>) {
+        let most = server.limits.messages.get().hard;
+        for (to, bytes) in messages {
+            let told = self.told.entry(to).or_default();
+            if most == 0 || *told < most {
+                *told += bytes.len() as u64;
+                self.messages.push((to, bytes));
+            }
+        }
     }
 
     /// What is sent to others, after commands of a client (0: of nobody).
@@ -68,7 +85,13 @@ impl Effects {
     /// Forgets what has come since [`mark`](Self::mark).
     pub fn go_back(&mut self, (signals, messages, dirty): (usize, usize, u64)) {
         self.signals.truncate(signals);
-        self.messages.truncate(messages);
+        if self.messages.len() > messages {
+            self.messages.truncate(messages);
+            self.told.clear();
+            for (to, bytes) in &self.messages {
+                *self.told.entry(*to).or_default() += bytes.len() as u64;
+            }
+        }
         self.dirty = dirty;
     }
 }
@@ -76,13 +99,13 @@ impl Effects {
 impl Cx<'_> {
     /// Looks at the shard of a key, in the client's database.
     pub fn read<R>(&mut self, key: &[u8], f: impl for<'r> FnOnce(&View<'r>, &Db<'r>) -> R) -> R {
-        let (shard, db) = (self.store().shard_of(key), self.session.db);
+        let (shard, db) = (self.shard_of(key), self.session.db);
         self.read_shard(shard, |view, dbs| f(view, &view[dbs.at(db)]))
     }
 
     /// Changes the shard of a key, in the client's database. Whoever wants to know that a key is new is told if it is.
     pub fn write<R>(&mut self, key: &[u8], f: impl for<'r> FnOnce(&mut Txn<'r>, P<'r, Db<'r>>) -> R) -> R {
-        let (shard, db, now) = (self.store().shard_of(key), self.session.db, self.now);
+        let (shard, db, now) = (self.shard_of(key), self.session.db, self.now);
         if !self.server.wants(b'n') {
             return self.write_shard(shard, |tx, dbs| f(tx, dbs.at(db)));
         }
@@ -124,13 +147,20 @@ impl Cx<'_> {
         result.expect("a keyspace calls the function once")
     }
 
-    /// Removes a key, if it is there, and says so.
-    pub fn remove(&mut self, key: &[u8]) {
-        let now = self.now;
-        if self.read(key, |view, db| db.get(view, key, now).is_some()) {
+    /// Removes a key, if it is there, and says so. Whether it was.
+    pub fn remove(&mut self, key: &[u8]) -> bool {
+        let is_there = self.has(key);
+        if is_there {
             self.write(key, |tx, db| _ = db.remove(tx, key));
             self.touched(b'g', "del", key);
         }
+        is_there
+    }
+
+    /// The shard that a key is in: the one that is locked, if there is only one, for the command has said
+    /// so.
+    pub(super) fn shard_of(&self, key: &[u8]) -> usize {
+        self.keyspace.only().unwrap_or_else(|| self.store().shard_of(key))
     }
 
     /// The heap's shards.
@@ -144,6 +174,14 @@ impl Cx<'_> {
         let db = self.session.db;
         self.changed(db, key);
         self.notify(class, event, key);
+    }
+
+    /// The same for so many changes at once. Nothing has happened if there are none.
+    pub fn touched_often(&mut self, class: u8, event: &str, key: &[u8], changes: u64) {
+        if changes > 0 {
+            self.touched(class, event, key);
+            self.effects.dirty += changes - 1;
+        }
     }
 
     /// A key of some database was written to: clients that watch it, or have copies of it, are told, and those that wait for it go on.
@@ -191,7 +229,7 @@ impl Cx<'_> {
     /// The same of some database.
     pub fn notify_in(&mut self, db: usize, class: u8, event: &str, key: &[u8]) {
         let messages = self.server.notification(db, class, event, key);
-        self.effects.messages.extend(messages);
+        self.effects.publish(self.server, messages);
     }
 }
 
@@ -219,6 +257,11 @@ pub fn shards_of(
 pub trait Keyspace {
     /// Whether a shard is among them.
     fn has(&self, shard: usize) -> bool;
+
+    /// The shard, if there is only one.
+    fn only(&self) -> Option<usize> {
+        None
+    }
 
     /// Looks at a shard: calls `f` once.
     fn read(&mut self, shard: usize, f: &mut dyn for<'r> FnMut(&View<'r>, P<'r, Shard<'r>>));
@@ -264,6 +307,10 @@ impl Keyspace for OneRead<'_, '_> {
         shard == self.shard
     }
 
+    fn only(&self) -> Option<usize> {
+        Some(self.shard)
+    }
+
     fn read(&mut self, _: usize, f: &mut dyn for<'r> FnMut(&View<'r>, P<'r, Shard<'r>>)) {
         f(self.view, self.root);
     }
@@ -290,6 +337,10 @@ pub struct OneTxn<'t, 'r> {
 impl Keyspace for OneTxn<'_, '_> {
     fn has(&self, shard: usize) -> bool {
         shard == self.shard
+    }
+
+    fn only(&self) -> Option<usize> {
+        Some(self.shard)
     }
 
     fn read(&mut self, _: usize, f: &mut dyn for<'r> FnMut(&View<'r>, P<'r, Shard<'r>>)) {

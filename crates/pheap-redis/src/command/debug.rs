@@ -4,8 +4,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use super::args::int;
-use super::{Args, Command, Cx, Done, Fail, Flags, Keys};
-use crate::data::Owned;
+use super::table::ADMIN;
+use super::{Args, Command, Cx, Done, Fail, Keys};
 use crate::rdb;
 use crate::resp::Reply;
 use crate::words;
@@ -13,7 +13,7 @@ use crate::words;
 pub(super) const COMMANDS: &[Command] = &[Command::new(
     "debug",
     -2,
-    &[Flags::ADMIN, Flags::NOSCRIPT, Flags::LOADING, Flags::STALE],
+    ADMIN,
     Keys::Find(|args, found| {
         if args[1].eq_ignore_ascii_case(b"object") && args.len() == 3 {
             found.push(2);
@@ -53,24 +53,17 @@ fn debug(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
             out.int(i64::from(words::matches(pattern, &text)));
             return Ok(());
         }
-        (name, _) => {
-            return Err(Fail::err(format_args!(
-                "unknown subcommand or wrong number of arguments for '{}'. Try DEBUG HELP.",
-                words::lossy(name)
-            )));
-        }
+        _ => return Err(Fail::bad_subcommand(args)),
     }
     out.ok();
     Ok(())
 }
 
 fn object(cx: &mut Cx<'_>, key: &[u8], out: &mut Reply) -> Done {
-    let now = cx.now;
-    let value = cx.read(key, |view, db| db.get(view, key, now).map(|value| Owned::of(view, value)));
-    let Some(value) = value else { return Err(Fail::err("no such key")) };
+    let Some((value, _)) = cx.copy_of(key) else { return Err(Fail::NO_SUCH_KEY) };
     let encoding = super::object::encoding_of(cx, key);
     let len = rdb::dump(&value).map_err(Fail::err)?.len() - DUMP_END;
-    let idle = cx.server.clocks.idle_seconds(key, now);
+    let idle = cx.server.clocks.idle_seconds(key, cx.now);
     out.simple(&format!(
         "Value at:0x0 refcount:1 encoding:{encoding} serializedlength:{len} lru:0 lru_seconds_idle:{idle}"
     ));

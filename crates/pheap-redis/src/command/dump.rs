@@ -1,27 +1,24 @@
 //! Values as Redis writes them to files: `DUMP` and `RESTORE`.
 
 use super::args::int;
-use super::{Args, Command, Cx, Done, Fail, Flags, Keys};
+use super::table::{ADD, KEY, READ};
+use super::{Args, Command, Cx, Done, Fail, Flags};
 use crate::clocks::Usage;
-use crate::data::{Change, Owned};
+use crate::data::Change;
 use crate::rdb;
 use crate::resp::Reply;
 
-const KEY: Keys = Keys::Range(1, 1, 1);
-
 pub(super) const COMMANDS: &[Command] = &[
-    Command::new("dump", 2, &[Flags::READONLY], KEY, dump),
-    Command::new("restore", -4, &[Flags::WRITE, Flags::DENYOOM], KEY, restore),
+    Command::new("dump", 2, READ, KEY, dump),
+    Command::new("restore", -4, ADD, KEY, restore).access("OW update", "OW update"),
 ];
 
 /// What is only called by other servers.
 pub(super) const OF_SERVERS: &[Command] =
-    &[Command::new("restore-asking", -4, &[Flags::WRITE, Flags::DENYOOM, Flags::ASKING], KEY, restore)];
+    &[Command::new("restore-asking", -4, ADD.and(Flags::ASKING), KEY, restore)];
 
 fn dump(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let (key, now) = (args[1], cx.now);
-    let value = cx.read(key, |view, db| db.get(view, key, now).map(|value| Owned::of(view, value)));
-    let dumped = value.map(|value| rdb::dump(&value)).transpose().map_err(Fail::err)?;
+    let dumped = cx.copy_of(args[1]).map(|(value, _)| rdb::dump(&value)).transpose().map_err(Fail::err)?;
     out.maybe_bulk(dumped.as_deref());
     Ok(())
 }
@@ -64,7 +61,7 @@ impl Options {
 fn restore(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let (key, now) = (args[1], cx.now);
     let options = Options::parse(&args[4..])?;
-    let is_there = super::keys::is_there(cx, key);
+    let is_there = cx.has(key);
     if is_there && !options.replaces {
         return Err(Fail::Error("BUSYKEY Target key name already exists.".into()));
     }

@@ -1,26 +1,32 @@
 //! When keys expire.
 
 use super::args::{int, invalid_time};
-use super::keys::is_there;
-use super::{Args, Command, Cx, Done, Fail, Flags, Keys};
+use super::table::{KEY, READ_FAST, WRITE_FAST};
+use super::{Args, Command, Cx, Done, Fail, Flags};
 use crate::data::Change;
 use crate::resp::Reply;
 use crate::words;
 
-const KEY: Keys = Keys::Range(1, 1, 1);
-const WRITE: &[Flags] = &[Flags::WRITE, Flags::FAST];
-const READ: &[Flags] = &[Flags::READONLY, Flags::FAST];
-
 pub(super) const COMMANDS: &[Command] = &[
-    Command::new("expire", -3, WRITE, KEY, |cx, args, out| expire(cx, args, 1000, false, out)),
-    Command::new("expireat", -3, WRITE, KEY, |cx, args, out| expire(cx, args, 1000, true, out)),
-    Command::new("expiretime", 2, READ, KEY, |cx, args, out| ttl(cx, args, 1000, true, out)),
-    Command::new("persist", 2, WRITE, KEY, persist),
-    Command::new("pexpire", -3, WRITE, KEY, |cx, args, out| expire(cx, args, 1, false, out)),
-    Command::new("pexpireat", -3, WRITE, KEY, |cx, args, out| expire(cx, args, 1, true, out)),
-    Command::new("pexpiretime", 2, READ, KEY, |cx, args, out| ttl(cx, args, 1, true, out)),
-    Command::new("pttl", 2, READ, KEY, |cx, args, out| ttl(cx, args, 1, false, out)),
-    Command::new("ttl", 2, READ, KEY, |cx, args, out| ttl(cx, args, 1000, false, out)),
+    Command::new("expire", -3, WRITE_FAST, KEY, |cx, args, out| expire(cx, args, 1000, false, out))
+        .access("RW update", "RW update"),
+    Command::new("expireat", -3, WRITE_FAST, KEY, |cx, args, out| expire(cx, args, 1000, true, out))
+        .access("RW update", "RW update"),
+    Command::new("expiretime", 2, READ_FAST.and(Flags::GLANCE), KEY, |cx, args, out| {
+        ttl(cx, args, 1000, true, out)
+    }),
+    Command::new("persist", 2, WRITE_FAST, KEY, persist).access("RW update", "RW update"),
+    Command::new("pexpire", -3, WRITE_FAST, KEY, |cx, args, out| expire(cx, args, 1, false, out))
+        .access("RW update", "RW update"),
+    Command::new("pexpireat", -3, WRITE_FAST, KEY, |cx, args, out| expire(cx, args, 1, true, out))
+        .access("RW update", "RW update"),
+    Command::new("pexpiretime", 2, READ_FAST.and(Flags::GLANCE), KEY, |cx, args, out| {
+        ttl(cx, args, 1, true, out)
+    }),
+    Command::new("pttl", 2, READ_FAST.and(Flags::GLANCE), KEY, |cx, args, out| ttl(cx, args, 1, false, out)),
+    Command::new("ttl", 2, READ_FAST.and(Flags::GLANCE), KEY, |cx, args, out| {
+        ttl(cx, args, 1000, false, out)
+    }),
 ];
 
 /// When a key is given another deadline.
@@ -71,11 +77,9 @@ fn expire(cx: &mut Cx<'_>, args: &Args<'_>, unit_ms: i64, is_time: bool, out: &m
     let invalid = || invalid_time(&words::lossy(args[0]).to_lowercase());
     let ms = int(args[2])?.checked_mul(unit_ms).ok_or_else(invalid)?;
     let deadline = if is_time { ms } else { ms.checked_add(cx.clock).ok_or_else(invalid)? };
-    let is_wanted =
-        is_there(cx, key) && conditions.hold(cx.read(key, |view, db| db.deadline(view, key)), deadline);
+    let is_wanted = cx.has(key) && conditions.hold(cx.read(key, |view, db| db.deadline(view, key)), deadline);
     if is_wanted && deadline <= now {
-        cx.write(key, |tx, db| _ = db.remove(tx, key));
-        cx.touched(b'g', "del", key);
+        cx.remove(key);
     } else if is_wanted {
         cx.write(key, |tx, db| db.set_deadline(tx, key, Some(deadline)))?;
         cx.touched(b'g', "expire", key);
@@ -86,7 +90,7 @@ fn expire(cx: &mut Cx<'_>, args: &Args<'_>, unit_ms: i64, is_time: bool, out: &m
 
 fn persist(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let key = args[1];
-    let has_one = is_there(cx, key) && cx.read(key, |view, db| db.deadline(view, key).is_some());
+    let has_one = cx.has(key) && cx.read(key, |view, db| db.deadline(view, key).is_some());
     if has_one {
         cx.write(key, |tx, db| db.set_deadline(tx, key, None))?;
         cx.touched(b'g', "persist", key);
@@ -97,7 +101,7 @@ fn persist(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 
 fn ttl(cx: &mut Cx<'_>, args: &Args<'_>, unit_ms: i64, is_time: bool, out: &mut Reply) -> Done {
     let (key, now) = (args[1], cx.clock);
-    if !is_there(cx, key) {
+    if !cx.has(key) {
         out.int(-2);
         return Ok(());
     }

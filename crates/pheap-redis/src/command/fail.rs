@@ -1,6 +1,10 @@
 //! How commands end that do not succeed.
 
 use std::borrow::Cow;
+use std::ops::Range;
+
+use crate::resp::input::Words;
+use crate::words;
 
 /// How a command ends.
 pub type Done = Result<(), Fail>;
@@ -21,8 +25,12 @@ pub enum Fail {
 /// What a command waits for.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Block {
-    /// The keys.
-    pub keys: Vec<Vec<u8>>,
+    /// Where the keys are among the words of the command.
+    pub keys: Range<usize>,
+    /// Each key has an id, and these are behind the keys.
+    pub has_ids: bool,
+    /// The word in front of the keys says how many there are.
+    pub is_counted: bool,
     /// Seconds until it gives up. None: it does not.
     pub timeout: Option<f64>,
     /// The reply when it gives up is no array but a string.
@@ -31,6 +39,21 @@ pub struct Block {
     pub needs_keys: bool,
     /// What is run when it goes on, if that is not the command as it was given.
     pub instead: Option<Vec<Vec<u8>>>,
+}
+
+impl Block {
+    /// The words of the command with one of its keys, the one at this place.
+    pub fn with_key<'w>(&self, words: &'w [Vec<u8>], at: usize) -> Words<'w> {
+        let ids = if self.has_ids { self.keys.len() } else { 0 };
+        let mut some: Words<'w> = words[..self.keys.start].iter().map(Vec::as_slice).collect();
+        if let (true, Some(count)) = (self.is_counted, some.last_mut()) {
+            *count = b"1";
+        }
+        some.push(&words[at]);
+        some.extend(self.has_ids.then(|| words[at + ids].as_slice()));
+        some.extend(words[self.keys.end + ids..].iter().map(Vec::as_slice));
+        some
+    }
 }
 
 impl Fail {
@@ -59,11 +82,24 @@ impl Fail {
         Fail::err(format_args!("wrong number of arguments for '{name}' command"))
     }
 
+    /// Arguments of a subcommand that make no sense.
+    pub fn bad_subcommand(args: &[&[u8]]) -> Fail {
+        let (name, subcommand) = (words::lossy(args[0]).to_uppercase(), words::lossy(short(args[1])));
+        Fail::err(format_args!(
+            "unknown subcommand or wrong number of arguments for '{subcommand}'. Try {name} HELP."
+        ))
+    }
+
     /// A subcommand that there is not.
     pub fn no_subcommand(subcommand: &[u8], of: &str) -> Fail {
-        let subcommand = crate::words::lossy(&subcommand[..subcommand.len().min(128)]).into_owned();
+        let subcommand = words::lossy(short(subcommand));
         Fail::err(format_args!("unknown subcommand '{subcommand}'. Try {} HELP.", of.to_uppercase()))
     }
+}
+
+/// As much of a word as an error has.
+fn short(word: &[u8]) -> &[u8] {
+    &word[..word.len().min(128)]
 }
 
 impl From<pheap::Error> for Fail {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::functions_dump as dump;
 use super::script::{Call, Engine, Kind, LOAD, LOAD_AGAIN, LONG_LOAD, with_engine};
 use super::scripts::{may_run, number_of_keys};
+use super::table::{ADD, LOOK, READ, WRITE, tell_subcommands};
 use super::{Args, Command, Cx, Done, Fail, Flags, Keys};
 use crate::data::{Change, Value};
 use crate::libraries::{Function, Library, Loaded, first_line};
@@ -14,38 +15,33 @@ use crate::scripts::{BUSY_EVAL, Declared};
 use crate::server::Server;
 use crate::words;
 
-const RUN: &[Flags] = &[Flags::NOSCRIPT, Flags::SKIP_MONITOR, Flags::MAY_REPLICATE, Flags::STALE];
-const RUN_READ_ONLY: &[Flags] = &[Flags::NOSCRIPT, Flags::SKIP_MONITOR, Flags::STALE, Flags::READONLY];
-const BUSY: &[Flags] = &[Flags::NOSCRIPT, Flags::ALLOW_BUSY];
-const WRITE: &[Flags] = &[Flags::NOSCRIPT, Flags::WRITE];
-const ADD: &[Flags] = &[Flags::NOSCRIPT, Flags::WRITE, Flags::DENYOOM];
+const RUN: Flags = Flags::NOSCRIPT.and(Flags::STALE).and(Flags::SKIP_MONITOR).and(Flags::MAY_REPLICATE);
+const RUN_READ_ONLY: Flags = READ.and(Flags::NOSCRIPT).and(Flags::STALE).and(Flags::SKIP_MONITOR);
+const BUSY: Flags = Flags::NOSCRIPT.and(Flags::ALLOW_BUSY);
+const CHANGE: Flags = WRITE.and(Flags::NOSCRIPT);
+const LOAD: Flags = ADD.and(Flags::NOSCRIPT);
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::new("fcall", -3, RUN, Keys::Script, |cx, args, out| fcall(cx, args, false, out)),
     Command::new("fcall_ro", -3, RUN_READ_ONLY, Keys::Script, |cx, args, out| fcall(cx, args, true, out)),
-    Command::with_subcommands(
-        "function",
-        &[],
-        &[
-            Command::new("function|delete", 3, WRITE, Keys::Libraries, delete),
-            Command::new("function|dump", 2, &[Flags::NOSCRIPT], Keys::Libraries, |cx, _, out| {
-                let loaded = cx.server.libraries.loaded();
-                out.bulk(&dump::write(loaded.iter().map(|library| &library.text[..])));
-                Ok(())
-            }),
-            Command::new("function|flush", -2, WRITE, Keys::Libraries, flush),
-            Command::new("function|help", 2, &[Flags::LOADING, Flags::STALE], Keys::None, help),
-            Command::new("function|kill", 2, BUSY, Keys::None, |cx, _, out| {
-                cx.server.scripts.kill(false).map_err(|why| Fail::Error(why.into()))?;
-                out.ok();
-                Ok(())
-            }),
-            Command::new("function|list", -2, &[Flags::NOSCRIPT], Keys::Libraries, list),
-            Command::new("function|load", -3, ADD, Keys::Libraries, load),
-            Command::new("function|restore", -3, ADD, Keys::Libraries, restore),
-            Command::new("function|stats", 2, BUSY, Keys::None, stats),
-        ],
-    ),
+    Command::container("function"),
+    Command::new("function|delete", 3, CHANGE, Keys::Libraries, delete),
+    Command::new("function|dump", 2, Flags::NOSCRIPT, Keys::Libraries, |cx, _, out| {
+        let loaded = cx.server.libraries.loaded();
+        out.bulk(&dump::write(loaded.iter().map(|library| &library.text[..])));
+        Ok(())
+    }),
+    Command::new("function|flush", -2, CHANGE, Keys::Libraries, flush),
+    Command::new("function|help", 2, LOOK, Keys::None, |_, args, out| tell_subcommands(args, HELP, out)),
+    Command::new("function|kill", 2, BUSY, Keys::None, |cx, _, out| {
+        cx.server.scripts.kill(false).map_err(|why| Fail::Error(why.into()))?;
+        out.ok();
+        Ok(())
+    }),
+    Command::new("function|list", -2, Flags::NOSCRIPT, Keys::Libraries, list),
+    Command::new("function|load", -3, LOAD, Keys::Libraries, load),
+    Command::new("function|restore", -3, LOAD, Keys::Libraries, restore),
+    Command::new("function|stats", 2, BUSY, Keys::None, stats),
 ];
 
 fn fcall(cx: &mut Cx<'_>, args: &Args<'_>, is_read_only: bool, out: &mut Reply) -> Done {
@@ -166,20 +162,12 @@ fn delete(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     Ok(())
 }
 
-/// A subcommand with other arguments than it takes.
-fn wrong_arguments(args: &Args<'_>) -> Fail {
-    Fail::err(format_args!(
-        "unknown subcommand or wrong number of arguments for '{}'. Try FUNCTION HELP.",
-        words::lossy(args[1])
-    ))
-}
-
 fn flush(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     match args[2..] {
         [] => {}
         [mode] if mode.eq_ignore_ascii_case(b"sync") || mode.eq_ignore_ascii_case(b"async") => {}
         [_] => return Err(Fail::err("FUNCTION FLUSH only supports SYNC|ASYNC option")),
-        _ => return Err(wrong_arguments(args)),
+        _ => return Err(Fail::bad_subcommand(args)),
     }
     store(cx, Loaded::default())?;
     out.ok();
@@ -200,7 +188,7 @@ fn restore(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
                 ));
             }
         },
-        _ => return Err(wrong_arguments(args)),
+        _ => return Err(Fail::bad_subcommand(args)),
     }
     let texts = dump::read(args[2]).map_err(Fail::err)?;
     let before = if flushes { Arc::default() } else { cx.server.libraries.loaded() };
@@ -240,25 +228,18 @@ fn list(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     for library in loaded.iter().filter(is_wanted) {
         len += 1;
         out.map(3 + usize::from(has_code));
-        out.bulk(b"library_name");
-        out.bulk(library.name.as_bytes());
-        out.bulk(b"engine");
-        out.bulk(b"LUA");
-        out.bulk(b"functions");
-        out.array(library.functions.len());
+        out.field("library_name").bulk(library.name.as_bytes());
+        out.field("engine").bulk(b"LUA");
+        out.field("functions").array(library.functions.len());
         for function in &library.functions {
             out.map(3);
-            out.bulk(b"name");
-            out.bulk(function.name.as_bytes());
-            out.bulk(b"description");
-            out.maybe_bulk(function.description.as_deref());
-            out.bulk(b"flags");
-            out.set(function.declared.names().count());
+            out.field("name").bulk(function.name.as_bytes());
+            out.field("description").maybe_bulk(function.description.as_deref());
+            out.field("flags").set(function.declared.names().count());
             function.declared.names().for_each(|name| out.simple(name));
         }
         if has_code {
-            out.bulk(b"library_code");
-            out.bulk(&library.text);
+            out.field("library_code").bulk(&library.text);
         }
     }
     out.end_array(begun, len);
@@ -276,54 +257,40 @@ fn stats(cx: &mut Cx<'_>, _: &Args<'_>, out: &mut Reply) -> Done {
         None => out.null(),
         Some(slow) => {
             out.map(3);
-            out.bulk(b"name");
-            out.bulk(slow.name.as_bytes());
-            out.bulk(b"command");
-            out.array(slow.command.len());
+            out.field("name").bulk(slow.name.as_bytes());
+            out.field("command").array(slow.command.len());
             slow.command.iter().for_each(|word| out.bulk(word));
-            out.bulk(b"duration_ms");
-            out.int(slow.started.elapsed().as_millis() as i64);
+            out.field("duration_ms").int(slow.started.elapsed().as_millis() as i64);
         }
     }
     let loaded = cx.server.libraries.loaded();
-    out.bulk(b"engines");
-    out.map(1);
+    out.field("engines").map(1);
     out.bulk(b"LUA");
     out.map(2);
-    out.bulk(b"libraries_count");
-    out.count(loaded.iter().len());
-    out.bulk(b"functions_count");
-    out.count(loaded.functions());
+    out.field("libraries_count").count(loaded.iter().len());
+    out.field("functions_count").count(loaded.functions());
     Ok(())
 }
 
-fn help(_: &mut Cx<'_>, _: &Args<'_>, out: &mut Reply) -> Done {
-    let lines = [
-        "FUNCTION <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
-        "LOAD [REPLACE] <FUNCTION CODE>",
-        "    Loads a library, which says its name in its first line.",
-        "DELETE <LIBRARY NAME>",
-        "    Removes a library.",
-        "LIST [LIBRARYNAME PATTERN] [WITHCODE]",
-        "    Tells of all libraries, or of those whose names match: name, engine, functions, and code.",
-        "STATS",
-        "    Tells of the function that is slow, and how many libraries and functions there are.",
-        "KILL",
-        "    Ends the function that is slow, if it has written nothing.",
-        "FLUSH [ASYNC|SYNC]",
-        "    Removes all libraries.",
-        "DUMP",
-        "    All libraries, as RESTORE takes them.",
-        "RESTORE <PAYLOAD> [FLUSH|APPEND|REPLACE]",
-        "    Loads libraries from a DUMP: after all others were removed (FLUSH), beside others (APPEND), or in",
-        "    place of those of the same name (REPLACE).",
-        "HELP",
-        "    Prints this help.",
-    ];
-    out.array(lines.len());
-    lines.iter().for_each(|line| out.simple(line));
-    Ok(())
-}
+const HELP: &[&str] = &[
+    "LOAD [REPLACE] <FUNCTION CODE>",
+    "    Loads a library, which says its name in its first line.",
+    "DELETE <LIBRARY NAME>",
+    "    Removes a library.",
+    "LIST [LIBRARYNAME PATTERN] [WITHCODE]",
+    "    Tells of all libraries, or of those whose names match: name, engine, functions, and code.",
+    "STATS",
+    "    Tells of the function that is slow, and how many libraries and functions there are.",
+    "KILL",
+    "    Ends the function that is slow, if it has written nothing.",
+    "FLUSH [ASYNC|SYNC]",
+    "    Removes all libraries.",
+    "DUMP",
+    "    All libraries, as RESTORE takes them.",
+    "RESTORE <PAYLOAD> [FLUSH|APPEND|REPLACE]",
+    "    Loads libraries from a DUMP: after all others were removed (FLUSH), beside others (APPEND), or in",
+    "    place of those of the same name (REPLACE).",
+];
 
 /// Loads the libraries that are in the heap, and no others.
 ///

@@ -1,17 +1,15 @@
 //! Places on the Earth: sorted sets whose scores are places. What is known of each.
 
 use super::args::float;
-use super::sorted_sets::{How, add, sorted};
-use super::{Args, Command, Cx, Done, Fail, Flags, Keys};
+use super::sorted_sets::{How, add};
+use super::table::{ADD, KEY, READ};
+use super::{Args, Command, Cx, Done, Fail};
 use crate::data::{Sorted, View};
 use crate::geo::{LATITUDE, LONGITUDE, Place};
 use crate::resp::Reply;
 
-const KEY: Keys = Keys::Range(1, 1, 1);
-const READ: &[Flags] = &[Flags::READONLY];
-
 pub(super) const COMMANDS: &[Command] = &[
-    Command::new("geoadd", -5, &[Flags::WRITE, Flags::DENYOOM], KEY, geoadd),
+    Command::new("geoadd", -5, ADD, KEY, geoadd).access("RW update", "RW update"),
     Command::new("geodist", -4, READ, KEY, geodist),
     Command::new("geohash", -2, READ, KEY, geohash),
     Command::new("geopos", -2, READ, KEY, geopos),
@@ -79,14 +77,13 @@ fn geoadd(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 }
 
 fn geodist(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let (key, now) = (args[1], cx.now);
     let unit = match args[4..] {
         [] => 1.0,
         [text] => unit(text)?,
         _ => return Err(Fail::SYNTAX),
     };
-    cx.read(key, |view, db| {
-        let places = sorted(view, db, key, now)?.and_then(|sorted| {
+    cx.look::<Sorted, _>(args[1], |view, sorted| {
+        let places = sorted.and_then(|sorted| {
             let sorted = &view[sorted];
             Some((place_of(view, sorted, args[2])?, place_of(view, sorted, args[3])?))
         });
@@ -105,9 +102,7 @@ fn each(
     out: &mut Reply,
     write: impl Fn(&mut Reply, Option<Place>),
 ) -> Done {
-    let (key, now) = (args[1], cx.now);
-    cx.read(key, |view, db| {
-        let sorted = sorted(view, db, key, now)?;
+    cx.look::<Sorted, _>(args[1], |view, sorted| {
         out.array(args.len() - 2);
         for member in &args[2..] {
             write(out, sorted.and_then(|sorted| place_of(view, &view[sorted], member)));

@@ -2,35 +2,36 @@
 
 use super::args::int;
 use super::geo::{coordinates, distance, place, place_of, unit};
-use super::sorted_sets::{Scored, sorted, store};
+use super::sorted_sets::{Scored, store};
+use super::table::{ADD, KEY, READ, TWO_KEYS};
 use super::{Args, Command, Cx, Done, Fail, Flags, Keys};
 use crate::data::{Sorted, View};
 use crate::geo::{Place, Shape};
 use crate::resp::Reply;
 use crate::words::{self, lossy};
 
-const KEY: Keys = Keys::Range(1, 1, 1);
-const READ: &[Flags] = &[Flags::READONLY];
-const STORE: &[Flags] = &[Flags::WRITE, Flags::DENYOOM];
-const MAY_STORE: &[Flags] = &[Flags::WRITE, Flags::DENYOOM, Flags::MOVABLE_KEYS];
+const MAY_STORE: Flags = ADD.and(Flags::MOVABLE_KEYS);
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::new("georadius", -6, MAY_STORE, Keys::Find(keys_and_target), |cx, args, out| {
         run(cx, args, Variant::AroundPlace { may_store: true }, out)
-    }),
+    })
+    .access("RO access", "OW update"),
     Command::new("georadius_ro", -6, READ, KEY, |cx, args, out| {
         run(cx, args, Variant::AroundPlace { may_store: false }, out)
     }),
     Command::new("georadiusbymember", -5, MAY_STORE, Keys::Find(keys_and_target), |cx, args, out| {
         run(cx, args, Variant::AroundMember { may_store: true }, out)
-    }),
+    })
+    .access("RO access", "OW update"),
     Command::new("georadiusbymember_ro", -5, READ, KEY, |cx, args, out| {
         run(cx, args, Variant::AroundMember { may_store: false }, out)
     }),
     Command::new("geosearch", -7, READ, KEY, |cx, args, out| run(cx, args, Variant::Search, out)),
-    Command::new("geosearchstore", -8, STORE, Keys::Range(1, 2, 1), |cx, args, out| {
+    Command::new("geosearchstore", -8, ADD, TWO_KEYS, |cx, args, out| {
         run(cx, args, Variant::SearchAndStore, out)
-    }),
+    })
+    .access("OW update", "RO access"),
 ];
 
 /// The keys of the older commands: the target is an option.
@@ -160,71 +161,51 @@ impl<'a> Asked<'a> {
         let is_search = variant.is_search();
         while let [option, after @ ..] = rest {
             let option = option.to_ascii_lowercase();
-            let taken = match (option.as_slice(), after) {
-                (b"withdist", _) => {
-                    asked.with_distance = true;
-                    0
-                }
-                (b"withhash", _) => {
-                    asked.with_number = true;
-                    0
-                }
-                (b"withcoord", _) => {
-                    asked.with_coordinates = true;
-                    0
-                }
-                (b"any", _) => {
-                    asked.any = true;
-                    0
-                }
-                (b"asc", _) => {
-                    asked.order = Some(Order::NearestFirst);
-                    0
-                }
-                (b"desc", _) => {
-                    asked.order = Some(Order::NearestLast);
-                    0
-                }
+            let mut taken = 0;
+            match (option.as_slice(), after) {
+                (b"withdist", _) => asked.with_distance = true,
+                (b"withhash", _) => asked.with_number = true,
+                (b"withcoord", _) => asked.with_coordinates = true,
+                (b"any", _) => asked.any = true,
+                (b"asc", _) => asked.order = Some(Order::NearestFirst),
+                (b"desc", _) => asked.order = Some(Order::NearestLast),
                 (b"count", [count, ..]) => {
                     let count = usize::try_from(int(count)?).ok().filter(|&count| count > 0);
                     asked.count = Some(count.ok_or_else(|| Fail::err("COUNT must be > 0"))?);
-                    1
+                    taken = 1;
                 }
                 (name @ (b"store" | b"storedist"), [target, ..]) if variant.has_target_option() => {
                     asked.target = Some(target);
                     asked.stores_distances = name == b"storedist";
-                    1
+                    taken = 1;
                 }
-                (b"storedist", _) if variant == Variant::SearchAndStore => {
-                    asked.stores_distances = true;
-                    0
-                }
+                (b"storedist", _) if variant == Variant::SearchAndStore => asked.stores_distances = true,
                 (b"frommember", [name, ..])
                     if is_search && !matches!(asked.middle, Some(Around::Place(_))) =>
                 {
                     asked.middle = Some(member(name)?);
-                    1
+                    taken = 1;
                 }
                 (b"fromlonlat", [longitude, latitude, ..])
                     if is_search && !matches!(asked.middle, Some(Around::Member(_))) =>
                 {
                     asked.middle = Some(Around::Place(place(longitude, latitude)?));
-                    2
+                    taken = 2;
                 }
                 (b"byradius", [radius, unit, ..])
                     if is_search && !matches!(asked.shape, Some(Shape::Box { .. })) =>
                 {
                     asked.circle(radius, unit)?;
-                    2
+                    taken = 2;
                 }
                 (b"bybox", [width, height, unit, ..])
                     if is_search && !matches!(asked.shape, Some(Shape::Circle { .. })) =>
                 {
                     asked.rectangle(width, height, unit)?;
-                    3
+                    taken = 3;
                 }
                 _ => return Err(Fail::SYNTAX),
-            };
+            }
             rest = &after[taken..];
         }
         asked.check(args, variant)?;
@@ -322,15 +303,15 @@ struct Found<'v> {
 }
 
 fn run(cx: &mut Cx<'_>, args: &Args<'_>, variant: Variant, out: &mut Reply) -> Done {
-    let (key, now) = (args[if variant == Variant::SearchAndStore { 2 } else { 1 }], cx.now);
-    let to_store = cx.read(key, |view, db| {
-        let sorted = sorted(view, db, key, now)?.map(|sorted| &view[sorted]);
+    let key = args[if variant == Variant::SearchAndStore { 2 } else { 1 }];
+    let to_store = cx.look::<Sorted, _>(key, |view, sorted| {
+        let sorted = sorted.map(|sorted| &view[sorted]);
         let is_member = |name: &[u8]| sorted.is_some_and(|sorted| sorted.score(view, name).is_some());
         let asked = Asked::parse(args, variant, sorted.is_some(), is_member)?;
         let found = sorted.map_or(Vec::new(), |sorted| asked.find(view, sorted));
         let Some(target) = asked.target else {
             asked.write(out, &found);
-            return Ok::<_, Fail>(None);
+            return Ok(None);
         };
         let score =
             |one: &Found<'_>| if asked.stores_distances { one.distance / asked.unit } else { one.score };

@@ -1,6 +1,7 @@
 //! HyperLogLogs.
 
 use super::buffers::buffer;
+use super::table::{ADD, ADD_FAST, ALL_KEYS, KEY, READ, SUBKEY};
 use super::{Args, Command, Cx, Done, Fail, Flags, Keys};
 use crate::data::{Db, P, Txn, View};
 use crate::hll::{self, Corrupted, Encoding, REGISTERS, Registers};
@@ -8,11 +9,12 @@ use crate::resp::Reply;
 use crate::words::lossy;
 
 pub(super) const COMMANDS: &[Command] = &[
-    Command::new("pfadd", -2, &[Flags::WRITE, Flags::DENYOOM, Flags::FAST], Keys::Range(1, 1, 1), pfadd),
-    Command::new("pfcount", -2, &[Flags::READONLY, Flags::MAY_REPLICATE], Keys::Range(1, -1, 1), pfcount),
-    Command::new("pfdebug", 3, &[Flags::WRITE, Flags::DENYOOM, Flags::ADMIN], Keys::Range(2, 2, 1), pfdebug),
-    Command::new("pfmerge", -2, &[Flags::WRITE, Flags::DENYOOM], Keys::Range(1, -1, 1), pfmerge),
-    Command::new("pfselftest", 1, &[Flags::ADMIN], Keys::None, pfselftest),
+    Command::new("pfadd", -2, ADD_FAST, KEY, pfadd).access("RW insert", "RW insert"),
+    Command::new("pfcount", -2, READ.and(Flags::MAY_REPLICATE), ALL_KEYS, pfcount)
+        .access("RW access", "RW access"),
+    Command::new("pfdebug", 3, ADD.and(Flags::ADMIN), SUBKEY, pfdebug),
+    Command::new("pfmerge", -2, ADD, ALL_KEYS, pfmerge).access("RW access insert", "RO access"),
+    Command::new("pfselftest", 1, Flags::ADMIN, Keys::None, pfselftest),
 ];
 
 impl From<Corrupted> for Fail {
@@ -79,10 +81,7 @@ fn pfadd(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         }
         Ok::<_, Fail>(changes)
     })?;
-    if changes > 0 {
-        cx.touched(b'$', "pfadd", key);
-        cx.effects.dirty += changes - 1;
-    }
+    cx.touched_often(b'$', "pfadd", key, changes);
     out.int(i64::from(changes > 0));
     Ok(())
 }

@@ -5,7 +5,8 @@ use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant, SystemTime};
 
-use super::{Args, Command, Cx, Done, Flags, Keys, all};
+use super::table::LOOK;
+use super::{Args, Command, Cx, Done, Keys, all};
 use crate::clients::{Filter, Profile};
 use crate::counts::{BUCKETS, Sum, Transferred};
 use crate::data::DATABASES;
@@ -15,8 +16,7 @@ use crate::role::Stage;
 use crate::usage::Whose;
 use crate::words::lossy;
 
-pub(super) const COMMANDS: &[Command] =
-    &[Command::new("info", -1, &[Flags::LOADING, Flags::STALE], Keys::Everything, info)];
+pub(super) const COMMANDS: &[Command] = &[Command::new("info", -1, LOOK, Keys::Everything, info)];
 
 /// A section's name, and what writes it.
 type Section = (&'static str, fn(&mut Cx<'_>, &mut String));
@@ -187,18 +187,11 @@ fn memory(cx: &mut Cx<'_>, text: &mut String) {
     );
     line(text, "mem_fragmentation_bytes", active - heap.live_bytes);
     line(text, "mem_clients_normal", clients);
-    let none = [
-        "mem_not_counted_for_evict",
-        "mem_replication_backlog",
-        "mem_total_replication_buffers",
-        "mem_clients_slaves",
-        "mem_cluster_links",
-        "mem_aof_buffer",
-        "active_defrag_running",
-        "lazyfree_pending_objects",
-        "lazyfreed_objects",
-    ];
-    zeros(text, &none);
+    let none = "\
+        mem_not_counted_for_evict mem_replication_backlog mem_total_replication_buffers \
+        mem_clients_slaves mem_cluster_links mem_aof_buffer active_defrag_running \
+        lazyfree_pending_objects lazyfreed_objects";
+    zeros(text, none);
     line(text, "mem_allocator", "pheap");
     line(text, "heap_file_bytes", heap.file_bytes);
     line(text, "heap_free_bytes", heap.free_bytes);
@@ -208,8 +201,8 @@ fn memory(cx: &mut Cx<'_>, text: &mut String) {
 }
 
 /// Fields about what never happens here.
-fn zeros(text: &mut String, names: &[&str]) {
-    names.iter().for_each(|name| line(text, name, 0));
+fn zeros(text: &mut String, names: &str) {
+    names.split(' ').for_each(|name| line(text, name, 0));
 }
 
 fn persistence(cx: &mut Cx<'_>, text: &mut String) {
@@ -237,32 +230,17 @@ fn persistence(cx: &mut Cx<'_>, text: &mut String) {
     line(text, "aof_last_bgrewrite_status", "ok");
     let has_failed = cx.server.stats.has_failed.load(Relaxed);
     line(text, "aof_last_write_status", if has_failed { "err" } else { "ok" });
-    let none = [
-        "current_cow_peak",
-        "current_cow_size",
-        "current_cow_size_age",
-        "current_save_keys_processed",
-        "current_save_keys_total",
-        "rdb_last_cow_size",
-        "rdb_last_load_keys_expired",
-        "rdb_last_load_keys_loaded",
-        "aof_rewrite_in_progress",
-        "aof_rewrite_scheduled",
-        "aof_rewrites",
-        "aof_rewrites_consecutive_failures",
-        "aof_last_cow_size",
-        "module_fork_in_progress",
-        "module_fork_last_cow_size",
-    ];
-    zeros(text, &none);
+    let none = "\
+        current_cow_peak current_cow_size current_cow_size_age current_save_keys_processed \
+        current_save_keys_total rdb_last_cow_size rdb_last_load_keys_expired rdb_last_load_keys_loaded \
+        aof_rewrite_in_progress aof_rewrite_scheduled aof_rewrites aof_rewrites_consecutive_failures \
+        aof_last_cow_size module_fork_in_progress module_fork_last_cow_size";
+    zeros(text, none);
     line(text, "current_fork_perc", "0.00");
     if durability == pheap::Durability::Wal {
         line(text, "aof_current_size", stats.log_bytes);
         line(text, "aof_base_size", 0);
-        zeros(
-            text,
-            &["aof_pending_rewrite", "aof_buffer_length", "aof_pending_bio_fsync", "aof_delayed_fsync"],
-        );
+        zeros(text, "aof_pending_rewrite aof_buffer_length aof_pending_bio_fsync aof_delayed_fsync");
     }
 }
 
@@ -305,29 +283,14 @@ fn stats(cx: &mut Cx<'_>, text: &mut String) {
     line(text, "total_reads_processed", sum(|of| of.reads));
     line(text, "total_writes_processed", sum(|of| of.writes));
     // MIGRATE connects anew each time.
-    let none = [
-        "sync_full",
-        "sync_partial_ok",
-        "sync_partial_err",
-        "expired_time_cap_reached_count",
-        "latest_fork_usec",
-        "total_forks",
-        "migrate_cached_sockets",
-        "slave_expires_tracked_keys",
-        "active_defrag_hits",
-        "active_defrag_misses",
-        "active_defrag_key_hits",
-        "active_defrag_key_misses",
-        "total_active_defrag_time",
-        "current_active_defrag_time",
-        "unexpected_error_replies",
-        "dump_payload_sanitizations",
-        "io_threaded_reads_processed",
-        "io_threaded_writes_processed",
-        "reply_buffer_shrinks",
-        "reply_buffer_expands",
-    ];
-    zeros(text, &none);
+    let none = "\
+        sync_full sync_partial_ok sync_partial_err expired_time_cap_reached_count latest_fork_usec \
+        total_forks migrate_cached_sockets slave_expires_tracked_keys active_defrag_hits \
+        active_defrag_misses active_defrag_key_hits active_defrag_key_misses total_active_defrag_time \
+        current_active_defrag_time unexpected_error_replies dump_payload_sanitizations \
+        io_threaded_reads_processed io_threaded_writes_processed reply_buffer_shrinks \
+        reply_buffer_expands";
+    zeros(text, none);
 }
 
 fn replication(cx: &mut Cx<'_>, text: &mut String) {
@@ -372,7 +335,7 @@ fn replication(cx: &mut Cx<'_>, text: &mut String) {
     line(text, "master_repl_offset", offset);
     line(text, "second_repl_offset", -1);
     line(text, "repl_backlog_size", config.text("repl-backlog-size"));
-    zeros(text, &["repl_backlog_active", "repl_backlog_first_byte_offset", "repl_backlog_histlen"]);
+    zeros(text, "repl_backlog_active repl_backlog_first_byte_offset repl_backlog_histlen");
 }
 
 fn cpu(_: &mut Cx<'_>, text: &mut String) {

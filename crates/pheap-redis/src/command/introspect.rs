@@ -1,64 +1,59 @@
 //! `COMMAND`: what commands there are.
 
-use super::key_access::access;
-use super::{Args, Command, Cx, Done, Fail, Flags, Group, Keys, Known, all, help, lookup, resolve, top};
+use super::table::{Access, LOOK};
+use super::{Args, Command, Cx, Done, Fail, Flags, Group, Keys, Known, all, lookup, resolve, top};
 use crate::resp::Reply;
 use crate::words::matches;
 
-const LOOK: &[Flags] = &[Flags::LOADING, Flags::STALE];
-
-pub(super) const COMMANDS: &[Command] = &[Command::with_subcommands_or(
-    "command",
-    LOOK,
-    |_, _, out| {
+pub(super) const COMMANDS: &[Command] = &[
+    Command::new("command", -1, LOOK, Keys::None, |_, _, out| {
         out.array(top().count());
         top().for_each(|known| describe(known, out));
         Ok(())
-    },
-    &[
-        Command::new("command|count", 2, LOOK, Keys::None, |_, _, out| {
-            out.count(top().count());
-            Ok(())
-        }),
-        Command::new("command|docs", -2, LOOK, Keys::None, docs),
-        Command::new("command|getkeys", -4, LOOK, Keys::None, |_, args, out| {
-            let (_, words, keys) = keys_of(args)?;
-            out.array(keys.len());
-            keys.iter().for_each(|&at| out.bulk(words[at]));
-            Ok(())
-        }),
-        Command::new("command|getkeysandflags", -4, LOOK, Keys::None, |_, args, out| {
-            let (known, words, keys) = keys_of(args)?;
-            let [first, others] = access(known, words);
-            out.array(keys.len());
-            for (i, &at) in keys.iter().enumerate() {
-                let flags = if i == 0 { first } else { others };
-                out.array(2);
-                out.bulk(words[at]);
-                out.set(flags.split(' ').count());
-                flags.split(' ').for_each(|flag| out.simple(flag));
+    })
+    .with_subcommands(),
+    Command::new("command|count", 2, LOOK, Keys::None, |_, _, out| {
+        out.count(top().count());
+        Ok(())
+    }),
+    Command::new("command|docs", -2, LOOK, Keys::None, docs),
+    Command::new("command|getkeys", -4, LOOK, Keys::None, |_, args, out| {
+        let (_, words, keys) = keys_of(args)?;
+        out.array(keys.len());
+        keys.iter().for_each(|&at| out.bulk(words[at]));
+        Ok(())
+    }),
+    Command::new("command|getkeysandflags", -4, LOOK, Keys::None, |_, args, out| {
+        let (known, words, keys) = keys_of(args)?;
+        let [first, others] = access(known, words);
+        out.array(keys.len());
+        for (i, &at) in keys.iter().enumerate() {
+            let flags = if i == 0 { first } else { others };
+            out.array(2);
+            out.bulk(words[at]);
+            out.set(flags.split(' ').count());
+            flags.split(' ').for_each(|flag| out.simple(flag));
+        }
+        Ok(())
+    }),
+    Command::help("command|help"),
+    Command::new("command|info", -2, LOOK, Keys::None, |_, args, out| {
+        if args.len() == 2 {
+            out.array(top().count());
+            top().for_each(|known| describe(known, out));
+            return Ok(());
+        }
+        out.array(args.len() - 2);
+        for name in &args[2..] {
+            match lookup(name) {
+                Some(known) => describe(known, out),
+                None => out.null(),
             }
-            Ok(())
-        }),
-        help!("command|help"),
-        Command::new("command|info", -2, LOOK, Keys::None, |_, args, out| {
-            if args.len() == 2 {
-                out.array(top().count());
-                top().for_each(|known| describe(known, out));
-                return Ok(());
-            }
-            out.array(args.len() - 2);
-            for name in &args[2..] {
-                match lookup(name) {
-                    Some(known) => describe(known, out),
-                    None => out.null(),
-                }
-            }
-            Ok(())
-        }),
-        Command::new("command|list", -2, LOOK, Keys::None, list),
-    ],
-)];
+        }
+        Ok(())
+    }),
+    Command::new("command|list", -2, LOOK, Keys::None, list),
+];
 
 fn docs(_: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let some: Vec<Known> = if args.len() == 2 {
@@ -73,16 +68,14 @@ fn docs(_: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 
 fn doc(known: Known, out: &mut Reply) {
     let subcommands = known.command.subcommands();
+    let count = subcommands.clone().count();
     out.bulk(known.name.as_bytes());
-    out.map(2 + usize::from(!subcommands.is_empty()));
-    out.bulk(b"group");
-    out.bulk(known.group.name().as_bytes());
-    out.bulk(b"arity");
-    out.int(i64::from(known.arity));
-    if !subcommands.is_empty() {
-        out.bulk(b"subcommands");
-        out.map(subcommands.len());
-        subcommands.iter().filter_map(|sub| lookup(sub.name.as_bytes())).for_each(|sub| doc(sub, out));
+    out.map(if count > 0 { 3 } else { 2 });
+    out.field("group").bulk(known.group.name().as_bytes());
+    out.field("arity").int(i64::from(known.arity));
+    if count > 0 {
+        out.field("subcommands").map(count);
+        subcommands.for_each(|sub| doc(sub, out));
     }
 }
 
@@ -107,6 +100,29 @@ fn keys_of<'w, 'a>(args: &'w Args<'a>) -> Result<(Known, &'w Args<'a>, Vec<usize
         return Err(Fail::err("Invalid arguments specified for command"));
     }
     Ok((known, words, keys))
+}
+
+/// What a command does to its first key, and to the others.
+fn access(known: Known, words: &Args<'_>) -> [Access; 2] {
+    let by_flags = |only_reads: bool| [if only_reads { "RO access" } else { "RW access update" }; 2];
+    match known.name {
+        "set" if !words.iter().skip(3).any(|word| word.eq_ignore_ascii_case(b"get")) => ["OW update"; 2],
+        "bitfield" => by_flags(only_reads(words)),
+        _ => known.access.unwrap_or_else(|| by_flags(known.flags.has(Flags::READONLY))),
+    }
+}
+
+/// Whether a `BITFIELD` has no operation but `GET`.
+fn only_reads(words: &Args<'_>) -> bool {
+    let mut rest = &words[2..];
+    loop {
+        rest = match rest {
+            [] => return true,
+            [get, _, _, rest @ ..] if get.eq_ignore_ascii_case(b"get") => rest,
+            [overflow, _, rest @ ..] if overflow.eq_ignore_ascii_case(b"overflow") => rest,
+            _ => return false,
+        };
+    }
 }
 
 fn list(_: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
@@ -189,8 +205,8 @@ fn describe(known: Known, out: &mut Reply) {
     out.array(0);
     out.array(0);
     let subcommands = known.command.subcommands();
-    out.array(subcommands.len());
-    subcommands.iter().filter_map(|sub| lookup(sub.name.as_bytes())).for_each(|sub| describe(sub, out));
+    out.array(subcommands.clone().count());
+    subcommands.for_each(|sub| describe(sub, out));
 }
 
 #[cfg(test)]
@@ -205,5 +221,22 @@ mod tests {
             assert!(!categories(&known).is_empty(), "{}", known.command.name);
         }
         assert!(crate::words::lossy(out.since(0)).contains("@keyspace"));
+    }
+
+    #[test]
+    fn what_is_done_to_keys() {
+        let of = |line: &str| {
+            let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+            access(lookup(words[0]).unwrap(), &words)
+        };
+        assert_eq!(of("set a b ex 5"), ["OW update"; 2]);
+        assert_eq!(of("set a b GET"), ["RW access update"; 2]);
+        assert_eq!(of("get a"), ["RO access"; 2]);
+        assert_eq!(of("exists a"), ["RO"; 2]);
+        assert_eq!(of("lmove a b left right"), ["RW access delete", "RW insert"]);
+        assert_eq!(of("copy a b"), ["RO access", "OW update"]);
+        let reads = |line: &str| only_reads(&line.split(' ').map(str::as_bytes).collect::<Vec<_>>());
+        assert!(reads("bitfield k overflow wrap GET u8 0 get u8 8") && reads("bitfield k"));
+        assert!(!reads("bitfield k get u8 0 set u8 0 1") && !reads("bitfield k get u8"));
     }
 }

@@ -1,52 +1,30 @@
 //! Keys, whatever they stand for.
 
+use super::table::{ALL_KEYS, KEY, READ, READ_FAST, WRITE, WRITE_FAST};
 use super::{Args, Command, Cx, Done, Fail, Flags, Keys};
 use crate::data::{Change, DATABASES};
 use crate::random::{random, weighted};
 use crate::resp::Reply;
 
-const KEY: Keys = Keys::Range(1, 1, 1);
-const ALL_KEYS: Keys = Keys::Range(1, -1, 1);
-const WRITE: &[Flags] = &[Flags::WRITE, Flags::FAST];
-const READ: &[Flags] = &[Flags::READONLY, Flags::FAST];
-
 pub(super) const COMMANDS: &[Command] = &[
-    Command::new("dbsize", 1, READ, Keys::Everything, dbsize),
-    Command::new("del", -2, &[Flags::WRITE], ALL_KEYS, del),
-    Command::new("exists", -2, READ, ALL_KEYS, exists),
-    Command::new("flushall", -1, &[Flags::WRITE], Keys::Everything, |cx, args, out| {
-        flush(cx, args, true, out)
-    }),
-    Command::new("flushdb", -1, &[Flags::WRITE], Keys::Everything, |cx, args, out| {
-        flush(cx, args, false, out)
-    }),
-    Command::new("randomkey", 1, &[Flags::READONLY], Keys::Everything, randomkey),
-    Command::new("touch", -2, READ, ALL_KEYS, exists),
-    Command::new("type", 2, READ, KEY, type_of),
-    Command::new("unlink", -2, WRITE, ALL_KEYS, del),
+    Command::new("dbsize", 1, READ_FAST, Keys::Everything, dbsize),
+    Command::new("del", -2, WRITE, ALL_KEYS, del).access("RM delete", "RM delete"),
+    Command::new("exists", -2, READ_FAST.and(Flags::GLANCE), ALL_KEYS, exists).access("RO", "RO"),
+    Command::new("flushall", -1, WRITE, Keys::Everything, |cx, args, out| flush(cx, args, true, out)),
+    Command::new("flushdb", -1, WRITE, Keys::Everything, |cx, args, out| flush(cx, args, false, out)),
+    Command::new("randomkey", 1, READ, Keys::Everything, randomkey),
+    Command::new("touch", -2, READ_FAST, ALL_KEYS, exists).access("RO", "RO"),
+    Command::new("type", 2, READ_FAST.and(Flags::GLANCE), KEY, type_of).access("RO", "RO"),
+    Command::new("unlink", -2, WRITE_FAST, ALL_KEYS, del).access("RM delete", "RM delete"),
 ];
 
-/// Whether there is such a key.
-pub(super) fn is_there(cx: &mut Cx<'_>, key: &[u8]) -> bool {
-    let now = cx.now;
-    cx.read(key, |view, db| db.get(view, key, now).is_some())
-}
-
 fn exists(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    out.count(args[1..].iter().filter(|key| is_there(cx, key)).count());
+    out.count(args[1..].iter().filter(|key| cx.has(key)).count());
     Ok(())
 }
 
 fn del(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let mut count = 0;
-    for key in &args[1..] {
-        if is_there(cx, key) {
-            cx.write(key, |tx, db| _ = db.remove(tx, key));
-            cx.touched(b'g', "del", key);
-            count += 1;
-        }
-    }
-    out.count(count);
+    out.count(args[1..].iter().filter(|key| cx.remove(key)).count());
     Ok(())
 }
 

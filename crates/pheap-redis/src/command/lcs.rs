@@ -2,20 +2,15 @@
 
 use super::args::int;
 use super::buffers::Limit;
-use super::{Args, Command, Cx, Done, Fail, Flags, Keys};
+use super::table::{READ, TWO_KEYS};
+use super::{Args, Command, Cx, Done, Fail};
 use crate::resp::Reply;
 
-pub(super) const COMMANDS: &[Command] =
-    &[Command::new("lcs", -3, &[Flags::READONLY], Keys::Range(1, 2, 1), lcs)];
+pub(super) const COMMANDS: &[Command] = &[Command::new("lcs", -3, READ, TWO_KEYS, lcs)];
 
 fn string(cx: &mut Cx<'_>, key: &[u8]) -> Result<Vec<u8>, Fail> {
-    let now = cx.now;
-    cx.read(key, |view, db| match db.get(view, key, now) {
-        None => Ok(Vec::new()),
-        Some(value) => value
-            .with_bytes(view, <[u8]>::to_vec)
-            .ok_or_else(|| Fail::err("The specified keys must contain string values")),
-    })
+    cx.look_at_string(key, |bytes| Ok(bytes.unwrap_or_default().to_vec()))
+        .map_err(|_| Fail::err("The specified keys must contain string values"))
 }
 
 fn lcs(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
@@ -50,8 +45,7 @@ fn lcs(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     }
     let shown = runs.iter().filter(|run| run.len as i64 >= least);
     out.map(2);
-    out.bulk(b"matches");
-    out.array(shown.clone().count());
+    out.field("matches").array(shown.clone().count());
     for run in shown {
         out.array(if wants_lens { 3 } else { 2 });
         for from in [run.a, run.b] {
@@ -63,8 +57,7 @@ fn lcs(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
             out.count(run.len);
         }
     }
-    out.bulk(b"len");
-    out.count(table.len(a.len(), b.len()));
+    out.field("len").count(table.len(a.len(), b.len()));
     Ok(())
 }
 

@@ -1,32 +1,29 @@
 //! Lists: what is at their ends, and at places. See [`lists_inside`](super::lists_inside) and [`lists_waiting`](super::lists_waiting).
 
-use pheap::{P, PVecDeque};
-
-use super::args::int;
-use super::{Args, Command, Cx, Done, Fail, Flags, Keys};
-use crate::data::{Change, Db, List, Str, Txn, Value, View};
+use super::args::{int, maybe_number};
+use super::table::{ADD, ADD_FAST, KEY, READ, READ_FAST, WRITE_FAST};
+use super::values::{self, get, get_or_new};
+use super::{Args, Command, Cx, Done, Fail};
+use crate::data::{List, P, Str, Txn};
 use crate::resp::Reply;
-use crate::words;
-
-const KEY: Keys = Keys::Range(1, 1, 1);
-const WRITE: &[Flags] = &[Flags::WRITE, Flags::DENYOOM, Flags::FAST];
-const READ: &[Flags] = &[Flags::READONLY];
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::new("lindex", 3, READ, KEY, lindex),
-    Command::new("llen", 2, &[Flags::READONLY, Flags::FAST], KEY, llen),
-    Command::new("lpop", -2, &[Flags::WRITE, Flags::FAST], KEY, |cx, args, out| {
-        pop(cx, args, End::Left, out)
-    }),
-    Command::new("lpush", -3, WRITE, KEY, |cx, args, out| push(cx, args, End::Left, false, out)),
-    Command::new("lpushx", -3, WRITE, KEY, |cx, args, out| push(cx, args, End::Left, true, out)),
+    Command::new("llen", 2, READ_FAST, KEY, values::len::<List>).access("RO", "RO"),
+    Command::new("lpop", -2, WRITE_FAST, KEY, |cx, args, out| pop(cx, args, End::Left, out))
+        .access("RW access delete", "RW access delete"),
+    Command::new("lpush", -3, ADD_FAST, KEY, |cx, args, out| push(cx, args, End::Left, false, out))
+        .access("RW insert", "RW insert"),
+    Command::new("lpushx", -3, ADD_FAST, KEY, |cx, args, out| push(cx, args, End::Left, true, out))
+        .access("RW insert", "RW insert"),
     Command::new("lrange", 4, READ, KEY, lrange),
-    Command::new("lset", 4, &[Flags::WRITE, Flags::DENYOOM], KEY, lset),
-    Command::new("rpop", -2, &[Flags::WRITE, Flags::FAST], KEY, |cx, args, out| {
-        pop(cx, args, End::Right, out)
-    }),
-    Command::new("rpush", -3, WRITE, KEY, |cx, args, out| push(cx, args, End::Right, false, out)),
-    Command::new("rpushx", -3, WRITE, KEY, |cx, args, out| push(cx, args, End::Right, true, out)),
+    Command::new("lset", 4, ADD, KEY, lset).access("RW update", "RW update"),
+    Command::new("rpop", -2, WRITE_FAST, KEY, |cx, args, out| pop(cx, args, End::Right, out))
+        .access("RW access delete", "RW access delete"),
+    Command::new("rpush", -3, ADD_FAST, KEY, |cx, args, out| push(cx, args, End::Right, false, out))
+        .access("RW insert", "RW insert"),
+    Command::new("rpushx", -3, ADD_FAST, KEY, |cx, args, out| push(cx, args, End::Right, true, out))
+        .access("RW insert", "RW insert"),
 ];
 
 /// An end of a list.
@@ -71,38 +68,15 @@ impl End {
     }
 }
 
-/// The list of a key, if there is one.
-pub(super) fn list<'r>(
-    view: &View<'r>,
-    db: &Db<'r>,
-    key: &[u8],
-    now: i64,
-) -> Result<Option<P<'r, List<'r>>>, Fail> {
-    match db.get(view, key, now) {
-        None => Ok(None),
-        Some(Value::List(list)) => Ok(Some(list)),
-        Some(_) => Err(Fail::WRONG_TYPE),
-    }
-}
-
 /// A place in a list, which may be counted from its end (-1 is the last one).
 fn place(index: i64, len: usize) -> Option<usize> {
     let index = if index < 0 { index.checked_add(len as i64)? } else { index };
     usize::try_from(index).ok().filter(|&index| index < len)
 }
 
-fn llen(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let (key, now) = (args[1], cx.now);
-    out.count(
-        cx.read(key, |view, db| Ok::<_, Fail>(list(view, db, key, now)?.map_or(0, |list| view[list].len())))?,
-    );
-    Ok(())
-}
-
 fn lindex(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let (key, now) = (args[1], cx.now);
-    cx.read(key, |view, db| {
-        let Some(list) = list(view, db, key, now)? else {
+    cx.look::<List, _>(args[1], |view, list| {
+        let Some(list) = list else {
             out.null();
             return Ok(());
         };
@@ -114,9 +88,9 @@ fn lindex(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 }
 
 fn lrange(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let (key, start, end, now) = (args[1], int(args[2])?, int(args[3])?, cx.now);
-    cx.read(key, |view, db| {
-        let Some(list) = list(view, db, key, now)? else {
+    let (start, end) = (int(args[2])?, int(args[3])?);
+    cx.look::<List, _>(args[1], |view, list| {
+        let Some(list) = list else {
             out.array(0);
             return Ok(());
         };
@@ -134,41 +108,25 @@ fn lrange(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 }
 
 fn lset(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let (key, value, now) = (args[1], args[3], cx.now);
-    cx.write(key, |tx, db| {
-        let list = list(tx, &tx[db], key, now)?.ok_or(Fail::NO_SUCH_KEY)?;
+    cx.change::<List, _>(args[1], |tx, list| {
+        let list = list.ok_or(Fail::NO_SUCH_KEY)?;
         let index = place(int(args[2])?, tx[list].len()).ok_or(Fail::OUT_OF_RANGE)?;
-        let value = tx.alloc_slice_copy(value)?;
+        let value = tx.alloc_slice_copy(args[3])?;
         *list.get_mut(tx, index).ok_or(Fail::OUT_OF_RANGE)? = value;
-        Ok::<_, Fail>(())
+        Ok(())
     })?;
-    cx.touched(b'l', "lset", key);
+    cx.touched(b'l', "lset", args[1]);
     out.ok();
     Ok(())
-}
-
-/// The list of a key, which is made if there is none.
-pub(super) fn list_or_new<'r>(
-    tx: &mut Txn<'r>,
-    db: P<'r, Db<'r>>,
-    key: &[u8],
-    now: i64,
-) -> Result<P<'r, List<'r>>, Fail> {
-    if let Some(list) = list(tx, &tx[db], key, now)? {
-        return Ok(list);
-    }
-    let list = tx.alloc(PVecDeque::new())?;
-    db.set(tx, key, Value::List(list))?;
-    Ok(list)
 }
 
 fn push(cx: &mut Cx<'_>, args: &Args<'_>, end: End, only_if_there: bool, out: &mut Reply) -> Done {
     let (key, now) = (args[1], cx.now);
     let len = cx.write(key, |tx, db| {
-        if only_if_there && list(tx, &tx[db], key, now)?.is_none() {
+        if only_if_there && get::<List>(tx, &tx[db], key, now)?.is_none() {
             return Ok::<_, Fail>(0);
         }
-        let list = list_or_new(tx, db, key, now)?;
+        let list = get_or_new::<List>(tx, db, key, now)?;
         for element in &args[2..] {
             let element = tx.alloc_slice_copy(element)?;
             end.push(tx, list, element)?;
@@ -176,8 +134,7 @@ fn push(cx: &mut Cx<'_>, args: &Args<'_>, end: End, only_if_there: bool, out: &m
         Ok(tx[list].len())
     })?;
     if len > 0 {
-        cx.touched(b'l', end.pushed(), key);
-        cx.effects.dirty += args.len() as u64 - 3;
+        cx.touched_often(b'l', end.pushed(), key, args.len() as u64 - 2);
     }
     out.count(len);
     Ok(())
@@ -192,47 +149,31 @@ pub(super) fn take(
     out: &mut Reply,
     head: impl FnOnce(&mut Reply, usize),
 ) -> Result<bool, Fail> {
-    let now = cx.now;
-    let taken = cx.write(key, |tx, db| {
-        let Some(list) = list(tx, &tx[db], key, now)? else { return Ok::<_, Fail>(None) };
-        let count = count.min(tx[list].len());
+    let taken = cx.shrink::<List>(key, end.popped(), |tx, list, len| {
+        let count = count.min(len);
         head(out, count);
         for _ in 0..count {
             if let Some(element) = end.pop(tx, list) {
                 out.bulk(&tx[element]);
             }
         }
-        let is_empty = tx[list].is_empty();
-        if is_empty {
-            db.remove(tx, key);
-        }
-        Ok(Some((count, is_empty)))
-    })?;
-    if let Some((count @ 1.., is_empty)) = taken {
-        cx.touched(b'l', end.popped(), key);
-        cx.effects.dirty += count as u64 - 1;
-        if is_empty {
-            cx.notify(b'g', "del", key);
-        }
-    }
-    Ok(taken.is_some())
+        Ok(count)
+    });
+    Ok(taken?.is_some())
 }
 
 fn pop(cx: &mut Cx<'_>, args: &Args<'_>, end: End, out: &mut Reply) -> Done {
-    match args[2..] {
-        [] => {
+    match maybe_number(&args[2..], Fail::arity(end.popped()))? {
+        None => {
             if !take(cx, args[1], 1, end, out, |_, _| {})? {
                 out.null();
             }
         }
-        [count] => {
-            let count = words::int(count).and_then(|count| usize::try_from(count).ok());
-            let count = count.ok_or_else(|| Fail::err("value is out of range, must be positive"))?;
+        Some(count) => {
             if !take(cx, args[1], count, end, out, Reply::array)? {
                 out.null_array();
             }
         }
-        _ => return Err(Fail::arity(end.popped())),
     }
     Ok(())
 }

@@ -1,21 +1,17 @@
 //! Lists: what is within them.
 
-use pheap::P;
-
-use super::args::int;
-use super::lists::list;
-use super::{Args, Command, Cx, Done, Fail, Flags, Keys};
-use crate::data::{Change, List, Str, Txn, View};
+use super::args::{count, int};
+use super::table::{ADD, KEY, READ, WRITE};
+use super::values::get;
+use super::{Args, Command, Cx, Done, Fail};
+use crate::data::{Change, List, P, Str, Txn, View};
 use crate::resp::Reply;
-use crate::words;
-
-const KEY: Keys = Keys::Range(1, 1, 1);
 
 pub(super) const COMMANDS: &[Command] = &[
-    Command::new("linsert", 5, &[Flags::WRITE, Flags::DENYOOM], KEY, linsert),
-    Command::new("lpos", -3, &[Flags::READONLY], KEY, lpos),
-    Command::new("lrem", 4, &[Flags::WRITE], KEY, lrem),
-    Command::new("ltrim", 4, &[Flags::WRITE], KEY, ltrim),
+    Command::new("linsert", 5, ADD, KEY, linsert).access("RW insert", "RW insert"),
+    Command::new("lpos", -3, READ, KEY, lpos),
+    Command::new("lrem", 4, WRITE, KEY, lrem).access("RW delete", "RW delete"),
+    Command::new("ltrim", 4, WRITE, KEY, ltrim).access("RW delete", "RW delete"),
 ];
 
 /// Inserts an element before place `index`. What is on the shorter side of it is moved.
@@ -89,14 +85,13 @@ fn is_at<'r>(view: &View<'r>, list: P<'r, List<'r>>, place: usize, element: &[u8
 }
 
 fn linsert(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let (key, now) = (args[1], cx.now);
     let offset = match args[2].to_ascii_lowercase().as_slice() {
         b"before" => 0,
         b"after" => 1,
         _ => return Err(Fail::SYNTAX),
     };
-    let len = cx.write(key, |tx, db| {
-        let Some(list) = list(tx, &tx[db], key, now)? else { return Ok::<_, Fail>(0) };
+    let len = cx.change::<List, _>(args[1], |tx, list| {
+        let Some(list) = list else { return Ok(0) };
         let Some(index) = (0..tx[list].len()).find(|&place| is_at(tx, list, place, args[3])) else {
             return Ok(-1);
         };
@@ -105,18 +100,17 @@ fn linsert(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         Ok(tx[list].len() as i64)
     })?;
     if len > 0 {
-        cx.touched(b'l', "linsert", key);
+        cx.touched(b'l', "linsert", args[1]);
     }
     out.int(len);
     Ok(())
 }
 
 fn lrem(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let (key, count, now) = (args[1], int(args[2])?, cx.now);
+    let count = int(args[2])?;
     let most = if count == 0 { usize::MAX } else { count.unsigned_abs() as usize };
-    let (removed, is_gone) = cx.write(key, |tx, db| {
-        let Some(list) = list(tx, &tx[db], key, now)? else { return Ok::<_, Fail>((0, false)) };
-        let (len, is_it) = (tx[list].len(), |place: &usize| is_at(tx, list, *place, args[3]));
+    let removed = cx.shrink::<List>(args[1], "lrem", |tx, list, len| {
+        let is_it = |place: &usize| is_at(tx, list, *place, args[3]);
         let mut places: Vec<usize> = if count < 0 {
             (0..len).rev().filter(is_it).take(most).collect()
         } else {
@@ -125,29 +119,18 @@ fn lrem(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         if count < 0 {
             places.reverse();
         }
-        let is_gone = places.len() == tx[list].len();
-        if is_gone {
-            db.remove(tx, key);
-        } else {
+        if places.len() < len {
             remove(tx, list, &places);
         }
-        Ok((places.len(), is_gone))
-    })?;
-    if removed > 0 {
-        cx.touched(b'l', "lrem", key);
-        cx.effects.dirty += removed as u64 - 1;
-        if is_gone {
-            cx.notify(b'g', "del", key);
-        }
-    }
-    out.count(removed);
-    Ok(())
+        Ok(places.len())
+    });
+    removed.map(|removed| out.count(removed.unwrap_or(0)))
 }
 
 fn ltrim(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let (key, start, end, now) = (args[1], int(args[2])?, int(args[3])?, cx.now);
     let trimmed = cx.write(key, |tx, db| {
-        let Some(list) = list(tx, &tx[db], key, now)? else { return Ok::<_, Fail>(None) };
+        let Some(list) = get::<List>(tx, &tx[db], key, now)? else { return Ok::<_, Fail>(None) };
         let len = tx[list].len();
         let from_end = |at: i64| if at < 0 { at.saturating_add(len as i64) } else { at };
         let (first, end) = (from_end(start).max(0), from_end(end).min(len as i64 - 1));
@@ -172,15 +155,10 @@ fn ltrim(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 }
 
 fn lpos(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let (key, element, now) = (args[1], args[2], cx.now);
-    let (mut rank, mut count, mut most) = (1, None, 0);
+    let (mut rank, mut wanted, mut most) = (1, None, 0);
     let mut rest = args[3..].iter();
     while let Some(option) = rest.next() {
         let number = rest.next().ok_or(Fail::SYNTAX)?;
-        let positive = |error: &'static str| {
-            let number = words::int(number).and_then(|number| usize::try_from(number).ok());
-            number.ok_or_else(|| Fail::err(error))
-        };
         match option.to_ascii_lowercase().as_slice() {
             b"rank" => {
                 rank = int(number)?;
@@ -190,23 +168,23 @@ fn lpos(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
                     ));
                 }
             }
-            b"count" => count = Some(positive("COUNT can't be negative")?),
-            b"maxlen" => most = positive("MAXLEN can't be negative")?,
+            b"count" => wanted = Some(count(number, "COUNT can't be negative")?),
+            b"maxlen" => most = count(number, "MAXLEN can't be negative")?,
             _ => return Err(Fail::SYNTAX),
         }
     }
-    let wanted = match count {
+    let enough = match wanted {
         None => 1,
         Some(0) => usize::MAX,
         Some(count) => count,
     };
     let (begun, mut found, mut skip) = (out.begin(), 0, rank.unsigned_abs() - 1);
-    cx.read(key, |view, db| {
-        let Some(list) = list(view, db, key, now)? else { return Ok(()) };
+    cx.look::<List, _>(args[1], |view, list| {
+        let Some(list) = list else { return Ok(()) };
         let len = view[list].len();
         for step in 0..if most == 0 { len } else { len.min(most) } {
             let place = if rank < 0 { len - 1 - step } else { step };
-            if !is_at(view, list, place, element) {
+            if !is_at(view, list, place, args[2]) {
                 continue;
             }
             if skip > 0 {
@@ -215,13 +193,13 @@ fn lpos(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
             }
             out.count(place);
             found += 1;
-            if found == wanted {
+            if found == enough {
                 break;
             }
         }
-        Ok::<_, Fail>(())
+        Ok(())
     })?;
-    match (count, found) {
+    match (wanted, found) {
         (Some(_), _) => out.end_array(begun, found),
         (None, 0) => out.null(),
         (None, _) => {}

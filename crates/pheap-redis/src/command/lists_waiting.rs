@@ -1,164 +1,153 @@
 //! Lists that elements are moved between, and that clients wait for.
 
-use super::args::timeout;
-use super::lists::{End, list, list_or_new, take};
-use super::{Args, Block, Command, Cx, Done, Fail, Flags, Keys};
-use crate::data::Change;
-use crate::resp::Reply;
-use crate::words;
+use std::ops::Range;
 
-const TWO: Keys = Keys::Range(1, 2, 1);
-const MOVE: &[Flags] = &[Flags::WRITE, Flags::DENYOOM];
-const BLOCK: &[Flags] = &[Flags::WRITE, Flags::NOSCRIPT, Flags::BLOCKING];
-const BLOCKING_MOVE: &[Flags] = &[Flags::WRITE, Flags::DENYOOM, Flags::NOSCRIPT, Flags::BLOCKING];
+use super::args::{counted_keys, counted_pop, timeout};
+use super::lists::{End, take};
+use super::table::{ADD, TWO_KEYS, WRITE};
+use super::values::{get, get_or_new};
+use super::{Args, Block, Command, Cx, Done, Fail, Flags, Keys};
+use crate::data::{Change, List};
+use crate::resp::Reply;
+
+const BLOCK: Flags = WRITE.and(Flags::NOSCRIPT).and(Flags::BLOCKING);
+const BLOCKING_MOVE: Flags = ADD.and(Flags::NOSCRIPT).and(Flags::BLOCKING);
 
 pub(super) const COMMANDS: &[Command] = &[
-    Command::new("blmove", 6, BLOCKING_MOVE, TWO, |cx, args, out| {
+    Command::new("blmove", 6, BLOCKING_MOVE, TWO_KEYS, |cx, args, out| {
         let (from, to) = (End::parse(args[3])?, End::parse(args[4])?);
         blocking_move(cx, args, from, to, timeout(args[5])?, out)
-    }),
+    })
+    .access("RW access delete", "RW insert"),
     Command::new(
         "blmpop",
         -5,
-        &[Flags::WRITE, Flags::BLOCKING, Flags::MOVABLE_KEYS],
-        Keys::Find(|args, keys| find_keys(args, 2, keys)),
+        WRITE.and(Flags::BLOCKING).and(Flags::MOVABLE_KEYS),
+        Keys::Find(|args, keys| counted_keys(args, 2, keys)),
         blmpop,
-    ),
+    )
+    .access("RW access delete", "RW access delete"),
     Command::new("blpop", -3, BLOCK, Keys::Range(1, -2, 1), |cx, args, out| {
         blocking_pop(cx, args, End::Left, out)
-    }),
+    })
+    .access("RW access delete", "RW access delete"),
     Command::new("brpop", -3, BLOCK, Keys::Range(1, -2, 1), |cx, args, out| {
         blocking_pop(cx, args, End::Right, out)
-    }),
-    Command::new("brpoplpush", 4, BLOCKING_MOVE, TWO, |cx, args, out| {
+    })
+    .access("RW access delete", "RW access delete"),
+    Command::new("brpoplpush", 4, BLOCKING_MOVE, TWO_KEYS, |cx, args, out| {
         blocking_move(cx, args, End::Right, End::Left, timeout(args[3])?, out)
-    }),
-    Command::new("lmove", 5, MOVE, TWO, |cx, args, out| {
+    })
+    .access("RW access delete", "RW insert"),
+    Command::new("lmove", 5, ADD, TWO_KEYS, |cx, args, out| {
         move_or_null(cx, args, End::parse(args[3])?, End::parse(args[4])?, out)
-    }),
+    })
+    .access("RW access delete", "RW insert"),
     Command::new(
         "lmpop",
         -4,
-        &[Flags::WRITE, Flags::MOVABLE_KEYS],
-        Keys::Find(|args, keys| find_keys(args, 1, keys)),
+        WRITE.and(Flags::MOVABLE_KEYS),
+        Keys::Find(|args, keys| counted_keys(args, 1, keys)),
         lmpop,
-    ),
-    Command::new("rpoplpush", 3, MOVE, TWO, |cx, args, out| {
+    )
+    .access("RW access delete", "RW access delete"),
+    Command::new("rpoplpush", 3, ADD, TWO_KEYS, |cx, args, out| {
         move_or_null(cx, args, End::Right, End::Left, out)
-    }),
+    })
+    .access("RW access delete", "RW insert"),
 ];
 
-/// Takes up to `count` elements from the first of these keys that is there. Whether there is one.
-fn take_first(
+/// Takes from the first of these keys that has something, as `take` does for one. Whether there is such a
+/// key.
+pub(super) fn take_first(
     cx: &mut Cx<'_>,
-    keys: &[&[u8]],
-    count: usize,
-    end: End,
-    out: &mut Reply,
-    head: impl Fn(&mut Reply, &[u8], usize),
+    keys: &Args<'_>,
+    mut take: impl FnMut(&mut Cx<'_>, &[u8]) -> Result<bool, Fail>,
 ) -> Result<bool, Fail> {
     for key in keys {
-        if cx.session.looks_at(key) {
-            match take(cx, key, count, end, out, |out, count| head(out, key, count)) {
-                Ok(false) => {}
-                Ok(true) => return Ok(true),
-                // It has become something else while the command was waiting.
-                Err(Fail::Error(_)) if cx.session.resumes => {}
-                Err(fail) => return Err(fail),
-            }
+        match take(cx, key) {
+            Ok(false) => {}
+            Ok(true) => return Ok(true),
+            // It has become something else while the command was waiting.
+            Err(Fail::Error(_)) if cx.session.resumes => {}
+            Err(fail) => return Err(fail),
         }
     }
     Ok(false)
 }
 
-/// Waits for one of these keys, unless that is not possible: then there is nothing.
-fn wait(cx: &Cx<'_>, keys: &[&[u8]], timeout: Option<f64>, out: &mut Reply) -> Done {
+/// Waits for one of these keys, unless that is not possible: then there is nothing. The keys are counted if the word in front of
+/// them says how many there are.
+pub(super) fn wait(
+    cx: &Cx<'_>,
+    keys: Range<usize>,
+    is_counted: bool,
+    timeout: Option<f64>,
+    out: &mut Reply,
+) -> Done {
     if !cx.may_block {
         out.null_array();
         return Ok(());
     }
-    let keys = keys.iter().map(|key| key.to_vec()).collect();
-    Err(Fail::Block(Block { keys, timeout, gives_up_with_null: false, needs_keys: false, instead: None }))
+    let (has_ids, gives_up_with_null, needs_keys, instead) = (false, false, false, None);
+    Err(Fail::Block(Block { keys, has_ids, is_counted, timeout, gives_up_with_null, needs_keys, instead }))
 }
 
 fn blocking_pop(cx: &mut Cx<'_>, args: &Args<'_>, end: End, out: &mut Reply) -> Done {
     let (keys, timeout) = (&args[1..args.len() - 1], timeout(args[args.len() - 1])?);
-    let head = |out: &mut Reply, key: &[u8], _| {
-        out.array(2);
-        out.bulk(key);
-    };
-    if take_first(cx, keys, 1, end, out, head)? { Ok(()) } else { wait(cx, keys, timeout, out) }
-}
-
-/// Where the keys are of a command with a number of keys at `at`.
-fn find_keys(args: &Args<'_>, at: usize, keys: &mut Vec<usize>) {
-    let count = words::int(args[at]).and_then(|count| usize::try_from(count).ok());
-    if let Some(count) = count.filter(|&count| count < args.len() - at) {
-        keys.extend(at + 1..=at + count);
-    }
-}
-
-/// What `LMPOP` is asked for: keys, an end, how many elements. `at` is where the number of keys is.
-fn several<'a>(args: &'a Args<'a>, at: usize) -> Result<(&'a Args<'a>, End, usize), Fail> {
-    let positive = |text: &[u8], error: &'static str| {
-        let number = words::int(text).and_then(|number| usize::try_from(number).ok());
-        number.filter(|&number| number > 0).ok_or_else(|| Fail::err(error))
-    };
-    let count = positive(args[at], "numkeys should be greater than 0")?;
-    let rest = &args[at + 1..];
-    if count >= rest.len() {
-        return Err(Fail::SYNTAX);
-    }
-    let (keys, rest) = rest.split_at(count);
-    let end = End::parse(rest[0])?;
-    match rest[1..] {
-        [] => Ok((keys, end, 1)),
-        [option, count, ref more @ ..] if option.eq_ignore_ascii_case(b"count") => {
-            let count = positive(count, "count should be greater than 0")?;
-            if more.is_empty() { Ok((keys, end, count)) } else { Err(Fail::SYNTAX) }
-        }
-        _ => Err(Fail::SYNTAX),
-    }
-}
-
-/// The key, and an array of so many elements.
-fn nested(out: &mut Reply, key: &[u8], count: usize) {
-    out.array(2);
-    out.bulk(key);
-    out.array(count);
+    let is_taken = take_first(cx, keys, |cx, key| {
+        take(cx, key, 1, end, out, |out, _| {
+            out.array(2);
+            out.bulk(key);
+        })
+    })?;
+    if is_taken { Ok(()) } else { wait(cx, 1..args.len() - 1, false, timeout, out) }
 }
 
 fn lmpop(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let (keys, end, count) = several(args, 1)?;
-    if !take_first(cx, keys, count, end, out, nested)? {
+    if !take_several(cx, counted_pop(&args[1..], End::parse)?, out)? {
         out.null_array();
     }
     Ok(())
 }
 
 fn blmpop(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let (keys, end, count) = several(args, 2)?;
+    let asked = counted_pop(&args[2..], End::parse)?;
     let timeout = timeout(args[1])?;
-    if take_first(cx, keys, count, end, out, nested)? { Ok(()) } else { wait(cx, keys, timeout, out) }
+    if take_several(cx, asked, out)? { Ok(()) } else { wait(cx, 3..3 + asked.0.len(), true, timeout, out) }
+}
+
+/// Takes elements of the first of these keys that is there, and shows the key and an array of them.
+fn take_several(
+    cx: &mut Cx<'_>,
+    (keys, end, count): (&Args<'_>, End, usize),
+    out: &mut Reply,
+) -> Result<bool, Fail> {
+    take_first(cx, keys, |cx, key| {
+        take(cx, key, count, end, out, |out, count| {
+            out.array(2);
+            out.bulk(key);
+            out.array(count);
+        })
+    })
 }
 
 /// Moves an element from one list to another, or to the other end, and writes it. Whether there was one.
 fn move_one(cx: &mut Cx<'_>, args: &Args<'_>, from: End, to: End, out: &mut Reply) -> Result<bool, Fail> {
     let (source, target, now) = (args[1], args[2], cx.now);
-    match cx.read(source, |view, db| list(view, db, source, now).map(|list| list.is_some())) {
+    match cx.look::<List, _>(source, |_, list| Ok(list.is_some())) {
         Ok(true) => {}
         // Or it has become something else while the command was waiting.
         Err(Fail::Error(_)) if cx.session.resumes => return Ok(false),
         other => return other,
     }
-    let is_gone = if cx.store().shard_of(source) == cx.store().shard_of(target) {
+    let is_gone = if cx.shard_of(source) == cx.shard_of(target) {
         cx.write(source, |tx, db| {
-            let (Some(source_list), _) = (list(tx, &tx[db], source, now)?, list(tx, &tx[db], target, now)?)
-            else {
-                return Ok(false);
-            };
+            let source_list = get::<List>(tx, &tx[db], source, now)?;
+            get::<List>(tx, &tx[db], target, now)?;
+            let Some(source_list) = source_list else { return Ok(false) };
             let Some(element) = from.pop(tx, source_list) else { return Ok(false) };
-            let target = list_or_new(tx, db, target, now)?;
+            let target = get_or_new::<List>(tx, db, target, now)?;
             to.push(tx, target, element)?;
             out.bulk(&tx[element]);
             // Never within one list, whose key stays, with its deadline.
@@ -169,9 +158,9 @@ fn move_one(cx: &mut Cx<'_>, args: &Args<'_>, from: End, to: End, out: &mut Repl
             Ok::<_, Fail>(is_gone)
         })?
     } else {
-        cx.read(target, |view, db| list(view, db, target, now).map(drop))?;
+        cx.look::<List, _>(target, |_, _| Ok(()))?;
         let (element, is_gone) = cx.write(source, |tx, db| {
-            let Some(list) = list(tx, &tx[db], source, now)? else { return Ok((None, false)) };
+            let Some(list) = get::<List>(tx, &tx[db], source, now)? else { return Ok((None, false)) };
             let element = from.pop(tx, list).map(|element| tx[element].to_vec());
             let is_gone = tx[list].is_empty();
             if is_gone {
@@ -180,8 +169,7 @@ fn move_one(cx: &mut Cx<'_>, args: &Args<'_>, from: End, to: End, out: &mut Repl
             Ok::<_, Fail>((element, is_gone))
         })?;
         let Some(element) = element else { return Ok(false) };
-        cx.write(target, |tx, db| {
-            let list = list_or_new(tx, db, target, now)?;
+        cx.fill::<List, _>(target, |tx, list| {
             let element = tx.alloc_slice_copy(&element)?;
             to.push(tx, list, element).map_err(Fail::from)
         })?;
@@ -215,5 +203,5 @@ fn blocking_move(
     if !cx.may_block {
         return move_or_null(cx, args, from, to, out);
     }
-    if move_one(cx, args, from, to, out)? { Ok(()) } else { wait(cx, &args[1..2], timeout, out) }
+    if move_one(cx, args, from, to, out)? { Ok(()) } else { wait(cx, 1..2, false, timeout, out) }
 }

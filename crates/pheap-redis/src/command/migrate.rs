@@ -9,19 +9,15 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use super::args::int;
-use super::{Args, Command, Cx, Done, Fail, Flags, Keys};
-use crate::data::Owned;
+use super::table::WRITE;
+use super::{Args, Command, Cx, Done, Fail, Keys};
 use crate::rdb;
 use crate::resp::Reply;
+use crate::resp::request::put_request;
 use crate::words::lossy;
 
-pub(super) const COMMANDS: &[Command] = &[Command::new(
-    "migrate",
-    -6,
-    &[Flags::WRITE],
-    Keys::Perhaps { keys: find_keys, everything: |_| true },
-    migrate,
-)];
+pub(super) const COMMANDS: &[Command] =
+    &[Command::new("migrate", -6, WRITE, Keys::Perhaps { keys: find_keys, everything: |_| true }, migrate)];
 
 /// Where its options begin.
 const OPTIONS: usize = 6;
@@ -85,37 +81,23 @@ impl<'a> Options<'a> {
     }
 }
 
-/// Adds a command as clients send it.
-fn put_command(out: &mut Vec<u8>, words: &[&[u8]]) {
-    out.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
-    for word in words {
-        out.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
-        out.extend_from_slice(word);
-        out.extend_from_slice(b"\r\n");
-    }
-}
-
 fn migrate(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let options = Options::parse(args)?;
     let (timeout, db) = (int(args[5])?, int(args[4])?);
     let timeout = Duration::from_millis(if timeout <= 0 { 1000 } else { timeout as u64 });
-    let (now, mut request, mut keys) = (cx.now, Vec::new(), Vec::new());
+    let (mut request, mut keys) = (Vec::new(), Vec::new());
     if !options.auth.is_empty() {
-        put_command(&mut request, &[&[&b"AUTH"[..]], options.auth].concat());
+        put_request(&mut request, &[&[&b"AUTH"[..]], options.auth].concat());
     }
-    put_command(&mut request, &[b"SELECT", db.to_string().as_bytes()]);
+    put_request(&mut request, &[b"SELECT", db.to_string().as_bytes()]);
     let before = if options.auth.is_empty() { 1 } else { 2 };
     for &key in options.keys {
-        let found = cx.read(key, |view, db| {
-            let value = db.get(view, key, now)?;
-            Some((Owned::of(view, value), db.deadline(view, key)))
-        });
-        let Some((value, deadline)) = found else { continue };
+        let Some((value, deadline)) = cx.copy_of(key) else { continue };
         let dumped = rdb::dump(&value).map_err(Fail::err)?;
         // What has not expired has at least a millisecond left.
         let ttl = deadline.map_or(0, |deadline| deadline - cx.clock).to_string();
         let words = [b"RESTORE", key, ttl.as_bytes(), &dumped, b"REPLACE"];
-        put_command(&mut request, if options.replaces { &words } else { &words[..4] });
+        put_request(&mut request, if options.replaces { &words } else { &words[..4] });
         keys.push(key);
     }
     if keys.is_empty() {
@@ -152,7 +134,7 @@ fn migrate(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         };
         match error_of(&reply) {
             Some(problem) => error = error.or(Some(problem)),
-            None if !is_refused && !options.copies => cx.remove(key),
+            None if !is_refused && !options.copies => _ = cx.remove(key),
             None => {}
         }
     }

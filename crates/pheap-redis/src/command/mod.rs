@@ -1,7 +1,9 @@
 //! Commands: what they are called, which keys they touch, what they do. Each family has a file with its table.
 //!
-//! To add a command: a line in its family's `COMMANDS`, and a function beside it. The function gets what it may touch by the [`Cx`], its arguments (its own name first),
-//! and writes one reply. If it fails, it has changed nothing, and what it wrote is taken back.
+//! To add a command: a row in its family's `COMMANDS`, which has all that is said of it by name, and a
+//! function beside it. Rows of subcommands are behind that of their command. The function gets the part of
+//! the heap that it may touch by the [`Cx`], and its arguments (its own name first), and writes one reply.
+//! If it fails, it has changed nothing, and what it wrote is taken back.
 
 mod args;
 mod bitfield;
@@ -22,7 +24,6 @@ mod hashes;
 mod hyperloglog;
 mod info;
 mod introspect;
-mod key_access;
 mod keys;
 mod lcs;
 mod lists;
@@ -55,14 +56,14 @@ mod streams;
 mod strings;
 mod table;
 mod tracking;
+mod values;
 
 pub use cx::{Cx, Effects, Keyspace, Meanwhile, Nothing, OneRead, OneTxn, Several, shards_of};
 pub use fail::{Block, Done, Fail};
 pub use functions::load_libraries;
 pub use replication::begin as begin_replication;
 pub use slow::{hidden, monitor_line};
-use table::help;
-pub use table::{Command, Flags, Group, Keys, Known, Refused, Run, all, lookup, resolve, top};
+pub use table::{Command, Flags, Group, Keys, Known, Refused, all, lookup, resolve, top};
 
 /// The arguments of a command, its name first.
 pub type Args<'a> = [&'a [u8]];

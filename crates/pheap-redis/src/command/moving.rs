@@ -1,25 +1,26 @@
 //! Keys that get another name, or go to another database; copies of them.
 
 use super::args::{database, int};
-use super::{Args, Command, Cx, Done, Fail, Flags, Keys};
+use super::table::{ADD, KEY, TWO_KEYS, WRITE, WRITE_FAST};
+use super::{Args, Command, Cx, Done, Fail, Keys};
 use crate::data::{Change, Owned};
 use crate::resp::Reply;
 
-const TWO_KEYS: Keys = Keys::Range(1, 2, 1);
-
 pub(super) const COMMANDS: &[Command] = &[
-    Command::new("copy", -3, &[Flags::WRITE, Flags::DENYOOM], TWO_KEYS, copy),
-    Command::new("move", 3, &[Flags::WRITE, Flags::FAST], Keys::Range(1, 1, 1), move_to),
-    Command::new("rename", 3, &[Flags::WRITE], TWO_KEYS, |cx, args, out| {
+    Command::new("copy", -3, ADD, TWO_KEYS, copy).access("RO access", "OW update"),
+    Command::new("move", 3, WRITE_FAST, KEY, move_to),
+    Command::new("rename", 3, WRITE, TWO_KEYS, |cx, args, out| {
         rename(cx, args, false)?;
         out.ok();
         Ok(())
-    }),
-    Command::new("renamenx", 3, &[Flags::WRITE, Flags::FAST], TWO_KEYS, |cx, args, out| {
+    })
+    .access("RW access delete", "OW update"),
+    Command::new("renamenx", 3, WRITE_FAST, TWO_KEYS, |cx, args, out| {
         out.int(i64::from(rename(cx, args, true)?));
         Ok(())
-    }),
-    Command::new("swapdb", 3, &[Flags::WRITE, Flags::FAST], Keys::Everything, swapdb),
+    })
+    .access("RW access delete", "OW insert"),
+    Command::new("swapdb", 3, WRITE_FAST, Keys::Everything, swapdb),
 ];
 
 /// Where a key is.
@@ -30,13 +31,13 @@ struct Place<'k> {
 }
 
 fn is_there(cx: &mut Cx<'_>, Place { db, key }: Place<'_>) -> bool {
-    let (now, shard) = (cx.now, cx.store().shard_of(key));
+    let (now, shard) = (cx.now, cx.shard_of(key));
     cx.read_shard(shard, |view, dbs| view[dbs.at(db)].get(view, key, now).is_some())
 }
 
 /// A copy of what a key stands for, and its deadline.
 fn load(cx: &mut Cx<'_>, Place { db, key }: Place<'_>) -> Option<(Owned, Option<i64>)> {
-    let (now, shard) = (cx.now, cx.store().shard_of(key));
+    let (now, shard) = (cx.now, cx.shard_of(key));
     cx.read_shard(shard, |view, dbs| {
         let db = &view[dbs.at(db)];
         let value = db.get(view, key, now)?;
@@ -50,7 +51,7 @@ fn store(
     value: &Owned,
     deadline: Option<i64>,
 ) -> pheap::Result<()> {
-    let shard = cx.store().shard_of(key);
+    let shard = cx.shard_of(key);
     cx.write_shard(shard, |tx, dbs| {
         let value = value.store(tx)?;
         dbs.at(db).set(tx, key, value)?;
@@ -60,7 +61,7 @@ fn store(
 
 /// Moves what a key that exists stands for to another place, where something else may be. Within a shard, that moves a pointer.
 fn relocate(cx: &mut Cx<'_>, from: Place<'_>, to: Place<'_>) -> pheap::Result<()> {
-    let [shard, target] = [from.key, to.key].map(|key| cx.store().shard_of(key));
+    let [shard, target] = [from.key, to.key].map(|key| cx.shard_of(key));
     if shard == target {
         return cx.write_shard(shard, |tx, dbs| {
             let Some((value, deadline)) = dbs.at(from.db).remove(tx, from.key) else { return Ok(()) };

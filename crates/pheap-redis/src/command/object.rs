@@ -1,97 +1,83 @@
 //! How values are stored: `OBJECT`, and how much memory they need: `MEMORY`.
 
 use super::args::int;
-use super::{Args, Command, Cx, Done, Fail, Flags, Keys, help};
+use super::table::{READ, SUBKEY};
+use super::{Args, Command, Cx, Done, Fail, Flags, Keys};
 use crate::data::{Entry, Value, View, size};
 use crate::resp::Reply;
 
-const KEY: Keys = Keys::Range(2, 2, 1);
-const READ: &[Flags] = &[Flags::READONLY];
-
 pub(super) const COMMANDS: &[Command] = &[
-    Command::with_subcommands(
-        "memory",
-        &[],
-        &[
-            Command::new("memory|doctor", 2, &[], Keys::None, |cx, _, out| {
-                let stats = cx.store().heap().stats();
-                let free = 100.0 * stats.fragmentation();
-                out.verbatim("txt", format!("{free:.0} % of the heap's pages hold nothing that is alive: garbage that the collector has not reached, and free places."));
-                Ok(())
-            }),
-            help!("memory|help"),
-            Command::new("memory|malloc-stats", 2, &[], Keys::None, |cx, _, out| {
-                out.verbatim("txt", format!("{:#?}", cx.store().heap().stats()));
-                Ok(())
-            }),
-            Command::new("memory|purge", 2, &[], Keys::None, |_, _, out| {
-                // The collector gives pages back by itself.
-                out.ok();
-                Ok(())
-            }),
-            Command::new("memory|stats", 2, &[], Keys::None, |cx, _, out| {
-                let stats = cx.store().heap().stats();
-                let numbers = [
-                    ("dataset.bytes", stats.live_bytes),
-                    ("keys.objects", stats.live_objects),
-                    ("heap.file-bytes", stats.file_bytes),
-                    ("heap.free-bytes", stats.free_bytes),
-                    ("heap.private-bytes", stats.private_bytes),
-                ];
-                out.map(numbers.len());
-                for (name, number) in numbers {
-                    out.bulk(name.as_bytes());
-                    out.int(number as i64);
-                }
-                Ok(())
-            }),
-            Command::new("memory|usage", -3, READ, KEY, usage),
-        ],
-    ),
-    Command::with_subcommands(
-        "object",
-        &[],
-        &[
-            Command::new("object|encoding", 3, READ, KEY, |cx, args, out| {
-                let limits = Limits::of(cx);
-                look(cx, args[2], out, |view, entry, out| {
-                    out.bulk(encoding(view, entry.value, &limits).as_bytes());
-                })
-            }),
-            Command::new("object|freq", 3, READ, KEY, |cx, args, out| {
-                let server = cx.server;
-                let often = server.clocks.often(args[2], cx.now);
-                if server.clocks.counts() {
-                    return look(cx, args[2], out, |_, _, out| out.int(often.into()));
-                }
-                not_known(
-                    cx,
-                    args[2],
-                    out,
-                    "An LFU maxmemory policy is not selected, access frequency not tracked.",
-                )
-            }),
-            help!("object|help"),
-            Command::new("object|idletime", 3, READ, KEY, |cx, args, out| {
-                let server = cx.server;
-                if server.clocks.counts() {
-                    return not_known(
-                        cx,
-                        args[2],
-                        out,
-                        "An LFU maxmemory policy is selected, idle time not tracked.",
-                    );
-                }
-                let idle = server.clocks.idle_seconds(args[2], cx.now);
-                // Who asks once may ask again.
-                server.clocks.turn_on();
-                look(cx, args[2], out, |_, _, out| out.int(idle))
-            }),
-            Command::new("object|refcount", 3, READ, KEY, |cx, args, out| {
-                look(cx, args[2], out, |_, _, out| out.int(1))
-            }),
-        ],
-    ),
+    Command::container("memory"),
+    Command::new("memory|doctor", 2, Flags::NONE, Keys::None, |cx, _, out| {
+        let stats = cx.store().heap().stats();
+        let free = 100.0 * stats.fragmentation();
+        out.verbatim("txt", format!("{free:.0} % of the heap's pages hold nothing that is alive: garbage that the collector has not reached, and free places."));
+        Ok(())
+    }),
+    Command::help("memory|help"),
+    Command::new("memory|malloc-stats", 2, Flags::NONE, Keys::None, |cx, _, out| {
+        out.verbatim("txt", format!("{:#?}", cx.store().heap().stats()));
+        Ok(())
+    }),
+    Command::new("memory|purge", 2, Flags::NONE, Keys::None, |_, _, out| {
+        // The collector gives pages back by itself.
+        out.ok();
+        Ok(())
+    }),
+    Command::new("memory|stats", 2, Flags::NONE, Keys::None, |cx, _, out| {
+        let stats = cx.store().heap().stats();
+        let numbers = [
+            ("dataset.bytes", stats.live_bytes),
+            ("keys.objects", stats.live_objects),
+            ("heap.file-bytes", stats.file_bytes),
+            ("heap.free-bytes", stats.free_bytes),
+            ("heap.private-bytes", stats.private_bytes),
+        ];
+        out.map(numbers.len());
+        for (name, number) in numbers {
+            out.field(name).int(number as i64);
+        }
+        Ok(())
+    }),
+    Command::new("memory|usage", -3, READ.and(Flags::GLANCE), SUBKEY, usage).access("RO", "RO"),
+    Command::container("object"),
+    Command::new("object|encoding", 3, READ.and(Flags::GLANCE), SUBKEY, |cx, args, out| {
+        let limits = Limits::of(cx);
+        look(cx, args[2], out, |view, entry, out| {
+            out.bulk(encoding(view, entry.value, &limits).as_bytes());
+        })
+    })
+    .access("RO", "RO"),
+    Command::new("object|freq", 3, READ.and(Flags::GLANCE), SUBKEY, |cx, args, out| {
+        let server = cx.server;
+        let often = server.clocks.often(args[2], cx.now);
+        if server.clocks.counts() {
+            return look(cx, args[2], out, |_, _, out| out.int(often.into()));
+        }
+        not_known(cx, args[2], out, "An LFU maxmemory policy is not selected, access frequency not tracked.")
+    })
+    .access("RO", "RO"),
+    Command::help("object|help"),
+    Command::new("object|idletime", 3, READ.and(Flags::GLANCE), SUBKEY, |cx, args, out| {
+        let server = cx.server;
+        if server.clocks.counts() {
+            return not_known(
+                cx,
+                args[2],
+                out,
+                "An LFU maxmemory policy is selected, idle time not tracked.",
+            );
+        }
+        let idle = server.clocks.idle_seconds(args[2], cx.now);
+        // Who asks once may ask again.
+        server.clocks.turn_on();
+        look(cx, args[2], out, |_, _, out| out.int(idle))
+    })
+    .access("RO", "RO"),
+    Command::new("object|refcount", 3, READ.and(Flags::GLANCE), SUBKEY, |cx, args, out| {
+        look(cx, args[2], out, |_, _, out| out.int(1))
+    })
+    .access("RO", "RO"),
 ];
 
 /// Shows `f` what a key has. Null if there is no such key.
@@ -111,7 +97,7 @@ fn look(
 
 /// What is asked of a key is not noted as long as there is this policy.
 fn not_known(cx: &mut Cx<'_>, key: &[u8], out: &mut Reply, why: &str) -> Done {
-    if !super::keys::is_there(cx, key) {
+    if !cx.has(key) {
         out.null();
         return Ok(());
     }
@@ -146,8 +132,8 @@ pub(super) fn encoding_of(cx: &mut Cx<'_>, key: &[u8]) -> &'static str {
 }
 
 /// Whether Redis would store the value of a key in a compact form.
-pub(super) fn is_compact<'r>(view: &View<'r>, value: Option<Value<'r>>, limits: &Limits) -> bool {
-    value.is_some_and(|value| matches!(encoding(view, value, limits), "listpack" | "intset"))
+pub(super) fn is_compact<'r>(view: &View<'r>, value: Value<'r>, limits: &Limits) -> bool {
+    matches!(encoding(view, value, limits), "listpack" | "intset")
 }
 
 /// What Redis would call the form in which a value is stored. (Here, there is one form of each type.)

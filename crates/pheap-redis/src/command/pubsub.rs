@@ -1,50 +1,46 @@
 //! Channels.
 
+use super::table::{LOOK, tell_subcommands};
 use super::{Args, Command, Cx, Done, Fail, Flags, Keys};
 use crate::client::Session;
 use crate::pubsub::{Kind, Listener};
 use crate::resp::Reply;
 
-const LISTEN: &[Flags] = &[Flags::PUBSUB, Flags::NOSCRIPT, Flags::LOADING, Flags::STALE];
-const LOOK: &[Flags] = &[Flags::PUBSUB, Flags::LOADING, Flags::STALE];
-const PUBLISH: &[Flags] = &[Flags::PUBSUB, Flags::LOADING, Flags::STALE, Flags::FAST, Flags::MAY_REPLICATE];
+const LISTEN: Flags = LOOK.and(Flags::PUBSUB).and(Flags::NOSCRIPT).and(Flags::UNASKED).and(Flags::LISTENING);
+const TELL: Flags = LOOK.and(Flags::PUBSUB);
+const PUBLISH: Flags = LOOK.and(Flags::PUBSUB).and(Flags::FAST).and(Flags::MAY_REPLICATE);
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::new("psubscribe", -2, LISTEN, Keys::None, |cx, args, out| listen(cx, args, Kind::Pattern, out)),
     Command::new("publish", 3, PUBLISH, Keys::None, |cx, args, out| {
         let messages = cx.server.channels.publish(args[1], args[2]);
         out.count(messages.len());
-        cx.effects.messages.extend(messages);
+        cx.effects.publish(cx.server, messages);
         Ok(())
     }),
-    Command::with_subcommands(
-        "pubsub",
-        &[],
-        &[
-            Command::new("pubsub|channels", -2, LOOK, Keys::None, |cx, args, out| {
-                channels(cx, args, Kind::Channel, out)
-            }),
-            Command::new("pubsub|help", 2, &[Flags::LOADING, Flags::STALE], Keys::None, help),
-            Command::new("pubsub|numpat", 2, LOOK, Keys::None, |cx, _, out| {
-                out.count(cx.server.channels.count(Kind::Pattern));
-                Ok(())
-            }),
-            Command::new("pubsub|numsub", -2, LOOK, Keys::None, |cx, args, out| {
-                listeners(cx, args, Kind::Channel, out)
-            }),
-            Command::new("pubsub|shardchannels", -2, LOOK, Keys::None, |cx, args, out| {
-                channels(cx, args, Kind::Shard, out)
-            }),
-            Command::new("pubsub|shardnumsub", -2, LOOK, Keys::None, |cx, args, out| {
-                listeners(cx, args, Kind::Shard, out)
-            }),
-        ],
-    ),
+    Command::container("pubsub"),
+    Command::new("pubsub|channels", -2, TELL, Keys::None, |cx, args, out| {
+        channels(cx, args, Kind::Channel, out)
+    }),
+    Command::new("pubsub|help", 2, LOOK, Keys::None, |_, args, out| tell_subcommands(args, HELP, out)),
+    Command::new("pubsub|numpat", 2, TELL, Keys::None, |cx, _, out| {
+        out.count(cx.server.channels.count(Kind::Pattern));
+        Ok(())
+    }),
+    Command::new("pubsub|numsub", -2, TELL, Keys::None, |cx, args, out| {
+        listeners(cx, args, Kind::Channel, out)
+    }),
+    Command::new("pubsub|shardchannels", -2, TELL, Keys::None, |cx, args, out| {
+        channels(cx, args, Kind::Shard, out)
+    }),
+    Command::new("pubsub|shardnumsub", -2, TELL, Keys::None, |cx, args, out| {
+        listeners(cx, args, Kind::Shard, out)
+    }),
     Command::new("punsubscribe", -1, LISTEN, Keys::None, |cx, args, out| leave(cx, args, Kind::Pattern, out)),
     Command::new("spublish", 3, PUBLISH, Keys::None, |cx, args, out| {
         let messages = cx.server.channels.publish_in_shard(args[1], args[2]);
         out.count(messages.len());
-        cx.effects.messages.extend(messages);
+        cx.effects.publish(cx.server, messages);
         Ok(())
     }),
     Command::new("ssubscribe", -2, LISTEN, Keys::None, |cx, args, out| {
@@ -63,12 +59,7 @@ fn channels(cx: &mut Cx<'_>, args: &Args<'_>, kind: Kind, out: &mut Reply) -> Do
     let pattern = match args[2..] {
         [] => &b"*"[..],
         [pattern] => pattern,
-        _ => {
-            return Err(Fail::err(format_args!(
-                "unknown subcommand or wrong number of arguments for '{}'. Try PUBSUB HELP.",
-                crate::words::lossy(args[1])
-            )));
-        }
+        _ => return Err(Fail::bad_subcommand(args)),
     };
     let names = cx.server.channels.matching(kind, pattern);
     out.array(names.len());
@@ -85,26 +76,18 @@ fn listeners(cx: &mut Cx<'_>, args: &Args<'_>, kind: Kind, out: &mut Reply) -> D
     Ok(())
 }
 
-fn help(_: &mut Cx<'_>, _: &Args<'_>, out: &mut Reply) -> Done {
-    let lines = [
-        "PUBSUB <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
-        "CHANNELS [<pattern>]",
-        "    Tells which channels have listeners, and match the pattern.",
-        "NUMPAT",
-        "    Tells how many patterns have listeners.",
-        "NUMSUB [<channel> ...]",
-        "    Tells how many listen to each of these channels, those to patterns not counted.",
-        "SHARDCHANNELS [<pattern>]",
-        "    Tells which channels of shards have listeners, and match the pattern.",
-        "SHARDNUMSUB [<shardchannel> ...]",
-        "    Tells how many listen to each of these channels of shards.",
-        "HELP",
-        "    Prints this help.",
-    ];
-    out.array(lines.len());
-    lines.iter().for_each(|line| out.simple(line));
-    Ok(())
-}
+const HELP: &[&str] = &[
+    "CHANNELS [<pattern>]",
+    "    Tells which channels have listeners, and match the pattern.",
+    "NUMPAT",
+    "    Tells how many patterns have listeners.",
+    "NUMSUB [<channel> ...]",
+    "    Tells how many listen to each of these channels, those to patterns not counted.",
+    "SHARDCHANNELS [<pattern>]",
+    "    Tells which channels of shards have listeners, and match the pattern.",
+    "SHARDNUMSUB [<shardchannel> ...]",
+    "    Tells how many listen to each of these channels of shards.",
+];
 
 /// Says that the client does, or does not, listen to something, and to how much in all: of shards, or else.
 fn confirm(session: &Session, kind: Kind, what: &str, name: Option<&[u8]>, out: &mut Reply) {

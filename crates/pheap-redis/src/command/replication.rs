@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering::SeqCst;
 
 use super::args::int;
+use super::table::{ADMIN, LOOK};
 use super::{Args, Command, Cx, Done, Fail, Flags, Keys};
 use crate::clients::Filter;
 use crate::config::Master;
@@ -14,17 +15,17 @@ use crate::server::Server;
 use crate::words::lossy;
 
 /// Not in a transaction: who is followed is not only in the heap, so it could not be rolled back.
-const FOLLOW: &[Flags] =
-    &[Flags::ADMIN, Flags::NOSCRIPT, Flags::STALE, Flags::NO_ASYNC_LOADING, Flags::NO_MULTI];
-const LOOK: &[Flags] = &[Flags::NOSCRIPT, Flags::LOADING, Flags::STALE, Flags::FAST];
-const SYNC: &[Flags] = &[Flags::ADMIN, Flags::NOSCRIPT, Flags::NO_ASYNC_LOADING, Flags::NO_MULTI];
-const CONFIGURE: &[Flags] = &[Flags::ADMIN, Flags::NOSCRIPT, Flags::LOADING, Flags::STALE, Flags::ALLOW_BUSY];
+const FOLLOW: Flags =
+    Flags::ADMIN.and(Flags::NOSCRIPT).and(Flags::STALE).and(Flags::NO_MULTI).and(Flags::NO_ASYNC_LOADING);
+const TELL: Flags = LOOK.and(Flags::NOSCRIPT).and(Flags::FAST);
+const SYNC: Flags = Flags::ADMIN.and(Flags::NOSCRIPT).and(Flags::NO_MULTI).and(Flags::NO_ASYNC_LOADING);
+const CONFIGURE: Flags = ADMIN.and(Flags::ALLOW_BUSY);
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::new("psync", -3, SYNC, Keys::None, no_replicas),
     Command::new("replconf", -1, CONFIGURE, Keys::None, no_replicas),
     Command::new("replicaof", 3, FOLLOW, Keys::Heap, replicaof),
-    Command::new("role", 1, LOOK, Keys::None, role),
+    Command::new("role", 1, TELL, Keys::None, role),
     Command::new("slaveof", 3, FOLLOW, Keys::Heap, replicaof),
     Command::new("sync", 1, SYNC, Keys::None, no_replicas),
 ];

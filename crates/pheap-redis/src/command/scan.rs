@@ -1,13 +1,14 @@
 //! All keys: `KEYS`, and `SCAN`, which looks at them in steps.
 
 use super::args::{Scan, cursor};
-use super::{Args, Command, Cx, Done, Fail, Flags, Keys};
+use super::table::READ;
+use super::{Args, Command, Cx, Done, Fail, Keys};
 use crate::resp::Reply;
 use crate::words;
 
 pub(super) const COMMANDS: &[Command] = &[
-    Command::new("keys", 2, &[Flags::READONLY], Keys::Everything, keys),
-    Command::new("scan", -2, &[Flags::READONLY], Keys::From(first_shard), scan),
+    Command::new("keys", 2, READ, Keys::Everything, keys),
+    Command::new("scan", -2, READ, Keys::From(first_shard), scan),
 ];
 
 fn keys(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {

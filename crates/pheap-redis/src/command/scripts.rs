@@ -4,44 +4,33 @@ use std::sync::Arc;
 
 use super::args::int;
 use super::script::{Call, Kind, with_engine};
+use super::table::{LOOK, READ, tell_subcommands};
 use super::{Args, Command, Cx, Done, Fail, Flags, Keys};
 use crate::resp::Reply;
 use crate::scripts::{Declared, Script, Sha, sha1};
 use crate::server::MASTER_DOWN;
 
-const RUN: &[Flags] = &[Flags::NOSCRIPT, Flags::SKIP_MONITOR, Flags::MAY_REPLICATE, Flags::STALE];
-const RUN_READ_ONLY: &[Flags] = &[Flags::NOSCRIPT, Flags::SKIP_MONITOR, Flags::STALE, Flags::READONLY];
-const MANAGE: &[Flags] = &[Flags::NOSCRIPT];
+const RUN: Flags = Flags::NOSCRIPT.and(Flags::STALE).and(Flags::SKIP_MONITOR).and(Flags::MAY_REPLICATE);
+const RUN_READ_ONLY: Flags = READ.and(Flags::NOSCRIPT).and(Flags::STALE).and(Flags::SKIP_MONITOR);
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::new("eval", -3, RUN, Keys::Script, |cx, args, out| eval(cx, args, false, out)),
     Command::new("eval_ro", -3, RUN_READ_ONLY, Keys::Script, |cx, args, out| eval(cx, args, true, out)),
     Command::new("evalsha", -3, RUN, Keys::Script, |cx, args, out| evalsha(cx, args, false, out)),
     Command::new("evalsha_ro", -3, RUN_READ_ONLY, Keys::Script, |cx, args, out| evalsha(cx, args, true, out)),
-    Command::with_subcommands(
-        "script",
-        &[],
-        &[
-            Command::new("script|debug", 3, MANAGE, Keys::None, |_, _, _| {
-                Err(Fail::err("SCRIPT DEBUG is not supported by this server"))
-            }),
-            Command::new("script|exists", -3, MANAGE, Keys::None, exists),
-            Command::new("script|flush", -2, MANAGE, Keys::None, flush),
-            Command::new("script|help", 2, &[Flags::LOADING, Flags::STALE], Keys::None, help),
-            Command::new(
-                "script|kill",
-                2,
-                &[Flags::NOSCRIPT, Flags::ALLOW_BUSY],
-                Keys::None,
-                |cx, _, out| {
-                    cx.server.scripts.kill(true).map_err(|why| Fail::Error(why.into()))?;
-                    out.ok();
-                    Ok(())
-                },
-            ),
-            Command::new("script|load", 3, &[Flags::NOSCRIPT, Flags::STALE], Keys::None, load),
-        ],
-    ),
+    Command::container("script"),
+    Command::new("script|debug", 3, Flags::NOSCRIPT, Keys::None, |_, _, _| {
+        Err(Fail::err("SCRIPT DEBUG is not supported by this server"))
+    }),
+    Command::new("script|exists", -3, Flags::NOSCRIPT, Keys::None, exists),
+    Command::new("script|flush", -2, Flags::NOSCRIPT, Keys::None, flush),
+    Command::new("script|help", 2, LOOK, Keys::None, |_, args, out| tell_subcommands(args, HELP, out)),
+    Command::new("script|kill", 2, Flags::NOSCRIPT.and(Flags::ALLOW_BUSY), Keys::None, |cx, _, out| {
+        cx.server.scripts.kill(true).map_err(|why| Fail::Error(why.into()))?;
+        out.ok();
+        Ok(())
+    }),
+    Command::new("script|load", 3, Flags::NOSCRIPT.and(Flags::STALE), Keys::None, load),
 ];
 
 const NO_SCRIPT: Fail =
@@ -168,21 +157,13 @@ fn flush(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     Ok(())
 }
 
-fn help(_: &mut Cx<'_>, _: &Args<'_>, out: &mut Reply) -> Done {
-    let lines = [
-        "SCRIPT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
-        "EXISTS <sha1> [<sha1> ...]",
-        "    Tells which of these scripts are known.",
-        "FLUSH [ASYNC|SYNC]",
-        "    Forgets all scripts.",
-        "KILL",
-        "    Ends the script that is slow, if it has written nothing.",
-        "LOAD <script>",
-        "    Makes a script known, so that EVALSHA can run it.",
-        "HELP",
-        "    Prints this help.",
-    ];
-    out.array(lines.len());
-    lines.iter().for_each(|line| out.simple(line));
-    Ok(())
-}
+const HELP: &[&str] = &[
+    "EXISTS <sha1> [<sha1> ...]",
+    "    Tells which of these scripts are known.",
+    "FLUSH [ASYNC|SYNC]",
+    "    Forgets all scripts.",
+    "KILL",
+    "    Ends the script that is slow, if it has written nothing.",
+    "LOAD <script>",
+    "    Makes a script known, so that EVALSHA can run it.",
+];

@@ -6,45 +6,40 @@ use pheap::SyncPolicy;
 
 use super::args::{int, timeout_ms};
 use super::introspect::categories;
-use super::{Args, Command, Cx, Done, Fail, Flags, Keys, all, help};
+use super::table::{ADMIN, LOOK, READ_FAST};
+use super::{Args, Command, Cx, Done, Fail, Flags, Keys, all};
 use crate::config::{Config, Setting};
 use crate::resp::Reply;
 use crate::words;
 
-const ADMIN: &[Flags] = &[Flags::ADMIN, Flags::NOSCRIPT, Flags::LOADING, Flags::STALE];
-const ACL_LOOK: &[Flags] = &[Flags::NOSCRIPT, Flags::LOADING, Flags::STALE];
+const ACL_LOOK: Flags = LOOK.and(Flags::NOSCRIPT);
 
 pub(super) const COMMANDS: &[Command] = &[
-    Command::with_subcommands(
-        "acl",
-        &[],
-        &[
-            Command::new("acl|cat", -2, ACL_LOOK, Keys::None, acl_cat),
-            help!("acl|help"),
-            Command::new("acl|list", 2, ADMIN, Keys::None, |cx, _, out| {
-                out.array(1);
-                let has_password = !cx.server.config.read().text("requirepass").is_empty();
-                let password = if has_password { "#(hidden)" } else { "nopass" };
-                out.bulk(format!("user default on {password} sanitize-payload ~* &* +@all").as_bytes());
-                Ok(())
-            }),
-            Command::new("acl|users", 2, ADMIN, Keys::None, |_, _, out| {
-                out.array(1);
-                out.bulk(b"default");
-                Ok(())
-            }),
-            Command::new("acl|whoami", 2, ACL_LOOK, Keys::None, |_, _, out| {
-                out.bulk(b"default");
-                Ok(())
-            }),
-        ],
-    ),
-    Command::new("bgrewriteaof", 1, &[Flags::ADMIN, Flags::NOSCRIPT], Keys::None, |_, _, out| {
+    Command::container("acl"),
+    Command::new("acl|cat", -2, ACL_LOOK, Keys::None, acl_cat),
+    Command::help("acl|help"),
+    Command::new("acl|list", 2, ADMIN, Keys::None, |cx, _, out| {
+        out.array(1);
+        let has_password = !cx.server.config.read().text("requirepass").is_empty();
+        let password = if has_password { "#(hidden)" } else { "nopass" };
+        out.bulk(format!("user default on {password} sanitize-payload ~* &* +@all").as_bytes());
+        Ok(())
+    }),
+    Command::new("acl|users", 2, ADMIN, Keys::None, |_, _, out| {
+        out.array(1);
+        out.bulk(b"default");
+        Ok(())
+    }),
+    Command::new("acl|whoami", 2, ACL_LOOK, Keys::None, |_, _, out| {
+        out.bulk(b"default");
+        Ok(())
+    }),
+    Command::new("bgrewriteaof", 1, Flags::ADMIN.and(Flags::NOSCRIPT), Keys::None, |_, _, out| {
         // The heap's log is folded into the heap all the time.
         out.simple("Background append only file rewriting started");
         Ok(())
     }),
-    Command::new("bgsave", -1, &[Flags::ADMIN, Flags::NOSCRIPT], Keys::None, |cx, args, out| {
+    Command::new("bgsave", -1, Flags::ADMIN.and(Flags::NOSCRIPT), Keys::None, |cx, args, out| {
         match args[1..] {
             [] => {}
             [how] if how.eq_ignore_ascii_case(b"schedule") => {}
@@ -54,64 +49,87 @@ pub(super) const COMMANDS: &[Command] = &[
         out.simple("Background saving started");
         Ok(())
     }),
-    Command::with_subcommands("cluster", &[], CLUSTER),
-    Command::with_subcommands(
-        "config",
-        &[],
-        &[
-            Command::new("config|get", -3, ADMIN, Keys::None, config_get),
-            help!("config|help"),
-            Command::new("config|resetstat", 2, ADMIN, Keys::None, |cx, _, out| {
-                cx.server.reset_counts();
-                out.ok();
-                Ok(())
-            }),
-            Command::new("config|rewrite", 2, ADMIN, Keys::None, |cx, _, out| {
-                let path = cx.server.config_file.as_ref();
-                let path = path.ok_or_else(|| Fail::err("The server is running without a config file"))?;
-                let rewritten = cx.server.config.read().rewrite(path);
-                rewritten.map_err(|error| Fail::err(format_args!("Rewriting config file: {error}")))?;
-                out.ok();
-                Ok(())
-            }),
-            Command::new("config|set", -4, ADMIN, Keys::None, config_set),
-        ],
+    Command::container("cluster"),
+    Command::new("cluster|addslots", -3, ADMIN_STALE, Keys::None, no_cluster),
+    Command::new("cluster|addslotsrange", -4, ADMIN_STALE, Keys::None, no_cluster),
+    Command::new("cluster|bumpepoch", 2, ADMIN_STALE, Keys::None, no_cluster),
+    Command::new("cluster|count-failure-reports", 3, ADMIN_STALE, Keys::None, no_cluster),
+    Command::new("cluster|countkeysinslot", 3, Flags::STALE, Keys::None, no_cluster),
+    Command::new("cluster|delslots", -3, ADMIN_STALE, Keys::None, no_cluster),
+    Command::new("cluster|delslotsrange", -4, ADMIN_STALE, Keys::None, no_cluster),
+    Command::new("cluster|failover", -2, ADMIN_STALE, Keys::None, no_cluster),
+    Command::new("cluster|flushslots", 2, ADMIN_STALE, Keys::None, no_cluster),
+    Command::new("cluster|forget", 3, ADMIN_STALE, Keys::None, no_cluster),
+    Command::new("cluster|getkeysinslot", 4, Flags::STALE, Keys::None, no_cluster),
+    Command::help("cluster|help"),
+    Command::new("cluster|info", 2, Flags::STALE, Keys::None, no_cluster),
+    Command::new("cluster|keyslot", 3, Flags::STALE, Keys::None, no_cluster),
+    Command::new("cluster|links", 2, Flags::STALE, Keys::None, no_cluster),
+    Command::new("cluster|meet", -4, ADMIN_STALE, Keys::None, no_cluster),
+    Command::new("cluster|myid", 2, Flags::STALE, Keys::None, no_cluster),
+    Command::new("cluster|nodes", 2, Flags::STALE, Keys::None, no_cluster),
+    Command::new("cluster|replicas", 3, ADMIN_STALE, Keys::None, no_cluster),
+    Command::new("cluster|replicate", 3, ADMIN_STALE, Keys::None, no_cluster),
+    Command::new(
+        "cluster|reset",
+        -2,
+        Flags::ADMIN.and(Flags::NOSCRIPT).and(Flags::STALE),
+        Keys::None,
+        no_cluster,
     ),
-    Command::new("lastsave", 1, &[Flags::LOADING, Flags::STALE, Flags::FAST], Keys::None, |cx, _, out| {
+    Command::new("cluster|saveconfig", 2, ADMIN_STALE, Keys::None, no_cluster),
+    Command::new("cluster|set-config-epoch", 3, ADMIN_STALE, Keys::None, no_cluster),
+    Command::new("cluster|setslot", -4, ADMIN_STALE, Keys::None, no_cluster),
+    Command::new("cluster|shards", 2, Flags::STALE, Keys::None, no_cluster),
+    Command::new("cluster|slaves", 3, ADMIN_STALE, Keys::None, no_cluster),
+    Command::new("cluster|slots", 2, Flags::STALE, Keys::None, no_cluster),
+    Command::container("config"),
+    Command::new("config|get", -3, ADMIN, Keys::None, config_get),
+    Command::help("config|help"),
+    Command::new("config|resetstat", 2, ADMIN, Keys::None, |cx, _, out| {
+        cx.server.reset_counts();
+        out.ok();
+        Ok(())
+    }),
+    Command::new("config|rewrite", 2, ADMIN, Keys::None, |cx, _, out| {
+        let path = cx.server.config_file.as_ref();
+        let path = path.ok_or_else(|| Fail::err("The server is running without a config file"))?;
+        let rewritten = cx.server.config.read().rewrite(path);
+        rewritten.map_err(|error| Fail::err(format_args!("Rewriting config file: {error}")))?;
+        out.ok();
+        Ok(())
+    }),
+    Command::new("config|set", -4, ADMIN, Keys::None, config_set),
+    Command::new("lastsave", 1, LOOK.and(Flags::FAST), Keys::None, |cx, _, out| {
         out.int(cx.server.save.lock().at);
         Ok(())
     }),
-    Command::new("lolwut", -1, &[Flags::READONLY, Flags::FAST], Keys::None, |_, _, out| {
+    Command::new("lolwut", -1, READ_FAST, Keys::None, |_, _, out| {
         out.verbatim(
             "txt",
             format!("pheap-redis {}\nRedis ver. {}\n", env!("CARGO_PKG_VERSION"), crate::REDIS_VERSION),
         );
         Ok(())
     }),
-    Command::with_subcommands(
-        "module",
-        &[],
-        &[
-            help!("module|help"),
-            Command::new("module|list", 2, &[Flags::ADMIN, Flags::NOSCRIPT], Keys::None, |_, _, out| {
-                out.array(0);
-                Ok(())
-            }),
-        ],
-    ),
-    Command::new("save", 1, &[Flags::ADMIN, Flags::NOSCRIPT, Flags::NO_MULTI], Keys::None, |cx, _, out| {
-        crate::save::now(cx.server).map_err(Fail::err)?;
-        out.ok();
+    Command::container("module"),
+    Command::help("module|help"),
+    Command::new("module|list", 2, Flags::ADMIN.and(Flags::NOSCRIPT), Keys::None, |_, _, out| {
+        out.array(0);
         Ok(())
     }),
     Command::new(
-        "shutdown",
-        -1,
-        &[Flags::ADMIN, Flags::NOSCRIPT, Flags::LOADING, Flags::STALE, Flags::NO_MULTI, Flags::ALLOW_BUSY],
+        "save",
+        1,
+        Flags::ADMIN.and(Flags::NOSCRIPT).and(Flags::NO_MULTI),
         Keys::None,
-        shutdown,
+        |cx, _, out| {
+            crate::save::now(cx.server).map_err(Fail::err)?;
+            out.ok();
+            Ok(())
+        },
     ),
-    Command::new("time", 1, &[Flags::LOADING, Flags::STALE, Flags::FAST], Keys::None, |_, _, out| {
+    Command::new("shutdown", -1, ADMIN.and(Flags::NO_MULTI).and(Flags::ALLOW_BUSY), Keys::None, shutdown),
+    Command::new("time", 1, LOOK.and(Flags::FAST), Keys::None, |_, _, out| {
         let micros = std::time::SystemTime::now()
             .duration_since(std::time::UNIX_EPOCH)
             .unwrap_or_default()
@@ -121,7 +139,7 @@ pub(super) const COMMANDS: &[Command] = &[
         out.bulk_int((micros % 1_000_000) as i64);
         Ok(())
     }),
-    Command::new("wait", 3, &[Flags::NOSCRIPT], Keys::None, |cx, args, out| {
+    Command::new("wait", 3, Flags::NOSCRIPT, Keys::None, |cx, args, out| {
         if cx.server.role.is_replica() {
             return Err(Fail::err(
                 "WAIT cannot be used with replica instances. Please also note that since Redis 4.0 if a replica is configured to be writable (which is not the default) writes to replicas are just local and are not propagated.",
@@ -135,38 +153,7 @@ pub(super) const COMMANDS: &[Command] = &[
     }),
 ];
 
-const ADMIN_STALE: &[Flags] = &[Flags::ADMIN, Flags::STALE];
-
-/// This is no cluster.
-const CLUSTER: &[Command] = &[
-    Command::new("cluster|addslots", -3, ADMIN_STALE, Keys::None, no_cluster),
-    Command::new("cluster|addslotsrange", -4, ADMIN_STALE, Keys::None, no_cluster),
-    Command::new("cluster|bumpepoch", 2, ADMIN_STALE, Keys::None, no_cluster),
-    Command::new("cluster|count-failure-reports", 3, ADMIN_STALE, Keys::None, no_cluster),
-    Command::new("cluster|countkeysinslot", 3, &[Flags::STALE], Keys::None, no_cluster),
-    Command::new("cluster|delslots", -3, ADMIN_STALE, Keys::None, no_cluster),
-    Command::new("cluster|delslotsrange", -4, ADMIN_STALE, Keys::None, no_cluster),
-    Command::new("cluster|failover", -2, ADMIN_STALE, Keys::None, no_cluster),
-    Command::new("cluster|flushslots", 2, ADMIN_STALE, Keys::None, no_cluster),
-    Command::new("cluster|forget", 3, ADMIN_STALE, Keys::None, no_cluster),
-    Command::new("cluster|getkeysinslot", 4, &[Flags::STALE], Keys::None, no_cluster),
-    help!("cluster|help"),
-    Command::new("cluster|info", 2, &[Flags::STALE], Keys::None, no_cluster),
-    Command::new("cluster|keyslot", 3, &[Flags::STALE], Keys::None, no_cluster),
-    Command::new("cluster|links", 2, &[Flags::STALE], Keys::None, no_cluster),
-    Command::new("cluster|meet", -4, ADMIN_STALE, Keys::None, no_cluster),
-    Command::new("cluster|myid", 2, &[Flags::STALE], Keys::None, no_cluster),
-    Command::new("cluster|nodes", 2, &[Flags::STALE], Keys::None, no_cluster),
-    Command::new("cluster|replicas", 3, ADMIN_STALE, Keys::None, no_cluster),
-    Command::new("cluster|replicate", 3, ADMIN_STALE, Keys::None, no_cluster),
-    Command::new("cluster|reset", -2, &[Flags::ADMIN, Flags::STALE, Flags::NOSCRIPT], Keys::None, no_cluster),
-    Command::new("cluster|saveconfig", 2, ADMIN_STALE, Keys::None, no_cluster),
-    Command::new("cluster|set-config-epoch", 3, ADMIN_STALE, Keys::None, no_cluster),
-    Command::new("cluster|setslot", -4, ADMIN_STALE, Keys::None, no_cluster),
-    Command::new("cluster|shards", 2, &[Flags::STALE], Keys::None, no_cluster),
-    Command::new("cluster|slaves", 3, ADMIN_STALE, Keys::None, no_cluster),
-    Command::new("cluster|slots", 2, &[Flags::STALE], Keys::None, no_cluster),
-];
+const ADMIN_STALE: Flags = Flags::ADMIN.and(Flags::STALE);
 
 pub(super) fn no_cluster(_: &mut Cx<'_>, _: &Args<'_>, _: &mut Reply) -> Done {
     Err(Fail::err("This instance has cluster support disabled"))

@@ -4,62 +4,49 @@
 
 use std::collections::HashSet;
 
-use super::sets::set;
-use super::{Args, Command, Cx, Done, Fail, Flags, Keys};
-use crate::data::{Change, Set, Value};
+use super::args::{count, counted_keys, positive};
+use super::table::{ADD, ALL_KEYS, READ};
+use super::{Args, Command, Cx, Done, Fail, Keys};
+use crate::data::{Owned, Set};
 use crate::resp::Reply;
-use crate::words;
-
-const ALL_KEYS: Keys = Keys::Range(1, -1, 1);
-const READ: &[Flags] = &[Flags::READONLY];
-const STORE: &[Flags] = &[Flags::WRITE, Flags::DENYOOM];
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::new("sdiff", -2, READ, ALL_KEYS, |cx, args, out| answer(cx, args, difference, out)),
-    Command::new("sdiffstore", -3, STORE, ALL_KEYS, |cx, args, out| {
+    Command::new("sdiffstore", -3, ADD, ALL_KEYS, |cx, args, out| {
         store(cx, args, "sdiffstore", difference, out)
-    }),
+    })
+    .access("OW update", "RO access"),
     Command::new("sinter", -2, READ, ALL_KEYS, |cx, args, out| answer(cx, args, intersection, out)),
-    Command::new("sintercard", -3, READ, Keys::Find(counted_keys), sintercard),
-    Command::new("sinterstore", -3, STORE, ALL_KEYS, |cx, args, out| {
+    Command::new("sintercard", -3, READ, Keys::Find(|args, keys| counted_keys(args, 1, keys)), sintercard),
+    Command::new("sinterstore", -3, ADD, ALL_KEYS, |cx, args, out| {
         store(cx, args, "sinterstore", intersection, out)
-    }),
+    })
+    .access("RW update", "RO access"),
     Command::new("sunion", -2, READ, ALL_KEYS, |cx, args, out| answer(cx, args, union, out)),
-    Command::new("sunionstore", -3, STORE, ALL_KEYS, |cx, args, out| {
+    Command::new("sunionstore", -3, ADD, ALL_KEYS, |cx, args, out| {
         store(cx, args, "sunionstore", union, out)
-    }),
+    })
+    .access("OW update", "RO access"),
 ];
 
 type Elements = Vec<Vec<u8>>;
 
-/// The keys of a command that says their number first.
-pub(super) fn counted_keys(args: &Args<'_>, keys: &mut Vec<usize>) {
-    let count = words::int(args[1]).and_then(|count| usize::try_from(count).ok()).unwrap_or(0);
-    if count <= args.len() - 2 {
-        keys.extend(2..2 + count);
-    }
-}
-
 /// The length of each key's set; none where there is none.
 fn lengths(cx: &mut Cx<'_>, keys: &[&[u8]]) -> Result<Vec<Option<usize>>, Fail> {
-    let now = cx.now;
-    let len = |key: &&[u8]| cx.read(key, |view, db| Ok(set(view, db, key, now)?.map(|set| view[set].len())));
+    let len = |key: &&[u8]| cx.look::<Set, _>(key, |view, set| Ok(set.map(|set| view[set].len())));
     keys.iter().map(len).collect()
 }
 
 /// The elements of a key's set.
 fn elements(cx: &mut Cx<'_>, key: &[u8]) -> Result<Elements, Fail> {
-    let now = cx.now;
-    cx.read(key, |view, db| {
-        Ok(set(view, db, key, now)?.map_or(Vec::new(), |set| set.iter(view).map(<[u8]>::to_vec).collect()))
+    cx.look::<Set, _>(key, |view, set| {
+        Ok(set.into_iter().flat_map(|set| set.iter(view)).map(<[u8]>::to_vec).collect())
     })
 }
 
 /// Keeps the elements that are in a key's set, or those that are not.
 fn keep(cx: &mut Cx<'_>, key: &[u8], elements: &mut Elements, is_in: bool) -> Done {
-    let now = cx.now;
-    cx.read(key, |view, db| {
-        let set = set(view, db, key, now)?;
+    cx.look::<Set, _>(key, |view, set| {
         elements.retain(|element| set.is_some_and(|set| set.contains(view, element)) == is_in);
         Ok(())
     })
@@ -93,11 +80,10 @@ fn difference(cx: &mut Cx<'_>, keys: &[&[u8]]) -> Result<Elements, Fail> {
 
 fn union(cx: &mut Cx<'_>, keys: &[&[u8]]) -> Result<Elements, Fail> {
     lengths(cx, keys)?;
-    let (now, mut all) = (cx.now, HashSet::new());
+    let mut all = HashSet::new();
     for key in keys {
-        cx.read(key, |view, db| {
-            let Some(set) = set(view, db, key, now)? else { return Ok::<_, Fail>(()) };
-            for element in set.iter(view) {
+        cx.look::<Set, _>(key, |view, set| {
+            for element in set.into_iter().flat_map(|set| set.iter(view)) {
                 if !all.contains(element) {
                     all.insert(element.to_vec());
                 }
@@ -127,25 +113,13 @@ fn store(
     combine: fn(&mut Cx<'_>, &[&[u8]]) -> Result<Elements, Fail>,
     out: &mut Reply,
 ) -> Done {
-    let target = args[1];
     let elements = combine(cx, &args[2..])?;
     out.count(elements.len());
-    if elements.is_empty() {
-        cx.remove(target);
-        return Ok(());
-    }
-    cx.write(target, |tx, db| {
-        let set = tx.alloc(Set::new())?;
-        set.extend(tx, elements.iter().map(Vec::as_slice))?;
-        db.set(tx, target, Value::Set(set))
-    })?;
-    cx.touched(b's', event, target);
-    Ok(())
+    cx.replace(args[1], b's', event, &Owned::Set(elements))
 }
 
 fn sintercard(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let count = words::int(args[1]).and_then(|count| usize::try_from(count).ok()).filter(|&count| count > 0);
-    let count = count.ok_or_else(|| Fail::err("numkeys should be greater than 0"))?;
+    let count = positive(args[1], "numkeys should be greater than 0")?;
     if count > args.len() - 2 {
         return Err(Fail::err("Number of keys can't be greater than number of args"));
     }
@@ -163,8 +137,7 @@ pub(super) fn limit(options: &[&[u8]]) -> Result<usize, Fail> {
         if !name.eq_ignore_ascii_case(b"limit") {
             return Err(Fail::SYNTAX);
         }
-        let number = words::int(number).and_then(|number| usize::try_from(number).ok());
-        limit = number.ok_or_else(|| Fail::err("LIMIT can't be negative"))?;
+        limit = count(number, "LIMIT can't be negative")?;
     }
     Ok(if limit == 0 { usize::MAX } else { limit })
 }

@@ -4,86 +4,76 @@ use std::ops::Range;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::args::int;
-use super::{Args, Command, Cx, Done, Fail, Flags, Keys, all, help};
+use super::table::{ADMIN, LOOK};
+use super::{Args, Command, Cx, Done, Fail, Flags, Keys, all};
 use crate::counts::{BUCKETS, Sum};
 use crate::resp::Reply;
 use crate::slowlog::Series;
 use crate::words::{lossy, quoted};
 
-const ADMIN: &[Flags] = &[Flags::ADMIN, Flags::NOSCRIPT, Flags::LOADING, Flags::STALE];
-const ADMIN_FIRST: &[Flags] = &[Flags::ADMIN, Flags::LOADING, Flags::STALE];
+const ADMIN_FIRST: Flags = LOOK.and(Flags::ADMIN);
 
 pub(super) const COMMANDS: &[Command] = &[
-    Command::with_subcommands(
-        "latency",
-        &[],
-        &[
-            Command::new("latency|doctor", 2, ADMIN, Keys::None, doctor),
-            Command::new("latency|graph", 3, ADMIN, Keys::None, |cx, args, out| {
-                let event = lossy(args[2]);
-                let series = cx
-                    .server
-                    .latency
-                    .of(&event)
-                    .ok_or_else(|| Fail::err(format_args!("No samples available for event '{event}'")))?;
-                let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-                out.verbatim("txt", graph(&event, &series, now as i64));
-                Ok(())
-            }),
-            help!("latency|help"),
-            Command::new("latency|histogram", -2, ADMIN, Keys::None, histogram),
-            Command::new("latency|history", 3, ADMIN, Keys::None, |cx, args, out| {
-                let series = cx.server.latency.of(&lossy(args[2])).unwrap_or_default();
-                out.array(series.samples.len());
-                for (at, ms) in series.samples {
-                    out.array(2);
-                    out.int(at);
-                    out.int(ms as i64);
-                }
-                Ok(())
-            }),
-            Command::new("latency|latest", 2, ADMIN, Keys::None, |cx, _, out| {
-                let events = cx.server.latency.all();
-                out.array(events.len());
-                for (event, series) in events {
-                    let (at, ms) = series.samples.back().copied().unwrap_or_default();
-                    out.array(4);
-                    out.bulk(event.as_bytes());
-                    [at, ms as i64, series.longest as i64].into_iter().for_each(|number| out.int(number));
-                }
-                Ok(())
-            }),
-            Command::new("latency|reset", -2, ADMIN, Keys::None, |cx, args, out| {
-                let events: Vec<_> = args[2..].iter().map(|event| lossy(event)).collect();
-                let events: Vec<&str> = events.iter().map(|event| event.as_ref()).collect();
-                out.count(cx.server.latency.forget(&events));
-                Ok(())
-            }),
-        ],
-    ),
+    Command::container("latency"),
+    Command::new("latency|doctor", 2, ADMIN, Keys::None, doctor),
+    Command::new("latency|graph", 3, ADMIN, Keys::None, |cx, args, out| {
+        let event = lossy(args[2]);
+        let series = cx
+            .server
+            .latency
+            .of(&event)
+            .ok_or_else(|| Fail::err(format_args!("No samples available for event '{event}'")))?;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        out.verbatim("txt", graph(&event, &series, now as i64));
+        Ok(())
+    }),
+    Command::help("latency|help"),
+    Command::new("latency|histogram", -2, ADMIN, Keys::None, histogram),
+    Command::new("latency|history", 3, ADMIN, Keys::None, |cx, args, out| {
+        let series = cx.server.latency.of(&lossy(args[2])).unwrap_or_default();
+        out.array(series.samples.len());
+        for (at, ms) in series.samples {
+            out.array(2);
+            out.int(at);
+            out.int(ms as i64);
+        }
+        Ok(())
+    }),
+    Command::new("latency|latest", 2, ADMIN, Keys::None, |cx, _, out| {
+        let events = cx.server.latency.all();
+        out.array(events.len());
+        for (event, series) in events {
+            let (at, ms) = series.samples.back().copied().unwrap_or_default();
+            out.array(4);
+            out.bulk(event.as_bytes());
+            [at, ms as i64, series.longest as i64].into_iter().for_each(|number| out.int(number));
+        }
+        Ok(())
+    }),
+    Command::new("latency|reset", -2, ADMIN, Keys::None, |cx, args, out| {
+        let events: Vec<_> = args[2..].iter().map(|event| lossy(event)).collect();
+        let events: Vec<&str> = events.iter().map(|event| event.as_ref()).collect();
+        out.count(cx.server.latency.forget(&events));
+        Ok(())
+    }),
     Command::new("monitor", 1, ADMIN, Keys::None, |cx, _, out| {
         cx.server.add_monitor(cx.session.id);
         cx.session.monitors = true;
         out.ok();
         Ok(())
     }),
-    Command::with_subcommands(
-        "slowlog",
-        &[],
-        &[
-            Command::new("slowlog|get", -2, ADMIN_FIRST, Keys::None, get),
-            help!("slowlog|help"),
-            Command::new("slowlog|len", 2, ADMIN_FIRST, Keys::None, |cx, _, out| {
-                out.count(cx.server.slowlog.len());
-                Ok(())
-            }),
-            Command::new("slowlog|reset", 2, ADMIN_FIRST, Keys::None, |cx, _, out| {
-                cx.server.slowlog.clear();
-                out.ok();
-                Ok(())
-            }),
-        ],
-    ),
+    Command::container("slowlog"),
+    Command::new("slowlog|get", -2, ADMIN_FIRST, Keys::None, get),
+    Command::help("slowlog|help"),
+    Command::new("slowlog|len", 2, ADMIN_FIRST, Keys::None, |cx, _, out| {
+        out.count(cx.server.slowlog.len());
+        Ok(())
+    }),
+    Command::new("slowlog|reset", 2, ADMIN_FIRST, Keys::None, |cx, _, out| {
+        cx.server.slowlog.clear();
+        out.ok();
+        Ok(())
+    }),
 ];
 
 /// Those of a command's arguments that are passwords, or names of users with one: they are not shown.
@@ -200,8 +190,7 @@ fn histogram(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         count += 1;
         out.bulk(name.as_bytes());
         out.map(2);
-        out.bulk(b"calls");
-        out.int(sum.calls as i64);
+        out.field("calls").int(sum.calls as i64);
         out.bulk(b"histogram_usec");
         let used: Vec<usize> = (0..BUCKETS).filter(|&bucket| sum.histogram[bucket] > 0).collect();
         let (begun, mut pairs) = (out.begin(), 0);

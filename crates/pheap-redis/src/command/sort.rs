@@ -3,20 +3,18 @@
 use std::cmp::Ordering;
 
 use super::args::int;
-use super::{Args, Command, Cx, Done, Fail, Flags, Keys};
-use crate::data::{Change, Owned, Value};
+use super::table::{ADD, READ};
+use super::{Args, Command, Cx, Done, Fail, Keys};
+use crate::data::{Owned, Value};
 use crate::resp::Reply;
 use crate::words;
 
 pub(super) const COMMANDS: &[Command] = &[
-    Command::new(
-        "sort",
-        -2,
-        &[Flags::WRITE, Flags::DENYOOM],
-        Keys::Perhaps { keys, everything },
-        |cx, args, out| sort(cx, args, true, out),
-    ),
-    Command::new("sort_ro", -2, &[Flags::READONLY], Keys::Perhaps { keys, everything }, |cx, args, out| {
+    Command::new("sort", -2, ADD, Keys::Perhaps { keys, everything }, |cx, args, out| {
+        sort(cx, args, true, out)
+    })
+    .access("RO access", "OW update"),
+    Command::new("sort_ro", -2, READ, Keys::Perhaps { keys, everything }, |cx, args, out| {
         sort(cx, args, false, out)
     }),
 ];
@@ -195,15 +193,6 @@ fn sort(cx: &mut Cx<'_>, args: &Args<'_>, may_store: bool, out: &mut Reply) -> D
         return Ok(());
     };
     out.count(told.len());
-    if told.is_empty() {
-        cx.remove(target);
-        return Ok(());
-    }
     let list = Owned::List(told.into_iter().map(Option::unwrap_or_default).collect());
-    cx.write(target, |tx, db| {
-        let list = list.store(tx)?;
-        db.set(tx, target, list)
-    })?;
-    cx.touched(b'l', "sortstore", target);
-    Ok(())
+    cx.replace(target, b'l', "sortstore", &list)
 }

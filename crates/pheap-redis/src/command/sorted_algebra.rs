@@ -4,41 +4,40 @@
 
 use std::collections::HashMap;
 
-use super::args::int;
-use super::set_algebra::{counted_keys, limit};
-use super::sorted_pops::counted_keys_later;
+use super::args::{counted_keys, int};
+use super::set_algebra::limit;
 use super::sorted_sets::{Scored, member, members, sort, store};
-use super::{Args, Command, Cx, Done, Fail, Flags, Keys};
+use super::table::{ADD, READ};
+use super::{Args, Command, Cx, Done, Fail, Keys};
 use crate::data::{P, Set, Sorted, Value, View};
 use crate::resp::Reply;
 use crate::words;
 
-const READ: &[Flags] = &[Flags::READONLY];
-const STORE: &[Flags] = &[Flags::WRITE, Flags::DENYOOM];
-const COUNTED: Keys = Keys::Find(counted_keys);
+const COUNTED: Keys = Keys::Find(|args, keys| counted_keys(args, 1, keys));
 const TARGET_AND_COUNTED: Keys = Keys::Find(|args, keys| {
     keys.push(1);
-    let mut counted = Vec::new();
-    counted_keys_later(args, &mut counted);
-    keys.append(&mut counted);
+    counted_keys(args, 2, keys);
 });
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::new("zdiff", -3, READ, COUNTED, |cx, args, out| answer(cx, args, Op::Difference, "zdiff", out)),
-    Command::new("zdiffstore", -4, STORE, TARGET_AND_COUNTED, |cx, args, out| {
+    Command::new("zdiffstore", -4, ADD, TARGET_AND_COUNTED, |cx, args, out| {
         answer_count(cx, args, Op::Difference, "zdiffstore", out)
-    }),
+    })
+    .access("OW update", "RO access"),
     Command::new("zinter", -3, READ, COUNTED, |cx, args, out| {
         answer(cx, args, Op::Intersection, "zinter", out)
     }),
     Command::new("zintercard", -3, READ, COUNTED, zintercard),
-    Command::new("zinterstore", -4, STORE, TARGET_AND_COUNTED, |cx, args, out| {
+    Command::new("zinterstore", -4, ADD, TARGET_AND_COUNTED, |cx, args, out| {
         answer_count(cx, args, Op::Intersection, "zinterstore", out)
-    }),
+    })
+    .access("OW update", "RO access"),
     Command::new("zunion", -3, READ, COUNTED, |cx, args, out| answer(cx, args, Op::Union, "zunion", out)),
-    Command::new("zunionstore", -4, STORE, TARGET_AND_COUNTED, |cx, args, out| {
+    Command::new("zunionstore", -4, ADD, TARGET_AND_COUNTED, |cx, args, out| {
         answer_count(cx, args, Op::Union, "zunionstore", out)
-    }),
+    })
+    .access("OW update", "RO access"),
 ];
 
 /// What is made of several sets.

@@ -1,20 +1,16 @@
 //! Sorted sets: members in ranges of ranks, of scores, or of names.
 
 use super::args::int;
-use super::sorted_sets::{member, members, removed, sorted, store};
-use super::{Args, Command, Cx, Done, Fail, Flags, Keys};
-use crate::data::{Change, Rank, Sorted, View};
+use super::sorted_sets::{member, members, store};
+use super::table::{ADD, KEY, READ, READ_FAST, TWO_KEYS, WRITE};
+use super::{Args, Command, Cx, Done, Fail};
+use crate::data::{P, Rank, Sorted, Txn, View};
 use crate::resp::Reply;
 use crate::words;
 
-const KEY: Keys = Keys::Range(1, 1, 1);
-const COUNT: &[Flags] = &[Flags::READONLY, Flags::FAST];
-const READ: &[Flags] = &[Flags::READONLY];
-const REMOVE: &[Flags] = &[Flags::WRITE];
-
 pub(super) const COMMANDS: &[Command] = &[
-    Command::new("zcount", 4, COUNT, KEY, |cx, args, out| count(cx, args, By::Score, out)),
-    Command::new("zlexcount", 4, COUNT, KEY, |cx, args, out| count(cx, args, By::Name, out)),
+    Command::new("zcount", 4, READ_FAST, KEY, |cx, args, out| count(cx, args, By::Score, out)),
+    Command::new("zlexcount", 4, READ_FAST, KEY, |cx, args, out| count(cx, args, By::Name, out)),
     Command::new("zrange", -4, READ, KEY, |cx, args, out| range(cx, args, None, None, out)),
     Command::new("zrangebylex", -4, READ, KEY, |cx, args, out| {
         range(cx, args, Some(By::Name), Some(false), out)
@@ -22,16 +18,19 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("zrangebyscore", -4, READ, KEY, |cx, args, out| {
         range(cx, args, Some(By::Score), Some(false), out)
     }),
-    Command::new("zrangestore", -5, &[Flags::WRITE, Flags::DENYOOM], Keys::Range(1, 2, 1), zrangestore),
-    Command::new("zremrangebylex", 4, REMOVE, KEY, |cx, args, out| {
+    Command::new("zrangestore", -5, ADD, TWO_KEYS, zrangestore).access("OW update", "RO access"),
+    Command::new("zremrangebylex", 4, WRITE, KEY, |cx, args, out| {
         remove(cx, args, By::Name, "zremrangebylex", out)
-    }),
-    Command::new("zremrangebyrank", 4, REMOVE, KEY, |cx, args, out| {
+    })
+    .access("RW delete", "RW delete"),
+    Command::new("zremrangebyrank", 4, WRITE, KEY, |cx, args, out| {
         remove(cx, args, By::Rank, "zremrangebyrank", out)
-    }),
-    Command::new("zremrangebyscore", 4, REMOVE, KEY, |cx, args, out| {
+    })
+    .access("RW delete", "RW delete"),
+    Command::new("zremrangebyscore", 4, WRITE, KEY, |cx, args, out| {
         remove(cx, args, By::Score, "zremrangebyscore", out)
-    }),
+    })
+    .access("RW delete", "RW delete"),
     Command::new("zrevrange", -4, READ, KEY, |cx, args, out| {
         range(cx, args, Some(By::Rank), Some(true), out)
     }),
@@ -206,10 +205,9 @@ fn range(
     is_reverse: Option<bool>,
     out: &mut Reply,
 ) -> Done {
-    let (key, now) = (args[1], cx.now);
     let asked = Asked::parse(&args[2..], by, is_reverse, true)?;
-    cx.read(key, |view, db| {
-        let Some(sorted) = sorted(view, db, key, now)?.map(|sorted| &view[sorted]) else {
+    cx.look::<Sorted, _>(args[1], |view, sorted| {
+        let Some(sorted) = sorted.map(|sorted| &view[sorted]) else {
             out.array(0);
             return Ok(());
         };
@@ -223,55 +221,46 @@ fn range(
 }
 
 fn zrangestore(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let (target, source, now) = (args[1], args[2], cx.now);
     let asked = Asked::parse(&args[3..], None, None, false)?;
-    let found = cx.read(source, |view, db| {
-        let Some(sorted) = sorted(view, db, source, now)?.map(|sorted| &view[sorted]) else {
-            return Ok::<_, Fail>(Vec::new());
-        };
+    let found = cx.look::<Sorted, _>(args[2], |view, sorted| {
+        let Some(sorted) = sorted.map(|sorted| &view[sorted]) else { return Ok(Vec::new()) };
         let (from, count) = asked.part(view, sorted);
         let items = sorted.iter(view, from, count, asked.is_reverse);
         Ok(items.map(|item| (view[item.member].to_vec(), item.score)).collect())
     })?;
     out.count(found.len());
-    store(cx, target, "zrangestore", found)
+    store(cx, args[1], "zrangestore", found)
 }
 
 fn count(cx: &mut Cx<'_>, args: &Args<'_>, by: By, out: &mut Reply) -> Done {
-    let (key, now) = (args[1], cx.now);
     let range = Range::parse(by, args[2], args[3])?;
-    let count = cx.read(key, |view, db| {
-        let Some(sorted) = sorted(view, db, key, now)? else { return Ok::<_, Fail>(0) };
-        let (first, end) = range.ranks(view, &view[sorted], false);
-        Ok(end - first)
-    })?;
-    out.count(count);
-    Ok(())
+    let ranks = cx.look::<Sorted, _>(args[1], |view, sorted| {
+        Ok(sorted.map_or((0, 0), |sorted| range.ranks(view, &view[sorted], false)))
+    });
+    ranks.map(|(first, end)| out.count(end - first))
 }
 
 fn remove(cx: &mut Cx<'_>, args: &Args<'_>, by: By, event: &str, out: &mut Reply) -> Done {
-    let (key, now) = (args[1], cx.now);
     let range = Range::parse(by, args[2], args[3])?;
-    let (count, is_gone) = cx.write(key, |tx, db| {
-        let Some(sorted) = sorted(tx, &tx[db], key, now)? else { return Ok::<_, Fail>((0, false)) };
+    let count = cx.shrink::<Sorted>(args[1], event, |tx, sorted, len| {
         let (first, end) = range.ranks(tx, &tx[sorted], false);
-        let count = end - first;
-        if count == tx[sorted].len() {
-            db.remove(tx, key);
-            return Ok((count, true));
+        if end - first < len {
+            remove_ranks(tx, sorted, first, end - first);
         }
-        let items: Vec<_> = tx[sorted].iter(tx, first, count, false).collect();
-        let mut member = Vec::new();
-        for item in items {
-            member.clear();
-            member.extend_from_slice(&tx[item.member]);
-            sorted.remove(tx, &member);
-        }
-        Ok((count, false))
-    })?;
-    removed(cx, key, event, count, is_gone);
-    out.count(count);
-    Ok(())
+        Ok(end - first)
+    });
+    count.map(|count| out.count(count.unwrap_or(0)))
+}
+
+/// Removes so many members from a rank on.
+pub(super) fn remove_ranks<'r>(tx: &mut Txn<'r>, sorted: P<'r, Sorted<'r>>, first: usize, count: usize) {
+    let items: Vec<_> = tx[sorted].iter(tx, first, count, false).collect();
+    let mut member = Vec::new();
+    for item in items {
+        member.clear();
+        member.extend_from_slice(&tx[item.member]);
+        sorted.remove(tx, &member);
+    }
 }
 
 #[cfg(test)]

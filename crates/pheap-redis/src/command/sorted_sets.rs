@@ -1,81 +1,37 @@
 //! Sorted sets: members and their scores.
 
-use super::args::{Scan, cursor, float};
-use super::object::{Limits, is_compact};
+use super::args::{Scan, float};
 use super::pick::{Wanted, pick};
-use super::{Args, Command, Cx, Done, Fail, Flags, Keys};
-use crate::data::{Change, Db, P, Rank, Sorted, Txn, Value, View};
+use super::table::{ADD_FAST, KEY, READ, READ_FAST, WRITE_FAST};
+use super::values::{self, get, get_or_new};
+use super::{Args, Command, Cx, Done, Fail};
+use crate::data::{Owned, Rank, Sorted};
 use crate::random::below;
 use crate::resp::Reply;
 use crate::words;
 
-const KEY: Keys = Keys::Range(1, 1, 1);
-const WRITE: &[Flags] = &[Flags::WRITE, Flags::DENYOOM, Flags::FAST];
-const READ: &[Flags] = &[Flags::READONLY, Flags::FAST];
-const SLOW_READ: &[Flags] = &[Flags::READONLY];
-
 pub(super) const COMMANDS: &[Command] = &[
-    Command::new("zadd", -4, WRITE, KEY, |cx, args, out| zadd(cx, args, false, out)),
-    Command::new("zcard", 2, READ, KEY, zcard),
-    Command::new("zincrby", 4, WRITE, KEY, |cx, args, out| zadd(cx, args, true, out)),
-    Command::new("zmscore", -3, READ, KEY, zmscore),
-    Command::new("zrandmember", -2, SLOW_READ, KEY, zrandmember),
-    Command::new("zrank", 3, READ, KEY, |cx, args, out| zrank(cx, args, false, out)),
-    Command::new("zrem", -3, &[Flags::WRITE, Flags::FAST], KEY, zrem),
-    Command::new("zrevrank", 3, READ, KEY, |cx, args, out| zrank(cx, args, true, out)),
-    Command::new("zscan", -3, SLOW_READ, KEY, zscan),
-    Command::new("zscore", 3, READ, KEY, zscore),
+    Command::new("zadd", -4, ADD_FAST, KEY, |cx, args, out| zadd(cx, args, false, out))
+        .access("RW update", "RW update"),
+    Command::new("zcard", 2, READ_FAST, KEY, values::len::<Sorted>).access("RO", "RO"),
+    Command::new("zincrby", 4, ADD_FAST, KEY, |cx, args, out| zadd(cx, args, true, out)),
+    Command::new("zmscore", -3, READ_FAST, KEY, zmscore),
+    Command::new("zrandmember", -2, READ, KEY, zrandmember),
+    Command::new("zrank", 3, READ_FAST, KEY, |cx, args, out| zrank(cx, args, false, out)),
+    Command::new("zrem", -3, WRITE_FAST, KEY, zrem).access("RW delete", "RW delete"),
+    Command::new("zrevrank", 3, READ_FAST, KEY, |cx, args, out| zrank(cx, args, true, out)),
+    Command::new("zscan", -3, READ, KEY, zscan),
+    Command::new("zscore", 3, READ_FAST, KEY, zscore),
 ];
 
 /// Members and their scores, copied.
 pub(super) type Scored = Vec<(Vec<u8>, f64)>;
 
-/// The sorted set of a key, if there is one.
-pub(super) fn sorted<'r>(
-    view: &View<'r>,
-    db: &Db<'r>,
-    key: &[u8],
-    now: i64,
-) -> Result<Option<P<'r, Sorted<'r>>>, Fail> {
-    match db.get(view, key, now) {
-        None => Ok(None),
-        Some(Value::Sorted(sorted)) => Ok(Some(sorted)),
-        Some(_) => Err(Fail::WRONG_TYPE),
-    }
-}
-
-/// The sorted set of a key, which is made if there is none.
-fn sorted_to_fill<'r>(
-    tx: &mut Txn<'r>,
-    db: P<'r, Db<'r>>,
-    key: &[u8],
-    now: i64,
-) -> Result<P<'r, Sorted<'r>>, Fail> {
-    if let Some(sorted) = sorted(tx, &tx[db], key, now)? {
-        return Ok(sorted);
-    }
-    let sorted = tx.alloc(Sorted::new(tx)?)?;
-    db.set(tx, key, Value::Sorted(sorted))?;
-    Ok(sorted)
-}
-
 /// Gives a key these members instead of what it has, or removes it if there are none.
 pub(super) fn store(cx: &mut Cx<'_>, key: &[u8], event: &str, mut members: Scored) -> Done {
-    if members.is_empty() {
-        cx.remove(key);
-        return Ok(());
-    }
     // Whoever adds them in order gets a smaller tree, sooner.
     sort(&mut members);
-    cx.write(key, |tx, db| {
-        let sorted = tx.alloc(Sorted::new(tx)?)?;
-        for (member, score) in &members {
-            sorted.set_score(tx, member, *score)?;
-        }
-        db.set(tx, key, Value::Sorted(sorted))
-    })?;
-    cx.touched(b'z', event, key);
-    Ok(())
+    cx.replace(key, b'z', event, &Owned::Sorted(members))
 }
 
 /// Puts members in the order that sorted sets have.
@@ -189,10 +145,10 @@ pub(super) fn add<'a>(
 ) -> Done {
     let (now, mut added, mut updated, mut last) = (cx.now, 0, 0, None);
     cx.write(key, |tx, db| {
-        if how.if_present && sorted(tx, &tx[db], key, now)?.is_none() {
+        if how.if_present && get::<Sorted>(tx, &tx[db], key, now)?.is_none() {
             return Ok::<_, Fail>(());
         }
-        let sorted = sorted_to_fill(tx, db, key, now)?;
+        let sorted = get_or_new::<Sorted>(tx, db, key, now)?;
         for (mut score, member) in pairs {
             if how.adds || how.has_conditions() {
                 match how.new_score(tx[sorted].score(tx, member), score)? {
@@ -209,10 +165,7 @@ pub(super) fn add<'a>(
         }
         Ok(())
     })?;
-    if added + updated > 0 {
-        cx.touched(b'z', if how.adds { "zincr" } else { "zadd" }, key);
-        cx.effects.dirty += (added + updated) as u64 - 1;
-    }
+    cx.touched_often(b'z', if how.adds { "zincr" } else { "zadd" }, key, (added + updated) as u64);
     match (how.adds, last) {
         (true, None) => out.null(),
         (true, Some(score)) => out.double(score),
@@ -222,88 +175,47 @@ pub(super) fn add<'a>(
 }
 
 fn zrem(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let (key, now) = (args[1], cx.now);
-    let (count, is_gone) = cx.write(key, |tx, db| {
-        let Some(sorted) = sorted(tx, &tx[db], key, now)? else { return Ok::<_, Fail>((0, false)) };
-        let count = args[2..].iter().filter(|member| sorted.remove(tx, member).is_some()).count();
-        let is_gone = tx[sorted].is_empty();
-        if is_gone {
-            db.remove(tx, key);
-        }
-        Ok((count, is_gone))
-    })?;
-    removed(cx, key, "zrem", count, is_gone);
-    out.count(count);
-    Ok(())
-}
-
-/// Members were removed, and the key, too, if it `is_gone`.
-pub(super) fn removed(cx: &mut Cx<'_>, key: &[u8], event: &str, count: usize, is_gone: bool) {
-    if count > 0 {
-        cx.touched(b'z', event, key);
-        cx.effects.dirty += count as u64 - 1;
-        if is_gone {
-            cx.notify(b'g', "del", key);
-        }
-    }
-}
-
-fn zcard(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let (key, now) = (args[1], cx.now);
-    out.count(cx.read(key, |view, db| {
-        Ok::<_, Fail>(sorted(view, db, key, now)?.map_or(0, |sorted| view[sorted].len()))
-    })?);
-    Ok(())
+    let count = cx.shrink::<Sorted>(args[1], "zrem", |tx, sorted, _| {
+        Ok(args[2..].iter().filter(|member| sorted.remove(tx, member).is_some()).count())
+    });
+    count.map(|count| out.count(count.unwrap_or(0)))
 }
 
 fn zscore(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let (key, now) = (args[1], cx.now);
-    let score = cx.read(key, |view, db| {
-        Ok::<_, Fail>(sorted(view, db, key, now)?.and_then(|sorted| view[sorted].score(view, args[2])))
-    })?;
-    match score {
-        Some(score) => out.double(score),
-        None => out.null(),
-    }
-    Ok(())
+    let score = cx.look::<Sorted, _>(args[1], |view, sorted| {
+        Ok(sorted.and_then(|sorted| view[sorted].score(view, args[2])))
+    });
+    score.map(|score| out.maybe_double(score))
 }
 
 fn zmscore(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let (key, now) = (args[1], cx.now);
-    cx.read(key, |view, db| {
-        let sorted = sorted(view, db, key, now)?;
+    cx.look::<Sorted, _>(args[1], |view, sorted| {
         out.array(args.len() - 2);
         for member in &args[2..] {
-            match sorted.and_then(|sorted| view[sorted].score(view, member)) {
-                Some(score) => out.double(score),
-                None => out.null(),
-            }
+            out.maybe_double(sorted.and_then(|sorted| view[sorted].score(view, member)));
         }
         Ok(())
     })
 }
 
 fn zrank(cx: &mut Cx<'_>, args: &Args<'_>, is_reverse: bool, out: &mut Reply) -> Done {
-    let (key, member, now) = (args[1], args[2], cx.now);
-    cx.read(key, |view, db| {
-        let sorted = sorted(view, db, key, now)?.map(|sorted| &view[sorted]);
-        let place = sorted.and_then(|sorted| Some((sorted, sorted.score(view, member)?)));
+    cx.look::<Sorted, _>(args[1], |view, sorted| {
+        let sorted = sorted.map(|sorted| &view[sorted]);
+        let place = sorted.and_then(|sorted| Some((sorted, sorted.score(view, args[2])?)));
         let Some((sorted, score)) = place else {
             out.null();
             return Ok(());
         };
-        let rank = sorted.rank(view, score, member);
+        let rank = sorted.rank(view, score, args[2]);
         out.count(if is_reverse { sorted.len() - 1 - rank } else { rank });
         Ok(())
     })
 }
 
 fn zrandmember(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let (key, now) = (args[1], cx.now);
     let (wanted, with_scores) = Wanted::of_pairs(&args[2..], "withscores")?;
-    cx.read(key, |view, db| {
-        let sorted = sorted(view, db, key, now)?.map(|sorted| &view[sorted]);
-        let Some(sorted) = sorted else {
+    cx.look::<Sorted, _>(args[1], |view, sorted| {
+        let Some(sorted) = sorted.map(|sorted| &view[sorted]) else {
             if wanted.is_some() {
                 out.array(0)
             } else {
@@ -335,22 +247,14 @@ fn zrandmember(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 }
 
 fn zscan(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let (key, now) = (args[1], cx.now);
-    cursor(args[2])?;
-    let limits = Limits::of(cx);
-    cx.read(key, |view, db| {
-        let Some(sorted) = sorted(view, db, key, now)? else {
-            Scan::nothing(out);
-            return Ok(());
-        };
-        let asked = Scan::parse(&args[2..], false)?;
+    Scan::of_value::<Sorted>(cx, args, out, |view, sorted, asked, is_compact, out| {
         let sorted = &view[sorted];
         let write = |(member, score): (&[u8], f64), out: &mut Reply| {
             out.bulk(member);
             out.bulk_float(score);
             2
         };
-        if is_compact(view, db.get(view, key, now), &limits) {
+        if is_compact {
             // In the order of the scores, as in Redis.
             let all =
                 || sorted.iter(view, 0, sorted.len(), false).map(|item| (&view[item.member], item.score));
@@ -362,6 +266,5 @@ fn zscan(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
             };
             asked.answer(false, step, |(member, _)| member, out, write);
         }
-        Ok(())
     })
 }

@@ -5,17 +5,17 @@ use smallvec::SmallVec;
 
 use super::args::int;
 use super::stream_parts::{CLASS, CREATED_CONSUMER, exact, group, no_group, start, write_id, write_if_there};
-use super::{Args, Command, Cx, Done, Fail, Flags, Keys};
+use super::table::{KEY, WRITE_FAST};
+use super::{Args, Command, Cx, Done, Fail};
 use crate::data::Txn;
-use crate::data::streams::{Consumer, Consumers, Delivery, Id, consumer_or_new, deliver, settle};
+use crate::data::streams::{Consumer, Consumers, Delivery, Id, Stream, consumer_or_new, deliver, settle};
 use crate::resp::Reply;
 use crate::words;
 
-const KEY: Keys = Keys::Range(1, 1, 1);
-const WRITE: &[Flags] = &[Flags::WRITE, Flags::FAST];
-
-pub(super) const COMMANDS: &[Command] =
-    &[Command::new("xautoclaim", -6, WRITE, KEY, xautoclaim), Command::new("xclaim", -6, WRITE, KEY, xclaim)];
+pub(super) const COMMANDS: &[Command] = &[
+    Command::new("xautoclaim", -6, WRITE_FAST, KEY, xautoclaim).access("RW delete", "RW delete"),
+    Command::new("xclaim", -6, WRITE_FAST, KEY, xclaim).access("RW update", "RW update"),
+];
 
 /// Who takes over entries. He is made when he takes the first one.
 struct Claimer<'a, 'r> {
@@ -124,7 +124,7 @@ impl Options {
 
 fn xclaim(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let (key, name, now) = (args[1], args[2], cx.clock);
-    let claimed = cx.write_stream(key, |tx, stream| {
+    let claimed = cx.change::<Stream, _>(key, |tx, stream| {
         let (Some(stream), Some(group)) = (stream, group(tx, stream, name)) else {
             return Err(no_group(key, name, ""));
         };
@@ -189,7 +189,7 @@ fn xautoclaim(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
             _ => return Err(Fail::SYNTAX),
         };
     }
-    let claimed = cx.write_stream(key, |tx, stream| {
+    let claimed = cx.change::<Stream, _>(key, |tx, stream| {
         let (Some(stream), Some(group)) = (stream, group(tx, stream, name)) else {
             return Err(no_group(key, name, ""));
         };

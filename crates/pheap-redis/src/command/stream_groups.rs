@@ -4,37 +4,24 @@ use pheap::field;
 
 use super::args::int;
 use super::stream_parts::{
-    CLASS, CREATED_CONSUMER, any, bad_subcommand, end, exact, group, help, no_group, no_such_group, start,
-    stream, write_id,
+    CLASS, CREATED_CONSUMER, any, end, exact, group, no_group, no_such_group, start, write_id,
 };
-use super::{Args, Command, Cx, Done, Fail, Flags, Keys};
+use super::table::{ADD, KEY, LOOK, READ, SUBKEY, WRITE, WRITE_FAST, tell_subcommands};
+use super::values::{get, get_or_new};
+use super::{Args, Command, Cx, Done, Fail, Keys};
 use crate::data::streams::{Consumers, Id, Progress, Stream, consumer_or_new, settle};
-use crate::data::{Change, Value};
 use crate::resp::Reply;
 
-const KEY: Keys = Keys::Range(1, 1, 1);
-const SUBKEY: Keys = Keys::Range(2, 2, 1);
-const CREATE: &[Flags] = &[Flags::WRITE, Flags::DENYOOM];
-const WRITE: &[Flags] = &[Flags::WRITE];
-
 pub(super) const COMMANDS: &[Command] = &[
-    Command::new("xack", -4, &[Flags::WRITE, Flags::FAST], KEY, xack),
-    Command::with_subcommands(
-        "xgroup",
-        &[],
-        &[
-            Command::new("xgroup|create", -5, CREATE, SUBKEY, create),
-            Command::new("xgroup|createconsumer", 5, CREATE, SUBKEY, create_consumer),
-            Command::new("xgroup|delconsumer", 5, WRITE, SUBKEY, delete_consumer),
-            Command::new("xgroup|destroy", 4, WRITE, SUBKEY, destroy),
-            Command::new("xgroup|help", 2, &[Flags::LOADING, Flags::STALE], Keys::None, |_, _, out| {
-                help(out, "XGROUP", HELP);
-                Ok(())
-            }),
-            Command::new("xgroup|setid", -5, WRITE, SUBKEY, set_id),
-        ],
-    ),
-    Command::new("xpending", -3, &[Flags::READONLY], KEY, xpending),
+    Command::new("xack", -4, WRITE_FAST, KEY, xack).access("RW update", "RW update"),
+    Command::container("xgroup"),
+    Command::new("xgroup|create", -5, ADD, SUBKEY, create).access("RW insert", "RW insert"),
+    Command::new("xgroup|createconsumer", 5, ADD, SUBKEY, create_consumer).access("RW insert", "RW insert"),
+    Command::new("xgroup|delconsumer", 5, WRITE, SUBKEY, delete_consumer).access("RW delete", "RW delete"),
+    Command::new("xgroup|destroy", 4, WRITE, SUBKEY, destroy).access("RW delete", "RW delete"),
+    Command::new("xgroup|help", 2, LOOK, Keys::None, |_, args, out| tell_subcommands(args, HELP, out)),
+    Command::new("xgroup|setid", -5, WRITE, SUBKEY, set_id).access("RW update", "RW update"),
+    Command::new("xpending", -3, READ, KEY, xpending),
 ];
 
 const HELP: &[&str] = &[
@@ -66,7 +53,7 @@ fn options(args: &Args<'_>, can_make: bool) -> Result<(bool, i64), Fail> {
                 }
                 more
             }
-            _ => return Err(bad_subcommand(args)),
+            _ => return Err(Fail::bad_subcommand(args)),
         };
     }
     Ok((makes, read))
@@ -82,12 +69,12 @@ fn create(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let (makes, read) = options(args, true)?;
     let (key, name, now) = (args[2], args[3], cx.now);
     let is_made = cx.write(key, |tx, db| {
-        let there = stream(tx, &tx[db], key, now)?;
+        let there = get::<Stream>(tx, &tx[db], key, now)?;
         if there.is_none() && !makes {
             return Err(no_key());
         }
         if args.len() > 8 {
-            return Err(bad_subcommand(args));
+            return Err(Fail::bad_subcommand(args));
         }
         let last = match args[4] {
             b"$" => there.map_or(0, |stream| tx[field!(stream.past)].last),
@@ -96,14 +83,7 @@ fn create(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         if group(tx, there, name).is_some() {
             return Err(Fail::Error("BUSYGROUP Consumer Group name already exists".into()));
         }
-        let stream = match there {
-            Some(stream) => stream,
-            None => {
-                let stream = tx.alloc(Stream::default())?;
-                db.set(tx, key, Value::Stream(stream))?;
-                stream
-            }
-        };
+        let stream = get_or_new::<Stream>(tx, db, key, now)?;
         let group = tx.alloc(Consumers { progress: Progress { last, read }, ..Consumers::default() })?;
         field!(stream.groups).insert(tx, name, group)?;
         Ok(there.is_none())
@@ -121,11 +101,11 @@ fn create(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 fn set_id(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let (_, read) = options(args, false)?;
     let (key, name) = (args[2], args[3]);
-    cx.write_stream(key, |tx, there| {
+    cx.change::<Stream, _>(key, |tx, there| {
         let stream = there.ok_or_else(no_key)?;
         let group = group(tx, there, name).ok_or_else(|| no_such_group(key, name))?;
         if args.len() > 7 {
-            return Err(bad_subcommand(args));
+            return Err(Fail::bad_subcommand(args));
         }
         let last = match args[4] {
             b"$" => tx[field!(stream.past)].last,
@@ -142,7 +122,7 @@ fn set_id(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 
 fn destroy(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let (key, name) = (args[2], args[3]);
-    let is_gone = cx.write_stream(key, |tx, stream| {
+    let is_gone = cx.change::<Stream, _>(key, |tx, stream| {
         let stream = stream.ok_or_else(no_key)?;
         Ok(field!(stream.groups).remove(tx, name).is_some())
     })?;
@@ -158,7 +138,7 @@ fn destroy(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 
 fn create_consumer(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let (key, name, consumer, now) = (args[2], args[3], args[4], cx.clock);
-    let is_new = cx.write_stream(key, |tx, there| {
+    let is_new = cx.change::<Stream, _>(key, |tx, there| {
         there.ok_or_else(no_key)?;
         let group = group(tx, there, name).ok_or_else(|| no_such_group(key, name))?;
         Ok(field!(group.names).get(tx, consumer).is_none() && consumer_or_new(tx, group, consumer, now)?.1)
@@ -173,7 +153,7 @@ fn create_consumer(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 
 fn delete_consumer(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let (key, name, consumer) = (args[2], args[3], args[4]);
-    let pending = cx.write_stream(key, |tx, there| {
+    let pending = cx.change::<Stream, _>(key, |tx, there| {
         there.ok_or_else(no_key)?;
         let group = group(tx, there, name).ok_or_else(|| no_such_group(key, name))?;
         let Some(consumer) = field!(group.names).remove(tx, consumer) else { return Ok(None) };
@@ -195,7 +175,7 @@ fn delete_consumer(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 
 fn xack(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let (key, name) = (args[1], args[2]);
-    let count = cx.write_stream(key, |tx, stream| {
+    let count = cx.change::<Stream, _>(key, |tx, stream| {
         let Some(group) = group(tx, stream, name) else { return Ok(0) };
         for text in &args[3..] {
             exact(text, 0)?;
@@ -243,7 +223,7 @@ impl<'a> Wanted<'a> {
 fn xpending(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let wanted = Wanted::parse(args)?;
     let (key, name, now) = (args[1], args[2], cx.clock);
-    cx.read_stream(key, |view, stream| {
+    cx.look::<Stream, _>(key, |view, stream| {
         let group = group(view, stream, name).ok_or_else(|| no_group(key, name, ""))?;
         let group: &Consumers<'_> = &view[group];
         let Some(wanted) = wanted else {

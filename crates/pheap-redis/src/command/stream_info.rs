@@ -3,28 +3,20 @@
 use pheap::P;
 
 use super::args::int;
-use super::stream_parts::{bad_subcommand, group, help, no_such_group, write_entry, write_id, write_range};
-use super::{Args, Command, Cx, Done, Fail, Flags, Keys};
+use super::stream_parts::{group, no_such_group, write_entry, write_id, write_range};
+use super::table::{LOOK, READ, SUBKEY, tell_subcommands};
+use super::{Args, Command, Cx, Done, Fail, Keys};
 use crate::data::View;
-use crate::data::streams::{Consumers, Extent, Id, Progress};
+use crate::data::streams::{Consumers, Extent, Id, Progress, Stream};
 use crate::resp::Reply;
 
-const KEY: Keys = Keys::Range(2, 2, 1);
-const READ: &[Flags] = &[Flags::READONLY];
-
-pub(super) const COMMANDS: &[Command] = &[Command::with_subcommands(
-    "xinfo",
-    &[],
-    &[
-        Command::new("xinfo|consumers", 4, READ, KEY, consumers),
-        Command::new("xinfo|groups", 3, READ, KEY, groups),
-        Command::new("xinfo|help", 2, &[Flags::LOADING, Flags::STALE], Keys::None, |_, _, out| {
-            help(out, "XINFO", HELP);
-            Ok(())
-        }),
-        Command::new("xinfo|stream", -3, READ, KEY, info),
-    ],
-)];
+pub(super) const COMMANDS: &[Command] = &[
+    Command::container("xinfo"),
+    Command::new("xinfo|consumers", 4, READ, SUBKEY, consumers),
+    Command::new("xinfo|groups", 3, READ, SUBKEY, groups),
+    Command::new("xinfo|help", 2, LOOK, Keys::None, |_, args, out| tell_subcommands(args, HELP, out)),
+    Command::new("xinfo|stream", -3, READ, SUBKEY, info),
+];
 
 const HELP: &[&str] = &[
     "CONSUMERS <key> <groupname>",
@@ -37,7 +29,7 @@ const HELP: &[&str] = &[
 
 fn consumers(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let (key, name, now) = (args[2], args[3], cx.clock);
-    cx.read_stream(key, |view, stream| {
+    cx.look::<Stream, _>(key, |view, stream| {
         stream.ok_or(Fail::NO_SUCH_KEY)?;
         let group = group(view, stream, name).ok_or_else(|| no_such_group(key, name))?;
         let names = &view[group].names;
@@ -45,12 +37,9 @@ fn consumers(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         for (name, &consumer) in names.iter(view) {
             let consumer = &view[consumer];
             out.map(3);
-            out.bulk(b"name");
-            out.bulk(name);
-            out.bulk(b"pending");
-            out.count(consumer.pending.len());
-            out.bulk(b"idle");
-            out.int((now - consumer.seen).max(0));
+            out.field("name").bulk(name);
+            out.field("pending").count(consumer.pending.len());
+            out.field("idle").int((now - consumer.seen).max(0));
         }
         Ok(())
     })
@@ -62,28 +51,22 @@ fn write_progress(extent: Extent, progress: Progress, out: &mut Reply) {
         Some(number) => out.int(number),
         None => out.null(),
     };
-    out.bulk(b"last-delivered-id");
-    write_id(out, progress.last);
-    out.bulk(b"entries-read");
-    write(Some(progress.read).filter(|&read| read >= 0), out);
-    out.bulk(b"lag");
-    write(extent.lag(progress), out);
+    write_id(out.field("last-delivered-id"), progress.last);
+    write(Some(progress.read).filter(|&read| read >= 0), out.field("entries-read"));
+    write(extent.lag(progress), out.field("lag"));
 }
 
 fn groups(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    cx.read_stream(args[2], |view, stream| {
+    cx.look::<Stream, _>(args[2], |view, stream| {
         let stream = stream.ok_or(Fail::NO_SUCH_KEY)?;
         let (extent, groups) = (Extent::of(view, stream), &view[stream].groups);
         out.array(groups.len());
         for (name, &group) in groups.iter(view) {
             let group = &view[group];
             out.map(6);
-            out.bulk(b"name");
-            out.bulk(name);
-            out.bulk(b"consumers");
-            out.count(group.names.len());
-            out.bulk(b"pending");
-            out.count(group.pending.len());
+            out.field("name").bulk(name);
+            out.field("consumers").count(group.names.len());
+            out.field("pending").count(group.pending.len());
             write_progress(extent, group.progress, out);
         }
         Ok(())
@@ -98,49 +81,38 @@ fn full(args: &Args<'_>) -> Result<Option<usize>, Fail> {
         [full, word, count] if full.eq_ignore_ascii_case(b"full") && word.eq_ignore_ascii_case(b"count") => {
             Ok(Some(usize::try_from(int(count)?).unwrap_or(10)))
         }
-        _ => Err(bad_subcommand(args)),
+        _ => Err(Fail::bad_subcommand(args)),
     }
 }
 
 fn info(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let block = cx.server.config.read().int("stream-node-max-entries").max(1) as usize;
-    cx.read_stream(args[2], |view, stream| {
+    cx.look::<Stream, _>(args[2], |view, stream| {
         let stream = stream.ok_or(Fail::NO_SUCH_KEY)?;
         let full = full(args)?;
         let (extent, groups) = (Extent::of(view, stream), &view[stream].groups);
         let blocks = view[stream].entries.len().div_ceil(block);
         out.map(if full.is_some() { 9 } else { 10 });
-        out.bulk(b"length");
-        out.int(extent.len as i64);
+        out.field("length").int(extent.len as i64);
         // There is no such tree here. This is what it would be like.
-        out.bulk(b"radix-tree-keys");
-        out.count(blocks);
-        out.bulk(b"radix-tree-nodes");
-        out.count(blocks + 1);
-        out.bulk(b"last-generated-id");
-        write_id(out, extent.past.last);
-        out.bulk(b"max-deleted-entry-id");
-        write_id(out, extent.past.deleted);
-        out.bulk(b"entries-added");
-        out.int(extent.past.added as i64);
-        out.bulk(b"recorded-first-entry-id");
-        write_id(out, extent.first);
+        out.field("radix-tree-keys").count(blocks);
+        out.field("radix-tree-nodes").count(blocks + 1);
+        write_id(out.field("last-generated-id"), extent.past.last);
+        write_id(out.field("max-deleted-entry-id"), extent.past.deleted);
+        out.field("entries-added").int(extent.past.added as i64);
+        write_id(out.field("recorded-first-entry-id"), extent.first);
         if let Some(count) = full {
-            out.bulk(b"entries");
-            write_range(view, stream, (0, Id::MAX), count, false, out, |_| {});
-            out.bulk(b"groups");
-            out.array(groups.len());
+            write_range(view, stream, (0, Id::MAX), count, false, out.field("entries"), |_| {});
+            out.field("groups").array(groups.len());
             for (name, &group) in groups.iter(view) {
                 out.map(7);
-                out.bulk(b"name");
-                out.bulk(name);
+                out.field("name").bulk(name);
                 write_progress(extent, view[group].progress, out);
                 write_group(view, group, count, out);
             }
             return Ok(());
         }
-        out.bulk(b"groups");
-        out.count(groups.len());
+        out.field("groups").count(groups.len());
         let mut entries = view[stream].entries.iter(view);
         let (first, last) = (entries.next(), view[stream].entries.iter(view).next_back());
         for (what, entry) in [("first-entry", first), ("last-entry", last)] {
@@ -158,8 +130,7 @@ fn info(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 fn write_group<'r>(view: &View<'r>, group: P<'r, Consumers<'r>>, count: usize, out: &mut Reply) {
     let group = &view[group];
     let most = |len: usize| if count == 0 { len } else { len.min(count) };
-    out.bulk(b"pel-count");
-    out.count(group.pending.len());
+    out.field("pel-count").count(group.pending.len());
     out.bulk(b"pending");
     let shown = most(group.pending.len());
     out.array(shown);
@@ -170,17 +141,13 @@ fn write_group<'r>(view: &View<'r>, group: P<'r, Consumers<'r>>, count: usize, o
         out.int(delivery.at);
         out.int(delivery.count);
     }
-    out.bulk(b"consumers");
-    out.array(group.names.len());
+    out.field("consumers").array(group.names.len());
     for (name, &consumer) in group.names.iter(view) {
         let consumer = &view[consumer];
         out.map(4);
-        out.bulk(b"name");
-        out.bulk(name);
-        out.bulk(b"seen-time");
-        out.int(consumer.seen);
-        out.bulk(b"pel-count");
-        out.count(consumer.pending.len());
+        out.field("name").bulk(name);
+        out.field("seen-time").int(consumer.seen);
+        out.field("pel-count").count(consumer.pending.len());
         out.bulk(b"pending");
         let (begun, mut shown) = (out.begin(), 0);
         let ids = consumer.pending.iter(view).take(most(consumer.pending.len()));

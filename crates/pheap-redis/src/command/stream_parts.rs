@@ -2,14 +2,15 @@
 
 use pheap::{P, field};
 
-use super::{Cx, Fail};
+use super::Fail;
+use super::values::Kind;
+use crate::data::View;
 use crate::data::streams::{self, Consumers, Id, Stream, id};
-use crate::data::{Db, Value, View};
 use crate::resp::Reply;
 use crate::words;
 
 /// The class of keyspace notifications about streams.
-pub(super) const CLASS: u8 = b't';
+pub(super) const CLASS: u8 = Stream::CLASS;
 
 pub(super) const CREATED_CONSUMER: &str = "xgroup-createconsumer";
 
@@ -88,20 +89,6 @@ pub(super) fn end(text: &[u8]) -> Result<Id, Fail> {
     }
 }
 
-/// The stream of a key, if there is one.
-pub(super) fn stream<'r>(
-    view: &View<'r>,
-    db: &Db<'r>,
-    key: &[u8],
-    now: i64,
-) -> Result<Option<P<'r, Stream<'r>>>, Fail> {
-    match db.get(view, key, now) {
-        None => Ok(None),
-        Some(Value::Stream(stream)) => Ok(Some(stream)),
-        Some(_) => Err(Fail::WRONG_TYPE),
-    }
-}
-
 /// A group of a stream.
 pub(super) fn group<'r>(
     view: &View<'r>,
@@ -122,24 +109,6 @@ pub(super) fn no_group(key: &[u8], group: &[u8], context: &str) -> Fail {
 pub(super) fn no_such_group(key: &[u8], group: &[u8]) -> Fail {
     let (key, group) = (words::lossy(key), words::lossy(group));
     Fail::Error(format!("NOGROUP No such consumer group '{group}' for key name '{key}'").into())
-}
-
-/// Arguments of a subcommand that make no sense.
-pub(super) fn bad_subcommand(args: &[&[u8]]) -> Fail {
-    let (name, subcommand) = (words::lossy(args[0]).to_uppercase(), &args[1][..args[1].len().min(128)]);
-    Fail::err(format_args!(
-        "unknown subcommand or wrong number of arguments for '{}'. Try {name} HELP.",
-        words::lossy(subcommand)
-    ))
-}
-
-/// What `HELP` says.
-pub(super) fn help(out: &mut Reply, command: &str, lines: &[&str]) {
-    out.array(lines.len() + 3);
-    out.simple(&format!("{command} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"));
-    lines.iter().for_each(|line| out.simple(line));
-    out.simple("HELP");
-    out.simple("    Prints this help.");
 }
 
 /// Writes an id.
@@ -196,31 +165,6 @@ pub(super) fn write_range<'r>(
         }
     }
     out.end_array(begun, written);
-}
-
-impl Cx<'_> {
-    /// Looks at the stream of a key.
-    pub(super) fn read_stream<R>(
-        &mut self,
-        key: &[u8],
-        f: impl for<'r> FnOnce(&View<'r>, Option<P<'r, Stream<'r>>>) -> Result<R, Fail>,
-    ) -> Result<R, Fail> {
-        let now = self.now;
-        self.read(key, |view, db| f(view, stream(view, db, key, now)?))
-    }
-
-    /// Changes the stream of a key.
-    pub(super) fn write_stream<R>(
-        &mut self,
-        key: &[u8],
-        f: impl for<'r> FnOnce(&mut crate::data::Txn<'r>, Option<P<'r, Stream<'r>>>) -> Result<R, Fail>,
-    ) -> Result<R, Fail> {
-        let now = self.now;
-        self.write(key, |tx, db| {
-            let stream = stream(tx, &tx[db], key, now)?;
-            f(tx, stream)
-        })
-    }
 }
 
 #[cfg(test)]

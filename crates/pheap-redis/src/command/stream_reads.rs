@@ -9,13 +9,15 @@ use super::args::{int, timeout_ms};
 use super::stream_parts::{
     CLASS, CREATED_CONSUMER, exact, group, no_group, write_entry, write_id, write_range,
 };
+use super::table::{READ, WRITE};
 use super::{Args, Block, Command, Cx, Done, Fail, Flags, Keys};
-use crate::data::streams::{Delivery, Extent, Id, consumer_or_new, deliver};
+use crate::data::streams::{Delivery, Extent, Id, Stream, consumer_or_new, deliver};
 use crate::resp::Reply;
 
 pub(super) const COMMANDS: &[Command] = &[
-    Command::new("xread", -4, &[Flags::READONLY, Flags::BLOCKING], Keys::Find(find_keys), xread),
-    Command::new("xreadgroup", -7, &[Flags::WRITE, Flags::BLOCKING], Keys::Find(find_keys), xreadgroup),
+    Command::new("xread", -4, READ.and(Flags::BLOCKING), Keys::Find(find_keys), xread),
+    Command::new("xreadgroup", -7, WRITE.and(Flags::BLOCKING), Keys::Find(find_keys), xreadgroup)
+        .access("RO access", "RO access"),
 ];
 
 /// How many entries a client gets at most that had to wait, and has not said how many it wants.
@@ -129,14 +131,16 @@ impl<'a> Read<'a> {
         let count = if self.count == 0 { AFTER_WAITING } else { self.count };
         instead.extend([b"count".to_vec(), count.to_string().into_bytes()]);
         instead.extend([b"block".to_vec(), ms.to_string().into_bytes(), b"streams".to_vec()]);
-        let keys = self.keys.iter().map(|key| key.to_vec());
-        instead.extend(keys.clone());
+        let keys = instead.len()..instead.len() + self.keys.len();
+        instead.extend(self.keys.iter().map(|key| key.to_vec()));
         instead.extend(ids.iter().map(|&id| match (id, &self.group) {
             (NEW, Some(_)) => b">".to_vec(),
             (id, _) => format!("{}-{}", id >> 64, id as u64).into_bytes(),
         }));
         Err(Fail::Block(Block {
-            keys: keys.collect(),
+            keys,
+            has_ids: true,
+            is_counted: false,
             timeout: (ms > 0).then_some(ms as f64 / 1000.0),
             gives_up_with_null: false,
             needs_keys: self.group.is_some(),
@@ -184,7 +188,9 @@ fn xread(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         let last = if resumes {
             0
         } else {
-            cx.read_stream(key, |view, stream| Ok(stream.map_or(0, |stream| view[field!(stream.past)].last)))?
+            cx.look::<Stream, _>(key, |view, stream| {
+                Ok(stream.map_or(0, |stream| view[field!(stream.past)].last))
+            })?
         };
         ids.push(match *text {
             b"$" => last,
@@ -198,10 +204,7 @@ fn xread(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     }
     let mut streams = Streams::begin(out);
     for (key, &after) in read.keys.iter().zip(&ids) {
-        if !cx.session.looks_at(key) {
-            continue;
-        }
-        let written = cx.read_stream(key, |view, stream| {
+        let written = cx.look::<Stream, _>(key, |view, stream| {
             let Some(stream) = stream else { return Ok(()) };
             let top = field!(stream.entries).iter(view).next_back();
             if top.is_some_and(|(&top, _)| top > after) {
@@ -228,8 +231,9 @@ fn xreadgroup(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let (resumes, [name, consumer]) = (cx.session.resumes, read.group.unwrap_or_default());
     let mut ids: SmallVec<[Id; 8]> = SmallVec::new();
     for (key, text) in read.keys.iter().zip(read.ids) {
-        let found =
-            cx.read_stream(key, |view, stream| Ok((stream.is_some(), group(view, stream, name).is_some())));
+        let found = cx.look::<Stream, _>(key, |view, stream| {
+            Ok((stream.is_some(), group(view, stream, name).is_some()))
+        });
         match found {
             Ok((true, true)) => {}
             Ok((true, false)) if resumes => {
@@ -255,9 +259,6 @@ fn xreadgroup(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     }
     let mut streams = Streams::begin(out);
     for (key, &id) in read.keys.iter().zip(&ids) {
-        if !cx.session.looks_at(key) {
-            continue;
-        }
         let before = streams.len;
         let is_new = if id == NEW {
             new_entries(cx, key, name, consumer, &read, &mut streams)?
@@ -292,7 +293,7 @@ fn new_entries(
     streams: &mut Streams<'_>,
 ) -> Result<bool, Fail> {
     let now = cx.clock;
-    cx.write_stream(key, |tx, stream| {
+    cx.change::<Stream, _>(key, |tx, stream| {
         let (Some(stream), Some(group)) = (stream, group(tx, stream, name)) else { return Ok(false) };
         let progress = field!(group.progress);
         let mut reached = tx[progress];
@@ -328,7 +329,7 @@ fn history(
     streams: &mut Streams<'_>,
 ) -> Result<bool, Fail> {
     let now = cx.clock;
-    cx.write_stream(key, |tx, stream| {
+    cx.change::<Stream, _>(key, |tx, stream| {
         let (Some(stream), Some(group)) = (stream, group(tx, stream, name)) else { return Ok(false) };
         streams.key(key);
         let (consumer, is_new) = consumer_or_new(tx, group, consumer, now)?;

@@ -3,27 +3,21 @@
 use pheap::field;
 
 use super::args::int;
-use super::stream_parts::{CLASS, NewId, end, exact, start, stream, write_id, write_range};
-use super::{Args, Command, Cx, Done, Fail, Flags, Keys};
+use super::stream_parts::{CLASS, NewId, end, exact, start, write_id, write_range};
+use super::table::{ADD_FAST, KEY, READ, READ_FAST, WRITE, WRITE_FAST};
+use super::values::{self, get, get_or_new};
+use super::{Args, Command, Cx, Done, Fail};
 use crate::data::streams::{Id, Past, Roughly, Stream, Trim, TrimTo, append, id, ms, seq, trim};
-use crate::data::{Change, Value};
 use crate::resp::Reply;
 
-const KEY: Keys = Keys::Range(1, 1, 1);
-const WRITE: &[Flags] = &[Flags::WRITE, Flags::DENYOOM, Flags::FAST];
-
 pub(super) const COMMANDS: &[Command] = &[
-    Command::new("xadd", -5, WRITE, KEY, xadd),
-    Command::new("xdel", -3, &[Flags::WRITE, Flags::FAST], KEY, xdel),
-    Command::new("xlen", 2, &[Flags::READONLY, Flags::FAST], KEY, xlen),
-    Command::new("xrange", -4, &[Flags::READONLY], KEY, |cx, args, out| {
-        xrange(cx, args, [args[2], args[3]], false, out)
-    }),
-    Command::new("xrevrange", -4, &[Flags::READONLY], KEY, |cx, args, out| {
-        xrange(cx, args, [args[3], args[2]], true, out)
-    }),
-    Command::new("xsetid", -3, WRITE, KEY, xsetid),
-    Command::new("xtrim", -4, &[Flags::WRITE], KEY, xtrim),
+    Command::new("xadd", -5, ADD_FAST, KEY, xadd).access("RW update", "RW update"),
+    Command::new("xdel", -3, WRITE_FAST, KEY, xdel).access("RW delete", "RW delete"),
+    Command::new("xlen", 2, READ_FAST, KEY, values::len::<Stream>).access("RO", "RO"),
+    Command::new("xrange", -4, READ, KEY, |cx, args, out| xrange(cx, args, [args[2], args[3]], false, out)),
+    Command::new("xrevrange", -4, READ, KEY, |cx, args, out| xrange(cx, args, [args[3], args[2]], true, out)),
+    Command::new("xsetid", -3, ADD_FAST, KEY, xsetid).access("RW update", "RW update"),
+    Command::new("xtrim", -4, WRITE, KEY, xtrim).access("RW delete", "RW delete"),
 ];
 
 /// The most bytes that an entry may have.
@@ -147,7 +141,7 @@ fn xadd(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     }
     let (key, now, clock) = (args[1], cx.now, cx.clock);
     let added = cx.write(key, |tx, db| {
-        let there = stream(tx, &tx[db], key, now)?;
+        let there = get::<Stream>(tx, &tx[db], key, now)?;
         if there.is_none() && options.only_if_there {
             return Ok(None);
         }
@@ -156,14 +150,7 @@ fn xadd(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         if fields.iter().map(|field| field.len()).sum::<usize>() > MAX_ENTRY {
             return Err(Fail::err("Elements are too large to be stored"));
         }
-        let stream = match there {
-            Some(stream) => stream,
-            None => {
-                let stream = tx.alloc(Stream::default())?;
-                db.set(tx, key, Value::Stream(stream))?;
-                stream
-            }
-        };
+        let stream = get_or_new::<Stream>(tx, db, key, now)?;
         append(tx, stream, id, fields)?;
         let trimmed = options.trim.map_or(0, |how| trim(tx, stream, how));
         Ok(Some((id, trimmed)))
@@ -185,18 +172,16 @@ fn xtrim(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         return Err(Fail::SYNTAX);
     };
     let key = args[1];
-    let trimmed = cx.write_stream(key, |tx, stream| Ok(stream.map_or(0, |stream| trim(tx, stream, how))))?;
-    if trimmed > 0 {
-        cx.touched(CLASS, "xtrim", key);
-        cx.effects.dirty += trimmed - 1;
-    }
+    let trimmed =
+        cx.change::<Stream, _>(key, |tx, stream| Ok(stream.map_or(0, |stream| trim(tx, stream, how))))?;
+    cx.touched_often(CLASS, "xtrim", key, trimmed);
     out.int(trimmed as i64);
     Ok(())
 }
 
 fn xdel(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let key = args[1];
-    let count = cx.write_stream(key, |tx, stream| {
+    let count = cx.change::<Stream, _>(key, |tx, stream| {
         let Some(stream) = stream else { return Ok(0) };
         for text in &args[2..] {
             exact(text, 0)?;
@@ -215,18 +200,8 @@ fn xdel(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         }
         Ok(count)
     })?;
-    if count > 0 {
-        cx.touched(CLASS, "xdel", key);
-        cx.effects.dirty += count - 1;
-    }
+    cx.touched_often(CLASS, "xdel", key, count);
     out.int(count as i64);
-    Ok(())
-}
-
-fn xlen(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    out.count(cx.read_stream(args[1], |view, stream| {
-        Ok(stream.map_or(0, |stream| view[field!(stream.entries)].len()))
-    })?);
     Ok(())
 }
 
@@ -249,7 +224,7 @@ fn xrange(
     if !options.remainder().is_empty() {
         return Err(Fail::SYNTAX);
     }
-    cx.read_stream(args[1], |view, stream| {
+    cx.look::<Stream, _>(args[1], |view, stream| {
         match stream {
             None => out.array(0),
             Some(_) if count == Some(0) => out.null_array(),
@@ -284,7 +259,7 @@ fn xsetid(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     if !options.remainder().is_empty() {
         return Err(Fail::SYNTAX);
     }
-    cx.write_stream(key, |tx, stream| {
+    cx.change::<Stream, _>(key, |tx, stream| {
         let stream = stream.ok_or(Fail::NO_SUCH_KEY)?;
         let entries = field!(stream.entries);
         if let Some((&top, _)) = entries.iter(tx).next_back() {

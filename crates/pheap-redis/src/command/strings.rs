@@ -2,55 +2,45 @@
 
 use super::args::{int, invalid_time};
 use super::buffers::{Limit, buffer};
-use super::{Args, Command, Cx, Done, Fail, Flags, Keys};
+use super::table::{ADD, ADD_FAST, ALL_KEYS, KEY, READ, READ_FAST, WRITE_FAST};
+use super::{Args, Command, Cx, Done, Fail, Keys};
 use crate::data::{Change, Value};
 use crate::extended::Extended;
 use crate::resp::Reply;
 use crate::words;
 
-const KEY: Keys = Keys::Range(1, 1, 1);
-const WRITE: &[Flags] = &[Flags::WRITE, Flags::DENYOOM, Flags::FAST];
-const SLOW_WRITE: &[Flags] = &[Flags::WRITE, Flags::DENYOOM];
-const READ: &[Flags] = &[Flags::READONLY, Flags::FAST];
-
 pub(super) const COMMANDS: &[Command] = &[
-    Command::new("append", 3, WRITE, KEY, append),
-    Command::new("decr", 2, WRITE, KEY, |cx, args, out| add(cx, args[1], -1, out)),
-    Command::new("decrby", 3, WRITE, KEY, decrby),
-    Command::new("get", 2, READ, KEY, get),
-    Command::new("getdel", 2, &[Flags::WRITE, Flags::FAST], KEY, getdel),
-    Command::new("getex", -2, &[Flags::WRITE, Flags::FAST], KEY, getex),
-    Command::new("getrange", 4, &[Flags::READONLY], KEY, getrange),
-    Command::new("getset", 3, WRITE, KEY, getset),
-    Command::new("incr", 2, WRITE, KEY, |cx, args, out| add(cx, args[1], 1, out)),
-    Command::new("incrby", 3, WRITE, KEY, |cx, args, out| add(cx, args[1], int(args[2])?, out)),
-    Command::new("incrbyfloat", 3, WRITE, KEY, incrbyfloat),
-    Command::new("mget", -2, READ, Keys::Range(1, -1, 1), mget),
-    Command::new("mset", -3, SLOW_WRITE, Keys::Range(1, -1, 2), mset),
-    Command::new("msetnx", -3, SLOW_WRITE, Keys::Range(1, -1, 2), msetnx),
-    Command::new("psetex", 4, SLOW_WRITE, KEY, |cx, args, out| setex(cx, args, 1, out)),
-    Command::new("set", -3, SLOW_WRITE, KEY, set),
-    Command::new("setex", 4, SLOW_WRITE, KEY, |cx, args, out| setex(cx, args, 1000, out)),
-    Command::new("setnx", 3, WRITE, KEY, setnx),
-    Command::new("setrange", 4, SLOW_WRITE, KEY, setrange),
-    Command::new("strlen", 2, READ, KEY, strlen),
-    Command::new("substr", 4, &[Flags::READONLY], KEY, getrange),
+    Command::new("append", 3, ADD_FAST, KEY, append).access("RW insert", "RW insert"),
+    Command::new("decr", 2, ADD_FAST, KEY, |cx, args, out| add(cx, args[1], -1, out)),
+    Command::new("decrby", 3, ADD_FAST, KEY, decrby),
+    Command::new("get", 2, READ_FAST, KEY, |cx, args, out| bulk(cx, args[1], out)),
+    Command::new("getdel", 2, WRITE_FAST, KEY, getdel).access("RW access delete", "RW access delete"),
+    Command::new("getex", -2, WRITE_FAST, KEY, getex),
+    Command::new("getrange", 4, READ, KEY, getrange),
+    Command::new("getset", 3, ADD_FAST, KEY, getset),
+    Command::new("incr", 2, ADD_FAST, KEY, |cx, args, out| add(cx, args[1], 1, out)),
+    Command::new("incrby", 3, ADD_FAST, KEY, |cx, args, out| add(cx, args[1], int(args[2])?, out)),
+    Command::new("incrbyfloat", 3, ADD_FAST, KEY, incrbyfloat),
+    Command::new("mget", -2, READ_FAST, ALL_KEYS, mget),
+    Command::new("mset", -3, ADD, Keys::Range(1, -1, 2), mset).access("OW update", "OW update"),
+    Command::new("msetnx", -3, ADD, Keys::Range(1, -1, 2), msetnx).access("OW insert", "OW insert"),
+    Command::new("psetex", 4, ADD, KEY, |cx, args, out| setex(cx, args, 1, out))
+        .access("OW update", "OW update"),
+    Command::new("set", -3, ADD, KEY, set),
+    Command::new("setex", 4, ADD, KEY, |cx, args, out| setex(cx, args, 1000, out))
+        .access("OW update", "OW update"),
+    Command::new("setnx", 3, ADD_FAST, KEY, setnx).access("OW insert", "OW insert"),
+    Command::new("setrange", 4, ADD, KEY, setrange).access("RW update", "RW update"),
+    Command::new("strlen", 2, READ_FAST, KEY, strlen).access("RO", "RO"),
+    Command::new("substr", 4, READ, KEY, getrange),
 ];
 
 /// Writes what a key stands for, which must be a string.
 fn bulk(cx: &mut Cx<'_>, key: &[u8], out: &mut Reply) -> Done {
-    let now = cx.now;
-    cx.read(key, |view, db| match db.get(view, key, now) {
-        None => {
-            out.null();
-            Ok(())
-        }
-        Some(value) => value.with_bytes(view, |bytes| out.bulk(bytes)).ok_or(Fail::WRONG_TYPE),
+    cx.look_at_string(key, |bytes| {
+        out.maybe_bulk(bytes);
+        Ok(())
     })
-}
-
-fn get(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    bulk(cx, args[1], out)
 }
 
 fn mget(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
@@ -64,34 +54,21 @@ fn mget(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 }
 
 fn strlen(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let (key, now) = (args[1], cx.now);
-    out.count(cx.read(key, |view, db| match db.get(view, key, now) {
-        None => Ok(0),
-        Some(value) => value.with_bytes(view, <[u8]>::len).ok_or(Fail::WRONG_TYPE),
-    })?);
-    Ok(())
+    cx.look_at_string(args[1], |bytes| Ok(bytes.map_or(0, <[u8]>::len))).map(|len| out.count(len))
 }
 
 fn getrange(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let (key, start, end, now) = (args[1], int(args[2])?, int(args[3])?, cx.now);
-    cx.read(key, |view, db| {
-        let Some(value) = db.get(view, key, now) else {
-            out.bulk(b"");
-            return Ok(());
-        };
-        let part = |bytes: &[u8]| {
-            let len = bytes.len() as i64;
-            let from_end = |at: i64| if at < 0 { at.saturating_add(len).max(0) } else { at };
-            // Both before the beginning, and the wrong way round: nothing.
-            let is_backwards = start < 0 && end < 0 && start > end;
-            let (first, last) = (from_end(start), from_end(end).min(len - 1));
-            if is_backwards || first > last {
-                out.bulk(b"")
-            } else {
-                out.bulk(&bytes[first as usize..=last as usize])
-            }
-        };
-        value.with_bytes(view, part).ok_or(Fail::WRONG_TYPE)
+    let (start, end) = (int(args[2])?, int(args[3])?);
+    cx.look_at_string(args[1], |bytes| {
+        let bytes = bytes.unwrap_or_default();
+        let len = bytes.len() as i64;
+        let from_end = |at: i64| if at < 0 { at.saturating_add(len).max(0) } else { at };
+        // Both before the beginning, and the wrong way round: nothing.
+        let is_backwards = start < 0 && end < 0 && start > end;
+        let (first, last) = (from_end(start), from_end(end).min(len - 1));
+        let is_empty = is_backwards || first > last;
+        out.bulk(if is_empty { b"" } else { &bytes[first as usize..=last as usize] });
+        Ok(())
     })
 }
 
@@ -160,7 +137,7 @@ fn set(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     }
     let is_wanted = match condition {
         If::Always => true,
-        _ => is_there(cx, key) == (condition == If::Present),
+        _ => cx.has(key) == (condition == If::Present),
     };
     if !is_wanted {
         if !gets {
@@ -175,11 +152,6 @@ fn set(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     Ok(())
 }
 
-fn is_there(cx: &mut Cx<'_>, key: &[u8]) -> bool {
-    let now = cx.now;
-    cx.read(key, |view, db| db.get(view, key, now).is_some())
-}
-
 fn getex(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let (key, now, mut expiry) = (args[1], cx.now, Expiry::Default);
     let mut rest = args[2..].iter();
@@ -190,15 +162,12 @@ fn getex(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         }
     }
     bulk(cx, key, out)?;
-    if expiry == Expiry::Default || !is_there(cx, key) {
+    if expiry == Expiry::Default || !cx.has(key) {
         return Ok(());
     }
     let has_deadline = |cx: &mut Cx<'_>| cx.read(key, |view, db| db.deadline(view, key).is_some());
     match expiry.deadline(cx.clock, "getex")? {
-        Some(at) if at <= now => {
-            cx.write(key, |tx, db| _ = db.remove(tx, key));
-            cx.touched(b'g', "del", key);
-        }
+        Some(at) if at <= now => _ = cx.remove(key),
         Some(at) => {
             cx.write(key, |tx, db| db.set_deadline(tx, key, Some(at)))?;
             cx.touched(b'g', "expire", key);
@@ -257,10 +226,9 @@ fn setex(cx: &mut Cx<'_>, args: &Args<'_>, unit_ms: i64, out: &mut Reply) -> Don
 }
 
 fn setnx(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let (key, now) = (args[1], cx.now);
-    let is_absent = cx.read(key, |view, db| db.get(view, key, now).is_none());
+    let is_absent = !cx.has(args[1]);
     if is_absent {
-        store(cx, key, args[2], None, false)?;
+        store(cx, args[1], args[2], None, false)?;
     }
     out.int(i64::from(is_absent));
     Ok(())
@@ -272,16 +240,8 @@ fn getset(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 }
 
 fn getdel(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let (key, now) = (args[1], cx.now);
-    bulk(cx, key, out)?;
-    let was_there = cx.write(key, |tx, db| {
-        let was_there = tx[db].get(tx, key, now).is_some();
-        db.remove(tx, key);
-        was_there
-    });
-    if was_there {
-        cx.touched(b'g', "del", key);
-    }
+    bulk(cx, args[1], out)?;
+    cx.remove(args[1]);
     Ok(())
 }
 
@@ -294,9 +254,8 @@ fn mset(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 }
 
 fn msetnx(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let now = cx.now;
     let mut pairs = pairs(args, "msetnx")?;
-    let is_free = pairs.clone().all(|pair| cx.read(pair[0], |view, db| db.get(view, pair[0], now).is_none()));
+    let is_free = pairs.clone().all(|pair| !cx.has(pair[0]));
     if is_free {
         pairs.try_for_each(|pair| store(cx, pair[0], pair[1], None, false))?;
     }
@@ -347,14 +306,9 @@ fn put(
 }
 
 fn incrbyfloat(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let (key, now) = (args[1], cx.now);
-    let old = cx.read(key, |view, db| match db.get(view, key, now) {
-        None => Ok(Some(Extended::ZERO)),
-        Some(Value::Int(number)) => Ok(Some(Extended::of(number))),
-        Some(value) => {
-            let number = value.with_bytes(view, Extended::parse).ok_or(Fail::WRONG_TYPE)?;
-            number.ok_or(Fail::NOT_A_FLOAT)
-        }
+    let key = args[1];
+    let old = cx.look_at_string(key, |bytes| {
+        bytes.map_or(Some(Some(Extended::ZERO)), Extended::parse).ok_or(Fail::NOT_A_FLOAT)
     })?;
     let by = Extended::parse(args[2]).ok_or(Fail::NOT_A_FLOAT)?;
     let sum = old.zip(by).and_then(|(old, by)| old.plus(by));

@@ -20,7 +20,7 @@ macro_rules! flags {
 
             /// Their names, as `COMMAND` tells them.
             pub fn names(self) -> impl Iterator<Item = &'static str> {
-                [$((Flags::$name, $text)),*].into_iter().filter(move |(flag, _)| self.has(*flag)).map(|(_, name)| name)
+                [$((Flags::$name, $text)),*].into_iter().filter(move |(flag, name)| self.has(*flag) && !name.is_empty()).map(|(_, name)| name)
             }
         }
     };
@@ -65,7 +65,43 @@ flags! {
     ALLOW_BUSY = 17, "allow_busy";
     /// Other servers of a cluster may call it while a slot moves here.
     ASKING = 18, "asking";
+    /// It is confirmed by messages, and not by a reply.
+    UNASKED = 19, "";
+    /// A client in RESP2 may call it while it listens to channels.
+    LISTENING = 20, "";
+    /// It is not queued after `MULTI`.
+    AT_ONCE = 21, "";
+    /// The same, and it ends what `MULTI` has begun.
+    ENDS_MULTI = 22, "";
+    /// It only looks what its keys are, which is no use of them.
+    GLANCE = 23, "";
 }
+
+/// It only looks.
+pub(super) const READ: Flags = Flags::READONLY;
+/// It only looks, and that does not take long.
+pub(super) const READ_FAST: Flags = READ.and(Flags::FAST);
+/// It changes something, and needs no more memory.
+pub(super) const WRITE: Flags = Flags::WRITE;
+/// The same, and that does not take long.
+pub(super) const WRITE_FAST: Flags = WRITE.and(Flags::FAST);
+/// It changes something, and may need more memory.
+pub(super) const ADD: Flags = WRITE.and(Flags::DENYOOM);
+/// The same, and that does not take long.
+pub(super) const ADD_FAST: Flags = ADD.and(Flags::FAST);
+/// It tells of the server, or of the connection.
+pub(super) const LOOK: Flags = Flags::LOADING.and(Flags::STALE);
+/// It is for administrators.
+pub(super) const ADMIN: Flags = LOOK.and(Flags::ADMIN).and(Flags::NOSCRIPT);
+
+/// The first argument.
+pub(super) const KEY: Keys = Keys::Range(1, 1, 1);
+/// The first argument of a subcommand.
+pub(super) const SUBKEY: Keys = Keys::Range(2, 2, 1);
+/// The first two arguments.
+pub(super) const TWO_KEYS: Keys = Keys::Range(1, 2, 1);
+/// All arguments.
+pub(super) const ALL_KEYS: Keys = Keys::Range(1, -1, 1);
 
 impl Flags {
     /// None of them.
@@ -169,9 +205,17 @@ pub enum Keys {
     Libraries,
 }
 
+/// What a command does.
+type Run = fn(&mut Cx<'_>, &Args<'_>, &mut Reply) -> Done;
+
+/// What is done to a key: whether it is read (`RO`), changed (`RW`), overwritten (`OW`) or removed (`RM`) as
+/// a whole; and what that means for its value.
+pub(super) type Access = &'static str;
+
 /// A command.
 pub struct Command {
-    /// Its name, in small letters. A subcommand's is that of both, with a `|` between.
+    /// Its name, in small letters. A subcommand's is that of both, with a `|` between, and its row is behind
+    /// that of the command.
     pub name: &'static str,
     /// Number of arguments, the name included. At least so many, if it is negative.
     pub arity: i32,
@@ -179,50 +223,40 @@ pub struct Command {
     pub flags: Flags,
     /// Which keys it touches.
     pub keys: Keys,
-    /// What it does. One with subcommands does nothing.
+    /// What is done to the first key, and to the others, if the flags do not say it.
+    pub(super) access: Option<[Access; 2]>,
+    /// What it does, without a subcommand.
     pub run: Run,
-}
-
-/// What a command does.
-#[derive(Clone, Copy)]
-pub enum Run {
-    /// This.
-    With(fn(&mut Cx<'_>, &Args<'_>, &mut Reply) -> Done),
-    /// What its subcommand does.
-    Sub(&'static [Command]),
-    /// This, if there is no subcommand.
-    SubOr(fn(&mut Cx<'_>, &Args<'_>, &mut Reply) -> Done, &'static [Command]),
+    has_subcommands: bool,
 }
 
 impl Command {
     /// A command.
-    pub const fn new(
-        name: &'static str,
-        arity: i32,
-        flags: &[Flags],
-        keys: Keys,
-        run: fn(&mut Cx<'_>, &Args<'_>, &mut Reply) -> Done,
-    ) -> Command {
-        Command { name, arity, flags: union(flags), keys, run: Run::With(run) }
+    pub const fn new(name: &'static str, arity: i32, flags: Flags, keys: Keys, run: Run) -> Command {
+        Command { name, arity, flags, keys, access: None, run, has_subcommands: false }
     }
 
-    /// A command that has subcommands.
-    pub const fn with_subcommands(
-        name: &'static str,
-        flags: &[Flags],
-        subcommands: &'static [Command],
-    ) -> Command {
-        Command { name, arity: -2, flags: union(flags), keys: Keys::None, run: Run::Sub(subcommands) }
+    /// A command that has subcommands, and does nothing without one.
+    pub const fn container(name: &'static str) -> Command {
+        Command::new(name, -2, Flags::NONE, Keys::None, |_, _, _| unreachable!("resolved to its subcommand"))
+            .with_subcommands()
     }
 
-    /// A command that has subcommands, and does something without one.
-    pub const fn with_subcommands_or(
-        name: &'static str,
-        flags: &[Flags],
-        run: fn(&mut Cx<'_>, &Args<'_>, &mut Reply) -> Done,
-        subcommands: &'static [Command],
-    ) -> Command {
-        Command { name, arity: -1, flags: union(flags), keys: Keys::None, run: Run::SubOr(run, subcommands) }
+    /// A subcommand that tells which subcommands there are.
+    pub const fn help(name: &'static str) -> Command {
+        Command::new(name, 2, LOOK, Keys::None, tell_names)
+    }
+
+    /// It has subcommands, too.
+    pub const fn with_subcommands(mut self) -> Command {
+        self.has_subcommands = true;
+        self
+    }
+
+    /// What it does to its first key, and to the others.
+    pub const fn access(mut self, first: Access, others: Access) -> Command {
+        self.access = Some([first, others]);
+        self
     }
 
     /// Whether it may have so many arguments, its name included.
@@ -282,45 +316,21 @@ impl Command {
     pub fn touch(&self, args: &Args<'_>, mut f: impl FnMut(&[u8])) {
         match self.keys {
             Keys::Script => {} // its commands do
-            _ if ONLY_LOOK.contains(&self.name) => {}
+            _ if self.flags.has(Flags::GLANCE) => {}
             Keys::Range(1, 1, _) => f(args[1]),
             _ => self.keys(args).into_iter().for_each(|at| f(args[at])),
         }
     }
 
     /// Its subcommands.
-    pub fn subcommands(&self) -> &'static [Command] {
-        match self.run {
-            Run::Sub(subcommands) | Run::SubOr(_, subcommands) => subcommands,
-            Run::With(_) => &[],
-        }
+    pub fn subcommands(&self) -> impl Iterator<Item = Known> + Clone {
+        all().filter(|known| known.name.strip_prefix(self.name).is_some_and(|rest| rest.starts_with('|')))
     }
-}
 
-/// Commands that look at keys without using them.
-const ONLY_LOOK: &[&str] = &[
-    "exists",
-    "expiretime",
-    "memory|usage",
-    "object|encoding",
-    "object|freq",
-    "object|idletime",
-    "object|refcount",
-    "pexpiretime",
-    "pttl",
-    "ttl",
-    "type",
-    "unwatch",
-    "watch",
-];
-
-const fn union(flags: &[Flags]) -> Flags {
-    let (mut all, mut i) = (Flags::NONE, 0);
-    while i < flags.len() {
-        all = all.and(flags[i]);
-        i += 1;
+    /// Its name without that of the command whose subcommand it is.
+    fn own_name(&self) -> &'static str {
+        self.name.rsplit('|').next().unwrap_or_default()
     }
-    all
 }
 
 /// All families.
@@ -390,19 +400,12 @@ impl std::ops::Deref for Known {
 }
 
 static ALL: LazyLock<Vec<Known>> = LazyLock::new(|| {
-    let mut all = Vec::new();
-    for (group, commands) in FAMILIES {
-        for command in
-            commands.iter().flat_map(|command| std::iter::once(command).chain(command.subcommands()))
-        {
-            all.push(Known { command, group: *group, number: all.len() });
-        }
-    }
-    all
+    let rows = FAMILIES.iter().flat_map(|(group, rows)| rows.iter().map(|command| (*group, command)));
+    rows.enumerate().map(|(number, (group, command))| Known { command, group, number }).collect()
 });
 
 /// All commands, and their subcommands.
-pub fn all() -> impl Iterator<Item = Known> {
+pub fn all() -> impl Iterator<Item = Known> + Clone {
     ALL.iter().copied()
 }
 
@@ -461,51 +464,38 @@ pub fn resolve(words: &Args<'_>) -> Result<Known, Refused> {
     if !known.takes(words.len()) {
         return refused(Fail::arity(known.name), Some(known.number));
     }
-    let subcommands = match known.run {
-        Run::With(_) => return Ok(known),
-        Run::SubOr(..) if words.len() == 1 => return Ok(known),
-        Run::Sub(subcommands) | Run::SubOr(_, subcommands) => subcommands,
-    };
-    let name = |sub: &Command| {
-        sub.name.rsplit('|').next().is_some_and(|name| name.as_bytes().eq_ignore_ascii_case(words[1]))
-    };
-    // The numbers of subcommands follow that of their command.
-    let Some(index) = subcommands.iter().position(name) else {
+    if !known.has_subcommands || words.len() == 1 {
+        return Ok(known);
+    }
+    let Some(known) = lookup(&[known.name.as_bytes(), b"|", words[1]].concat()) else {
         return refused(Fail::no_subcommand(words[1], known.name), None);
     };
-    let known = ALL[known.number + 1 + index];
     if !known.takes(words.len()) {
         return refused(Fail::arity(known.name), Some(known.number));
     }
     Ok(known)
 }
 
-/// `HELP` of a command that has subcommands.
-pub(super) fn tell_subcommands(args: &Args<'_>, out: &mut Reply) -> Done {
-    let subcommands = lookup(args[0]).map_or(&[][..], |known| known.command.subcommands());
-    let name = lossy(args[0]).to_uppercase();
-    out.array(subcommands.len() + 1);
-    out.simple(&format!("{name} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"));
-    for sub in subcommands {
-        let name = sub.name.rsplit('|').next().unwrap_or_default().to_uppercase();
-        out.simple(&name);
-    }
-    Ok(())
+/// `HELP` of a command that has subcommands: their names.
+fn tell_names(_: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
+    let subcommands = lookup(args[0]).into_iter().flat_map(|known| known.command.subcommands());
+    let names: Vec<String> = subcommands.map(|sub| sub.own_name().to_uppercase()).collect();
+    out.array(names.len() + 1);
+    tell_all(args, names.iter().map(String::as_str), out)
 }
 
-/// A subcommand that tells which subcommands there are.
-macro_rules! help {
-    ($name:literal) => {
-        crate::command::Command::new(
-            $name,
-            2,
-            &[crate::command::Flags::LOADING, crate::command::Flags::STALE],
-            crate::command::Keys::None,
-            |_, args, out| crate::command::table::tell_subcommands(args, out),
-        )
-    };
+/// `HELP` of a command that has subcommands: these lines.
+pub(super) fn tell_subcommands(args: &Args<'_>, lines: &[&str], out: &mut Reply) -> Done {
+    out.array(lines.len() + 3);
+    tell_all(args, lines.iter().copied().chain(["HELP", "    Prints this help."]), out)
 }
-pub(super) use help;
+
+fn tell_all<'l>(args: &Args<'_>, lines: impl Iterator<Item = &'l str>, out: &mut Reply) -> Done {
+    let name = lossy(args[0]).to_uppercase();
+    out.simple(&format!("{name} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"));
+    lines.for_each(|line| out.simple(line));
+    Ok(())
+}
 
 #[cfg(test)]
 mod tests {
@@ -516,9 +506,9 @@ mod tests {
         assert_eq!(all().count(), BY_NAME.len(), "a name is there twice");
         for command in all() {
             assert!(command.name.len() <= 32 && command.name.to_lowercase() == command.name);
-            for sub in command.subcommands() {
-                assert!(sub.name.starts_with(&format!("{}|", command.name)), "{}", sub.name);
-            }
+            assert_eq!(command.has_subcommands, command.subcommands().count() > 0, "{}", command.name);
+            let (container, _) = command.name.split_once('|').unwrap_or((command.name, ""));
+            assert!(lookup(container.as_bytes()).is_some(), "{}", command.name);
         }
         assert!(lookup(b"GeT").is_some() && lookup(b"nothing").is_none() && lookup(&[b'x'; 99]).is_none());
     }

@@ -148,11 +148,9 @@ pub(super) fn info(cx: &mut Cx<'_>, _: &Args<'_>, out: &mut Reply) -> Done {
         ("broken_redirect", cx.session.profile.redirect_is_broken.load(Ordering::Relaxed)),
     ];
     out.map(3);
-    out.bulk(b"flags");
-    out.set(flags.iter().filter(|(_, is_so)| *is_so).count());
+    out.field("flags").set(flags.iter().filter(|(_, is_so)| *is_so).count());
     flags.iter().filter(|(_, is_so)| *is_so).for_each(|(flag, _)| out.bulk(flag.as_bytes()));
-    out.bulk(b"redirect");
-    out.int(cx.session.redirects_to());
+    out.field("redirect").int(cx.session.redirects_to());
     out.bulk(b"prefixes");
     let prefixes = cx.server.tracking.prefixes_of(cx.session.id);
     out.array(prefixes.len());

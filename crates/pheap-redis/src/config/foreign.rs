@@ -46,117 +46,40 @@ const REFUSED: &[(&str, &[&str], &str)] = &[
 ];
 
 /// Options that do nothing here, whatever they say: about forks, files of Redis, its memory and its cluster.
-const IGNORED: &[&str] = &[
-    "acl-pubsub-default",
-    "active-defrag-cycle-max",
-    "active-defrag-cycle-min",
-    "active-defrag-ignore-bytes",
-    "active-defrag-max-scan-fields",
-    "active-defrag-threshold-lower",
-    "active-defrag-threshold-upper",
-    "activedefrag",
-    "always-show-logo",
-    "aof-disable-auto-gc",
-    "aof-load-truncated",
-    "aof-rewrite-incremental-fsync",
-    "aof-timestamp-enabled",
-    "aof-use-rdb-preamble",
-    "aof_rewrite_cpulist",
-    "auto-aof-rewrite-percentage",
-    "bgsave_cpulist",
-    "bind-source-addr",
-    "bio_cpulist",
-    "cluster-allow-pubsubshard-when-down",
-    "cluster-allow-reads-when-down",
-    "cluster-allow-replica-migration",
-    "cluster-announce-bus-port",
-    "cluster-announce-hostname",
-    "cluster-announce-ip",
-    "cluster-announce-port",
-    "cluster-announce-tls-port",
-    "cluster-config-file",
-    "cluster-link-sendbuf-limit",
-    "cluster-migration-barrier",
-    "cluster-node-timeout",
-    "cluster-port",
-    "cluster-preferred-endpoint-type",
-    "cluster-replica-no-failover",
-    "cluster-replica-validity-factor",
-    "cluster-require-full-coverage",
-    "cluster-slave-no-failover",
-    "cluster-slave-validity-factor",
-    "crash-log-enabled",
-    "crash-memcheck-enabled",
-    "disable-thp",
-    "dynamic-hz",
-    "enable-module-command",
-    "ignore-warnings",
-    "io-threads-do-reads",
-    "jemalloc-bg-thread",
-    "key-load-delay",
-    "lazyfree-lazy-user-flush",
-    "loading-process-events-interval-bytes",
-    "min-replicas-max-lag",
-    "min-slaves-max-lag",
-    "no-appendfsync-on-rewrite",
-    "oom-score-adj",
-    "oom-score-adj-values",
-    "proc-title-template",
-    "propagation-error-behavior",
-    "rdb-del-sync-files",
-    "rdb-key-save-delay",
-    "rdb-save-incremental-fsync",
-    "rdbchecksum",
-    "repl-backlog-ttl",
-    "repl-disable-tcp-nodelay",
-    "repl-diskless-load",
-    "repl-diskless-sync",
-    "repl-diskless-sync-delay",
-    "repl-diskless-sync-max-replicas",
-    "repl-ping-replica-period",
-    "repl-ping-slave-period",
-    "replica-announce-ip",
-    "replica-announce-port",
-    "replica-announced",
-    "replica-ignore-disk-write-errors",
-    "replica-ignore-maxmemory",
-    "replica-lazy-flush",
-    "server_cpulist",
-    "set-proc-title",
-    "shutdown-on-sigint",
-    "shutdown-on-sigterm",
-    "shutdown-timeout",
-    "slave-announce-ip",
-    "slave-announce-port",
-    "slave-ignore-maxmemory",
-    "slave-lazy-flush",
-    "socket-mark-id",
-    "stop-writes-on-bgsave-error",
-    "syslog-enabled",
-    "syslog-facility",
-    "syslog-ident",
-    "tls-session-cache-size",
-    "tls-session-cache-timeout",
-    "tls-session-caching",
-];
+const IGNORED: &str = "\
+    acl-pubsub-default active-defrag-cycle-max active-defrag-cycle-min active-defrag-ignore-bytes \
+    active-defrag-max-scan-fields active-defrag-threshold-lower active-defrag-threshold-upper activedefrag \
+    always-show-logo aof-disable-auto-gc aof-load-truncated aof-rewrite-incremental-fsync \
+    aof-timestamp-enabled aof-use-rdb-preamble aof_rewrite_cpulist auto-aof-rewrite-percentage \
+    bgsave_cpulist bind-source-addr bio_cpulist cluster-allow-pubsubshard-when-down \
+    cluster-allow-reads-when-down cluster-allow-replica-migration cluster-announce-bus-port \
+    cluster-announce-hostname cluster-announce-ip cluster-announce-port cluster-announce-tls-port \
+    cluster-config-file cluster-link-sendbuf-limit cluster-migration-barrier cluster-node-timeout \
+    cluster-port cluster-preferred-endpoint-type cluster-replica-no-failover \
+    cluster-replica-validity-factor cluster-require-full-coverage cluster-slave-no-failover \
+    cluster-slave-validity-factor crash-log-enabled crash-memcheck-enabled disable-thp dynamic-hz \
+    enable-module-command ignore-warnings io-threads-do-reads jemalloc-bg-thread key-load-delay \
+    lazyfree-lazy-user-flush loading-process-events-interval-bytes min-replicas-max-lag min-slaves-max-lag \
+    no-appendfsync-on-rewrite oom-score-adj oom-score-adj-values proc-title-template \
+    propagation-error-behavior rdb-del-sync-files rdb-key-save-delay rdb-save-incremental-fsync \
+    rdbchecksum repl-backlog-ttl repl-disable-tcp-nodelay repl-diskless-load repl-diskless-sync \
+    repl-diskless-sync-delay repl-diskless-sync-max-replicas repl-ping-replica-period \
+    repl-ping-slave-period replica-announce-ip replica-announce-port replica-announced \
+    replica-ignore-disk-write-errors replica-ignore-maxmemory replica-lazy-flush server_cpulist \
+    set-proc-title shutdown-on-sigint shutdown-on-sigterm shutdown-timeout slave-announce-ip \
+    slave-announce-port slave-ignore-maxmemory slave-lazy-flush socket-mark-id stop-writes-on-bgsave-error \
+    syslog-enabled syslog-facility syslog-ident tls-session-cache-size tls-session-cache-timeout \
+    tls-session-caching";
 
 /// Options that `CONFIG` knows, and that do nothing here if they have another value than the default.
-const WITHOUT_EFFECT: &[&str] = &[
-    "acllog-max-len",
-    "active-expire-effort",
-    "activerehashing",
-    "appendonly",
-    "hz",
-    "lazyfree-lazy-eviction",
-    "lazyfree-lazy-expire",
-    "lazyfree-lazy-server-del",
-    "lazyfree-lazy-user-del",
-    "rdbcompression",
-    "repl-backlog-size",
-    "sanitize-dump-payload",
-    "save",
-    "stream-node-max-bytes",
-];
+const WITHOUT_EFFECT: &str = "\
+    acllog-max-len active-expire-effort activerehashing appendonly hz lazyfree-lazy-eviction \
+    lazyfree-lazy-expire lazyfree-lazy-server-del lazyfree-lazy-user-del rdbcompression repl-backlog-size \
+    sanitize-dump-payload save stream-node-max-bytes";
+
+fn names(all: &str, name: &str) -> bool {
+    all.split(' ').any(|other| other == name)
+}
 
 /// Returns why this server refuses an option, given by its name in small letters, if it does.
 pub(super) fn refusal(name: &str, value: &str) -> Option<&'static str> {
@@ -166,12 +89,12 @@ pub(super) fn refusal(name: &str, value: &str) -> Option<&'static str> {
 
 /// Whether Redis has an option, given by its name in small letters, of which nothing is known here.
 pub(super) fn is_of_redis(name: &str) -> bool {
-    IGNORED.contains(&name) || REFUSED.iter().any(|(other, ..)| *other == name)
+    names(IGNORED, name) || REFUSED.iter().any(|(other, ..)| *other == name)
 }
 
 /// Whether an option does nothing here, given by its name in small letters.
 pub(super) fn is_ignored(name: &str) -> bool {
-    IGNORED.contains(&name) || WITHOUT_EFFECT.contains(&name)
+    names(IGNORED, name) || names(WITHOUT_EFFECT, name)
 }
 
 #[cfg(test)]
@@ -181,8 +104,8 @@ mod tests {
 
     #[test]
     fn names_are_those_of_one_table() {
-        assert!(WITHOUT_EFFECT.iter().all(|name| setting(name).is_some()));
-        assert!(IGNORED.iter().all(|name| refusal(name, "x").is_none()));
+        assert!(WITHOUT_EFFECT.split(' ').all(|name| setting(name).is_some()));
+        assert!(IGNORED.split(' ').all(|name| refusal(name, "x").is_none()));
         assert_eq!(refusal("cluster-enabled", "no"), None);
         assert!(refusal("cluster-enabled", "yes").unwrap().contains("leave it out"));
     }

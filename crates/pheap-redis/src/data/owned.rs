@@ -69,6 +69,17 @@ impl Owned {
         }
     }
 
+    /// Whether it is a string of no bytes, or has no elements. A stream may have none, and is a value.
+    pub fn is_empty(&self) -> bool {
+        match self {
+            Owned::String(bytes) => bytes.is_empty(),
+            Owned::List(elements) | Owned::Set(elements) => elements.is_empty(),
+            Owned::Hash(pairs) => pairs.is_empty(),
+            Owned::Sorted(members) => members.is_empty(),
+            Owned::Stream(_) => false,
+        }
+    }
+
     /// The same in the heap.
     ///
     /// # Errors
@@ -94,9 +105,7 @@ impl Owned {
             }
             Owned::Set(members) => {
                 let set: P<'r, _> = tx.alloc(PHashSet::new())?;
-                for member in members {
-                    set.insert(tx, member.as_slice())?;
-                }
+                set.extend(tx, members.iter().map(Vec::as_slice))?;
                 Ok(Value::Set(set))
             }
             Owned::Sorted(members) => {

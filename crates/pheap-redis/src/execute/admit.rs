@@ -17,9 +17,9 @@ pub(super) enum Admitted {
 }
 
 impl Execution<'_> {
-    /// Whether, and how, a request is run.
-    pub(super) fn admit(&mut self, words: &Args<'_>) -> Admitted {
-        let known = match resolve(words) {
+    /// Whether, and how, a request is run, which means this command, if that is known already.
+    pub(super) fn admit(&mut self, known: Option<Known>, words: &Args<'_>) -> Admitted {
+        let known = match known.map_or_else(|| resolve(words), Ok) {
             Ok(known) => known,
             Err(refused) => return Admitted::Refused(refused),
         };
@@ -28,7 +28,7 @@ impl Execution<'_> {
         if !self.session.authenticated && !known.flags.has(Flags::NO_AUTH) {
             return refused("NOAUTH Authentication required.");
         }
-        if self.session.only_listens() && !WHILE_LISTENING.contains(&known.name) {
+        if self.session.only_listens() && !known.flags.has(Flags::LISTENING) {
             return refused(&format!(
                 "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context",
                 known.name
@@ -50,7 +50,7 @@ impl Execution<'_> {
         if known.name == "exec" {
             return Admitted::Exec(known);
         }
-        if self.session.multi.is_some() && !AT_ONCE.contains(&known.name) {
+        if self.session.multi.is_some() && !known.flags.has(Flags::AT_ONCE.and(Flags::ENDS_MULTI)) {
             return Admitted::Queue(known);
         }
         Admitted::Run(known)
@@ -61,7 +61,7 @@ impl Execution<'_> {
         let needs_memory = || {
             known.flags.has(Flags::DENYOOM)
                 // What is queued needs some, whatever it is.
-                || self.session.multi.is_some() && !ENDS_MULTI.contains(&known.name)
+                || self.session.multi.is_some() && !known.flags.has(Flags::ENDS_MULTI)
                 || known.name == "exec" && self.has_queued(|known, _| known.flags.has(Flags::DENYOOM))
         };
         if self.session.out_of_memory && needs_memory() {
@@ -130,22 +130,3 @@ impl Execution<'_> {
         self.output.reply.simple("QUEUED");
     }
 }
-
-/// What a client in RESP2 may still do while it listens to channels.
-const WHILE_LISTENING: &[&str] = &[
-    "subscribe",
-    "psubscribe",
-    "ssubscribe",
-    "unsubscribe",
-    "punsubscribe",
-    "sunsubscribe",
-    "ping",
-    "quit",
-    "reset",
-];
-
-/// Commands that end what `MULTI` has begun.
-const ENDS_MULTI: &[&str] = &["exec", "discard", "quit", "reset"];
-
-/// Commands that are not queued after `MULTI`.
-const AT_ONCE: &[&str] = &["exec", "discard", "multi", "watch", "quit", "reset"];

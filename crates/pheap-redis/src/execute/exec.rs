@@ -23,8 +23,7 @@ impl Execution<'_> {
             return self.ended(known, &[b"exec"], End::Failed);
         }
         let plan = self.plan_all(&queue);
-        let before = (self.output.reply.len(), self.output.effects.mark());
-        let (server, now, db) = (self.server, now(), self.session.db);
+        let (server, now) = (self.server, now());
         self.watch_the_time(now);
         let Ok(_passed) = plan.pass(server) else {
             self.server.unwatch(self.session);
@@ -53,10 +52,6 @@ impl Execution<'_> {
         });
         let end = if result.is_ok() { End::Well } else { End::Failed };
         if let Err(error) = result {
-            self.session.db = db;
-            self.output.reply.truncate(before.0);
-            self.output.effects.go_back(before.1);
-            self.rolled_back();
             self.heap_error(&error);
         }
         self.server.unwatch(self.session);

@@ -14,6 +14,7 @@ mod room;
 #[cfg(test)]
 mod waits_tests;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
@@ -24,8 +25,8 @@ use self::plan::Plan;
 pub use self::replica::{Note, Unfollowed};
 use crate::client::{Replies, Session};
 use crate::command::{
-    Args, Block, Cx, Effects, Fail, Flags, Keyspace, Known, Meanwhile, Nothing, OneRead, OneTxn, Run,
-    Several, load_libraries, resolve,
+    Args, Block, Cx, Effects, Fail, Flags, Keyspace, Known, Meanwhile, Nothing, OneRead, OneTxn, Several,
+    load_libraries, lookup, resolve,
 };
 use crate::counts::End;
 use crate::data::{Lookups, Shard};
@@ -36,6 +37,9 @@ use crate::resp::request::Limits;
 use crate::server::{Server, now};
 use crate::unsynced::Counted;
 use crate::words::lossy;
+
+/// Length of the reply, effects on others, whether the client wants replies, its database.
+type Mark = (usize, (usize, usize, u64), Replies, usize);
 
 /// What a command waits for, and its arguments.
 type Waits = (Block, Vec<Vec<u8>>);
@@ -90,6 +94,8 @@ impl Execution<'_> {
     pub fn run(&mut self, input: &mut Input) -> Stop {
         // After a transaction of several commands was rolled back: each is tried by itself up to here.
         let mut alone_until = 0;
+        // The command that has ended a row, and what it needs.
+        let mut next = None;
         loop {
             let limits = self.limits();
             match input.is_ready(limits) {
@@ -109,7 +115,8 @@ impl Execution<'_> {
             }
             self.make_room();
             let mark = self.output.reply.len();
-            let blocked = match self.admit(&words) {
+            let (known, plan) = next.take().map_or((None, None), |(known, plan)| (Some(known), Some(plan)));
+            let blocked = match self.admit(known, &words) {
                 Admitted::Paused => return Stop::Paused,
                 Admitted::Refused(refused) => {
                     self.refuse(&refused);
@@ -125,26 +132,19 @@ impl Execution<'_> {
                     self.exec(known);
                     None
                 }
-                Admitted::Run(command) => match self.plan(command, &words) {
+                Admitted::Run(command) => match plan.unwrap_or_else(|| self.plan(command, &words)) {
                     Plan::Change(shard) => {
                         let is_alone = input.start() < alone_until;
                         drop(words);
-                        match self.run_in_a_row(input, command, shard, is_alone) {
+                        match self.run_in_a_row(input, command, shard, is_alone, &mut next) {
                             Ok(Some((block, words))) => return Stop::Blocked(block, words),
                             Ok(None) => {}
                             Err(tried_until) => alone_until = tried_until,
                         }
-                        self.tell_itself();
-                        if self.output.reply.is_too_long() {
-                            return Stop::TooLong;
+                        match self.stop() {
+                            Some(stop) => return stop,
+                            None => continue,
                         }
-                        if self.session.closing {
-                            return Stop::Closing;
-                        }
-                        if !self.output.effects.signals.is_empty() {
-                            return Stop::Signals;
-                        }
-                        continue;
                     }
                     plan => self.run_one(command, &words, &plan).unwrap_or_else(|Busy| {
                         self.error(self.server.scripts.busy_error());
@@ -152,41 +152,42 @@ impl Execution<'_> {
                     }),
                 },
             };
-            if let Some(block) = blocked {
-                let owned = owned(&words);
-                drop(words);
-                input.consume();
-                return Stop::Blocked(block, owned);
-            }
+            let blocked = blocked.map(|block| (block, owned(&words)));
             drop(words);
+            if let Some((block, words)) = blocked {
+                input.consume();
+                return Stop::Blocked(block, words);
+            }
             self.answered(mark);
-            self.tell_itself();
             input.consume();
-            if self.output.reply.is_too_long() {
-                return Stop::TooLong;
-            }
-            if self.session.closing {
-                return Stop::Closing;
-            }
-            if !self.output.effects.signals.is_empty() {
-                return Stop::Signals;
+            if let Some(stop) = self.stop() {
+                return stop;
             }
         }
     }
 
-    /// Runs a command again that waits for keys, of which `woken_by` was written to. None: it was answered.
+    /// Why the commands of the client do not go on behind those that were answered, if they do not.
+    fn stop(&mut self) -> Option<Stop> {
+        self.tell_itself();
+        if self.output.reply.is_too_long() {
+            Some(Stop::TooLong)
+        } else if self.session.closing {
+            Some(Stop::Closing)
+        } else {
+            (!self.output.effects.signals.is_empty()).then_some(Stop::Signals)
+        }
+    }
+
+    /// Runs a command again that waits for keys, with those that may have been written to. None: it was answered.
     ///
     /// # Errors
     /// If a script is slow. Then it is to be tried again afterwards.
-    pub fn retry(&mut self, words: &[Vec<u8>], woken_by: Option<&[u8]>) -> Result<Option<Block>, Busy> {
-        let words: Words<'_> = words.iter().map(Vec::as_slice).collect();
-        let Ok(command) = resolve(&words) else { return Ok(None) };
+    pub fn retry(&mut self, words: &Args<'_>) -> Result<Option<Block>, Busy> {
+        let Ok(command) = resolve(words) else { return Ok(None) };
         let mark = self.output.reply.len();
-        let plan = self.plan(command, &words);
+        let plan = self.plan(command, words);
         self.session.resumes = true;
-        self.session.woken_by = woken_by.map(<[u8]>::to_vec);
-        let blocked = self.run_one(command, &words, &plan);
-        self.session.woken_by = None;
+        let blocked = self.run_one(command, words, &plan);
         self.session.resumes = false;
         let blocked = blocked?;
         if blocked.is_none() {
@@ -216,7 +217,8 @@ impl Execution<'_> {
             Replies::Skip => self.session.replies = Replies::On,
         }
         // What was not asked for, and so is no reply, is sent nevertheless.
-        if !UNASKED.contains(&self.session.last_command) {
+        if !lookup(self.session.last_command.as_bytes()).is_some_and(|known| known.flags.has(Flags::UNASKED))
+        {
             self.output.reply.truncate(mark);
         }
     }
@@ -235,111 +237,90 @@ impl Execution<'_> {
         }
     }
 
-    /// Runs the first command of `input`, which may change one shard, and those behind it that may change the same one, in a transaction. If that fails for several: up to where each is
-    /// to be tried by itself.
+    /// Runs the first command of `input`, which may change one shard, and those behind it that may change
+    /// the same one, in a transaction. The command that ends the row is the `next` one, with what it needs.
+    /// If the transaction fails for several: up to where each is to be tried by itself.
     fn run_in_a_row(
         &mut self,
         input: &mut Input,
-        command: Known,
+        mut command: Known,
         shard: usize,
         is_alone: bool,
+        next: &mut Option<(Known, Plan)>,
     ) -> Result<Option<Waits>, usize> {
-        let before =
-            (input.start(), self.output.reply.len(), self.output.effects.mark(), self.session.replies);
-        let (mut command, mut count, now) = (command, 0, now());
-        let server = self.server;
-        let Ok(_passed) = server.gates.pass([shard], true, &server.scripts) else {
+        let (start, mark, mut count, now) = (input.start(), self.output.reply.len(), 0, now());
+        let (server, plan) = (self.server, Plan::Change(shard));
+        let Ok(_passed) = plan.pass(server) else {
             self.error(server.scripts.busy_error());
-            self.answered(before.1);
+            self.answered(mark);
             input.consume();
             return Ok(None);
         };
-        let root = server.store.root(shard);
-        let result = root.try_txn_deferred::<_, pheap::Error>(|tx, root| {
-            let mut keyspace = OneTxn { shard, tx, root };
+        let result = self.in_keyspace(server, &plan, |execution, keyspace| {
             loop {
                 let words = input.words();
-                let mark = self.output.reply.len();
+                let mark = execution.output.reply.len();
                 count += 1;
-                if let Some(block) = self.call(command, &words, &mut keyspace, now, true)? {
+                if let Some(block) = execution.call(command, &words, keyspace, now, true)? {
                     let owned = owned(&words);
                     drop(words);
                     input.consume();
                     return Ok(Some((block, owned)));
                 }
                 drop(words);
-                self.answered(mark);
+                execution.answered(mark);
                 input.consume();
-                let somebody_waits = !self.output.effects.signals.is_empty();
+                let somebody_waits = !execution.output.effects.signals.is_empty();
                 if is_alone
-                    || !self.output.effects.stale.own.is_empty()
-                    || self.output.reply.is_too_long()
+                    || !execution.output.effects.stale.own.is_empty()
+                    || execution.output.reply.is_too_long()
                     || somebody_waits
                     || server.memory.excess() > 0
-                    || self.session.closing
-                    || !input.is_ready(self.limits()).unwrap_or(false)
+                    || execution.session.closing
+                    || !input.is_ready(execution.limits()).unwrap_or(false)
                 {
                     return Ok(None);
                 }
                 let words = input.words();
-                if words.is_empty() || self.session.multi.is_some() {
+                if words.is_empty() || execution.session.multi.is_some() {
                     return Ok(None);
                 }
-                match resolve(&words) {
-                    Ok(next)
-                        if next.flags.has(Flags::WRITE.and(Flags::MAY_REPLICATE))
-                            && self.plan(next, &words) == Plan::Change(shard) =>
-                    {
-                        command = next;
-                    }
-                    _ => return Ok(None),
+                let Ok(known) = resolve(&words) else { return Ok(None) };
+                let needs = execution.plan(known, &words);
+                if !known.flags.has(Flags::WRITE.and(Flags::MAY_REPLICATE)) || needs != plan {
+                    // What may be called while a script is busy needs something else then.
+                    *next = (!known.flags.has(Flags::ALLOW_BUSY)).then_some((known, needs));
+                    return Ok(None);
                 }
+                command = known;
             }
         });
-        match result {
-            Ok((blocked, commit)) => {
-                self.output.commits.push(commit);
-                self.settle(&[shard], self.output.effects.dirty - before.2.2);
-                Ok(blocked)
-            }
-            Err(error) => {
-                let (start, mark, effects, replies) = before;
+        result.or_else(|error| {
+            *next = None;
+            if count > 1 {
                 let tried_until = input.start() + 1;
-                self.output.reply.truncate(mark);
-                self.output.effects.go_back(effects);
-                self.session.replies = replies;
-                self.rolled_back();
-                if count > 1 {
-                    input.go_back(start);
-                    return Err(tried_until);
-                }
-                if wants_more_shards(&error) {
-                    // It is run as one that needs all of them.
-                    return Err(start);
-                }
-                self.heap_error(&error);
-                self.answered(mark);
-                input.consume();
-                Ok(None)
+                input.go_back(start);
+                return Err(tried_until);
             }
-        }
+            if wants_more_shards(&error) {
+                // It is run as one that needs all of them.
+                return Err(start);
+            }
+            self.heap_error(&error);
+            self.answered(mark);
+            input.consume();
+            Ok(None)
+        })
     }
 
     /// Runs a command, and answers it, unless it waits for a key.
     fn run_one(&mut self, command: Known, words: &Args<'_>, plan: &Plan) -> Result<Option<Block>, Busy> {
-        let before = (self.output.reply.len(), self.output.effects.mark());
         let (server, now) = (self.server, now());
         let mut run = |plan: &Plan| {
             let _passed = plan.pass(server)?;
-            let result = self.in_keyspace(server, plan, |execution, keyspace| {
+            Ok(self.in_keyspace(server, plan, |execution, keyspace| {
                 execution.call(command, words, keyspace, now, true)
-            });
-            if result.is_err() {
-                self.output.reply.truncate(before.0);
-                self.output.effects.go_back(before.1);
-                self.rolled_back();
-            }
-            Ok(result)
+            }))
         };
         let result = match run(plan)? {
             Err(error) if wants_more_shards(&error) => {
@@ -361,8 +342,31 @@ impl Execution<'_> {
         }))
     }
 
-    /// Calls `f` with the shards of a plan. If it fails, all that it did to them is rolled back.
+    /// Calls `f` with the shards of a plan. If it fails or panics, all that it did to them is rolled back, and
+    /// what was said is taken back.
     fn in_keyspace<R>(
+        &mut self,
+        server: &Server,
+        plan: &Plan,
+        f: impl FnOnce(&mut Self, &mut dyn Keyspace) -> pheap::Result<R>,
+    ) -> pheap::Result<R> {
+        let mark = self.mark();
+        let result = catch_unwind(AssertUnwindSafe(|| self.in_shards(server, plan, f))).unwrap_or_else(|_| {
+            tracing::error!("`{}` has panicked, and was rolled back", self.session.last_command);
+            Err(pheap::Error::Aborted(PANICKED.into()))
+        });
+        if result.is_err() {
+            self.take_back(mark);
+            // Libraries of functions that it has loaded are not in the heap.
+            if server.libraries.are_unsure() {
+                // If that fails, so will whatever comes next.
+                let _ = load_libraries(server);
+            }
+        }
+        result
+    }
+
+    fn in_shards<R>(
         &mut self,
         server: &Server,
         plan: &Plan,
@@ -396,26 +400,32 @@ impl Execution<'_> {
         };
         self.output.commits.push(commit);
         let changes = self.output.effects.dirty - before;
-        match plan {
-            Plan::Change(shard) => self.settle(&[*shard], changes),
-            Plan::Several(shards) if changes > 0 => self.settle(shards, changes),
-            Plan::Several(_) | Plan::Read(_) | Plan::Nothing => {}
+        if changes > 0 || matches!(plan, Plan::Change(_)) {
+            self.settle(plan.shards(), changes);
         }
         Ok(result)
+    }
+
+    /// What a command can change that is taken back if it fails, beside the heap.
+    fn mark(&self) -> Mark {
+        let Self { session, output, .. } = self;
+        (output.reply.len(), output.effects.mark(), session.replies, session.db)
+    }
+
+    /// Takes back what was said since then.
+    fn take_back(&mut self, mark: Mark) {
+        let effects;
+        (effects, self.session.replies, self.session.db) = (mark.1, mark.2, mark.3);
+        self.output.reply.truncate(mark.0);
+        self.output.effects.go_back(effects);
     }
 
     /// The heap has an error: a client is told, and if it will not be the last one, whoever reads the log.
     fn heap_error(&mut self, error: &pheap::Error) {
         self.server.look_at(error);
         self.error(&heap_error(error));
-    }
-
-    /// A transaction was rolled back: libraries of functions that it has loaded are not in the heap.
-    fn rolled_back(&self) {
-        if self.server.libraries.are_unsure() {
-            // If that fails, so will whatever comes next.
-            let _ = load_libraries(self.server);
-        }
+        // What is left of the session is not known.
+        self.session.closing |= matches!(error, pheap::Error::Aborted(reason) if reason == PANICKED);
     }
 
     /// Calls a command's function. What it waits for, if it does.
@@ -427,9 +437,6 @@ impl Execution<'_> {
         now: i64,
         may_block: bool,
     ) -> pheap::Result<Option<Block>> {
-        let (Run::With(run) | Run::SubOr(run, _)) = known.run else {
-            unreachable!("resolved to its subcommand")
-        };
         self.session.last_command = known.name;
         // With the shards locked, so that nothing is done any more that was admitted before the server has begun to follow a master.
         if let Some(why) = self.refused_as_replica(known) {
@@ -443,7 +450,7 @@ impl Execution<'_> {
         if !self.session.resumes {
             self.tell_monitors(known, words);
         }
-        let (mark, effects) = (self.output.reply.len(), self.output.effects.mark());
+        let mark = self.mark();
         let (server, session) = (self.server, &mut *self.session);
         let (effects_of, meanwhile) = (&mut *self.output.effects, &mut *self.meanwhile);
         let clock = now;
@@ -453,10 +460,10 @@ impl Execution<'_> {
         }
         let mut cx = Cx { server, session, clock, now, may_block, effects: effects_of, keyspace, meanwhile };
         Lookups::take();
-        let result = run(&mut cx, words, self.output.reply);
+        let result = (known.run)(&mut cx, words, self.output.reply);
         self.output.reply.set_resp3(self.session.resp3);
         let mut end = if result.is_ok() { End::Well } else { End::Failed };
-        if let (Ok(()), [b'-', text @ ..]) = (&result, self.output.reply.since(mark)) {
+        if let (Ok(()), [b'-', text @ ..]) = (&result, self.output.reply.since(mark.0)) {
             // Scripts tell of their errors by themselves.
             if !std::mem::take(&mut self.session.error_is_counted) {
                 let code = text.split(|byte| byte.is_ascii_whitespace()).next().unwrap_or_default();
@@ -465,8 +472,7 @@ impl Execution<'_> {
             end = End::Failed;
         }
         if let Err(fail) = result {
-            self.output.reply.truncate(mark);
-            self.output.effects.go_back(effects);
+            self.take_back(mark);
             match fail {
                 Fail::Error(text) => self.error(&text),
                 Fail::Heap(error) => return Err(error),
@@ -482,12 +488,11 @@ impl Execution<'_> {
     }
 }
 
-/// What is confirmed by messages, and not by replies.
-const UNASKED: &[&str] =
-    &["subscribe", "psubscribe", "ssubscribe", "unsubscribe", "punsubscribe", "sunsubscribe"];
-
 /// By this, a transaction is known that was rolled back for a script that touches more shards.
 const MORE_SHARDS: &str = "a script touches more shards than were locked";
+
+/// By this, a transaction is known that was rolled back by a panic.
+const PANICKED: &str = "the command has panicked, which is a mistake of this server";
 
 fn wants_more_shards(error: &pheap::Error) -> bool {
     matches!(error, pheap::Error::Aborted(reason) if reason == MORE_SHARDS)

@@ -18,15 +18,34 @@ pub(super) enum Plan {
 }
 
 impl Plan {
+    /// One for these shards, in any order.
+    fn of(mut shards: SmallVec<[usize; 8]>, only_looks: bool) -> Plan {
+        shards.sort_unstable();
+        shards.dedup();
+        match *shards {
+            [] => Plan::Nothing,
+            [one] if only_looks => Plan::Read(one),
+            [one] => Plan::Change(one),
+            _ => Plan::Several(shards.to_vec()),
+        }
+    }
+
+    /// Its shards, in ascending order.
+    pub(super) fn shards(&self) -> &[usize] {
+        match self {
+            Plan::Nothing => &[],
+            Plan::Read(shard) | Plan::Change(shard) => std::slice::from_ref(shard),
+            Plan::Several(shards) => shards,
+        }
+    }
+
+    fn only_looks(&self) -> bool {
+        matches!(self, Plan::Nothing | Plan::Read(_))
+    }
+
     /// Passes the gates of its shards.
     pub(super) fn pass<'s>(&self, server: &'s Server) -> Result<Passed<'s>, Busy> {
-        let (gates, scripts) = (&server.gates, &server.scripts);
-        match self {
-            Plan::Nothing => gates.pass([], false, scripts),
-            Plan::Read(shard) => gates.pass([*shard], false, scripts),
-            Plan::Change(shard) => gates.pass([*shard], true, scripts),
-            Plan::Several(shards) => gates.pass(shards.iter().copied(), true, scripts),
-        }
+        server.gates.pass(self.shards().iter().copied(), !self.only_looks(), &server.scripts)
     }
 }
 
@@ -50,21 +69,14 @@ impl Execution<'_> {
             shards.push(shard);
             true
         });
-        shards.sort_unstable();
-        shards.dedup();
-        match *shards {
-            [] => Plan::Nothing,
-            [one] if command.only_looks() => Plan::Read(one),
-            [one] => Plan::Change(one),
-            _ => Plan::Several(shards.to_vec()),
-        }
+        Plan::of(shards, command.only_looks())
     }
 
     /// The shards that any of these commands needs, and those of watched keys.
     pub(super) fn plan_all(&self, queue: &[Vec<Vec<u8>>]) -> Plan {
         // Who writes to a watched key says so while he has its shard locked, and before that has happened: so it is known only to who has it locked as well, and is not beside him as one who reads.
         let watched = self.session.watched.keys();
-        let mut all: Vec<usize> = watched.map(|(_, key)| self.server.store.shard_of(key)).collect();
+        let mut all: SmallVec<[usize; 8]> = watched.map(|(_, key)| self.server.store.shard_of(key)).collect();
         let mut only_looks = all.is_empty();
         for words in queue {
             let words: Words<'_> = words.iter().map(Vec::as_slice).collect();
@@ -75,26 +87,10 @@ impl Execution<'_> {
                 only_looks = false;
                 continue;
             }
-            match self.plan(command, &words) {
-                Plan::Nothing => {}
-                Plan::Read(shard) => all.push(shard),
-                Plan::Change(shard) => {
-                    all.push(shard);
-                    only_looks = false;
-                }
-                Plan::Several(shards) => {
-                    all.extend(shards);
-                    only_looks = false;
-                }
-            }
+            let plan = self.plan(command, &words);
+            only_looks &= plan.only_looks();
+            all.extend_from_slice(plan.shards());
         }
-        all.sort_unstable();
-        all.dedup();
-        match *all {
-            [] => Plan::Nothing,
-            [one] if only_looks => Plan::Read(one),
-            [one] => Plan::Change(one),
-            _ => Plan::Several(all),
-        }
+        Plan::of(all, only_looks)
     }
 }

@@ -73,13 +73,9 @@ impl Execution<'_> {
         note: &Note,
         generation: u64,
     ) -> Result<Vec<String>, Unfollowed> {
-        let (server, db, now) = (self.server, self.session.db, now());
+        let (server, now) = (self.server, now());
         let root = server.store.shards().len() + 1;
-        let mut numbers = match self.plan_all(commands) {
-            Plan::Nothing => Vec::new(),
-            Plan::Read(shard) | Plan::Change(shard) => vec![shard],
-            Plan::Several(shards) => shards,
-        };
+        let mut numbers = self.plan_all(commands).shards().to_vec();
         if numbers.last() != Some(&root) {
             numbers.push(root);
         }
@@ -93,7 +89,7 @@ impl Execution<'_> {
                 Err(Busy) => std::thread::sleep(Duration::from_millis(5)),
             }
         };
-        let (plan, before) = (Plan::Several(numbers), self.output.effects.mark());
+        let plan = Plan::Several(numbers);
         let was_loading = server.role.is_loading();
         let (mut refused, mut reason) = (Vec::new(), None);
         let result = self.in_keyspace(server, &plan, |execution, keyspace| {
@@ -129,9 +125,6 @@ impl Execution<'_> {
             debug_assert!(!wants_more_shards(&error), "scripts have them all");
             // The heap may have refused what has been said already.
             server.role.set_loading(was_loading);
-            self.session.db = db;
-            self.output.effects.go_back(before);
-            self.rolled_back();
             return Err(reason.unwrap_or(Unfollowed::Heap(error)));
         }
         Ok(refused)

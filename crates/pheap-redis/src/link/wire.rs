@@ -12,6 +12,7 @@ use mio::{Events, Interest, Poll, Token};
 use super::Lost;
 use crate::config::Master;
 use crate::mailbox::Mailbox;
+use crate::resp::request::put_request;
 use crate::server::Server;
 use crate::stream::Stream;
 use crate::tls::{Connector, TlsStream};
@@ -122,12 +123,7 @@ impl<'w> Wire<'w> {
 
     /// Sends a command.
     pub(super) fn send(&mut self, words: &[&[u8]]) -> Result<(), Lost> {
-        self.outgoing.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
-        for word in words {
-            self.outgoing.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
-            self.outgoing.extend_from_slice(word);
-            self.outgoing.extend_from_slice(b"\r\n");
-        }
+        put_request(&mut self.outgoing, words);
         self.flush_out()
     }
 

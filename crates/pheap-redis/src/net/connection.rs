@@ -1,5 +1,6 @@
 //! A client's connection.
 
+use std::collections::HashMap;
 use std::io::{self, Read};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
@@ -51,6 +52,8 @@ pub(super) struct Blocked {
     pub(super) words: Vec<Vec<u8>>,
     /// The keys, and until when.
     pub(super) block: Block,
+    /// Where each key is among the words.
+    pub(super) places: HashMap<Vec<u8>, usize>,
     /// When it gives up.
     pub(super) until: Option<Instant>,
     /// The database of the keys.

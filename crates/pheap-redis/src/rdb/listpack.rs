@@ -67,44 +67,46 @@ fn put_backward(out: &mut Vec<u8>, len: usize) {
 }
 
 /// The next bytes.
-fn take<'d, const N: usize>(rest: &mut &'d [u8]) -> Result<&'d [u8; N]> {
-    let (taken, after) = rest.split_first_chunk().ok_or(DAMAGED)?;
+pub(super) fn take<'d, const N: usize>(rest: &mut &'d [u8], damaged: Error) -> Result<&'d [u8; N]> {
+    let (taken, after) = rest.split_first_chunk().ok_or(damaged)?;
     *rest = after;
     Ok(taken)
 }
 
-fn string<'d>(rest: &mut &'d [u8], len: usize) -> Result<Element<'d>> {
-    let (taken, after) = rest.split_at_checked(len).ok_or(DAMAGED)?;
+/// So many bytes.
+pub(super) fn string<'d>(rest: &mut &'d [u8], len: usize, damaged: Error) -> Result<&'d [u8]> {
+    let (taken, after) = rest.split_at_checked(len).ok_or(damaged)?;
     *rest = after;
-    Ok(Element::Bytes(taken))
+    Ok(taken)
 }
 
 /// The element at the beginning of `rest`, without the length behind it.
 fn element<'d>(rest: &mut &'d [u8]) -> Result<Element<'d>> {
-    let [first] = *take(rest)?;
+    let [first] = *take(rest, DAMAGED)?;
     Ok(Element::Int(match first {
         0..=0x7f => i64::from(first),
-        0x80..=0xbf => return string(rest, usize::from(first & 63)),
+        0x80..=0xbf => return string(rest, usize::from(first & 63), DAMAGED).map(Element::Bytes),
         0xc0..=0xdf => {
-            let [second] = *take(rest)?;
+            let [second] = *take(rest, DAMAGED)?;
             // The upper bits are those of the sign.
             i64::from((u16::from(first) << 11 | u16::from(second) << 3) as i16 >> 3)
         }
         0xe0..=0xef => {
-            let [second] = *take(rest)?;
-            return string(rest, usize::from(first & 15) << 8 | usize::from(second));
+            let [second] = *take(rest, DAMAGED)?;
+            let len = usize::from(first & 15) << 8 | usize::from(second);
+            return string(rest, len, DAMAGED).map(Element::Bytes);
         }
         0xf0 => {
-            let len = u32::from_le_bytes(*take(rest)?);
-            return string(rest, len as usize);
+            let len = u32::from_le_bytes(*take(rest, DAMAGED)?);
+            return string(rest, len as usize, DAMAGED).map(Element::Bytes);
         }
-        0xf1 => i64::from(i16::from_le_bytes(*take(rest)?)),
+        0xf1 => i64::from(i16::from_le_bytes(*take(rest, DAMAGED)?)),
         0xf2 => {
-            let [a, b, c] = *take(rest)?;
+            let [a, b, c] = *take(rest, DAMAGED)?;
             i64::from(i32::from_le_bytes([0, a, b, c]) >> 8)
         }
-        0xf3 => i64::from(i32::from_le_bytes(*take(rest)?)),
-        0xf4 => i64::from_le_bytes(*take(rest)?),
+        0xf3 => i64::from(i32::from_le_bytes(*take(rest, DAMAGED)?)),
+        0xf4 => i64::from_le_bytes(*take(rest, DAMAGED)?),
         _ => return Err(DAMAGED),
     }))
 }
@@ -112,8 +114,8 @@ fn element<'d>(rest: &mut &'d [u8]) -> Result<Element<'d>> {
 /// All elements.
 pub(super) fn elements(listpack: &[u8]) -> Result<Vec<Element<'_>>> {
     let mut rest = listpack;
-    let len = u32::from_le_bytes(*take(&mut rest)?);
-    let count = u16::from_le_bytes(*take(&mut rest)?);
+    let len = u32::from_le_bytes(*take(&mut rest, DAMAGED)?);
+    let count = u16::from_le_bytes(*take(&mut rest, DAMAGED)?);
     if len as usize != listpack.len() {
         return Err(DAMAGED);
     }

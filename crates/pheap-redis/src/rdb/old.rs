@@ -1,20 +1,7 @@
 //! What listpacks are now, in older versions: ziplists, zipmaps; and sets of numbers.
 
-use super::listpack::Element;
+use super::listpack::{Element, string, take};
 use super::{Error, Result};
-
-/// The next bytes.
-fn take<'d, const N: usize>(rest: &mut &'d [u8], damaged: Error) -> Result<&'d [u8; N]> {
-    let (taken, after) = rest.split_first_chunk().ok_or(damaged)?;
-    *rest = after;
-    Ok(taken)
-}
-
-fn string<'d>(rest: &mut &'d [u8], len: usize, damaged: Error) -> Result<&'d [u8]> {
-    let (taken, after) = rest.split_at_checked(len).ok_or(damaged)?;
-    *rest = after;
-    Ok(taken)
-}
 
 const ZIPLIST: Error = Error::Corrupt("a ziplist is damaged");
 

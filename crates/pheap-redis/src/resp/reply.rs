@@ -115,6 +115,12 @@ impl Reply {
         self.bytes.extend_from_slice(b"\r\n");
     }
 
+    /// The name of a field, whose value follows.
+    pub fn field(&mut self, name: &str) -> &mut Reply {
+        self.bulk(name.as_bytes());
+        self
+    }
+
     /// A whole number as a string.
     pub fn bulk_int(&mut self, number: i64) {
         let mut digits = [0; 20];
@@ -167,6 +173,14 @@ impl Reply {
             self.bytes.extend_from_slice(b"\r\n");
         } else {
             self.bulk_float(number);
+        }
+    }
+
+    /// A number with a fraction, or that there is none.
+    pub fn maybe_double(&mut self, number: Option<f64>) {
+        match number {
+            Some(number) => self.double(number),
+            None => self.null(),
         }
     }
 

@@ -12,6 +12,16 @@ const LINE: usize = 64 << 10;
 /// Most arguments of a request.
 const ARGUMENTS: i64 = i32::MAX as i64;
 
+/// Adds a request as clients send it.
+pub fn put_request(out: &mut Vec<u8>, words: &[&[u8]]) {
+    out.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
+    for word in words {
+        out.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+        out.extend_from_slice(word);
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
 /// What a client may send.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {

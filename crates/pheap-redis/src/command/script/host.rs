@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use super::convert::{self, Parser};
 use super::engine::{Call, Engine, Kind};
 use super::native::CommandError;
-use crate::command::{Cx, Fail, Flags, Known, Run as Runs, lookup, monitor_line, resolve, shards_of};
+use crate::command::{Cx, Fail, Flags, Known, lookup, monitor_line, resolve, shards_of};
 use crate::counts::End;
 use crate::data::Lookups;
 use crate::scripts::Slow;
@@ -193,9 +193,6 @@ impl<'a, 'c> Run<'a, 'c> {
                 slow.has_written.store(true, Ordering::Release);
             }
         }
-        let (Runs::With(run) | Runs::SubOr(run, _)) = command.run else {
-            unreachable!("resolved to its subcommand")
-        };
         let server = self.cx.server;
         if server.limits.monitors.load(Ordering::Relaxed) > 0 && !command.flags.has(Flags::SKIP_MONITOR) {
             let line = monitor_line(self.engine.client.borrow().0.db, "lua", command.name, words);
@@ -219,7 +216,7 @@ impl<'a, 'c> Run<'a, 'c> {
             meanwhile: self.cx.meanwhile,
         };
         Lookups::take();
-        let result = run(&mut inner, words, reply);
+        let result = (command.run)(&mut inner, words, reply);
         let end = if result.is_ok() { End::Well } else { End::Failed };
         self.ended = Instant::now();
         let took = self.ended.saturating_duration_since(started).as_nanos() as u64;

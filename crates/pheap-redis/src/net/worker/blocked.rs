@@ -1,6 +1,6 @@
 //! Clients that wait for keys, until they are written to or their time has come.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::{Duration, Instant};
 
@@ -8,6 +8,7 @@ use super::Turn;
 use crate::command::{Block, Effects};
 use crate::execute::{Execution, Output};
 use crate::mailbox::Message;
+use crate::resp::input::Words;
 use crate::net::connection::{Blocked, Connection};
 use crate::server::now;
 use crate::waiting::{Signal, Waiter, Wakeup};
@@ -25,21 +26,22 @@ impl Turn<'_> {
         let waiter =
             Waiter { client: connection.session.id, thread: self.number, needs_key: block.needs_keys };
         let until = block.timeout.map(|seconds| Instant::now() + Duration::from_secs_f64(seconds));
-        block.keys.iter().for_each(|key| self.server.waiting.add(db, key, waiter));
+        let words = block.instead.clone().unwrap_or(words);
+        let places: HashMap<Vec<u8>, usize> = block.keys.clone().map(|at| (words[at].clone(), at)).collect();
+        places.keys().for_each(|key| self.server.waiting.add(db, key, waiter));
         if let Some(until) = until {
             self.timeouts.insert((until, connection.session.id));
             self.server.stats.timed.fetch_add(1, Relaxed);
         }
         connection.session.profile.is_blocked.store(true, SeqCst);
-        let words = block.instead.clone().unwrap_or(words);
-        connection.blocked = Some(Blocked { words, block, until, db, seen: Vec::new() });
+        connection.blocked = Some(Blocked { words, block, places, until, db, seen: Vec::new() });
         // Who is counted has had that look, and is served in the order of those who wait.
         if !self.try_again(connection, None, signals) {
             self.server.stats.blocked.fetch_add(1, Relaxed);
         }
     }
 
-    /// Runs what a blocked client waits with. Whether it goes on.
+    /// Runs what a blocked client waits with, but only with the key that was written to, if that is known. Whether it goes on.
     fn try_again(
         &mut self,
         connection: &mut Connection,
@@ -53,12 +55,17 @@ impl Turn<'_> {
         let output = Output { reply, effects: &mut effects, commits: &mut commits, counted: &mut counted };
         let (server, thread, clock) = (self.server, self.number, Instant::now());
         let execution = Execution { server, session, output, thread, clock, meanwhile: self };
-        let still = { execution }.retry(&blocked.words, woken_by);
+        let words: Words<'_> = match woken_by.and_then(|key| blocked.places.get(key)) {
+            Some(&at) => blocked.block.with_key(&blocked.words, at),
+            None => blocked.words.iter().map(Vec::as_slice).collect(),
+        };
+        let still = { execution }.retry(&words);
+        drop(words);
         self.syncs.count(&mut counted);
         if still.is_err() {
             // It looks at its keys again when no script is slow any more.
             let db = connection.session.db;
-            let signals = blocked.block.keys.iter().map(|key| Signal { db, key: key.clone() }).collect();
+            let signals = blocked.places.keys().map(|key| Signal { db, key: key.clone() }).collect();
             self.postponed.push(Message::Wake(Wakeup { signals, ..Wakeup::default() }));
             connection.blocked = Some(blocked);
             return false;
@@ -83,7 +90,7 @@ impl Turn<'_> {
 
     fn wait_no_more(&mut self, client: u64, blocked: &Blocked) {
         let waiter = Waiter { client, thread: self.number, needs_key: blocked.block.needs_keys };
-        blocked.block.keys.iter().for_each(|key| self.server.waiting.remove(blocked.db, key, waiter));
+        blocked.places.keys().for_each(|key| self.server.waiting.remove(blocked.db, key, waiter));
         if let Some(until) = blocked.until {
             self.timeouts.remove(&(until, client));
             self.server.stats.timed.fetch_sub(1, Relaxed);
@@ -97,7 +104,7 @@ impl Turn<'_> {
             connection
                 .blocked
                 .as_ref()
-                .is_some_and(|blocked| blocked.db == by.db && blocked.block.keys.contains(&by.key))
+                .is_some_and(|blocked| blocked.db == by.db && blocked.places.contains_key(&by.key))
         };
         let was_waiting = waits(&connection);
         let is_served = was_waiting && self.try_again(&mut connection, Some(&by.key), signals);

@@ -1,0 +1,196 @@
+//! What keys stand for, by its kind: looked at, changed, made, and removed with its last element.
+
+use pheap::Persist;
+
+use super::{Args, Cx, Done, Fail};
+use crate::data::streams::Stream;
+use crate::data::{Change, Db, Hash, List, Owned, P, Set, Sorted, Txn, Value, View};
+use crate::resp::Reply;
+
+/// A kind of values: lists, hashes, sets, sorted sets, streams.
+pub(super) trait Kind: Persist {
+    /// The class of keyspace notifications about it.
+    const CLASS: u8;
+
+    /// A value that is of this kind.
+    fn of<'r>(value: Value<'r>) -> Option<P<'r, Self::At<'r>>>;
+
+    /// One of this kind as a value.
+    fn value<'r>(this: P<'r, Self::At<'r>>) -> Value<'r>;
+
+    /// A new one, without elements.
+    fn new<'r>(tx: &Txn<'r>) -> pheap::Result<P<'r, Self::At<'r>>>;
+
+    /// The number of its elements.
+    fn len<'r>(view: &View<'r>, this: P<'r, Self::At<'r>>) -> usize;
+}
+
+macro_rules! kinds {
+    ($($kind:ident: $variant:ident, $class:literal, |$tx:ident| $new:expr, |$this:ident| $len:expr;)*) => {$(
+        impl Kind for $kind<'_> {
+            const CLASS: u8 = $class;
+
+            fn of<'r>(value: Value<'r>) -> Option<P<'r, Self::At<'r>>> {
+                if let Value::$variant(this) = value { Some(this) } else { None }
+            }
+
+            fn value<'r>(this: P<'r, Self::At<'r>>) -> Value<'r> {
+                Value::$variant(this)
+            }
+
+            fn new<'r>($tx: &Txn<'r>) -> pheap::Result<P<'r, Self::At<'r>>> {
+                $tx.alloc($new)
+            }
+
+            fn len<'r>(view: &View<'r>, this: P<'r, Self::At<'r>>) -> usize {
+                let $this = &view[this];
+                $len
+            }
+        }
+    )*};
+}
+
+kinds! {
+    List: List, b'l', |tx| List::new(), |this| this.len();
+    Hash: Hash, b'h', |tx| Hash::new(), |this| this.len();
+    Set: Set, b's', |tx| Set::new(), |this| this.len();
+    Sorted: Sorted, b'z', |tx| Sorted::new(tx)?, |this| this.len();
+    Stream: Stream, b't', |tx| Stream::default(), |this| this.entries.len();
+}
+
+/// What a key stands for, if it exists.
+pub(super) fn get<'r, K: Kind>(
+    view: &View<'r>,
+    db: &Db<'r>,
+    key: &[u8],
+    now: i64,
+) -> Result<Option<P<'r, K::At<'r>>>, Fail> {
+    let value = db.get(view, key, now);
+    value.map(|value| K::of(value).ok_or(Fail::WRONG_TYPE)).transpose()
+}
+
+/// What a key stands for, which is made if it does not exist.
+pub(super) fn get_or_new<'r, K: Kind>(
+    tx: &mut Txn<'r>,
+    db: P<'r, Db<'r>>,
+    key: &[u8],
+    now: i64,
+) -> Result<P<'r, K::At<'r>>, Fail> {
+    if let Some(there) = get::<K>(tx, &tx[db], key, now)? {
+        return Ok(there);
+    }
+    let new = K::new(tx)?;
+    db.set(tx, key, K::value(new))?;
+    Ok(new)
+}
+
+impl Cx<'_> {
+    /// Whether a key exists.
+    pub(super) fn has(&mut self, key: &[u8]) -> bool {
+        let now = self.now;
+        self.read(key, |view, db| db.get(view, key, now).is_some())
+    }
+
+    /// A copy of what a key stands for, and its deadline.
+    pub(super) fn copy_of(&mut self, key: &[u8]) -> Option<(Owned, Option<i64>)> {
+        let now = self.now;
+        self.read(key, |view, db| Some((Owned::of(view, db.get(view, key, now)?), db.deadline(view, key))))
+    }
+
+    /// Looks at what a key stands for.
+    pub(super) fn look<K: Kind, R>(
+        &mut self,
+        key: &[u8],
+        f: impl for<'r> FnOnce(&View<'r>, Option<P<'r, K::At<'r>>>) -> Result<R, Fail>,
+    ) -> Result<R, Fail> {
+        let now = self.now;
+        self.read(key, |view, db| f(view, get::<K>(view, db, key, now)?))
+    }
+
+    /// Looks at the string that a key stands for.
+    pub(super) fn look_at_string<R>(
+        &mut self,
+        key: &[u8],
+        f: impl FnOnce(Option<&[u8]>) -> Result<R, Fail>,
+    ) -> Result<R, Fail> {
+        let now = self.now;
+        self.read(key, |view, db| match db.get(view, key, now) {
+            None => f(None),
+            Some(value) => value.with_bytes(view, |bytes| f(Some(bytes))).ok_or(Fail::WRONG_TYPE)?,
+        })
+    }
+
+    /// Changes what a key stands for.
+    pub(super) fn change<K: Kind, R>(
+        &mut self,
+        key: &[u8],
+        f: impl for<'r> FnOnce(&mut Txn<'r>, Option<P<'r, K::At<'r>>>) -> Result<R, Fail>,
+    ) -> Result<R, Fail> {
+        let now = self.now;
+        self.write(key, |tx, db| {
+            let there = get::<K>(tx, &tx[db], key, now)?;
+            f(tx, there)
+        })
+    }
+
+    /// Changes what a key stands for, which is made if it does not exist.
+    pub(super) fn fill<K: Kind, R>(
+        &mut self,
+        key: &[u8],
+        f: impl for<'r> FnOnce(&mut Txn<'r>, P<'r, K::At<'r>>) -> Result<R, Fail>,
+    ) -> Result<R, Fail> {
+        let now = self.now;
+        self.write(key, |tx, db| {
+            let this = get_or_new::<K>(tx, db, key, now)?;
+            f(tx, this)
+        })
+    }
+
+    /// Removes elements of what a key stands for: `f` gets their number, and returns how many are removed.
+    /// If these are all, the key is removed, and `f` may leave them where they are. Returns what `f` does,
+    /// if the key exists.
+    pub(super) fn shrink<K: Kind>(
+        &mut self,
+        key: &[u8],
+        event: &str,
+        f: impl for<'r> FnOnce(&mut Txn<'r>, P<'r, K::At<'r>>, usize) -> Result<usize, Fail>,
+    ) -> Result<Option<usize>, Fail> {
+        let now = self.now;
+        let removed = self.write(key, |tx, db| {
+            let Some(this) = get::<K>(tx, &tx[db], key, now)? else { return Ok::<_, Fail>(None) };
+            let len = K::len(tx, this);
+            let count = f(tx, this, len)?;
+            if count == len {
+                db.remove(tx, key);
+            }
+            Ok(Some((count, count == len)))
+        })?;
+        if let Some((count @ 1.., is_gone)) = removed {
+            self.touched_often(K::CLASS, event, key, count as u64);
+            if is_gone {
+                self.notify(b'g', "del", key);
+            }
+        }
+        Ok(removed.map(|(count, _)| count))
+    }
+
+    /// Gives a key a value instead of what it has, or removes it if the value has no elements.
+    pub(super) fn replace(&mut self, key: &[u8], class: u8, event: &str, value: &Owned) -> Done {
+        if value.is_empty() {
+            self.remove(key);
+            return Ok(());
+        }
+        self.write(key, |tx, db| {
+            let value = value.store(tx)?;
+            db.set(tx, key, value)
+        })?;
+        self.touched(class, event, key);
+        Ok(())
+    }
+}
+
+/// The number of elements of what a key stands for.
+pub(super) fn len<K: Kind>(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
+    let len = cx.look::<K, _>(args[1], |view, this| Ok(this.map_or(0, |this| K::len(view, this))));
+    len.map(|len| out.count(len))
+}
