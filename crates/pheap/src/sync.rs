@@ -24,7 +24,6 @@ mod schedule;
 #[path = "sync/scheduled.rs"]
 pub(crate) mod schedule;
 mod thread;
-mod turns;
 #[cfg(not(all(feature = "sim", not(pheap_loom))))]
 #[path = "sync/unwatched.rs"]
 mod watch;
@@ -35,7 +34,6 @@ mod watch;
 pub(crate) use access::Access;
 pub(crate) use mutex::{Condvar, Mutex, MutexGuard, RwLock};
 pub(crate) use thread::this_thread;
-pub(crate) use turns::Turns;
 
 /// What locks are made of.
 use schedule as below;
@@ -68,16 +66,6 @@ pub enum Mistake {
     TwoLeaders,
     /// Who appends to a mapped log writes while another thread writes what came before.
     OvertakeWriter,
-    /// Who appends without the mutex does not wait until all before it is in the log.
-    PublishEarly,
-    /// Who closes the log to those who append without the mutex does not wait for those that are at work.
-    CloseEarly,
-    /// What a record changes is noted before the record has its position.
-    NoteEarly,
-    /// The log fails while threads may append without the mutex.
-    FailOpen,
-    /// They may append beyond the end of a segment.
-    OverlookEnd,
     /// Who asks where the log may end is not told of the thread that writes to it.
     WriterUnseen,
     /// A file is synced again after a sync of it has failed.

@@ -17,7 +17,7 @@ const CALLS: &[(&[Kind], &str)] = &[
     ),
     (&[Kind::LogEntry], "log.append(|record.add(|.add_changes(|media.record(|.record_staged(|.take_noted("),
     (&[Kind::LogEntry, Kind::Fence], ".append_undo("),
-    (&[Kind::Write], ".write_all(|.write_mapped(|log.extend(|file.extend("),
+    (&[Kind::Write], ".write_all(|log.extend(|file.extend("),
     (&[Kind::Write, Kind::FileSync], ".write_through(|.write_directly("),
     (
         &[Kind::FileSync],
@@ -27,7 +27,7 @@ const CALLS: &[(&[Kind], &str)] = &[
     (
         &[Kind::Lock],
         "look_at_tables(|look_at_regions(|.regions()| heap.region(| self.region(|look_at_name(| look_at(|\
-         .lock()|.lock_briefly()|.lock_open()|.lock_to_fail()|.lock_upgradable(|.take_upgradable()|.wait_upgradable(|.lock_shared(|.lock_unbiased()|.lock_collected()|.lock_quiescent(|\
+         .lock()|.lock_briefly()|.lock_upgradable(|.take_upgradable()|.wait_upgradable(|.lock_shared(|.lock_unbiased()|.lock_collected()|.lock_quiescent(|\
          context.upgrade()| self.upgrade()|.access().upgrade()|.try_upgrade()|.try_lock()|.try_lock_upgradable()|.try_lock_shared()|.try_lock_unbiased_for(",
     ),
     (&[Kind::Checksum], "holds(| checked("),

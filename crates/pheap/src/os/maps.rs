@@ -52,14 +52,6 @@ impl Window {
         self.end.fetch_max(end, Ordering::Release);
     }
 
-    /// Whether it has these bytes. Then it always will.
-    pub(crate) fn covers(&self, at: u64, len: u64) -> bool {
-        let end = at + len;
-        at >= self.start
-            && end - self.start <= self.map.len() as u64
-            && end <= self.end.load(Ordering::Acquire)
-    }
-
     /// Writes the bytes, if they lie in the window, and are whole words. Nobody makes the file shorter, or the process is killed by a signal.
     #[inline]
     pub(crate) fn write(&self, bytes: &[u8], at: u64) -> bool {

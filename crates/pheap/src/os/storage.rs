@@ -94,16 +94,6 @@ pub(crate) trait Storage: Send + Sync + Debug {
         false
     }
 
-    /// Whether writes to these bytes [cannot fail](Self::write_mapped_now), now and as long as the file is used.
-    fn is_mapped(&self, _at: u64, _len: u64) -> bool {
-        false
-    }
-
-    /// Copies whole words to where the file [is mapped](Self::is_mapped). Several threads may do that at a time, each for other bytes.
-    fn write_mapped_now(&self, _bytes: &[u8], _at: u64) {
-        unreachable!("it is not mapped");
-    }
-
     /// To be called before a sync if much was written to where the file is mapped: the sync then takes less time, and others less in it.
     fn let_go(&self) {}
 
@@ -189,17 +179,6 @@ impl dyn Storage + '_ {
             None => {}
         }
         write_all(bytes, at, |bytes, at| self.write_some(bytes, at))
-    }
-
-    /// See [`write_mapped_now`](Storage::write_mapped_now).
-    #[inline]
-    #[track_caller]
-    pub(crate) fn write_mapped(&self, bytes: &[u8], at: u64) {
-        match mutation(Kind::Write) {
-            Some(Mutation::Drop) => {}
-            Some(Mutation::Delay) => drop(write_all(bytes, at, |bytes, at| self.write_late(bytes, at))),
-            None => self.write_mapped_now(bytes, at),
-        }
     }
 
     /// See [`sync_now`](Storage::sync_now).

@@ -176,28 +176,6 @@ fn wake<T>(what: &T) {
     }
 }
 
-/// How threads wait for something to change that no lock guards, where it is decided who goes on.
-#[derive(Debug, Default)]
-pub(super) struct Patience(#[allow(dead_code)] u8); // it has an address of its own
-
-impl Patience {
-    /// Lets other threads go on, until it may be over. `false` if that is not decided here: who waits looks again.
-    #[inline]
-    pub(super) fn wait(&self, _is_over: impl Fn() -> bool) -> bool {
-        let scheduled = is_scheduled();
-        if scheduled {
-            wait_for(self, true);
-        }
-        scheduled
-    }
-
-    /// It has changed.
-    #[inline]
-    pub(super) fn wake(&self) {
-        wake(self);
-    }
-}
-
 /// Takes a lock by `attempt`, or waits for it by `wait`.
 fn take<T, G>(lock: &T, attempt: impl Fn() -> TryLockResult<G>, wait: impl FnOnce() -> LockResult<G>) -> G {
     if !is_scheduled() {

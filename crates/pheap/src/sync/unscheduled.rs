@@ -20,40 +20,6 @@ pub(crate) const fn is_scheduled() -> bool {
 #[inline(always)]
 pub(crate) fn step(_what: &'static str) {}
 
-/// How threads wait for something to change that no lock guards, where it is decided who goes on: a loop would be many orders more.
-#[derive(Debug, Default)]
-pub(super) struct Patience {
-    #[cfg(all(test, pheap_loom))]
-    mutex: Mutex<()>,
-    #[cfg(all(test, pheap_loom))]
-    changed: Condvar,
-}
-
-impl Patience {
-    /// Lets other threads go on, until it may be over. `false` if that is not decided here: who waits looks again.
-    #[inline(always)]
-    pub(super) fn wait(&self, _is_over: impl Fn() -> bool) -> bool {
-        #[cfg(all(test, pheap_loom))]
-        {
-            let mut guard = self.mutex.lock().expect("nothing panics with it");
-            while !_is_over() {
-                guard = self.changed.wait(guard).expect("as above");
-            }
-        }
-        cfg!(all(test, pheap_loom))
-    }
-
-    /// It has changed.
-    #[inline(always)]
-    pub(super) fn wake(&self) {
-        #[cfg(all(test, pheap_loom))]
-        {
-            drop(self.mutex.lock());
-            self.changed.notify_all();
-        }
-    }
-}
-
 /// All threads have passed a fence, if that could be done without the system.
 #[cfg(not(all(test, pheap_loom)))]
 #[inline(always)]

@@ -1,17 +1,13 @@
-//! Appending records: under the mutex, or without it where the log is [open](super::tail).
+//! Appending records, with the log's state locked.
 
 use std::io;
 use std::ops::Range as Positions;
-use std::sync::atomic::Ordering;
 
-use super::checkpoint::WORTH_FOLDING;
-use super::format::PIECE;
-use super::tail::{Locked, LockedOpen};
-use super::{State, SyncPolicy, Wal};
+use super::{State, Wal};
 use crate::error::Result;
-use crate::log::{Range, Staged, ranges};
+use crate::log::{Range, Staged};
 use crate::os::cpu::bytes;
-use crate::sync::{Mistake, mistake};
+use crate::sync::{Mistake, MutexGuard, mistake};
 
 const METADATA: &str = "recording metadata";
 
@@ -33,7 +29,7 @@ impl Wal {
                 self.poison(METADATA, &io::Error::other(error.to_string()));
             }
         })?;
-        let mut state = self.with_room(self.tail.lock_open(), words, is_metadata)?;
+        let mut state = self.with_room(words, is_metadata)?;
         let start = state.buffer.end();
         self.append_ranges(&mut state, words, ranges.inspect(|range| self.note(range)));
         Ok(start..self.has_appended(&mut state))
@@ -67,56 +63,13 @@ impl Wal {
     /// As for `append`.
     #[inline]
     pub(crate) fn append_staged(&self, staged: &mut Staged) -> Result<Positions<u64>> {
-        let place = match self.append_open(staged) {
-            Some(place) => place,
-            None => {
-                self.begin()?;
-                let mutex = self.tail.lock_open();
-                // Whoever had it before may have opened the log. To close it would have all others wait for the mutex, and close it again, one after the other.
-                let Some(place) = self.append_open(staged) else {
-                    return self.append_closed(mutex, staged);
-                };
-                place
-            }
-        };
-        if self.pages.bytes() > self.watched_memory.load(Ordering::Relaxed) {
-            self.request(&mut self.tail.lock());
-        }
-        Ok(place)
-    }
-
-    /// Appends without the mutex, if the log is open for that.
-    #[inline]
-    fn append_open(&self, staged: &mut Staged) -> Option<Positions<u64>> {
-        let len = staged.words.len();
-        if !self.is_at_once() || len > PIECE {
-            return None;
-        }
-        let end = self.tail.look(staged.bytes())?;
-        let record = staged.seal();
-        let size = record.len() as u64 * 8;
-        if mistake(Mistake::NoteEarly) {
-            ranges(&record[..len]).for_each(|range| self.note(&range));
-        }
-        let (start, place) = self.tail.reserve(end, size)?;
-        // From here on all others wait. Nothing may fail, allocate, or take a lock.
-        if !mistake(Mistake::NoteEarly) {
-            ranges(&record[..len]).for_each(|range| self.note(&range));
-        }
-        self.records.seal(start, &mut record[..len]);
-        self.log().write_mapped(bytes(record), place);
-        self.tail.publish(start, start + size);
-        Some(start..start + size)
-    }
-
-    #[inline(never)]
-    fn append_closed(&self, mutex: LockedOpen<'_>, staged: &mut Staged) -> Result<Positions<u64>> {
-        let mut state = self.with_room(mutex, staged.range_words(), false)?;
+        self.begin()?;
+        let mut state = self.with_room(staged.range_words(), false)?;
         let start = state.buffer.end();
         staged.ranges().for_each(|range| self.note(&range));
-        if !self.writes_at_once(&state) {
-            self.append_ranges(&mut state, staged.range_words(), staged.ranges());
-        } else if let Some((record, place)) = state.buffer.append_whole(staged) {
+        if self.writes_at_once(&state)
+            && let Some((record, place)) = state.buffer.append_whole(staged)
+        {
             let written = self.log().write_all(bytes(record), place);
             let end = state.buffer.end();
             self.note_written(&mut state, Vec::new(), end, written);
@@ -131,11 +84,11 @@ impl Wal {
         words as u64 * 8 > self.settings.log_limit / 4
     }
 
-    /// Closes the log, and waits until there is room for so many words of ranges, with their heads; if they
+    /// Locks the state, and waits until there is room for so many words of ranges, with their heads; if they
     /// are [long](Self::is_long), also until nobody writes.
     #[inline]
-    fn with_room<'a>(&'a self, mutex: LockedOpen<'a>, words: usize, is_metadata: bool) -> Result<Locked<'a>> {
-        let mut state = self.tail.close(mutex);
+    fn with_room(&self, words: usize, is_metadata: bool) -> Result<MutexGuard<'_, State>> {
+        let mut state = self.state.lock_briefly();
         let need = state.buffer.need(words) + if is_metadata { 0 } else { self.reserve() };
         let mut rounds = 0;
         loop {
@@ -144,7 +97,7 @@ impl Wal {
             }
             if need <= state.buffer.room() {
                 if self.is_long(words) && state.writing.is_some() {
-                    state.wait(&self.changed);
+                    self.changed.wait(&mut state);
                     continue;
                 }
                 return Ok(state);
@@ -172,9 +125,9 @@ impl Wal {
         self.is_at_once() && (state.writing.is_none() || mistake(Mistake::OvertakeWriter))
     }
 
-    /// Sees to what a record calls for, and opens the log for others. Returns the position behind it.
+    /// Sees to what a record calls for. Returns the position behind it.
     #[inline]
-    fn has_appended(&self, state: &mut Locked<'_>) -> u64 {
+    fn has_appended(&self, state: &mut State) -> u64 {
         self.note_unsynced(state);
         self.watch_for_idleness(state);
         let may_grow = !state.full_disk
@@ -183,35 +136,6 @@ impl Wal {
         if may_grow || self.is_checkpoint_due(state) {
             self.request(state);
         }
-        if self.may_open(state) {
-            self.open(state);
-        }
         state.buffer.end()
-    }
-
-    /// Whether records may be appended without the mutex: they go to a file that is mapped, and will be, nobody else writes there, and all before them are there.
-    fn may_open(&self, state: &State) -> bool {
-        self.is_at_once()
-            && state.writing.is_none()
-            && state.failure.is_none()
-            && self.tail.written.get() == state.buffer.end()
-            && self.log().is_mapped(state.buffer.last_place(), self.layout.segment)
-    }
-
-    /// Opens the log up to where a record would call for something that needs the mutex.
-    fn open(&self, state: &mut Locked<'_>) {
-        // With `SyncPolicy::Every`, this record has said since when something is not synced.
-        debug_assert!(!matches!(self.policy(), SyncPolicy::Every(_)) || state.deferred.is_since_known());
-        let mut limit = state.buffer.whole_until(self.reserve());
-        if !state.ages {
-            limit = limit.min(state.folded + WORTH_FOLDING);
-        }
-        let may_ask = state.background && !state.checkpoint;
-        if may_ask {
-            limit = limit.min(state.folded + self.settings.log_limit / 2);
-        }
-        let watched = if may_ask { self.memory_trigger.load(Ordering::Relaxed) } else { u64::MAX };
-        self.watched_memory.store(watched, Ordering::Relaxed);
-        state.open(limit);
     }
 }

@@ -81,11 +81,6 @@ impl Buffer {
         buffer
     }
 
-    /// The seed of what is appended.
-    pub(crate) fn records(&self) -> Seed {
-        self.records
-    }
-
     pub(crate) fn synced(&self) -> u64 {
         self.synced
     }
@@ -98,32 +93,6 @@ impl Buffer {
     /// Position behind the last record.
     pub(crate) fn end(&self) -> u64 {
         self.end
-    }
-
-    /// Records were appended by others, up to this position in the last segment.
-    pub(crate) fn set_end(&mut self, end: u64) {
-        self.end = end;
-    }
-
-    /// Position behind the last record, and its place in the file, if that is in the last segment.
-    pub(crate) fn end_and_place(&self) -> (u64, u64) {
-        (self.end, self.place())
-    }
-
-    /// The place of the last segment in the file.
-    pub(crate) fn last_place(&self) -> u64 {
-        self.place() - self.end % self.layout.segment
-    }
-
-    /// Up to where records can be appended as they are, without using the last `reserve` bytes of the log. Nothing, if something is to be written before.
-    pub(crate) fn whole_until(&self, reserve: u64) -> u64 {
-        if !self.chunks.is_empty() {
-            return 0;
-        }
-        let left = self.left();
-        // As if each record needed as much as the longest one.
-        let most = (self.end + self.room()).saturating_sub(reserve + self.need(PIECE) - PIECE as u64 * 8);
-        most.min(self.end + left)
     }
 
     pub(crate) fn free_segments(&self) -> u64 {

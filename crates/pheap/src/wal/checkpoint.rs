@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use super::begin::FIRST_SEGMENTS;
 use super::fold::Fold;
 use super::format::{MARKS, Mark, Segment, each_record};
-use super::tail::Locked;
 use super::{Failure, Folded, State, Wal};
 use crate::error::{Error, Result};
 use crate::os::cpu::bytes;
+use crate::sync::MutexGuard;
 
 /// How often it is looked whether something was appended since.
 const LOOK: Duration = Duration::from_secs(1);
@@ -41,7 +41,7 @@ impl Wal {
             written = self.data.sync(); // not in a closure, of which nobody would know who has called it
         }
         written.map_err(|e| {
-            self.fail(&mut self.tail.lock(), "writing the heap's file", &e);
+            self.fail(&mut self.state.lock(), "writing the heap's file", &e);
             Error::io("writing the heap's file", e)
         })
     }
@@ -59,7 +59,7 @@ impl Wal {
         }
         let mut folded = self.folded.lock();
         let (end, live) = {
-            let state = self.tail.lock();
+            let state = self.state.lock();
             self.check(&state)?;
             // In this order, under this lock: what is recorded in the new epoch is behind `end`.
             self.pages.next_epoch();
@@ -76,7 +76,7 @@ impl Wal {
                 self.data.sync()?;
                 self.mark_folded(end, folded.mark)
             });
-            let mut state = self.tail.lock();
+            let mut state = self.state.lock();
             if let Err(e) = result {
                 self.fail(&mut state, "writing a checkpoint to the heap's file", &e);
                 return Err(state.failure.as_ref().expect("it has failed").error());
@@ -137,11 +137,11 @@ impl Wal {
     }
 
     /// Waits until no thread writes to a file: one that has failed, or is about to, may still do so, or think that it has found the log.
-    pub(super) fn quiesce(&self) -> Locked<'_> {
+    pub(super) fn quiesce(&self) -> MutexGuard<'_, State> {
         let _folded = self.folded.lock();
-        let mut state = self.tail.lock();
+        let mut state = self.state.lock();
         while state.writing.is_some() || state.syncing.is_some() {
-            state.wait(&self.changed);
+            self.changed.wait(&mut state);
         }
         state
     }
@@ -151,7 +151,7 @@ impl Wal {
     /// # Errors
     /// [`Error::Failed`], [`Error::Misplaced`].
     pub(crate) fn may_write(&self) -> Result<()> {
-        if self.failed.load(Ordering::Acquire) { self.check(&self.tail.lock()) } else { Ok(()) }
+        if self.failed.load(Ordering::Acquire) { self.check(&self.state.lock()) } else { Ok(()) }
     }
 
     pub(super) fn check(&self, state: &State) -> Result<()> {
@@ -166,7 +166,7 @@ impl Wal {
     /// next opening does not find.
     fn write_rest(&self) -> Result<()> {
         // SURVIVES unreached: as the sync below; the models run it.
-        let mut state = self.tail.lock();
+        let mut state = self.state.lock();
         self.write_at_once(&mut state);
         self.check(&state)?;
         // SURVIVES unreached: no program of the lab misplaces a log. Somebody may put a real one back after a power failure.
@@ -193,7 +193,7 @@ pub(super) fn is_worth_folding(state: &State) -> bool {
 impl Wal {
     /// Says that there is one.
     pub(crate) fn set_background(&self, there: bool) {
-        let mut state = self.tail.lock();
+        let mut state = self.state.lock();
         state.background = there;
         state.stop = false;
         self.changed.notify_all();
@@ -201,21 +201,21 @@ impl Wal {
 
     /// Tells it to end.
     pub(crate) fn stop_background(&self) {
-        self.tail.lock().stop = true;
+        self.state.lock().stop = true;
         self.requested.notify_all();
     }
 
     /// Waits until a checkpoint is asked for. `false` if the thread is to end.
     pub(crate) fn wait_for_request(&self) -> bool {
-        let mut state = self.tail.lock();
+        let mut state = self.state.lock();
         while !state.checkpoint && !state.stop && state.failure.is_none() {
             let has_grown = !self.is_mapped() && state.buffer.segments() > FIRST_SEGMENTS;
             if !state.ages && !has_grown {
-                state.wait(&self.requested);
+                self.requested.wait(&mut state);
                 continue;
             }
             // Others may have something to say before that.
-            let is_over = state.wait_until(&self.requested, Instant::now() + LOOK);
+            let is_over = self.requested.wait_until(&mut state, Instant::now() + LOOK);
             let end = state.buffer.end();
             let is_same = std::mem::replace(&mut state.looked, end) == end;
             state.idle = if is_same { state.idle + u32::from(is_over) } else { 0 };
@@ -242,13 +242,13 @@ impl Wal {
 
     /// Whether who commits is about to wait for a checkpoint: for room in the log, or for memory.
     pub(crate) fn is_room_wanted(&self) -> bool {
-        self.is_checkpoint_due(&self.tail.lock())
+        self.is_checkpoint_due(&self.state.lock())
     }
 
     /// Does what was asked for. If that takes a checkpoint, `before` runs before it, and `after` with what that has returned when the checkpoint is complete.
     pub(crate) fn work<T>(&self, before: impl FnOnce() -> T, after: impl FnOnce(T)) {
         let (free, segments, due, idle) = {
-            let mut state = self.tail.lock();
+            let mut state = self.state.lock();
             // Once: this thread may not look again before there is more to do.
             let idle = std::mem::take(&mut state.idle) >= LOOKS;
             let due = std::mem::take(&mut state.fold) || self.is_checkpoint_due(&state);
@@ -258,7 +258,7 @@ impl Wal {
         if free == 0 && size < self.settings.log_limit {
             // So that no transaction has to. If it fails, one that needs it will find out why.
             let grown = self.grow(1);
-            self.tail.lock().full_disk = grown.is_err();
+            self.state.lock().full_disk = grown.is_err();
             let _ = self.find_log(); // a failure is kept, for all others to see
         }
         if due {
@@ -272,7 +272,7 @@ impl Wal {
         let limit = self.settings.memory_limit;
         let trigger = (limit / 2).max(self.pages.bytes() + limit / 4);
         self.memory_trigger.store(trigger, Ordering::Relaxed);
-        let mut state = self.tail.lock();
+        let mut state = self.state.lock();
         state.checkpoint = false;
         state.rounds += 1;
         self.changed.notify_all();
@@ -281,11 +281,11 @@ impl Wal {
     /// Waits for one round of the thread in the background, if too many pages are private.
     #[cold]
     pub(crate) fn wait_for_memory(&self) {
-        let mut state = self.tail.lock();
+        let mut state = self.state.lock();
         let rounds = state.rounds;
         self.request(&mut state);
         while state.background && state.rounds == rounds && state.failure.is_none() {
-            state.wait(&self.changed);
+            self.changed.wait(&mut state);
         }
     }
 

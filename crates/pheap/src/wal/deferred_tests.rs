@@ -65,16 +65,16 @@ pub(crate) fn while_the_disk_stands_still<R>(wal: &Wal, f: impl FnOnce() -> R) -
     struct Busy<'w>(&'w Wal);
     impl Drop for Busy<'_> {
         fn drop(&mut self) {
-            let mut state = self.0.tail.lock();
+            let mut state = self.0.state.lock();
             (state.writing, state.syncing) = (None, None);
             self.0.changed.notify_all();
         }
     }
-    let mut state = wal.tail.lock();
+    let mut state = wal.state.lock();
     while state.writing.is_some() || state.syncing.is_some() {
-        state.wait(&wal.changed);
+        wal.changed.wait(&mut state);
     }
-    let written = wal.tail.written.get();
+    let written = wal.written();
     (state.writing, state.syncing) = (Some(written), Some(written));
     drop(state);
     let _busy = Busy(wal);

@@ -113,15 +113,6 @@ impl Storage for OnDisk {
         window.is_some_and(|window| self.window.set(window).is_ok())
     }
 
-    fn is_mapped(&self, at: u64, len: u64) -> bool {
-        self.window.get().is_some_and(|window| window.covers(at, len))
-    }
-
-    fn write_mapped_now(&self, bytes: &[u8], at: u64) {
-        let written = self.window.get().is_some_and(|window| window.write(bytes, at));
-        assert!(written, "the caller has seen that it is mapped");
-    }
-
     fn let_go(&self) {
         if let Some(window) = self.window.get() {
             window.let_go();

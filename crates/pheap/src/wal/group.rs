@@ -5,13 +5,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 
 use super::buffer::Chunk;
-use super::tail::Locked;
 use super::{State, Wal};
 use crate::error::{Error, Result};
 use crate::faults::{Bug, Kind, bug, is_left_out};
 use crate::os::cpu::bytes;
 use crate::os::storage::Storage;
-use crate::sync::{Mistake, mistake};
+use crate::sync::{Mistake, MutexGuard, mistake};
 use crate::wal::SyncPolicy;
 
 /// Bytes of records from which on a sync is quicker if the pages that they are in are taken out of the map before. Of few pages, those would be missed that are written to next.
@@ -32,7 +31,7 @@ impl Wal {
     /// # Errors
     /// [`Error::OutcomeUnknown`].
     pub(crate) fn has_taken_all(&self) -> Result<()> {
-        match &self.tail.lock().failure {
+        match &self.state.lock().failure {
             Some(failure) => Err(Error::OutcomeUnknown { source: failure.source() }),
             None => Ok(()),
         }
@@ -63,14 +62,20 @@ impl Wal {
     /// Where the log may end for who opens it after a power failure, before it has all that was appended by now: up to where it is synced, is being synced, is written, and is being
     /// written. Any sync ends at one of these positions, or has everything.
     pub(crate) fn next_ends(&self) -> [u64; 4] {
-        let state = self.tail.lock();
+        let state = self.state.lock();
         let writing = state.writing.filter(|_| !mistake(Mistake::WriterUnseen));
-        let (durable, written) = (self.durable_end(), self.tail.written.get());
+        let (durable, written) = (self.durable_end(), self.written());
         [durable, state.syncing.unwrap_or(durable), written, writing.unwrap_or(written)]
     }
 
+    /// Position up to which everything survives the end of the process.
+    #[inline]
+    pub(super) fn written(&self) -> u64 {
+        self.written.load(Ordering::Acquire)
+    }
+
     fn level(&self, synced: bool) -> u64 {
-        if synced { self.durable_end() } else { self.tail.written.get() }
+        if synced { self.durable_end() } else { self.written() }
     }
 
     /// Waits until all that was appended is durable.
@@ -95,7 +100,7 @@ impl Wal {
 
     /// Position behind the last record.
     pub(crate) fn end(&self) -> u64 {
-        self.tail.lock().buffer.end()
+        self.state.lock().buffer.end()
     }
 
     /// Waits until what was appended before `position` has been handed to the kernel (or synced). The first thread to come writes and syncs for all
@@ -109,15 +114,15 @@ impl Wal {
     }
 
     fn reach_now(&self, position: u64, synced: bool) -> Result<()> {
-        let mut state = self.tail.lock();
+        let mut state = self.state.lock();
         while self.level(synced) < position {
             if let Some(failure) = &state.failure {
                 return Err(Error::OutcomeUnknown { source: failure.source() });
             }
-            let is_written = self.tail.written.get() >= position;
+            let is_written = self.written() >= position;
             let busy = synced && state.syncing.is_some() || !is_written && state.writing.is_some();
             if busy && !mistake(Mistake::TwoLeaders) {
-                state.wait(&self.changed);
+                self.changed.wait(&mut state);
             } else if is_written {
                 self.sync_written(&mut state);
             } else {
@@ -128,11 +133,11 @@ impl Wal {
     }
 
     /// Hands what is in the buffer to the kernel.
-    fn write_buffer(&self, state: &mut Locked<'_>) {
+    fn write_buffer(&self, state: &mut MutexGuard<'_, State>) {
         let chunks = state.buffer.take();
         let end = state.buffer.end();
         state.writing = Some(end);
-        let written = state.unlocked(|| self.write_chunks(&chunks));
+        let written = MutexGuard::unlocked(state, || self.write_chunks(&chunks));
         state.writing = None;
         self.note_written(state, chunks, end, written);
         self.changed.notify_all();
@@ -164,7 +169,7 @@ impl Wal {
             Ok(()) => {
                 // Nobody is told that a commit is good once it is known that the log is not, also not by who closes the heap, and writes the rest.
                 if state.failure.is_none() {
-                    self.tail.written.raise(end);
+                    self.written.fetch_max(end, Ordering::Release);
                 }
                 state.buffer.give_back(chunks);
             }
@@ -173,8 +178,8 @@ impl Wal {
     }
 
     /// Syncs what has been written.
-    fn sync_written(&self, state: &mut Locked<'_>) {
-        let end = self.tail.written.get();
+    fn sync_written(&self, state: &mut MutexGuard<'_, State>) {
+        let end = self.written();
         let is_much = end.saturating_sub(self.durable_end()) >= MUCH;
         state.syncing = Some(end);
         if mistake(Mistake::PublishBeforeSync) {
@@ -189,7 +194,7 @@ impl Wal {
             // After the sync, so that it is known as late as can be.
             synced.map(|()| self.look(|log| self.disk.find_log_lately(log)))
         };
-        let synced = state.unlocked(|| without_panic(sync));
+        let synced = MutexGuard::unlocked(state, || without_panic(sync));
         state.syncing = None;
         match synced {
             Ok(found) => {
@@ -233,7 +238,7 @@ impl Wal {
             return Err(failure);
         }
         let found = self.look(|log| self.disk.find_log(log));
-        let mut state = self.tail.lock();
+        let mut state = self.state.lock();
         self.note_found(&mut state, &found);
         state.failure.as_ref().map_or(Ok(()), |failure| Err(failure.error()))
     }

@@ -11,6 +11,8 @@
 //! Knows offsets, records and files. Must not know what the heap's words mean: what is to be done after a checkpoint, who asks for one says.
 
 mod append;
+#[cfg(all(test, not(pheap_loom)))]
+mod append_tests;
 mod begin;
 mod buffer;
 mod cache;
@@ -26,8 +28,6 @@ mod group;
 mod holes;
 #[cfg(all(test, pheap_loom))]
 pub(crate) mod model;
-#[cfg(all(test, not(pheap_loom)))]
-mod open_tests;
 mod page_set;
 mod pages;
 mod policy;
@@ -42,7 +42,6 @@ pub(crate) mod stream;
 #[cfg(all(test, not(pheap_loom)))]
 mod stream_tests;
 mod syncer;
-mod tail;
 #[cfg(all(test, not(pheap_loom)))]
 mod task_tests;
 #[cfg(test)]
@@ -59,7 +58,7 @@ use std::sync::{Arc, OnceLock};
 use crate::error::{Error, Result};
 use crate::os::storage::{Disk, Storage};
 use crate::stats::Stats;
-use crate::sync::{AtomicBool, AtomicU64, Condvar, Mutex};
+use crate::sync::{AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard};
 use crate::units::PAGE;
 use begin::FIRST_SEGMENTS;
 use buffer::Buffer;
@@ -68,7 +67,6 @@ use pages::PrivatePages;
 use policy::Policy;
 use stream::Queue;
 use syncer::Deferred;
-use tail::{Locked, Tail};
 
 pub(crate) use begin::Beginning;
 pub use commit::Commit;
@@ -135,16 +133,17 @@ pub(crate) struct Wal {
     data: Arc<dyn Storage>,
     layout: Layout,
     seed: Seed,
-    /// What this process appends: its number, the seed of its records, and how many there were before.
+    /// What this process appends: its number, and how many there were before.
     run: u64,
-    records: Seed,
     runs: u64,
     settings: Settings,
     /// The policy by now.
     policy: Policy,
     /// See [`is_mapped`](Wal::is_mapped). Changed before the log has begun, and with `growth` and the state locked.
     mapped: atomic::AtomicBool,
-    tail: Tail,
+    state: Mutex<State>,
+    /// Position up to which records have been handed to the kernel. Changed with the state locked.
+    written: AtomicU64,
     /// Something has been written, synced or freed, or has failed.
     changed: Condvar,
     /// The heap is being closed, and will need no log: nobody has to find it.
@@ -168,8 +167,6 @@ pub(crate) struct Wal {
     pub(crate) pages: PrivatePages,
     /// How many bytes of them call for a checkpoint: more than the last one has left.
     memory_trigger: AtomicU64,
-    /// How many are too many for who appends to an open log, who asks for a checkpoint then.
-    watched_memory: AtomicU64,
     counters: Counters,
 }
 
@@ -312,31 +309,28 @@ impl Wal {
             layout,
             seed,
             run: mark.run,
-            records: buffer.records(),
             runs: mark.runs,
             settings,
             policy: Policy::new(settings.policy),
             mapped: atomic::AtomicBool::new(false),
-            tail: Tail::new(
-                State {
-                    buffer,
-                    writing: None,
-                    syncing: None,
-                    failure: None,
-                    folded: mark.folded,
-                    background: false,
-                    checkpoint: false,
-                    fold: false,
-                    ages: false,
-                    looked: end,
-                    idle: 0,
-                    full_disk: false,
-                    stop: false,
-                    rounds: 0,
-                    deferred: Deferred::default(),
-                },
-                synced,
-            ),
+            state: Mutex::new(State {
+                buffer,
+                writing: None,
+                syncing: None,
+                failure: None,
+                folded: mark.folded,
+                background: false,
+                checkpoint: false,
+                fold: false,
+                ages: false,
+                looked: end,
+                idle: 0,
+                full_disk: false,
+                stop: false,
+                rounds: 0,
+                deferred: Deferred::default(),
+            }),
+            written: AtomicU64::new(synced),
             changed: Condvar::new(),
             closing: AtomicBool::new(false),
             requested: Condvar::new(),
@@ -350,7 +344,6 @@ impl Wal {
             growth: Mutex::new(()),
             pages: PrivatePages::new(of.reserved, of.mapped)?,
             memory_trigger: AtomicU64::new(settings.memory_limit / 2),
-            watched_memory: AtomicU64::new(u64::MAX),
             counters: Counters::default(),
         };
         log.into_iter().for_each(|log| wal.use_log(log));
@@ -405,12 +398,12 @@ impl Wal {
         if !self.failed.load(Ordering::Acquire) {
             return None;
         }
-        self.tail.lock().failure.as_ref().map(Failure::error)
+        self.state.lock().failure.as_ref().map(Failure::error)
     }
 
     /// Lets the log refuse everything from now on: a sync has failed.
     pub(crate) fn poison(&self, what: &str, error: &io::Error) {
-        self.fail(&mut self.tail.lock_to_fail(), what, error);
+        self.fail(&mut self.state.lock(), what, error);
     }
 
     fn fail(&self, state: &mut State, what: &str, error: &io::Error) {
@@ -450,7 +443,7 @@ impl Wal {
     /// Waits until there may be more room, or makes some. This was done so many `rounds` before, and was not
     /// enough: what becomes free is taken by others, so that a large record would wait for ever on a full disk.
     #[cold]
-    fn make_room(&self, state: &mut Locked<'_>, need: u64, rounds: u32) -> Result<()> {
+    fn make_room(&self, state: &mut MutexGuard<'_, State>, need: u64, rounds: u32) -> Result<()> {
         let size = state.buffer.segments() * self.layout.segment;
         let may_grow = size + self.layout.segment <= self.settings.log_limit
             || need > size.max(self.settings.log_limit) / 2;
@@ -458,9 +451,9 @@ impl Wal {
         let is_last = emptied || rounds >= MOST_ROUNDS && need > size / 2;
         if may_grow || is_last {
             let missing = need.saturating_sub(state.buffer.room());
-            let grown = state.unlocked(|| self.grow(missing));
+            let grown = MutexGuard::unlocked(state, || self.grow(missing));
             match grown {
-                Ok(()) => return state.unlocked(|| self.find_log()),
+                Ok(()) => return MutexGuard::unlocked(state, || self.find_log()),
                 Err(e) if is_last => {
                     return Err(Error::writing(format!("growing {}", self.disk.log_path().display()), e));
                 }
@@ -474,18 +467,18 @@ impl Wal {
             let waits = |state: &State| state.rounds == rounds && state.failure.is_none() && state.background;
             // Not until the round is over: its end may have to wait for what this thread has locked.
             while waits(state) && state.buffer.room() < need {
-                state.wait(&self.changed);
+                self.changed.wait(state);
             }
             Ok(())
         } else {
-            state.unlocked(|| self.checkpoint(|| {}))
+            MutexGuard::unlocked(state, || self.checkpoint(|| {}))
         }
     }
 
     /// Makes the log's file longer, by at least `bytes` of room.
     fn grow(&self, bytes: u64) -> io::Result<()> {
         let _growth = self.growth.lock();
-        let have = self.tail.lock().buffer.segments();
+        let have = self.state.lock().buffer.segments();
         let least = bytes.div_ceil(self.layout.segment - crate::units::LINE as u64).max(1);
         let most = (self.settings.log_limit / self.layout.segment).saturating_sub(have);
         // In ever larger steps, for each of them is a sync.
@@ -496,7 +489,7 @@ impl Wal {
         // SURVIVES drop: whoever syncs a record there syncs the length as well. This is so that such a sync has less to do.
         // SURVIVES delay: as above.
         log.sync().inspect_err(|e| self.poison("syncing the log", e))?;
-        self.tail.lock().buffer.add_segments(have..have + add);
+        self.state.lock().buffer.add_segments(have..have + add);
         Ok(())
     }
 

@@ -4,7 +4,6 @@
 //! acknowledged does not survive a power cut at that moment.
 
 mod disk;
-mod open;
 mod streams;
 
 use std::sync::Arc;
@@ -16,7 +15,7 @@ use loom::thread;
 use super::format::{Found, Seed as Salt, each_record, read_all};
 use super::{Settings, Wal, WalIdentity};
 use crate::error::{Error, Result};
-use crate::log::{Range, ranges};
+use crate::log::{Kind, Range, Staged, head, ranges};
 use crate::sync::model::{Seed, explore, finds};
 use crate::sync::{Condvar, Mistake, Mutex};
 use crate::units::HEADER_SIZE;
@@ -66,7 +65,10 @@ impl Log {
 
     /// A transaction that stores a number.
     fn commit(&self, thread: u64, number: u64) -> Result<()> {
-        let position = self.append(thread, &[number], false)?;
+        let mut staged = Staged::default();
+        staged.begin(Kind::Redo);
+        staged.words.extend([head(Log::place(thread), 1), number]);
+        let position = self.wal.append_staged(&mut staged)?.end;
         self.wal.acknowledge(position)
     }
 
@@ -397,9 +399,9 @@ fn a_task_waits_for_its_commit() {
 
 /// Looks without asking for anything until something is durable.
 fn until_durable(log: &Log, position: u64) {
-    let mut state = log.wal.tail.lock();
+    let mut state = log.wal.state.lock();
     while !log.wal.is_durable(position) {
-        state.wait(&log.wal.changed);
+        log.wal.changed.wait(&mut state);
     }
 }
 

@@ -95,7 +95,7 @@ impl Wal {
             let new = Policy::new(policy);
             let mapped = self.is_mapped() || !new.keeps_records() && self.has_begun() && self.map(self.log());
             // SURVIVES unreached: no program of the lab changes the policy.
-            let state = self.tail.lock();
+            let state = self.state.lock();
             self.mapped.store(mapped, Ordering::Relaxed);
             self.policy.0.store(new.0.into_inner(), Ordering::Relaxed);
             // The thread that syncs waits for other things by now.
@@ -116,7 +116,7 @@ impl Wal {
         self.mapped.load(Ordering::Relaxed)
     }
 
-    /// Whether records are written where they are appended. That changes while the log is closed.
+    /// Whether records are written where they are appended. That changes while the state is locked.
     #[inline]
     pub(super) fn is_at_once(&self) -> bool {
         self.is_mapped() && !self.policy.keeps_records()

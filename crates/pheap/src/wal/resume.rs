@@ -73,7 +73,7 @@ impl Wal {
         let wal = Wal::of(disk.clone(), Some(log), of, settings, layout, (begun, 1 - place), buffer)?;
         tail.runs(of.mapped, u64::MAX).for_each(|(offset, bytes)| wal.pages.note(offset, bytes));
         // SURVIVES unreached: nobody else has the log yet.
-        let mut state = wal.tail.lock();
+        let mut state = wal.state.lock();
         state.ages = is_worth_folding(&state);
         drop(state);
         Ok(Some(wal))

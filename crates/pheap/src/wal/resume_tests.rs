@@ -174,7 +174,7 @@ proptest! {
                         wal.sync().unwrap();
                         synced = all.len();
                     }
-                    Step::Write => wal.write_at_once(&mut wal.tail.lock()),
+                    Step::Write => wal.write_at_once(&mut wal.state.lock()),
                     Step::Checkpoint => {
                         wal.checkpoint(|| {}).unwrap();
                         synced = all.len();
@@ -299,7 +299,7 @@ fn what_is_gone_since_it_was_read_is_not_gone_on_with() {
         wal.sync().unwrap();
         let disk_has = files.log.now.0.lock().unwrap().clone();
         append(&wal, &content(&vec![(50, 5)], 2));
-        wal.write_at_once(&mut wal.tail.lock());
+        wal.write_at_once(&mut wal.state.lock());
         if checkpoint {
             wal.checkpoint(|| {}).unwrap();
         }
@@ -366,15 +366,15 @@ fn a_heap_that_is_closed_is_not_synced() {
 fn a_busy_log_is_not_cut_down() {
     let files = Files::new(Arc::default(), Arc::default());
     let wal = Wal::create(files, of(1, 2, false), SETTINGS).unwrap();
-    let segments = || wal.tail.lock().buffer.segments();
+    let segments = || wal.state.lock().buffer.segments();
     append(&wal, &[(HEADER_SIZE, vec![1; 20_000])]);
     wal.checkpoint(|| {}).unwrap();
     assert!(segments() > 2);
-    wal.tail.lock().idle = u32::MAX;
+    wal.state.lock().idle = u32::MAX;
     wal.work(|| {}, |()| {});
     assert_eq!(segments(), 2);
     append(&wal, &[(HEADER_SIZE, vec![2; 20_000])]);
-    wal.tail.lock().fold = true;
+    wal.state.lock().fold = true;
     wal.work(|| {}, |()| {});
     assert!(segments() > 2);
 }

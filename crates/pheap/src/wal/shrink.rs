@@ -24,7 +24,7 @@ impl Wal {
             return Ok(());
         }
         let segments = {
-            let mut state = self.tail.lock();
+            let mut state = self.state.lock();
             self.check(&state)?;
             if state.buffer.segments() <= FIRST_SEGMENTS || state.buffer.end() != folded.to {
                 return Ok(());

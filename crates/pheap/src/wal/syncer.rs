@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use super::{State, SyncPolicy, Wal};
 use crate::error::Result;
-use crate::sync::{Mistake, mistake};
+use crate::sync::{Mistake, MutexGuard, mistake};
 
 /// What the thread has to do.
 #[derive(Debug, Default)]
@@ -28,11 +28,6 @@ impl Deferred {
     /// Whether somebody is to be woken when the log is synced up to `end`.
     pub(super) fn is_waited_for(&self, end: u64) -> bool {
         self.wakers.first_key_value().is_some_and(|((position, _), _)| *position <= end)
-    }
-
-    /// Whether it has been noted that something is not synced.
-    pub(super) fn is_since_known(&self) -> bool {
-        self.since.is_some()
     }
 
     /// Takes the wakers of those who wait for no more than `end`.
@@ -68,7 +63,7 @@ impl Wal {
     /// Has the thread sync what was appended before `position`, if the policy is to sync commits. With another one, who needs it says so.
     pub(crate) fn ask(&self, position: u64) {
         if self.policy.syncs_deferred() && self.wanted.load(Ordering::Relaxed) < position {
-            self.want(&self.tail.lock(), position);
+            self.want(&self.state.lock(), position);
         }
     }
 
@@ -90,7 +85,7 @@ impl Wal {
     /// is known, or there is nobody to call it.
     pub(super) fn leave_waker(&self, position: u64, number: &mut Option<u64>, waker: Waker) -> bool {
         let seen_before = mistake(Mistake::LookUnlocked) && self.has_syncer();
-        let mut state = self.tail.lock();
+        let mut state = self.state.lock();
         if self.is_durable(position) || !(seen_before || self.has_syncer()) {
             drop(state);
             return false;
@@ -109,7 +104,7 @@ impl Wal {
 
     /// Forgets a waker.
     pub(super) fn take_waker(&self, position: u64, number: u64) {
-        let taken = self.tail.lock().deferred.wakers.remove(&(position, number));
+        let taken = self.state.lock().deferred.wakers.remove(&(position, number));
         drop(taken);
     }
 }
@@ -124,7 +119,7 @@ impl Wal {
     /// Has `start` start one, unless there is one or may be none any more. It calls [`sync_deferred`](Self::sync_deferred) until it is to end, and then [`end_syncer`](Self::end_syncer).
     pub(crate) fn begin_syncer<T>(&self, start: impl FnOnce() -> Option<T>) -> Option<T> {
         // Locked meanwhile, so that nobody leaves a waker to a thread that cannot be started.
-        let state = self.tail.lock();
+        let state = self.state.lock();
         if self.has_syncer() || state.deferred.stop || state.failure.is_some() {
             return None;
         }
@@ -135,7 +130,7 @@ impl Wal {
 
     /// Syncs what somebody wants to be synced, and wakes those who have waited for that; waits until there is something to do. `false` if the thread is to end.
     pub(crate) fn sync_deferred(&self) -> bool {
-        let mut state = self.tail.lock();
+        let mut state = self.state.lock();
         loop {
             if state.deferred.stop || state.failure.is_some() {
                 return false;
@@ -143,7 +138,7 @@ impl Wal {
             let durable = self.durable_end();
             if state.deferred.is_waited_for(durable) {
                 let wakers = state.deferred.take_wakers(durable);
-                state.unlocked(|| wake(wakers));
+                MutexGuard::unlocked(&mut state, || wake(wakers));
                 continue;
             }
             let wanted = self.wanted.load(Ordering::Relaxed);
@@ -158,23 +153,23 @@ impl Wal {
                         state.deferred.since = None;
                         self.want(&state, state.buffer.end());
                     }
-                    Some(end) => drop(state.wait_until(&self.ordered, end)),
-                    None => state.wait(&self.ordered), // that is never
+                    Some(end) => drop(self.ordered.wait_until(&mut state, end)),
+                    None => self.ordered.wait(&mut state), // that is never
                 },
-                _ => state.wait(&self.ordered),
+                _ => self.ordered.wait(&mut state),
             }
         }
     }
 
     /// Tells it to end.
     pub(crate) fn stop_syncer(&self) {
-        self.tail.lock().deferred.stop = true;
+        self.state.lock().deferred.stop = true;
         self.ordered.notify_all();
     }
 
     /// The thread has ended. Wakes all that wait, for nobody else will.
     pub(crate) fn end_syncer(&self) {
-        let mut state = self.tail.lock();
+        let mut state = self.state.lock();
         self.has_syncer.store(false, Ordering::Release);
         let wakers = state.deferred.take_wakers(u64::MAX);
         drop(state);

@@ -154,16 +154,6 @@ impl Storage for SimFile {
         lock(&self.state).faults.check(self.which, Call::Extend)
     }
 
-    fn is_mapped(&self, _: u64, _: u64) -> bool {
-        true
-    }
-
-    fn write_mapped_now(&self, bytes: &[u8], at: u64) {
-        step("store to a mapped file");
-        // What fails is a sync that a mutant owes.
-        let _ = self.write(lock(&self.state), bytes, at);
-    }
-
     fn write_late(&self, bytes: &[u8], at: u64) -> io::Result<usize> {
         lock(&self.state).writes_late = true;
         let written = self.write_some(bytes, at);

@@ -131,14 +131,6 @@ impl Storage for ModelFile {
         self.maps
     }
 
-    fn is_mapped(&self, _: u64, _: u64) -> bool {
-        self.maps
-    }
-
-    fn write_mapped_now(&self, bytes: &[u8], at: u64) {
-        self.write_some(bytes, at).expect("it never fails");
-    }
-
     fn id(&self) -> FileId {
         FileId { device: 0, inode: std::ptr::from_ref(self).addr() as u64 }
     }
