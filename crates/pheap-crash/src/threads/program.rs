@@ -214,7 +214,8 @@ pub const PROGRAMS: &[Program] = &[
     program("an owner and both", Memory, &[Add(A)], &[Both(A)]).after(OWNS, &[]),
     program("a writer and an owner that reads", Memory, &[Add(A)], &[Read(A), Read(A)]).after(&[], OWNS),
     program("a writer and an owner that reads, logged", Log, &[Add(A)], &[Read(A)]).after(&[], OWNS),
-    program("a writer and a reader, revoked", Memory, &[Add(A), Add(A)], &[Read(A), Read(A)]).after(OWNS, REVOKES),
+    program("a writer and a reader, revoked", Memory, &[Add(A), Add(A)], &[Read(A), Read(A)])
+        .after(OWNS, REVOKES),
     program("two writers, revoked", Memory, &[Add(A), Add(A)], &[Add(A)]).after(OWNS, REVOKES),
     program("garbage beside a cycle", Memory, &[Push(A), Pop(A)], &[CollectOne(A)]),
     program("garbage whose pages others use", Memory, &[Grow(A), CollectOne(A)], &[Grow(B)])
