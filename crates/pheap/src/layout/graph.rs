@@ -256,7 +256,7 @@ impl TypeLayout {
     }
 
     /// The type with something else for each pointer, by its place, whether it may be null, and its target.
-    fn mapped(&self, place: (&str, u64), map: &dyn Fn((&str, u64), bool, u32) -> Shape) -> TypeLayout {
+    fn mapped(&self, place: (&str, u64), map: &impl Fn((&str, u64), bool, u32) -> Shape) -> TypeLayout {
         let inner = |ty: &TypeLayout| Box::new(ty.mapped(("", 0), map));
         let fields = |fields: &[FieldLayout]| {
             let of = |field: &FieldLayout| FieldLayout {

@@ -1,9 +1,9 @@
 //! Collections by the type table alone, without the types of the program: where their nodes are, and which
 //! slots of those have values.
 //!
-//! [`trace`](super::trace) and [`inspect`](crate::heap::inspect) both go by it. Nothing here believes an object:
-//! each pointer, length and tag is looked at before it is followed. A damaged collection may lead to a node
-//! twice, and round in circles; it is for the caller to end that.
+//! [`trace`](super::trace) and [`inspect`](crate::heap::inspect) both go by it. Nothing here believes an
+//! object: each pointer, length and tag is looked at before it is followed. A damaged collection may lead to
+//! a node twice, and round in circles; it is for the caller to end that.
 
 mod hash;
 pub(in crate::heap) mod part;

@@ -112,10 +112,9 @@ impl<'v> Part<'v> {
     pub(in crate::heap) fn locate(self, addr: u64, target: u32) -> Result<Option<(Part<'v>, u64)>, String> {
         match self.ground {
             Ground::Heap(map) => {
-                let place = map.locate(addr, target, self.region)?;
                 let part =
                     |Place { span, start, inside, .. }| (Part { at: start + inside, span, ..self }, inside);
-                Ok(place.map(part))
+                Ok(map.locate(addr, target, self.region)?.map(part))
             }
             Ground::View(_) => Ok((addr != 0).then_some((Part { at: addr, ..self }, 0))),
         }
