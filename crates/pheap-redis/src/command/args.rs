@@ -28,11 +28,11 @@ pub(super) fn positive(text: &[u8], error: impl std::fmt::Display) -> Result<usi
 }
 
 /// How many elements are to be taken, if that is said.
-pub(super) fn maybe_number(args: &Args<'_>, too_many: Fail) -> Result<Option<usize>, Fail> {
+pub(super) fn maybe_number(args: &Args<'_>, too_many: impl FnOnce() -> Fail) -> Result<Option<usize>, Fail> {
     match args {
         [] => Ok(None),
         [number] => count(number, "value is out of range, must be positive").map(Some),
-        _ => Err(too_many),
+        _ => Err(too_many()),
     }
 }
 

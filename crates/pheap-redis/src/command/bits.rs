@@ -3,7 +3,7 @@
 use super::args::int;
 use super::buffers::{Limit, buffer};
 use super::table::{ADD, KEY, READ, READ_FAST};
-use super::{Args, Command, Cx, Done, Fail, Keys};
+use super::{Args, Command, Cx, Done, Fail, Keys, yes_or_no};
 use crate::data::Owned;
 use crate::resp::Reply;
 use crate::words;
@@ -69,8 +69,7 @@ fn setbit(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     if is_changed {
         cx.touched(b'$', "setbit", key);
     }
-    out.int(i64::from(old));
-    Ok(())
+    yes_or_no(out, old)
 }
 
 /// The first and the last of `len` things, where negative numbers count from the end. None if there are none in between.

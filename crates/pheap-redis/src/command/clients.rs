@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::args::{int, timeout_ms};
 use super::table::{ADMIN, LOOK};
-use super::{Args, Command, Cx, Done, Fail, Flags, Keys, tracking};
+use super::{Args, Command, Cx, Done, Fail, Flags, Keys, ok, tracking, yes_or_no};
 use crate::client::Replies;
 use crate::clients::{Filter, Kind, Pause};
 use crate::mailbox::Message;
@@ -40,13 +40,11 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("client|list", -2, ADMIN, Keys::None, list),
     Command::new("client|no-evict", 3, ADMIN, Keys::None, |cx, args, out| {
         cx.session.never_evicted = on_or_off(args[2])?;
-        out.ok();
-        Ok(())
+        ok(out)
     }),
     Command::new("client|no-touch", 3, TELL, Keys::None, |cx, args, out| {
         cx.session.touches_nothing = on_or_off(args[2])?;
-        out.ok();
-        Ok(())
+        ok(out)
     }),
     Command::new("client|pause", -3, ADMIN, Keys::None, pause),
     Command::new("client|reply", 3, TELL, Keys::None, reply),
@@ -67,21 +65,18 @@ pub(super) const COMMANDS: &[Command] = &[
             )));
         }
         *field = args[3].to_vec();
-        out.ok();
-        Ok(())
+        ok(out)
     }),
     Command::new("client|setname", 3, TELL, Keys::None, |cx, args, out| {
         set_name(cx, args[2])?;
-        out.ok();
-        Ok(())
+        ok(out)
     }),
     Command::new("client|tracking", -3, TELL, Keys::None, tracking::tracking),
     Command::new("client|trackinginfo", 2, TELL, Keys::None, tracking::info),
     Command::new("client|unblock", -3, ADMIN, Keys::None, unblock),
     Command::new("client|unpause", 2, ADMIN, Keys::None, |cx, _, out| {
         cx.server.pause(None);
-        out.ok();
-        Ok(())
+        ok(out)
     }),
 ];
 
@@ -219,8 +214,7 @@ fn unblock(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     if let Some(profile) = profile.filter(|_| is_blocked) {
         cx.server.threads[profile.thread].post(Message::Unblock { client: profile.id, with_error });
     }
-    out.int(i64::from(is_blocked));
-    Ok(())
+    yes_or_no(out, is_blocked)
 }
 
 fn pause(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
@@ -233,6 +227,5 @@ fn pause(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let until = Instant::now().checked_add(Duration::from_millis(timeout_ms(args[2])?));
     let until = until.ok_or_else(|| Fail::err("timeout is out of range"))?;
     cx.server.pause(Some(Pause { until, all }));
-    out.ok();
-    Ok(())
+    ok(out)
 }

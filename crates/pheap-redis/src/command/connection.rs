@@ -3,7 +3,7 @@
 use super::args::{database, int};
 use super::server::no_cluster;
 use super::table::{ALL_KEYS, LOOK, READ_FAST};
-use super::{Args, Command, Cx, Done, Fail, Flags, Keys};
+use super::{Args, Command, Cx, Done, Fail, Flags, Keys, ok};
 use crate::client::Multi;
 use crate::resp::Reply;
 
@@ -29,8 +29,7 @@ pub(super) const COMMANDS: &[Command] = &[
         Keys::None,
         |cx, _, out| {
             cx.session.closing = true;
-            out.ok();
-            Ok(())
+            ok(out)
         },
     ),
     Command::new("readonly", 1, FAST, Keys::None, no_cluster),
@@ -53,8 +52,7 @@ pub(super) const TRANSACTIONS: &[Command] = &[
     Command::new("multi", 1, TRANSACTION.and(Flags::AT_ONCE), Keys::None, multi),
     Command::new("unwatch", 1, TRANSACTION, Keys::None, |cx, _, out| {
         cx.server.unwatch(cx.session);
-        out.ok();
-        Ok(())
+        ok(out)
     }),
     Command::new("watch", -2, WATCH.and(Flags::AT_ONCE).and(Flags::GLANCE), ALL_KEYS, watch)
         .access("RO", "RO"),
@@ -102,8 +100,7 @@ fn auth(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         [user, password] => log_in(cx, user, password)?,
         _ => return Err(Fail::SYNTAX),
     }
-    out.ok();
-    Ok(())
+    ok(out)
 }
 
 fn hello(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
@@ -178,8 +175,7 @@ fn reset(cx: &mut Cx<'_>, _: &Args<'_>, out: &mut Reply) -> Done {
 
 fn select(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     cx.session.db = database(cx, args[1])?;
-    out.ok();
-    Ok(())
+    ok(out)
 }
 
 fn multi(cx: &mut Cx<'_>, _: &Args<'_>, out: &mut Reply) -> Done {
@@ -187,8 +183,7 @@ fn multi(cx: &mut Cx<'_>, _: &Args<'_>, out: &mut Reply) -> Done {
         return Err(Fail::err("MULTI calls can not be nested"));
     }
     cx.session.multi = Some(Multi::default());
-    out.ok();
-    Ok(())
+    ok(out)
 }
 
 fn discard(cx: &mut Cx<'_>, _: &Args<'_>, out: &mut Reply) -> Done {
@@ -196,8 +191,7 @@ fn discard(cx: &mut Cx<'_>, _: &Args<'_>, out: &mut Reply) -> Done {
         return Err(Fail::err("DISCARD without MULTI"));
     }
     cx.server.unwatch(cx.session);
-    out.ok();
-    Ok(())
+    ok(out)
 }
 
 fn watch(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
@@ -214,6 +208,5 @@ fn watch(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
             cx.session.watched.insert(name, is_over);
         }
     }
-    out.ok();
-    Ok(())
+    ok(out)
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::args::int;
 use super::table::ADMIN;
-use super::{Args, Command, Cx, Done, Fail, Keys};
+use super::{Args, Command, Cx, Done, Fail, Keys, ok};
 use crate::rdb;
 use crate::resp::Reply;
 use crate::words;
@@ -55,8 +55,7 @@ fn debug(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         }
         _ => return Err(Fail::bad_subcommand(args)),
     }
-    out.ok();
-    Ok(())
+    ok(out)
 }
 
 fn object(cx: &mut Cx<'_>, key: &[u8], out: &mut Reply) -> Done {

@@ -2,7 +2,7 @@
 
 use super::args::int;
 use super::table::{ADD, KEY, READ};
-use super::{Args, Command, Cx, Done, Fail, Flags};
+use super::{Args, Command, Cx, Done, Fail, Flags, ok};
 use crate::clocks::Usage;
 use crate::data::Change;
 use crate::rdb;
@@ -78,8 +78,7 @@ fn restore(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     };
     if deadline.is_some_and(|deadline| deadline <= now) {
         cx.remove(key);
-        out.ok();
-        return Ok(());
+        return ok(out);
     }
     cx.write(key, |tx, db| {
         let value = value.store(tx)?;
@@ -90,6 +89,5 @@ fn restore(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         cx.server.clocks.set(key, usage, cx.clock);
     }
     cx.touched(b'g', "restore", key);
-    out.ok();
-    Ok(())
+    ok(out)
 }

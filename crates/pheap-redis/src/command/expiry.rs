@@ -2,7 +2,7 @@
 
 use super::args::{int, invalid_time};
 use super::table::{KEY, READ_FAST, WRITE_FAST};
-use super::{Args, Command, Cx, Done, Fail, Flags};
+use super::{Args, Command, Cx, Done, Fail, Flags, yes_or_no};
 use crate::data::Change;
 use crate::resp::Reply;
 use crate::words;
@@ -84,8 +84,7 @@ fn expire(cx: &mut Cx<'_>, args: &Args<'_>, unit_ms: i64, is_time: bool, out: &m
         cx.write(key, |tx, db| db.set_deadline(tx, key, Some(deadline)))?;
         cx.touched(b'g', "expire", key);
     }
-    out.int(i64::from(is_wanted));
-    Ok(())
+    yes_or_no(out, is_wanted)
 }
 
 fn persist(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
@@ -95,8 +94,7 @@ fn persist(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         cx.write(key, |tx, db| db.set_deadline(tx, key, None))?;
         cx.touched(b'g', "persist", key);
     }
-    out.int(i64::from(has_one));
-    Ok(())
+    yes_or_no(out, has_one)
 }
 
 fn ttl(cx: &mut Cx<'_>, args: &Args<'_>, unit_ms: i64, is_time: bool, out: &mut Reply) -> Done {

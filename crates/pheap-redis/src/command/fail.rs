@@ -3,11 +3,24 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
+use crate::resp::Reply;
 use crate::resp::input::Words;
 use crate::words;
 
 /// How a command ends.
 pub type Done = Result<(), Fail>;
+
+/// Answers `OK`.
+pub(super) fn ok(out: &mut Reply) -> Done {
+    out.ok();
+    Ok(())
+}
+
+/// Answers 1 or 0.
+pub(super) fn yes_or_no(out: &mut Reply, is_so: bool) -> Done {
+    out.int(i64::from(is_so));
+    Ok(())
+}
 
 /// A command that does not succeed, and has changed nothing.
 #[derive(Debug)]

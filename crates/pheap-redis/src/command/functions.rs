@@ -7,7 +7,7 @@ use super::functions_dump as dump;
 use super::script::{Call, Engine, Kind, LOAD, LOAD_AGAIN, LONG_LOAD, with_engine};
 use super::scripts::{may_run, number_of_keys};
 use super::table::{ADD, LOOK, READ, WRITE, tell_subcommands};
-use super::{Args, Command, Cx, Done, Fail, Flags, Keys};
+use super::{Args, Command, Cx, Done, Fail, Flags, Keys, ok};
 use crate::data::{Change, Value};
 use crate::libraries::{Function, Library, Loaded, first_line};
 use crate::resp::Reply;
@@ -35,8 +35,7 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("function|help", 2, LOOK, Keys::None, |_, args, out| tell_subcommands(args, HELP, out)),
     Command::new("function|kill", 2, BUSY, Keys::None, |cx, _, out| {
         cx.server.scripts.kill(false).map_err(|why| Fail::Error(why.into()))?;
-        out.ok();
-        Ok(())
+        ok(out)
     }),
     Command::new("function|list", -2, Flags::NOSCRIPT, Keys::Libraries, list),
     Command::new("function|load", -3, LOAD, Keys::Libraries, load),
@@ -158,8 +157,7 @@ fn delete(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let removed = std::str::from_utf8(args[2]).ok().and_then(|name| loaded.remove(name));
     removed.ok_or_else(|| Fail::err("Library not found"))?;
     store(cx, loaded)?;
-    out.ok();
-    Ok(())
+    ok(out)
 }
 
 fn flush(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
@@ -170,8 +168,7 @@ fn flush(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         _ => return Err(Fail::bad_subcommand(args)),
     }
     store(cx, Loaded::default())?;
-    out.ok();
-    Ok(())
+    ok(out)
 }
 
 fn restore(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
@@ -202,8 +199,7 @@ fn restore(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     }
     libraries.into_iter().try_for_each(|library| loaded.add(library).map_err(taken))?;
     store(cx, loaded)?;
-    out.ok();
-    Ok(())
+    ok(out)
 }
 
 fn list(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {

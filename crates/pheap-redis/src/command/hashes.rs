@@ -4,7 +4,7 @@ use super::args::{Scan, int};
 use super::pick::{Wanted, pick};
 use super::table::{ADD_FAST, KEY, READ, READ_FAST, WRITE_FAST};
 use super::values::{self, get, get_or_new};
-use super::{Args, Command, Cx, Done, Fail};
+use super::{Args, Command, Cx, Done, Fail, ok, yes_or_no};
 use crate::data::{Hash, P, Txn};
 use crate::extended::Extended;
 use crate::random::random;
@@ -23,8 +23,7 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("hmget", -3, READ_FAST, KEY, hmget),
     Command::new("hmset", -4, ADD_FAST, KEY, |cx, args, out| {
         set(cx, args, "hmset")?;
-        out.ok();
-        Ok(())
+        ok(out)
     })
     .access("RW update", "RW update"),
     Command::new("hrandfield", -2, READ, KEY, hrandfield),
@@ -131,8 +130,7 @@ fn hsetnx(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     if is_new {
         cx.touched(b'h', "hset", key);
     }
-    out.int(i64::from(is_new));
-    Ok(())
+    yes_or_no(out, is_new)
 }
 
 fn hdel(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {

@@ -2,7 +2,7 @@
 
 use super::buffers::buffer;
 use super::table::{ADD, ADD_FAST, ALL_KEYS, KEY, READ, SUBKEY};
-use super::{Args, Command, Cx, Done, Fail, Flags, Keys};
+use super::{Args, Command, Cx, Done, Fail, Flags, Keys, ok, yes_or_no};
 use crate::data::{Db, P, Txn, View};
 use crate::hll::{self, Corrupted, Encoding, REGISTERS, Registers};
 use crate::resp::Reply;
@@ -82,8 +82,7 @@ fn pfadd(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         Ok::<_, Fail>(changes)
     })?;
     cx.touched_often(b'$', "pfadd", key, changes);
-    out.int(i64::from(changes > 0));
-    Ok(())
+    yes_or_no(out, changes > 0)
 }
 
 /// Adds to a dense one where it is.
@@ -171,8 +170,7 @@ fn pfmerge(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         store(tx, db, key, now, &hll)
     })?;
     cx.touched(b'$', "pfadd", key);
-    out.ok();
-    Ok(())
+    ok(out)
 }
 
 fn pfdebug(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
@@ -235,6 +233,5 @@ fn pfselftest(_: &mut Cx<'_>, _: &Args<'_>, out: &mut Reply) -> Done {
         }
         checkpoint *= 10;
     }
-    out.ok();
-    Ok(())
+    ok(out)
 }

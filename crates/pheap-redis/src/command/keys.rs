@@ -1,7 +1,7 @@
 //! Keys, whatever they stand for.
 
 use super::table::{ALL_KEYS, KEY, READ, READ_FAST, WRITE, WRITE_FAST};
-use super::{Args, Command, Cx, Done, Fail, Flags, Keys};
+use super::{Args, Command, Cx, Done, Fail, Flags, Keys, ok};
 use crate::data::{Change, DATABASES};
 use crate::random::{random, weighted};
 use crate::resp::Reply;
@@ -103,6 +103,5 @@ fn flush(cx: &mut Cx<'_>, args: &Args<'_>, all: bool, out: &mut Reply) -> Done {
     let dbs = if all { 0..DATABASES } else { own..own + 1 };
     cx.effects.signals.extend(server.waiting.keys_in(&dbs.collect::<Vec<_>>()));
     cx.effects.dirty += 1;
-    out.ok();
-    Ok(())
+    ok(out)
 }

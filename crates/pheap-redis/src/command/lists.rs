@@ -3,7 +3,7 @@
 use super::args::{int, maybe_number};
 use super::table::{ADD, ADD_FAST, KEY, READ, READ_FAST, WRITE_FAST};
 use super::values::{self, get, get_or_new};
-use super::{Args, Command, Cx, Done, Fail};
+use super::{Args, Command, Cx, Done, Fail, ok};
 use crate::data::{List, P, Str, Txn};
 use crate::resp::Reply;
 
@@ -116,8 +116,7 @@ fn lset(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         Ok(())
     })?;
     cx.touched(b'l', "lset", args[1]);
-    out.ok();
-    Ok(())
+    ok(out)
 }
 
 fn push(cx: &mut Cx<'_>, args: &Args<'_>, end: End, only_if_there: bool, out: &mut Reply) -> Done {
@@ -163,7 +162,7 @@ pub(super) fn take(
 }
 
 fn pop(cx: &mut Cx<'_>, args: &Args<'_>, end: End, out: &mut Reply) -> Done {
-    match maybe_number(&args[2..], Fail::arity(end.popped()))? {
+    match maybe_number(&args[2..], || Fail::arity(end.popped()))? {
         None => {
             if !take(cx, args[1], 1, end, out, |_, _| {})? {
                 out.null();

@@ -3,7 +3,7 @@
 use super::args::{count, int};
 use super::table::{ADD, KEY, READ, WRITE};
 use super::values::get;
-use super::{Args, Command, Cx, Done, Fail};
+use super::{Args, Command, Cx, Done, Fail, ok};
 use crate::data::{Change, List, P, Str, Txn, View};
 use crate::resp::Reply;
 
@@ -150,8 +150,7 @@ fn ltrim(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
             cx.notify(b'g', "del", key);
         }
     }
-    out.ok();
-    Ok(())
+    ok(out)
 }
 
 fn lpos(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {

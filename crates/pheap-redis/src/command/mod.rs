@@ -60,6 +60,7 @@ mod values;
 
 pub use cx::{Cx, Effects, Keyspace, Meanwhile, Nothing, OneRead, OneTxn, Several, shards_of};
 pub use fail::{Block, Done, Fail};
+use fail::{ok, yes_or_no};
 pub use functions::load_libraries;
 pub use replication::begin as begin_replication;
 pub use slow::{hidden, monitor_line};

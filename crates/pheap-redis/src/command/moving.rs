@@ -2,7 +2,7 @@
 
 use super::args::{database, int};
 use super::table::{ADD, KEY, TWO_KEYS, WRITE, WRITE_FAST};
-use super::{Args, Command, Cx, Done, Fail, Keys};
+use super::{Args, Command, Cx, Done, Fail, Keys, ok, yes_or_no};
 use crate::data::{Change, Owned};
 use crate::resp::Reply;
 
@@ -11,13 +11,11 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("move", 3, WRITE_FAST, KEY, move_to),
     Command::new("rename", 3, WRITE, TWO_KEYS, |cx, args, out| {
         rename(cx, args, false)?;
-        out.ok();
-        Ok(())
+        ok(out)
     })
     .access("RW access delete", "OW update"),
     Command::new("renamenx", 3, WRITE_FAST, TWO_KEYS, |cx, args, out| {
-        out.int(i64::from(rename(cx, args, true)?));
-        Ok(())
+        yes_or_no(out, rename(cx, args, true)?)
     })
     .access("RW access delete", "OW insert"),
     Command::new("swapdb", 3, WRITE_FAST, Keys::Everything, swapdb),
@@ -122,8 +120,7 @@ fn move_to(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         cx.notify_in(from.db, b'g', "move_from", from.key);
         cx.notify_in(to.db, b'g', "move_to", to.key);
     }
-    out.int(i64::from(is_possible));
-    Ok(())
+    yes_or_no(out, is_possible)
 }
 
 fn copy(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
@@ -148,8 +145,7 @@ fn copy(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         cx.changed(to.db, to.key);
         cx.notify_in(to.db, b'g', "copy_to", to.key);
     }
-    out.int(i64::from(is_possible));
-    Ok(())
+    yes_or_no(out, is_possible)
 }
 
 fn swapdb(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
@@ -161,8 +157,7 @@ fn swapdb(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     }
     let (first, second) = (database(cx, args[1])?, database(cx, args[2])?);
     if first == second {
-        out.ok();
-        return Ok(());
+        return ok(out);
     }
     let (now, shards, server) = (cx.now, cx.store().shards().len(), cx.server);
     for shard in 0..shards {
@@ -179,6 +174,5 @@ fn swapdb(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     cx.effects.dirty += 1;
     // Whoever waits for a key in one of them may find it now.
     cx.effects.signals.extend(server.waiting.keys_in(&[first, second]));
-    out.ok();
-    Ok(())
+    ok(out)
 }

@@ -2,7 +2,7 @@
 
 use super::args::int;
 use super::table::{READ, SUBKEY};
-use super::{Args, Command, Cx, Done, Fail, Flags, Keys};
+use super::{Args, Command, Cx, Done, Fail, Flags, Keys, ok};
 use crate::data::{Entry, Value, View, size};
 use crate::resp::Reply;
 
@@ -21,8 +21,7 @@ pub(super) const COMMANDS: &[Command] = &[
     }),
     Command::new("memory|purge", 2, Flags::NONE, Keys::None, |_, _, out| {
         // The collector gives pages back by itself.
-        out.ok();
-        Ok(())
+        ok(out)
     }),
     Command::new("memory|stats", 2, Flags::NONE, Keys::None, |cx, _, out| {
         let stats = cx.store().heap().stats();

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use super::args::int;
 use super::table::{ADMIN, LOOK};
-use super::{Args, Command, Cx, Done, Fail, Flags, Keys};
+use super::{Args, Command, Cx, Done, Fail, Flags, Keys, ok};
 use crate::clients::Filter;
 use crate::config::Master;
 use crate::data::Progress;
@@ -55,8 +55,7 @@ fn replicaof(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let before = server.role.link().master.clone();
     match (&master, &before) {
         (None, None) => {
-            out.ok();
-            return Ok(());
+            return ok(out);
         }
         (Some(new), Some(old)) if new.host.eq_ignore_ascii_case(&old.host) && new.port == old.port => {
             out.simple("OK Already connected to specified master");
@@ -88,8 +87,7 @@ fn replicaof(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
             }
         }
     }
-    out.ok();
-    Ok(())
+    ok(out)
 }
 
 /// Begins as the options say, unless the heap says that exactly this master was left. Then the server stays promoted, whatever its start says, until `REPLICAOF` is given again: else a

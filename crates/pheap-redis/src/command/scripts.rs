@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::args::int;
 use super::script::{Call, Kind, with_engine};
 use super::table::{LOOK, READ, tell_subcommands};
-use super::{Args, Command, Cx, Done, Fail, Flags, Keys};
+use super::{Args, Command, Cx, Done, Fail, Flags, Keys, ok};
 use crate::resp::Reply;
 use crate::scripts::{Declared, Script, Sha, sha1};
 use crate::server::MASTER_DOWN;
@@ -27,8 +27,7 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("script|help", 2, LOOK, Keys::None, |_, args, out| tell_subcommands(args, HELP, out)),
     Command::new("script|kill", 2, Flags::NOSCRIPT.and(Flags::ALLOW_BUSY), Keys::None, |cx, _, out| {
         cx.server.scripts.kill(true).map_err(|why| Fail::Error(why.into()))?;
-        out.ok();
-        Ok(())
+        ok(out)
     }),
     Command::new("script|load", 3, Flags::NOSCRIPT.and(Flags::STALE), Keys::None, load),
 ];
@@ -153,8 +152,7 @@ fn flush(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         _ => return Err(Fail::err("SCRIPT FLUSH only support SYNC|ASYNC option")),
     }
     cx.server.scripts.flush();
-    out.ok();
-    Ok(())
+    ok(out)
 }
 
 const HELP: &[&str] = &[

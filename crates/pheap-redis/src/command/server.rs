@@ -7,7 +7,7 @@ use pheap::SyncPolicy;
 use super::args::{int, timeout_ms};
 use super::introspect::categories;
 use super::table::{ADMIN, LOOK, READ_FAST};
-use super::{Args, Command, Cx, Done, Fail, Flags, Keys, all};
+use super::{Args, Command, Cx, Done, Fail, Flags, Keys, all, ok};
 use crate::config::{Config, Setting};
 use crate::resp::Reply;
 use crate::words;
@@ -88,16 +88,14 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::help("config|help"),
     Command::new("config|resetstat", 2, ADMIN, Keys::None, |cx, _, out| {
         cx.server.reset_counts();
-        out.ok();
-        Ok(())
+        ok(out)
     }),
     Command::new("config|rewrite", 2, ADMIN, Keys::None, |cx, _, out| {
         let path = cx.server.config_file.as_ref();
         let path = path.ok_or_else(|| Fail::err("The server is running without a config file"))?;
         let rewritten = cx.server.config.read().rewrite(path);
         rewritten.map_err(|error| Fail::err(format_args!("Rewriting config file: {error}")))?;
-        out.ok();
-        Ok(())
+        ok(out)
     }),
     Command::new("config|set", -4, ADMIN, Keys::None, config_set),
     Command::new("lastsave", 1, LOOK.and(Flags::FAST), Keys::None, |cx, _, out| {
@@ -124,8 +122,7 @@ pub(super) const COMMANDS: &[Command] = &[
         Keys::None,
         |cx, _, out| {
             crate::save::now(cx.server).map_err(Fail::err)?;
-            out.ok();
-            Ok(())
+            ok(out)
         },
     ),
     Command::new("shutdown", -1, ADMIN.and(Flags::NO_MULTI).and(Flags::ALLOW_BUSY), Keys::None, shutdown),
@@ -313,6 +310,5 @@ fn config_set(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     // With the new policy.
     cx.server.memory.set_limit(limit, cx.store());
     drop(current);
-    out.ok();
-    Ok(())
+    ok(out)
 }

@@ -129,7 +129,7 @@ fn srandmember(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 }
 
 fn spop(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let count = maybe_number(&args[2..], Fail::SYNTAX)?;
+    let count = maybe_number(&args[2..], || Fail::SYNTAX)?;
     let mut taken = Vec::new();
     cx.shrink::<Set>(args[1], "spop", |tx, set, len| {
         let wanted = Wanted::Distinct(count.unwrap_or(1));

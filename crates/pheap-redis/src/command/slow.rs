@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::args::int;
 use super::table::{ADMIN, LOOK};
-use super::{Args, Command, Cx, Done, Fail, Flags, Keys, all};
+use super::{Args, Command, Cx, Done, Fail, Flags, Keys, all, ok};
 use crate::counts::{BUCKETS, Sum};
 use crate::resp::Reply;
 use crate::slowlog::Series;
@@ -59,8 +59,7 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("monitor", 1, ADMIN, Keys::None, |cx, _, out| {
         cx.server.add_monitor(cx.session.id);
         cx.session.monitors = true;
-        out.ok();
-        Ok(())
+        ok(out)
     }),
     Command::container("slowlog"),
     Command::new("slowlog|get", -2, ADMIN_FIRST, Keys::None, get),
@@ -71,8 +70,7 @@ pub(super) const COMMANDS: &[Command] = &[
     }),
     Command::new("slowlog|reset", 2, ADMIN_FIRST, Keys::None, |cx, _, out| {
         cx.server.slowlog.clear();
-        out.ok();
-        Ok(())
+        ok(out)
     }),
 ];
 

@@ -103,7 +103,7 @@ fn take(
 }
 
 fn zpop(cx: &mut Cx<'_>, args: &Args<'_>, end: End, out: &mut Reply) -> Done {
-    let count = maybe_number(&args[2..], Fail::SYNTAX)?;
+    let count = maybe_number(&args[2..], || Fail::SYNTAX)?;
     let shown = if count.is_some() { Shown::Pairs } else { Shown::Flat };
     if !take(cx, args[1], count.unwrap_or(1), end, shown, out)? {
         out.array(0);

@@ -8,7 +8,7 @@ use super::stream_parts::{
 };
 use super::table::{ADD, KEY, LOOK, READ, SUBKEY, WRITE, WRITE_FAST, tell_subcommands};
 use super::values::{get, get_or_new};
-use super::{Args, Command, Cx, Done, Fail, Keys};
+use super::{Args, Command, Cx, Done, Fail, Keys, ok, yes_or_no};
 use crate::data::streams::{Consumers, Id, Progress, Stream, consumer_or_new, settle};
 use crate::resp::Reply;
 
@@ -94,8 +94,7 @@ fn create(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     }
     cx.effects.dirty += 1;
     cx.notify(CLASS, "xgroup-create", key);
-    out.ok();
-    Ok(())
+    ok(out)
 }
 
 fn set_id(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
@@ -116,8 +115,7 @@ fn set_id(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     })?;
     cx.effects.dirty += 1;
     cx.notify(CLASS, "xgroup-setid", key);
-    out.ok();
-    Ok(())
+    ok(out)
 }
 
 fn destroy(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
@@ -132,8 +130,7 @@ fn destroy(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         // Who waits for entries of the group is told that it is no more.
         cx.wake(key);
     }
-    out.int(i64::from(is_gone));
-    Ok(())
+    yes_or_no(out, is_gone)
 }
 
 fn create_consumer(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
@@ -147,8 +144,7 @@ fn create_consumer(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         cx.effects.dirty += 1;
         cx.notify(CLASS, CREATED_CONSUMER, key);
     }
-    out.int(i64::from(is_new));
-    Ok(())
+    yes_or_no(out, is_new)
 }
 
 fn delete_consumer(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {

@@ -6,7 +6,7 @@ use super::args::int;
 use super::stream_parts::{CLASS, NewId, end, exact, start, write_id, write_range};
 use super::table::{ADD_FAST, KEY, READ, READ_FAST, WRITE, WRITE_FAST};
 use super::values::{self, get, get_or_new};
-use super::{Args, Command, Cx, Done, Fail};
+use super::{Args, Command, Cx, Done, Fail, ok};
 use crate::data::streams::{Id, Past, Roughly, Stream, Trim, TrimTo, append, id, ms, seq, trim};
 use crate::resp::Reply;
 
@@ -150,7 +150,7 @@ fn xadd(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         if fields.iter().map(|field| field.len()).sum::<usize>() > MAX_ENTRY {
             return Err(Fail::err("Elements are too large to be stored"));
         }
-        let stream = get_or_new::<Stream>(tx, db, key, now)?;
+        let stream = there.map_or_else(|| get_or_new::<Stream>(tx, db, key, now), Ok)?;
         append(tx, stream, id, fields)?;
         let trimmed = options.trim.map_or(0, |how| trim(tx, stream, how));
         Ok(Some((id, trimmed)))
@@ -285,8 +285,7 @@ fn xsetid(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     })?;
     cx.effects.dirty += 1;
     cx.notify(CLASS, "xsetid", key);
-    out.ok();
-    Ok(())
+    ok(out)
 }
 
 #[cfg(test)]

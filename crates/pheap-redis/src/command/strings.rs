@@ -3,7 +3,7 @@
 use super::args::{int, invalid_time};
 use super::buffers::{Limit, buffer};
 use super::table::{ADD, ADD_FAST, ALL_KEYS, KEY, READ, READ_FAST, WRITE_FAST};
-use super::{Args, Command, Cx, Done, Fail, Keys};
+use super::{Args, Command, Cx, Done, Fail, Keys, ok, yes_or_no};
 use crate::data::{Change, Value};
 use crate::extended::Extended;
 use crate::resp::Reply;
@@ -221,8 +221,7 @@ fn setex(cx: &mut Cx<'_>, args: &Args<'_>, unit_ms: i64, out: &mut Reply) -> Don
     let command = if unit_ms == 1 { "psetex" } else { "setex" };
     let deadline = deadline_of(int(args[2])?, unit_ms, false, cx.clock, command)?;
     store(cx, args[1], args[3], Some(deadline), false)?;
-    out.ok();
-    Ok(())
+    ok(out)
 }
 
 fn setnx(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
@@ -230,8 +229,7 @@ fn setnx(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     if is_absent {
         store(cx, args[1], args[2], None, false)?;
     }
-    out.int(i64::from(is_absent));
-    Ok(())
+    yes_or_no(out, is_absent)
 }
 
 fn getset(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
@@ -249,8 +247,7 @@ fn mset(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     for pair in pairs(args, "mset")? {
         store(cx, pair[0], pair[1], None, false)?;
     }
-    out.ok();
-    Ok(())
+    ok(out)
 }
 
 fn msetnx(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
@@ -259,8 +256,7 @@ fn msetnx(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     if is_free {
         pairs.try_for_each(|pair| store(cx, pair[0], pair[1], None, false))?;
     }
-    out.int(i64::from(is_free));
-    Ok(())
+    yes_or_no(out, is_free)
 }
 
 /// Keys and values behind a command's name.

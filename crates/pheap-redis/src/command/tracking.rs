@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use super::args::int;
-use super::{Args, Cx, Done, Fail};
+use super::{Args, Cx, Done, Fail, ok};
 use crate::client::{Options, Reads};
 use crate::resp::Reply;
 use crate::words::lossy;
@@ -106,8 +106,7 @@ pub(super) fn tracking(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Don
         b"off" => cx.server.tracking.disable(cx.session),
         _ => return Err(Fail::SYNTAX),
     }
-    out.ok();
-    Ok(())
+    ok(out)
 }
 
 pub(super) fn caching(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
@@ -130,8 +129,7 @@ pub(super) fn caching(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done
         }
         _ => return Err(Fail::SYNTAX),
     }
-    out.ok();
-    Ok(())
+    ok(out)
 }
 
 pub(super) fn info(cx: &mut Cx<'_>, _: &Args<'_>, out: &mut Reply) -> Done {

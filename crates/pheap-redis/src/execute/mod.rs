@@ -414,10 +414,10 @@ impl Execution<'_> {
 
     /// Takes back what was said since then.
     fn take_back(&mut self, mark: Mark) {
-        let effects;
-        (effects, self.session.replies, self.session.db) = (mark.1, mark.2, mark.3);
-        self.output.reply.truncate(mark.0);
+        let (reply, effects, replies, db) = mark;
+        self.output.reply.truncate(reply);
         self.output.effects.go_back(effects);
+        (self.session.replies, self.session.db) = (replies, db);
     }
 
     /// The heap has an error: a client is told, and if it will not be the last one, whoever reads the log.
