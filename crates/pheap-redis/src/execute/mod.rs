@@ -351,10 +351,11 @@ impl Execution<'_> {
         f: impl FnOnce(&mut Self, &mut dyn Keyspace) -> pheap::Result<R>,
     ) -> pheap::Result<R> {
         let mark = self.mark();
-        let result = catch_unwind(AssertUnwindSafe(|| self.in_shards(server, plan, f))).unwrap_or_else(|_| {
-            tracing::error!("`{}` has panicked, and was rolled back", self.session.last_command);
-            Err(pheap::Error::Aborted(PANICKED.into()))
-        });
+        let result =
+            catch_unwind(AssertUnwindSafe(|| self.in_shards(server, plan, f))).unwrap_or_else(|_| {
+                tracing::error!("`{}` has panicked, and was rolled back", self.session.last_command);
+                Err(pheap::Error::Aborted(PANICKED.into()))
+            });
         if result.is_err() {
             self.take_back(mark);
             // Libraries of functions that it has loaded are not in the heap.

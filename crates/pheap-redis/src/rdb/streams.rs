@@ -64,12 +64,7 @@ fn read_id<R: Read>(from: &mut Reader<R>) -> Result<Id> {
 }
 
 /// Adds the entries of a listpack, whose ids are relative to `base`. They may repeat `left` bytes of field names.
-fn read_entries(
-    base: Id,
-    listpack: &[u8],
-    left: &mut usize,
-    entries: &mut Vec<(Id, Vec<u8>)>,
-) -> Result<()> {
+fn read_entries(base: Id, listpack: &[u8], left: &mut usize, entries: &mut Vec<(Id, Vec<u8>)>) -> Result<()> {
     let elements = listpack::elements(listpack)?;
     let mut rest = elements.iter().copied();
     let int = |rest: &mut dyn Iterator<Item = Element<'_>>| rest.next().and_then(Element::int).ok_or(DAMAGED);

@@ -8,8 +8,8 @@ use super::Turn;
 use crate::command::{Block, Effects};
 use crate::execute::{Execution, Output};
 use crate::mailbox::Message;
-use crate::resp::input::Words;
 use crate::net::connection::{Blocked, Connection};
+use crate::resp::input::Words;
 use crate::server::now;
 use crate::waiting::{Signal, Waiter, Wakeup};
 
