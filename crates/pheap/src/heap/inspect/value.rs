@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use crate::heap::check::decode::part::{Ground, Part, Sight, Slots, Spot, in_slot};
+use crate::heap::check::decode::part::{Ground, Part, Sight, Slots, Spot};
 use crate::heap::check::decode::{Kind, Node, Pair, Walk};
 use crate::heap::check::rule::{Rule, field};
 use crate::layout::desc::Prim;
@@ -367,7 +367,7 @@ impl<'v> Fields<'v> {
 impl<'v> Elements<'v> {
     /// The name of the elements' type.
     pub fn type_name(&self) -> &'v str {
-        &in_slot(self.node.slots.ty).name
+        &self.node.slots.ty.name
     }
 }
 

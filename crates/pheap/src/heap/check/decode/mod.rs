@@ -111,13 +111,14 @@ impl<'v> Node<'v> {
 
     /// The value at a place that has one.
     pub(in crate::heap) fn value(&self, place: u64) -> Spot<'v> {
-        self.part.at(self.slots.offset(self.slot(place).0)).is(in_slot(self.slots.ty))
+        self.part.at(self.slots.offset(self.slot(place).0)).is(self.slots.ty)
     }
 
     /// The entry at a place, if it has one.
     pub(in crate::heap) fn entry(&self, place: u64) -> Result<Option<Pair<'v>>, String> {
         let (slot, true) = self.slot(place) else { return Ok(None) };
-        let spot = self.value(place);
+        let Spot { part, ty } = self.value(place);
+        let spot = part.is(in_slot(ty));
         if let Some(values) = &self.values {
             return Ok(Some((spot, self.part.at(values.offset(slot)).is(values.ty))));
         }

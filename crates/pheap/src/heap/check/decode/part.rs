@@ -131,12 +131,12 @@ impl<'v> Part<'v> {
         }
     }
 
-    /// The same, of a pointer to a slice: its elements, too.
+    /// The same, of a pointer to a slice: its elements, too. Of slots, they are the values.
     pub(super) fn follow_slice(self, pointer: Pointer) -> Result<(Option<Part<'v>>, Slots<'v>), String> {
         let Some(TypeLayout { shape: Shape::Slice(elem), .. }) = self.layout(pointer.to) else {
             return Err(strange());
         };
-        let slice = self.follow(pointer)?;
+        let (elem, slice) = (in_slot(elem), self.follow(pointer)?);
         let none = Slots { first: 0, ty: elem, count: 0 };
         let slots = slice.map_or(Ok(none), |slice| slice.elements(elem));
         Ok((slice, slots.map_err(|what| format!("has a buffer that {what}"))?))
