@@ -36,6 +36,15 @@ pub(crate) use thread::this_thread;
 
 pub(crate) use schedule::{AtomicBool, AtomicU64, step};
 
+/// For what a thread comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Want {
+    Exclusive,
+    Shared,
+    /// To share it at once, if nobody has it for itself: others may wait for something that this thread has.
+    Nested,
+}
+
 /// How often a thread looks before it sleeps: once where each look is a step of its own.
 #[inline(always)]
 fn spins(usual: u32) -> u32 {

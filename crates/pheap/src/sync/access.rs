@@ -34,12 +34,12 @@
 use std::sync::atomic::Ordering::Acquire;
 use std::time::{Duration, Instant};
 
-use super::AtomicU64;
 use super::fence::Refused;
 use super::gate::Gate;
-use super::lock::{RawRwLock, Want};
+use super::lock::RawRwLock;
 use super::mutex::{Condvar, Mutex, MutexGuard};
 use super::watch::Watch;
+use super::{AtomicU64, Want};
 use crate::faults::{Bug, bug};
 use slots::Slots;
 

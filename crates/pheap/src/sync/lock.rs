@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use super::mutex::{Condvar, Mutex, MutexGuard};
 use super::watch::Watch;
-use super::{AtomicU64, Mistake, mistake, schedule, spins};
+use super::{AtomicU64, Mistake, Want, mistake, schedule, spins};
 
 /// How long others may overtake who waits.
 const OVERTAKE: Duration = Duration::from_micros(500);
@@ -29,15 +29,6 @@ const CLOSED: u64 = 1 << 2;
 const FAIR: u64 = 1 << 3;
 /// One of those who share it. Above this, their number.
 const READER: u64 = 1 << 4;
-
-/// For what a thread comes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Want {
-    Exclusive,
-    Shared,
-    /// To share it at once, if nobody has it for itself: others may wait for something that this thread has.
-    Nested,
-}
 
 impl Want {
     /// Bits of which one is enough to keep a thread waiting whose turn it is.

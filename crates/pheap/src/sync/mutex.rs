@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{LockResult, PoisonError, TryLockError, TryLockResult};
 use std::time::Instant;
 
-use super::lock::Want;
+use super::Want;
 use super::schedule::{self, below};
 use super::watch::Watch;
 

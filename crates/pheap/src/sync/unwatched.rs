@@ -1,6 +1,6 @@
 //! Locks that nobody watches.
 
-use super::lock::Want;
+use super::Want;
 
 #[derive(Debug, Default)]
 pub(crate) struct Watch;

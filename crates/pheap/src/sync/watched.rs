@@ -9,7 +9,7 @@ use std::sync::PoisonError;
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
-use super::lock::Want;
+use super::Want;
 use crate::faults::mutant;
 use crate::faults::mutant::{Kind, Mutation};
 

@@ -6,8 +6,7 @@ use super::bias::{GONE, UPGRADED};
 use super::{Access, CLOSED, EXCLUSIVE, PARKED, SLEEPERS, SPINS};
 use crate::faults::{Bug, bug};
 use crate::sync::fence::Refused;
-use crate::sync::lock::Want;
-use crate::sync::spins;
+use crate::sync::{Want, spins};
 
 /// How a reader has come in, and must leave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

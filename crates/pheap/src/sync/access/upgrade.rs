@@ -3,8 +3,7 @@
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release, SeqCst};
 
 use super::{Access, CLOSED, EXCLUSIVE, PARKED, SLEEPERS, SPINS};
-use crate::sync::lock::Want;
-use crate::sync::{Mistake, fence, mistake, spins};
+use crate::sync::{Mistake, Want, fence, mistake, spins};
 
 impl Access {
     /// Waits until the writer, which this thread is, is alone, unless it is already. Waits for readers that are inside, and for those that these may wait for.
