@@ -19,7 +19,7 @@ const RUN: Flags = Flags::NOSCRIPT.and(Flags::STALE).and(Flags::SKIP_MONITOR).an
 const RUN_READ_ONLY: Flags = READ.and(Flags::NOSCRIPT).and(Flags::STALE).and(Flags::SKIP_MONITOR);
 const BUSY: Flags = Flags::NOSCRIPT.and(Flags::ALLOW_BUSY);
 const CHANGE: Flags = WRITE.and(Flags::NOSCRIPT);
-const LOAD: Flags = ADD.and(Flags::NOSCRIPT);
+const ADDS: Flags = ADD.and(Flags::NOSCRIPT);
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::new("fcall", -3, RUN, Keys::Script, |cx, args, out| fcall(cx, args, false, out)),
@@ -38,8 +38,8 @@ pub(super) const COMMANDS: &[Command] = &[
         ok(out)
     }),
     Command::new("function|list", -2, Flags::NOSCRIPT, Keys::Libraries, list),
-    Command::new("function|load", -3, LOAD, Keys::Libraries, load),
-    Command::new("function|restore", -3, LOAD, Keys::Libraries, restore),
+    Command::new("function|load", -3, ADDS, Keys::Libraries, load),
+    Command::new("function|restore", -3, ADDS, Keys::Libraries, restore),
     Command::new("function|stats", 2, BUSY, Keys::None, stats),
 ];
 

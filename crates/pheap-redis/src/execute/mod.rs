@@ -32,7 +32,7 @@ use crate::counts::End;
 use crate::data::{Lookups, Shard};
 use crate::gates::Busy;
 use crate::resp::Reply;
-use crate::resp::input::{Input, Words};
+use crate::resp::input::Input;
 use crate::resp::request::Limits;
 use crate::server::{Server, now};
 use crate::unsynced::Counted;
