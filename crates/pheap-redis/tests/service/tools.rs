@@ -180,6 +180,21 @@ fn debug_does_what_tests_ask_for() {
     gone.rest(&mut told);
     assert!(!told.contains("*3"), "{told}");
     assert_eq!(client.ask("GET k"), "value");
+    // What was committed before is told, and what was rolled back leaves no function behind.
+    let mut listener = server.client();
+    assert_eq!(listener.ask("SUBSCRIBE ch"), "[subscribe ch 1]");
+    let mut gone = server.client();
+    gone.send("SET k new\r\nPUBLISH ch told\r\nDEBUG PANIC\r\nSET k never");
+    told.clear();
+    gone.rest(&mut told);
+    assert!(told.starts_with("+OK\r\n:1\r\n-ERR ") && told.contains("has panicked"), "{told}");
+    assert_eq!(listener.reply(), "[message ch told]");
+    assert_eq!(client.ask("GET k"), "new");
+    let mut gone = server.client();
+    let library = r#""#!lua name=l\nredis.register_function('f', function() return 1 end)""#;
+    gone.send(&format!("MULTI\r\nFUNCTION LOAD {library}\r\nDEBUG PANIC\r\nEXEC"));
+    gone.rest(&mut told);
+    assert_eq!(client.ask("FCALL f 0"), "-ERR Function not found");
     let other = tempfile::tempdir().unwrap();
     let server = Server::start(other.path(), &["--durability", "process"]);
     assert!(server.client().ask("DEBUG SLEEP 0").starts_with("-ERR DEBUG command not allowed"));
