@@ -191,7 +191,7 @@ fn debug_does_what_tests_ask_for() {
     assert_eq!(listener.reply(), "[message ch told]");
     assert_eq!(client.ask("GET k"), "new");
     let mut gone = server.client();
-    let library = r#""#!lua name=l\nredis.register_function('f', function() return 1 end)""#;
+    let library = r##""#!lua name=l\nredis.register_function('f', function() return 1 end)""##;
     gone.send(&format!("MULTI\r\nFUNCTION LOAD {library}\r\nDEBUG PANIC\r\nEXEC"));
     gone.rest(&mut told);
     assert_eq!(client.ask("FCALL f 0"), "-ERR Function not found");
