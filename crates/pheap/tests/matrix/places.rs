@@ -477,5 +477,5 @@ fn hidden_macros_do_not_trust_their_tokens() {
     ] {
         cells.push(cell(format!("*{call} = 3;"), "unsafe { danger(1) }; tx[p].x = 3;".to_owned()));
     }
-    assert_eq!(assert_same("hidden", &cells, |_| true), (477, 464));
+    assert_eq!(assert_same("hidden", &cells, |_| true), (436, 426));
 }
