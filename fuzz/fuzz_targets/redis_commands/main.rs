@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use pheap::Options;
 use pheap_redis::client::{Replies, Session};
 use pheap_redis::clients::{Profile, State};
-use pheap_redis::command::{Effects, Meanwhile};
+use pheap_redis::command::{Block, Effects, Meanwhile};
 use pheap_redis::config::Config;
 use pheap_redis::data::Store;
 use pheap_redis::execute::{Execution, Output, Stop};
@@ -135,9 +135,10 @@ impl Client {
             let mut execution = Execution { server, session, output, thread: 0, clock, meanwhile };
             let stop = match waits.take() {
                 None => execution.run(&mut self.input),
-                Some(words) => {
-                    let words: Vec<Vec<u8>> = words;
-                    if !matches!(execution.retry(&words, None), Ok(None)) {
+                Some((block, words)) => {
+                    let (block, words): (Block, Vec<Vec<u8>>) = (block, words);
+                    let words = block.with_key(&words, block.keys.start);
+                    if !matches!(execution.retry(&words), Ok(None)) {
                         is_countable = false;
                     }
                     Stop::Signals
@@ -153,7 +154,8 @@ impl Client {
                 Stop::Signals => {}
                 Stop::Blocked(block, words) => {
                     assert!(!block.keys.is_empty(), "it waits for nothing");
-                    waits = Some(block.instead.unwrap_or(words));
+                    let words = block.instead.clone().unwrap_or(words);
+                    waits = Some((block, words));
                 }
                 Stop::Paused => server.pause(None),
                 Stop::Nothing => break,
