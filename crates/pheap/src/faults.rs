@@ -273,8 +273,6 @@ pub enum Bug {
     FollowOnce,
     /// It does not look whether records may have been overwritten before it has read them.
     OverlookLap,
-    /// Nor whether the log goes on in another file.
-    OverlookNewLog,
     /// Nor whether the heap was opened anew.
     OverlookOpening,
     /// Nor whether it has grown.

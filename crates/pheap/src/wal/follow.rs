@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use super::fold::Fold;
-use super::format::{Found, Head, Layout, Seed, read_head, read_mark, read_on};
+use super::format::{Found, Layout, Seed, read_mark, read_on};
 use super::recovery::{check_extent, own_log};
 use super::stream::{self, Queued, Spill, records};
 use super::{WalIdentity, WalTail};
@@ -48,7 +48,7 @@ impl LiveLog {
     /// Reads all that was appended before this is called, and perhaps more. A checkpoint begins when its records are in the log, so whatever has reached the heap's file until now is among
     /// them.
     ///
-    /// `false` if there is no telling: records may have been overwritten before they were read, or the log has gone on in another file.
+    /// `false` if records may have been overwritten before they were read.
     ///
     /// # Errors
     /// What the operating system says.
@@ -61,11 +61,8 @@ impl LiveLog {
         for _ in 0..ROUNDS {
             let before = found.end;
             read_on(&**log, *layout, *seed, found, records).map_err(error)?;
-            // After the records. A segment is used again when a mark behind it has been written, and the old file of a log loses its head before anything is appended to the new one.
+            // After the records: a segment is used again when a mark behind it has been written.
             let (mark, _) = read_mark(&**log, *layout, *seed).map_err(error)?;
-            if read_head(&**log).map_err(error)? != Head::Log(*layout) && !bug(Bug::OverlookNewLog) {
-                return Ok(false);
-            }
             if mark.folded <= found.end || bug(Bug::OverlookLap) {
                 return Ok(true);
             }
