@@ -1,9 +1,11 @@
 //! The connection to a master. It waits for whatever comes first: bytes, the time, or that somebody wakes the thread.
 
 use std::io::{self, Read, Write};
-use std::net::ToSocketAddrs;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Acquire;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use mio::net::TcpStream;
@@ -28,6 +30,9 @@ const LINE: usize = 64 << 10;
 
 /// How often the master hears of this server while its data come.
 const SIGN: Duration = Duration::from_secs(1);
+
+/// How often the link looks whether it still needs the address that it has asked for.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// Where the thread of the link sleeps.
 pub(super) struct Sleeper {
@@ -89,7 +94,7 @@ impl<'w> Wire<'w> {
         tls: Option<&Connector>,
     ) -> Result<Wire<'w>, Lost> {
         let patience = Duration::from_secs(server.config.read().int("repl-timeout") as u64);
-        let addresses = (master.host.as_str(), master.port).to_socket_addrs().map_err(Lost::Connect)?;
+        let addresses = resolve(server, generation, master)?;
         let mut result = Err(Lost::Connect(io::ErrorKind::NotFound.into()));
         for address in addresses {
             result = connect(server, generation, sleeper, address, patience);
@@ -219,11 +224,13 @@ impl<'w> Wire<'w> {
 
     /// Appends what has come already: so many bytes, at most. How many they were.
     pub(super) fn receive(&mut self, to: &mut Vec<u8>, most: usize) -> Result<usize, Lost> {
-        // Also of a master that never lets this thread wait.
-        check(self.server, self.generation)?;
         let before = to.len();
         to.resize(before + most, 0);
         let result = loop {
+            // Also of a master that never lets this thread wait.
+            if let Err(lost) = check(self.server, self.generation) {
+                break Err(lost);
+            }
             match self.stream.read(&mut to[before..]) {
                 Ok(0) => break Err(Lost::Closed),
                 Ok(len) => break Ok(len),
@@ -279,11 +286,29 @@ fn check(server: &Server, generation: u64) -> Result<(), Lost> {
     Ok(())
 }
 
+/// The addresses of a master. A resolver may be silent for seconds: meanwhile the master may change, or the server end.
+fn resolve(server: &Server, generation: u64, master: &Master) -> Result<Vec<SocketAddr>, Lost> {
+    let name = (master.host.clone(), master.port);
+    let (answer, answered) = mpsc::channel();
+    let ask = move || {
+        let addresses = (name.0.as_str(), name.1).to_socket_addrs();
+        let _ = answer.send(addresses.map(Iterator::collect)); // nobody waits any more
+    };
+    thread::Builder::new().name("resolver".into()).spawn(ask).map_err(Lost::Connect)?;
+    loop {
+        match answered.recv_timeout(LOOK) {
+            Ok(addresses) => return addresses.map_err(Lost::Connect),
+            Err(RecvTimeoutError::Timeout) => check(server, generation)?,
+            Err(RecvTimeoutError::Disconnected) => return Err(Lost::Connect(io::ErrorKind::Other.into())),
+        }
+    }
+}
+
 fn connect(
     server: &Server,
     generation: u64,
     sleeper: &mut Sleeper,
-    address: std::net::SocketAddr,
+    address: SocketAddr,
     patience: Duration,
 ) -> Result<TcpStream, Lost> {
     let mut stream = TcpStream::connect(address).map_err(Lost::Connect)?;

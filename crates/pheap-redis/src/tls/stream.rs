@@ -61,23 +61,36 @@ impl TlsStream {
     }
 }
 
-impl Read for TlsStream {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        loop {
-            match self.tls.reader().read(buffer) {
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                // It is gone, and has not said so. Whether a request is whole can be told from the request.
-                Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(0),
-                result => return result,
-            }
-            self.tls.read_tls(&mut self.socket)?;
-            if let Err(error) = self.tls.process_new_packets() {
-                // It is told why, if it listens.
-                let _ = self.send();
-                return Err(io::Error::new(ErrorKind::InvalidData, error));
-            }
-            self.try_to_send()?;
+impl TlsStream {
+    /// Reads what has been decrypted.
+    fn decrypted(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self.tls.reader().read(buffer) {
+            // The peer is gone, and has not said so. Whether a request is whole can be told from the request.
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(0),
+            result => result,
         }
+    }
+}
+
+impl Read for TlsStream {
+    /// Reads from the socket once at most. If that was no data, this says `Interrupted`: a peer that sends nothing but
+    /// changes of keys holds no thread.
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self.decrypted(buffer) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            result => return result,
+        }
+        self.tls.read_tls(&mut self.socket)?;
+        if let Err(error) = self.tls.process_new_packets() {
+            // It is told why, if it listens.
+            let _ = self.send();
+            return Err(io::Error::new(ErrorKind::InvalidData, error));
+        }
+        self.try_to_send()?;
+        self.decrypted(buffer).map_err(|error| match error.kind() {
+            ErrorKind::WouldBlock => ErrorKind::Interrupted.into(),
+            _ => error,
+        })
     }
 }
 
