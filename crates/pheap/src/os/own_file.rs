@@ -8,8 +8,7 @@
 //!
 //! Of the locks, all that belong to the heap may be taken for ever, for the same reason. So each entry of a
 //! handle asks the [process](fork::Process) first, and locks nothing in a child. The drop of a handle does
-//! nothing there, and what lies behind the entries does not ask again. A file of the parent is never
-//! dropped in a child.
+//! nothing there, and what lies behind the entries does not ask again.
 
 #![allow(unsafe_code)]
 
@@ -23,7 +22,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, AtomicUsize};
 use std::time::{Duration, Instant};
 
-use super::fork;
+use super::fork::{self, Process};
 use super::syncs::Syncs;
 use crate::faults::{Bug, bug};
 
@@ -140,6 +139,7 @@ fn take_entry() -> &'static Entry {
 pub(crate) struct Listed {
     entry: &'static Entry,
     gone: AtomicBool,
+    process: Process,
 }
 
 impl std::fmt::Debug for Entry {
@@ -152,7 +152,7 @@ impl Listed {
     fn descriptor(fd: RawFd) -> Listed {
         let entry = take_entry();
         entry.fd.store(fd, SeqCst);
-        Listed { entry, gone: AtomicBool::new(false) }
+        Listed { entry, gone: AtomicBool::new(false), process: Process::default() }
     }
 
     /// Lists addresses that are this process's until [`remove`](Self::remove).
@@ -160,12 +160,12 @@ impl Listed {
         let entry = take_entry();
         entry.start.store(start, SeqCst);
         entry.len.store(len, SeqCst);
-        Listed { entry, gone: AtomicBool::new(false) }
+        Listed { entry, gone: AtomicBool::new(false), process: Process::default() }
     }
 
-    /// Removes it from the list: before anybody else can have the number or the addresses.
+    /// Removes it from the list: before anybody else can have the number or the addresses. In a child it is gone, and the entry may have a file of the child.
     pub(crate) fn remove(&self) {
-        if !self.gone.swap(true, Relaxed) {
+        if !self.gone.swap(true, Relaxed) && !self.process.is_parent() {
             self.entry.clear();
         }
     }

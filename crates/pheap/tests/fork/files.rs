@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use pheap::{Durability, Error, Heap, Options, P, Result, Root, SyncPolicy};
+use pheap::{Backup, Durability, Error, Heap, Options, P, Result, Root, SyncPolicy};
 
 use crate::{Data, alone, forked, is_forked};
 use pheap_testkit::forks::*;
@@ -100,6 +100,34 @@ fn a_child_has_neither_heap_nor_log_open() -> Result<()> {
             heap.close()?;
         }
         Ok(())
+    })
+}
+
+/// A copy is being made when the child is: what the child opens then, the file of the copy does not take from the list when it is dropped.
+#[test]
+fn a_child_within_a_backup_gives_up_its_own_files_to_its_own_children() -> Result<()> {
+    alone("files::a_child_within_a_backup_gives_up_its_own_files_to_its_own_children", |path| {
+        let (heap, _root, _) = opened(&small(), path)?;
+        let own = path.with_extension("own");
+        let (mut number, mut childs, mut result) = (-1, None, Ok(()));
+        let backup = Backup::of(&heap).progress(|_, _| {
+            if number < 0 {
+                number = split();
+                if number == 0 {
+                    childs = Some(small().open(&own));
+                }
+            }
+        });
+        let copied = backup.write_file(path.with_extension("copy"));
+        if number == 0 {
+            let is_open = childs
+                .is_some_and(|heap| heap.is_ok_and(|_own| has_open(&own) && forked(|| !has_open(&own))));
+            end(is_open && is_forked(copied));
+        }
+        if let Err(error) = ended(number) {
+            result = Err(Error::abort(error));
+        }
+        copied.and(result)
     })
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Barrier;
 use std::time::Duration;
 
-use pheap::{Error, Heap, Held, Persist, Result, Root};
+use pheap::{Backup, Error, Heap, Held, Persist, Result, Root};
 
 use crate::{Data, alone, forked, is_forked, made};
 use pheap_testkit::forks::*;
@@ -245,6 +245,15 @@ fn a_child_within_anything_else() -> Result<()> {
             end(looked.is_ok() && tries_everything(&heap, &root));
         }
         looked?;
+        // A copy that is complete, and has no name yet.
+        let copy = path.with_extension("copy");
+        let backup = Backup::of(&heap)
+            .progress(|done, all| is_child |= done == all && !is_child && in_both().is_some());
+        let copied = backup.write_file(&copy);
+        if is_child {
+            end(is_forked(copied) && !copy.exists() && tries_everything(&heap, &root));
+        }
+        copied?;
         assert!(heap.check()?.is_clean());
         drop((root, a, b));
         heap.close()

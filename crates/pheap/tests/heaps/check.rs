@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use pheap::{Durability, Error, Heap, Options, P, Persist, Report, Result, Root, Txn, View};
+use pheap::{Durability, Error, Heap, Options, P, PVec, Persist, Report, Result, Root, Txn, View};
 use pheap_testkit::*;
 
 /// Something of everything.
@@ -476,4 +476,29 @@ fn a_running_heap_is_clean() -> Result<()> {
     });
     assert!(heap.check()?.is_clean());
     Ok(())
+}
+
+#[derive(Persist, Default)]
+#[repr(C)]
+struct Deep<'r> {
+    next: PVec<'r, Deep<'r>>,
+}
+
+#[test]
+fn collections_are_as_deep_in_each_other_as_they_like() -> Result<()> {
+    let dir = tempdir();
+    let path = dir.path().join("x");
+    let heap = small().open(&path)?;
+    heap.root::<Deep>("deep")?.txn(|tx, deep| {
+        let mut next = PVec::default();
+        for _ in 0..20_000 {
+            next = PVec::from_iter(tx, [Deep { next }])?;
+        }
+        tx[deep].next = next;
+        Ok(())
+    })?;
+    let report = heap.check()?;
+    assert!(report.is_clean() && report.objects == 20_001, "{report}");
+    heap.close()?;
+    small().verify(true).open(&path).map(drop)
 }

@@ -1,10 +1,10 @@
 //! A heap takes two types for one only if nothing differs, at any level; and it keeps no type that it could not read again.
-#![allow(dead_code)] // layouts count
+#![allow(dead_code, non_camel_case_types)] // layouts count, and lengths of names
 
 use std::fs;
 use std::path::Path;
 
-use pheap::{Error, Heap, P, PBTreeMap, PHashMap, PVec, PVecDeque, Persist, Result, Root};
+use pheap::{Error, Heap, P, PBTreeMap, PHashMap, PVec, PVecDeque, Persist, Result, Root, Value};
 use pheap_testkit::*;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -169,17 +169,26 @@ fn forge(path: &Path, new: &[&[u8]]) -> Result<()> {
     let heap = small().open(path)?;
     heap.root_or::<Pair>("x", |tx| Ok(Pair { p: Some(tx.alloc_slice(3, |_| 1)?), n: 0x4141_4141_4140 }))?;
     heap.close()?;
+    let name = "Option<P<[u64]>>";
+    let old = [&text("Pair")[..], &[16, 8, 35, 2], &text("p"), &[0], &text(name), &[8, 8, 34, 1]].concat();
+    let old = [&old[..], &text("n"), &[8], &text("u64"), &[8, 8, 3]].concat();
+    replace(path, &old, &new.concat());
+    Ok(())
+}
+
+/// Puts something else in the place of bytes of the type table, wherever they are, as long as they at most, with checksums that hold.
+fn replace(path: &Path, old: &[u8], new: &[u8]) {
     let mut file = fs::read(path).unwrap();
     let word = |file: &[u8], at: usize| u64::from_le_bytes(file[at..at + 8].try_into().unwrap());
     let (salt, extent) = (word(&file, 64), word(&file, 17 * 8) as usize);
     let record = extent + 64;
     let len = u32::from_le_bytes(file[record + 8..record + 12].try_into().unwrap()) as usize;
-    let name = "Option<P<[u64]>>";
-    let old = [&text("Pair")[..], &[16, 8, 35, 2], &text("p"), &[0], &text(name), &[8, 8, 34, 1]].concat();
-    let old = [&old[..], &text("n"), &[8], &text("u64"), &[8, 8, 3]].concat();
-    let payload = file[record + 16..record + 16 + len].to_vec();
-    let at = payload.windows(old.len()).position(|w| w == old).expect("the layout");
-    let mut forged = [&payload[..at], &new.concat(), &payload[at + old.len()..]].concat();
+    let mut forged = file[record + 16..record + 16 + len].to_vec();
+    let place = |payload: &[u8]| payload.windows(old.len()).position(|w| w == old);
+    assert!(place(&forged).is_some(), "it is there");
+    while let Some(at) = place(&forged) {
+        forged.splice(at..at + old.len(), new.iter().copied());
+    }
     assert!(forged.len() <= len);
     forged.resize(len, 0);
     file[record + 16..record + 16 + len].copy_from_slice(&forged);
@@ -188,6 +197,50 @@ fn forge(path: &Path, new: &[&[u8]]) -> Result<()> {
         xxh3_64(&[&file[record + 8..end], &(record as u64).to_le_bytes(), &salt.to_le_bytes()].concat());
     file[record..record + 8].copy_from_slice(&sum.to_le_bytes());
     fs::write(path, file).unwrap();
+}
+
+/// Named like a type of pheap, but for its separators.
+#[derive(Persist, Default)]
+#[repr(C)]
+struct Pheap__SharedStr<'r> {
+    text: Option<P<'r, Pheap__SharedStr<'r>>>,
+}
+
+#[derive(Persist, Default, Clone, Copy)]
+#[repr(C)]
+struct Pheap__NonZero_u8_ {}
+
+#[derive(Persist)]
+#[repr(C)]
+struct Many {
+    none: [Pheap__NonZero_u8_; 1 << 62],
+    n: u64,
+}
+
+#[test]
+fn a_text_that_leads_to_itself_has_an_end() -> Result<()> {
+    let dir = tempdir();
+    let path = dir.path().join("x");
+    let heap = small().open(&path)?;
+    heap.root::<Pheap__SharedStr>("x")?.txn(|tx, text| Ok(tx[text].text = Some(text)))?;
+    heap.close()?;
+    replace(&path, b"Pheap__SharedStr", b"pheap::SharedStr");
+    let heap = small().read_only(true).open(&path)?;
+    heap.inspect("x", |text| assert!(matches!(text.value(), Value::Invalid(_)), "{:?}", text.value()))?;
+    assert!(!heap.check()?.is_clean());
+    Ok(())
+}
+
+#[test]
+fn numbers_without_bytes_are_not_counted() -> Result<()> {
+    let dir = tempdir();
+    let path = dir.path().join("x");
+    let heap = small().open(&path)?;
+    heap.root_or::<Many>("x", |_| Ok(Many { none: [Pheap__NonZero_u8_ {}; 1 << 62], n: 0 }))?;
+    heap.close()?;
+    replace(&path, b"Pheap__NonZero_u8_", b"pheap::NonZero<u8>");
+    // It would take years.
+    small().verify(true).read_only(true).open(&path)?.check()?;
     Ok(())
 }
 

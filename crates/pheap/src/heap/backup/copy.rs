@@ -48,7 +48,7 @@ impl<'a> Copier<'a> {
         }
         let all = self.total.max(self.done);
         (self.progress)(all, all);
-        Ok(())
+        self.heap.check_not_forked() // there, by the program
     }
 
     /// Copies the heap while no transaction is open.

@@ -104,8 +104,9 @@ fn compile(ty: &TypeLayout, at: u64, ops: &mut Vec<Op>) {
                     named(fields, key).into_iter().for_each(|key| own(ops, at + key.offset));
                 }
                 Some(Promise::Frozen) => freeze(&mut ops[first..]),
-                Some(Promise::NotZero) => ops.push(Op { at, look: Look::NotZero(ty.size) }),
-                Some(Promise::Collection(_) | Promise::Nothing) | None => {}
+                // Of those without bytes, a forged heap could have more than can be counted.
+                Some(Promise::NotZero) if ty.size > 0 => ops.push(Op { at, look: Look::NotZero(ty.size) }),
+                Some(Promise::NotZero | Promise::Collection(_) | Promise::Nothing) | None => {}
             }
             return;
         }

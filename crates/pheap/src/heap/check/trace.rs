@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::map::{HeapMap, MappedRoot, MappedSpan, Place};
 use super::plan::{Look, Op};
-use super::rule::{Pointer, UNFINISHED};
+use super::rule::{Pointer, Rule, UNFINISHED};
 use super::{Report, Usage};
 use crate::heap::check::decode::part::{Ground, Part};
 use crate::layout::{Shape, TypeLayout};
@@ -19,6 +19,9 @@ struct Reached {
 
 /// Objects between two reports of progress.
 const TELL: u64 = 1 << 16;
+
+/// Collections within each other that are looked at with the thread's stack. Those deeper down come later.
+const DEEPEST: u32 = 32;
 
 /// Objects that are on their way from memory at a time.
 const AHEAD: usize = 16;
@@ -53,6 +56,9 @@ pub(super) struct Tracer<'m, L> {
     /// Those of which nobody writes the object; they are `owned`, too.
     frozen: SlotSet,
     todo: ToDo,
+    /// Collections in which this is, and those that are too deep in others to be looked at yet.
+    depth: u32,
+    deeper: Vec<(&'m Rule, Part<'m>)>,
     /// Objects that were found, and who is told of that now and then.
     found: u64,
     progress: &'m mut (dyn FnMut(u64) + 'm),
@@ -74,7 +80,9 @@ pub(in crate::heap) fn trace(
     let reached = SlotSet(vec![0; map.slots.div_ceil(64) as usize]);
     let Some(root) = map.roots.first() else { return (report, reached) };
     let (owned, frozen, todo) = (reached.clone(), reached.clone(), ToDo::default());
-    let mut tracer = Tracer { map, is_live, reached, owned, frozen, todo, found: 0, progress, report, root };
+    let (depth, deeper, found) = (0, Vec::new(), 0);
+    let mut tracer =
+        Tracer { map, is_live, reached, owned, frozen, todo, depth, deeper, found, progress, report, root };
     map.roots.iter().for_each(|root| tracer.root(root));
     let Tracer { mut report, reached, .. } = tracer;
     count(map, &reached, &mut report);
@@ -93,9 +101,15 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
             Err(what) => self.report.add(|| format!("root {:?} {what}", root.name)),
         }
         let is_unfinished = map.type_name(root.ty) == UNFINISHED;
-        while let Some(Reached { span, start }) = self.todo.next(map) {
-            if !is_unfinished {
-                self.look_at(Part { ground: Ground::Heap(map), at: start, span, region: root.region });
+        loop {
+            while let Some(Reached { span, start }) = self.todo.next(map) {
+                if !is_unfinished {
+                    self.look_at(Part { ground: Ground::Heap(map), at: start, span, region: root.region });
+                }
+            }
+            let Some((rule, collection)) = self.deeper.pop() else { break };
+            if let Err(what) = self.collection(rule, collection) {
+                self.complain(collection, &what);
             }
         }
     }
@@ -172,7 +186,7 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
 
     /// Looks at a value.
     #[inline]
-    pub(super) fn run(&mut self, ops: &[Op], value: Part<'m>) {
+    pub(super) fn run(&mut self, ops: &'m [Op], value: Part<'m>) {
         for op in ops {
             let part = value.at(op.at);
             if let Err(what) = self.look(&op.look, part) {
@@ -182,7 +196,7 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
     }
 
     #[inline]
-    fn look(&mut self, look: &Look, part: Part<'m>) -> Result<(), String> {
+    fn look(&mut self, look: &'m Look, part: Part<'m>) -> Result<(), String> {
         let map = self.map;
         match look {
             Look::Ptr { to, nullable } => {
@@ -205,7 +219,7 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
             Look::OwnedPtr(to) => {
                 let target = part.follow(Pointer { at: 0, to: *to })?.ok_or("is null, and a key")?;
                 self.take(target)?;
-                self.look_at(target);
+                self.todo.stack.push(Reached { span: target.span, start: target.at });
             }
             Look::Bool => {
                 if let [byte @ 2..=255] = part.array(0) {
@@ -235,7 +249,13 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
                     self.run(ops, part);
                 }
             }
-            Look::Own(rule) => self.collection(rule, part)?,
+            Look::Own(rule) if self.depth == DEEPEST => self.deeper.push((rule, part)),
+            Look::Own(rule) => {
+                self.depth += 1;
+                let looked_at = self.collection(rule, part);
+                self.depth -= 1;
+                looked_at?;
+            }
             Look::Repeat { stride, len, ops } => {
                 (0..*len).for_each(|i| self.run(ops, part.at(i * stride)));
             }

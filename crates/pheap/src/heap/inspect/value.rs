@@ -284,7 +284,10 @@ fn own_value<'v>(part: Part<'v>, ty: &'v TypeLayout) -> Option<Result<Value<'v>,
         "PPriorityQueue" => inside("elements")?,
         "SharedStr" => match inside("text")? {
             Value::Pointer(pointer) => match pointer.target() {
-                Ok(target) => target?.value(),
+                Ok(target) => match target? {
+                    target if target.layout().shape == Shape::Str => target.value(),
+                    _ => Value::Invalid("a text that leads to something else".to_owned()),
+                },
                 Err(what) => Value::Invalid(what),
             },
             _ => Value::Invalid("a text that is null".to_owned()),

@@ -62,6 +62,7 @@ impl<'v> Child<'v> {
         let directory = variant_pointer(variants, "Directory", "0")?;
         let children = Slots::of(map.layout(directory.1.to)?, &["children"])?;
         let leaf = variants.iter().find(|variant| variant.name == "Leaf")?;
+        let level = children.count.checked_ilog2()?;
         (children.ty == ty && children.count.is_power_of_two()).then_some(Child {
             tag: *tag,
             nothing: variants.iter().find(|variant| variant.name == "Nothing")?.tag,
@@ -70,7 +71,7 @@ impl<'v> Child<'v> {
             bits: named(&leaf.fields, "bits").filter(|bits| bits.ty.size == 1)?.offset,
             directory,
             children,
-            level: children.count.ilog2(),
+            level,
         })
     }
 }
