@@ -14,7 +14,6 @@ use crate::config::Config;
 use crate::data::{Change, DATABASES, Db, size};
 use crate::random::{below, random, weighted};
 use crate::server::{Server, now};
-use crate::waiting::Signal;
 
 /// Keys are looked at in one shard after the other until these have so many.
 const ENOUGH: usize = 1024;
@@ -318,10 +317,9 @@ fn remove(
     for Candidate { db, key, .. } in &gone {
         server.clocks.forget(key);
         server.stats.evicted.fetch_add(1, Relaxed);
-        effects.messages.extend(server.notification(*db, b'e', "evicted", key));
-        if server.waiting.has(*db, key) {
-            effects.signals.push(Signal { db: *db, key: key.clone() });
-        }
+        let event = (*db, b'e', "evicted", &key[..]);
+        server.notify(event, &mut |to, parts| effects.send(server, to, parts));
+        effects.signal(server, *db, key);
     }
     Ok(())
 }

@@ -8,7 +8,6 @@ use pheap::Commit;
 use crate::command::Effects;
 use crate::data::{Change, DATABASES};
 use crate::server::{Server, now};
-use crate::waiting::Signal;
 
 /// Keys that are looked at in a turn.
 const TURN: usize = 200;
@@ -86,10 +85,9 @@ impl Expiry {
                                 server.tracking.changed(&server.clients, 0, key, &mut effects.stale);
                             }
                             server.stats.expired.fetch_add(1, Relaxed);
-                            effects.messages.extend(server.notification(self.db, b'x', "expired", key));
-                            if server.waiting.has(self.db, key) {
-                                effects.signals.push(Signal { db: self.db, key: key.clone() });
-                            }
+                            let event = (self.db, b'x', "expired", &key[..]);
+                            server.notify(event, &mut |to, parts| effects.send(server, to, parts));
+                            effects.signal(server, self.db, key);
                         }
                     }
                     let left = tx[db].len();

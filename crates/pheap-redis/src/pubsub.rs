@@ -60,30 +60,25 @@ impl Channels {
         }
     }
 
-    /// What is sent to whom when this is published.
-    pub fn publish(&self, channel: &[u8], message: &[u8]) -> Vec<(u64, Vec<u8>)> {
-        let mut messages = Vec::new();
+    /// Calls `send` with each listener to a channel, and the parts of what it is sent.
+    pub fn publish(&self, channel: &[u8], message: &[u8], send: &mut dyn FnMut(Listener, &[&[u8]])) {
         if self.count.load(Ordering::SeqCst) == 0 {
-            return messages;
+            return;
         }
         for listener in self.names(Kind::Channel).lock().get(channel).into_iter().flatten() {
-            messages.push((listener.client, push(listener.resp3, &[b"message", channel, message])));
+            send(*listener, &[b"message", channel, message]);
         }
         for (pattern, listeners) in &*self.names(Kind::Pattern).lock() {
             if words::matches(pattern, channel) {
-                let parts: [&[u8]; 4] = [b"pmessage", pattern, channel, message];
-                messages
-                    .extend(listeners.iter().map(|listener| (listener.client, push(listener.resp3, &parts))));
+                listeners.iter().for_each(|to| send(*to, &[b"pmessage", pattern, channel, message]));
             }
         }
-        messages
     }
 
     /// The same for a channel of shards.
-    pub fn publish_in_shard(&self, channel: &[u8], message: &[u8]) -> Vec<(u64, Vec<u8>)> {
+    pub fn publish_in_shard(&self, channel: &[u8], message: &[u8], send: &mut dyn FnMut(Listener, &[&[u8]])) {
         let names = self.names(Kind::Shard).lock();
-        let listeners = names.get(channel).into_iter().flatten();
-        listeners.map(|to| (to.client, push(to.resp3, &[b"smessage", channel, message]))).collect()
+        names.get(channel).into_iter().flatten().for_each(|to| send(*to, &[b"smessage", channel, message]));
     }
 
     /// Channels that match a pattern and have listeners.
@@ -102,7 +97,8 @@ impl Channels {
     }
 }
 
-fn push(resp3: bool, parts: &[&[u8]]) -> Vec<u8> {
+/// A message, as a client gets it.
+pub fn push(resp3: bool, parts: &[&[u8]]) -> Vec<u8> {
     let mut reply = Reply::new(resp3);
     reply.push(parts.len());
     parts.iter().for_each(|part| reply.bulk(part));
@@ -155,13 +151,19 @@ impl fmt::Display for Wanted {
 mod tests {
     use super::*;
 
+    fn published(channels: &Channels) -> Vec<(u64, Vec<u8>)> {
+        let mut messages = Vec::new();
+        channels.publish(b"news", b"x", &mut |to, parts| messages.push((to.client, push(to.resp3, parts))));
+        messages
+    }
+
     #[test]
     fn who_listens_is_told() {
         let channels = Channels::default();
-        assert!(channels.publish(b"news", b"x").is_empty());
+        assert!(published(&channels).is_empty());
         channels.add(b"news", Kind::Channel, Listener { client: 1, resp3: false });
         channels.add(b"n*", Kind::Pattern, Listener { client: 2, resp3: true });
-        let messages = channels.publish(b"news", b"x");
+        let messages = published(&channels);
         assert_eq!(messages[0], (1, b"*3\r\n$7\r\nmessage\r\n$4\r\nnews\r\n$1\r\nx\r\n".to_vec()));
         assert_eq!(
             messages[1],
@@ -169,7 +171,7 @@ mod tests {
         );
         channels.remove(b"news", Kind::Channel, 1);
         channels.remove(b"n*", Kind::Pattern, 2);
-        assert!(channels.publish(b"news", b"x").is_empty() && channels.count(Kind::Pattern) == 0);
+        assert!(published(&channels).is_empty() && channels.count(Kind::Pattern) == 0);
     }
 
     #[test]

@@ -19,7 +19,7 @@ use crate::gates::Gates;
 use crate::libraries::Libraries;
 use crate::mailbox::{Mailbox, Message};
 use crate::memory::Memory;
-use crate::pubsub::{Channels, Kind, Wanted};
+use crate::pubsub::{Channels, Kind, Listener, Wanted};
 use crate::random::random;
 use crate::rates::Rates;
 use crate::role::Role;
@@ -463,19 +463,21 @@ impl Server {
         Wanted::from_bits(self.limits.notifications.load(Ordering::Relaxed)).has(class)
     }
 
-    /// The messages of a keyspace notification, to those who want it.
-    pub fn notification(&self, db: usize, class: u8, event: &str, key: &[u8]) -> Vec<(u64, Vec<u8>)> {
+    /// Calls `send` with each client that wants a keyspace notification, and the parts of its message.
+    pub fn notify(
+        &self,
+        (db, class, event, key): (usize, u8, &str, &[u8]),
+        send: &mut dyn FnMut(Listener, &[&[u8]]),
+    ) {
         let wanted = Wanted::from_bits(self.limits.notifications.load(Ordering::Relaxed));
-        let mut messages = Vec::new();
         if wanted.has(class) && wanted.has(b'K') {
             let channel = [format!("__keyspace@{db}__:").as_bytes(), key].concat();
-            messages.extend(self.channels.publish(&channel, event.as_bytes()));
+            self.channels.publish(&channel, event.as_bytes(), send);
         }
         if wanted.has(class) && wanted.has(b'E') {
             let channel = format!("__keyevent@{db}__:{event}");
-            messages.extend(self.channels.publish(channel.as_bytes(), key));
+            self.channels.publish(channel.as_bytes(), key, send);
         }
-        messages
     }
 
     /// A client listens to nothing any more.

@@ -73,6 +73,11 @@ impl Stream {
         matches!(self, Stream::Tls(_))
     }
 
+    /// Whether the handshake is not over yet.
+    pub(crate) fn is_greeting(&self) -> bool {
+        matches!(self, Stream::Tls(stream) if stream.is_greeting())
+    }
+
     /// Whether the other end is on this machine.
     pub(crate) fn is_local(&self) -> bool {
         self.tcp()

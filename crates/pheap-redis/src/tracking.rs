@@ -39,7 +39,7 @@ pub struct Stale {
     /// What the client is to be told that has made them, after its reply. None: that all keys have changed.
     pub own: Vec<Option<Vec<u8>>>,
     /// Keys, for those who are told of all.
-    pub changed: Vec<Vec<u8>>,
+    pub changed: BTreeSet<Vec<u8>>,
 }
 
 /// Who may have copies of what.
@@ -232,8 +232,8 @@ impl Tracking {
 
     /// A key is changed by a client. Called while its shard is locked.
     pub fn changed(&self, clients: &Clients, by: u64, key: &[u8], stale: &mut Stale) {
-        if self.prefixes.load(Ordering::SeqCst) > 0 {
-            stale.changed.push(key.to_vec());
+        if self.prefixes.load(Ordering::SeqCst) > 0 && !stale.changed.contains(key) {
+            stale.changed.insert(key.to_vec());
         }
         if self.keys.load(Ordering::SeqCst) == 0 {
             return;
@@ -277,18 +277,19 @@ impl Tracking {
     }
 
     /// What those are told of changes by a client who are told of all.
-    pub fn broadcast(&self, clients: &Clients, by: u64, changed: &[Vec<u8>]) -> Vec<(u64, Notice)> {
+    pub fn broadcast(&self, clients: &Clients, by: u64, changed: &BTreeSet<Vec<u8>>) -> Vec<(u64, Notice)> {
         let mut notices = Vec::new();
         if changed.is_empty() {
             return notices;
         }
         let table = self.table.lock();
         for (prefix, to) in &table.prefixes {
-            let keys: BTreeSet<&Vec<u8>> = changed.iter().filter(|key| key.starts_with(prefix)).collect();
+            let from = (Bound::Included(&prefix[..]), Bound::Unbounded);
+            let keys = changed.range::<[u8], _>(from).take_while(|key| key.starts_with(prefix));
+            let keys: Arc<[Vec<u8>]> = keys.cloned().collect();
             if keys.is_empty() {
                 continue;
             }
-            let keys: Arc<[Vec<u8>]> = keys.into_iter().cloned().collect();
             let trackers = to.iter().filter_map(|client| table.trackers.get(client));
             let told = trackers.filter(|tracker| tracker.profile.id != by || !tracker.options.no_loop);
             notices.extend(told.map(|tracker| tracker.notice(clients, Some(keys.clone()))));

@@ -27,7 +27,7 @@ pub struct Waiter {
 }
 
 /// A key was written to that somebody waits for.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Signal {
     /// Its database.
     pub db: usize,
@@ -76,12 +76,13 @@ impl Waiting {
         self.count.load(Ordering::SeqCst) > 0 && self.keys.lock()[db].contains_key(key)
     }
 
-    /// All keys in these databases that somebody waits for.
-    pub fn keys_in(&self, dbs: &[usize]) -> Vec<Signal> {
-        let keys = self.keys.lock();
-        let of =
-            |&db: &usize| keys[db].keys().map(move |key| Signal { db, key: key.clone() }).collect::<Vec<_>>();
-        dbs.iter().flat_map(of).collect()
+    /// The keys in a database that somebody waits for, if one of these needs the key, or `is_there` says so.
+    pub fn keys_in(&self, db: usize, mut is_there: impl FnMut(&[u8]) -> bool) -> Vec<Signal> {
+        let keys = &self.keys.lock()[db];
+        let concerned = keys
+            .iter()
+            .filter(|(key, waiters)| waiters.iter().any(|waiter| waiter.needs_key) || is_there(key));
+        concerned.map(|(key, _)| Signal { db, key: key.clone() }).collect()
     }
 
     /// Who waits for a key.

@@ -2,12 +2,14 @@
 
 use std::collections::HashMap;
 
+use indexmap::IndexSet;
 use pheap::{P, Shards, Txn, View};
 
 use super::{Args, Command, Keys};
 use crate::client::Session;
 use crate::data::{Change, Db, Shard, Store};
 use crate::mailbox::Parcel;
+use crate::pubsub::{Listener, push};
 use crate::server::Server;
 use crate::tracking::Stale;
 use crate::waiting::Signal;
@@ -42,7 +44,7 @@ pub trait Meanwhile {
 #[derive(Debug, Default)]
 pub struct Effects {
     /// Keys that were written to, and that somebody waits for.
-    pub signals: Vec<Signal>,
+    pub signals: IndexSet<Signal>,
     /// Messages to clients, in the order in which they are sent.
     pub messages: Vec<(u64, Vec<u8>)>,
     /// Bytes of messages of channels to each client.
@@ -59,16 +61,23 @@ impl Effects {
         (self.signals.len(), self.messages.len(), self.dirty)
     }
 
-    /// Sends messages of channels. A client gets no more of them, in one request, than the hard limit of its output: with the
+    /// Sends a message of a channel. A client gets no more of them, in one request, than the hard limit of its output: with the
     /// message that reaches the limit it will be disconnected.
-    pub fn publish(&mut self, server: &Server, messages: Vec<(u64, Vec<u8>)>) {
+    pub fn send(&mut self, server: &Server, to: Listener, parts: &[&[u8]]) {
         let most = server.limits.messages.get().hard;
-        for (to, bytes) in messages {
-            let told = self.told.entry(to).or_default();
-            if most == 0 || *told < most {
-                *told += bytes.len() as u64;
-                self.messages.push((to, bytes));
-            }
+        let told = self.told.entry(to.client).or_default();
+        if most == 0 || *told < most {
+            let bytes = push(to.resp3, parts);
+            *told += bytes.len() as u64;
+            self.messages.push((to.client, bytes));
+        }
+    }
+
+    /// Those who wait for a key, if somebody does, are to look at it again.
+    pub fn signal(&mut self, server: &Server, db: usize, key: &[u8]) {
+        // Who begins to wait from here on looks at the key again, when this transaction has ended.
+        if server.waiting.has(db, key) {
+            self.signals.insert(Signal { db, key: key.to_vec() });
         }
     }
 
@@ -215,10 +224,7 @@ impl Cx<'_> {
     }
 
     fn wake_in(&mut self, db: usize, key: &[u8]) {
-        // Who begins to wait from here on looks at the key again, when this transaction has ended.
-        if self.server.waiting.has(db, key) {
-            self.effects.signals.push(Signal { db, key: key.to_vec() });
-        }
+        self.effects.signal(self.server, db, key);
     }
 
     /// A keyspace notification about something that is no change of the value.
@@ -228,8 +234,8 @@ impl Cx<'_> {
 
     /// The same of some database.
     pub fn notify_in(&mut self, db: usize, class: u8, event: &str, key: &[u8]) {
-        let messages = self.server.notification(db, class, event, key);
-        self.effects.publish(self.server, messages);
+        let server = self.server;
+        server.notify((db, class, event, key), &mut |to, parts| self.effects.send(server, to, parts));
     }
 }
 

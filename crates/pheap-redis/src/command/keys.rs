@@ -101,7 +101,7 @@ fn flush(cx: &mut Cx<'_>, args: &Args<'_>, all: bool, out: &mut Reply) -> Done {
     cx.flushed(&flushed);
     // Some wait only as long as the key exists.
     let dbs = if all { 0..DATABASES } else { own..own + 1 };
-    cx.effects.signals.extend(server.waiting.keys_in(&dbs.collect::<Vec<_>>()));
+    dbs.for_each(|db| cx.effects.signals.extend(server.waiting.keys_in(db, |_| false)));
     cx.effects.dirty += 1;
     ok(out)
 }

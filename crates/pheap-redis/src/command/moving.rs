@@ -172,7 +172,13 @@ fn swapdb(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         });
     }
     cx.effects.dirty += 1;
-    // Whoever waits for a key in one of them may find it now.
-    cx.effects.signals.extend(server.waiting.keys_in(&[first, second]));
+    // Those who wait for a key in one of them may find it now.
+    for db in [first, second] {
+        let signals = server.waiting.keys_in(db, |key| {
+            let shard = cx.shard_of(key);
+            cx.read_shard(shard, |view, dbs| view[dbs.at(db)].get(view, key, now).is_some())
+        });
+        cx.effects.signals.extend(signals);
+    }
     ok(out)
 }

@@ -13,9 +13,12 @@ const PUBLISH: Flags = LOOK.and(Flags::PUBSUB).and(Flags::FAST).and(Flags::MAY_R
 pub(super) const COMMANDS: &[Command] = &[
     Command::new("psubscribe", -2, LISTEN, Keys::None, |cx, args, out| listen(cx, args, Kind::Pattern, out)),
     Command::new("publish", 3, PUBLISH, Keys::None, |cx, args, out| {
-        let messages = cx.server.channels.publish(args[1], args[2]);
-        out.count(messages.len());
-        cx.effects.publish(cx.server, messages);
+        let (server, mut count) = (cx.server, 0);
+        server.channels.publish(args[1], args[2], &mut |to, parts| {
+            count += 1;
+            cx.effects.send(server, to, parts);
+        });
+        out.count(count);
         Ok(())
     }),
     Command::container("pubsub"),
@@ -38,9 +41,12 @@ pub(super) const COMMANDS: &[Command] = &[
     }),
     Command::new("punsubscribe", -1, LISTEN, Keys::None, |cx, args, out| leave(cx, args, Kind::Pattern, out)),
     Command::new("spublish", 3, PUBLISH, Keys::None, |cx, args, out| {
-        let messages = cx.server.channels.publish_in_shard(args[1], args[2]);
-        out.count(messages.len());
-        cx.effects.publish(cx.server, messages);
+        let (server, mut count) = (cx.server, 0);
+        server.channels.publish_in_shard(args[1], args[2], &mut |to, parts| {
+            count += 1;
+            cx.effects.send(server, to, parts);
+        });
+        out.count(count);
         Ok(())
     }),
     Command::new("ssubscribe", -2, LISTEN, Keys::None, |cx, args, out| {

@@ -160,7 +160,10 @@ impl<'s> Follower<'s> {
         let offset = self.position.as_ref().map_or(0, |position| position.offset);
         self.pending.push_back(Pending { commits, counted, messages, offset });
         if let ([first, ..], false) = (&server.threads[..], effects.signals.is_empty()) {
-            first.post(Message::Wake(Wakeup { signals: effects.signals.into(), ..Wakeup::default() }));
+            first.post(Message::Wake(Wakeup {
+                signals: effects.signals.into_iter().collect(),
+                ..Wakeup::default()
+            }));
         }
         let mut link = server.role.link();
         if server.role.generation() == self.generation {

@@ -25,18 +25,22 @@ pub fn decode<R: Read>(kind: u8, from: &mut Reader<R>) -> Result<Owned> {
         kinds::HASH => Owned::Hash(many(from, |from| Ok((from.string()?, from.string()?)))?),
         kinds::HASH_ZIPMAP => {
             let pairs = from.string()?;
-            let pairs = old::zipmap(&pairs)?.into_iter();
+            let pairs = old::zipmap(&pairs, &mut from.elements)?.into_iter();
             Owned::Hash(pairs.map(|(field, value)| (field.to_vec(), value.to_vec())).collect())
         }
-        kinds::LIST_ZIPLIST => Owned::List(texts(&old::ziplist(&from.string()?)?)),
+        kinds::LIST_ZIPLIST => Owned::List(texts(&old::ziplist(&from.string()?, &mut from.elements)?)),
         kinds::SET_INTSET => {
-            let numbers = old::intset(&from.string()?)?.into_iter();
+            let numbers = old::intset(&from.string()?, &mut from.elements)?.into_iter();
             Owned::Set(numbers.map(|number| Element::Int(number).to_vec()).collect())
         }
-        kinds::ZSET_ZIPLIST => Owned::Sorted(scores(&old::ziplist(&from.string()?)?)?),
-        kinds::ZSET_LISTPACK => Owned::Sorted(scores(&listpack::elements(&from.string()?)?)?),
-        kinds::HASH_ZIPLIST => Owned::Hash(pairs(&old::ziplist(&from.string()?)?)?),
-        kinds::HASH_LISTPACK => Owned::Hash(pairs(&listpack::elements(&from.string()?)?)?),
+        kinds::ZSET_ZIPLIST => Owned::Sorted(scores(&old::ziplist(&from.string()?, &mut from.elements)?)?),
+        kinds::ZSET_LISTPACK => {
+            Owned::Sorted(scores(&listpack::elements(&from.string()?, &mut from.elements)?)?)
+        }
+        kinds::HASH_ZIPLIST => Owned::Hash(pairs(&old::ziplist(&from.string()?, &mut from.elements)?)?),
+        kinds::HASH_LISTPACK => {
+            Owned::Hash(pairs(&listpack::elements(&from.string()?, &mut from.elements)?)?)
+        }
         kinds::LIST_QUICKLIST => Owned::List(quicklist(from, false)?),
         kinds::LIST_QUICKLIST_2 => Owned::List(quicklist(from, true)?),
         kinds::STREAM_LISTPACKS => return streams::decode(from, false).map(Owned::Stream),
@@ -117,8 +121,8 @@ fn quicklist<R: Read>(from: &mut Reader<R>, is_new: bool) -> Result<Vec<Vec<u8>>
         match container {
             _ if part.is_empty() => Err(Error::Corrupt("a part of a list is empty")),
             ONE_ELEMENT => Ok(vec![part]),
-            PACKED if is_new => Ok(texts(&listpack::elements(&part)?)),
-            PACKED => Ok(texts(&old::ziplist(&part)?)),
+            PACKED if is_new => Ok(texts(&listpack::elements(&part, &mut from.elements)?)),
+            PACKED => Ok(texts(&old::ziplist(&part, &mut from.elements)?)),
             _ => Err(Error::Corrupt("a part of a list is of an unknown kind")),
         }
     })?;

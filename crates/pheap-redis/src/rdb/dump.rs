@@ -3,6 +3,10 @@
 use super::{CRC, Error, Reader, Result, VERSION, decode, encode, kind};
 use crate::data::Owned;
 
+/// Compressed elements of a value: so many, and one more for each byte that came, at most. Else a MiB from a client
+/// would become some GiB. (What is not compressed has two bytes an element at least.)
+const MOST_ELEMENTS: u64 = 4 << 20;
+
 /// A value, with its type, version and checksum.
 ///
 /// # Errors
@@ -20,6 +24,7 @@ pub fn dump(value: &Owned) -> Result<Vec<u8>> {
 /// If it is none. The checksum is not looked at: see [`open`].
 pub fn restore(opened: &[u8]) -> Result<Owned> {
     let mut from = Reader::of(opened);
+    from.elements = MOST_ELEMENTS + opened.len() as u64;
     decode(from.byte()?, &mut from)
 }
 
@@ -42,4 +47,33 @@ pub fn open(sealed: &[u8]) -> Result<&[u8]> {
         return Err(Error::Version(version.into()));
     }
     if CRC.checksum(all) == u64::from_le_bytes(*sum) { Ok(opened) } else { Err(Error::Checksum) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::listpack::Listpack;
+    use super::super::lzf::compress;
+    use super::super::{encodings, kinds};
+    use super::*;
+
+    /// A list of one part, of so many small numbers.
+    fn list_of(numbers: usize) -> Result<Owned> {
+        let mut listpack = Listpack::new();
+        (0..numbers).for_each(|_| listpack.push_int(1));
+        let listpack = listpack.finish().unwrap();
+        let compressed = compress(&listpack).unwrap();
+        let mut dump = vec![kinds::LIST_QUICKLIST_2, 1, 2, 3 << 6 | encodings::LZF];
+        for len in [compressed.len(), listpack.len()] {
+            dump.push(0x80);
+            dump.extend((len as u32).to_be_bytes());
+        }
+        dump.extend(compressed);
+        restore(&dump)
+    }
+
+    #[test]
+    fn elements_are_not_made_of_nothing() {
+        assert!(matches!(list_of(100_000), Ok(Owned::List(list)) if list.len() == 100_000));
+        assert!(matches!(list_of(5 << 20), Err(Error::Corrupt(_))));
+    }
 }

@@ -111,8 +111,14 @@ fn element<'d>(rest: &mut &'d [u8]) -> Result<Element<'d>> {
     }))
 }
 
-/// All elements.
-pub(super) fn elements(listpack: &[u8]) -> Result<Vec<Element<'_>>> {
+/// Notes an element of a string that may have been compressed. `left` are how many there may be.
+pub(super) fn spend(left: &mut u64) -> Result<()> {
+    *left = left.checked_sub(1).ok_or(Error::Corrupt("it has too many elements for its length"))?;
+    Ok(())
+}
+
+/// All elements. `left` are how many there may be.
+pub(super) fn elements<'d>(listpack: &'d [u8], left: &mut u64) -> Result<Vec<Element<'d>>> {
     let mut rest = listpack;
     let len = u32::from_le_bytes(*take(&mut rest, DAMAGED)?);
     let count = u16::from_le_bytes(*take(&mut rest, DAMAGED)?);
@@ -122,6 +128,7 @@ pub(super) fn elements(listpack: &[u8]) -> Result<Vec<Element<'_>>> {
     let (mut elements, mut backward) = (Vec::new(), Vec::new());
     while rest.first().ok_or(DAMAGED)? != &END {
         let before = rest.len();
+        spend(left)?;
         elements.push(element(&mut rest)?);
         backward.clear();
         put_backward(&mut backward, before - rest.len());
@@ -243,7 +250,8 @@ mod tests {
         listpack.push(b"-4096").unwrap();
         expected.push(b"-4096".to_vec());
         let bytes = listpack.finish().unwrap();
-        let read: Vec<Vec<u8>> = elements(&bytes).unwrap().into_iter().map(Element::to_vec).collect();
+        let read: Vec<Vec<u8>> =
+            elements(&bytes, &mut 100_000).unwrap().into_iter().map(Element::to_vec).collect();
         assert!(read == expected);
     }
 
@@ -255,13 +263,13 @@ mod tests {
         [&b"1"[..], b"-5", b"300", b"a"].iter().for_each(|text| listpack.push(text).unwrap());
         assert_eq!(listpack.finish().unwrap(), bytes);
         let expected = [Element::Int(1), Element::Int(-5), Element::Int(300), Element::Bytes(b"a")];
-        assert_eq!(elements(bytes).unwrap(), expected);
+        assert_eq!(elements(bytes, &mut 100_000).unwrap(), expected);
         // There is another valid element if one of these is changed.
         for at in (0..bytes.len()).filter(|at| ![6, 9, 11, 12, 14, 15].contains(at)) {
             let mut wrong = *bytes;
             wrong[at] ^= 0x40;
-            assert!(elements(&wrong).is_err(), "{at}");
+            assert!(elements(&wrong, &mut 100_000).is_err(), "{at}");
         }
-        assert!((0..bytes.len()).all(|len| elements(&bytes[..len]).is_err()));
+        assert!((0..bytes.len()).all(|len| elements(&bytes[..len], &mut 100_000).is_err()));
     }
 }

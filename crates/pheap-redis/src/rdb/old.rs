@@ -1,6 +1,6 @@
 //! What listpacks are now, in older versions: ziplists, zipmaps; and sets of numbers.
 
-use super::listpack::{Element, string, take};
+use super::listpack::{Element, spend, string, take};
 use super::{Error, Result};
 
 const ZIPLIST: Error = Error::Corrupt("a ziplist is damaged");
@@ -31,7 +31,7 @@ fn zip_element<'d>(rest: &mut &'d [u8]) -> Result<Element<'d>> {
 }
 
 /// All elements of a ziplist: its length, where its last element is, how many there are, the elements with the length of the one before.
-pub(super) fn ziplist(ziplist: &[u8]) -> Result<Vec<Element<'_>>> {
+pub(super) fn ziplist<'d>(ziplist: &'d [u8], left: &mut u64) -> Result<Vec<Element<'d>>> {
     const END: u8 = 255;
     const MANY: u16 = u16::MAX;
     let mut rest = ziplist;
@@ -51,6 +51,7 @@ pub(super) fn ziplist(ziplist: &[u8]) -> Result<Vec<Element<'_>>> {
         if before != len_before {
             return Err(ZIPLIST);
         }
+        spend(left)?;
         elements.push(zip_element(&mut rest)?);
         len_before = ziplist.len() - rest.len() - at;
     }
@@ -61,7 +62,7 @@ pub(super) fn ziplist(ziplist: &[u8]) -> Result<Vec<Element<'_>>> {
 }
 
 /// All fields and values of a zipmap: how many there are, then each with its length; behind that of a value, how many bytes follow it that mean nothing.
-pub(super) fn zipmap(zipmap: &[u8]) -> Result<Vec<(&[u8], &[u8])>> {
+pub(super) fn zipmap<'d>(zipmap: &'d [u8], left: &mut u64) -> Result<Vec<(&'d [u8], &'d [u8])>> {
     const ZIPMAP: Error = Error::Corrupt("a zipmap is damaged");
     const END: u8 = 255;
     const LONG: u8 = 254;
@@ -80,6 +81,7 @@ pub(super) fn zipmap(zipmap: &[u8]) -> Result<Vec<(&[u8], &[u8])>> {
         let [free] = *take(&mut rest, ZIPMAP)?;
         let value = string(&mut rest, value_len, ZIPMAP)?;
         string(&mut rest, usize::from(free), ZIPMAP)?;
+        spend(left)?;
         pairs.push((field, value));
     }
     if rest.len() != 1 || count != LONG && usize::from(count) != pairs.len() {
@@ -89,7 +91,7 @@ pub(super) fn zipmap(zipmap: &[u8]) -> Result<Vec<(&[u8], &[u8])>> {
 }
 
 /// All numbers of an intset: how many bytes each has, how many there are, the numbers in ascending order.
-pub(super) fn intset(intset: &[u8]) -> Result<Vec<i64>> {
+pub(super) fn intset(intset: &[u8], left: &mut u64) -> Result<Vec<i64>> {
     const INTSET: Error = Error::Corrupt("a set of numbers is damaged");
     let mut rest = intset;
     let size = u32::from_le_bytes(*take(&mut rest, INTSET)?) as usize;
@@ -102,6 +104,7 @@ pub(super) fn intset(intset: &[u8]) -> Result<Vec<i64>> {
         whole[8 - size..].copy_from_slice(bytes);
         i64::from_le_bytes(whole) >> (64 - 8 * size)
     };
+    (0..count).try_for_each(|_| spend(left))?;
     let numbers: Vec<i64> = rest.chunks_exact(size).map(number).collect();
     if numbers.is_sorted_by(|a, b| a < b) { Ok(numbers) } else { Err(INTSET) }
 }
@@ -128,28 +131,28 @@ mod tests {
             Element::Int(256),
             Element::Int(12),
         ];
-        assert_eq!(ziplist(&bytes).unwrap(), expected);
-        assert!((0..bytes.len()).all(|len| ziplist(&bytes[..len]).is_err()));
+        assert_eq!(ziplist(&bytes, &mut 100).unwrap(), expected);
+        assert!((0..bytes.len()).all(|len| ziplist(&bytes[..len], &mut 100).is_err()));
         for at in [0, 4, 8, 10, 13, bytes.len() - 1] {
             let mut wrong = bytes.clone();
             wrong[at] ^= 1;
-            assert!(ziplist(&wrong).is_err(), "{at}");
+            assert!(ziplist(&wrong, &mut 100).is_err(), "{at}");
         }
     }
 
     #[test]
     fn zipmaps() {
         let bytes = b"\x02\x03foo\x03\x02bar--\x05hello\xfe\x05\0\0\0\x00world\xff";
-        assert_eq!(zipmap(bytes).unwrap(), [(&b"foo"[..], &b"bar"[..]), (b"hello", b"world")]);
-        assert!((0..bytes.len()).all(|len| zipmap(&bytes[..len]).is_err()));
-        assert_eq!(zipmap(b"\0\xff").unwrap(), []);
-        assert!(zipmap(b"\x01\xff").is_err());
+        assert_eq!(zipmap(bytes, &mut 100).unwrap(), [(&b"foo"[..], &b"bar"[..]), (b"hello", b"world")]);
+        assert!((0..bytes.len()).all(|len| zipmap(&bytes[..len], &mut 100).is_err()));
+        assert_eq!(zipmap(b"\0\xff", &mut 100).unwrap(), []);
+        assert!(zipmap(b"\x01\xff", &mut 100).is_err());
     }
 
     #[test]
     fn sets_of_numbers() {
-        assert_eq!(intset(b"\x02\0\0\0\x02\0\0\0\xff\xff\x01\x00").unwrap(), [-1, 1]);
-        assert_eq!(intset(b"\x04\0\0\0\x01\0\0\0\xff\xff\xff\x7f").unwrap(), [0x7fff_ffff]);
+        assert_eq!(intset(b"\x02\0\0\0\x02\0\0\0\xff\xff\x01\x00", &mut 100).unwrap(), [-1, 1]);
+        assert_eq!(intset(b"\x04\0\0\0\x01\0\0\0\xff\xff\xff\x7f", &mut 100).unwrap(), [0x7fff_ffff]);
         for wrong in [
             &b"\x02\0\0\0\x02\0\0\0\x01\0\x01\0"[..],
             b"\x02\0\0\0\x02\0\0\0\xff\xff\x01",
@@ -158,7 +161,7 @@ mod tests {
             b"\0\0\0\0\0\0\0\0",
             b"\x02\0\0",
         ] {
-            assert!(intset(wrong).is_err());
+            assert!(intset(wrong, &mut 100).is_err());
         }
     }
 }

@@ -14,6 +14,8 @@ pub struct Reader<R> {
     inner: R,
     /// So many bytes follow, at most.
     left: u64,
+    /// So many elements may still come of strings that can be compressed.
+    pub(super) elements: u64,
 }
 
 impl<'d> Reader<&'d [u8]> {
@@ -26,7 +28,7 @@ impl<'d> Reader<&'d [u8]> {
 impl<R: Read> Reader<R> {
     /// Reads so many bytes, at most, from `inner`.
     pub fn new(inner: R, left: u64) -> Reader<R> {
-        Reader { inner, left }
+        Reader { inner, left, elements: u64::MAX }
     }
 
     /// How many bytes follow, at most.

@@ -34,7 +34,10 @@ pub(super) fn decode<R: Read>(from: &mut Reader<R>, is_new: bool) -> Result<Owne
     let (mut entries, mut left) = (Vec::new(), MOST_REPEATED);
     let parts = many(from, |from| {
         let base = <[u8; 16]>::try_from(from.string()?).map_err(|_| DAMAGED)?;
-        read_entries(Id::from_be_bytes(base), &from.string()?, &mut left, &mut entries)
+        let listpack = from.string()?;
+        let elements = listpack::elements(&listpack, &mut from.elements)?;
+        left += listpack.len() * REPEATED_PER_BYTE;
+        read_entries(Id::from_be_bytes(base), &elements, &mut left, &mut entries)
     })?;
     let len = from.length()?;
     if len > 0 && parts.is_empty() {
@@ -64,8 +67,12 @@ fn read_id<R: Read>(from: &mut Reader<R>) -> Result<Id> {
 }
 
 /// Adds the entries of a listpack, whose ids are relative to `base`. They may repeat `left` bytes of field names.
-fn read_entries(base: Id, listpack: &[u8], left: &mut usize, entries: &mut Vec<(Id, Vec<u8>)>) -> Result<()> {
-    let elements = listpack::elements(listpack)?;
+fn read_entries(
+    base: Id,
+    elements: &[Element<'_>],
+    left: &mut usize,
+    entries: &mut Vec<(Id, Vec<u8>)>,
+) -> Result<()> {
     let mut rest = elements.iter().copied();
     let int = |rest: &mut dyn Iterator<Item = Element<'_>>| rest.next().and_then(Element::int).ok_or(DAMAGED);
     let count = |number: i64| {
@@ -78,7 +85,6 @@ fn read_entries(base: Id, listpack: &[u8], left: &mut usize, entries: &mut Vec<(
     if same_fields.len() != fields || int(&mut rest)? != 0 {
         return Err(DAMAGED);
     }
-    *left += listpack.len() * REPEATED_PER_BYTE;
     for _ in 0..all {
         let flags = int(&mut rest)?;
         let [ms_after, seq_after] = [int(&mut rest)?, int(&mut rest)?];
@@ -274,7 +280,8 @@ mod tests {
     fn names_of_fields_are_not_repeated_without_end() {
         let read = |listpack: &[u8]| {
             let mut entries = Vec::new();
-            read_entries(1, listpack, &mut MOST_REPEATED.clone(), &mut entries).map(|()| entries.len())
+            let elements = listpack::elements(listpack, &mut 2000)?;
+            read_entries(1, &elements, &mut MOST_REPEATED.clone(), &mut entries).map(|()| entries.len())
         };
         assert_eq!(read(&listpack(200, 4000)).unwrap(), 200);
         assert!(read(&listpack(200, 1 << 20)).is_err());

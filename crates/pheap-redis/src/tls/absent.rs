@@ -51,6 +51,10 @@ impl TlsStream {
         match *connector {}
     }
 
+    pub(crate) fn is_greeting(&self) -> bool {
+        match *self {}
+    }
+
     pub(crate) fn socket(&self) -> &TcpStream {
         match *self {}
     }

@@ -30,6 +30,11 @@ impl TlsStream {
         Ok(TlsStream { socket, tls: tls.into() })
     }
 
+    /// Whether the handshake is not over yet.
+    pub(crate) fn is_greeting(&self) -> bool {
+        self.tls.is_handshaking()
+    }
+
     /// What is encrypted.
     pub(crate) fn socket(&self) -> &TcpStream {
         &self.socket

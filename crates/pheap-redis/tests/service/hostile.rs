@@ -183,3 +183,42 @@ fn no_message_after_unsubscribing() {
         }
     }
 }
+
+/// What a request makes for others is limited by what they may be sent, not by how often it says so.
+#[test]
+fn a_request_makes_little_for_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = start(&folder, &[]);
+    let [mut one, mut two, mut writer] = [(); 3].map(|()| server.client());
+    for number in 0..3000 {
+        one.ask(&format!("PSUBSCRIBE {}*", "?".repeat(number % 5) + &"*".repeat(number)));
+    }
+    two.ask("HELLO 3");
+    assert_eq!(two.ask("CLIENT TRACKING on BCAST"), "OK");
+    let before = server.memory();
+    let message = "x".repeat(60_000);
+    assert_eq!(writer.ask(&format!("PUBLISH channel {message}")), "3000");
+    let key = "k".repeat(60_000);
+    assert_eq!(writer.ask("SET n 0"), "OK");
+    assert_eq!(
+        writer
+            .ask(&format!("EVAL \"for i = 1, 5000 do redis.call('incr', KEYS[1]) end return 'OK'\" 1 {key}")),
+        "OK"
+    );
+    let more = server.memory().saturating_sub(before);
+    assert!(more < 100 << 20, "{more} bytes");
+}
+
+/// The place that comes first counts, as in Redis.
+#[test]
+fn a_key_that_is_waited_for_twice() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = start(&folder, &[]);
+    let [mut reader, mut writer] = [(); 2].map(|()| server.client());
+    reader.send("XREAD BLOCK 0 STREAMS s s 5-0 1000-0");
+    while !writer.ask("INFO clients").contains("blocked_clients:1\r") {
+        std::thread::yield_now();
+    }
+    assert_eq!(writer.ask("XADD s 10-0 f v"), "10-0");
+    assert_eq!(reader.reply(), "[[s [[10-0 [f v]]]]]");
+}

@@ -27,7 +27,9 @@ impl Turn<'_> {
             Waiter { client: connection.session.id, thread: self.number, needs_key: block.needs_keys };
         let until = block.timeout.map(|seconds| Instant::now() + Duration::from_secs_f64(seconds));
         let words = block.instead.clone().unwrap_or(words);
-        let places: HashMap<Vec<u8>, usize> = block.keys.clone().map(|at| (words[at].clone(), at)).collect();
+        let mut places: HashMap<Vec<u8>, usize> = HashMap::new();
+        // The first place counts of a key that is there twice.
+        block.keys.clone().for_each(|at| _ = places.entry(words[at].clone()).or_insert(at));
         places.keys().for_each(|key| self.server.waiting.add(db, key, waiter));
         if let Some(until) = until {
             self.timeouts.insert((until, connection.session.id));

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::Turn;
 use crate::command::Effects;
@@ -13,12 +13,25 @@ use crate::net::connection::Connection;
 use crate::net::output::Paused;
 use crate::waiting::{Signal, Waiter, Wakeup};
 
+/// How long a round goes on with handshakes, of which each may take milliseconds. Those that are left come in the next
+/// round, beside the clients that are connected.
+const GREETINGS: Duration = Duration::from_millis(10);
+
 impl Turn<'_> {
+    fn is_greeting(&self, client: u64) -> bool {
+        self.connections.get(&client).is_some_and(|connection| connection.stream.is_greeting())
+    }
+
     /// Does what is to be done for each client, once: first what all of them have sent is run, and then they are told. To send something to who waits for it makes the system wake it up, which
     /// takes longer than many a command; a program that has many connections wakes up once, for all of them.
     pub(super) fn serve(&mut self) {
         self.round.extend(self.ready.drain(..));
+        let begun = Instant::now();
         while let Some(client) = self.round.pop_front() {
+            if self.is_greeting(client) && begun.elapsed() > GREETINGS {
+                self.ready.insert(client);
+                continue;
+            }
             self.with(client, Self::hear);
             self.heard.push_back(client);
         }

@@ -75,7 +75,7 @@ fn who_waits_for_a_key_is_answered_while_the_server_ends() {
     // Nobody else asks for a sync.
     server.store.heap().sync().unwrap();
     // This thread hears of it when it runs no commands any more.
-    let signals = elsewhere(server, "RPUSH list value\r\n").0.signals.into();
+    let signals = elsewhere(server, "RPUSH list value\r\n").0.signals.into_iter().collect();
     turn.mailbox.post(Message::Wake(Wakeup { signals, ..Wakeup::default() }));
     turn.finish(&mut events).unwrap();
     drop(turn);
@@ -138,7 +138,7 @@ fn that_nothing_came_is_told_when_that_is_durable() {
     while server.stats.blocked.load(Relaxed) == 0 {
         turn.turn(&mut Events::with_capacity(8), TICK).unwrap();
     }
-    let signals = elsewhere(&server, "RPUSH list value\r\n").0.signals.into();
+    let signals = elsewhere(&server, "RPUSH list value\r\n").0.signals.into_iter().collect();
     let popped = elsewhere(&server, "LPOP list\r\n").1;
     turn.mailbox.post(Message::Wake(Wakeup { signals, ..Wakeup::default() }));
     // As if its time had come.
@@ -146,6 +146,23 @@ fn that_nothing_came_is_told_when_that_is_durable() {
     turn.mailbox.post(Message::Unblock { client: client_id, with_error: false });
     assert_eq!(told(&mut turn, &mut client), "*-1\r\n");
     assert!(popped[0].is_durable());
+}
+
+/// However often a key is written to, those who wait for it are to look at it once.
+#[test]
+fn a_key_is_looked_at_once() {
+    let Setup { folder: _folder, server, worker } = Setup::new();
+    let mut turn = worker.into_turn(&server, 0, Vec::new());
+    let mut client = connect(&mut turn);
+    client.write_all(b"BLPOP list 0\r\n").unwrap();
+    while server.stats.blocked.load(Relaxed) == 0 {
+        turn.turn(&mut Events::with_capacity(8), TICK).unwrap();
+    }
+    let writes = "LPUSH list 1\r\nLPUSH list 2\r\nLPUSH list 3\r\n";
+    let script = "EVAL \"for i = 1, 100 do redis.call('rpush', KEYS[1], i) end\" 1 list\r\n";
+    for command in [format!("MULTI\r\n{writes}EXEC\r\n"), script.to_owned()] {
+        assert_eq!(elsewhere(&server, &command).0.signals.len(), 1, "{command}");
+    }
 }
 
 /// A look that a slow script keeps a client from is none, and the one before it is still what it is told of.
@@ -160,7 +177,7 @@ fn what_a_client_has_seen_counts_although_it_could_not_look_again() {
         turn.turn(&mut Events::with_capacity(8), TICK).unwrap();
     }
     server.store.heap().sync().unwrap();
-    let signals: VecDeque<_> = elsewhere(&server, "RPUSH list value\r\n").0.signals.into();
+    let signals: VecDeque<_> = elsewhere(&server, "RPUSH list value\r\n").0.signals.into_iter().collect();
     elsewhere(&server, "LPOP list\r\n");
     // Who syncs finds that the heap is gone.
     folder.unwrap().close().unwrap();

@@ -45,7 +45,7 @@ impl Turn<'_> {
         let mut commits = self.note_commits(commits);
         self.announce(&mut commits, messages);
         self.send_messages();
-        let wake = Wakeup { signals: effects.signals.into(), ..Wakeup::default() };
+        let wake = Wakeup { signals: effects.signals.into_iter().collect(), ..Wakeup::default() };
         if !wake.signals.is_empty() {
             self.wake_waiters(wake);
         }
