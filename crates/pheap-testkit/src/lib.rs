@@ -26,6 +26,17 @@ use pheap::{Durability, Options};
 /// A mebibyte.
 pub const MIB: u64 = 1 << 20;
 
+/// How many rounds a test takes: `few` for each change, and twenty times as many each night, where
+/// `PHEAP_THOROUGH` is set.
+pub fn rounds(few: u32) -> u32 {
+    if is_thorough() { few * 20 } else { few }
+}
+
+/// Whether `PHEAP_THOROUGH` is set: for tests that take too long for each change.
+pub fn is_thorough() -> bool {
+    std::env::var_os("PHEAP_THOROUGH").is_some()
+}
+
 /// Options for heaps that cost little.
 pub fn small() -> Options {
     Options::new().arena_size(MIB).reserve(1 << 30).durability(Durability::Process)

@@ -416,7 +416,7 @@ mod tests {
             unsynced_limit: 0,
         };
         let disk = TestDisk::new(Arc::new(data), Arc::<InMemory>::default());
-        let wal = Wal::create(disk, of, settings).unwrap();
+        let wal = Wal::begun(disk, of, settings).unwrap();
         let store = Store::in_memory(SIZE);
         let mut tables = store.tables.lock();
         tables.media = Media::new(Medium::Wal(wal));

@@ -239,11 +239,12 @@ impl<B: Bits> WordMap<B> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pheap_testkit::rounds;
     use proptest::prelude::*;
     use std::collections::{BTreeMap, BTreeSet};
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(64))]
+        #![proptest_config(ProptestConfig::with_cases(rounds(12)))]
         #[test]
         fn behaves_like_a_set_of_words(
             ranges in prop::collection::vec((0usize..400_000, 1usize..9_000), 1..20),

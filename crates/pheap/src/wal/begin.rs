@@ -1,4 +1,5 @@
-//! The log of a heap that was closed well is made when something is about to be recorded: a heap that is opened, read and closed again is not written to, and waits for no disk.
+//! The log of a heap that was closed well is made when something is about to be recorded: a heap that is opened, read and closed again is not written to, and waits for no disk. Other heaps are closed ones first, too,
+//! and their logs begin while they are opened.
 //!
 //! Until the log has [begun](Wal::begin) there is no file for it, the heap's file is as it was found, and its header says that it is closed. So whoever finds the heap after a crash, or copies its file, or
 //! follows it, sees a heap that is closed. Then everything follows at once, in an order in which each step is durable before the next one, and a crash in between leaves a closed heap, perhaps

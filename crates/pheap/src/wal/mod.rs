@@ -255,37 +255,14 @@ fn most_mapped(layout: Layout, settings: Settings) -> u64 {
 const MOST_ROUNDS: u32 = 4;
 
 impl Wal {
-    /// Makes a new log for a heap whose file is complete. The header must say so before the first record counts.
-    pub(crate) fn create(disk: Arc<dyn Disk>, of: WalIdentity, settings: Settings) -> Result<Arc<Wal>> {
-        let layout = Wal::new_layout(&*disk, &of, settings)?;
-        let log = begin::make(&*disk, layout)?;
-        Wal::new(disk.clone(), Some(log.clone()), of, settings, layout).inspect_err(|_| {
-            let _ = disk.remove_log(&*log);
-        })
-    }
-
-    /// A log for a heap that is closed, which is to be made when it [begins](Self::begin): how, must be [said](Self::will_begin) before anything else.
-    pub(crate) fn later(disk: Arc<dyn Disk>, of: WalIdentity, settings: Settings) -> Result<Arc<Wal>> {
-        let layout = Wal::new_layout(&*disk, &of, settings)?;
-        Wal::new(disk, None, of, settings, layout)
-    }
-
-    fn new_layout(disk: &dyn Disk, of: &WalIdentity, settings: Settings) -> Result<Layout> {
+    /// A new log for a heap that is closed, and whose file is complete. Its file is made when it [begins](Self::begin). How, must be [said](Self::will_begin)
+    /// before anything else.
+    pub(crate) fn new(disk: Arc<dyn Disk>, of: WalIdentity, settings: Settings) -> Result<Arc<Wal>> {
         let nonce = disk.nonce().map_err(|e| Error::io("asking for random numbers", e))?;
-        Ok(Layout { uuid: of.uuid, id: of.id + 1, nonce, segment: settings.segment() })
-    }
-
-    /// A log without records.
-    fn new(
-        disk: Arc<dyn Disk>,
-        log: Option<Arc<dyn Storage>>,
-        of: WalIdentity,
-        settings: Settings,
-        layout: Layout,
-    ) -> Result<Arc<Wal>> {
+        let layout = Layout { uuid: of.uuid, id: of.id + 1, nonce, segment: settings.segment() };
         let buffer = Buffer::new(layout, Seed::new(of.salt, layout), FIRST_SEGMENTS);
         let mark = Mark { folded: buffer.end(), ..Mark::first(layout) }; // there is nothing before that
-        Wal::of(disk, log, &of, settings, layout, (mark, 1), buffer)
+        Wal::of(disk, None, &of, settings, layout, (mark, 1), buffer)
     }
 
     /// A log as it is, up to where it is synced. `mark` is the newest one, and its place.

@@ -45,7 +45,7 @@ impl Log {
         let disk = ModelDisk::new(maps);
         let (log_limit, memory_limit, unsynced_limit) = (64 << 10, 1 << 30, 64 << 10);
         let settings = Settings { policy, log_limit, memory_limit, unsynced_limit };
-        let wal = Wal::create(disk.clone(), IDENTITY, settings).expect("a log");
+        let wal = Wal::begun(disk.clone(), IDENTITY, settings).expect("a log");
         Log { wal, disk }
     }
 

@@ -152,7 +152,7 @@ proptest! {
         let files = Arc::new(Files::default());
         let disk: Arc<dyn Disk> = files.clone();
         let mut choices = choices.into_iter().cycle();
-        let mut wal = Wal::create(disk.clone(), of(0, 2, false), SETTINGS).unwrap();
+        let mut wal = Wal::begun(disk.clone(), of(0, 2, false), SETTINGS).unwrap();
         let mut header = of(wal.nonce(), wal.id(), true);
         // What is in the heap, how much of it was synced, and how much is in the file.
         let mut all: Vec<Vec<(u64, Vec<u64>)>> = Vec::new();
@@ -218,7 +218,7 @@ proptest! {
 fn a_copy_of_the_log_from_an_earlier_run_is_foreign() {
     let files = Arc::new(Files::default());
     let disk: Arc<dyn Disk> = files.clone();
-    let wal = Wal::create(disk.clone(), of(0, 2, false), SETTINGS).unwrap();
+    let wal = Wal::begun(disk.clone(), of(0, 2, false), SETTINGS).unwrap();
     let first = of(wal.nonce(), wal.id(), true);
     append(&wal, &content(&vec![(5, 5)], 1));
     wal.sync().unwrap();
@@ -246,7 +246,7 @@ fn a_copy_of_the_log_from_an_earlier_run_is_foreign() {
 fn a_log_does_not_go_on_where_it_cannot() {
     let files = Arc::new(Files::default());
     let disk: Arc<dyn Disk> = files.clone();
-    let wal = Wal::create(disk.clone(), of(0, 2, false), SETTINGS).unwrap();
+    let wal = Wal::begun(disk.clone(), of(0, 2, false), SETTINGS).unwrap();
     let header = of(wal.nonce(), wal.id(), true);
     let tail = WalTail::read(&*disk, &header).unwrap();
     let longer = Settings { log_limit: 64 << 20, ..SETTINGS };
@@ -270,7 +270,7 @@ fn a_log_does_not_go_on_where_it_cannot() {
 fn a_log_that_goes_on_again_and_again_has_a_limit() {
     let files = Arc::new(Files::default());
     let disk: Arc<dyn Disk> = files.clone();
-    let mut wal = Wal::create(disk.clone(), of(0, 2, false), SETTINGS).unwrap();
+    let mut wal = Wal::begun(disk.clone(), of(0, 2, false), SETTINGS).unwrap();
     let mut runs = 0;
     loop {
         runs += 1;
@@ -293,7 +293,7 @@ fn what_is_gone_since_it_was_read_is_not_gone_on_with() {
     for checkpoint in [false, true] {
         let files = Arc::new(Files::default());
         let disk: Arc<dyn Disk> = files.clone();
-        let wal = Wal::create(disk.clone(), of(0, 2, false), SETTINGS).unwrap();
+        let wal = Wal::begun(disk.clone(), of(0, 2, false), SETTINGS).unwrap();
         let header = of(wal.nonce(), wal.id(), true);
         append(&wal, &content(&vec![(5, 5)], 1));
         wal.sync().unwrap();
@@ -322,7 +322,7 @@ fn what_is_gone_since_it_was_read_is_not_gone_on_with() {
 fn later(torn: Option<(usize, u64)>) -> (Arc<Cut>, Arc<Wal>) {
     let (data, log) = (Arc::new(Cut::default()), Arc::new(Cut::default()));
     (&*data as &dyn Storage).write_all(&[7; 100], 0).unwrap();
-    let wal = Wal::later(TestDisk::new(data.clone(), log), of(1, 2, false), SETTINGS).unwrap();
+    let wal = Wal::new(TestDisk::new(data.clone(), log), of(1, 2, false), SETTINGS).unwrap();
     let found = (vec![8; 10], 0);
     wal.will_begin(Beginning { headers: [found.clone(), found.clone()], found: Some(found), torn });
     (data, wal)
@@ -365,7 +365,7 @@ fn a_heap_that_is_closed_is_not_synced() {
 #[test]
 fn a_busy_log_is_not_cut_down() {
     let files = Files::new(Arc::default(), Arc::default());
-    let wal = Wal::create(files, of(1, 2, false), SETTINGS).unwrap();
+    let wal = Wal::begun(files, of(1, 2, false), SETTINGS).unwrap();
     let segments = || wal.state.lock().buffer.segments();
     append(&wal, &[(HEADER_SIZE, vec![1; 20_000])]);
     wal.checkpoint(|| {}).unwrap();

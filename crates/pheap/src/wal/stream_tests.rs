@@ -133,7 +133,7 @@ impl World {
         let (log_limit, memory_limit, unsynced_limit) = (256 << 10, 1 << 20, 1 << 20);
         let policy = SyncPolicy::OnDemand;
         let settings = Settings { policy, log_limit, memory_limit, unsynced_limit };
-        let wal = Wal::create(files, of, settings).unwrap();
+        let wal = Wal::begun(files, of, settings).unwrap();
         World { data, wal, random: random(), state: vec![0; WORDS], states: BTreeMap::new(), number: 0 }
     }
 

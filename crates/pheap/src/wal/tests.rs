@@ -12,7 +12,8 @@ use proptest::prelude::*;
 use super::buffer::Buffer;
 use super::fold::Fold;
 use super::format::{Found, Head, Layout, MARKS, Mark, Seed, each_record, read_all, read_head};
-use super::{Settings, Wal, WalIdentity, WalTail};
+use super::{Settings, Wal, WalIdentity, WalTail, begin};
+use crate::error::Result;
 use crate::log::{Range, ranges};
 use crate::os::cpu::bytes;
 use crate::os::storage::{Disk, FileId, Storage};
@@ -109,6 +110,16 @@ impl<D: Storage + 'static, L: Storage + 'static> Disk for TestDisk<D, L> {
 
     fn nonce(&self) -> io::Result<u64> {
         Ok(self.nonces.fetch_add(2, Ordering::Relaxed) + 1)
+    }
+}
+
+impl Wal {
+    /// A new log that has begun, of a heap's file without a header.
+    pub(crate) fn begun(disk: Arc<dyn Disk>, of: WalIdentity, settings: Settings) -> Result<Arc<Wal>> {
+        let wal = Wal::new(disk, of, settings)?;
+        wal.use_log(begin::make(&*wal.disk, wal.layout)?);
+        wal.begun.store(true, Ordering::Relaxed);
+        Ok(wal)
     }
 }
 
@@ -575,7 +586,7 @@ fn what_is_left_of_trying_out_a_log_is_none() {
     let settings = Settings { policy: SyncPolicy::EveryCommit, log_limit, memory_limit, unsynced_limit };
     let tried = Arc::<Tried>::default();
     let disk = TestDisk::new(Arc::<InMemory>::default(), tried.clone());
-    drop(Wal::create(disk.clone(), of, settings).unwrap());
+    drop(Wal::begun(disk.clone(), of, settings).unwrap());
     let whole = tried.log.0.lock().unwrap().clone();
     let amid = std::mem::take(&mut *tried.amid.lock().unwrap());
     assert!(!amid.is_empty());

@@ -143,7 +143,7 @@ impl Storage for Panics {
 fn the_thread_that_syncs_panics() {
     let log = Arc::new(Panics::default());
     let disk = TestDisk::new(Arc::new(InMemory::default()), log.clone());
-    let wal = Wal::create(disk, of(0, 2, false), SETTINGS).unwrap();
+    let wal = Wal::begun(disk, of(0, 2, false), SETTINGS).unwrap();
     log.now.store(true, Ordering::Relaxed);
     let append = || wal.append(2, once(Range { offset: HEADER_SIZE, words: &[1] }), false);
     let syncs = || {

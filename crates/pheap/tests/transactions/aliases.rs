@@ -2,9 +2,8 @@
 //! object, to an element and to its slice, and to a field and to its object, none may see what another one has not written.
 
 use pheap::{Durability, Error, Heap, Options, P, Persist, Root, Txn, field, txn};
+use pheap_testkit::rounds;
 use proptest::prelude::*;
-
-use crate::cases;
 
 const OBJECTS: usize = 4;
 const VARIABLES: usize = 3;
@@ -425,7 +424,7 @@ fn took_place(result: Result<(), Error>, fails: bool, is_full: bool) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: cases(500), ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: rounds(150), ..ProptestConfig::default() })]
 
     #[test]
     fn variables_of_one_object_see_the_same(

@@ -1,9 +1,8 @@
 //! Copies that a transaction makes of one value, and finds for another one at the same address: of the whole and of its parts, by all ways to write and to read.
 
 use pheap::{Durability, Error, Heap, Options, P, Persist, Root, Txn, field, txn};
+use pheap_testkit::rounds;
 use proptest::prelude::*;
-
-use crate::cases;
 
 #[derive(Persist, Default, Clone, Copy)]
 #[repr(C, align(64))]
@@ -278,7 +277,7 @@ fn root(heap: &Heap, name: &str) -> Root<All<'static>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: cases(2000), ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: rounds(400), ..ProptestConfig::default() })]
 
     #[test]
     fn copies_behave_like_memory(
@@ -311,7 +310,7 @@ proptest! {
 
 proptest! {
     // A transaction on two roots syncs more, so these are fewer.
-    #![proptest_config(ProptestConfig { cases: cases(2000) / 4, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: rounds(100), ..ProptestConfig::default() })]
 
     /// A transaction over two roots leaves the copies of both, whichever of them is the reason, also while somebody has a reference to a copy of the other one.
     #[test]

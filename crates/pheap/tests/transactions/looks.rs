@@ -6,10 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use pheap::{
     Durability, Error, Heap, Options, P, PBTreeMap, PHashMap, Persist, Result, Root, Txn, field, txn,
 };
-use pheap_testkit::Rng;
+use pheap_testkit::{Rng, rounds};
 use proptest::prelude::*;
-
-use crate::cases;
 
 fn is_short(tx: &Txn<'_>) -> bool {
     format!("{tx:?}").contains("Short")
@@ -272,7 +270,7 @@ impl Drop for End<'_> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: cases(60), ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: rounds(60), ..ProptestConfig::default() })]
 
     /// Beside a reader, over one root and over two.
     #[test]

@@ -14,8 +14,3 @@ mod parts;
 mod rollback;
 mod slices;
 mod write_set;
-
-/// How many programs a property is tested with, unless `PHEAP_COPIES_CASES` says so.
-fn cases(default: u32) -> u32 {
-    std::env::var("PHEAP_COPIES_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(default)
-}

@@ -2,10 +2,8 @@
 //! without room for a log. Some elements share a word, and some have padding. Within a transaction nothing is seen but what was stored; and if the program is killed, nothing of it.
 
 use pheap::{Durability, Error, Heap, Options, P, Persist, Result, Root, Txn, View};
-use pheap_testkit::{Rng, copy_as_killed};
+use pheap_testkit::{Rng, copy_as_killed, rounds};
 use proptest::prelude::*;
-
-use crate::cases;
 
 /// With a byte of padding.
 #[derive(Persist, Default, Clone, Copy, PartialEq, Debug)]
@@ -187,7 +185,7 @@ fn root(heap: &Heap, large: usize) -> Root<All<'static>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: cases(50), ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: rounds(50), ..ProptestConfig::default() })]
 
     #[test]
     fn slices_behave_like_memory_and_nothing_is_stored_without_a_log(

@@ -54,7 +54,7 @@ pub(super) fn create(options: &Options, place: &dyn Place) -> Result<Recovered> 
             let created = Contents::create(mapping, Medium::Synced(Arc::new(synced)), header)?;
             let mut contents = created.again()?;
             contents.header.in_use = Use::Closed;
-            with_log(options, place, disk, contents)
+            with_log(options, place, contents)
         }
         (Chosen::Wal, None) => Err(Error::Unsupported("without a file there is no log")),
     }

@@ -111,9 +111,9 @@ impl Plan<'_> {
             Route::ReadOnly => return surveyed.read_only(),
             Route::Mapped(medium, sync, target) => surveyed.settle()?.map(medium, sync, target),
             Route::Resume => surveyed.resume(),
-            Route::LaterLog => surveyed.later_log(),
-            Route::NewLog => surveyed.settle()?.new_log(),
-            Route::Prepare(target) => surveyed.settle()?.prepare(target)?.new_log(),
+            Route::LaterLog => later_log(surveyed.options, place, surveyed.contents),
+            Route::NewLog => new_log(surveyed.settle()?),
+            Route::Prepare(target) => new_log(surveyed.settle()?.prepare(target)?),
         }?;
         tracing::info!(path = %place.path().display(), medium = ?recovered.medium.kind(), "opened a heap");
         Ok(recovered)
@@ -137,7 +137,7 @@ impl Surveyed<'_> {
         let of = self.contents.header.wal_identity();
         wal::make_durable(&**disk, &self.contents.header, false)?;
         let Some(log) = Wal::resume(disk, &of, settings(self.options), &self.tail)? else {
-            return self.settle()?.new_log();
+            return new_log(self.settle()?);
         };
         let Surveyed { place, tail, view, mut contents, .. } = self;
         drop(tail);
@@ -191,20 +191,6 @@ impl Surveyed<'_> {
         recovered.again()?.show(target, place.backing(shared))?.recover(medium)
     }
 
-    /// Opens a heap that was closed in order. Its log will be made with the first record.
-    fn later_log(self) -> Result<Recovered> {
-        let Surveyed { options, place, contents, .. } = self;
-        let contents = contents.show(None, place.backing(View::Logged))?;
-        let of = contents.header.wal_identity();
-        use_log(Wal::later(disk_of(place).clone(), of, settings(options))?, contents)
-    }
-
-    /// Makes a log for a heap that is complete, and where it is mapped.
-    fn new_log(self) -> Result<Recovered> {
-        let Surveyed { options, place, contents, .. } = self;
-        with_log(options, place, disk_of(place), contents)
-    }
-
     /// Recovers a heap, and moves it, in its file. It is complete then, but its header goes on to say how it was in use before: after a crash
     /// before the header that names the log, the next opening prepares the heap again.
     fn prepare(mut self, target: Option<Mapping>) -> Result<Self> {
@@ -235,22 +221,23 @@ fn disk_of(place: &dyn Place) -> &Arc<dyn Disk> {
     place.disk().expect("a heap that has a log, or gets one, has a disk")
 }
 
-/// Makes a log for a heap that is complete, closed, and where it is mapped.
-pub(super) fn with_log(
-    options: &Options,
-    place: &dyn Place,
-    disk: &Arc<dyn Disk>,
-    mut contents: Contents,
-) -> Result<Recovered> {
-    wal::make_durable(&**disk, &contents.header, false)?;
-    wal::retire_old_log(&mut contents.header, &**disk)?;
+/// Opens a heap that was closed in order, or has just been made, where it is mapped. The first record will make its log.
+fn later_log(options: &Options, place: &dyn Place, contents: Contents) -> Result<Recovered> {
     let contents = contents.show(None, place.backing(View::Logged))?;
-    let wal = Wal::create(disk.clone(), contents.header.wal_identity(), settings(options))?;
-    let recovered = use_log(wal.clone(), contents);
-    if wal.failure().is_none() && recovered.is_err() {
-        wal.remove(); // else the header may say by now that it counts
-    }
-    recovered
+    let of = contents.header.wal_identity();
+    use_log(Wal::new(disk_of(place).clone(), of, settings(options))?, contents)
+}
+
+/// The same, but the log is made now.
+pub(super) fn with_log(options: &Options, place: &dyn Place, mut contents: Contents) -> Result<Recovered> {
+    wal::retire_old_log(&mut contents.header, &**disk_of(place))?;
+    let recovered = later_log(options, place, contents)?;
+    recovered.medium.wal().map_or(Ok(()), |wal| wal.begin())?;
+    Ok(recovered)
+}
+
+fn new_log(surveyed: Surveyed<'_>) -> Result<Recovered> {
+    with_log(surveyed.options, surveyed.place, surveyed.contents)
 }
 
 /// Opens a heap that is complete, but for its header, with its log.
