@@ -326,6 +326,11 @@ step_oldest_rust() {
     CARGO_TARGET_DIR="$TARGET/oldest-rust" cargo "+$oldest" check --locked -p pheap-examples -p pheap-tpcc --bins --examples
 }
 
+# The tests that take fewer rounds, or try a part of what there is, for each change.
+step_thorough() {
+    PHEAP_THOROUGH=1 PHEAP_BUILD=shipped cargo test --locked
+}
+
 # The server's feature, for which most of it is built once more.
 step_tls() {
     cargo test --locked -p pheap-redis --features tls --lib --test tls
