@@ -128,7 +128,11 @@ fn scan<const HASHES: u64>(first: u64, changes: &[Change]) {
 
 #[test]
 fn what_stays_is_shown_whatever_changes() {
-    let config = ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() };
+    let config = ProptestConfig {
+        cases: pheap_testkit::rounds(16),
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    };
     let first = prop_oneof![1 => 0..40u64, 3 => 0..4000u64];
     proptest!(config, |(first in first, changes in prop::collection::vec(change(), 0..100))| {
         scan::<{ u64::MAX }>(first, &changes);

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use pheap::{Durability, Heap, Options, P, Persist, Result, Root, Txn, View};
 use proptest::prelude::*;
 
-use pheap_testkit::copy_as_killed;
+use pheap_testkit::{copy_as_killed, rounds};
 
 /// A collection, and how it is compared with its twin.
 pub(crate) trait Twins {
@@ -248,7 +248,7 @@ where
     T::Op: 'static,
     for<'r, 'n> <T::Root as Persist>::At<'r>: Persist<At<'n> = <T::Root as Persist>::At<'n>>,
 {
-    let config = ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() };
+    let config = ProptestConfig { cases: rounds(16), failure_persistence: None, ..ProptestConfig::default() };
     proptest!(config, |(steps in steps(T::ops()), pin_undo in any::<bool>())| {
         let mut bed = Bed::<T>::new(pin_undo);
         steps.iter().for_each(|step| bed.step(step));

@@ -304,7 +304,7 @@ fn a_torn_log_ends_where_it_is_torn() {
     let log = fs::read(log_of(&path)).unwrap();
     let used = log.iter().rposition(|&byte| byte != 0).unwrap() + 1;
     let mut seen = Vec::new();
-    for cut in (4096 + 64..used + 64).step_by(if is_thorough() { 24 } else { 120 }) {
+    for cut in (4096 + 64..used + 64).step_by(if is_thorough() { 24 } else { 48 }) {
         copy_as_killed(&path, &copy);
         let mut torn = log.clone();
         torn[cut..].fill(0);
