@@ -60,7 +60,7 @@ impl Channels {
         }
     }
 
-    /// Calls `send` with each listener to a channel, and the parts of what it is sent.
+    /// Calls `send` with each listener to a channel, and with the parts of its message.
     pub fn publish(&self, channel: &[u8], message: &[u8], send: &mut dyn FnMut(Listener, &[&[u8]])) {
         if self.count.load(Ordering::SeqCst) == 0 {
             return;

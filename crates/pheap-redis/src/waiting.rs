@@ -76,7 +76,7 @@ impl Waiting {
         self.count.load(Ordering::SeqCst) > 0 && self.keys.lock()[db].contains_key(key)
     }
 
-    /// The keys in a database that somebody waits for, if one of these needs the key, or `is_there` says so.
+    /// The keys in a database that clients wait for, if a client needs the key to stay, or `is_there` is true of the key.
     pub fn keys_in(&self, db: usize, mut is_there: impl FnMut(&[u8]) -> bool) -> Vec<Signal> {
         let keys = &self.keys.lock()[db];
         let concerned = keys

@@ -73,9 +73,9 @@ impl Effects {
         }
     }
 
-    /// Those who wait for a key, if somebody does, are to look at it again.
+    /// Notes that the clients that wait for a key, if there are any, must look at it again.
     pub fn signal(&mut self, server: &Server, db: usize, key: &[u8]) {
-        // Who begins to wait from here on looks at the key again, when this transaction has ended.
+        // A client that begins to wait later looks at the key itself, when this transaction has ended.
         if server.waiting.has(db, key) {
             self.signals.insert(Signal { db, key: key.to_vec() });
         }

@@ -172,7 +172,7 @@ fn swapdb(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         });
     }
     cx.effects.dirty += 1;
-    // Those who wait for a key in one of them may find it now.
+    // A client that waits for a key in one of the databases may find it now.
     for db in [first, second] {
         let signals = server.waiting.keys_in(db, |key| {
             let shard = cx.shard_of(key);

@@ -286,7 +286,8 @@ fn check(server: &Server, generation: u64) -> Result<(), Lost> {
     Ok(())
 }
 
-/// The addresses of a master. A resolver may be silent for seconds: meanwhile the master may change, or the server end.
+/// The addresses of a master. A resolver may take seconds. Meanwhile, this notices that there is another master, or that
+/// the server ends.
 fn resolve(server: &Server, generation: u64, master: &Master) -> Result<Vec<SocketAddr>, Lost> {
     let name = (master.host.clone(), master.port);
     let (answer, answered) = mpsc::channel();

@@ -3,8 +3,8 @@
 use super::{CRC, Error, Reader, Result, VERSION, decode, encode, kind};
 use crate::data::Owned;
 
-/// Compressed elements of a value: so many, and one more for each byte that came, at most. Else a MiB from a client
-/// would become some GiB. (What is not compressed has two bytes an element at least.)
+/// A value may have this number of elements in compressed parts, and one more for each byte of the payload. Without a
+/// limit, a MiB from a client would become some GiB. (An element takes two bytes where it is not compressed.)
 const MOST_ELEMENTS: u64 = 4 << 20;
 
 /// A value, with its type, version and checksum.

@@ -67,7 +67,7 @@ impl TlsStream {
 }
 
 impl TlsStream {
-    /// Reads what has been decrypted.
+    /// Reads decrypted bytes.
     fn decrypted(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self.tls.reader().read(buffer) {
             // The peer is gone, and has not said so. Whether a request is whole can be told from the request.

@@ -163,7 +163,8 @@ impl Listed {
         Listed { entry, gone: AtomicBool::new(false), process: Process::default() }
     }
 
-    /// Removes it from the list: before anybody else can have the number or the addresses. In a child it is gone, and the entry may have a file of the child.
+    /// Removes it from the list, before the number or the addresses can be given to something else. In a child, the entry is
+    /// not removed: it was given up, and may have a file of the child by now.
     pub(crate) fn remove(&self) {
         if !self.gone.swap(true, Relaxed) && !self.process.is_parent() {
             self.entry.clear();

@@ -13,8 +13,8 @@ use crate::net::connection::Connection;
 use crate::net::output::Paused;
 use crate::waiting::{Signal, Waiter, Wakeup};
 
-/// How long a round goes on with handshakes, of which each may take milliseconds. Those that are left come in the next
-/// round, beside the clients that are connected.
+/// A round begins no handshake after this time: each may take milliseconds. The handshakes that are left have their turn
+/// in the next round.
 const GREETINGS: Duration = Duration::from_millis(10);
 
 impl Turn<'_> {

@@ -148,7 +148,7 @@ fn that_nothing_came_is_told_when_that_is_durable() {
     assert!(popped[0].is_durable());
 }
 
-/// However often a key is written to, those who wait for it are to look at it once.
+/// A key that is written to often makes a client that waits for it look once.
 #[test]
 fn a_key_is_looked_at_once() {
     let Setup { folder: _folder, server, worker } = Setup::new();

@@ -23,7 +23,7 @@ enum Act {
     Reopen,
     /// Is killed, and started again.
     Restart,
-    /// Somebody renames the heap with its log.
+    /// The heap is renamed with its log.
     Rename,
     /// Somebody puts another heap in the place of this one.
     Replace,
