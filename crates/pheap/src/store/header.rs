@@ -89,6 +89,13 @@ pub(crate) struct Header {
 }
 
 impl Header {
+    /// The heap is complete, and closed: so the next header says, which is written over the other slot.
+    pub(crate) fn complete(&mut self) {
+        self.sequence += 1;
+        self.in_use = Use::Closed;
+        self.has_parts = false; // the logs of regions are empty
+    }
+
     /// What it says of the heap's write-ahead log.
     pub(crate) fn wal_identity(&self) -> WalIdentity {
         WalIdentity {

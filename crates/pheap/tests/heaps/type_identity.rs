@@ -222,7 +222,10 @@ fn a_text_that_leads_to_itself_has_an_end() -> Result<()> {
     let dir = tempdir();
     let path = dir.path().join("x");
     let heap = small().open(&path)?;
-    heap.root::<Pheap__SharedStr>("x")?.txn(|tx, text| Ok(tx[text].text = Some(text)))?;
+    heap.root::<Pheap__SharedStr>("x")?.txn(|tx, text| {
+        tx[text].text = Some(text);
+        Ok(())
+    })?;
     heap.close()?;
     replace(&path, b"Pheap__SharedStr", b"pheap::SharedStr");
     let heap = small().read_only(true).open(&path)?;

@@ -6,7 +6,7 @@
 
 use super::plan::{Look, Op};
 use super::rule::Rule;
-use super::trace::Tracer;
+use super::trace::{DEEPEST, Tracer};
 use crate::heap::check::decode::part::{Part, shared};
 use crate::heap::check::decode::{Kind, Node, Walk};
 
@@ -33,6 +33,18 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
 
     fn node(&mut self, node: &Node<'m>) -> Result<(), String> {
         self.take(node.part)?;
+        if self.depth == DEEPEST {
+            self.deeper.push(*node);
+        } else {
+            self.depth += 1;
+            self.slots(node);
+            self.depth -= 1;
+        }
+        Ok(())
+    }
+
+    /// Looks at what is in the slots of a node.
+    pub(super) fn slots(&mut self, node: &Node<'m>) {
         let map = self.map;
         let plan = map.plan(&map.spans[node.part.span as usize]);
         for slots in [Some(node.slots), node.values].into_iter().flatten() {
@@ -62,7 +74,6 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
                 self.run(if is_used { used } else { free }, node.part.at(slots.offset(slot) + by));
             }
         }
-        Ok(())
     }
 
     /// Notes an object to which a pointer leads that is the only one.

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::map::{HeapMap, MappedRoot, MappedSpan, Place};
 use super::plan::{Look, Op};
-use super::rule::{Pointer, Rule, UNFINISHED};
+use super::rule::{Pointer, UNFINISHED};
 use super::{Report, Usage};
+use crate::heap::check::decode::Node;
 use crate::heap::check::decode::part::{Ground, Part};
 use crate::layout::{Shape, TypeLayout};
 use crate::os::cpu::prefetch_read;
@@ -20,8 +21,8 @@ struct Reached {
 /// Objects between two reports of progress.
 const TELL: u64 = 1 << 16;
 
-/// Collections within each other that are looked at with the thread's stack. Those deeper down come later.
-const DEEPEST: u32 = 32;
+/// So many nodes of collections within each other are looked at with the thread's stack. Those deeper down come later.
+pub(super) const DEEPEST: u32 = 32;
 
 /// Objects that are on their way from memory at a time.
 const AHEAD: usize = 16;
@@ -56,9 +57,9 @@ pub(super) struct Tracer<'m, L> {
     /// Those of which nobody writes the object; they are `owned`, too.
     frozen: SlotSet,
     todo: ToDo,
-    /// Collections in which this is, and those that are too deep in others to be looked at yet.
-    depth: u32,
-    deeper: Vec<(&'m Rule, Part<'m>)>,
+    /// Nodes in which this is, and those that are too deep in others to be looked at yet.
+    pub(super) depth: u32,
+    pub(super) deeper: Vec<Node<'m>>,
     /// Objects that were found, and who is told of that now and then.
     found: u64,
     progress: &'m mut (dyn FnMut(u64) + 'm),
@@ -107,10 +108,8 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
                     self.look_at(Part { ground: Ground::Heap(map), at: start, span, region: root.region });
                 }
             }
-            let Some((rule, collection)) = self.deeper.pop() else { break };
-            if let Err(what) = self.collection(rule, collection) {
-                self.complain(collection, &what);
-            }
+            let Some(node) = self.deeper.pop() else { break };
+            self.slots(&node);
         }
     }
 
@@ -249,13 +248,7 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
                     self.run(ops, part);
                 }
             }
-            Look::Own(rule) if self.depth == DEEPEST => self.deeper.push((rule, part)),
-            Look::Own(rule) => {
-                self.depth += 1;
-                let looked_at = self.collection(rule, part);
-                self.depth -= 1;
-                looked_at?;
-            }
+            Look::Own(rule) => self.collection(rule, part)?,
             Look::Repeat { stride, len, ops } => {
                 (0..*len).for_each(|i| self.run(ops, part.at(i * stride)));
             }

@@ -58,6 +58,8 @@ pub(super) struct Contents {
     pub(super) holes: Option<u64>,
     /// Whether they hold what must not be replayed: then they must be emptied before anything is committed.
     pub(super) has_stale_logs: bool,
+    /// Whether a new log begins at once, and not with the first record.
+    pub(super) begins_log: bool,
     pub(super) counts: recovery::Recovered,
 }
 
@@ -120,6 +122,7 @@ impl Contents {
             live,
             logged,
             has_stale_logs,
+            begins_log: false,
             holes: None,
             counts,
         })
@@ -171,6 +174,7 @@ impl Contents {
             live: Some(LiveSlots::default()),
             logged: nothing()?,
             has_stale_logs: false,
+            begins_log: false,
             holes: None,
             counts: recovery::Recovered::default(),
             mapping,
@@ -214,6 +218,7 @@ impl Contents {
             types,
             logged,
             has_stale_logs,
+            begins_log,
             holes,
             counts,
             ..
@@ -234,6 +239,9 @@ impl Contents {
         let moves = relocate::rebase(header, base.addr() as u64);
         if !(moves && bug(Bug::MoveUnlisted)) {
             mark_in_use(mapping, heap, &medium, &media, header)?;
+        }
+        if let (true, Some(wal)) = (*begins_log, medium.wal()) {
+            wal.begin()?; // before a record needs it, which could not say why there is none
         }
         // SAFETY: the regions are of this heap, and this has its mapping.
         let mut logs = unsafe { logs(base, header, regions) };

@@ -12,7 +12,6 @@ use crate::heap::options::Options;
 use crate::media::{Medium, SyncedFile};
 use crate::os::mapping::Backing;
 use crate::os::memory;
-use crate::store::header::Use;
 use crate::store::relocate;
 use crate::wal::WalTail;
 
@@ -53,7 +52,7 @@ pub(super) fn create(options: &Options, place: &dyn Place) -> Result<Recovered> 
             let synced = SyncedFile::new(disk.data());
             let created = Contents::create(mapping, Medium::Synced(Arc::new(synced)), header)?;
             let mut contents = created.again()?;
-            contents.header.in_use = Use::Closed;
+            contents.header.complete();
             with_log(options, place, contents)
         }
         (Chosen::Wal, None) => Err(Error::Unsupported("without a file there is no log")),

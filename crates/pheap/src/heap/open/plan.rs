@@ -210,7 +210,7 @@ impl Surveyed<'_> {
         if target.is_some() {
             contents = recover(contents, target)?;
         }
-        contents.header.in_use = Use::Closed;
+        contents.header.complete();
         self.contents = contents;
         Ok(self)
     }
@@ -230,10 +230,11 @@ fn later_log(options: &Options, place: &dyn Place, contents: Contents) -> Result
 
 /// The same, but the log is made now.
 pub(super) fn with_log(options: &Options, place: &dyn Place, mut contents: Contents) -> Result<Recovered> {
-    wal::retire_old_log(&mut contents.header, &**disk_of(place))?;
-    let recovered = later_log(options, place, contents)?;
-    recovered.medium.wal().map_or(Ok(()), |wal| wal.begin())?;
-    Ok(recovered)
+    let disk = disk_of(place);
+    wal::make_durable(&**disk, &contents.header, false)?;
+    wal::retire_old_log(&mut contents.header, &**disk)?;
+    contents.begins_log = true;
+    later_log(options, place, contents)
 }
 
 fn new_log(surveyed: Surveyed<'_>) -> Result<Recovered> {
