@@ -92,8 +92,7 @@ step_tests_as_shipped() {
 
 # The crash lab, and what its simulator and its features add to pheap: the other tests have been run as users build it. (A name of a test stands for
 # that of every package which has one, so the lab's have names of their own: building others takes as long as running the lab's.)
-# The lab runs a lot of code, so it is optimised.
-LAB=(--config profile.dev.opt-level=1 -p pheap -p pheap-crash --all-features --lib --bins --test features --test names
+LAB=(-p pheap -p pheap-crash --all-features --lib --bins --test features --test names
     --test changed_types --test contention --test lab --test moved_heaps --test mutants --test nested --test recent --test schedules)
 
 step_tests() {

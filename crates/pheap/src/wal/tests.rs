@@ -118,6 +118,11 @@ impl Wal {
     pub(crate) fn begun(disk: Arc<dyn Disk>, of: WalIdentity, settings: Settings) -> Result<Arc<Wal>> {
         let wal = Wal::new(disk, of, settings)?;
         wal.use_log(begin::make(&*wal.disk, wal.layout)?);
+        // The head of its first segment is still to be written, as of a log that goes on in a new one.
+        let synced = wal.state.lock().buffer.synced();
+        [&wal.written, &wal.wanted, &wal.durable]
+            .iter()
+            .for_each(|position| position.store(synced, Ordering::Relaxed));
         wal.begun.store(true, Ordering::Relaxed);
         Ok(wal)
     }
