@@ -87,7 +87,7 @@ impl Read for TlsStream {
         }
         self.tls.read_tls(&mut self.socket)?;
         if let Err(error) = self.tls.process_new_packets() {
-            // It is told why, if it listens.
+            // The peer is sent the reason, if it still reads.
             let _ = self.send();
             return Err(io::Error::new(ErrorKind::InvalidData, error));
         }

@@ -184,7 +184,7 @@ fn no_message_after_unsubscribing() {
     }
 }
 
-/// What a request makes for others is limited by what they may be sent, not by how often it says so.
+/// Messages and notices of one request take memory up to the output limit of each client, however many there are.
 #[test]
 fn a_request_makes_little_for_others() {
     let folder = tempfile::tempdir().unwrap();

@@ -89,7 +89,7 @@ pub(crate) struct Header {
 }
 
 impl Header {
-    /// The heap is complete, and closed: so the next header says, which is written over the other slot.
+    /// Makes this the next header, which goes over the other slot, and says that the heap is complete and closed.
     pub(crate) fn complete(&mut self) {
         self.sequence += 1;
         self.in_use = Use::Closed;

@@ -43,7 +43,7 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
         Ok(())
     }
 
-    /// Looks at what is in the slots of a node.
+    /// Checks the values in the slots of a node.
     pub(super) fn slots(&mut self, node: &Node<'m>) {
         let map = self.map;
         let plan = map.plan(&map.spans[node.part.span as usize]);

@@ -21,7 +21,7 @@ struct Reached {
 /// Objects between two reports of progress.
 const TELL: u64 = 1 << 16;
 
-/// So many nodes of collections within each other are looked at with the thread's stack. Those deeper down come later.
+/// The check goes down so many nodes of nested collections on the thread's stack. It notes deeper nodes for later.
 pub(super) const DEEPEST: u32 = 32;
 
 /// Objects that are on their way from memory at a time.
@@ -57,7 +57,7 @@ pub(super) struct Tracer<'m, L> {
     /// Those of which nobody writes the object; they are `owned`, too.
     frozen: SlotSet,
     todo: ToDo,
-    /// Nodes in which this is, and those that are too deep in others to be looked at yet.
+    /// How many nodes lead down to the value that is checked, and the deeper nodes that were noted.
     pub(super) depth: u32,
     pub(super) deeper: Vec<Node<'m>>,
     /// Objects that were found, and who is told of that now and then.
