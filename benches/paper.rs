@@ -23,6 +23,9 @@ struct Args {
     /// Small sizes and few repetitions; ends within three minutes.
     #[arg(long)]
     quick: bool,
+    /// One pass of each case, of a small size: for counting instructions (ci/instructions.py).
+    #[arg(long, conflicts_with = "quick")]
+    once: bool,
     /// Only these benchmarks.
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = names())]
     only: Vec<String>,
@@ -93,9 +96,12 @@ fn main() -> Result<()> {
         return if listing { Ok(()) } else { smoke_test() };
     }
     let args = Args::parse();
-    let plan = if args.quick { QUICK } else { FULL };
+    let (plan, mut groups) = match (args.once, args.quick) {
+        (true, _) => (SMOKE, groups::smoke_groups()),
+        (_, true) => (QUICK, groups(true)),
+        _ => (FULL, groups(false)),
+    };
     let setup = setup(&args)?;
-    let mut groups = groups(args.quick);
     if !args.only.is_empty() {
         groups.retain(|group| args.only.iter().any(|name| name == group.bench));
         let floor_only = |name: &String| floor::NAMES.contains(&name.as_str());
@@ -159,7 +165,8 @@ fn measure(groups: &[Group], setup: &Setup, plan: &Plan) -> Result<()> {
 
 /// `cargo test --benches` runs this program without the arguments of either `cargo bench` or this program.
 fn called_by_cargo_test(args: &[String]) -> bool {
-    let ours = ["--bench", "--quick", "--only", "--systems", "--durability", "--dir", "--help", "-h"];
+    let ours =
+        ["--bench", "--quick", "--once", "--only", "--systems", "--durability", "--dir", "--help", "-h"];
     let given = |arg: &String| ours.contains(&arg.split('=').next().unwrap_or(arg));
     args.iter().any(|arg| arg == "--test") || !args.iter().any(given)
 }

@@ -17,11 +17,15 @@ SKIP = os.path.join(os.path.dirname(__file__), "client-suites.skip")
 
 def name_of(case):
     """The name by which the suite's own runner finds the test."""
-    name, file = case.get("name"), case.get("file")
-    if file:  # pytest: the class name begins with that of the module
+    name, file, suite = case.get("name"), case.get("file") or "", case.get("classname") or ""
+    if file.endswith(".py"):  # pytest: the class name begins with that of the module
         module = file[: -len(".py")].replace("/", ".")
-        classes = case.get("classname", "")[len(module) :].strip(".").split(".")
+        classes = suite[len(module) :].strip(".").split(".")
         return "::".join([file, *filter(None, classes), name])
+    if suite.endswith(".ts"):  # Vitest: the class name is that of the file
+        return name.replace(" > ", " ")
+    if file.endswith(".ts"):  # Mocha: the class name is the description
+        return f"{suite} {name}"
     # Ginkgo: [It] the name [its labels]
     return re.sub(r"^\[It\] | \[[^\]]*\]$", "", name)
 

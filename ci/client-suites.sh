@@ -3,14 +3,16 @@
 # pass on redis-server and do not pass on pheap-redis.
 #
 #   ci/client-suites.sh                   every suite
-#   ci/client-suites.sh redis-py …        some: redis-py (RESP2), redis-py-3 (RESP3), go-redis
+#   ci/client-suites.sh redis-py …        some: redis-py (RESP2), redis-py-3 (RESP3), go-redis, ioredis, bullmq
 #
 # A test that also fails on redis-server does not count. A test that differs runs again without the others,
 # twice at most, and does not count if it passes then. client-suites.skip lists the differences that may stay, with
 # reasons; any other difference makes the exit status 1. Exit status 77: no suite could be fetched.
 #
-# Needs python3 (redis-py), go (go-redis) and redis-server. The suites come from PyPI and from the Go module
-# proxy, at the versions below, into $SUITE_DIR. The binary is $PHEAP_REDIS, or built here.
+# Needs redis-server; python3 (redis-py), go (go-redis), node and npm (ioredis, bullmq). The suites come from PyPI,
+# from the Go module proxy and from the Git repositories $IOREDIS_SOURCE and $BULLMQ_SOURCE, at the versions below,
+# into $SUITE_DIR. ioredis and bullmq connect to port 6379, which must be free. The binary is $PHEAP_REDIS, or built
+# here.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
@@ -20,6 +22,10 @@ folder=$(cd "$folder" && pwd)
 
 REDIS_PY=7.1.1
 GO_REDIS=v9.17.3
+IOREDIS=v6.0.0
+BULLMQ=v6.2.0
+IOREDIS_SOURCE=${IOREDIS_SOURCE:-https://github.com/redis/ioredis}
+BULLMQ_SOURCE=${BULLMQ_SOURCE:-https://github.com/taskforcesh/bullmq}
 # What the tests of redis-py need beside it.
 PYTHON_PACKAGES=(pytest==8.3.4 pytest-asyncio==1.1.0 pytest-timeout==2.3.1 coverage==7.11.0 mock==5.1.0
     packaging==24.2 numpy==2.4.6 ujson==6.1.0 redis-entraid==1.0.0 pybreaker==1.4.1)
@@ -27,7 +33,7 @@ PYTHON_PACKAGES=(pytest==8.3.4 pytest-asyncio==1.1.0 pytest-timeout==2.3.1 cover
 # Seconds that a suite may take.
 LIMIT=${LIMIT:-2400}
 suites=("$@")
-[ $# -gt 0 ] || suites=(redis-py redis-py-3 go-redis)
+[ $# -gt 0 ] || suites=(redis-py redis-py-3 go-redis ioredis bullmq)
 
 server=${PHEAP_REDIS:-}
 if [ -z "$server" ]; then
@@ -43,11 +49,14 @@ stop() {
 }
 trap 'stop; rm -rf "$data"' EXIT
 
-# Starts redis-server or pheap-redis with no data, on a port where nothing has listened in this run.
-port=${PORT:-$((20000 + $$ % 10000))}
+# Starts redis-server or pheap-redis with no data, on a port where nothing has listened in this run, or on 6379.
+port=6379 next_port=${PORT:-$((20000 + $$ % 10000))}
 start() {
     local log="$folder/$1.log"
-    port=$((port + 1))
+    case "$suite" in
+        ioredis | bullmq) port=6379 ;;
+        *) port=$((++next_port)) ;;
+    esac
     rm -rf "${data:?}"/*
     case "$1" in
         redis-server) redis-server --port "$port" --dir "$data" --save '' --enable-debug-command yes ;;
@@ -130,6 +139,46 @@ run_go_redis() {
         -ginkgo.junit-report="$report" ${focus[@]+"${focus[@]}"}
 }
 
+fetch_node_suite() { # FOLDER SOURCE VERSION
+    [ ! -d "$1/node_modules" ] || return 0
+    rm -rf "$1"
+    git clone -q --depth 1 --branch "$3" "$2" "$1"
+    cd "$1"
+    npm install --ignore-scripts --no-audit --no-fund
+}
+
+# The names in the file, as one pattern that matches nothing else.
+pattern_of() {
+    sed -e 's/[][\.*^$(){}?+|/]/\\&/g' -e 's/.*/^&$/' "$1" | paste -sd '|'
+}
+
+fetch_ioredis() {
+    fetch_node_suite "$folder/ioredis-$IOREDIS" "$IOREDIS_SOURCE" "$IOREDIS"
+}
+
+run_ioredis() {
+    local some=()
+    [ $# -lt 2 ] || some=(--grep "$(pattern_of "$2")")
+    cd "$folder/ioredis-$IOREDIS"
+    TS_NODE_TRANSPILE_ONLY=true NODE_ENV=test timeout "$LIMIT" npx mocha --exit --reporter xunit --reporter-option "output=$1" \
+        ${some[@]+"${some[@]}"} "test/helpers/*.ts" "test/unit/**/*.ts" "test/functional/**/*.ts"
+}
+
+fetch_bullmq() {
+    fetch_node_suite "$folder/bullmq-$BULLMQ" "$BULLMQ_SOURCE" "$BULLMQ"
+    cd "$folder/bullmq-$BULLMQ"
+    npm run clean:scripts
+    npm run generate:raw:scripts
+    npm run transform:commands
+}
+
+run_bullmq() {
+    local some=()
+    [ $# -lt 2 ] || some=(-t "$(pattern_of "$2")")
+    cd "$folder/bullmq-$BULLMQ"
+    timeout "$LIMIT" npx vitest run --no-file-parallelism --reporter=junit --outputFile="$1" ${some[@]+"${some[@]}"}
+}
+
 # Runs a suite, or some of its tests, against a server.
 run_suite() {
     local suite=$1 kind=$2 report=$3
@@ -150,7 +199,8 @@ run_suite() {
 
 # Calls a function in a shell of its own, which ends at the first command that fails wherever this is called.
 apart() {
-    local names=(folder port LIMIT REDIS_PY PYTHON_PACKAGES GO_REDIS GO_REDIS_SKIPPED)
+    local names=(folder port LIMIT REDIS_PY PYTHON_PACKAGES GO_REDIS GO_REDIS_SKIPPED
+        IOREDIS IOREDIS_SOURCE BULLMQ BULLMQ_SOURCE)
     bash -euo pipefail -c "$(declare -f); $(declare -p "${names[@]}"); \"\$@\"" apart "$@"
 }
 

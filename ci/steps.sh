@@ -90,9 +90,10 @@ step_tests_as_shipped() {
     PHEAP_BUILD=shipped cargo test --locked 2>&1 | tee "$LOGS/tests_as_shipped.log"
 }
 
-# The crash lab, and what its simulator and its features add to pheap: the other tests have been run as users build it. (A name of a test stands for
-# that of every package which has one, so the lab's have names of their own: building others takes as long as running the lab's.)
-LAB=(-p pheap -p pheap-crash --all-features --lib --bins --test features --test names
+# The crash lab, and what its simulator and its features add to pheap: the other tests have been run as users build it.
+# (A name of a test stands for that of every package which has one, so the lab's have names of their own: building
+# others takes as long as running the lab's.) The lab runs a lot of code, so it is optimised.
+LAB=(--config profile.dev.opt-level=1 -p pheap -p pheap-crash --all-features --lib --bins --test features --test names
     --test changed_types --test contention --test lab --test moved_heaps --test mutants --test nested --test recent --test schedules)
 
 step_tests() {
@@ -102,7 +103,7 @@ step_tests() {
 
 # Group commit and held pointers, under every order of their threads.
 step_models() {
-    RUSTFLAGS="--cfg pheap_loom" cargo test -p pheap --lib --target-dir "${CARGO_TARGET_DIR:-target}/models" -- model:: --nocapture
+    RUSTFLAGS="--cfg pheap_loom" cargo test --config profile.dev.opt-level=1 -p pheap --lib --target-dir "${CARGO_TARGET_DIR:-target}/models" -- model:: --nocapture
 }
 
 # The lines of the tests' output that count, again.

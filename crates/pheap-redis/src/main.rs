@@ -19,6 +19,7 @@ use pheap_redis::metrics::Exporter;
 use pheap_redis::net::{Listener, Worker};
 use pheap_redis::ping::ping;
 use pheap_redis::process::{self, End, PidFile};
+use pheap_redis::scripts;
 use pheap_redis::server::{Server, now};
 
 /// What `--help` says besides.
@@ -267,10 +268,6 @@ fn to_import(
     Ok(file)
 }
 
-/// Bytes of stack of a thread that runs scripts. They may nest 200 calls of functions of C, see `sandbox.lua`. With
-/// `string.gsub` these need 2 MiB; with `load`, each in the middle of a text that is nested 180 levels deep, up to 16.
-const STACK: usize = 64 << 20;
-
 /// Serves clients until the server is stopped.
 fn serve(
     server: &Server,
@@ -287,7 +284,7 @@ fn serve(
             scope.spawn(move || exporter.run(server));
         }
         scope.spawn(|| server.memory.run_collector(&server.store, &server.stopping));
-        let builder = || thread::Builder::new().stack_size(STACK);
+        let builder = || thread::Builder::new().stack_size(scripts::STACK);
         let stop = |_: &std::io::Error| {
             server.stop();
             no_more_signals.close();

@@ -60,25 +60,29 @@ impl Channels {
         }
     }
 
-    /// Calls `send` with each listener to a channel, and with the parts of its message.
-    pub fn publish(&self, channel: &[u8], message: &[u8], send: &mut dyn FnMut(Listener, &[&[u8]])) {
+    /// Calls `send` with each listener to a channel, of shards or not, and with the parts of its message.
+    pub fn publish(
+        &self,
+        kind: Kind,
+        channel: &[u8],
+        message: &[u8],
+        send: &mut dyn FnMut(Listener, &[&[u8]]),
+    ) {
         if self.count.load(Ordering::SeqCst) == 0 {
             return;
         }
-        for listener in self.names(Kind::Channel).lock().get(channel).into_iter().flatten() {
-            send(*listener, &[b"message", channel, message]);
+        let word: &[u8] = if kind == Kind::Shard { b"smessage" } else { b"message" };
+        for listener in self.names(kind).lock().get(channel).into_iter().flatten() {
+            send(*listener, &[word, channel, message]);
+        }
+        if kind == Kind::Shard {
+            return;
         }
         for (pattern, listeners) in &*self.names(Kind::Pattern).lock() {
             if words::matches(pattern, channel) {
                 listeners.iter().for_each(|to| send(*to, &[b"pmessage", pattern, channel, message]));
             }
         }
-    }
-
-    /// The same for a channel of shards.
-    pub fn publish_in_shard(&self, channel: &[u8], message: &[u8], send: &mut dyn FnMut(Listener, &[&[u8]])) {
-        let names = self.names(Kind::Shard).lock();
-        names.get(channel).into_iter().flatten().for_each(|to| send(*to, &[b"smessage", channel, message]));
     }
 
     /// Channels that match a pattern and have listeners.
@@ -153,7 +157,9 @@ mod tests {
 
     fn published(channels: &Channels) -> Vec<(u64, Vec<u8>)> {
         let mut messages = Vec::new();
-        channels.publish(b"news", b"x", &mut |to, parts| messages.push((to.client, push(to.resp3, parts))));
+        channels.publish(Kind::Channel, b"news", b"x", &mut |to, parts| {
+            messages.push((to.client, push(to.resp3, parts)))
+        });
         messages
     }
 

@@ -11,6 +11,17 @@ use sha1::{Digest, Sha1};
 
 use crate::words;
 
+/// Bytes of stack of a thread that runs scripts. Scripts may nest 200 calls of functions of C, see `sandbox.lua`.
+/// With `string.gsub` these need 2 MiB; with `load`, each in the middle of a text that is nested 180 levels deep, up to 16.
+pub const STACK: usize = 64 << 20;
+
+/// Runs in a thread with the stack of a thread that runs scripts: that of a test is too small for values as deep as
+/// they may be.
+#[cfg(test)]
+pub(crate) fn with_stack<R: Send + 'static>(f: impl FnOnce() -> R + Send + 'static) -> R {
+    std::thread::Builder::new().stack_size(STACK).spawn(f).unwrap().join().unwrap()
+}
+
 /// The SHA-1 of a script in hexadecimal digits, in small letters.
 pub type Sha = [u8; 40];
 

@@ -472,11 +472,11 @@ impl Server {
         let wanted = Wanted::from_bits(self.limits.notifications.load(Ordering::Relaxed));
         if wanted.has(class) && wanted.has(b'K') {
             let channel = [format!("__keyspace@{db}__:").as_bytes(), key].concat();
-            self.channels.publish(&channel, event.as_bytes(), send);
+            self.channels.publish(Kind::Channel, &channel, event.as_bytes(), send);
         }
         if wanted.has(class) && wanted.has(b'E') {
             let channel = format!("__keyevent@{db}__:{event}");
-            self.channels.publish(channel.as_bytes(), key, send);
+            self.channels.publish(Kind::Channel, channel.as_bytes(), key, send);
         }
     }
 

@@ -197,7 +197,7 @@ impl Cx<'_> {
     pub fn changed(&mut self, db: usize, key: &[u8]) {
         self.effects.dirty += 1;
         self.modified(db, key);
-        self.wake_in(db, key);
+        self.effects.signal(self.server, db, key);
     }
 
     /// Clients that watch a key, or have copies of it, are told that it was written to.
@@ -220,11 +220,7 @@ impl Cx<'_> {
 
     /// Lets those look at a key again who wait for it.
     pub fn wake(&mut self, key: &[u8]) {
-        self.wake_in(self.session.db, key);
-    }
-
-    fn wake_in(&mut self, db: usize, key: &[u8]) {
-        self.effects.signal(self.server, db, key);
+        self.effects.signal(self.server, self.session.db, key);
     }
 
     /// A keyspace notification about something that is no change of the value.

@@ -12,15 +12,7 @@ const PUBLISH: Flags = LOOK.and(Flags::PUBSUB).and(Flags::FAST).and(Flags::MAY_R
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::new("psubscribe", -2, LISTEN, Keys::None, |cx, args, out| listen(cx, args, Kind::Pattern, out)),
-    Command::new("publish", 3, PUBLISH, Keys::None, |cx, args, out| {
-        let (server, mut count) = (cx.server, 0);
-        server.channels.publish(args[1], args[2], &mut |to, parts| {
-            count += 1;
-            cx.effects.send(server, to, parts);
-        });
-        out.count(count);
-        Ok(())
-    }),
+    Command::new("publish", 3, PUBLISH, Keys::None, |cx, args, out| publish(cx, args, Kind::Channel, out)),
     Command::container("pubsub"),
     Command::new("pubsub|channels", -2, TELL, Keys::None, |cx, args, out| {
         channels(cx, args, Kind::Channel, out)
@@ -40,15 +32,7 @@ pub(super) const COMMANDS: &[Command] = &[
         listeners(cx, args, Kind::Shard, out)
     }),
     Command::new("punsubscribe", -1, LISTEN, Keys::None, |cx, args, out| leave(cx, args, Kind::Pattern, out)),
-    Command::new("spublish", 3, PUBLISH, Keys::None, |cx, args, out| {
-        let (server, mut count) = (cx.server, 0);
-        server.channels.publish_in_shard(args[1], args[2], &mut |to, parts| {
-            count += 1;
-            cx.effects.send(server, to, parts);
-        });
-        out.count(count);
-        Ok(())
-    }),
+    Command::new("spublish", 3, PUBLISH, Keys::None, |cx, args, out| publish(cx, args, Kind::Shard, out)),
     Command::new("ssubscribe", -2, LISTEN, Keys::None, |cx, args, out| {
         // As what would wait for a key, it has no place among replies that belong together.
         if !cx.may_block {
@@ -60,6 +44,16 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("sunsubscribe", -1, LISTEN, Keys::None, |cx, args, out| leave(cx, args, Kind::Shard, out)),
     Command::new("unsubscribe", -1, LISTEN, Keys::None, |cx, args, out| leave(cx, args, Kind::Channel, out)),
 ];
+
+fn publish(cx: &mut Cx<'_>, args: &Args<'_>, kind: Kind, out: &mut Reply) -> Done {
+    let (server, mut count) = (cx.server, 0);
+    server.channels.publish(kind, args[1], args[2], &mut |to, parts| {
+        count += 1;
+        cx.effects.send(server, to, parts);
+    });
+    out.count(count);
+    Ok(())
+}
 
 fn channels(cx: &mut Cx<'_>, args: &Args<'_>, kind: Kind, out: &mut Reply) -> Done {
     let pattern = match args[2..] {

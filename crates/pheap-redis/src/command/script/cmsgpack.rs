@@ -220,6 +220,7 @@ fn map(lua: &Lua, rest: &mut &[u8], len: u32, depth: usize) -> Given<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scripts;
 
     #[test]
     fn there_and_back() {
@@ -244,6 +245,11 @@ mod tests {
         assert_eq!(some(&lua, b"\xc1", None, 0).unwrap_err(), "Bad data format in input.");
         assert!(limited(&lua, b"\x01", 1, 2).unwrap_err().starts_with("Start offset"));
         assert!(limited(&lua, b"\x01", -1, 0).unwrap_err().starts_with("Invalid request"));
-        assert!(some(&lua, &[0x91; 5000], None, 0).unwrap_err().starts_with("Too many nested"));
+    }
+
+    #[test]
+    fn the_deepest() {
+        let deep = || some(&Lua::new(), &[0x91; 5000], None, 0).unwrap_err();
+        assert!(scripts::with_stack(deep).starts_with("Too many nested"));
     }
 }

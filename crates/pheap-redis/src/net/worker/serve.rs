@@ -13,26 +13,19 @@ use crate::net::connection::Connection;
 use crate::net::output::Paused;
 use crate::waiting::{Signal, Waiter, Wakeup};
 
-/// A round begins no handshake after this time: each may take milliseconds. The handshakes that are left have their turn
-/// in the next round.
+/// A round begins no handshake after this time: each may take milliseconds. The handshakes that are left have
+/// their turn in the next round.
 const GREETINGS: Duration = Duration::from_millis(10);
 
 impl Turn<'_> {
-    fn is_greeting(&self, client: u64) -> bool {
-        self.connections.get(&client).is_some_and(|connection| connection.stream.is_greeting())
-    }
-
-    /// Does what is to be done for each client, once: first what all of them have sent is run, and then they are told. To send something to who waits for it makes the system wake it up, which
-    /// takes longer than many a command; a program that has many connections wakes up once, for all of them.
+    /// Serves each client once: first the commands of all clients are run, then the replies are sent. Sending
+    /// makes the system wake the client's program, which takes longer than many a command; a program that has
+    /// many connections wakes up once, for all of them.
     pub(super) fn serve(&mut self) {
         self.round.extend(self.ready.drain(..));
         let begun = Instant::now();
         while let Some(client) = self.round.pop_front() {
-            if self.is_greeting(client) && begun.elapsed() > GREETINGS {
-                self.ready.insert(client);
-                continue;
-            }
-            self.with(client, Self::hear);
+            self.with(client, |turn, connection| turn.hear(connection, begun));
             self.heard.push_back(client);
         }
         while let Some(client) = self.heard.pop_front() {
@@ -66,8 +59,12 @@ impl Turn<'_> {
         }
     }
 
-    /// Reads what a client has sent, and runs it. Whether the connection stays.
-    fn hear(&mut self, connection: &mut Connection) -> io::Result<bool> {
+    /// Reads what a client has sent, and runs it, in a round that began at `begun`. Whether the connection stays.
+    fn hear(&mut self, connection: &mut Connection, begun: Instant) -> io::Result<bool> {
+        if connection.stream.is_greeting() && begun.elapsed() > GREETINGS {
+            // `tell` notes that it is still to be read.
+            return Ok(true);
+        }
         if connection.is_readable && !connection.session.closing {
             connection.read(&mut self.buffer, &self.server.traffic[self.number])?;
             connection.look_at_input(&self.server.limits);

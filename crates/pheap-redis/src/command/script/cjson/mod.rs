@@ -164,6 +164,7 @@ fn choosers(lua: &Lua, library: &Table, choices: &Rc<RefCell<Choices>>) -> Resul
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scripts;
 
     fn decode(json: &str) -> Given<String> {
         let lua = Lua::new();
@@ -202,6 +203,11 @@ mod tests {
         ] {
             assert_eq!(decode(json).unwrap_err(), problem, "{json}");
         }
-        assert!(decode(&"[".repeat(2000)).unwrap_err().starts_with("Found too many nested"));
+    }
+
+    #[test]
+    fn the_deepest() {
+        let problem = scripts::with_stack(|| decode(&"[".repeat(2000)).unwrap_err());
+        assert!(problem.starts_with("Found too many nested"), "{problem}");
     }
 }
