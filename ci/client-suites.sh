@@ -59,8 +59,8 @@ start() {
     esac
     rm -rf "${data:?}"/*
     case "$1" in
-        redis-server) redis-server --port "$port" --dir "$data" --save '' --enable-debug-command yes ;;
-        pheap-redis) "$server" --heap "$data/heap" --durability process --port "$port" --set "dir $data" --set 'enable-debug-command yes' ;;
+        redis-server) exec redis-server --port "$port" --dir "$data" --save '' --enable-debug-command yes ;;
+        pheap-redis) exec "$server" --heap "$data/heap" --durability process --port "$port" --set "dir $data" --set 'enable-debug-command yes' ;;
     esac > "$log" 2>&1 &
     pid=$!
     for _ in $(seq 100); do
