@@ -152,24 +152,40 @@ step_examples() {
     "$examples/churn" --replacements 200000 --live-mib 8 --limit 8 --kill-every 4000
 }
 
-step_bench_paper() {
+# Each benchmark runs, and prints what it should; what it measures here says nothing.
+step_bench_smoke() {
     if ! [ -e /usr/include/libpmemobj.h ] && ! install_packages gcc libpmemobj-dev libpmem-dev; then
         note "PMDK was left out of the benchmarks: it needs Debian's packages libpmemobj-dev libpmem-dev"
     fi
-    cargo bench --locked --profile dev --bench paper -- --quick --only txn_empty,txn_small,txn_objects | tee "$LOGS/paper.jsonl"
-    check_json_lines "$LOGS/paper.jsonl"
+    bench_smoke paper --once
     "$TARGET/debug/pheap-report" --from "$LOGS/paper.jsonl" --out "$LOGS/report"
     test -s "$LOGS/report/README.md" && ls "$LOGS/report"/*.svg
-    cargo bench --locked --profile dev --bench collections -- --quick --n 20000 | tee "$LOGS/collections.jsonl"
-    check_json_lines "$LOGS/collections.jsonl"
-    cargo bench --locked --profile dev --bench wal -- --quick | tee "$LOGS/wal.jsonl"
-    check_json_lines "$LOGS/wal.jsonl"
-    cargo bench --locked --profile dev --bench threads -- --quick --only writer_and_reader,update_wal,reads_beside_sync --threads 1,2 | tee "$LOGS/threads.jsonl"
-    check_json_lines "$LOGS/threads.jsonl"
-    cargo bench --locked --profile dev --bench stores -- --quick --only update8_sync --threads 1 --systems pheap,floor | tee "$LOGS/stores.jsonl"
-    check_json_lines "$LOGS/stores.jsonl"
-    cargo bench --locked --profile dev --bench kv -- --quick --only overwrite,readwhilewriting --systems pheap-kv --values 100 --threads 1 | tee "$LOGS/kv.jsonl"
-    check_json_lines "$LOGS/kv.jsonl"
+    bench_smoke collections --quick --n 1000
+    bench_smoke wal --quick
+    bench_smoke threads --quick --only writer_and_reader,update_wal,reads_beside_sync --threads 1,2
+    bench_smoke stores --quick --only update8_sync --threads 1 --systems pheap,floor
+    bench_smoke kv --quick --only overwrite,readwhilewriting --systems pheap-kv --values 100 --threads 1
+    # Each case once: do the benches still run, and do the systems compute the same?
+    cargo bench --locked --profile dev --bench binary_tree --bench sps --bench nbody -- --test
+}
+
+bench_smoke() { # BENCH ARGUMENTS
+    local bench=$1
+    shift
+    cargo bench --locked --profile dev --bench "$bench" -- "$@" | tee "$LOGS/$bench.jsonl"
+    check_json_lines "$LOGS/$bench.jsonl"
+}
+
+# No row of `paper` takes over 3 % more instructions than benches/instructions.txt says.
+step_instructions() {
+    if ! command -v valgrind > /dev/null && ! install_packages valgrind; then
+        note "instructions was skipped: it needs Debian's package valgrind"
+        return
+    fi
+    local paper
+    paper=$(cargo bench --locked --no-run --bench paper --message-format json |
+        sed -n 's/.*"name":"paper".*"executable":"\([^"]*\)".*/\1/p')
+    ci/instructions.py "$paper"
 }
 
 # Fails unless the file is not empty, and each line a JSON object.
@@ -186,11 +202,6 @@ print(len(rows), "lines of JSON")' "$1"
     else
         if grep -vE '^\{".*\}$' "$1"; then return 1; fi
     fi
-}
-
-# Each case once: do the benches still run, and do the systems compute the same?
-step_bench_criterion() {
-    cargo bench --locked --profile dev --bench binary_tree --bench sps --bench nbody -- --test
 }
 
 # Power failures at every fence, on the simulated medium, of one thread and of two. The last line of each is JSON; it fails if a crash left a wrong heap.

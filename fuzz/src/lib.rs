@@ -22,9 +22,9 @@ pub fn scratch() -> TempDir {
 /// What AddressSanitizer does unless `ASAN_OPTIONS` says otherwise. A stack trace of each allocation would take half of the time.
 #[unsafe(no_mangle)]
 pub extern "C" fn __asan_default_options() -> *const c_char {
-    // A script may ask for more memory than there is, and is refused.
+    // A script may ask for more memory than there is, and is refused; but a string of 1 GiB is allowed.
     c"malloc_context_size=0:quarantine_size_mb=16:detect_stack_use_after_return=0:\
-      allocator_may_return_null=1:max_allocation_size_mb=1024"
+      allocator_may_return_null=1:max_allocation_size_mb=1100"
         .as_ptr()
 }
 

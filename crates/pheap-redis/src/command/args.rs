@@ -108,7 +108,7 @@ pub(super) fn timeout(text: &[u8]) -> Result<Option<f64>, Fail> {
 
 /// What `SCAN` and its relatives are asked for.
 pub(super) struct Scan<'a> {
-    /// Where to go on.
+    /// Where to go on: a [`cursor`].
     pub(super) from: u64,
     /// What names must match. None: any name does.
     pub(super) pattern: Option<&'a [u8]>,
@@ -118,7 +118,8 @@ pub(super) struct Scan<'a> {
     pub(super) kind: Option<Vec<u8>>,
 }
 
-/// The number of a `SCAN`.
+/// The number of a `SCAN`: where to go on, with its bits reversed. A map says that as the beginning of a hash, so its
+/// lowest bits are zero. The reversed number is small, as in Redis: some programs keep it in a float.
 pub(super) fn cursor(text: &[u8]) -> Result<u64, Fail> {
     let number = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
     number.ok_or_else(|| Fail::err("invalid cursor"))
@@ -180,7 +181,7 @@ impl<'a> Scan<'a> {
         out: &mut Reply,
         write: impl Fn(T, &mut Reply) -> usize,
     ) {
-        let from = if is_compact { 0 } else { self.from };
+        let from = if is_compact { 0 } else { self.from.reverse_bits() };
         let (mut at, mut seen, mut found) = (from, 0, Vec::new());
         loop {
             let (some, next) = step(at);
@@ -196,7 +197,7 @@ impl<'a> Scan<'a> {
             }
         }
         out.array(2);
-        out.bulk(at.to_string().as_bytes());
+        out.bulk(at.reverse_bits().to_string().as_bytes());
         let (begun, mut count) = (out.begin(), 0);
         found.into_iter().for_each(|element| count += write(element, out));
         out.end_array(begun, count);

@@ -32,8 +32,7 @@ fn keys(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     Ok(())
 }
 
-/// Bits of a `SCAN` cursor that are the number of the shard. The others are where to go on in it; the lowest
-/// bits of that are zero, for no map is so deep.
+/// The lowest bits of a `SCAN` cursor are the number of the shard. The others are where to go on in it.
 const SHARD_BITS: u32 = 10;
 
 fn first_shard(args: &Args<'_>, shards: usize) -> usize {
@@ -45,7 +44,7 @@ fn scan(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let asked = Scan::parse(&args[1..], true)?;
     let (number, now, shards) = (cx.session.db, cx.now, cx.store().shards().len());
     let mut keys: Vec<Vec<u8>> = Vec::new();
-    let (mut shard, mut at) = (first_shard(args, shards), asked.from >> SHARD_BITS << SHARD_BITS);
+    let (mut shard, mut at) = (first_shard(args, shards), (asked.from >> SHARD_BITS).reverse_bits());
     let mut seen = 0;
     while seen < asked.count && shard < shards {
         if !cx.keyspace.has(shard) {
@@ -71,7 +70,7 @@ fn scan(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         });
         shard += usize::from(at == 0);
     }
-    let next = if shard == shards { 0 } else { at | shard as u64 };
+    let next = if shard == shards { 0 } else { at.reverse_bits() << SHARD_BITS | shard as u64 };
     out.array(2);
     out.bulk(next.to_string().as_bytes());
     out.array(keys.len());
