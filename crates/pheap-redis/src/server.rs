@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use parking_lot::{Mutex, RwLock};
 
-use crate::buffers;
+use crate::buffers::{self, Limit};
 use crate::client::{Name, Session};
 use crate::clients::{Clients, Pause};
 use crate::clocks::Clocks;
@@ -27,6 +27,7 @@ use crate::scripts::Scripts;
 use crate::slowlog::{Latency, SlowLog};
 use crate::tracking::Tracking;
 use crate::unsynced::Unsynced;
+use crate::usage;
 use crate::waiting::Waiting;
 
 /// What a client is told whose command needs memory where there is none.
@@ -148,6 +149,13 @@ pub struct Limits {
     pub paused: AtomicU8,
 }
 
+/// A limit that also holds where the option sets none (0): a quarter of the machine's memory. A client that asks for
+/// more, or does not read, must not end the server.
+fn or_of_machine(limit: Limit) -> Limit {
+    let (_, machine) = usage::memory();
+    Limit { hard: if limit.hard == 0 { machine / 4 } else { limit.hard }, ..limit }
+}
+
 impl Limits {
     /// Does what the options say.
     pub fn follow(&self, config: &Config) {
@@ -155,8 +163,8 @@ impl Limits {
         self.input.store(config.int("client-query-buffer-limit") as u64, Ordering::Relaxed);
         self.clients.store(config.client_memory(), Ordering::Relaxed);
         let limits = config.output_limits();
-        self.output.set(limits.normal);
-        self.messages.set(limits.pubsub);
+        self.output.set(or_of_machine(limits.normal));
+        self.messages.set(or_of_machine(limits.pubsub));
         let wanted = Wanted::parse(config.text("notify-keyspace-events")).unwrap_or_default();
         self.notifications.store(wanted.bits(), Ordering::Relaxed);
         self.slow.store(config.int("slowlog-log-slower-than"), Ordering::Relaxed);
@@ -549,5 +557,16 @@ impl Watched {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_a_limit_the_machine_sets_one() {
+        assert!(or_of_machine(Limit::default()).hard > 1 << 20);
+        assert_eq!(or_of_machine(Limit { hard: 7, ..Limit::default() }).hard, 7);
     }
 }
