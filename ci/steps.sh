@@ -216,23 +216,20 @@ step_crashes() {
     check_json_lines "$LOGS/threads.json"
 }
 
-# The seeds of each target and some inputs after them, from a fixed seed, so that a run says something about the change and not
-# about luck; without a sanitizer, which takes as long again. Longer, with a seed of its own: cargo +nightly fuzz run TARGET -- -max_total_time=3600
+# The engine's targets: their seeds and some inputs after them, from a fixed seed, so that a run says something about
+# the change and not about luck; without a sanitizer, which takes as long again. The server's targets, and more inputs,
+# come each night. Longer, with a seed of its own: cargo +nightly fuzz run TARGET -- -max_total_time=3600
 step_fuzz() {
     has_fuzzer || return 0
     (
-        export FUZZ_SANITIZER=none FUZZ_FEATURES=redis
-        build_fuzz --features redis
+        export FUZZ_SANITIZER=none
+        build_fuzz
         # `crash` takes as long as the others together.
         fuzz crash 500 > "$LOGS/fuzz-crash.log" 2>&1 &
         crash=$! status=0
         fuzz model 1000
         fuzz collections 800
         fuzz open 1000
-        fuzz redis_request 1000
-        fuzz redis_rdb 500 -malloc_limit_mb=64
-        fuzz redis_commands 100
-        fuzz redis_scripts 2000
         wait "$crash" || status=$?
         cat "$LOGS/fuzz-crash.log"
         exit "$status"
