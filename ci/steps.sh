@@ -467,7 +467,7 @@ step_fuzz_redis() {
         fuzz redis_request any -max_total_time=600
         fuzz redis_rdb any -max_total_time=600 -malloc_limit_mb=64
         fuzz redis_commands any -max_total_time=600
-        fuzz redis_scripts any -max_total_time=1800 -timeout=120 -rss_limit_mb=4096
+        fuzz redis_scripts any -max_total_time=1800 -timeout=600 -rss_limit_mb=4096
     )
 }
 
