@@ -13,7 +13,7 @@ use libfuzzer_sys::fuzz_target;
 use pheap::sim::Tuning;
 use pheap::{Error, Heap, Options, P, Root, Txn, field};
 use pheap_crash::tuning::SMALL;
-use pheap_fuzz::Files;
+use pheap_fuzz::{BASES, Files, is_full};
 
 mod content;
 mod maps;
@@ -39,9 +39,6 @@ fn run(program: &Program) {
     world.end(How::Close);
     world.open();
 }
-
-/// Where heaps are mapped.
-const BASES: [u64; 2] = [0x5400 << 32, 0x5401 << 32];
 
 struct World {
     options: Options,
@@ -226,8 +223,4 @@ fn step<'r>(
             Ok(())
         }
     }
-}
-
-fn is_full(error: &Error) -> bool {
-    matches!(error, Error::OutOfSpace { .. } | Error::ReservationFull { .. })
 }

@@ -13,7 +13,7 @@ use libfuzzer_sys::fuzz_target;
 use pheap::sim::Tuning;
 use pheap::{Error, Heap, Held, Options, Root};
 use pheap_crash::tuning::SMALL;
-use pheap_fuzz::Files;
+use pheap_fuzz::{BASES, Files, is_full};
 
 mod ops;
 mod store;
@@ -46,9 +46,6 @@ pub struct Surroundings {
     next_id: u64,
     stubborn: bool,
 }
-
-/// Where heaps are mapped.
-const BASES: [u64; 2] = [0x5400 << 32, 0x5401 << 32];
 
 struct World {
     options: Options,
@@ -314,8 +311,4 @@ impl World {
         self.heap = Some(self.options.open(files.heap()).expect("it can be opened"));
         self.check_all();
     }
-}
-
-fn is_full(error: &Error) -> bool {
-    matches!(error, Error::OutOfSpace { .. } | Error::ReservationFull { .. })
 }

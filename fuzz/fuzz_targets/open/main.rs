@@ -75,7 +75,7 @@ fn run(input: &Input) {
         _ => templates[usize::from(input.template) % templates.len()].clone(),
     };
     for mutation in input.mutations.iter().take(8) {
-        image.apply(&damage, mutation);
+        let _ = image.apply(&damage, mutation);
     }
     if input.reseal {
         image.reseal(input.verify);
