@@ -229,6 +229,14 @@ pub struct Plan {
     pub share: Duration,
 }
 
+impl Plan {
+    /// So many rounds, in which all cases take part with one pass each.
+    pub const fn even(rounds: usize) -> Plan {
+        let all = Duration::MAX;
+        Plan { rounds, run: Duration::ZERO, budget: all, slow: all, share: all }
+    }
+}
+
 /// The middle value, or the mean of the two in the middle.
 pub fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut sorted: Vec<f64> = values.collect();

@@ -3,9 +3,9 @@
 //! Keys of 24 random bytes, values of 150; each write is synced. Reads of a row share one transaction, where a store has such.
 
 use crate::Result;
-use crate::measure::{Plan, processors, settle_disk, space};
+use crate::measure::{Plan, processors, space};
 use crate::systems::{Reader, Session, Store, System};
-use pheap_suite::Rng;
+use pheap_suite::{Rng, disk};
 use serde_json::json;
 use std::path::Path;
 use std::sync::Barrier;
@@ -92,7 +92,7 @@ fn one_run(plan: &Plan, system: System) -> Result<Vec<Row>> {
     let total = sizes.bulk + sizes.individual + sizes.batches * sizes.batch;
     let entries = Entries::new(total);
     let mut store = system.open(dir.path(), true, plan.room)?;
-    settle_disk(dir.path())?;
+    disk::settle(dir.path())?;
     let mut timed = |name: &str, f: &mut dyn FnMut() -> Result<()>| -> Result<()> {
         let begun = Instant::now();
         f()?;
@@ -173,11 +173,15 @@ fn write<'e>(
     batches: impl Iterator<Item = &'e [Entry]> + Clone,
 ) -> Result<()> {
     let mut session = store.session()?;
-    timed("bulk load", &mut || session.load(bulk))?;
+    timed("bulk load", &mut || load(&mut *session, bulk))?;
     timed("individual writes", &mut || {
         individual.iter().try_for_each(|(key, value)| session.put(key, value))
     })?;
-    timed("batch writes", &mut || batches.clone().try_for_each(|batch| session.load(batch)))
+    timed("batch writes", &mut || batches.clone().try_for_each(|batch| load(&mut *session, batch)))
+}
+
+fn load(session: &mut dyn Session, entries: &[Entry]) -> Result<()> {
+    session.load(&mut entries.iter().map(|(key, value)| (&key[..], &value[..])))
 }
 
 /// Looks for all of these, and at what is there.

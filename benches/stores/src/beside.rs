@@ -1,14 +1,13 @@
 //! `read8`: threads that look up random values, alone or beside others that update the same ones durably.
 
 use crate::Result;
-use crate::cases::{Plan, folder, settle_disk};
+use crate::cases::{Plan, folder};
 use crate::systems::System;
 use pheap_suite::measure::{self, Row, interleaved};
 use pheap_suite::threads::latencies::{Latencies, READS, WRITES};
 use pheap_suite::threads::rates::{Work, rates};
 use pheap_suite::threads::{OPERATIONS, at_rate};
-use pheap_suite::{Case, Rng, SEED, Sample};
-use std::time::Duration;
+use pheap_suite::{Case, Rng, SEED, Sample, disk};
 
 /// Readers and writers of a server.
 const SERVER: (usize, usize) = (50, 8);
@@ -36,10 +35,7 @@ pub(crate) fn measure(plan: &Plan) -> Result<Vec<Row>> {
             cases.push(beside.case());
         }
     }
-    let all = Duration::MAX;
-    let turns =
-        measure::Plan { rounds: plan.repeats, run: Duration::ZERO, budget: all, slow: all, share: all };
-    interleaved(cases, &turns).map_err(|error| error.to_string().into())
+    interleaved(cases, &measure::Plan::even(plan.repeats)).map_err(|error| error.to_string().into())
 }
 
 impl Beside {
@@ -60,7 +56,7 @@ impl Beside {
         let (mut timed_reads, mut timed_writes) =
             (Some(&mut reads).filter(|_| self.writers > 0), Some(&mut writes));
         store.preload_shared(values)?;
-        settle_disk(dir.path())?;
+        disk::settle(dir.path())?;
         let mut works: Vec<Work<'_, _>> = Vec::new();
         for thread in 0..self.readers + self.writers {
             let (mut session, mut rng) =

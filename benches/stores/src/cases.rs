@@ -6,14 +6,13 @@ use crate::report::{Row, Targets};
 use crate::run::{self, PER_INSERT, Run, Until};
 use crate::systems::{System, Values, median_of_syncs, value_of};
 use crate::trace::Tracer;
-use std::fs::File;
-use std::os::fd::AsRawFd as _;
-use std::path::{Path, PathBuf};
+use pheap_suite::{arguments, disk};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// What `--only` knows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, clap::ValueEnum)]
 #[value(rename_all = "snake_case")]
 pub(crate) enum Bench {
     Update8Sync,
@@ -26,26 +25,8 @@ pub(crate) enum Bench {
 }
 
 impl Bench {
-    pub(crate) const ALL: [Bench; 7] = [
-        Bench::Update8Sync,
-        Bench::Update8Nosync,
-        Bench::InsertSync,
-        Bench::InsertNosync,
-        Bench::Get,
-        Bench::OpenGet,
-        Bench::Read8,
-    ];
-
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Bench::Update8Sync => "update8_sync",
-            Bench::Update8Nosync => "update8_nosync",
-            Bench::InsertSync => "insert_sync",
-            Bench::InsertNosync => "insert_nosync",
-            Bench::Get => "get",
-            Bench::OpenGet => "open_get",
-            Bench::Read8 => "read8",
-        }
+    pub(crate) fn name(self) -> String {
+        arguments::name(&self)
     }
 }
 
@@ -105,14 +86,6 @@ pub(crate) fn measure(plan: &Plan) -> Result<()> {
         bench.targets.print();
     }
     Ok(())
-}
-
-/// Writes out what earlier runs have left behind, such as the removal of their files.
-pub(crate) fn settle_disk(dir: &Path) -> Result<()> {
-    let dir = File::open(dir)?;
-    // SAFETY: a file that is open.
-    let result = unsafe { libc::syncfs(dir.as_raw_fd()) };
-    if result == 0 { Ok(()) } else { Err(std::io::Error::last_os_error().into()) }
 }
 
 /// A directory for one run, removed after it.
@@ -238,7 +211,7 @@ fn update_run(plan: &Plan, system: System, sync: bool, values: Values) -> Result
     let dir = folder(plan)?;
     let store = system.open(dir.path(), sync)?;
     store.preload(values)?;
-    settle_disk(dir.path())?;
+    disk::settle(dir.path())?;
     let (run, last) = run::updates(&*store, values, Until::Time(plan.run), no_mark)?;
     if !sync {
         store.settle()?;
@@ -262,7 +235,7 @@ fn insert_run(plan: &Plan, system: System, sync: bool, get: bool) -> Result<Inse
     let dir = folder(plan)?;
     let keys = run::keys(plan.inserts);
     let store = system.open(dir.path(), sync)?;
-    settle_disk(dir.path())?;
+    disk::settle(dir.path())?;
     let insert = run::inserts(&*store, &keys, no_mark)?;
     if !sync {
         store.settle()?;

@@ -120,9 +120,13 @@ impl Session for InHeed<'_> {
         self.0.write(|txn, entries| Ok(entries.put(txn, key, value)?))
     }
 
-    fn load(&mut self, all: &[(Vec<u8>, Vec<u8>)]) -> Result<()> {
-        self.0
-            .write(|txn, entries| Ok(all.iter().try_for_each(|(key, value)| entries.put(txn, key, value))?))
+    fn load(&mut self, all: &mut dyn Iterator<Item = (&[u8], &[u8])>) -> Result<()> {
+        self.0.write(|txn, entries| {
+            for (key, value) in all {
+                entries.put(txn, key, value)?;
+            }
+            Ok(())
+        })
     }
 
     fn delete(&mut self, key: &[u8]) -> Result<()> {

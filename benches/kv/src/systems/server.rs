@@ -261,8 +261,8 @@ impl Session for Client {
         self.ask(&Request::Set(key, value)).map(drop)
     }
 
-    fn load(&mut self, entries: &[(Vec<u8>, Vec<u8>)]) -> Result<()> {
-        self.ask_all(entries.iter().map(|(key, value)| Request::Set(key, value)))
+    fn load(&mut self, entries: &mut dyn Iterator<Item = (&[u8], &[u8])>) -> Result<()> {
+        self.ask_all(entries.map(|(key, value)| Request::Set(key, value)))
     }
 
     fn delete(&mut self, key: &[u8]) -> Result<()> {
