@@ -11,8 +11,9 @@ use pheap_suite::arguments::{arguments, durability};
 use pheap_suite::groups::{self, Group, groups};
 use pheap_suite::measure::{Plan, Row};
 use pheap_suite::pmdk::Pmdk;
+use pheap_suite::scratch::SYSTEMS;
 use pheap_suite::targets::{Target, targets};
-use pheap_suite::{Result, Setup, child, floor};
+use pheap_suite::{Result, Setup, floor};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -31,7 +32,7 @@ struct Args {
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = names())]
     only: Vec<String>,
     /// Only these systems.
-    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = groups::SYSTEMS, default_values = groups::SYSTEMS)]
+    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = SYSTEMS, default_values = SYSTEMS)]
     systems: Vec<String>,
     /// Only this durability (all if not given).
     #[arg(long, value_delimiter = ',', value_parser = durability(["pmem", "process", "wal"]))]
@@ -67,7 +68,7 @@ const QUICK: Plan = Plan {
 const SMOKE: Plan = Plan::even(1);
 
 fn main() -> Result<()> {
-    child::serve();
+    groups::serve();
     let Some(args) = arguments::<Args, _>(smoke_test)? else { return Ok(()) };
     let (plan, mut groups) = match (args.once, args.quick) {
         (true, _) => (SMOKE, groups::smoke_groups()),

@@ -6,7 +6,7 @@
 
 pub mod arguments;
 pub mod binary_trees;
-pub mod child;
+mod child;
 pub mod collections;
 pub mod disk;
 pub mod fannkuch;

@@ -30,6 +30,14 @@ pub enum Checksum {
     Float(f64),
 }
 
+impl Checksum {
+    /// A sum of numbers that their order is part of.
+    pub fn in_order(numbers: impl Iterator<Item = u64>) -> Checksum {
+        let terms = numbers.zip(1..).map(|(number, i): (_, u64)| number.wrapping_mul(i));
+        Checksum::Int(terms.fold(0, u64::wrapping_add).into())
+    }
+}
+
 impl fmt::Display for Checksum {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

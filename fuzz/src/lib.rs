@@ -9,7 +9,7 @@ mod files;
 pub mod redis;
 pub use files::{Durable, Files};
 
-use pheap::Error;
+use pheap::{Error, Heap};
 use tempfile::TempDir;
 
 /// Where heaps are mapped.
@@ -19,6 +19,12 @@ pub const BASES: [u64; 2] = [0x5400 << 32, 0x5401 << 32];
 pub fn range(from: impl Into<usize>, to: impl Into<usize>, len: usize) -> Range<usize> {
     let [a, b] = [from.into(), to.into()].map(|place| place % (len + 1));
     a.min(b)..a.max(b)
+}
+
+/// Checks a heap, which must be sound.
+pub fn assert_sound(heap: &Heap) {
+    let report = heap.check().expect("it can be checked");
+    assert!(report.is_clean(), "the heap is not sound: {report}");
 }
 
 /// Whether there is no room for what was to be written.

@@ -1,7 +1,7 @@
 //! `read8`: threads that look up random values, alone or beside others that update the same ones durably.
 
 use crate::Result;
-use crate::cases::{Plan, folder};
+use crate::plan::Plan;
 use crate::systems::System;
 use pheap_suite::measure::{self, Row, interleaved};
 use pheap_suite::threads::latencies::{Latencies, READS, WRITES};
@@ -27,7 +27,7 @@ pub(crate) fn measure(plan: &Plan) -> Result<Vec<Row>> {
     let alone_and_beside_one = plan.threads.iter().flat_map(|&readers| [(readers, 0), (readers, 1)]);
     let mut cases = Vec::new();
     for (readers, writers) in alone_and_beside_one.chain([(server, 0), (server, writers)]) {
-        for &system in plan.systems.iter().filter(|&&system| system != System::Floor) {
+        for system in plan.stores() {
             let beside = Beside { plan: plan.clone(), system, readers, writers, deferred: false };
             if system == System::Pheap && writers > 0 {
                 cases.push(Beside { deferred: true, ..beside.clone() }.case());
@@ -49,7 +49,7 @@ impl Beside {
 
     /// Beside writers, one thread of each kind says how long its operations take.
     fn run(&self) -> Result<Sample> {
-        let dir = folder(&self.plan)?;
+        let dir = self.plan.folder()?;
         let store = self.system.open(dir.path(), true)?;
         let values = self.plan.values_synced;
         let (mut reads, mut writes) = (Latencies::new(), Latencies::new());

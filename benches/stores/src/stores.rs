@@ -6,15 +6,16 @@
 
 mod beside;
 mod cases;
+mod plan;
 mod report;
 mod run;
 mod systems;
 mod trace;
 
-use cases::{Bench, Plan};
 use clap::{Parser, ValueEnum as _};
 use pheap_suite::arguments::arguments;
 use pheap_suite::disk;
+use plan::{Bench, Plan};
 use std::path::PathBuf;
 use std::time::Duration;
 use systems::System;

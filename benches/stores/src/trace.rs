@@ -2,7 +2,7 @@
 //! slows down what it looks at.
 
 use crate::Result;
-use crate::cases::Bench;
+use crate::plan::Bench;
 use crate::run::{self, PER_INSERT, Until};
 use crate::systems::{System, Values};
 use clap::ValueEnum as _;

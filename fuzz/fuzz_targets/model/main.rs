@@ -13,7 +13,7 @@ use libfuzzer_sys::fuzz_target;
 use pheap::sim::Tuning;
 use pheap::{Error, Heap, Held, Options, Root};
 use pheap_crash::tuning::SMALL;
-use pheap_fuzz::{BASES, Files, is_full};
+use pheap_fuzz::{BASES, Files, assert_sound, is_full};
 
 mod ops;
 mod store;
@@ -123,8 +123,7 @@ impl World {
             }
             Op::Collect => {
                 self.heap().wait_ready().and_then(|()| self.heap().collect()).expect("it can be collected");
-                let report = self.heap().check().expect("it can be checked");
-                assert!(report.is_clean(), "the heap is not sound: {report}");
+                assert_sound(self.heap());
                 self.check_all();
             }
             Op::Checkpoint => self.heap().checkpoint().expect("it can be made"),

@@ -8,6 +8,7 @@
 use std::time::Instant;
 
 use libfuzzer_sys::fuzz_target;
+use pheap_fuzz::assert_sound;
 use pheap_fuzz::redis::{encoded, profile, server};
 use pheap_redis::client::{Replies, Session};
 use pheap_redis::command::{Block, Effects, Meanwhile};
@@ -37,12 +38,10 @@ fn run(program: &Program) {
         let _ = Expiry::default().run(&server, Instant::now(), &mut Effects::default(), &mut Vec::new());
     }
     let heap = server.store.heap();
-    let report = heap.check().expect("it can be checked");
-    assert!(report.is_clean(), "the heap is not sound: {report}");
+    assert_sound(heap);
     if program.collects {
         heap.collect().expect("it can be collected");
-        let report = heap.check().expect("it can be checked");
-        assert!(report.is_clean(), "the heap is not sound after a collection: {report}");
+        assert_sound(heap);
     }
 }
 

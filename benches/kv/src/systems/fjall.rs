@@ -104,8 +104,8 @@ impl Session for InFjall<'_> {
         self.0.write(|batch, entries| batch.remove(entries, key))
     }
 
-    fn delete_all(&mut self, keys: &[Vec<u8>]) -> Result<()> {
-        self.0.write(|batch, entries| keys.iter().for_each(|key| batch.remove(entries, &key[..])))
+    fn delete_all(&mut self, keys: &mut dyn Iterator<Item = &[u8]>) -> Result<()> {
+        self.0.write(|batch, entries| keys.for_each(|key| batch.remove(entries, key)))
     }
 
     fn reader(&self) -> Result<Box<dyn Reader + '_>> {

@@ -116,10 +116,6 @@ impl Reader for InTxn<'_> {
 }
 
 impl Session for InHeed<'_> {
-    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        self.0.write(|txn, entries| Ok(entries.put(txn, key, value)?))
-    }
-
     fn load(&mut self, all: &mut dyn Iterator<Item = (&[u8], &[u8])>) -> Result<()> {
         self.0.write(|txn, entries| {
             for (key, value) in all {
@@ -129,11 +125,7 @@ impl Session for InHeed<'_> {
         })
     }
 
-    fn delete(&mut self, key: &[u8]) -> Result<()> {
-        self.0.write(|txn, entries| Ok(entries.delete(txn, key).map(drop)?))
-    }
-
-    fn delete_all(&mut self, keys: &[Vec<u8>]) -> Result<()> {
+    fn delete_all(&mut self, keys: &mut dyn Iterator<Item = &[u8]>) -> Result<()> {
         self.0.write(|txn, entries| {
             for key in keys {
                 entries.delete(txn, key)?;

@@ -46,16 +46,20 @@ pub(crate) trait Reader {
     fn scan(&mut self, from: &[u8], most: usize, see: &mut dyn FnMut(&[u8], &[u8])) -> Result<()>;
 }
 
-/// Each call is a transaction of its own.
+/// Each call is a transaction of its own. Stores that have a shorter way for a single entry say so.
 pub(crate) trait Session: Reader + Send {
     /// Puts one entry.
-    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()>;
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.load(&mut std::iter::once((key, value)))
+    }
     /// One that puts many.
     fn load(&mut self, entries: &mut dyn Iterator<Item = (&[u8], &[u8])>) -> Result<()>;
     /// Removes a key, if it is there.
-    fn delete(&mut self, key: &[u8]) -> Result<()>;
+    fn delete(&mut self, key: &[u8]) -> Result<()> {
+        self.delete_all(&mut std::iter::once(key))
+    }
     /// Removes many keys.
-    fn delete_all(&mut self, keys: &[Vec<u8>]) -> Result<()>;
+    fn delete_all(&mut self, keys: &mut dyn Iterator<Item = &[u8]>) -> Result<()>;
     /// What to look up many things with: one transaction for all, where a transaction costs something.
     fn reader(&self) -> Result<Box<dyn Reader + '_>>;
 }

@@ -91,7 +91,7 @@ impl Session for InPheap<'_> {
         Ok(())
     }
 
-    fn delete_all(&mut self, keys: &[Vec<u8>]) -> Result<()> {
+    fn delete_all(&mut self, keys: &mut dyn Iterator<Item = &[u8]>) -> Result<()> {
         self.batch.clear();
         for key in keys {
             self.batch.delete(self.store, key)?;

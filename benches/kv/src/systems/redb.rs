@@ -99,13 +99,6 @@ impl Reader for InTable {
 }
 
 impl Session for InRedb<'_> {
-    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        self.0.write(|table| {
-            table.insert(key, value)?;
-            Ok(())
-        })
-    }
-
     fn load(&mut self, entries: &mut dyn Iterator<Item = (&[u8], &[u8])>) -> Result<()> {
         self.0.write(|table| {
             for (key, value) in entries {
@@ -115,17 +108,10 @@ impl Session for InRedb<'_> {
         })
     }
 
-    fn delete(&mut self, key: &[u8]) -> Result<()> {
-        self.0.write(|table| {
-            table.remove(key)?;
-            Ok(())
-        })
-    }
-
-    fn delete_all(&mut self, keys: &[Vec<u8>]) -> Result<()> {
+    fn delete_all(&mut self, keys: &mut dyn Iterator<Item = &[u8]>) -> Result<()> {
         self.0.write(|table| {
             for key in keys {
-                table.remove(&key[..])?;
+                table.remove(key)?;
             }
             Ok(())
         })

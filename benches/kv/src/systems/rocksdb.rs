@@ -252,7 +252,7 @@ impl Session for InRocksDb<'_> {
         attempt(f, |failure| unsafe { (f.delete)(db, write, key.as_ptr(), key.len(), failure) })
     }
 
-    fn delete_all(&mut self, keys: &[Vec<u8>]) -> Result<()> {
+    fn delete_all(&mut self, keys: &mut dyn Iterator<Item = &[u8]>) -> Result<()> {
         self.0.write(|f, batch| {
             for key in keys {
                 // SAFETY: a batch, and a slice that outlives the call.
