@@ -54,7 +54,7 @@ pub mod subset;
 pub mod threads;
 pub mod tuning;
 
-pub use explore::{Explorer, Limits};
+pub use explore::{Explorer, Failure, Limits};
 pub use program::Program;
-pub use report::{Failure, Totals};
+pub use report::Totals;
 pub use steered::{Script, Steered};

@@ -32,9 +32,9 @@ use std::time::{Duration, Instant};
 
 use pheap::sim::mutant::{Kind, Mutant, Mutation, Site, note_locks, note_sites, sites};
 
-use child::{Child, Effort, Verdict};
+use child::{Child, Verdict};
 use hints::Hints;
-use programs::Case;
+use programs::{Case, Effort};
 use score::Score;
 use source::Source;
 
