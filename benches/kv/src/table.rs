@@ -7,7 +7,6 @@ use crate::measure::{Plan, processors, space};
 use crate::systems::{Reader, Session, Store, System};
 use pheap_suite::{Rng, disk};
 use serde_json::json;
-use std::path::Path;
 use std::sync::Barrier;
 use std::time::Instant;
 
@@ -44,14 +43,11 @@ impl Sizes {
     }
 }
 
-/// What a row is in: milliseconds, or bytes of the files.
-#[derive(Clone, Copy)]
-enum Unit {
-    Ms,
-    Bytes,
-}
+const MS: &str = "ms";
+const BYTES: &str = "bytes";
 
-type Row = (String, Unit, Option<f64>);
+/// Its name, `ms` or `bytes`, and how many of them.
+type Row = (String, &'static str, Option<f64>);
 
 /// All systems take turns; of each row, the line has the median of the rounds.
 pub(crate) fn run(plan: &Plan) -> Result<()> {
@@ -71,14 +67,10 @@ pub(crate) fn run(plan: &Plan) -> Result<()> {
             let mut values: Vec<f64> = runs.iter().filter_map(|rows| rows[row].2).collect();
             values.sort_by(f64::total_cmp);
             let median = values.get(values.len() / 2);
-            let unit = match unit {
-                Unit::Ms => "ms",
-                Unit::Bytes => "bytes",
-            };
             let (entries, dir) = (plan.entries, plan.dir.display().to_string());
             println!(
                 "{}",
-                json!({"bench": "redb_table", "row": name, "system": system.name(), unit: median, "entries": entries, "rounds": plan.rounds, "dir": dir, "processors": processors()})
+                json!({"bench": "redb_table", "row": name, "system": system.name(), *unit: median, "entries": entries, "rounds": plan.rounds, "dir": dir, "processors": processors()})
             );
         }
     }
@@ -99,7 +91,7 @@ fn one_run(plan: &Plan, system: System) -> Result<Vec<Row>> {
         let ms = begun.elapsed().as_secs_f64() * 1e3;
         // A store may take long, and its lines come at the end.
         eprintln!("{}: {name}: {ms:.1} ms", system.name());
-        rows.push((name.to_owned(), Unit::Ms, Some(ms)));
+        rows.push((name.to_owned(), MS, Some(ms)));
         Ok(())
     };
     let (bulk, rest) = entries.0.split_at(sizes.bulk);
@@ -132,14 +124,14 @@ fn one_run(plan: &Plan, system: System) -> Result<Vec<Row>> {
     let mut removed = entries.0[..total / 2].iter().map(|(key, _)| &key[..]);
     timed("removals", &mut || store.session()?.delete_all(&mut removed))?;
     store.settle()?;
-    rows.push(("uncompacted size".to_owned(), Unit::Bytes, Some(space(dir.path())? as f64)));
+    rows.push(("uncompacted size".to_owned(), BYTES, Some(space(dir.path())? as f64)));
     let begun = Instant::now();
     let is_compact = store.compact()?;
     let ms = begun.elapsed().as_secs_f64() * 1e3;
-    rows.push(("compaction".to_owned(), Unit::Ms, is_compact.then_some(ms)));
+    rows.push(("compaction".to_owned(), MS, is_compact.then_some(ms)));
     check(&*store, &entries.0[total / 2..])?;
-    let size = space_when_closed(store, dir.path())?;
-    rows.push(("compacted size".to_owned(), Unit::Bytes, Some(size as f64)));
+    store.close()?;
+    rows.push(("compacted size".to_owned(), BYTES, Some(space(dir.path())? as f64)));
     Ok(rows)
 }
 
@@ -231,9 +223,4 @@ fn check(store: &dyn Store, left: &[Entry]) -> Result<()> {
     let session = store.session()?;
     let mut reader = session.reader()?;
     read(&mut *reader, left)
-}
-
-fn space_when_closed(store: Box<dyn Store>, dir: &Path) -> Result<u64> {
-    store.close()?;
-    space(dir)
 }
