@@ -121,16 +121,18 @@ pub(super) fn timed_writes<'a, M: 'static>(
     })
 }
 
-/// A case on a new heap with a write-ahead log.
-pub(super) fn with_log(
+/// A case on the map that `make` leaves in a new heap with a write-ahead log.
+pub(super) fn with_log<M: 'static>(
     setting: &Setting,
     bench: &'static str,
     variant: &str,
-    pass: impl Fn(&Heap) -> Result<Sample> + 'static,
+    make: fn(&Heap) -> pheap::Result<Root<M>>,
+    pass: impl Fn(&Root<M>) -> Result<Sample> + 'static,
 ) -> Case {
     let setup = setting.disk.clone();
     Case::new("pheap", bench, format!("wal:{variant}"), OPERATIONS, move || {
-        pass(&setup.heap(Durability::Wal)?.heap)
+        let heap = setup.heap(Durability::Wal)?;
+        pass(&make(&heap.heap)?)
     })
 }
 

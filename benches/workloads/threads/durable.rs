@@ -5,8 +5,8 @@ use super::latencies::{Latencies, READS, WRITES};
 use super::rates::{Work, rates};
 use super::{Setting, at_rate};
 use crate::collections::key;
-use crate::{Case, Result, Sample};
-use pheap::{Commit, PSnapMap, Root};
+use crate::{Case, Result};
+use pheap::{Commit, Heap, PSnapMap, Root};
 use std::hint::black_box;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ const WRITERS: u64 = 8;
 pub(super) fn reads(setting: &Setting) -> Result<Vec<Case>> {
     let time = 3 * setting.time;
     let case = |variant, beside: bool| {
-        case(setting, "durable_beside_sync", variant, move |map| {
+        with_log(setting, "durable_beside_sync", variant, filled, move |map| {
             let (mut reads, mut writes) = (Latencies::new(), Latencies::new());
             let mut works = vec![timed_reads(map, get, &mut reads)];
             works.extend(beside.then(|| timed_writes(map, put, &mut writes)));
@@ -38,7 +38,7 @@ pub(super) fn reads(setting: &Setting) -> Result<Vec<Case>> {
 pub(super) fn tasks(setting: &Setting) -> Result<Vec<Case>> {
     let time = 3 * setting.time;
     let case = |variant, writers: u64| {
-        case(setting, "tasks_beside_sync", variant, move |map| {
+        with_log(setting, "tasks_beside_sync", variant, filled, move |map| {
             let mut writers: Vec<Writer> = (0..writers).map(|number| Writer::new(map, number)).collect();
             let (map, mut next) = (map.clone(), 0);
             let turn = move || {
@@ -56,17 +56,10 @@ pub(super) fn tasks(setting: &Setting) -> Result<Vec<Case>> {
     Ok(vec![case("alone", 0), case("beside", WRITERS)])
 }
 
-fn case(
-    setting: &Setting,
-    bench: &'static str,
-    variant: &str,
-    pass: impl Fn(&Root<Map>) -> Result<Sample> + 'static,
-) -> Case {
-    with_log(setting, bench, variant, move |heap| {
-        let map: Root<Map> = heap.root("map")?;
-        map.txn(|tx, map| map.extend(tx, (0..ENTRIES).map(|i| (key(i), i))))?;
-        pass(&map)
-    })
+fn filled(heap: &Heap) -> pheap::Result<Root<Map>> {
+    let map: Root<Map> = heap.root("map")?;
+    map.txn(|tx, map| map.extend(tx, (0..ENTRIES).map(|i| (key(i), i))))?;
+    Ok(map)
 }
 
 fn get(map: &Root<Map>, key: u64) -> pheap::Result<u64> {

@@ -5,7 +5,7 @@ use super::latencies::{Latencies, READS, WRITES};
 use super::rates::{Work, rates};
 use super::{Map, OPERATIONS, Setting, at_rate, get, map};
 use crate::{Case, Result, Sample};
-use pheap::Root;
+use pheap::{Heap, Root};
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
@@ -25,13 +25,13 @@ pub(super) fn reads(setting: &Setting) -> Result<Vec<Case>> {
     let floor = Case::new("floor", "reads_beside_sync", "write_and_sync", OPERATIONS, move || {
         synced_blocks(setup.folder()?.path(), time)
     });
-    let alone = case(setting, "reads_beside_sync", "alone", move |root| {
+    let alone = with_log(setting, "reads_beside_sync", "alone", filled, move |root| {
         let mut latencies = Latencies::new();
         let rate = rates(vec![timed_reads(root, get, &mut latencies)], time)?[0];
         Ok(latencies.note(at_rate(rate), READS))
     });
     let beside = |variant, read: Read<Map>| {
-        case(setting, "reads_beside_sync", variant, move |root| {
+        with_log(setting, "reads_beside_sync", variant, filled, move |root| {
             let (mut reads, mut writes) = (Latencies::new(), Latencies::new());
             let works = vec![timed_reads(root, read, &mut reads), timed_writes(root, put, &mut writes)];
             let rate = rates(works, time)?[0];
@@ -49,7 +49,7 @@ pub(super) fn reads(setting: &Setting) -> Result<Vec<Case>> {
 pub(super) fn writes(setting: &Setting) -> Result<Vec<Case>> {
     let time = setting.time.max(50 * LONG);
     let writes = |variant, readers| {
-        case(setting, "writes_beside_long_reads", variant, move |root| {
+        with_log(setting, "writes_beside_long_reads", variant, filled, move |root| {
             let mut latencies = Latencies::new();
             let mut works = vec![timed_writes(root, put, &mut latencies)];
             works.extend((0..readers).map(|_| long_reader(root)));
@@ -63,13 +63,8 @@ pub(super) fn writes(setting: &Setting) -> Result<Vec<Case>> {
     Ok(vec![writes("alone", 0), writes("beside", 2)])
 }
 
-fn case(
-    setting: &Setting,
-    bench: &'static str,
-    variant: &str,
-    pass: impl Fn(&Root<Map>) -> Result<Sample> + 'static,
-) -> Case {
-    with_log(setting, bench, variant, move |heap| pass(&map(heap, "map", ENTRIES)?))
+fn filled(heap: &Heap) -> pheap::Result<Root<Map>> {
+    map(heap, "map", ENTRIES)
 }
 
 fn put(root: &Root<Map>, key: u64, value: u64) -> pheap::Result<()> {
