@@ -6,6 +6,7 @@
 
 use clap::Parser;
 use pheap::Durability;
+use pheap_suite::arguments::{arguments, durability};
 use pheap_suite::collections::{self, Op};
 use pheap_suite::measure::{Plan, Row, interleaved, median};
 use pheap_suite::{Case, Result, Setup, floor};
@@ -24,8 +25,8 @@ struct Args {
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     only: Vec<String>,
     /// Only this durability (both if not given).
-    #[arg(long, value_delimiter = ',')]
-    durability: Vec<Medium>,
+    #[arg(long, value_delimiter = ',', value_parser = durability(["pmem", "process"]))]
+    durability: Vec<Durability>,
     /// Where the heap files go [default: /dev/shm, or else the temporary directory].
     #[arg(long)]
     dir: Option<PathBuf>,
@@ -35,21 +36,6 @@ struct Args {
     /// Given by cargo bench; means nothing here.
     #[arg(long, hide = true, overrides_with = "bench")]
     bench: bool,
-}
-
-#[derive(Clone, Copy, clap::ValueEnum)]
-enum Medium {
-    Pmem,
-    Process,
-}
-
-impl From<Medium> for Durability {
-    fn from(medium: Medium) -> Durability {
-        match medium {
-            Medium::Pmem => Durability::Pmem,
-            Medium::Process => Durability::Process,
-        }
-    }
 }
 
 type Cases = fn(&Setup, Op, u64) -> Result<Vec<Case>>;
@@ -78,33 +64,17 @@ const OPS: [(&str, Op); 5] = [
     ("iterate", Op::Iterate),
 ];
 
-/// All cases take part in all rounds.
-const EVEN: Plan = Plan {
-    rounds: 0,
-    run: Duration::ZERO,
-    budget: Duration::ZERO,
-    slow: Duration::MAX,
-    share: Duration::MAX,
-};
-const FULL: Plan =
-    Plan { rounds: 7, run: Duration::from_millis(50), budget: Duration::from_secs(60), ..EVEN };
-const QUICK: Plan = Plan { rounds: 3, run: Duration::from_millis(1), budget: Duration::from_secs(4), ..EVEN };
-/// One pass of each case: only the checksums matter.
-const SMOKE: Plan = Plan { rounds: 1, run: Duration::ZERO, budget: Duration::ZERO, ..EVEN };
+const FULL: Plan = Plan { run: Duration::from_millis(50), budget: Duration::from_secs(60), ..Plan::even(7) };
+const QUICK: Plan = Plan { run: Duration::from_millis(1), budget: Duration::from_secs(4), ..Plan::even(3) };
 
 fn main() -> Result<()> {
-    let args: Vec<String> = std::env::args().skip(1).collect();
-    // `cargo test --benches` gives none of the arguments of either `cargo bench` or this program.
-    if !args.iter().any(|arg| arg.starts_with("--") && arg != "--test" && arg != "--list") {
-        return if args.iter().any(|arg| arg == "--list") { Ok(()) } else { smoke_test() };
-    }
-    let args = Args::parse();
+    let Some(args) = arguments::<Args, _>(smoke_test)? else { return Ok(()) };
     let mut setup = Setup::default();
     if let Some(dir) = args.dir {
         setup.dir = dir;
     }
     if !args.durability.is_empty() {
-        setup.durabilities = args.durability.iter().map(|&medium| medium.into()).collect();
+        setup.durabilities = args.durability;
     }
     let plan = if args.quick { QUICK } else { FULL };
     let mut out = std::io::stdout().lock();
@@ -183,14 +153,14 @@ fn judge(rows: &[Row], op: Op) -> Vec<String> {
 
 /// Every case once, small: fails if any two systems compute different results.
 fn smoke_test() -> Result<()> {
-    let setup = Setup::default();
+    let (setup, once) = (Setup::default(), Plan::even(1));
     for (_, _, cases) in COLLECTIONS {
         for (_, op) in OPS {
-            interleaved(cases(&setup, op, 1000)?, &SMOKE)?;
+            interleaved(cases(&setup, op, 1000)?, &once)?;
         }
     }
     for (_, cases) in SNAPSHOTS {
-        interleaved(cases(&setup, 1000)?, &SMOKE)?;
+        interleaved(cases(&setup, 1000)?, &once)?;
     }
     Ok(())
 }

@@ -7,11 +7,13 @@
 use clap::Parser;
 use clap::builder::PossibleValuesParser;
 use pheap::Durability;
+use pheap_suite::arguments::{arguments, durability};
 use pheap_suite::groups::{self, Group, groups};
 use pheap_suite::measure::{Plan, Row};
 use pheap_suite::pmdk::Pmdk;
+use pheap_suite::scratch::SYSTEMS;
 use pheap_suite::targets::{Target, targets};
-use pheap_suite::{Result, Setup, child, floor};
+use pheap_suite::{Result, Setup, floor};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -30,11 +32,11 @@ struct Args {
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = names())]
     only: Vec<String>,
     /// Only these systems.
-    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = groups::SYSTEMS, default_values = groups::SYSTEMS)]
+    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = SYSTEMS, default_values = SYSTEMS)]
     systems: Vec<String>,
     /// Only this durability (all if not given).
-    #[arg(long, value_delimiter = ',')]
-    durability: Vec<Medium>,
+    #[arg(long, value_delimiter = ',', value_parser = durability(["pmem", "process", "wal"]))]
+    durability: Vec<Durability>,
     /// Where the heap files go [default: /dev/shm, or else the temporary directory].
     #[arg(long)]
     dir: Option<PathBuf>,
@@ -46,23 +48,6 @@ struct Args {
 /// What `--only` knows: the workloads, then the rows of the floor.
 fn names() -> PossibleValuesParser {
     groups::names().into_iter().chain(floor::NAMES).into()
-}
-
-#[derive(Clone, Copy, clap::ValueEnum)]
-enum Medium {
-    Pmem,
-    Process,
-    Wal,
-}
-
-impl From<Medium> for Durability {
-    fn from(medium: Medium) -> Durability {
-        match medium {
-            Medium::Pmem => Durability::Pmem,
-            Medium::Process => Durability::Process,
-            Medium::Wal => Durability::Wal,
-        }
-    }
 }
 
 const FULL: Plan = Plan {
@@ -80,22 +65,11 @@ const QUICK: Plan = Plan {
     share: Duration::from_millis(800),
 };
 /// One pass of each case: only the checksums matter.
-const SMOKE: Plan = Plan {
-    rounds: 1,
-    run: Duration::ZERO,
-    budget: Duration::ZERO,
-    slow: Duration::MAX,
-    share: Duration::MAX,
-};
+const SMOKE: Plan = Plan::even(1);
 
 fn main() -> Result<()> {
-    child::serve();
-    let args: Vec<String> = std::env::args().skip(1).collect();
-    if called_by_cargo_test(&args) {
-        let listing = args.iter().any(|arg| arg == "--list");
-        return if listing { Ok(()) } else { smoke_test() };
-    }
-    let args = Args::parse();
+    groups::serve();
+    let Some(args) = arguments::<Args, _>(smoke_test)? else { return Ok(()) };
     let (plan, mut groups) = match (args.once, args.quick) {
         (true, _) => (SMOKE, groups::smoke_groups()),
         (_, true) => (QUICK, groups(true)),
@@ -124,7 +98,7 @@ fn setup(args: &Args) -> Result<Setup> {
     }
     setup.durabilities = match &args.durability[..] {
         [] => vec![Durability::Pmem, Durability::Process, Durability::Wal],
-        some => some.iter().map(|&medium| medium.into()).collect(),
+        some => some.to_vec(),
     };
     if setup.measures("pmdk") {
         setup.pmdk = pmdk()?;
@@ -161,14 +135,6 @@ fn measure(groups: &[Group], setup: &Setup, plan: &Plan) -> Result<()> {
         eprintln!("{target}");
     }
     Ok(())
-}
-
-/// `cargo test --benches` runs this program without the arguments of either `cargo bench` or this program.
-fn called_by_cargo_test(args: &[String]) -> bool {
-    let ours =
-        ["--bench", "--quick", "--once", "--only", "--systems", "--durability", "--dir", "--help", "-h"];
-    let given = |arg: &String| ours.contains(&arg.split('=').next().unwrap_or(arg));
-    args.iter().any(|arg| arg == "--test") || !args.iter().any(given)
 }
 
 /// Every workload once, small: fails if any two systems compute different results.

@@ -7,6 +7,7 @@
 use clap::Parser;
 use clap::builder::PossibleValuesParser;
 use pheap::Durability;
+use pheap_suite::arguments::{arguments, durability};
 use pheap_suite::threads::goals::goals;
 use pheap_suite::threads::{GROUPS, Setting};
 use pheap_suite::{Result, Setup};
@@ -31,8 +32,8 @@ struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     rounds: Option<u64>,
     /// Only this durability, where the heap is in memory (both if not given).
-    #[arg(long, value_delimiter = ',')]
-    durability: Vec<Medium>,
+    #[arg(long, value_delimiter = ',', value_parser = durability(["pmem", "process"]))]
+    durability: Vec<Durability>,
     /// Where heap files go that need no disk [default: /dev/shm, or else the temporary directory].
     #[arg(long)]
     dir: Option<PathBuf>,
@@ -48,28 +49,8 @@ fn names() -> PossibleValuesParser {
     GROUPS.map(|group| group.bench).into()
 }
 
-#[derive(Clone, Copy, clap::ValueEnum)]
-enum Medium {
-    Pmem,
-    Process,
-}
-
-impl From<Medium> for Durability {
-    fn from(medium: Medium) -> Durability {
-        match medium {
-            Medium::Pmem => Durability::Pmem,
-            Medium::Process => Durability::Process,
-        }
-    }
-}
-
 fn main() -> Result<()> {
-    let args: Vec<String> = std::env::args().skip(1).collect();
-    // `cargo test --benches` gives none of the arguments of either `cargo bench` or this program.
-    if !args.iter().any(|arg| arg.starts_with("--") && arg != "--test" && arg != "--list") {
-        return if args.iter().any(|arg| arg == "--list") { Ok(()) } else { smoke_test() };
-    }
-    let args = Args::parse();
+    let Some(args) = arguments::<Args, _>(smoke_test)? else { return Ok(()) };
     let mut setting = if args.quick { quick() } else { full() };
     if let Some(dir) = args.dir {
         setting.memory.dir = dir;
@@ -78,7 +59,7 @@ fn main() -> Result<()> {
         setting.disk.dir = disk;
     }
     if !args.durability.is_empty() {
-        setting.memory.durabilities = args.durability.iter().map(|&medium| medium.into()).collect();
+        setting.memory.durabilities = args.durability;
     }
     if let Some(rounds) = args.rounds {
         setting.rounds = rounds as usize;

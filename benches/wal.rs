@@ -4,14 +4,13 @@
 //! ways: by the disk (`/proc/diskstats`, which sees other programs, too), by the kernel for this process (`/proc/self/io`), and by pheap
 //! (records, and pages written by checkpoints).
 
-use std::fs::{self, File};
-use std::os::fd::AsRawFd;
+use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use clap::Parser;
 use pheap::{Durability, Heap, Options, P, Persist, Root, Stats, SyncPolicy};
-use pheap_testkit::Rng;
+use pheap_suite::{Rng, disk};
 
 #[derive(Parser)]
 struct Args {
@@ -47,11 +46,9 @@ struct Chain<'r> {
 
 /// Bytes written so far: by the disk of `dir`, and for this process.
 fn written(dir: &Path) -> (u64, u64) {
-    let file = File::open(dir).expect("the directory is there");
-    // SAFETY: a call on a file descriptor that is open.
-    unsafe { libc::syncfs(file.as_raw_fd()) };
-    let dev = file.metadata().expect("it has metadata").dev();
-    let (major, minor) = (libc::major(dev), libc::minor(dev));
+    disk::settle(dir).expect("the disk works");
+    let dev = fs::metadata(dir).expect("the directory is there").dev();
+    let (major, minor) = (rustix::fs::major(dev), rustix::fs::minor(dev));
     let disks = fs::read_to_string("/proc/diskstats").unwrap_or_default();
     let sectors = disks.lines().find_map(|line| {
         let mut fields = line.split_whitespace();

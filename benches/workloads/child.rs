@@ -21,10 +21,10 @@ pub(crate) struct Job {
     pub(crate) work: fn(Durability, u64, &Path) -> Result<Figures>,
 }
 
-/// Does the job that this process was started for, and never returns. Does nothing in a process that was not started for one.
-pub fn serve() {
+/// Does the one of these jobs that this process was started for, and never returns. Does nothing in a process that was not started for one.
+pub(crate) fn serve(jobs: impl Iterator<Item = &'static Job>) {
     let Ok(child) = std::env::var(CHILD) else { return };
-    let code = match run(&child) {
+    let code = match run(&child, jobs) {
         Ok(()) => 0,
         Err(error) => {
             eprintln!("a child failed: {error}");
@@ -35,12 +35,11 @@ pub fn serve() {
     std::process::exit(code)
 }
 
-fn run(child: &str) -> Result<()> {
+fn run(child: &str, mut jobs: impl Iterator<Item = &'static Job>) -> Result<()> {
     let mut words = child.splitn(4, ' ');
     let mut word = || words.next().ok_or("a job has four words");
     let (name, durability, n, path) = (word()?, word()?, word()?.parse()?, Path::new(word()?));
     let durability = crate::scratch::named(durability).ok_or("there is no such durability")?;
-    let mut jobs = crate::restart::JOBS.iter().chain(&crate::recovery::JOBS);
     let job = jobs.find(|job| job.name == name).ok_or("there is no such job")?;
     let figures = (job.work)(durability, n, path)?;
     await_death(&figures)

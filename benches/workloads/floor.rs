@@ -5,7 +5,7 @@
 #![cfg_attr(not(target_arch = "x86_64"), allow(unused))]
 
 use crate::{Case, Result, Sample, Setup};
-use std::os::fd::AsRawFd;
+use memmap2::MmapMut;
 use std::ptr::NonNull;
 
 /// The names of the rows.
@@ -42,35 +42,19 @@ pub fn cases(setup: &Setup) -> Result<Vec<Case>> {
 /// A shared mapping of `LINES` lines. The file is deleted at once; the mapping keeps its pages.
 struct Region {
     base: NonNull<Line>,
+    _mapping: MmapMut,
 }
 
 impl Region {
-    const BYTES: usize = LINES * size_of::<Line>();
-
     fn new(setup: &Setup) -> Result<Region> {
         let file = tempfile::tempfile_in(&setup.dir)?;
-        file.set_len(Self::BYTES as u64)?;
-        // SAFETY: asks for a new mapping at an address of the kernel's choice, so no memory in use is replaced;
-        // `file` is open for reading and writing. The result is checked below.
-        let address = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                Self::BYTES,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED,
-                file.as_raw_fd(),
-                0,
-            )
-        };
-        if address == libc::MAP_FAILED {
-            return Err(std::io::Error::last_os_error().into());
-        }
-        let base = NonNull::new(address.cast::<Line>()).ok_or("mapped at address 0")?;
+        file.set_len((LINES * size_of::<Line>()) as u64)?;
+        // SAFETY: the file is known to this process alone, which neither writes nor truncates it in another way.
+        let mut mapping = unsafe { MmapMut::map_mut(&file)? };
         // Touch every page, so that no page fault is timed.
-        // SAFETY: the mapping is `LINES` lines long, page-aligned, writable, backed by a file of that length,
-        // and nobody else has its address.
-        unsafe { base.as_ptr().write_bytes(0, LINES) };
-        Ok(Region { base })
+        mapping.fill(0);
+        let base = NonNull::new(mapping.as_mut_ptr().cast()).ok_or("mapped at address 0")?;
+        Ok(Region { base, _mapping: mapping })
     }
 
     /// `n` times: `K` neighbouring lines past the cache, and a fence.
@@ -121,13 +105,6 @@ impl Region {
             // SAFETY: `sfence` has no operands; SSE is part of x86-64.
             unsafe { std::arch::x86_64::_mm_sfence() };
         }
-    }
-}
-
-impl Drop for Region {
-    fn drop(&mut self) {
-        // SAFETY: `base` and the length are those of the mapping made in `new`, and no reference into it is left.
-        unsafe { libc::munmap(self.base.as_ptr().cast(), Self::BYTES) };
     }
 }
 

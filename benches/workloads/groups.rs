@@ -4,14 +4,16 @@ use crate::measure::{Plan, Row, interleaved};
 use crate::pmdk::Extra;
 use crate::{Case, Result, Setup};
 use crate::{
-    binary_trees, fannkuch, fill, floor, nbody, pagerank, pauses, recovery, relocate, replace, restart, sps,
-    touch, txn,
+    binary_trees, child, fannkuch, fill, floor, nbody, pagerank, pauses, recovery, relocate, replace,
+    restart, sps, touch, txn,
 };
 use pheap::Durability;
 use std::time::Duration;
 
-/// The systems that can be chosen.
-pub const SYSTEMS: [&str; 4] = ["pheap", "volatile", "pmdk", "floor"];
+/// Does what a workload has started this process for, and never returns. Does nothing in a process that was started by others.
+pub fn serve() {
+    child::serve(restart::JOBS.iter().chain(&recovery::JOBS));
+}
 
 /// The cases of one workload and size, which are measured in turns.
 pub struct Group {

@@ -4,9 +4,11 @@
 //! criterion. What the rows mean, and how they may mislead, is in `benches/README.md`.
 #![deny(unsafe_code)]
 
+pub mod arguments;
 pub mod binary_trees;
-pub mod child;
+mod child;
 pub mod collections;
+pub mod disk;
 pub mod fannkuch;
 pub mod fill;
 #[allow(unsafe_code)]

@@ -30,6 +30,14 @@ pub enum Checksum {
     Float(f64),
 }
 
+impl Checksum {
+    /// A sum of numbers that their order is part of.
+    pub fn in_order(numbers: impl Iterator<Item = u64>) -> Checksum {
+        let terms = numbers.zip(1..).map(|(number, i): (_, u64)| number.wrapping_mul(i));
+        Checksum::Int(terms.fold(0, u64::wrapping_add).into())
+    }
+}
+
 impl fmt::Display for Checksum {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -227,6 +235,14 @@ pub struct Plan {
     pub slow: Duration,
     /// No run of a case starts if it would have taken more than this in all, so a row may have fewer runs than others.
     pub share: Duration,
+}
+
+impl Plan {
+    /// So many rounds, in which all cases take part with one pass each.
+    pub const fn even(rounds: usize) -> Plan {
+        let all = Duration::MAX;
+        Plan { rounds, run: Duration::ZERO, budget: all, slow: all, share: all }
+    }
 }
 
 /// The middle value, or the mean of the two in the middle.

@@ -4,6 +4,7 @@ use crate::measure::Checksum;
 use crate::{Case, Result, Sample, Setup};
 use pheap::{Options, P, Persist, Root, Txn, txn};
 use std::array::from_fn;
+use std::borrow::BorrowMut;
 use std::f64::consts::PI;
 
 const BODIES: usize = 5;
@@ -49,7 +50,7 @@ pub fn cases(setup: &Setup, n: u64) -> Result<Vec<Case>> {
         let mut bodies = solar_system().map(Box::new);
         let (sample, ()) = Sample::time(|| {
             for _ in 0..n {
-                advance_boxes(&mut bodies);
+                advance(&mut bodies);
             }
         });
         Ok(sample.with(energy(&bodies.map(|body| *body))))
@@ -158,40 +159,21 @@ fn advance_in_place<'r>(tx: &mut Txn<'r>, bodies: [P<'r, Body>; BODIES]) {
     }
 }
 
-/// One step on an array: the code that the volatile and the persistent variant share, compiled once.
+/// One step on an array of bodies, or of boxes: the code that the volatile and the persistent variant share, compiled once.
 #[inline(never)]
-fn advance(bodies: &mut [Body; BODIES]) {
+fn advance<B: BorrowMut<Body>>(bodies: &mut [B; BODIES]) {
     for i in 0..BODIES {
         for j in i + 1..BODIES {
-            let d: [f64; 3] = from_fn(|k| bodies[i].x[k] - bodies[j].x[k]);
-            let (mass_i, mass_j, mag) = (bodies[i].mass, bodies[j].mass, magnitude(d));
+            let d: [f64; 3] = from_fn(|k| bodies[i].borrow().x[k] - bodies[j].borrow().x[k]);
+            let (mass_i, mass_j, mag) = (bodies[i].borrow().mass, bodies[j].borrow().mass, magnitude(d));
             for (k, d) in d.into_iter().enumerate() {
-                bodies[i].v[k] -= d * mass_j * mag;
-                bodies[j].v[k] += d * mass_i * mag;
+                bodies[i].borrow_mut().v[k] -= d * mass_j * mag;
+                bodies[j].borrow_mut().v[k] += d * mass_i * mag;
             }
         }
     }
     for body in bodies {
-        for k in 0..3 {
-            body.x[k] += STEP * body.v[k];
-        }
-    }
-}
-
-/// The same on five boxes.
-#[inline(never)]
-fn advance_boxes(bodies: &mut [Box<Body>; BODIES]) {
-    for i in 0..BODIES {
-        for j in i + 1..BODIES {
-            let d: [f64; 3] = from_fn(|k| bodies[i].x[k] - bodies[j].x[k]);
-            let (mass_i, mass_j, mag) = (bodies[i].mass, bodies[j].mass, magnitude(d));
-            for (k, d) in d.into_iter().enumerate() {
-                bodies[i].v[k] -= d * mass_j * mag;
-                bodies[j].v[k] += d * mass_i * mag;
-            }
-        }
-    }
-    for body in bodies {
+        let body = body.borrow_mut();
         for k in 0..3 {
             body.x[k] += STEP * body.v[k];
         }

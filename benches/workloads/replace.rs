@@ -4,7 +4,7 @@
 //! Several threads share the steps, and the number of live objects: each has a table of its own, which is a root of the heap.
 
 use crate::measure::Checksum;
-use crate::mi_box::MiSlice;
+use crate::mi_box::MiBox;
 use crate::scratch::Scratch;
 use crate::threads::together;
 use crate::{Case, Result, Sample, Setup};
@@ -26,7 +26,7 @@ const SIZES: [(u64, &str); 2] = [(1000, "1000"), (30, "30")];
 pub fn cases(setup: &Setup, n: u64, threads: u64) -> Result<Vec<Case>> {
     let mut cases = vec![
         volatile("box", n, threads, |words, value| vec![value; words].into_boxed_slice()),
-        volatile("box-mimalloc", n, threads, MiSlice::new),
+        volatile("box-mimalloc", n, threads, MiBox::of_words),
     ];
     for (options, name) in setup.modes() {
         // Variants share their tables, which are always full.

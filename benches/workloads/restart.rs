@@ -59,7 +59,7 @@ fn crashed(setup: &Setup, durability: Durability, n: u64) -> Result<TempDir> {
 }
 
 /// What children do here.
-pub(crate) const JOBS: [Job; 4] = [
+pub(crate) static JOBS: [Job; 4] = [
     Job { name: "fill", work: job_fill },
     Job { name: "open", work: job_open },
     Job { name: "mark", work: job_mark },

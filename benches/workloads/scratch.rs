@@ -7,6 +7,9 @@ use pheap::{Durability, Heap, Options};
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
+/// The systems that can be chosen.
+pub const SYSTEMS: [&str; 4] = ["pheap", "volatile", "pmdk", "floor"];
+
 /// What all cases of a run have in common.
 #[derive(Clone, Debug)]
 pub struct Setup {
@@ -25,7 +28,7 @@ impl Default for Setup {
     fn default() -> Self {
         let shm = Path::new("/dev/shm");
         let dir = if shm.is_dir() { shm.to_owned() } else { std::env::temp_dir() };
-        let systems = crate::groups::SYSTEMS.map(String::from).to_vec();
+        let systems = SYSTEMS.map(String::from).to_vec();
         Setup { dir, durabilities: vec![Durability::Pmem, Durability::Process], systems, pmdk: None }
     }
 }

@@ -236,6 +236,5 @@ pub(crate) fn set_one(root: &Root<Objects<'static>>, i: u64) -> pheap::Result<()
 }
 
 fn checksum(objects: &[Object]) -> Checksum {
-    let terms = objects.iter().zip(1..).map(|(object, i): (_, u64)| object.field.wrapping_mul(i));
-    Checksum::Int(terms.fold(0, u64::wrapping_add).into())
+    Checksum::in_order(objects.iter().map(|object| object.field))
 }

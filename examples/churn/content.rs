@@ -1,31 +1,16 @@
 //! What is stored: objects of many types and sizes, each made from a number, so that anyone can compute what it must be.
 
 use pheap::{P, Persist, Result, Txn, View};
+use pheap_testkit::Rng;
 
-/// splitmix64: the same numbers in each process.
-pub struct Rng(u64);
+/// The random numbers of something that has this number: the same in each process.
+pub fn numbers(seed: u64, number: u64) -> Rng {
+    Rng::from_seed(seed ^ number.wrapping_mul(0x517c_c1b7_2722_0a95))
+}
 
-impl Rng {
-    pub fn new(seed: u64, number: u64) -> Rng {
-        Rng(seed ^ number.wrapping_mul(0x517c_c1b7_2722_0a95))
-    }
-
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    /// A number in `0..n`.
-    pub fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
-    }
-
-    /// A number in `0..n`, mostly a small one.
-    fn small(&mut self, n: u64) -> u64 {
-        self.below(n) * self.below(n) / n
-    }
+/// A number in `0..n`, mostly a small one.
+fn small(rng: &mut Rng, n: usize) -> usize {
+    rng.below(n) * rng.below(n) / n
 }
 
 // ---- In the heap ---------------------------------------------------------------------------------------------------------------
@@ -99,46 +84,46 @@ pub enum DraftShape {
     Pair(Box<[DraftShape; 2]>),
 }
 
-fn many<T>(rng: &mut Rng, len: u64, mut one: impl FnMut(&mut Rng) -> T) -> Vec<T> {
+fn many<T>(rng: &mut Rng, len: usize, mut one: impl FnMut(&mut Rng) -> T) -> Vec<T> {
     (0..len).map(|_| one(rng)).collect()
 }
 
-fn text(rng: &mut Rng, len: u64) -> String {
-    many(rng, len, |rng| ['a', 'Q', 'ß', ' ', '7', '水'][rng.below(6) as usize]).into_iter().collect()
+fn text(rng: &mut Rng, len: usize) -> String {
+    many(rng, len, |rng| ['a', 'Q', 'ß', ' ', '7', '水'][rng.below(6)]).into_iter().collect()
 }
 
 impl Draft {
     /// The item with this number; number 0 is nothing.
     pub fn new(seed: u64, number: u64) -> Draft {
-        if number == 0 { Draft::Nothing } else { Draft::random(&mut Rng::new(seed, number), 16) }
+        if number == 0 { Draft::Nothing } else { Draft::random(&mut numbers(seed, number), 16) }
     }
 
-    fn random(rng: &mut Rng, kinds: u64) -> Draft {
+    fn random(rng: &mut Rng, kinds: usize) -> Draft {
         match rng.below(kinds) {
-            0 => Draft::Number(rng.next()),
+            0 => Draft::Number(rng.next_u64()),
             1..=4 => {
-                let len = rng.small(60);
-                let (letter, name) = (['x', 'é', '水'][rng.below(3) as usize], text(rng, len));
-                let len = rng.small(30);
-                let tags = many(rng, len, |rng| rng.next() as u16);
+                let len = small(rng, 60);
+                let (letter, name) = (['x', 'é', '水'][rng.below(3)], text(rng, len));
+                let len = small(rng, 30);
+                let tags = many(rng, len, |rng| rng.next_u64() as u16);
                 let (good, score) = (rng.below(2) == 0, rng.below(1000) as f32);
                 let shape = (rng.below(3) == 0).then(|| DraftShape::random(rng, 2));
                 Draft::Record { letter, name, tags, good, shape, score }
             }
             5..=7 => {
-                let len = rng.small(300);
+                let len = small(rng, 300);
                 Draft::Text(text(rng, len))
             }
             8..=10 => {
                 // Seldom more than a page, very seldom large enough for a span of its own.
-                let most = [100, 100, 100, 100, 100, 100, 100, 1000][rng.below(8) as usize];
-                let len = if rng.below(2000) == 0 { 5000 } else { rng.small(most) };
-                Draft::Words(many(rng, len, Rng::next))
+                let most = [100, 100, 100, 100, 100, 100, 100, 1000][rng.below(8)];
+                let len = if rng.below(2000) == 0 { 5000 } else { small(rng, most) };
+                Draft::Words(many(rng, len, Rng::next_u64))
             }
             11 | 12 => Draft::Shape(DraftShape::random(rng, 3)),
             13 | 14 => {
                 let len = rng.below(12);
-                Draft::List(many(rng, len, |rng| rng.next() as u32))
+                Draft::List(many(rng, len, |rng| rng.next_u64() as u32))
             }
             _ => {
                 let len = 1 + rng.below(6);
@@ -230,14 +215,14 @@ impl Draft {
 }
 
 impl DraftShape {
-    fn random(rng: &mut Rng, depth: u64) -> DraftShape {
+    fn random(rng: &mut Rng, depth: usize) -> DraftShape {
         match rng.below(if depth > 0 { 3 } else { 2 }) {
-            0 => DraftShape::Circle { x: rng.below(1 << 40) as f64, y: -1.5, radius: rng.next() as u32 },
+            0 => DraftShape::Circle { x: rng.below(1 << 40) as f64, y: -1.5, radius: rng.next_u64() as u32 },
             1 => {
                 let len = rng.below(8);
                 let point = |rng: &mut Rng| Point {
-                    at: [rng.next() as i32, rng.next() as i32],
-                    color: rng.next() as u8,
+                    at: [rng.next_u64() as i32, rng.next_u64() as i32],
+                    color: rng.next_u64() as u8,
                 };
                 DraftShape::Polygon(many(rng, len, point))
             }

@@ -27,7 +27,7 @@ use clap::Parser;
 use indicatif::{HumanCount, ProgressBar, ProgressStyle};
 use pheap::{Durability, Options, Stats};
 
-use content::Rng;
+use content::numbers;
 use store::{Model, Plan, Store};
 
 mod content;
@@ -190,14 +190,14 @@ impl Run<'_> {
     /// A child is killed after a number of steps, not after a time: what it leaves behind that no collection has seen depends on
     /// how much it did, and so does the size of the file.
     fn with_kills(&mut self, every: u64) -> Result<u64> {
-        let mut rng = Rng::new(self.args.seed, u64::from(std::process::id()));
+        let mut rng = numbers(self.args.seed, u64::from(std::process::id()));
         let mut kills = 0;
         while self.model.done < self.last {
             // Sometimes recovery is killed, too, or whatever happens before the first transaction.
             let end = if self.model.done > 0 && rng.below(4) == 0 {
-                End::After(Duration::from_micros(rng.below(20_000)))
+                End::After(Duration::from_micros(rng.below(20_000) as u64))
             } else {
-                End::At(self.model.done + 1 + rng.below(every + every / 2))
+                End::At(self.model.done + 1 + rng.below((every + every / 2) as usize) as u64)
             };
             let reported = self.victim(end)?;
             kills += 1;

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use pheap::{Error, Heap, Options, P, Persist, Result, Root, Txn, txn};
 
-use crate::content::{Draft, Item, Rng};
+use crate::content::{Draft, Item, numbers};
 
 /// The root of the heap.
 #[derive(Persist)]
@@ -41,19 +41,19 @@ impl Plan {
     }
 
     pub fn step(&self, number: u64) -> Step {
-        let mut rng = Rng::new(!self.seed, number);
+        let mut rng = numbers(!self.seed, number);
         if number <= self.places {
             return Step { place: number as usize - 1, swap: None }; // fills the table
         }
-        let mut place = || rng.below(self.places) as usize;
+        let mut place = || rng.below(self.places as usize);
         let (a, b, c) = (place(), place(), place());
         Step { place: a, swap: (rng.below(8) == 0).then_some((b, c)) }
     }
 
     /// The steps of the transaction that begins with this one, and whether it is aborted once before it succeeds.
     fn transaction(&self, first: u64, last: u64) -> (Range<u64>, bool) {
-        let mut rng = Rng::new(self.seed.rotate_left(32), first);
-        let count = if rng.below(100) == 0 { 2000 } else { 1 + rng.below(40) };
+        let mut rng = numbers(self.seed.rotate_left(32), first);
+        let count = if rng.below(100) == 0 { 2000 } else { 1 + rng.below(40) as u64 };
         (first..(first + count).min(last + 1), rng.below(50) == 0)
     }
 }

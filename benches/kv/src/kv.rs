@@ -10,8 +10,10 @@ mod systems;
 mod table;
 mod workload;
 
-use clap::Parser;
+use clap::{Parser, ValueEnum as _};
 use measure::Plan;
+use pheap_suite::arguments::arguments;
+use pheap_suite::disk;
 use std::path::PathBuf;
 use std::time::Duration;
 use systems::{Room, System};
@@ -69,16 +71,11 @@ struct Args {
 }
 
 fn main() -> Result<()> {
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    if words.iter().any(|word| word == "--list") {
-        return Ok(());
-    }
-    // `cargo test --benches` gives no arguments, or `--test`.
-    if words.is_empty() || words.iter().any(|word| word == "--test") {
+    let smoke_test = || {
         measure::run(&smoke_test())?;
-        return table::run(&smoke_test());
-    }
-    let args = Args::parse();
+        table::run(&smoke_test())
+    };
+    let Some(args) = arguments::<Args, _>(smoke_test)? else { return Ok(()) };
     let mut plan = if args.quick { quick() } else { full() };
     plan.threads = args.threads;
     plan.sync = args.sync.into_iter().map(|sync| sync != 0).collect();
@@ -90,8 +87,7 @@ fn main() -> Result<()> {
         plan.systems = args.systems;
     }
     if let Some(dir) = args.dir {
-        // Cargo runs this program elsewhere.
-        plan.dir = std::env::var_os("PWD").map_or_else(PathBuf::new, PathBuf::from).join(dir);
+        plan.dir = disk::of_caller(&dir);
     }
     if args.table && !args.quick {
         plan.entries = table::ENTRIES;
@@ -108,8 +104,8 @@ fn main() -> Result<()> {
 
 fn full() -> Plan {
     Plan {
-        dir: default_dir(),
-        workloads: Workload::ALL.to_vec(),
+        dir: disk::of_cargo(env!("CARGO_TARGET_TMPDIR")),
+        workloads: Workload::value_variants().to_vec(),
         systems: System::all_there(),
         threads: vec![1, 2],
         sync: vec![false, true],
@@ -128,10 +124,4 @@ fn quick() -> Plan {
 /// Every case once, small: fails if what was written is not there.
 fn smoke_test() -> Plan {
     Plan { entries: 500, run: Duration::from_millis(5), values: vec![100], ..quick() }
-}
-
-/// Cargo's directory for the files of this benchmark, or the current one if this program was carried elsewhere.
-fn default_dir() -> PathBuf {
-    let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
-    if std::fs::create_dir_all(&dir).is_ok() { dir } else { PathBuf::from(".") }
 }

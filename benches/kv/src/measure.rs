@@ -5,6 +5,8 @@ use crate::data::{Values, Zipfian};
 use crate::systems::{Room, Store, System};
 use crate::workload::{Shared, Worker, Workload};
 use hdrhistogram::Histogram;
+use pheap_suite::disk;
+use rustix::time::{ClockId, clock_gettime};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::sync::Barrier;
@@ -99,11 +101,11 @@ fn one_run(plan: &Plan, case: &Case, system: System) -> Result<serde_json::Value
             shared.next.store(entries, std::sync::atomic::Ordering::Relaxed);
         }
     }
-    settle_disk(dir.path())?;
+    disk::settle(dir.path())?;
     let (written, by_system) = (store.written(), Written::now()?);
     // In `readwhilewriting` there is one more thread, which writes.
     let writers = usize::from(case.workload == Workload::Readwhilewriting);
-    let cpu_time = || Ok::<_, crate::Error>(cpu_time()? + store.cpu_elsewhere()?);
+    let cpu_time = || Ok::<_, crate::Error>(cpu_time().as_secs_f64() + store.cpu_elsewhere()?);
     let before = cpu_time()?;
     let mut outcome = run_threads(&*store, &shared, case.threads + writers, plan.run)?;
     let cpu = cpu_time()? - before;
@@ -128,7 +130,7 @@ fn one_run(plan: &Plan, case: &Case, system: System) -> Result<serde_json::Value
     let memory = Memory::now()?.since(&memory);
     (row["anonymous"], row["mapped"]) = (memory.anonymous.into(), memory.mapped.into());
     store.close()?;
-    settle_disk(dir.path())?;
+    disk::settle(dir.path())?;
     if bytes > 0 {
         let by_system = Written::now()?.since(&by_system);
         row["system_amplification"] = (by_system.by_calls as f64 / bytes as f64).into();
@@ -154,7 +156,7 @@ fn load(store: &dyn Store, shared: &Shared) -> Result<()> {
                 (key, shared.values.random(&mut rng, shared.value_len).to_vec())
             })
             .collect();
-        session.load(&entries)?;
+        session.load(&mut entries.iter().map(|(key, value)| (&key[..], &value[..])))?;
     }
     drop(session);
     store.settle()
@@ -219,16 +221,9 @@ fn describe(row: &mut serde_json::Value, kind: &str, threads: &[Thread]) -> Resu
     Ok(())
 }
 
-/// Seconds of processors that this process has used, threads in the background included: what other programs do beside it changes that less than a rate.
-fn cpu_time() -> Result<f64> {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: a place for the time.
-    let result = unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut time) };
-    if result == 0 {
-        Ok(time.tv_sec as f64 + time.tv_nsec as f64 / 1e9)
-    } else {
-        Err(std::io::Error::last_os_error().into())
-    }
+/// Time of processors that this process has used, threads in the background included: what other programs do beside it changes that less than a rate.
+fn cpu_time() -> Duration {
+    clock_gettime(ClockId::ProcessCPUTime).try_into().expect("it is not negative")
 }
 
 /// What the system has counted of this process.
@@ -275,15 +270,6 @@ impl Memory {
 fn field(text: &str, name: &str) -> Result<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name)).ok_or("a field of /proc is missing")?;
     Ok(line.trim().trim_end_matches(" kB").parse()?)
-}
-
-/// Writes out what earlier runs have left behind.
-pub(crate) fn settle_disk(dir: &Path) -> Result<()> {
-    use std::os::fd::AsRawFd as _;
-    let dir = std::fs::File::open(dir)?;
-    // SAFETY: a file that is open.
-    let result = unsafe { libc::syncfs(dir.as_raw_fd()) };
-    if result == 0 { Ok(()) } else { Err(std::io::Error::last_os_error().into()) }
 }
 
 /// Bytes that the files take.

@@ -3,11 +3,10 @@
 //! Keys of 24 random bytes, values of 150; each write is synced. Reads of a row share one transaction, where a store has such.
 
 use crate::Result;
-use crate::measure::{Plan, processors, settle_disk, space};
+use crate::measure::{Plan, processors, space};
 use crate::systems::{Reader, Session, Store, System};
-use pheap_suite::Rng;
+use pheap_suite::{Rng, disk};
 use serde_json::json;
-use std::path::Path;
 use std::sync::Barrier;
 use std::time::Instant;
 
@@ -44,14 +43,11 @@ impl Sizes {
     }
 }
 
-/// What a row is in: milliseconds, or bytes of the files.
-#[derive(Clone, Copy)]
-enum Unit {
-    Ms,
-    Bytes,
-}
+const MS: &str = "ms";
+const BYTES: &str = "bytes";
 
-type Row = (String, Unit, Option<f64>);
+/// Its name, `ms` or `bytes`, and how many of them.
+type Row = (String, &'static str, Option<f64>);
 
 /// All systems take turns; of each row, the line has the median of the rounds.
 pub(crate) fn run(plan: &Plan) -> Result<()> {
@@ -71,14 +67,10 @@ pub(crate) fn run(plan: &Plan) -> Result<()> {
             let mut values: Vec<f64> = runs.iter().filter_map(|rows| rows[row].2).collect();
             values.sort_by(f64::total_cmp);
             let median = values.get(values.len() / 2);
-            let unit = match unit {
-                Unit::Ms => "ms",
-                Unit::Bytes => "bytes",
-            };
             let (entries, dir) = (plan.entries, plan.dir.display().to_string());
             println!(
                 "{}",
-                json!({"bench": "redb_table", "row": name, "system": system.name(), unit: median, "entries": entries, "rounds": plan.rounds, "dir": dir, "processors": processors()})
+                json!({"bench": "redb_table", "row": name, "system": system.name(), *unit: median, "entries": entries, "rounds": plan.rounds, "dir": dir, "processors": processors()})
             );
         }
     }
@@ -92,14 +84,14 @@ fn one_run(plan: &Plan, system: System) -> Result<Vec<Row>> {
     let total = sizes.bulk + sizes.individual + sizes.batches * sizes.batch;
     let entries = Entries::new(total);
     let mut store = system.open(dir.path(), true, plan.room)?;
-    settle_disk(dir.path())?;
+    disk::settle(dir.path())?;
     let mut timed = |name: &str, f: &mut dyn FnMut() -> Result<()>| -> Result<()> {
         let begun = Instant::now();
         f()?;
         let ms = begun.elapsed().as_secs_f64() * 1e3;
         // A store may take long, and its lines come at the end.
         eprintln!("{}: {name}: {ms:.1} ms", system.name());
-        rows.push((name.to_owned(), Unit::Ms, Some(ms)));
+        rows.push((name.to_owned(), MS, Some(ms)));
         Ok(())
     };
     let (bulk, rest) = entries.0.split_at(sizes.bulk);
@@ -129,17 +121,17 @@ fn one_run(plan: &Plan, system: System) -> Result<Vec<Row>> {
             read_side_by_side(&*store, &entries.0, threads)
         })?;
     }
-    let removed: Vec<Vec<u8>> = entries.0[..total / 2].iter().map(|(key, _)| key.clone()).collect();
-    timed("removals", &mut || store.session()?.delete_all(&removed))?;
+    let mut removed = entries.0[..total / 2].iter().map(|(key, _)| &key[..]);
+    timed("removals", &mut || store.session()?.delete_all(&mut removed))?;
     store.settle()?;
-    rows.push(("uncompacted size".to_owned(), Unit::Bytes, Some(space(dir.path())? as f64)));
+    rows.push(("uncompacted size".to_owned(), BYTES, Some(space(dir.path())? as f64)));
     let begun = Instant::now();
     let is_compact = store.compact()?;
     let ms = begun.elapsed().as_secs_f64() * 1e3;
-    rows.push(("compaction".to_owned(), Unit::Ms, is_compact.then_some(ms)));
+    rows.push(("compaction".to_owned(), MS, is_compact.then_some(ms)));
     check(&*store, &entries.0[total / 2..])?;
-    let size = space_when_closed(store, dir.path())?;
-    rows.push(("compacted size".to_owned(), Unit::Bytes, Some(size as f64)));
+    store.close()?;
+    rows.push(("compacted size".to_owned(), BYTES, Some(space(dir.path())? as f64)));
     Ok(rows)
 }
 
@@ -173,11 +165,15 @@ fn write<'e>(
     batches: impl Iterator<Item = &'e [Entry]> + Clone,
 ) -> Result<()> {
     let mut session = store.session()?;
-    timed("bulk load", &mut || session.load(bulk))?;
+    timed("bulk load", &mut || load(&mut *session, bulk))?;
     timed("individual writes", &mut || {
         individual.iter().try_for_each(|(key, value)| session.put(key, value))
     })?;
-    timed("batch writes", &mut || batches.clone().try_for_each(|batch| session.load(batch)))
+    timed("batch writes", &mut || batches.clone().try_for_each(|batch| load(&mut *session, batch)))
+}
+
+fn load(session: &mut dyn Session, entries: &[Entry]) -> Result<()> {
+    session.load(&mut entries.iter().map(|(key, value)| (&key[..], &value[..])))
 }
 
 /// Looks for all of these, and at what is there.
@@ -227,9 +223,4 @@ fn check(store: &dyn Store, left: &[Entry]) -> Result<()> {
     let session = store.session()?;
     let mut reader = session.reader()?;
     read(&mut *reader, left)
-}
-
-fn space_when_closed(store: Box<dyn Store>, dir: &Path) -> Result<u64> {
-    store.close()?;
-    space(dir)
 }

@@ -3,7 +3,7 @@
 use crate::Result;
 use crate::data::{Keys, Values, Zipfian};
 use crate::systems::Session;
-use pheap_suite::Rng;
+use pheap_suite::{Rng, arguments};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -33,40 +33,8 @@ const NEXTS: usize = 10;
 const SCAN: u64 = 100;
 
 impl Workload {
-    pub(crate) const ALL: [Workload; 14] = [
-        Fillseq,
-        Fillrandom,
-        Overwrite,
-        Readrandom,
-        Readwhilewriting,
-        Seekrandom,
-        Deleterandom,
-        YcsbA,
-        YcsbB,
-        YcsbC,
-        YcsbD,
-        YcsbE,
-        YcsbF,
-        YcsbG,
-    ];
-
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Fillseq => "fillseq",
-            Fillrandom => "fillrandom",
-            Overwrite => "overwrite",
-            Readrandom => "readrandom",
-            Readwhilewriting => "readwhilewriting",
-            Seekrandom => "seekrandom",
-            Deleterandom => "deleterandom",
-            YcsbA => "ycsb_a",
-            YcsbB => "ycsb_b",
-            YcsbC => "ycsb_c",
-            YcsbD => "ycsb_d",
-            YcsbE => "ycsb_e",
-            YcsbF => "ycsb_f",
-            YcsbG => "ycsb_g",
-        }
+    pub(crate) fn name(self) -> String {
+        arguments::name(&self)
     }
 
     pub(crate) fn is_ycsb(self) -> bool {

@@ -1,14 +1,13 @@
 //! `read8`: threads that look up random values, alone or beside others that update the same ones durably.
 
 use crate::Result;
-use crate::cases::{Plan, folder, settle_disk};
+use crate::plan::Plan;
 use crate::systems::System;
 use pheap_suite::measure::{self, Row, interleaved};
 use pheap_suite::threads::latencies::{Latencies, READS, WRITES};
 use pheap_suite::threads::rates::{Work, rates};
 use pheap_suite::threads::{OPERATIONS, at_rate};
-use pheap_suite::{Case, Rng, SEED, Sample};
-use std::time::Duration;
+use pheap_suite::{Case, Rng, SEED, Sample, disk};
 
 /// Readers and writers of a server.
 const SERVER: (usize, usize) = (50, 8);
@@ -28,7 +27,7 @@ pub(crate) fn measure(plan: &Plan) -> Result<Vec<Row>> {
     let alone_and_beside_one = plan.threads.iter().flat_map(|&readers| [(readers, 0), (readers, 1)]);
     let mut cases = Vec::new();
     for (readers, writers) in alone_and_beside_one.chain([(server, 0), (server, writers)]) {
-        for &system in plan.systems.iter().filter(|&&system| system != System::Floor) {
+        for system in plan.stores() {
             let beside = Beside { plan: plan.clone(), system, readers, writers, deferred: false };
             if system == System::Pheap && writers > 0 {
                 cases.push(Beside { deferred: true, ..beside.clone() }.case());
@@ -36,10 +35,7 @@ pub(crate) fn measure(plan: &Plan) -> Result<Vec<Row>> {
             cases.push(beside.case());
         }
     }
-    let all = Duration::MAX;
-    let turns =
-        measure::Plan { rounds: plan.repeats, run: Duration::ZERO, budget: all, slow: all, share: all };
-    interleaved(cases, &turns).map_err(|error| error.to_string().into())
+    interleaved(cases, &measure::Plan::even(plan.repeats)).map_err(|error| error.to_string().into())
 }
 
 impl Beside {
@@ -53,14 +49,14 @@ impl Beside {
 
     /// Beside writers, one thread of each kind says how long its operations take.
     fn run(&self) -> Result<Sample> {
-        let dir = folder(&self.plan)?;
+        let dir = self.plan.folder()?;
         let store = self.system.open(dir.path(), true)?;
         let values = self.plan.values_synced;
         let (mut reads, mut writes) = (Latencies::new(), Latencies::new());
         let (mut timed_reads, mut timed_writes) =
             (Some(&mut reads).filter(|_| self.writers > 0), Some(&mut writes));
         store.preload_shared(values)?;
-        settle_disk(dir.path())?;
+        disk::settle(dir.path())?;
         let mut works: Vec<Work<'_, _>> = Vec::new();
         for thread in 0..self.readers + self.writers {
             let (mut session, mut rng) =

@@ -2,77 +2,19 @@
 
 use crate::Result;
 use crate::beside;
+use crate::plan::{Bench, Plan};
 use crate::report::{Row, Targets};
 use crate::run::{self, PER_INSERT, Run, Until};
 use crate::systems::{System, Values, median_of_syncs, value_of};
 use crate::trace::Tracer;
-use std::fs::File;
-use std::os::fd::AsRawFd as _;
-use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
-use tempfile::TempDir;
-
-/// What `--only` knows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-#[value(rename_all = "snake_case")]
-pub(crate) enum Bench {
-    Update8Sync,
-    Update8Nosync,
-    InsertSync,
-    InsertNosync,
-    Get,
-    OpenGet,
-    Read8,
-}
-
-impl Bench {
-    pub(crate) const ALL: [Bench; 7] = [
-        Bench::Update8Sync,
-        Bench::Update8Nosync,
-        Bench::InsertSync,
-        Bench::InsertNosync,
-        Bench::Get,
-        Bench::OpenGet,
-        Bench::Read8,
-    ];
-
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Bench::Update8Sync => "update8_sync",
-            Bench::Update8Nosync => "update8_nosync",
-            Bench::InsertSync => "insert_sync",
-            Bench::InsertNosync => "insert_nosync",
-            Bench::Get => "get",
-            Bench::OpenGet => "open_get",
-            Bench::Read8 => "read8",
-        }
-    }
-}
-
-#[derive(Clone)]
-pub(crate) struct Plan {
-    pub(crate) dir: PathBuf,
-    pub(crate) benches: Vec<Bench>,
-    pub(crate) systems: Vec<System>,
-    pub(crate) threads: Vec<usize>,
-    /// Runs of each case.
-    pub(crate) repeats: usize,
-    /// How long values are updated.
-    pub(crate) run: Duration,
-    /// Values of each thread, where updates are synced.
-    pub(crate) values_synced: u64,
-    /// Values of each thread, where they are not.
-    pub(crate) values_unsynced: u64,
-    pub(crate) inserts: usize,
-    /// Transactions that are run under strace, all threads together; none if 0.
-    pub(crate) traced: u64,
-}
+use pheap_suite::disk;
+use std::time::Instant;
 
 /// Below this, `fdatasync` has not waited for a disk.
 const LEAST_SYNC: f64 = 50e-6;
 
 pub(crate) fn measure(plan: &Plan) -> Result<()> {
-    let sync = median_of_syncs(folder(plan)?.path())?;
+    let sync = median_of_syncs(plan.folder()?.path())?;
     if sync < LEAST_SYNC {
         let (dir, micros) = (plan.dir.display(), sync * 1e6);
         eprintln!(
@@ -107,19 +49,6 @@ pub(crate) fn measure(plan: &Plan) -> Result<()> {
     Ok(())
 }
 
-/// Writes out what earlier runs have left behind, such as the removal of their files.
-pub(crate) fn settle_disk(dir: &Path) -> Result<()> {
-    let dir = File::open(dir)?;
-    // SAFETY: a file that is open.
-    let result = unsafe { libc::syncfs(dir.as_raw_fd()) };
-    if result == 0 { Ok(()) } else { Err(std::io::Error::last_os_error().into()) }
-}
-
-/// A directory for one run, removed after it.
-pub(crate) fn folder(plan: &Plan) -> Result<TempDir> {
-    Ok(tempfile::Builder::new().prefix("pheap-stores-").tempdir_in(&plan.dir)?)
-}
-
 struct Measuring<'a> {
     plan: &'a Plan,
     disk_too_fast: bool,
@@ -132,8 +61,7 @@ impl Measuring<'_> {
         let sync = bench == Bench::Update8Sync;
         let each = if sync { self.plan.values_synced } else { self.plan.values_unsynced };
         let values = Values { threads, each };
-        let mut systems = self.plan.systems.clone();
-        systems.retain(|&system| sync || system != System::Floor);
+        let systems = if sync { self.plan.systems.clone() } else { self.plan.stores() };
         let mut rows: Vec<Row> =
             systems.iter().map(|&system| Row::new(system, bench, sync, threads)).collect();
         for _ in 0..self.plan.repeats {
@@ -149,8 +77,7 @@ impl Measuring<'_> {
 
     fn inserts(&mut self, sync: bool, report: bool, get: bool) -> Result<()> {
         let bench = if sync { Bench::InsertSync } else { Bench::InsertNosync };
-        let mut systems = self.plan.systems.clone();
-        systems.retain(|&system| system != System::Floor);
+        let systems = self.plan.stores();
         let row = |bench, sync, per_transaction: usize| {
             move |&system: &System| {
                 let mut row = Row::new(system, bench, sync, 1);
@@ -183,10 +110,8 @@ impl Measuring<'_> {
     }
 
     fn openings(&mut self) -> Result<()> {
-        let mut systems = self.plan.systems.clone();
-        systems.retain(|&system| system != System::Floor);
         let mut rows: Vec<Row> =
-            systems.iter().map(|&system| Row::new(system, Bench::OpenGet, true, 1)).collect();
+            self.plan.stores().iter().map(|&system| Row::new(system, Bench::OpenGet, true, 1)).collect();
         for _ in 0..self.plan.repeats {
             for row in &mut rows {
                 row.runs.push(named(row.system, row.bench, open_run(self.plan, row.system))?);
@@ -200,7 +125,7 @@ impl Measuring<'_> {
         for row in &mut rows {
             if sync && self.plan.traced > 0 {
                 let mut count = |threads| {
-                    let dir = folder(self.plan)?;
+                    let dir = self.plan.folder()?;
                     let counted = self.tracer.syncs_per_commit(row.system, row.bench, threads, dir.path());
                     named(row.system, row.bench, counted)
                 };
@@ -235,10 +160,10 @@ fn named<T>(system: System, bench: Bench, result: Result<T>) -> Result<T> {
 fn no_mark() {}
 
 fn update_run(plan: &Plan, system: System, sync: bool, values: Values) -> Result<Run> {
-    let dir = folder(plan)?;
+    let dir = plan.folder()?;
     let store = system.open(dir.path(), sync)?;
     store.preload(values)?;
-    settle_disk(dir.path())?;
+    disk::settle(dir.path())?;
     let (run, last) = run::updates(&*store, values, Until::Time(plan.run), no_mark)?;
     if !sync {
         store.settle()?;
@@ -259,10 +184,10 @@ struct InsertRuns {
 }
 
 fn insert_run(plan: &Plan, system: System, sync: bool, get: bool) -> Result<InsertRuns> {
-    let dir = folder(plan)?;
+    let dir = plan.folder()?;
     let keys = run::keys(plan.inserts);
     let store = system.open(dir.path(), sync)?;
-    settle_disk(dir.path())?;
+    disk::settle(dir.path())?;
     let insert = run::inserts(&*store, &keys, no_mark)?;
     if !sync {
         store.settle()?;
@@ -281,7 +206,7 @@ const OPENINGS: usize = 20;
 
 /// Opens a store that was closed, and looks up one key.
 fn open_run(plan: &Plan, system: System) -> Result<Run> {
-    let dir = folder(plan)?;
+    let dir = plan.folder()?;
     let keys = run::keys(plan.inserts);
     let store = system.open(dir.path(), false)?;
     run::inserts(&*store, &keys, no_mark)?;

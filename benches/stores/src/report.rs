@@ -1,7 +1,7 @@
 //! Rows, and what is expected of them.
 
 use crate::Result;
-use crate::cases::Bench;
+use crate::plan::Bench;
 use crate::run::Run;
 use crate::systems::System;
 use pheap_suite::measure::median;

@@ -6,18 +6,22 @@
 
 mod beside;
 mod cases;
+mod plan;
 mod report;
 mod run;
 mod systems;
 mod trace;
 
-use cases::{Bench, Plan};
-use clap::Parser;
+use clap::{Parser, ValueEnum as _};
+use pheap_suite::arguments::arguments;
+use pheap_suite::disk;
+use plan::{Bench, Plan};
 use std::path::PathBuf;
 use std::time::Duration;
 use systems::System;
 
-type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
+type Error = Box<dyn std::error::Error + Send + Sync>;
+type Result<T> = std::result::Result<T, Error>;
 
 /// Measures pheap beside other embedded stores; prints JSON lines.
 #[derive(Parser)]
@@ -50,31 +54,21 @@ struct Args {
 }
 
 fn main() -> Result<()> {
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    if called_by_cargo_test(&words) {
-        let listing = words.iter().any(|word| word == "--list");
-        return if listing { Ok(()) } else { cases::measure(&smoke_test()) };
-    }
-    let args = Args::parse();
+    let Some(args) = arguments::<Args, _>(|| cases::measure(&smoke_test()))? else { return Ok(()) };
     if let Some(child) = args.child {
         return trace::serve(&child);
     }
-    let or_all = |mut only: Vec<Bench>| {
-        if only.is_empty() {
-            only.extend(Bench::ALL);
-        }
-        only
-    };
     let mut plan = if args.quick { quick() } else { full() };
-    plan.benches = or_all(args.only);
+    if !args.only.is_empty() {
+        plan.benches = args.only;
+    }
     plan.threads = args.threads;
     plan.inserts = args.inserts.unwrap_or(plan.inserts);
     if !args.systems.is_empty() {
         plan.systems = args.systems;
     }
     if let Some(dir) = args.dir {
-        // Cargo runs this program elsewhere.
-        plan.dir = std::env::var_os("PWD").map_or_else(PathBuf::new, PathBuf::from).join(dir);
+        plan.dir = disk::of_caller(&dir);
     }
     if plan.threads.contains(&0) {
         return Err("--threads: at least one".into());
@@ -84,9 +78,9 @@ fn main() -> Result<()> {
 
 fn full() -> Plan {
     Plan {
-        dir: default_dir(),
-        benches: Bench::ALL.to_vec(),
-        systems: System::ALL.to_vec(),
+        dir: disk::of_cargo(env!("CARGO_TARGET_TMPDIR")),
+        benches: Bench::value_variants().to_vec(),
+        systems: System::value_variants().to_vec(),
         threads: vec![1, 2, 4, 16],
         repeats: 3,
         run: Duration::from_millis(1000),
@@ -114,28 +108,4 @@ fn smoke_test() -> Plan {
         traced: 0,
         ..quick()
     }
-}
-
-/// `cargo test --benches` runs this program without the arguments of either `cargo bench` or this program.
-fn called_by_cargo_test(words: &[String]) -> bool {
-    let ours = [
-        "--bench",
-        "--quick",
-        "--only",
-        "--systems",
-        "--dir",
-        "--threads",
-        "--inserts",
-        "--child",
-        "--help",
-        "-h",
-    ];
-    let given = |word: &String| ours.contains(&word.split('=').next().unwrap_or(word));
-    words.iter().any(|word| word == "--test") || !words.iter().any(given)
-}
-
-/// Cargo's directory for the files of this benchmark, or the current one if this program was carried elsewhere.
-fn default_dir() -> PathBuf {
-    let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
-    if std::fs::create_dir_all(&dir).is_ok() { dir } else { PathBuf::from(".") }
 }

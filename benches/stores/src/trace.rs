@@ -2,9 +2,10 @@
 //! slows down what it looks at.
 
 use crate::Result;
-use crate::cases::Bench;
+use crate::plan::Bench;
 use crate::run::{self, PER_INSERT, Until};
 use crate::systems::{System, Values};
+use clap::ValueEnum as _;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -22,7 +23,7 @@ fn mark() {
 /// Asks each question once.
 pub(crate) struct Tracer {
     transactions: u64,
-    counted: HashMap<(&'static str, &'static str, usize), Option<f64>>,
+    counted: HashMap<(System, Bench, usize), Option<f64>>,
     /// Why there is no counting.
     broken: Option<String>,
 }
@@ -40,7 +41,7 @@ impl Tracer {
         threads: usize,
         dir: &Path,
     ) -> Result<Option<f64>> {
-        let case = (system.name(), bench.name(), threads);
+        let case = (system, bench, threads);
         if let Some(&counted) = self.counted.get(&case) {
             return Ok(counted);
         }
@@ -66,7 +67,7 @@ impl Tracer {
     /// The syncs, or why there is no trace.
     fn trace(
         &self,
-        (system, bench, threads): (&str, &str, usize),
+        (system, bench, threads): (System, Bench, usize),
         transactions: u64,
         dir: &Path,
     ) -> Result<std::result::Result<u64, String>> {
@@ -75,7 +76,7 @@ impl Tracer {
             .args(["-f", "--seccomp-bpf", "-qq", "-e", "signal=none", "-e", CALLS, "-o"])
             .arg(&trace)
             .arg(std::env::current_exe()?)
-            .args(["--child", system, bench, &threads.to_string(), &transactions.to_string()])
+            .args(["--child", system.name(), &bench.name(), &threads.to_string(), &transactions.to_string()])
             .arg(dir)
             .stdin(Stdio::null())
             .output();
@@ -147,10 +148,10 @@ pub(crate) fn serve(words: &[String]) -> Result<()> {
     let [system, bench, threads, transactions, dir] = words else {
         return Err("--child has five words".into());
     };
-    let system = System::from_name(system).ok_or("there is no such system")?;
+    let system = System::from_str(system, false)?;
     let (threads, transactions): (usize, u64) = (threads.parse()?, transactions.parse()?);
     let store = system.open(&Path::new(dir).join("."), true)?;
-    if bench == Bench::InsertSync.name() {
+    if Bench::from_str(bench, false)? == Bench::InsertSync {
         let keys = run::keys((transactions as usize + 1) * PER_INSERT);
         let (first, others) = keys.split_at(PER_INSERT);
         // What happens once, happens first.

@@ -1,6 +1,6 @@
 //! `hash_map_get_u64` and so on: `PHashMap`, `PBTreeMap` and `PSnapMap` beside the maps of std.
 
-use super::{Op, each, heap, in_pieces, key, shuffled, variant, variants};
+use super::{Op, each, in_pieces, key, shuffled, variant, variants};
 use crate::measure::Checksum;
 use crate::scratch::Scratch;
 use crate::{Case, Result, Sample, Setup};
@@ -220,7 +220,7 @@ macro_rules! cases {
                 let (setup, keys, order) = (setup.clone(), keys.clone(), order.clone());
                 let full = match op {
                     Op::Get | Op::Iterate => {
-                        let heap = heap(&setup, durability)?;
+                        let heap = setup.heap(durability)?;
                         fill(&heap.heap.root("map")?, &keys, 1000)?;
                         Some(heap)
                     }
@@ -228,7 +228,7 @@ macro_rules! cases {
                 };
                 cases.push(Case::new("pheap", bench, variant(durability, together), n, move || match &full {
                     Some(heap) => pass(op, heap, &keys, &order, together),
-                    None => pass(op, &heap(&setup, durability)?, &keys, &order, together),
+                    None => pass(op, &setup.heap(durability)?, &keys, &order, together),
                 }));
             }
             Ok(cases)

@@ -6,9 +6,9 @@ mod map;
 mod snapshot;
 mod vec;
 
-use crate::scratch::{self, Scratch};
-use crate::{Result, Sample, Setup};
+use crate::scratch;
 use crate::{Rng, SEED};
+use crate::{Sample, Setup};
 use pheap::Durability;
 use std::time::Instant;
 
@@ -90,9 +90,4 @@ fn each(n: u64, mut op: impl FnMut(u64) -> pheap::Result<()>) -> pheap::Result<S
     let at = |share: f64| f64::from(times[((n - 1) as f64 * share) as usize]);
     let sample = Sample { seconds, ..Sample::default() };
     Ok(sample.noting("p50", at(0.5)).noting("p9999", at(0.9999)).noting("max", at(1.0)))
-}
-
-/// A heap for a pass.
-fn heap(setup: &Setup, durability: Durability) -> Result<Scratch> {
-    setup.heap(durability)
 }

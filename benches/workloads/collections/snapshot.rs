@@ -1,6 +1,6 @@
 //! `snap_map_take` and `snap_map_beside`: snapshots of a `PSnapMap` beside a `BTreeMap` of std that is copied, or locked.
 
-use super::{heap, in_pieces, key, shuffled};
+use super::{in_pieces, key, shuffled};
 use crate::measure::Checksum;
 use crate::scratch::name;
 use crate::{Case, Result, Sample, Setup};
@@ -23,7 +23,7 @@ fn take(root: &Root<Map>) -> pheap::Result<Snapshot<u64, u64>> {
 pub fn snap_map_take(setup: &Setup, n: u64) -> Result<Vec<Case>> {
     let mut cases = Vec::new();
     for &durability in &setup.durabilities {
-        let heap = heap(setup, durability)?;
+        let heap = setup.heap(durability)?;
         let root = heap.heap.root("map")?;
         filled(&root, n)?;
         cases.push(Case::new("pheap", "snap_map_take", name(durability), n, move || {
@@ -65,7 +65,7 @@ pub fn snap_map_beside(setup: &Setup, n: u64) -> Result<Vec<Case>> {
     }
     for &durability in &setup.durabilities {
         for by_snapshot in [true, false] {
-            let heap = heap(setup, durability)?;
+            let heap = setup.heap(durability)?;
             let root: Root<Map> = heap.heap.root("map")?;
             filled(&root, n)?;
             let order = order.clone();

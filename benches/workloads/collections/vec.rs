@@ -1,6 +1,6 @@
 //! `vec_push_u64` and so on: `PVec` beside `Vec`.
 
-use super::{Op, each, heap, in_pieces, shuffled, variant, variants};
+use super::{Op, each, in_pieces, shuffled, variant, variants};
 use crate::measure::Checksum;
 use crate::scratch::Scratch;
 use crate::{Case, Result, Sample, Setup};
@@ -22,18 +22,18 @@ pub fn vec_u64(setup: &Setup, op: Op, n: u64) -> Result<Vec<Case>> {
         let (setup, order) = (setup.clone(), order.clone());
         let kept = match op {
             Op::Get | Op::Iterate => {
-                let heap = heap(&setup, durability)?;
+                let heap = setup.heap(durability)?;
                 let root = filled(&heap, n)?;
                 Some((heap, root))
             }
             _ => None,
         };
         cases.push(Case::new("pheap", bench, variant(durability, together), n, move || match (op, &kept) {
-            (Op::Insert, _) => push(&heap(&setup, durability)?, n, together),
-            (Op::Grow, _) => grow(&heap(&setup, durability)?, n),
+            (Op::Insert, _) => push(&setup.heap(durability)?, n, together),
+            (Op::Grow, _) => grow(&setup.heap(durability)?, n),
             (Op::Get, Some((heap, root))) => get(heap, root, &order, together),
             (Op::Iterate, Some((heap, root))) => iterate(heap, root),
-            _ => pop(&heap(&setup, durability)?, n, together),
+            _ => pop(&setup.heap(durability)?, n, together),
         }));
     }
     Ok(cases)

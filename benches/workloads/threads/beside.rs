@@ -5,7 +5,7 @@ use super::rates::{Work, rates};
 use super::{Map, OPERATIONS, Setting, at_rate, get, map};
 use crate::collections::key;
 use crate::{Case, Result, Sample, scratch};
-use pheap::{Durability, Root};
+use pheap::{Durability, Heap, Root};
 use std::hint::{black_box, spin_loop};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -90,16 +90,49 @@ pub(super) fn reader(root: &Root<Map>) -> Work<'static> {
 }
 
 /// How an entry is read.
-pub(super) type Read = fn(&Root<Map>, u64) -> pheap::Result<u64>;
+pub(super) type Read<M> = fn(&Root<M>, u64) -> pheap::Result<u64>;
 
 /// The same in whatever way, with a clock around each read.
-pub(super) fn timed_reads<'a>(root: &Root<Map>, read: Read, latencies: &'a mut Latencies) -> Work<'a> {
+pub(super) fn timed_reads<'a, M: 'static>(
+    root: &Root<M>,
+    read: Read<M>,
+    latencies: &'a mut Latencies,
+) -> Work<'a> {
     let (root, mut next) = (root.clone(), 0);
     Box::new(move || {
         let key = key(next % ENTRIES);
         black_box(latencies.time(|| read(&root, key))?);
         next += 1;
         Ok(1)
+    })
+}
+
+/// Changes one entry of a map after the other, a transaction each, always to a value that it never had.
+pub(super) fn timed_writes<'a, M: 'static>(
+    root: &Root<M>,
+    put: fn(&Root<M>, u64, u64) -> pheap::Result<()>,
+    latencies: &'a mut Latencies,
+) -> Work<'a> {
+    let (root, mut next) = (root.clone(), 0);
+    Box::new(move || {
+        latencies.time(|| put(&root, key(next % ENTRIES), !next))?;
+        next += 1;
+        Ok(1)
+    })
+}
+
+/// A case on the map that `make` leaves in a new heap with a write-ahead log.
+pub(super) fn with_log<M: 'static>(
+    setting: &Setting,
+    bench: &'static str,
+    variant: &str,
+    make: fn(&Heap) -> pheap::Result<Root<M>>,
+    pass: impl Fn(&Root<M>) -> Result<Sample> + 'static,
+) -> Case {
+    let setup = setting.disk.clone();
+    Case::new("pheap", bench, format!("wal:{variant}"), OPERATIONS, move || {
+        let heap = setup.heap(Durability::Wal)?;
+        pass(&make(&heap.heap)?)
     })
 }
 

@@ -1,12 +1,12 @@
 //! `durable_beside_sync`, `tasks_beside_sync`: reads of what is durable, beside transactions that wait for the disk.
 
-use super::beside::ENTRIES;
+use super::beside::{ENTRIES, timed_reads, timed_writes, with_log};
 use super::latencies::{Latencies, READS, WRITES};
 use super::rates::{Work, rates};
-use super::{OPERATIONS, Setting, at_rate};
+use super::{Setting, at_rate};
 use crate::collections::key;
-use crate::{Case, Result, Sample};
-use pheap::{Commit, Durability, PSnapMap, Root};
+use crate::{Case, Result};
+use pheap::{Commit, Heap, PSnapMap, Root};
 use std::hint::black_box;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -23,10 +23,10 @@ const WRITERS: u64 = 8;
 pub(super) fn reads(setting: &Setting) -> Result<Vec<Case>> {
     let time = 3 * setting.time;
     let case = |variant, beside: bool| {
-        case(setting, "durable_beside_sync", variant, move |map| {
+        with_log(setting, "durable_beside_sync", variant, filled, move |map| {
             let (mut reads, mut writes) = (Latencies::new(), Latencies::new());
-            let mut works = vec![timed_reads(map, &mut reads)];
-            works.extend(beside.then(|| timed_writes(map, &mut writes)));
+            let mut works = vec![timed_reads(map, get, &mut reads)];
+            works.extend(beside.then(|| timed_writes(map, put, &mut writes)));
             let rate = rates(works, time)?[0];
             Ok(writes.note(reads.note(at_rate(rate), READS), WRITES))
         })
@@ -38,7 +38,7 @@ pub(super) fn reads(setting: &Setting) -> Result<Vec<Case>> {
 pub(super) fn tasks(setting: &Setting) -> Result<Vec<Case>> {
     let time = 3 * setting.time;
     let case = |variant, writers: u64| {
-        case(setting, "tasks_beside_sync", variant, move |map| {
+        with_log(setting, "tasks_beside_sync", variant, filled, move |map| {
             let mut writers: Vec<Writer> = (0..writers).map(|number| Writer::new(map, number)).collect();
             let (map, mut next) = (map.clone(), 0);
             let turn = move || {
@@ -56,43 +56,18 @@ pub(super) fn tasks(setting: &Setting) -> Result<Vec<Case>> {
     Ok(vec![case("alone", 0), case("beside", WRITERS)])
 }
 
-fn case(
-    setting: &Setting,
-    bench: &'static str,
-    variant: &str,
-    pass: impl Fn(&Root<Map>) -> Result<Sample> + 'static,
-) -> Case {
-    let setup = setting.disk.clone();
-    Case::new("pheap", bench, format!("wal:{variant}"), OPERATIONS, move || {
-        let heap = setup.heap(Durability::Wal)?;
-        let map: Root<Map> = heap.heap.root("map")?;
-        map.txn(|tx, map| map.extend(tx, (0..ENTRIES).map(|i| (key(i), i))))?;
-        pass(&map)
-    })
+fn filled(heap: &Heap) -> pheap::Result<Root<Map>> {
+    let map: Root<Map> = heap.root("map")?;
+    map.txn(|tx, map| map.extend(tx, (0..ENTRIES).map(|i| (key(i), i))))?;
+    Ok(map)
 }
 
 fn get(map: &Root<Map>, key: u64) -> pheap::Result<u64> {
     map.durable_snapshot()?.read(|map| map.get(&key).copied().unwrap_or(0))
 }
 
-fn timed_reads<'a>(map: &Root<Map>, latencies: &'a mut Latencies) -> Work<'a> {
-    let (map, mut next) = (map.clone(), 0);
-    Box::new(move || {
-        let key = key(next % ENTRIES);
-        black_box(latencies.time(|| get(&map, key))?);
-        next += 1;
-        Ok(1)
-    })
-}
-
-fn timed_writes<'a>(map: &Root<Map>, latencies: &'a mut Latencies) -> Work<'a> {
-    let (map, mut next) = (map.clone(), 0);
-    Box::new(move || {
-        let change = || map.txn(|tx, map| map.insert(tx, &key(next % ENTRIES), &!next).map(drop));
-        latencies.time(change)?;
-        next += 1;
-        Ok(1)
-    })
+fn put(map: &Root<Map>, key: u64, value: u64) -> pheap::Result<()> {
+    map.txn(|tx, map| map.insert(tx, &key, &value).map(drop))
 }
 
 /// A task that changes its own entry again and again, and waits until that is durable.

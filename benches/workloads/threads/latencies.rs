@@ -1,44 +1,8 @@
-//! How long operations take: histograms in steps of a sixty-fourth.
+//! How long operations take, in nanoseconds.
 
 use crate::Sample;
+use hdrhistogram::Histogram;
 use std::time::{Duration, Instant};
-
-/// What is left of a number of 32 bits when its sign, its exponent and six bits of its fraction are kept: it grows with the number, if that is positive.
-const SHIFT: u32 = 17;
-
-struct Histogram {
-    counts: Vec<u64>,
-    n: u64,
-    sum: f64,
-    max: f64,
-}
-
-impl Histogram {
-    fn new() -> Histogram {
-        Histogram { counts: vec![0; 1 << (31 - SHIFT)], n: 0, sum: 0.0, max: 0.0 }
-    }
-
-    #[inline]
-    fn add(&mut self, time: Duration) {
-        let seconds = time.as_secs_f64();
-        self.counts[((seconds as f32).to_bits() >> SHIFT) as usize] += 1;
-        self.n += 1;
-        self.sum += seconds;
-        self.max = self.max.max(seconds);
-    }
-
-    fn quantile(&self, share: f64) -> f64 {
-        let (mut left, mut step) = ((share * self.n as f64).ceil() as u64, 0);
-        for &count in &self.counts {
-            step += 1;
-            if count >= left {
-                break;
-            }
-            left -= count;
-        }
-        f64::from(f32::from_bits(step << SHIFT)).min(self.max)
-    }
-}
 
 /// How often somebody comes who does not care how long others take.
 const EVERY: Duration = Duration::from_micros(10);
@@ -46,9 +10,9 @@ const EVERY: Duration = Duration::from_micros(10);
 /// The operations of a thread, one after the other.
 pub struct Latencies {
     /// Each counts once. So a thread that waits all the time has a few slow ones, and between them many fast ones.
-    all: Histogram,
+    all: Histogram<u64>,
     /// As who comes at set times sees them: how long the one takes from then on that is under way.
-    seen: Histogram,
+    seen: Histogram<u64>,
     due: Instant,
 }
 
@@ -65,7 +29,8 @@ impl Latencies {
     /// None yet.
     #[allow(clippy::new_without_default)]
     pub fn new() -> Latencies {
-        Latencies { all: Histogram::new(), seen: Histogram::new(), due: Instant::now() }
+        let histogram = Histogram::new(2).expect("two digits are not too many");
+        Latencies { all: histogram.clone(), seen: histogram, due: Instant::now() }
     }
 
     /// Does it, and notes how long that takes. The clock takes about 25 ns of it.
@@ -74,9 +39,9 @@ impl Latencies {
         let start = Instant::now();
         let result = operation();
         let end = Instant::now();
-        self.all.add(end - start);
+        add(&mut self.all, end - start);
         while self.due < end {
-            self.seen.add(end - self.due);
+            add(&mut self.seen, end - self.due);
             self.due += EVERY;
         }
         result
@@ -85,13 +50,19 @@ impl Latencies {
     /// Adds them to what is known of a run.
     pub fn note(&self, sample: Sample, names: Names) -> Sample {
         let [p50, p99, p9999, max, mean, seen_p50, seen_p99] = names;
+        let seconds = |of: &Histogram<u64>, share| of.value_at_quantile(share) as f64 * 1e-9;
         sample
-            .noting(p50, self.all.quantile(0.5))
-            .noting(p99, self.all.quantile(0.99))
-            .noting(p9999, self.all.quantile(0.9999))
-            .noting(max, self.all.max)
-            .noting(mean, self.all.sum / self.all.n.max(1) as f64)
-            .noting(seen_p50, self.seen.quantile(0.5))
-            .noting(seen_p99, self.seen.quantile(0.99))
+            .noting(p50, seconds(&self.all, 0.5))
+            .noting(p99, seconds(&self.all, 0.99))
+            .noting(p9999, seconds(&self.all, 0.9999))
+            .noting(max, seconds(&self.all, 1.0))
+            .noting(mean, self.all.mean() * 1e-9)
+            .noting(seen_p50, seconds(&self.seen, 0.5))
+            .noting(seen_p99, seconds(&self.seen, 0.99))
     }
+}
+
+#[inline]
+fn add(histogram: &mut Histogram<u64>, time: Duration) {
+    histogram.record(time.as_nanos() as u64).expect("the histogram grows");
 }

@@ -72,14 +72,7 @@ pub const GROUPS: [Group; 18] = [
 impl Group {
     /// Measures all cases, in turns.
     pub fn measure(&self, setting: &Setting) -> Result<Vec<Row>> {
-        let plan = Plan {
-            rounds: setting.rounds,
-            run: Duration::ZERO,
-            budget: Duration::MAX,
-            slow: Duration::MAX,
-            share: Duration::MAX,
-        };
-        interleaved((self.cases)(setting)?, &plan)
+        interleaved((self.cases)(setting)?, &Plan::even(setting.rounds))
     }
 }
 

@@ -1,12 +1,11 @@
 //! `reads_beside_sync`, `writes_beside_long_reads`: a root of a heap with a write-ahead log, whose writer waits for the disk at each commit.
 
-use super::beside::{ENTRIES, Read, timed_reads};
+use super::beside::{ENTRIES, Read, timed_reads, timed_writes, with_log};
 use super::latencies::{Latencies, READS, WRITES};
 use super::rates::{Work, rates};
 use super::{Map, OPERATIONS, Setting, at_rate, get, map};
-use crate::collections::key;
 use crate::{Case, Result, Sample};
-use pheap::{Durability, Root};
+use pheap::{Heap, Root};
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
@@ -26,15 +25,15 @@ pub(super) fn reads(setting: &Setting) -> Result<Vec<Case>> {
     let floor = Case::new("floor", "reads_beside_sync", "write_and_sync", OPERATIONS, move || {
         synced_blocks(setup.folder()?.path(), time)
     });
-    let alone = case(setting, "reads_beside_sync", "alone", move |root| {
+    let alone = with_log(setting, "reads_beside_sync", "alone", filled, move |root| {
         let mut latencies = Latencies::new();
         let rate = rates(vec![timed_reads(root, get, &mut latencies)], time)?[0];
         Ok(latencies.note(at_rate(rate), READS))
     });
-    let beside = |variant, read: Read| {
-        case(setting, "reads_beside_sync", variant, move |root| {
+    let beside = |variant, read: Read<Map>| {
+        with_log(setting, "reads_beside_sync", variant, filled, move |root| {
             let (mut reads, mut writes) = (Latencies::new(), Latencies::new());
-            let works = vec![timed_reads(root, read, &mut reads), timed_writes(root, &mut writes)];
+            let works = vec![timed_reads(root, read, &mut reads), timed_writes(root, put, &mut writes)];
             let rate = rates(works, time)?[0];
             Ok(writes.note(reads.note(at_rate(rate), READS), WRITES))
         })
@@ -50,9 +49,9 @@ pub(super) fn reads(setting: &Setting) -> Result<Vec<Case>> {
 pub(super) fn writes(setting: &Setting) -> Result<Vec<Case>> {
     let time = setting.time.max(50 * LONG);
     let writes = |variant, readers| {
-        case(setting, "writes_beside_long_reads", variant, move |root| {
+        with_log(setting, "writes_beside_long_reads", variant, filled, move |root| {
             let mut latencies = Latencies::new();
-            let mut works = vec![timed_writes(root, &mut latencies)];
+            let mut works = vec![timed_writes(root, put, &mut latencies)];
             works.extend((0..readers).map(|_| long_reader(root)));
             rates(works, time)?;
             // There are too few to be counted.
@@ -64,28 +63,12 @@ pub(super) fn writes(setting: &Setting) -> Result<Vec<Case>> {
     Ok(vec![writes("alone", 0), writes("beside", 2)])
 }
 
-fn case(
-    setting: &Setting,
-    bench: &'static str,
-    variant: &str,
-    pass: impl Fn(&Root<Map>) -> Result<Sample> + 'static,
-) -> Case {
-    let setup = setting.disk.clone();
-    Case::new("pheap", bench, format!("wal:{variant}"), OPERATIONS, move || {
-        let heap = setup.heap(Durability::Wal)?;
-        pass(&map(&heap.heap, "map", ENTRIES)?)
-    })
+fn filled(heap: &Heap) -> pheap::Result<Root<Map>> {
+    map(heap, "map", ENTRIES)
 }
 
-/// Changes one entry of the map after the other, a transaction each, always to a value that it never had.
-fn timed_writes<'a>(root: &Root<Map>, latencies: &'a mut Latencies) -> Work<'a> {
-    let (root, mut next) = (root.clone(), 0);
-    Box::new(move || {
-        let change = || root.txn(|tx, map| map.insert(tx, &key(next % ENTRIES), !next).map(drop));
-        latencies.time(change)?;
-        next += 1;
-        Ok(1)
-    })
+fn put(root: &Root<Map>, key: u64, value: u64) -> pheap::Result<()> {
+    root.txn(|tx, map| map.insert(tx, &key, value).map(drop))
 }
 
 fn long_reader(root: &Root<Map>) -> Work<'static> {

@@ -39,7 +39,7 @@ pub fn check(how: &Options, file: &Path, as_json: bool, out: &mut dyn Write) -> 
             writeln!(out, "{report}")?;
         }
     }
-    Ok(if clean { Outcome::Well } else { Outcome::Unsound })
+    Ok(Outcome::of(clean))
 }
 
 /// Opening with `verify` finds everything that a heap's own check does, and lost roots, but its report is shorter.

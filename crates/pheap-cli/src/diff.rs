@@ -70,7 +70,7 @@ pub fn diff(a: &Heap, b: &Heap, args: &Args, out: &mut dyn Write) -> Result {
             writeln!(out, "and {} more; see `--most`", found.more)?;
         }
     }
-    Ok(if same { Outcome::Well } else { Outcome::Unsound })
+    Ok(Outcome::of(same))
 }
 
 /// Types that are in one heap only, or have another layout in the other.

@@ -88,7 +88,7 @@ pub fn dump(heap: &Heap, args: &Args, out: &mut dyn Write) -> Result {
                 table(objects, value, &type_name, limits, out)?
             }
         };
-        Ok(if sound { Outcome::Well } else { Outcome::Unsound })
+        Ok(Outcome::of(sound))
     })?
 }
 
@@ -96,7 +96,7 @@ fn whole(objects: &Objects<'_>, root: &str, limits: Limits, compact: bool, out: 
     let value = Value::Pointer(objects.root(root)?.pointer());
     let sound = print(objects, value, limits, compact, out)?;
     writeln!(out)?;
-    Ok(if sound { Outcome::Well } else { Outcome::Unsound })
+    Ok(Outcome::of(sound))
 }
 
 /// What a pointer leads to.
@@ -138,21 +138,14 @@ fn lines<'v>(objects: &Objects<'v>, value: Value<'v>, limits: Limits, out: &mut 
     let items = usize::try_from(limits.items).unwrap_or(usize::MAX);
     let (value, _) = behind(value, "");
     let mut counted = Counted::new(&value);
+    let one = |element| {
+        counted.one();
+        sound &= print(objects, element, limits, true, out)?;
+        Ok::<_, Failure>(writeln!(out)?)
+    };
     match value {
-        Value::List(elements) => {
-            for element in elements.take(items) {
-                counted.one();
-                sound &= print(objects, element, limits, true, out)?;
-                writeln!(out)?;
-            }
-        }
-        Value::Set(entries) => {
-            for entry in entries.take(items) {
-                counted.one();
-                sound &= print(objects, entry.key, limits, true, out)?;
-                writeln!(out)?;
-            }
-        }
+        Value::List(elements) => elements.take(items).try_for_each(one)?,
+        Value::Set(entries) => entries.take(items).map(|entry| entry.key).try_for_each(one)?,
         Value::Map(entries) => {
             for Entry { key, value, .. } in entries.take(items) {
                 counted.one();

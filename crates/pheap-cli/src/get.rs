@@ -47,7 +47,7 @@ pub fn get(heap: &Heap, args: &Args, out: &mut dyn Write) -> Result {
             }
             Ok(writeln!(out)?)
         })?;
-        Ok(if sound { Outcome::Well } else { Outcome::Unsound })
+        Ok(Outcome::of(sound))
     })?
 }
 

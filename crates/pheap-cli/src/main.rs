@@ -128,6 +128,13 @@ enum Outcome {
     Unsound,
 }
 
+impl Outcome {
+    /// What is to be said of a heap that is sound, or is not.
+    fn of(is_sound: bool) -> Outcome {
+        if is_sound { Outcome::Well } else { Outcome::Unsound }
+    }
+}
+
 /// Why a command failed.
 enum Failure {
     Heap(Error),
@@ -239,6 +246,16 @@ impl Read for Watched {
         self.read += read as u64;
         self.bar.set(self.read);
         Ok(read)
+    }
+}
+
+/// Writes a text to a file, or to the standard output.
+fn write_text(file: Option<&Path>, text: &str, out: &mut dyn Write) -> Result<()> {
+    match file {
+        Some(path) => {
+            std::fs::write(path, text).map_err(|e| Failure::Other(format!("{}: {e}", path.display())))
+        }
+        None => Ok(out.write_all(text.as_bytes())?),
     }
 }
 

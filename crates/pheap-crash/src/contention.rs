@@ -17,11 +17,13 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use pheap::Options;
 use pheap::sim::Bug;
 use pheap::sim::mutant::{fired, meetings};
+use pheap::{Heap, Options, Root};
 
 use crate::tuning::SMALL;
+use pheap_testkit::tempdir;
+use tempfile::TempDir;
 
 /// A program: its name, and what runs it.
 pub type Contention = (&'static str, fn() -> Result<(), String>);
@@ -122,6 +124,22 @@ fn outcome() -> Result<(), String> {
         0 => Ok(()),
         n => Err(format!("without this lock, {n} times two threads would have met")),
     }
+}
+
+/// A small heap in memory.
+fn in_memory() -> Heap {
+    small().in_memory().expect("a heap in memory")
+}
+
+/// A heap in a folder of its own, which is there as long as that.
+fn in_folder(options: &Options) -> (TempDir, Heap) {
+    let folder = tempdir();
+    let heap = options.open(folder.path().join("heap")).expect("a heap in a file");
+    (folder, heap)
+}
+
+fn add(root: &Root<u64>) -> pheap::Result<()> {
+    root.txn(|tx, n| Ok(tx[n] += 1))
 }
 
 /// Options for small heaps.

@@ -1,14 +1,14 @@
 //! The explorer: crashes everywhere, recovers, and compares with the oracle.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::{ControlFlow, Range};
 
-use crate::fault::Failing;
 use crate::medium::{Content, Moment, Snapshot};
 use crate::model::State;
 use crate::program::{Change, One, Op, Program, Setting, Which};
-use crate::report::{Crash, Failure, Totals};
+use crate::report::{Crash, Totals, write_crashes};
 use crate::run::{Opening, Ready, Run, Trace, calls, ready, run};
 use crate::subset::Breadth;
 use pheap_testkit::rng::{Rng, mix};
@@ -65,6 +65,30 @@ impl Limits {
         let all = [Limits::quick(seed), Limits::wide(seed), Limits::thorough(seed)];
         let found = all.into_iter().find(|limits| limits.name == name);
         found.ok_or_else(|| format!("{name:?} is none of quick, wide, thorough"))
+    }
+}
+
+/// A program that a crash can break.
+#[derive(Debug, Clone)]
+pub struct Failure {
+    /// The program.
+    pub program: Program,
+    pub(crate) limits: Limits,
+    /// The crash, and perhaps one during the recovery from it. None if the program fails without any.
+    pub crashes: Vec<Crash>,
+    /// What is wrong.
+    pub message: String,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "FAILURE of the program `{}`", self.program)?;
+        write_crashes(f, &self.crashes, &self.message)?;
+        write!(
+            f,
+            "  replay: cargo run --release -p pheap-crash -- --program \"{}\" --limits {} --seed {}",
+            self.program, self.limits.name, self.limits.seed
+        )
     }
 }
 
@@ -167,7 +191,7 @@ impl Explorer {
     pub fn failing(&self, program: &Program) -> Result<Vec<Program>, String> {
         let calls = calls(program, &self.ready)?;
         let with = |failing| Program { failing: Some(failing), ..program.clone() };
-        let all = Failing::of(program, |which, call| calls.get(&(which, call)).copied().unwrap_or(0));
+        let all = program.failures(|file, call| calls.get(&(file, call)).copied().unwrap_or(0));
         Ok(all.into_iter().map(with).collect())
     }
 

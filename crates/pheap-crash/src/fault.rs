@@ -5,8 +5,6 @@ use std::str::FromStr;
 
 use pheap::sim::disk::{Call, Fault, Which};
 
-use crate::program::{Change, Op, Program};
-
 /// One call that fails, or all of its kind from then on, if it is to make a file longer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Failing {
@@ -81,15 +79,6 @@ impl Failing {
         let error = if self.full { ENOSPC } else { EIO };
         let after = self.after.checked_sub(before)?;
         Some(Fault { which: self.which, call: self.call, after, times, error })
-    }
-
-    /// All that can fail in a program that makes so many calls of each kind.
-    pub fn of(program: &Program, calls: impl Fn(Which, Call) -> usize) -> Vec<Failing> {
-        let mut all = Failing::all(calls);
-        // What comes from memory is lost if it cannot be made durable.
-        let converts = program.ops.contains(&Op::Change(Change::Convert));
-        all.retain(|failing| !(converts && failing.evict));
-        all
     }
 
     /// All that can fail if so many calls of each kind are made.

@@ -7,8 +7,60 @@
 use pheap::{Commit, Error, Heap, P, Persist, Root, Txn, View, field};
 
 use crate::model::RootState;
-use crate::objects::{Node, Record};
-use crate::shelf::{Shelf, Store};
+use crate::shelf::Shelf;
+
+/// The object that a root is. Larger than 256 bytes, so that `#[txn]` logs fields, and in several cache lines.
+#[derive(Persist)]
+#[repr(C)]
+pub struct Record<'r> {
+    /// See [`RootState`], also for the other fields.
+    pub x: u64,
+    /// The bytes of one word.
+    pub bytes: [u8; 8],
+    /// Moves the rest to other cache lines.
+    pub gap: [u64; 30],
+    /// A number.
+    pub y: u64,
+    /// Never `None`; an `Option`, because zeros must be a valid value for a test of what crashes leave.
+    pub slice: Option<P<'r, [u64]>>,
+    /// Many numbers.
+    pub big: Option<P<'r, [u64]>>,
+    /// The first node.
+    pub list: Option<P<'r, Node<'r>>>,
+}
+
+/// A node of a list. So large that a span has four: slots that become free are soon used again.
+#[derive(Persist)]
+#[repr(C)]
+pub struct Node<'r> {
+    /// Its value.
+    pub value: u64,
+    /// The value again, inverted: a torn node does not pass for a whole one.
+    pub check: u64,
+    /// The next node.
+    pub next: Option<P<'r, Node<'r>>>,
+    /// Zeros, which are cheap.
+    pub gap: [u64; 121],
+    /// The value once more.
+    pub tail: u64,
+}
+
+impl<'r> Node<'r> {
+    /// A node before another one.
+    pub fn new(value: u64, next: Option<P<'r, Node<'r>>>) -> Node<'r> {
+        Node { value, check: !value, next, gap: [0; 121], tail: value }
+    }
+}
+
+/// What a root with collections is.
+#[derive(Persist)]
+#[repr(C)]
+pub struct Store<'r> {
+    /// What each root has.
+    pub record: Record<'r>,
+    /// The collections.
+    pub shelf: Shelf<'r>,
+}
 
 /// What a [`Record`] is, in another order, and in one cache line: the two migrations are not alike.
 #[derive(Persist)]

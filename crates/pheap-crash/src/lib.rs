@@ -15,7 +15,8 @@
 //! | [`program`] | operations, programs and their text |
 //! | [`program::alphabet`] | which programs there are |
 //! | [`model`] | what a heap should hold |
-//! | [`objects`], [`layouts`], [`shelf`], [`ops`] | the persistent types; what operations do |
+//! | [`layouts`], [`shelf`], [`ops`] | the persistent types; what operations do |
+//! | [`objects`] | how roots are found, and read |
 //! | [`medium`], [`fault`] | simulated memory and disks, and calls that fail |
 //! | [`tuning`] | numbers for short programs |
 //! | [`run`] | running a program on a simulated medium |
@@ -24,7 +25,7 @@
 //! | [`steered`] | crashing where an input says |
 //! | [`schedule`] | which programs are explored in which order, and how far that has come |
 //! | [`shrink`] | the shortest program that fails |
-//! | [`report`] | figures and failures |
+//! | [`report`] | figures and crashes |
 //! | [`seeded`] | bugs that the explorer must find |
 //! | [`contention`] | threads that meet at every lock |
 //! | [`threads`] | two threads, in all orders, and crashes at each step |
@@ -54,7 +55,7 @@ pub mod subset;
 pub mod threads;
 pub mod tuning;
 
-pub use explore::{Explorer, Limits};
+pub use explore::{Explorer, Failure, Limits};
 pub use program::Program;
-pub use report::{Failure, Totals};
+pub use report::Totals;
 pub use steered::{Script, Steered};

@@ -127,6 +127,11 @@ impl Medium {
         }
     }
 
+    /// The same, with the error as a text that says what has failed.
+    pub(crate) fn opened(&self, options: &Options) -> Result<Heap, String> {
+        self.open(options).map_err(|error| format!("opening fails: {error}"))
+    }
+
     /// Notes that `n` operations have been acknowledged, of which `safe` must survive a power failure.
     pub fn acknowledge(&self, n: usize, safe: usize) {
         match self {

@@ -1,56 +1,13 @@
-//! The persistent types of the programs, and how they are read.
+//! How the roots of a heap are found, and read.
 
 use crate::report::Said;
 use std::collections::HashMap;
 
-use pheap::{Heap, P, Persist, Report, Root, View, field};
+use pheap::{Heap, P, Report, Root, View, field};
 
-use crate::layouts::{self, Found, Handle, Other};
+use crate::layouts::{self, Found, Handle, Node, Other, Record, Store};
 use crate::model::{RootState, State};
-use crate::shelf::{self, Store};
-
-/// The object that a root is. Larger than 256 bytes, so that `#[txn]` logs fields, and in several cache lines.
-#[derive(Persist)]
-#[repr(C)]
-pub struct Record<'r> {
-    /// See [`RootState`], also for the other fields.
-    pub x: u64,
-    /// The bytes of one word.
-    pub bytes: [u8; 8],
-    /// Moves the rest to other cache lines.
-    pub gap: [u64; 30],
-    /// A number.
-    pub y: u64,
-    /// Never `None`; an `Option`, because zeros must be a valid value for a test of what crashes leave.
-    pub slice: Option<P<'r, [u64]>>,
-    /// Many numbers.
-    pub big: Option<P<'r, [u64]>>,
-    /// The first node.
-    pub list: Option<P<'r, Node<'r>>>,
-}
-
-/// A node of a list. So large that a span has four: slots that become free are soon used again.
-#[derive(Persist)]
-#[repr(C)]
-pub struct Node<'r> {
-    /// Its value.
-    pub value: u64,
-    /// The value again, inverted: a torn node does not pass for a whole one.
-    pub check: u64,
-    /// The next node.
-    pub next: Option<P<'r, Node<'r>>>,
-    /// Zeros, which are cheap.
-    pub gap: [u64; 121],
-    /// The value once more.
-    pub tail: u64,
-}
-
-impl<'r> Node<'r> {
-    /// A node before another one.
-    pub fn new(value: u64, next: Option<P<'r, Node<'r>>>) -> Node<'r> {
-        Node { value, check: !value, next, gap: [0; 121], tail: value }
-    }
-}
+use crate::shelf::{Item, Shelf};
 
 /// Roots by name.
 pub type Handles = HashMap<String, Found>;
@@ -70,14 +27,14 @@ type Pointers<'r> = (Option<P<'r, [u64]>>, Option<P<'r, [u64]>>, Option<P<'r, No
 
 /// Addresses of the heap, and of the objects in it that were seen.
 #[derive(Debug)]
-pub(crate) struct Places {
+struct Places {
     heap: std::ops::Range<u64>,
     seen: Vec<(u64, u64)>,
 }
 
 impl Places {
     /// Checks that an object can be at `p`, so that it can be looked at.
-    pub(crate) fn add<T: ?Sized>(&mut self, what: &str, p: P<'_, T>, bytes: u64) -> Result<(), String> {
+    fn add<T: ?Sized>(&mut self, what: &str, p: P<'_, T>, bytes: u64) -> Result<(), String> {
         let start = said(&p, "(0x");
         if !start.is_multiple_of(8) || start < self.heap.start || bytes > self.heap.end.saturating_sub(start)
         {
@@ -110,7 +67,63 @@ impl Places {
         self.add(&format!("root {name:?}"), p, size_of::<Store<'_>>() as u64)?;
         self.seen.pop();
         let state = self.record(name, view, field!(p.record))?;
-        shelf::read(self, name, view, field!(p.shelf), state)
+        self.shelf(name, view, field!(p.shelf), state)
+    }
+
+    /// Adds what is on a shelf to what is in its root. The heap must have been [checked](Heap::check): what lies in collections cannot be
+    /// looked at before it is followed.
+    fn shelf<'r>(
+        &mut self,
+        name: &str,
+        view: &View<'r>,
+        shelf: P<'r, Shelf<'r>>,
+        state: RootState,
+    ) -> Result<RootState, String> {
+        let Shelf { map, tree, versions, vec, text } = &view[shelf];
+        let torn = map.iter(view).find(|(_, [value, check])| *check != !value);
+        if let Some((key, [value, check])) = torn {
+            return Err(format!("{name}.map[{key}] holds {value:#x} and {check:#x}"));
+        }
+        let entries = map.iter(view).map(|(key, [value, _])| (*key, *value)).collect();
+        let sorted: Vec<(&str, u64)> = tree.iter(view).map(|(key, value)| (key, *value)).collect();
+        let versioned: Vec<(&str, u64)> = versions.iter(view).map(|(key, value)| (key, *value)).collect();
+        let mut items = Vec::new();
+        for item in vec.iter(view) {
+            self.add(&format!("{name}.vec[{}]", items.len()), *item, size_of::<Item>() as u64)?;
+            let Item { value, check } = view[*item];
+            if check != !value {
+                return Err(format!("{name}.vec[{}] holds {value:#x} and {check:#x}", items.len()));
+            }
+            items.push(value);
+        }
+        let state = RootState {
+            map: entries,
+            tree: sorted.iter().map(|(key, value)| ((*key).to_owned(), *value)).collect(),
+            versions: versioned.iter().map(|(key, value)| ((*key).to_owned(), *value)).collect(),
+            vec: items,
+            text: text.as_str(view).to_owned(),
+            ..state
+        };
+        if state.map.len() != map.len()
+            || !state.map.iter().all(|(key, value)| map.get(view, key) == Some(&[*value, !value]))
+        {
+            return Err(format!("{name}.map, {} long, does not find all of {:?}", map.len(), state.map));
+        }
+        let found = |pairs: &[(&str, u64)], get: &dyn Fn(&str) -> Option<u64>| {
+            pairs.is_sorted() && pairs.iter().all(|(key, value)| get(key) == Some(*value))
+        };
+        if state.tree.len() != tree.len() || !found(&sorted, &|key| tree.get(view, key).copied()) {
+            return Err(format!("{name}.tree, {} long, does not find all of {sorted:?}", tree.len()));
+        }
+        if state.versions.len() != versions.len()
+            || !found(&versioned, &|key| versions.get(view, key).copied())
+        {
+            return Err(format!(
+                "{name}.versions, {} long, does not find all of {versioned:?}",
+                versions.len()
+            ));
+        }
+        Ok(state)
     }
 
     /// Adds what is behind a root to what is in it.
@@ -251,7 +264,7 @@ pub fn see(heap: &Heap, handles: &mut Handles) -> Result<Seen, String> {
             Found::First(Handle::Store(root)) => root.read(|view, p| places.store(name, view, p)),
             Found::OtherStore(root) => root.read(|view, p| {
                 let state = places.other(name, view, field!(p.other))?;
-                shelf::read(&mut places, name, view, field!(p.shelf), state)
+                places.shelf(name, view, field!(p.shelf), state)
             }),
         };
         seen.state.roots.insert(info.name, read.said()??);

@@ -8,9 +8,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use pheap::{Error, Held, P, Txn, field, txn};
 
-use crate::layouts::Handle;
+use crate::layouts::{Handle, Node, Record};
 use crate::model::{RootState, SLICE};
-use crate::objects::{Node, Record};
 use crate::program::{Both, One};
 
 /// Elements of the object that is too large for a redo record.

@@ -10,6 +10,8 @@ mod shelved;
 use std::fmt;
 use std::str::FromStr;
 
+use pheap::sim::disk::{Call, Which as File};
+
 use crate::fault::Failing;
 use crate::named::named;
 
@@ -306,6 +308,17 @@ pub struct Program {
     pub failing: Option<Failing>,
     /// The operations.
     pub ops: Vec<Op>,
+}
+
+impl Program {
+    /// All that can fail in it, if it makes so many calls of each kind.
+    pub fn failures(&self, calls: impl Fn(File, Call) -> usize) -> Vec<Failing> {
+        let mut all = Failing::all(calls);
+        // What comes from memory is lost if it cannot be made durable.
+        let converts = self.ops.contains(&Op::Change(Change::Convert));
+        all.retain(|failing| !(converts && failing.evict));
+        all
+    }
 }
 
 impl fmt::Display for Program {

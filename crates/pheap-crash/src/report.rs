@@ -3,9 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::explore::Limits;
 use crate::medium::Moment;
-use crate::program::Program;
 
 /// Errors as texts.
 pub(crate) trait Said<T> {
@@ -122,28 +120,4 @@ pub(crate) fn write_crashes(f: &mut fmt::Formatter<'_>, crashes: &[Crash], messa
         writeln!(f, "  {}{crash}", if i == 0 { "" } else { "and in the run after that, " })?;
     }
     message.lines().try_for_each(|line| writeln!(f, "  {line}"))
-}
-
-/// A program that a crash can break.
-#[derive(Debug, Clone)]
-pub struct Failure {
-    /// The program.
-    pub program: Program,
-    pub(crate) limits: Limits,
-    /// The crash, and perhaps one during the recovery from it. None if the program fails without any.
-    pub crashes: Vec<Crash>,
-    /// What is wrong.
-    pub message: String,
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "FAILURE of the program `{}`", self.program)?;
-        write_crashes(f, &self.crashes, &self.message)?;
-        write!(
-            f,
-            "  replay: cargo run --release -p pheap-crash -- --program \"{}\" --limits {} --seed {}",
-            self.program, self.limits.name, self.limits.seed
-        )
-    }
 }

@@ -12,15 +12,15 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use pheap::{Durability, Error, Heap, Held, Options, Report, SyncPolicy};
 
 use crate::fault::Failing;
-use crate::layouts::{self, Found};
+use crate::layouts::{self, Found, Node};
 use crate::medium::{Content, Medium, Moment};
 use crate::model::{RootState, State};
-use crate::objects::{Handles, Node, Seen, base, handle};
+use crate::objects::{Handles, Seen, base, handle};
 use crate::ops;
 use crate::program::{Both, Change, One, Op, Program, Setting, Shape, Shelved, Which};
 use crate::tuning::SMALL;
 
-pub use catch::catching;
+pub use catch::{catching, no_panic};
 pub use fail::Calls;
 pub use start::{Ready, calls, ready, run};
 
@@ -270,10 +270,7 @@ impl Run {
     /// Lets the heap go.
     fn end(&mut self) -> Result<(), String> {
         let heap = self.let_go();
-        catching(|| {
-            drop(heap);
-            Ok(())
-        })
+        no_panic(|| drop(heap))
     }
 
     /// What happened so far.

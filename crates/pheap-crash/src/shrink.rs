@@ -2,9 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use crate::explore::Explorer;
+use crate::explore::{Explorer, Failure};
 use crate::program::Program;
-use crate::report::Failure;
 
 /// Programs that are a little shorter.
 fn shorter(program: &Program) -> Vec<Program> {

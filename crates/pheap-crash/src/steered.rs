@@ -228,9 +228,12 @@ fn settled(then: Program, killed: bool) -> Program {
 
 /// The failure, or one that is like it and can be.
 fn possible(failing: Failing, program: &Program) -> Option<Failing> {
-    let all = Failing::of(program, |which, call| {
-        if (which, call) == (failing.which, failing.call) { failing.after + 1 } else { 0 }
-    });
+    let all =
+        program.failures(
+            |which, call| {
+                if (which, call) == (failing.which, failing.call) { failing.after + 1 } else { 0 }
+            },
+        );
     let mut same = all.into_iter().filter(|other| other.after == failing.after);
     same.clone().find(|other| *other == failing).or_else(|| same.next())
 }

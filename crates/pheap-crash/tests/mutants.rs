@@ -1,9 +1,42 @@
-//! Some of the mutants are tried, so that nothing of what tries all of them falls into disrepair: `cargo run -p pheap-crash -- mutate`.
+//! Some of the mutants are tried, so that nothing of what tries all of them falls into disrepair:
+//! `cargo run -p pheap-crash -- mutate`.
 //! It has a process of its own: it simulates heaps in threads, at the address that others in the process would have.
 
 use std::path::Path;
+use std::slice;
+use std::time::Duration;
 
-use pheap_crash::mutate::sample;
+use pheap_crash::mutate::child::{Child, Verdict};
+use pheap_crash::mutate::explore_all;
+use pheap_crash::mutate::hints::{self, Hints};
+use pheap_crash::mutate::programs::Case;
+use pheap_crash::mutate::source::Source;
+
+/// Tries every so manyth mutant of which it is known what notices it, with that.
+/// `runner` is the program `pheap-crash`. Returns how many were tried.
+///
+/// # Errors
+/// A mutant that is not noticed any more.
+fn sample(runner: &Path, every: usize) -> Result<usize, String> {
+    let source = Source::read();
+    let mut tried = 0;
+    for (name, text) in Hints::read().iter().step_by(every) {
+        let case: Case = text.parse()?;
+        let found = explore_all(slice::from_ref(&case))?;
+        let mutants = found.iter().flat_map(|(&site, reached)| reached.mutants(site));
+        // If the line is not there any more, the next run of the whole will forget it.
+        let named = mutants.filter(|mutant| hints::name(&source, mutant) == *name);
+        for mutant in named.take(1) {
+            tried += 1;
+            let budget = Duration::from_secs(10);
+            let child = Child::start(runner, mutant, slice::from_ref(&case), &[0], budget)?;
+            if let (_, Verdict::Survived(_)) = child.wait()? {
+                return Err(format!("{mutant} was noticed by `{case}`, and is not any more"));
+            }
+        }
+    }
+    Ok(tried)
+}
 
 #[test]
 fn mutants_are_noticed() {

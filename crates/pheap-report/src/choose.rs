@@ -38,6 +38,11 @@ impl Figure {
         Figure { variant: row.variant.clone(), seconds: row.seconds, min: row.min(), max: row.max() }
     }
 
+    /// So many times what a row of the floor says.
+    fn times(factor: f64, name: &str, row: &Figure) -> Figure {
+        Figure { variant: name.to_owned(), seconds: 0.0, min: 0.0, max: 0.0 }.plus(factor, row)
+    }
+
     /// Adds `factor` times another one.
     fn plus(mut self, factor: f64, other: &Figure) -> Figure {
         self.seconds += factor * other.seconds;
@@ -97,19 +102,14 @@ impl<'a> Rows<'a> {
     /// A row of the floor: what one operation takes.
     pub(crate) fn floor_row(self, name: &str) -> Option<Figure> {
         let row = self.of_bench(name).find(|row| row.system == "floor" && row.n > 0)?;
-        let zero = Figure { variant: name.to_owned(), seconds: 0.0, min: 0.0, max: 0.0 };
-        Some(zero.plus(1.0 / row.n as f64, &Figure::of(row)))
+        Some(Figure::times(1.0 / row.n as f64, name, &Figure::of(row)))
     }
 
     fn floor(self, bench: &Bench, size: Size) -> Option<Figure> {
         let n = size.n as f64;
         match bench.floor {
             Floor::None => None,
-            Floor::Row(name) => {
-                let row = self.floor_row(name)?;
-                let zero = Figure { variant: name.to_owned(), seconds: 0.0, min: 0.0, max: 0.0 };
-                Some(zero.plus(n, &row))
-            }
+            Floor::Row(name) => Some(Figure::times(n, name, &self.floor_row(name)?)),
             Floor::VolatileAndRow(name) => {
                 let volatile = self.find(bench, size, Choice::Volatile)?;
                 Some(Figure { variant: name.to_owned(), ..volatile }.plus(n, &self.floor_row(name)?))

@@ -15,7 +15,7 @@ mod targets;
 
 use charts::{CHARTS, Chart};
 use choose::Rows;
-use clap::Parser;
+use clap::{Parser, ValueEnum as _};
 use results::Results;
 use run::Part;
 use std::fs;
@@ -80,7 +80,7 @@ fn report(args: &Args) -> Result<()> {
         results.sections.extend(Results::read(file)?.sections);
     }
     let parts = match args.only.as_slice() {
-        [] if args.from.is_empty() => Part::ALL.to_vec(),
+        [] if args.from.is_empty() => Part::value_variants().to_vec(),
         only => only.to_vec(),
     };
     if !parts.is_empty() {

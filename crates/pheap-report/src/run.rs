@@ -26,16 +26,6 @@ pub(crate) enum Part {
 }
 
 impl Part {
-    pub(crate) const ALL: [Part; 3] = [Part::Paper, Part::Stores, Part::Compile];
-
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Part::Paper => "paper",
-            Part::Stores => "stores",
-            Part::Compile => "compile",
-        }
-    }
-
     /// About how many rows come, if nothing is known from an earlier run.
     fn rows(self) -> u64 {
         match self {

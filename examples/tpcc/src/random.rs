@@ -1,6 +1,7 @@
 //! Random numbers and texts, as the specification wants them.
 
 use crate::tables::Text;
+use pheap_testkit::Rng;
 
 /// Last names consist of three of these, one for each digit of a number.
 const SYLLABLES: [&str; 10] =
@@ -15,25 +16,18 @@ const C_LAST_NAME_RUN: u32 = 208;
 const C_CUSTOMER: u32 = 259;
 const C_ITEM: u32 = 4711;
 
-/// splitmix64: the same numbers in each process.
-pub struct Random(u64);
+/// The same numbers in each process.
+pub struct Random(Rng);
 
 impl Random {
     /// Different streams of one seed have nothing in common.
     pub fn new(seed: u64, stream: u64) -> Random {
-        Random(seed ^ stream.wrapping_mul(0x517c_c1b7_2722_0a95))
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        Random(Rng::from_seed(seed ^ stream.wrapping_mul(0x517c_c1b7_2722_0a95)))
     }
 
     /// A number from `low` to `high`, both included.
     pub fn within(&mut self, low: u32, high: u32) -> u32 {
-        low + (((self.next() >> 32) * u64::from(high - low + 1)) >> 32) as u32
+        low + (((self.0.next_u64() >> 32) * u64::from(high - low + 1)) >> 32) as u32
     }
 
     /// Whether something happens that happens so often.
@@ -86,7 +80,7 @@ impl Random {
         let mut bytes = [0; N];
         // Ten from each number, for loading is mostly this.
         for ten in bytes[..len].chunks_mut(10) {
-            let number = self.next();
+            let number = self.0.next_u64();
             for (i, byte) in ten.iter_mut().enumerate() {
                 *byte = CHARACTERS[(number >> (6 * i)) as usize & 63];
             }

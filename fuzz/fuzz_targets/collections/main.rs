@@ -13,7 +13,7 @@ use libfuzzer_sys::fuzz_target;
 use pheap::sim::Tuning;
 use pheap::{Error, Heap, Options, P, Root, Txn, field};
 use pheap_crash::tuning::SMALL;
-use pheap_fuzz::Files;
+use pheap_fuzz::{BASES, Files, assert_sound, is_full};
 
 mod content;
 mod maps;
@@ -39,9 +39,6 @@ fn run(program: &Program) {
     world.end(How::Close);
     world.open();
 }
-
-/// Where heaps are mapped.
-const BASES: [u64; 2] = [0x5400 << 32, 0x5401 << 32];
 
 struct World {
     options: Options,
@@ -107,7 +104,7 @@ impl World {
                 }
             }
             Op::Collect => self.collect(),
-            Op::Check => self.check(),
+            Op::Check => assert_sound(self.heap()),
             Op::Checkpoint => self.heap().checkpoint().expect("it can be made"),
             Op::Remove => {
                 if self.heap().remove_root("all").is_ok() {
@@ -157,14 +154,9 @@ impl World {
         }
     }
 
-    fn check(&self) {
-        let report = self.heap().check().expect("it can be checked");
-        assert!(report.is_clean(), "the heap is not sound: {report}");
-    }
-
     fn collect(&mut self) {
         self.heap().wait_ready().and_then(|()| self.heap().collect()).expect("it can be collected");
-        self.check();
+        assert_sound(self.heap());
         self.compare();
     }
 
@@ -226,8 +218,4 @@ fn step<'r>(
             Ok(())
         }
     }
-}
-
-fn is_full(error: &Error) -> bool {
-    matches!(error, Error::OutOfSpace { .. } | Error::ReservationFull { .. })
 }

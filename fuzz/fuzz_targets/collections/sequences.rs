@@ -1,6 +1,7 @@
 //! Steps on vectors, queues and texts.
 
 use pheap::{P, PString, PVec, PVecDeque, Result, Txn};
+use pheap_fuzz::range;
 
 use crate::content::Model;
 use crate::ops::{BoxStep, DequeStep, TextStep, VecStep};
@@ -8,11 +9,6 @@ use crate::ops::{BoxStep, DequeStep, TextStep, VecStep};
 /// A place in what has so many elements, if it has any.
 fn place(at: u8, len: usize) -> Option<usize> {
     usize::from(at).checked_rem(len)
-}
-
-fn range(from: u8, to: u8, len: usize) -> std::ops::Range<usize> {
-    let [a, b] = [from, to].map(|n| usize::from(n) % (len + 1));
-    a.min(b)..a.max(b)
 }
 
 /// So many numbers.
@@ -207,11 +203,7 @@ pub fn deque<'r>(
 
 /// The boundary of a character at or before a place.
 fn boundary(text: &str, at: u8) -> usize {
-    let mut at = usize::from(at) % (text.len() + 1);
-    while !text.is_char_boundary(at) {
-        at -= 1;
-    }
-    at
+    text.floor_char_boundary(usize::from(at) % (text.len() + 1))
 }
 
 pub fn text<'r>(

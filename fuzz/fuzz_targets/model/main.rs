@@ -13,7 +13,7 @@ use libfuzzer_sys::fuzz_target;
 use pheap::sim::Tuning;
 use pheap::{Error, Heap, Held, Options, Root};
 use pheap_crash::tuning::SMALL;
-use pheap_fuzz::Files;
+use pheap_fuzz::{BASES, Files, assert_sound, is_full};
 
 mod ops;
 mod store;
@@ -46,9 +46,6 @@ pub struct Surroundings {
     next_id: u64,
     stubborn: bool,
 }
-
-/// Where heaps are mapped.
-const BASES: [u64; 2] = [0x5400 << 32, 0x5401 << 32];
 
 struct World {
     options: Options,
@@ -126,8 +123,7 @@ impl World {
             }
             Op::Collect => {
                 self.heap().wait_ready().and_then(|()| self.heap().collect()).expect("it can be collected");
-                let report = self.heap().check().expect("it can be checked");
-                assert!(report.is_clean(), "the heap is not sound: {report}");
+                assert_sound(self.heap());
                 self.check_all();
             }
             Op::Checkpoint => self.heap().checkpoint().expect("it can be made"),
@@ -314,8 +310,4 @@ impl World {
         self.heap = Some(self.options.open(files.heap()).expect("it can be opened"));
         self.check_all();
     }
-}
-
-fn is_full(error: &Error) -> bool {
-    matches!(error, Error::OutOfSpace { .. } | Error::ReservationFull { .. })
 }

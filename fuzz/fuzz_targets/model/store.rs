@@ -2,7 +2,7 @@
 
 use arbitrary::Arbitrary;
 use pheap::{P, Persist, Result, Txn, View, txn};
-use pheap_fuzz::Files;
+use pheap_fuzz::{Files, range};
 
 use crate::Surroundings;
 use crate::ops::Step;
@@ -205,7 +205,7 @@ fn change<'r>(
         }
         Step::CopyCells { from, to, with } => {
             if let (Some(slice), Some(cells)) = (tx[store].cells, &mut content.cells) {
-                let range = range(from.into(), to.into(), cells.len());
+                let range = range(from, to, cells.len());
                 tx.slice_mut(slice, range.clone()).fill(with);
                 cells[range].fill(with);
             }
@@ -273,11 +273,6 @@ fn element<'r, 'm, T: Persist>(
     let (slice, model) = (slice?, model.as_mut()?);
     let at = usize::from(at).checked_rem(model.len())?;
     Some((slice, model, at))
-}
-
-fn range(from: u16, to: u16, len: usize) -> std::ops::Range<usize> {
-    let [a, b] = [from, to].map(|n| usize::from(n) % (len + 1));
-    a.min(b)..a.max(b)
 }
 
 fn assert_equal_numbers<'r>(view: &View<'r>, store: P<'r, Store<'r>>, _: &Content) {

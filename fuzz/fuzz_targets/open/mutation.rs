@@ -147,12 +147,8 @@ impl Image {
         }
     }
 
-    /// Does what it can of a mutation.
-    pub fn apply(&mut self, damage: &Damage<'_>, mutation: &Mutation) {
-        self.try_apply(damage, mutation);
-    }
-
-    fn try_apply(&mut self, damage: &Damage<'_>, mutation: &Mutation) -> Option<()> {
+    /// Does a mutation; `None` if there is no place for it.
+    pub fn apply(&mut self, damage: &Damage<'_>, mutation: &Mutation) -> Option<()> {
         match *mutation {
             Mutation::Flip { section, at, bit } => {
                 let (file, at) = self.byte_of(damage, section, at)?;

@@ -9,7 +9,7 @@ use pheap::{Durability, Error, Heap, Options, Result, Root};
 use pheap_crash::tuning::SMALL;
 
 use crate::content::{Collections, List, Slices};
-use crate::image::{HEAP, Image, LOG, PAGE};
+use crate::image::{HEAP, Image, LOG};
 
 /// How all heaps are opened here.
 pub fn options() -> Options {
@@ -31,8 +31,8 @@ pub fn all() -> &'static [Image] {
             closed,
             killed,
             killed_long,
-            with_collections,
-            many_elements,
+            || with_collections(FEW),
+            || with_collections(150), // trees with inner nodes, and tables of many groups
             older_state,
             reopened,
             relocated,
@@ -147,19 +147,13 @@ fn killed_long() -> Result<Image> {
     })
 }
 
-/// Closed: the bitmaps of live slots are there.
-fn with_collections() -> Result<Image> {
-    in_memory(Vec::new(), |heap, _| {
-        collections(&heap, 24)?;
-        heap.close()?;
-        Ok(None)
-    })
-}
+/// Elements of small collections.
+const FEW: u64 = 24;
 
-/// Trees with inner nodes, and tables of many groups.
-fn many_elements() -> Result<Image> {
+/// Closed: the bitmaps of live slots are there.
+fn with_collections(elements: u64) -> Result<Image> {
     in_memory(Vec::new(), |heap, _| {
-        collections(&heap, 150)?;
+        collections(&heap, elements)?;
         heap.close()?;
         Ok(None)
     })
@@ -192,7 +186,7 @@ const MOVED: u64 = 0x5d00_0000_0000;
 
 /// Moved to another address, and killed there.
 fn relocated() -> Result<Image> {
-    let closed = with_collections()?;
+    let closed = with_collections(FEW)?;
     let sim = Arc::new(Sim::new(words(&closed)));
     let heap = options().base(MOVED).simulate(&sim)?;
     let image = Image::of(bytes(&sim.durable()), Vec::new());
@@ -202,7 +196,7 @@ fn relocated() -> Result<Image> {
 
 /// In the middle of that: some pointers are relative to the one base, some to the other.
 fn relocating() -> Result<Image> {
-    let closed = with_collections()?;
+    let closed = with_collections(FEW)?;
     let sim = Arc::new(Sim::new(words(&closed)));
     let heap = options().base(MOVED).simulate(&sim)?;
     let points = sim.take_points();
@@ -222,7 +216,7 @@ fn relocating() -> Result<Image> {
 
 /// Killed with a write-ahead log that has all that happened since the heap was made.
 fn on_disk(options: Options) -> Result<Image> {
-    let closed = with_collections()?;
+    let closed = with_collections(FEW)?;
     let [data, _] = closed.files;
     let disk = Arc::new(SimDisk::new(DiskImage { data, log: None }));
     let heap = options.simulate_disk(&disk)?;
@@ -254,10 +248,6 @@ fn mapped() -> Result<Image> {
     let mut bytes = fs::read(&path).expect("the file can be read");
     drop(heap);
     // In use in no file that is known, or this would be refused as a copy.
-    for slot in bytes.chunks_exact_mut(PAGE).take(2) {
-        slot[21 * 8..25 * 8].fill(0);
-        let sum = xxhash_rust::xxh3::xxh3_64(&slot[..63 * 8]);
-        slot[63 * 8..64 * 8].copy_from_slice(&sum.to_le_bytes());
-    }
+    pheap_testkit::forget_file(&mut bytes);
     Ok(Image::of(bytes, Vec::new()))
 }

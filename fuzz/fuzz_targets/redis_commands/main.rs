@@ -5,21 +5,15 @@
 
 #![no_main]
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use libfuzzer_sys::fuzz_target;
-use parking_lot::Mutex;
-use pheap::Options;
+use pheap_fuzz::assert_sound;
+use pheap_fuzz::redis::{encoded, profile, server};
 use pheap_redis::client::{Replies, Session};
-use pheap_redis::clients::{Profile, State};
 use pheap_redis::command::{Block, Effects, Meanwhile};
-use pheap_redis::config::Config;
-use pheap_redis::data::Store;
 use pheap_redis::execute::{Execution, Output, Stop};
 use pheap_redis::expire::Expiry;
-use pheap_redis::net::Worker;
 use pheap_redis::resp::Reply;
 use pheap_redis::resp::input::Input;
 use pheap_redis::server::Server;
@@ -35,15 +29,7 @@ const SHARDS: u32 = 3;
 fuzz_target!(|program: Program| run(&program));
 
 fn run(program: &Program) {
-    let mut config = Config::default();
-    config.set("proto-max-bulk-len", "1mb").expect("there is such an option");
-    config.set("notify-keyspace-events", "KEA").expect("there is such an option");
-    let options = Options::new().arena_size(256 << 10).reserve(1 << 28).collect_threads(1);
-    let heap = options.in_memory().expect("there is memory");
-    let store = Store::in_heap(heap, SHARDS).expect("there is memory");
-    let worker = Worker::new().expect("the system can do that");
-    let commands = pheap_redis::command::all().count();
-    let server = Server::new(store, config, vec![worker.mailbox()], commands);
+    let server = server(SHARDS, &[("proto-max-bulk-len", "1mb"), ("notify-keyspace-events", "KEA")]);
     let mut clients = [Client::new(&server), Client::new(&server)];
     for step in program.steps.iter().take(50) {
         clients[usize::from(step.client) % 2].run(&server, step);
@@ -52,12 +38,10 @@ fn run(program: &Program) {
         let _ = Expiry::default().run(&server, Instant::now(), &mut Effects::default(), &mut Vec::new());
     }
     let heap = server.store.heap();
-    let report = heap.check().expect("it can be checked");
-    assert!(report.is_clean(), "the heap is not sound: {report}");
+    assert_sound(heap);
     if program.collects {
         heap.collect().expect("it can be collected");
-        let report = heap.check().expect("it can be checked");
-        assert!(report.is_clean(), "the heap is not sound after a collection: {report}");
+        assert_sound(heap);
     }
 }
 
@@ -76,18 +60,7 @@ struct Client {
 
 impl Client {
     fn new(server: &Server) -> Client {
-        let now = Instant::now();
-        let profile = Arc::new(Profile {
-            id: server.client_id(),
-            thread: 0,
-            addresses: ["127.0.0.1:1".into(), "127.0.0.1:2".into()],
-            descriptor: 0,
-            is_unix: false,
-            since: now,
-            is_blocked: AtomicBool::new(false),
-            redirect_is_broken: AtomicBool::new(false),
-            state: Mutex::new(State::new(now)),
-        });
+        let profile = profile(server);
         server.clients.add(profile.clone());
         let mut reply = Reply::new(false);
         reply.set_limit(1 << 20);
@@ -114,7 +87,7 @@ impl Client {
                 ]
                 .contains(&&name[..]);
             let (buffer, _) = self.input.room(0);
-            buffer.extend_from_slice(&program::encoded(&words));
+            buffer.extend_from_slice(&encoded(&words));
             count += 1;
         }
         is_countable &=
@@ -181,18 +154,12 @@ fn well_formed(bytes: &[u8], is_resp3: bool) -> usize {
     while !rest.is_empty() {
         let shown = || String::from_utf8_lossy(&rest[..rest.len().min(500)]).into_owned();
         let len = if is_resp3 {
-            let parsed = resp3::decode::complete::decode(rest);
-            let (_, len) = parsed
-                .unwrap_or_else(|error| panic!("{error}: {:?}", shown()))
-                .unwrap_or_else(|| panic!("no reply: {:?}", shown()));
-            len
+            resp3::decode::complete::decode(rest).map(|parsed| parsed.map(|(_, len)| len))
         } else {
-            let parsed = resp2::decode::decode(rest);
-            let (_, len) = parsed
-                .unwrap_or_else(|error| panic!("{error}: {:?}", shown()))
-                .unwrap_or_else(|| panic!("no reply: {:?}", shown()));
-            len
+            resp2::decode::decode(rest).map(|parsed| parsed.map(|(_, len)| len))
         };
+        let len = len.unwrap_or_else(|error| panic!("{error}: {:?}", shown()));
+        let len = len.unwrap_or_else(|| panic!("no reply: {:?}", shown()));
         rest = &rest[len..];
         count += 1;
     }

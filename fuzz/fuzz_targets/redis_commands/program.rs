@@ -287,14 +287,3 @@ impl Arg {
         }
     }
 }
-
-/// A request as clients send it.
-pub fn encoded(words: &[Vec<u8>]) -> Vec<u8> {
-    let mut out = format!("*{}\r\n", words.len()).into_bytes();
-    for word in words {
-        out.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
-        out.extend_from_slice(word);
-        out.extend_from_slice(b"\r\n");
-    }
-    out
-}

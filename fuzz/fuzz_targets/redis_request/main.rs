@@ -7,6 +7,7 @@
 
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
+use pheap_fuzz::redis::encoded;
 use pheap_redis::resp::input::Input;
 use pheap_redis::resp::request::{Limits, Parser};
 use redis_protocol::resp2::decode::decode;
@@ -53,17 +54,6 @@ impl Piece {
             Piece::Bytes(bytes) => out.extend_from_slice(bytes),
         }
     }
-}
-
-/// A request as clients send it.
-fn encoded(words: &[Vec<u8>]) -> Vec<u8> {
-    let mut out = format!("*{}\r\n", words.len()).into_bytes();
-    for word in words {
-        out.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
-        out.extend_from_slice(word);
-        out.extend_from_slice(b"\r\n");
-    }
-    out
 }
 
 type Request = Vec<Vec<u8>>;

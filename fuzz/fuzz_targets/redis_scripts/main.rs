@@ -9,20 +9,13 @@
 #![no_main]
 
 use std::cell::RefCell;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use libfuzzer_sys::fuzz_target;
-use parking_lot::Mutex;
-use pheap::Options;
+use pheap_fuzz::redis::{encoded, profile, server};
 use pheap_redis::client::Session;
-use pheap_redis::clients::{Profile, State};
 use pheap_redis::command::{Effects, Meanwhile};
-use pheap_redis::config::Config;
-use pheap_redis::data::Store;
 use pheap_redis::execute::{Execution, Output};
-use pheap_redis::net::Worker;
 use pheap_redis::resp::Reply;
 use pheap_redis::resp::input::Input;
 use pheap_redis::server::Server;
@@ -62,27 +55,9 @@ impl Meanwhile for Killer {
 impl Client {
     fn new() -> Client {
         pheap_fuzz::tell_sanitizer();
-        let mut config = Config::default();
-        config.set("busy-reply-threshold", "20").expect("there is such an option");
-        let options = Options::new().arena_size(256 << 10).reserve(1 << 28).collect_threads(1);
-        let heap = options.in_memory().expect("there is memory");
-        let store = Store::in_heap(heap, 1).expect("there is memory");
-        let worker = Worker::new().expect("the system can do that");
-        let commands = pheap_redis::command::all().count();
-        let server = Box::leak(Box::new(Server::new(store, config, vec![worker.mailbox()], commands)));
-        let now = Instant::now();
-        let profile = Arc::new(Profile {
-            id: server.client_id(),
-            thread: 0,
-            addresses: ["127.0.0.1:1".into(), "127.0.0.1:2".into()],
-            descriptor: 0,
-            is_unix: false,
-            since: now,
-            is_blocked: AtomicBool::new(false),
-            redirect_is_broken: AtomicBool::new(false),
-            state: Mutex::new(State::new(now)),
-        });
-        let mut client = Client { server, session: Session::new(profile, true), names: Vec::new(), runs: 0 };
+        let server = Box::leak(Box::new(server(1, &[("busy-reply-threshold", "20")])));
+        let session = Session::new(profile(server), true);
+        let mut client = Client { server, session, names: Vec::new(), runs: 0 };
         let names = client.ask(&[b"eval", program::NAMES, b"0"]);
         let OwnedFrame::Array(names) = names else { panic!("no names: {names:?}") };
         let text = |name: &OwnedFrame| name.as_str().expect("it is a name").to_owned();
@@ -106,12 +81,7 @@ impl Client {
     fn ask(&mut self, words: &[&[u8]]) -> OwnedFrame {
         let mut input = Input::default();
         let (buffer, _) = input.room(0);
-        buffer.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
-        for word in words {
-            buffer.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
-            buffer.extend_from_slice(word);
-            buffer.extend_from_slice(b"\r\n");
-        }
+        buffer.extend_from_slice(&encoded(words));
         let (mut effects, mut commits, mut counted) = (Effects::default(), Vec::new(), Vec::new());
         let mut reply = Reply::new(false);
         let output =

@@ -1,6 +1,6 @@
 use super::{Reader, Session, Store};
 use crate::Result;
-use ::fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
+use ::fjall::{Database, Guard, Keyspace, KeyspaceCreateOptions, PersistMode, Readable as _, Snapshot};
 use std::path::Path;
 
 pub(crate) struct Fjall {
@@ -51,19 +51,38 @@ struct InFjall<'s>(&'s Fjall);
 
 impl Reader for InFjall<'_> {
     fn get(&mut self, key: &[u8], see: &mut dyn FnMut(&[u8])) -> Result<()> {
-        if let Some(value) = self.0.entries.get(key)? {
-            see(&value);
-        }
+        self.0.entries.get(key)?.iter().for_each(|value| see(value));
         Ok(())
     }
 
     fn scan(&mut self, from: &[u8], most: usize, see: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {
-        for entry in self.0.entries.range(from..).take(most) {
-            let (key, value) = entry.into_inner()?;
-            see(&key, &value);
-        }
+        show(self.0.entries.range(from..).take(most), see)
+    }
+}
+
+/// A read transaction.
+struct InSnapshot<'s> {
+    snapshot: Snapshot,
+    entries: &'s Keyspace,
+}
+
+impl Reader for InSnapshot<'_> {
+    fn get(&mut self, key: &[u8], see: &mut dyn FnMut(&[u8])) -> Result<()> {
+        self.snapshot.get(self.entries, key)?.iter().for_each(|value| see(value));
         Ok(())
     }
+
+    fn scan(&mut self, from: &[u8], most: usize, see: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {
+        show(self.snapshot.range(self.entries, from..).take(most), see)
+    }
+}
+
+fn show(entries: impl Iterator<Item = Guard>, see: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {
+    for entry in entries {
+        let (key, value) = entry.into_inner()?;
+        see(&key, &value);
+    }
+    Ok(())
 }
 
 impl Session for InFjall<'_> {
@@ -74,10 +93,8 @@ impl Session for InFjall<'_> {
         self.0.write(|batch, entries| batch.insert(entries, key, value))
     }
 
-    fn load(&mut self, all: &[(Vec<u8>, Vec<u8>)]) -> Result<()> {
-        self.0.write(|batch, entries| {
-            all.iter().for_each(|(key, value)| batch.insert(entries, &key[..], &value[..]))
-        })
+    fn load(&mut self, all: &mut dyn Iterator<Item = (&[u8], &[u8])>) -> Result<()> {
+        self.0.write(|batch, entries| all.for_each(|(key, value)| batch.insert(entries, key, value)))
     }
 
     fn delete(&mut self, key: &[u8]) -> Result<()> {
@@ -87,11 +104,11 @@ impl Session for InFjall<'_> {
         self.0.write(|batch, entries| batch.remove(entries, key))
     }
 
-    fn delete_all(&mut self, keys: &[Vec<u8>]) -> Result<()> {
-        self.0.write(|batch, entries| keys.iter().for_each(|key| batch.remove(entries, &key[..])))
+    fn delete_all(&mut self, keys: &mut dyn Iterator<Item = &[u8]>) -> Result<()> {
+        self.0.write(|batch, entries| keys.for_each(|key| batch.remove(entries, key)))
     }
 
     fn reader(&self) -> Result<Box<dyn Reader + '_>> {
-        Ok(Box::new(InFjall(self.0)))
+        Ok(Box::new(InSnapshot { snapshot: self.0.db.snapshot(), entries: &self.0.entries }))
     }
 }

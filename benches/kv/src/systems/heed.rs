@@ -116,20 +116,16 @@ impl Reader for InTxn<'_> {
 }
 
 impl Session for InHeed<'_> {
-    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        self.0.write(|txn, entries| Ok(entries.put(txn, key, value)?))
+    fn load(&mut self, all: &mut dyn Iterator<Item = (&[u8], &[u8])>) -> Result<()> {
+        self.0.write(|txn, entries| {
+            for (key, value) in all {
+                entries.put(txn, key, value)?;
+            }
+            Ok(())
+        })
     }
 
-    fn load(&mut self, all: &[(Vec<u8>, Vec<u8>)]) -> Result<()> {
-        self.0
-            .write(|txn, entries| Ok(all.iter().try_for_each(|(key, value)| entries.put(txn, key, value))?))
-    }
-
-    fn delete(&mut self, key: &[u8]) -> Result<()> {
-        self.0.write(|txn, entries| Ok(entries.delete(txn, key).map(drop)?))
-    }
-
-    fn delete_all(&mut self, keys: &[Vec<u8>]) -> Result<()> {
+    fn delete_all(&mut self, keys: &mut dyn Iterator<Item = &[u8]>) -> Result<()> {
         self.0.write(|txn, entries| {
             for key in keys {
                 entries.delete(txn, key)?;

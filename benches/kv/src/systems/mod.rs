@@ -9,6 +9,8 @@ mod server;
 mod sqlite;
 
 use crate::Result;
+use clap::ValueEnum;
+use pheap_suite::arguments;
 use std::path::Path;
 
 /// How much address space stores reserve that want to know it.
@@ -44,16 +46,20 @@ pub(crate) trait Reader {
     fn scan(&mut self, from: &[u8], most: usize, see: &mut dyn FnMut(&[u8], &[u8])) -> Result<()>;
 }
 
-/// Each call is a transaction of its own.
-pub(crate) trait Session: Reader {
+/// Each call is a transaction of its own. Stores that have a shorter way for a single entry say so.
+pub(crate) trait Session: Reader + Send {
     /// Puts one entry.
-    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()>;
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.load(&mut std::iter::once((key, value)))
+    }
     /// One that puts many.
-    fn load(&mut self, entries: &[(Vec<u8>, Vec<u8>)]) -> Result<()>;
+    fn load(&mut self, entries: &mut dyn Iterator<Item = (&[u8], &[u8])>) -> Result<()>;
     /// Removes a key, if it is there.
-    fn delete(&mut self, key: &[u8]) -> Result<()>;
+    fn delete(&mut self, key: &[u8]) -> Result<()> {
+        self.delete_all(&mut std::iter::once(key))
+    }
     /// Removes many keys.
-    fn delete_all(&mut self, keys: &[Vec<u8>]) -> Result<()>;
+    fn delete_all(&mut self, keys: &mut dyn Iterator<Item = &[u8]>) -> Result<()>;
     /// What to look up many things with: one transaction for all, where a transaction costs something.
     fn reader(&self) -> Result<Box<dyn Reader + '_>>;
 }
@@ -67,7 +73,7 @@ pub(crate) struct Room {
     pub(crate) log: u64,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum System {
     /// pheap-kv with a log.
     PheapKv,
@@ -86,18 +92,6 @@ pub(crate) enum System {
 }
 
 impl System {
-    const ALL: [System; 9] = [
-        System::PheapKv,
-        System::PheapKvPmem,
-        System::Redb,
-        System::Lmdb,
-        System::Fjall,
-        System::Sqlite,
-        System::Rocksdb,
-        System::Redis,
-        System::Memcached,
-    ];
-
     /// Those that can be measured here.
     pub(crate) fn all_there() -> Vec<System> {
         let is_there = |system: &System| match system {
@@ -106,21 +100,11 @@ impl System {
             System::Memcached => server::Kind::Memcached.is_there(),
             _ => true,
         };
-        System::ALL.into_iter().filter(is_there).collect()
+        System::value_variants().iter().copied().filter(is_there).collect()
     }
 
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            System::PheapKv => "pheap-kv",
-            System::PheapKvPmem => "pheap-kv-pmem",
-            System::Redb => "redb",
-            System::Lmdb => "lmdb",
-            System::Fjall => "fjall",
-            System::Sqlite => "sqlite",
-            System::Rocksdb => "rocksdb",
-            System::Redis => "redis",
-            System::Memcached => "memcached",
-        }
+    pub(crate) fn name(self) -> String {
+        arguments::name(&self)
     }
 
     /// Whether it can commit like that.

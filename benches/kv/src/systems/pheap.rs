@@ -78,7 +78,7 @@ impl Session for InPheap<'_> {
         Ok(self.store.put(key, value)?)
     }
 
-    fn load(&mut self, entries: &[(Vec<u8>, Vec<u8>)]) -> Result<()> {
+    fn load(&mut self, entries: &mut dyn Iterator<Item = (&[u8], &[u8])>) -> Result<()> {
         self.batch.clear();
         for (key, value) in entries {
             self.batch.put(self.store, key, value)?;
@@ -91,7 +91,7 @@ impl Session for InPheap<'_> {
         Ok(())
     }
 
-    fn delete_all(&mut self, keys: &[Vec<u8>]) -> Result<()> {
+    fn delete_all(&mut self, keys: &mut dyn Iterator<Item = &[u8]>) -> Result<()> {
         self.batch.clear();
         for key in keys {
             self.batch.delete(self.store, key)?;

@@ -17,9 +17,11 @@ impl Redb {
     pub(crate) fn open(dir: &Path, sync: bool, cache: usize) -> Result<Redb> {
         let db = Database::builder().set_cache_size(cache).create(dir.join("bench.redb"))?;
         let store = Redb { db, durability: if sync { Durability::Immediate } else { Durability::None } };
-        let txn = store.begin(Durability::Immediate)?;
-        txn.open_table(ENTRIES)?;
-        txn.commit()?;
+        if store.table().is_err() {
+            let txn = store.begin(Durability::Immediate)?;
+            txn.open_table(ENTRIES)?;
+            txn.commit()?;
+        }
         Ok(store)
     }
 
@@ -97,33 +99,19 @@ impl Reader for InTable {
 }
 
 impl Session for InRedb<'_> {
-    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        self.0.write(|table| {
-            table.insert(key, value)?;
-            Ok(())
-        })
-    }
-
-    fn load(&mut self, entries: &[(Vec<u8>, Vec<u8>)]) -> Result<()> {
+    fn load(&mut self, entries: &mut dyn Iterator<Item = (&[u8], &[u8])>) -> Result<()> {
         self.0.write(|table| {
             for (key, value) in entries {
-                table.insert(&key[..], &value[..])?;
+                table.insert(key, value)?;
             }
             Ok(())
         })
     }
 
-    fn delete(&mut self, key: &[u8]) -> Result<()> {
-        self.0.write(|table| {
-            table.remove(key)?;
-            Ok(())
-        })
-    }
-
-    fn delete_all(&mut self, keys: &[Vec<u8>]) -> Result<()> {
+    fn delete_all(&mut self, keys: &mut dyn Iterator<Item = &[u8]>) -> Result<()> {
         self.0.write(|table| {
             for key in keys {
-                table.remove(&key[..])?;
+                table.remove(key)?;
             }
             Ok(())
         })

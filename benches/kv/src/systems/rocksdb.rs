@@ -237,7 +237,7 @@ impl Session for InRocksDb<'_> {
         attempt(f, |failure| unsafe { (f.put)(db, write, key, key_len, value, value_len, failure) })
     }
 
-    fn load(&mut self, entries: &[(Vec<u8>, Vec<u8>)]) -> Result<()> {
+    fn load(&mut self, entries: &mut dyn Iterator<Item = (&[u8], &[u8])>) -> Result<()> {
         self.0.write(|f, batch| {
             for (key, value) in entries {
                 // SAFETY: a batch, and slices that outlive the call.
@@ -252,7 +252,7 @@ impl Session for InRocksDb<'_> {
         attempt(f, |failure| unsafe { (f.delete)(db, write, key.as_ptr(), key.len(), failure) })
     }
 
-    fn delete_all(&mut self, keys: &[Vec<u8>]) -> Result<()> {
+    fn delete_all(&mut self, keys: &mut dyn Iterator<Item = &[u8]>) -> Result<()> {
         self.0.write(|f, batch| {
             for key in keys {
                 // SAFETY: a batch, and a slice that outlives the call.

@@ -257,20 +257,12 @@ impl Reader for Client {
 }
 
 impl Session for Client {
-    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        self.ask(&Request::Set(key, value)).map(drop)
+    fn load(&mut self, entries: &mut dyn Iterator<Item = (&[u8], &[u8])>) -> Result<()> {
+        self.ask_all(entries.map(|(key, value)| Request::Set(key, value)))
     }
 
-    fn load(&mut self, entries: &[(Vec<u8>, Vec<u8>)]) -> Result<()> {
-        self.ask_all(entries.iter().map(|(key, value)| Request::Set(key, value)))
-    }
-
-    fn delete(&mut self, key: &[u8]) -> Result<()> {
-        self.ask(&Request::Delete(key)).map(drop)
-    }
-
-    fn delete_all(&mut self, keys: &[Vec<u8>]) -> Result<()> {
-        self.ask_all(keys.iter().map(|key| Request::Delete(key)))
+    fn delete_all(&mut self, keys: &mut dyn Iterator<Item = &[u8]>) -> Result<()> {
+        self.ask_all(keys.map(Request::Delete))
     }
 
     fn reader(&self) -> Result<Box<dyn Reader + '_>> {

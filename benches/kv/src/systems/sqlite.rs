@@ -115,7 +115,7 @@ impl Session for InSqlite {
         Ok(())
     }
 
-    fn load(&mut self, entries: &[(Vec<u8>, Vec<u8>)]) -> Result<()> {
+    fn load(&mut self, entries: &mut dyn Iterator<Item = (&[u8], &[u8])>) -> Result<()> {
         let txn = self.0.transaction_with_behavior(TransactionBehavior::Immediate)?;
         {
             let mut put = txn.prepare_cached(PUT)?;
@@ -131,7 +131,7 @@ impl Session for InSqlite {
         Ok(())
     }
 
-    fn delete_all(&mut self, keys: &[Vec<u8>]) -> Result<()> {
+    fn delete_all(&mut self, keys: &mut dyn Iterator<Item = &[u8]>) -> Result<()> {
         let txn = self.0.transaction_with_behavior(TransactionBehavior::Immediate)?;
         {
             let mut delete = txn.prepare_cached(DELETE)?;

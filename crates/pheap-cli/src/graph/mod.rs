@@ -5,15 +5,14 @@ mod dot;
 mod layout;
 mod svg;
 
-use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::Write;
 use std::path::PathBuf;
 
 use pheap::Heap;
 use serde_json::json;
 
 use crate::path::{self, Found, find};
-use crate::{Failure, Outcome, Result};
+use crate::{Failure, Outcome, Result, write_text};
 use collect::{Collector, Graph};
 
 #[derive(clap::Args, Debug)]
@@ -100,15 +99,8 @@ pub fn graph(heap: &Heap, args: &Args, out: &mut dyn Write) -> Result {
         Format::Svg => svg::draw(&graph),
         Format::Json => format!("{:#}\n", as_json(&graph)),
     };
-    match &args.output {
-        Some(path) => {
-            let failed = |e| Failure::Other(format!("{}: {e}", path.display()));
-            let mut file = BufWriter::new(File::create(path).map_err(failed)?);
-            file.write_all(text.as_bytes()).and_then(|()| file.flush()).map_err(failed)?;
-        }
-        None => out.write_all(text.as_bytes())?,
-    }
-    Ok(if graph.is_sound { Outcome::Well } else { Outcome::Unsound })
+    write_text(args.output.as_deref(), &text, out)?;
+    Ok(Outcome::of(graph.is_sound))
 }
 
 fn as_json(graph: &Graph) -> serde_json::Value {

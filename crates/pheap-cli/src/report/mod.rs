@@ -2,13 +2,12 @@
 
 mod data;
 
-use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::Write;
 use std::path::PathBuf;
 
 use pheap::Heap;
 
-use crate::{Failure, Outcome, Result};
+use crate::{Outcome, Result, write_text};
 
 #[derive(clap::Args, Debug)]
 pub struct Args {
@@ -34,15 +33,8 @@ pub fn report(heap: &Heap, args: &Args, out: &mut dyn Write) -> Result {
     let data = data::collect(heap, &args.file, args.objects)?;
     let is_sound = data["clean"] == true;
     let text = if args.json { format!("{data:#}\n") } else { page(&data) };
-    match &args.output {
-        Some(path) => {
-            let failed = |e| Failure::Other(format!("{}: {e}", path.display()));
-            let mut file = BufWriter::new(File::create(path).map_err(failed)?);
-            file.write_all(text.as_bytes()).and_then(|()| file.flush()).map_err(failed)?;
-        }
-        None => out.write_all(text.as_bytes())?,
-    }
-    Ok(if is_sound { Outcome::Well } else { Outcome::Unsound })
+    write_text(args.output.as_deref(), &text, out)?;
+    Ok(Outcome::of(is_sound))
 }
 
 fn page(data: &serde_json::Value) -> String {

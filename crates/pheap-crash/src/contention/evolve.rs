@@ -6,7 +6,7 @@ use std::thread::yield_now;
 
 use pheap::{Error, Heap, Migrate, P, PSnapMap, PVec, Persist, Root, field};
 
-use super::{run, small};
+use super::{in_memory, run};
 
 #[derive(Persist, Default)]
 #[repr(C)]
@@ -68,10 +68,6 @@ struct NewName<'r> {
     number: Option<P<'r, u64>>,
 }
 
-fn heap() -> Heap {
-    small().in_memory().expect("a heap in memory")
-}
-
 /// Whether it is one of the errors that somebody may get whose root is being changed by others.
 fn is_expected<T>(result: &pheap::Result<T>) -> bool {
     matches!(
@@ -93,7 +89,7 @@ fn is_fine<T>(result: pheap::Result<T>) {
 
 /// Types that fit are taken as they are.
 pub(super) fn accepted() -> Result<(), String> {
-    let heap = heap();
+    let heap = in_memory();
     let old = || {
         is_fine(heap.root::<OldName>("x").and_then(|root| {
             for _ in 0..20 {
@@ -136,7 +132,7 @@ pub(super) fn accepted() -> Result<(), String> {
 
 /// Objects are converted, by several threads at a time.
 pub(super) fn converted() -> Result<(), String> {
-    let heap = heap();
+    let heap = in_memory();
     let fill = || {
         let root = heap.root::<Before>("x");
         is_fine(root.and_then(|root| {
@@ -204,7 +200,7 @@ type Map<V> = PSnapMap<'static, u64, V>;
 
 /// Maps of which the durable version is asked for, without the lock of the root, while they become others.
 pub(super) fn maps() -> Result<(), String> {
-    let heap = heap();
+    let heap = in_memory();
     let again = |_| {
         let fill = heap.root::<Map<First>>("x").and_then(|map| {
             for from in (0..ITEMS).step_by(50) {

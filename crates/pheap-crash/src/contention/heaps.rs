@@ -4,7 +4,7 @@ use std::sync::Mutex;
 
 use pheap::{Error, Heap, Held, Options, P, Persist, Root};
 
-use super::{run, small};
+use super::{add, in_memory, run, small};
 
 #[derive(Persist)]
 #[repr(C)]
@@ -24,14 +24,6 @@ pub(super) struct List<'r> {
 struct Wide {
     a: u64,
     b: u64,
-}
-
-fn heap() -> Heap {
-    small().in_memory().expect("a heap in memory")
-}
-
-fn add(root: &Root<u64>) -> pheap::Result<()> {
-    root.txn(|tx, n| Ok(tx[n] += 1))
 }
 
 /// Replaces the list of a root: what it was is garbage.
@@ -59,7 +51,7 @@ pub(super) fn length(root: &Root<List<'static>>) -> pheap::Result<u64> {
 
 /// Transactions that take spans and are given up, so that the spans are given back.
 pub(super) fn given_up() -> Result<(), String> {
-    let heap = heap();
+    let heap = in_memory();
     let (a, b) = (heap.root::<List>("a").unwrap(), heap.root::<List>("b").unwrap());
     let give_up = |root: &Root<List<'static>>| {
         let given_up = root.txn(|tx, _| -> pheap::Result<()> {
@@ -86,7 +78,7 @@ pub(super) fn no_space() -> Result<(), String> {
 
 /// Transactions and reads of one root and of two, and pointers that are held and let go of elsewhere.
 pub(super) fn transactions() -> Result<(), String> {
-    let heap = heap();
+    let heap = in_memory();
     let (a, b) = (heap.root::<u64>("a").unwrap(), heap.root::<u64>("b").unwrap());
     let list = heap.root::<List>("list").unwrap();
     replace(&list, 3).unwrap();
@@ -149,7 +141,7 @@ pub(super) fn transactions() -> Result<(), String> {
 
 /// Roots that are created, removed and renamed.
 pub(super) fn roots() -> Result<(), String> {
-    let heap = heap();
+    let heap = in_memory();
     let come_and_go = |_| {
         if let Ok(root) = heap.root::<u64>("x") {
             let _ = add(&root);
@@ -178,7 +170,7 @@ pub(super) fn roots() -> Result<(), String> {
 
 /// Roots that are removed while others read them.
 pub(super) fn removals() -> Result<(), String> {
-    let heap = heap();
+    let heap = in_memory();
     let come_and_go = |_| {
         drop(heap.root::<u64>("x").unwrap());
         heap.remove_root("x").unwrap();
@@ -193,7 +185,7 @@ pub(super) fn removals() -> Result<(), String> {
 
 /// Those who look at a heap while others change it.
 pub(super) fn looking() -> Result<(), String> {
-    let heap = heap();
+    let heap = in_memory();
     let list = heap.root::<List>("list").unwrap();
     let look = |_| {
         assert!(heap.stats().file_bytes > 0);
@@ -246,7 +238,7 @@ pub(super) fn collections() -> Result<(), String> {
 
 /// A root that is migrated while others use it.
 pub(super) fn migrations() -> Result<(), String> {
-    let heap = heap();
+    let heap = in_memory();
     let migrate = |_| {
         let migrated = heap.migrate::<u64, Wide>("x", |tx, old| Ok(Wide { a: tx[old], b: 1 }));
         assert!(matches!(

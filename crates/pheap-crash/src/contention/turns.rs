@@ -12,7 +12,7 @@ use pheap::{Heap, Root};
 use pheap_testkit::forks::in_child;
 use pheap_testkit::{sleeps, this_thread};
 
-use super::{outcome, small};
+use super::{in_memory, outcome};
 
 /// So many looks at a thread, one after the other, find it asleep: it does not only wait for a moment.
 const LOOKS: u32 = 20;
@@ -20,7 +20,7 @@ const LOOKS: u32 = 20;
 const EVERY: u64 = 16;
 
 fn roots() -> (Heap, [Root<u64>; 2]) {
-    let heap = small().in_memory().unwrap();
+    let heap = in_memory();
     let roots = ["a", "b"].map(|name| heap.root(name).unwrap());
     (heap, roots)
 }

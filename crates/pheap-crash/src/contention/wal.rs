@@ -12,7 +12,7 @@ use pheap::{Commit, Durability, Error, Heap, Options, P, Root, SyncPolicy};
 use pheap_testkit::tempdir;
 
 use super::heaps::closed_while;
-use super::{outcome, run, small};
+use super::{add, in_folder, outcome, run, small};
 
 const THREADS: [&str; 3] = ["a", "b", "c"];
 
@@ -22,10 +22,6 @@ fn with_log() -> Options {
 
 fn counters(heap: &Heap) -> [Root<u64>; 3] {
     THREADS.map(|name| heap.root::<u64>(name).unwrap())
-}
-
-fn add(root: &Root<u64>) -> pheap::Result<()> {
-    root.txn(|tx, n| Ok(tx[n] += 1))
 }
 
 /// Arrays, to fill logs and memory with.
@@ -43,8 +39,7 @@ fn fill(root: &Root<P<'static, [u64]>>, number: u64) -> pheap::Result<()> {
 
 /// Commits, checkpoints, and reads that wait for what they see.
 pub(super) fn group_commit() -> Result<(), String> {
-    let folder = tempdir();
-    let heap = with_log().open(folder.path().join("heap")).unwrap();
+    let (folder, heap) = in_folder(&with_log());
     let [a, b, c] = &counters(&heap);
     let read = |_| assert!(a.read(|view, n| view[n]).unwrap() <= 15);
     run(
@@ -69,8 +64,7 @@ pub(super) fn group_commit() -> Result<(), String> {
 
 /// Syncs on demand.
 pub(super) fn syncs() -> Result<(), String> {
-    let folder = tempdir();
-    let heap = with_log().sync_policy(SyncPolicy::OnDemand).open(folder.path().join("heap")).unwrap();
+    let (_folder, heap) = in_folder(&with_log().sync_policy(SyncPolicy::OnDemand));
     let [a, b, _] = &counters(&heap);
     let sync = |_| heap.sync().unwrap();
     run(20, &[&|_| add(a).unwrap(), &|_| add(b).unwrap(), &sync], &[&sync])
@@ -100,8 +94,7 @@ pub(super) fn deferred() -> Result<(), String> {
 
 /// Reads whose readers do not wait for what they have seen, beside commits that do.
 pub(super) fn deferred_reads() -> Result<(), String> {
-    let folder = tempdir();
-    let heap = with_log().open(folder.path().join("heap")).unwrap();
+    let (_folder, heap) = in_folder(&with_log());
     let [a, b, c] = &counters(&heap);
     let read = |root: &Root<u64>| assert!(root.read_deferred(|view, n| view[n]).unwrap().0 <= 15);
     run(
@@ -113,8 +106,7 @@ pub(super) fn deferred_reads() -> Result<(), String> {
 
 /// A heap is closed while tasks stop waiting for their commits.
 pub(super) fn closing_beside_tasks() -> Result<(), String> {
-    let folder = tempdir();
-    let heap = with_log().open(folder.path().join("heap")).unwrap();
+    let (_folder, heap) = in_folder(&with_log());
     let [a, ..] = &counters(&heap);
     let tasks: Mutex<Vec<_>> = Mutex::new((0..1000).map(|_| polled(a)).collect());
     let stop = |_| {
@@ -127,9 +119,8 @@ pub(super) fn closing_beside_tasks() -> Result<(), String> {
 
 /// A log that is too short for all who write to it.
 pub(super) fn full() -> Result<(), String> {
-    let folder = tempdir();
     let options = with_log().sync_policy(SyncPolicy::OnDemand).log_limit(64 << 10);
-    let heap = options.open(folder.path().join("heap")).unwrap();
+    let (_folder, heap) = in_folder(&options);
     let [a, b, c] = &arrays(&heap, 2 << 10);
     let fill = |root: &Root<_>, number| fill(root, number).unwrap();
     run(40, &[&|n| fill(a, n), &|n| fill(b, n), &|n| fill(c, n)], &[&|_| heap.sync().unwrap()])
@@ -137,9 +128,8 @@ pub(super) fn full() -> Result<(), String> {
 
 /// More memory than may be private.
 pub(super) fn memory() -> Result<(), String> {
-    let folder = tempdir();
     let options = with_log().sync_policy(SyncPolicy::OnDemand).log_limit(1 << 20).memory_limit(64 << 10);
-    let heap = options.open(folder.path().join("heap")).unwrap();
+    let (_folder, heap) = in_folder(&options);
     let [a, b, c] = &arrays(&heap, 8 << 10);
     let fill = |root: &Root<_>, number| fill(root, number).unwrap();
     // Short transactions, each of which changes another page.
@@ -166,9 +156,8 @@ pub(super) fn memory() -> Result<(), String> {
 /// The log is short at first, and grows beside checkpoints and syncs.
 pub(super) fn grows() -> Result<(), String> {
     for policy in [SyncPolicy::EveryCommit, SyncPolicy::OnDemand] {
-        let folder = tempdir();
         let options = with_log().sync_policy(policy).log_limit(2 << 20);
-        let heap = options.open(folder.path().join("heap")).unwrap();
+        let (_folder, heap) = in_folder(&options);
         let [a, b, c] = &arrays(&heap, 8 << 10);
         let fill = |root: &Root<_>, number| fill(root, number).unwrap();
         let (checkpoint, sync) = (|_| heap.checkpoint().unwrap(), |_| heap.sync().unwrap());

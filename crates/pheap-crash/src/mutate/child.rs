@@ -10,47 +10,11 @@ use std::time::{Duration, Instant};
 
 use pheap::sim::mutant::{Mutant, fired, set_mutant};
 
-use super::programs::Case;
-use crate::subset::Breadth;
-use crate::{Explorer, Limits};
+use super::programs::{Case, Effort};
+use crate::Explorer;
 
 /// A program that is at work for longer is taken to go on for ever. Most take a few milliseconds, and the longest some seconds.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// How thoroughly programs are explored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Effort {
-    /// At a glance.
-    Quick,
-    /// More images, and transactions after each recovery.
-    Thorough,
-    /// And crashes in each recovery.
-    Deep,
-    /// As the explorer does with programs that are short.
-    Wide,
-}
-
-impl Effort {
-    /// From the quickest to the longest.
-    pub const ALL: [Effort; 4] = [Effort::Quick, Effort::Thorough, Effort::Deep, Effort::Wide];
-
-    /// What the explorer is told.
-    pub fn limits(self) -> Limits {
-        let thorough = Limits {
-            breadth: Breadth { exhaustive: 5, corners: 5, random: 12 },
-            nested: Breadth { exhaustive: 2, corners: 1, random: 2 },
-            after_every: 1,
-            deep_every: 16,
-            ..Limits::thorough(1)
-        };
-        match self {
-            Effort::Quick => Limits { deep_every: 16, ..Limits::quick(1) },
-            Effort::Thorough => thorough,
-            Effort::Deep => Limits { deep_every: 1, ..thorough },
-            Effort::Wide => Limits::wide(1),
-        }
-    }
-}
 
 /// What came of the search.
 #[derive(Debug, Clone)]

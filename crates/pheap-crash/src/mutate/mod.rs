@@ -27,14 +27,13 @@ pub mod source;
 
 use crate::report::Said;
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use pheap::sim::mutant::{Kind, Mutant, Mutation, Site, note_locks, note_sites, sites};
 
-use child::{Child, Effort, Verdict};
+use child::{Child, Verdict};
 use hints::Hints;
-use programs::Case;
+use programs::{Case, Effort};
 use score::Score;
 use source::Source;
 
@@ -169,29 +168,4 @@ pub fn run(args: &Args) -> Result<bool, String> {
     }
     println!("{}", score.json(started.elapsed()));
     Ok(score.is_good())
-}
-
-/// Tries every so manyth mutant of which it is known what notices it, with that. `runner` is the program `pheap-crash`. Returns how many were tried.
-///
-/// # Errors
-/// A mutant that is not noticed any more.
-pub fn sample(runner: &Path, every: usize) -> Result<usize, String> {
-    let source = Source::read();
-    let mut tried = 0;
-    for (name, text) in Hints::read().iter().step_by(every) {
-        let case: Case = text.parse()?;
-        let found = explore_all(std::slice::from_ref(&case))?;
-        let mutants = found.iter().flat_map(|(&site, reached)| reached.mutants(site));
-        // If the line is not there any more, the next run of the whole will forget it.
-        let named = mutants.filter(|mutant| hints::name(&source, mutant) == *name);
-        for mutant in named.take(1) {
-            tried += 1;
-            let child =
-                Child::start(runner, mutant, std::slice::from_ref(&case), &[0], Duration::from_secs(10))?;
-            if let (_, Verdict::Survived(_)) = child.wait()? {
-                return Err(format!("{mutant} was noticed by `{case}`, and is not any more"));
-            }
-        }
-    }
-    Ok(tried)
 }

@@ -4,12 +4,47 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use super::child::Effort;
 use super::damage::{Damage, explore_copy};
 use super::situations::Situation;
 use crate::contention;
 use crate::program::alphabet::{all as all_of, settings};
+use crate::subset::Breadth;
 use crate::{Explorer, Limits, Program};
+
+/// How thoroughly programs are explored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effort {
+    /// At a glance.
+    Quick,
+    /// More images, and transactions after each recovery.
+    Thorough,
+    /// And crashes in each recovery.
+    Deep,
+    /// As the explorer does with programs that are short.
+    Wide,
+}
+
+impl Effort {
+    /// From the quickest to the longest.
+    pub const ALL: [Effort; 4] = [Effort::Quick, Effort::Thorough, Effort::Deep, Effort::Wide];
+
+    /// What the explorer is told.
+    pub fn limits(self) -> Limits {
+        let thorough = Limits {
+            breadth: Breadth { exhaustive: 5, corners: 5, random: 12 },
+            nested: Breadth { exhaustive: 2, corners: 1, random: 2 },
+            after_every: 1,
+            deep_every: 16,
+            ..Limits::thorough(1)
+        };
+        match self {
+            Effort::Quick => Limits { deep_every: 16, ..Limits::quick(1) },
+            Effort::Thorough => thorough,
+            Effort::Deep => Limits { deep_every: 1, ..thorough },
+            Effort::Wide => Limits::wide(1),
+        }
+    }
+}
 
 /// Something that fails if a mutant has done harm.
 #[derive(Debug, Clone, PartialEq, Eq)]

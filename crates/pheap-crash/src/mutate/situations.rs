@@ -19,10 +19,10 @@ use pheap::sim::mutant::{add_noted, mutant, note_sites, notes_sites, set_mutant,
 use pheap::sim::{seeded_bug, set_bug};
 use pheap::{Error, Heap, Root};
 
-use crate::medium::{Content, Moment, Snapshot};
+use crate::layouts::Record;
+use crate::medium::{Content, Medium, Moment, Snapshot};
 use crate::model::State;
 use crate::named::named;
-use crate::objects::Record;
 use crate::program::{One, Program, Setting, Which};
 use crate::run::{Ready, Run, catching, options, ready};
 use crate::subset::Breadth;
@@ -130,9 +130,7 @@ impl Situation {
     fn waits(self, start: Start) -> Result<(), String> {
         let image = start.content.image();
         let disk = Arc::new(SimDisk::new(image));
-        let heap = options(Setting { wal: true, ..Setting::default() }, None)
-            .simulate_disk(&disk)
-            .map_err(|error| format!("opening fails: {error}"))?;
+        let heap = opened(&disk)?;
         let root = |name: &str| record(&heap, name);
         let (a, b) = (root("a")?, root("b")?);
         // The log is made now, and synced, and not by what comes.
@@ -158,10 +156,7 @@ impl Situation {
         let done_here = match self {
             Situation::Removed => heap.remove_root("a"),
             Situation::Migrated => heap.migrate::<Record, u64>("a", |_, _| Ok(7)).map(drop),
-            _ => a.txn(|tx, p| {
-                tx[p].x = 77;
-                Ok(())
-            }),
+            _ => set_x(&a, 77),
         };
         done_here.said()?;
         let (early, reader) = done.recv().map_err(|_| "nothing was synced".to_owned())?;
@@ -212,6 +207,18 @@ impl Situation {
         }
         seen
     }
+}
+
+/// Opens the heap of a disk.
+fn opened(disk: &Arc<SimDisk>) -> Result<Heap, String> {
+    Medium::Disk(disk.clone()).opened(&options(Setting::default(), None))
+}
+
+fn set_x(root: &Root<Record<'static>>, x: u64) -> pheap::Result<()> {
+    root.txn(|tx, p| {
+        tx[p].x = x;
+        Ok(())
+    })
 }
 
 fn record(heap: &Heap, name: &str) -> Result<Root<Record<'static>>, String> {

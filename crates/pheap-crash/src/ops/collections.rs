@@ -1,13 +1,15 @@
 //! What operations do to the collections of a root.
 
+use std::ops::Range;
 use std::panic::resume_unwind;
 
-use pheap::{P, Root, Txn, field};
+use pheap::{P, Result, Root, Txn, field};
 
 use super::{Expected, aborted, as_it_should, panicked};
+use crate::layouts::Store;
 use crate::model::RootState;
 use crate::program::{Shelved, THIN, filled_map, filled_tree};
-use crate::shelf::{Item, Shelf, Store};
+use crate::shelf::{Item, Shelf};
 
 /// A root with collections.
 type Handle = Root<Store<'static>>;
@@ -28,47 +30,34 @@ fn text(value: u64) -> String {
 }
 
 /// Elements that are more than the buffer of a vector has room for, which may be twice as long as its content.
-fn grown(vec: &[u64], value: u64) -> std::ops::Range<u64> {
+fn grown(vec: &[u64], value: u64) -> Range<u64> {
     value..value + (vec.len() as u64 + 1).max(8)
 }
 
-fn insert<'r>(tx: &mut Txn<'r>, shelf: P<'r, Shelf<'r>>, values: std::ops::Range<u64>) -> pheap::Result<()> {
+fn insert<'r>(tx: &mut Txn<'r>, shelf: P<'r, Shelf<'r>>, values: Range<u64>) -> Result<()> {
     values.into_iter().try_for_each(|value| field!(shelf.map).insert(tx, &value, pair(value + 1)).map(drop))
 }
 
-fn insert_sorted<'r>(
-    tx: &mut Txn<'r>,
-    shelf: P<'r, Shelf<'r>>,
-    values: std::ops::Range<u64>,
-) -> pheap::Result<()> {
+fn insert_sorted<'r>(tx: &mut Txn<'r>, shelf: P<'r, Shelf<'r>>, values: Range<u64>) -> Result<()> {
     values.into_iter().try_for_each(|value| field!(shelf.tree).insert(tx, &key(value), value).map(drop))
 }
 
-fn insert_versioned<'r>(
-    tx: &mut Txn<'r>,
-    shelf: P<'r, Shelf<'r>>,
-    values: std::ops::Range<u64>,
-) -> pheap::Result<()> {
+fn insert_versioned<'r>(tx: &mut Txn<'r>, shelf: P<'r, Shelf<'r>>, values: Range<u64>) -> Result<()> {
     field!(shelf.versions).extend(tx, values.map(|value| (key(value), value)))
 }
 
-fn push<'r>(tx: &mut Txn<'r>, shelf: P<'r, Shelf<'r>>, value: u64) -> pheap::Result<()> {
+fn push<'r>(tx: &mut Txn<'r>, shelf: P<'r, Shelf<'r>>, value: u64) -> Result<()> {
     let item = tx.alloc(Item::new(value))?;
     field!(shelf.vec).push(tx, item)
 }
 
-fn extend<'r>(tx: &mut Txn<'r>, shelf: P<'r, Shelf<'r>>, values: std::ops::Range<u64>) -> pheap::Result<()> {
-    let items = values.map(|value| tx.alloc(Item::new(value))).collect::<pheap::Result<Vec<_>>>()?;
+fn extend<'r>(tx: &mut Txn<'r>, shelf: P<'r, Shelf<'r>>, values: Range<u64>) -> Result<()> {
+    let items = values.map(|value| tx.alloc(Item::new(value))).collect::<Result<Vec<_>>>()?;
     field!(shelf.vec).extend(tx, items)
 }
 
 /// Something to all of them.
-fn change_all<'r>(
-    tx: &mut Txn<'r>,
-    shelf: P<'r, Shelf<'r>>,
-    model: &RootState,
-    value: u64,
-) -> pheap::Result<()> {
+fn change_all<'r>(tx: &mut Txn<'r>, shelf: P<'r, Shelf<'r>>, model: &RootState, value: u64) -> Result<()> {
     if let Some(first) = model.map.keys().next() {
         field!(shelf.map).remove(tx, first);
     }
@@ -86,17 +75,14 @@ fn change_all<'r>(
 }
 
 /// Runs a transaction over the collections of one root.
-pub fn one(root: &Handle, model: &mut RootState, what: Shelved, value: u64) -> pheap::Result<()> {
-    let run = |f: &dyn for<'r> Fn(&mut Txn<'r>, P<'r, Shelf<'r>>) -> pheap::Result<()>| {
+pub fn one(root: &Handle, model: &mut RootState, what: Shelved, value: u64) -> Result<()> {
+    let run = |f: &dyn for<'r> Fn(&mut Txn<'r>, P<'r, Shelf<'r>>) -> Result<()>| {
         root.txn(|tx, store| f(tx, field!(store.shelf)))
     };
     match what {
-        Shelved::MapInsert => {
-            model.map.insert(value, value + 1);
-            run(&|tx, shelf| insert(tx, shelf, value..value + 1))
-        }
-        Shelved::MapFill => {
-            let values = value..value + (filled_map(model.map.len()) - model.map.len()) as u64;
+        Shelved::MapInsert | Shelved::MapFill => {
+            let more = filled_map(model.map.len()) - model.map.len();
+            let values = value..value + if what == Shelved::MapFill { more as u64 } else { 1 };
             model.map.extend(values.clone().map(|value| (value, value + 1)));
             run(&|tx, shelf| insert(tx, shelf, values.clone()))
         }
@@ -118,12 +104,9 @@ pub fn one(root: &Handle, model: &mut RootState, what: Shelved, value: u64) -> p
             model.map.clear();
             run(&|tx, shelf| Ok(field!(shelf.map).clear(tx)))
         }
-        Shelved::TreeInsert => {
-            model.tree.insert(key(value), value);
-            run(&|tx, shelf| insert_sorted(tx, shelf, value..value + 1))
-        }
-        Shelved::TreeFill => {
-            let values = value..value + (filled_tree(model.tree.len()) - model.tree.len()) as u64;
+        Shelved::TreeInsert | Shelved::TreeFill => {
+            let more = filled_tree(model.tree.len()) - model.tree.len();
+            let values = value..value + if what == Shelved::TreeFill { more as u64 } else { 1 };
             model.tree.extend(values.clone().map(|value| (key(value), value)));
             run(&|tx, shelf| insert_sorted(tx, shelf, values.clone()))
         }
@@ -138,12 +121,9 @@ pub fn one(root: &Handle, model: &mut RootState, what: Shelved, value: u64) -> p
                 Ok(())
             })
         }
-        Shelved::SnapInsert => {
-            model.versions.insert(key(value), value);
-            run(&|tx, shelf| insert_versioned(tx, shelf, value..value + 1))
-        }
-        Shelved::SnapFill => {
-            let values = value..value + (filled_tree(model.versions.len()) - model.versions.len()) as u64;
+        Shelved::SnapInsert | Shelved::SnapFill => {
+            let more = filled_tree(model.versions.len()) - model.versions.len();
+            let values = value..value + if what == Shelved::SnapFill { more as u64 } else { 1 };
             model.versions.extend(values.clone().map(|value| (key(value), value)));
             run(&|tx, shelf| insert_versioned(tx, shelf, values.clone()))
         }
@@ -212,7 +192,7 @@ pub fn both(
     (a, b): (&Handle, &Handle),
     (model_a, model_b): (&mut RootState, &mut RootState),
     value: u64,
-) -> pheap::Result<()> {
+) -> Result<()> {
     let result = pheap::txn((a, b), |((ta, a), (tb, b))| {
         let (a, b) = (field!(a.shelf), field!(b.shelf));
         insert(ta, a, value..value + 1)?;

@@ -28,3 +28,11 @@ pub fn catching<R>(f: impl FnOnce() -> Result<R, String>) -> Result<R, String> {
     CATCHING.with_borrow_mut(|depth| *depth -= 1);
     result.unwrap_or_else(|_| Err(PANIC.take().unwrap_or("a panic".to_owned())))
 }
+
+/// Runs something that has no result, and turns a panic into an error.
+pub fn no_panic(f: impl FnOnce()) -> Result<(), String> {
+    catching(|| {
+        f();
+        Ok(())
+    })
+}

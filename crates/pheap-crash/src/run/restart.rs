@@ -1,6 +1,6 @@
 //! Opening heaps, ending processes, and opening heaps again.
 
-use super::{Phase, Run, bases, catching, first_of};
+use super::{Phase, Run, bases, catching, first_of, no_panic};
 use crate::medium::{Content, Medium, Snapshot};
 use crate::model::State;
 use crate::objects::{Seen, base, see};
@@ -102,10 +102,7 @@ impl Run {
             self.collect();
             let content = self.left(how);
             // Closes the heap, on a medium that no one looks at again.
-            catching(|| {
-                drop(heap);
-                Ok(())
-            })?;
+            no_panic(|| drop(heap))?;
             content
         };
         // What such a process has stored is not durable before the heap is opened, and lost if the power fails.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 
 use pheap::sim::mutant::{Mutant, Noted, Site};
@@ -13,10 +13,10 @@ use pheap::sim::{Mistake, mutant, schedule, set_bug, set_mistake};
 use super::model::{Event, State, allowed};
 use super::program::Program;
 use super::scheduler::{Plan, Step, Switch, Turns};
-use super::world::{Hands, Shared, create_all, look, options, use_it};
+use super::world::{Hands, Shared, create_all, locked, look, options, use_it};
 use crate::medium::{Content, Medium, Moment, Snapshot};
 use crate::report::Said;
-use crate::run::catching;
+use crate::run::{catching, no_panic};
 use crate::subset::Breadth;
 use pheap_testkit::Rng;
 use pheap_testkit::rng::mix;
@@ -240,31 +240,15 @@ impl Exploration {
                 turns.enter(number);
                 let prepared = hands.prepare();
                 turns.arrive(number, || medium.acknowledge(1, 1));
-                let ended = match prepared {
-                    Ok(()) => catching(|| {
-                        hands.run_all();
-                        Ok(())
-                    }),
-                    Err(error) => Err(error),
-                };
-                let hands = if closes {
-                    let dropped = catching(|| {
-                        drop(hands);
-                        Ok(())
-                    });
-                    if let Err(wrong) = dropped {
-                        shared.lock().unwrap_or_else(PoisonError::into_inner).wrong.get_or_insert(wrong);
-                    }
-                    None
-                } else {
-                    Some(hands)
-                };
-                if let Err(wrong) = ended {
-                    shared.lock().unwrap_or_else(PoisonError::into_inner).wrong.get_or_insert(wrong);
+                let ended = prepared.and_then(|()| no_panic(|| hands.run_all()));
+                let (hands, dropped) =
+                    if closes { (None, no_panic(|| drop(hands))) } else { (Some(hands), Ok(())) };
+                for wrong in [dropped.err(), ended.err()].into_iter().flatten() {
+                    locked(&shared).wrong.get_or_insert(wrong);
                 }
                 schedule(None);
                 if seed.notes {
-                    shared.lock().unwrap_or_else(PoisonError::into_inner).noted.push(mutant::take_noted());
+                    locked(&shared).noted.push(mutant::take_noted());
                 }
                 turns.end(number);
                 hands
@@ -287,12 +271,9 @@ impl Exploration {
         if let Some(heap) = heap {
             medium.look();
             drop(hands);
-            catching(|| {
-                heap.abandon();
-                Ok(())
-            })?;
+            no_panic(|| heap.abandon())?;
         }
-        let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shared = locked(&shared);
         let wrong = shared.wrong.take().or_else(|| medium.violations().first().cloned());
         let events = std::mem::take(&mut shared.events);
         self.noted.append(&mut shared.noted);
@@ -412,12 +393,9 @@ impl Exploration {
         let uses = hash != 0 && mix(hash).is_multiple_of(self.limits.after_every);
         let medium = Medium::new(content);
         medium.be_silent();
-        let opened = |medium: &Medium| {
-            let heap = medium.open(&options(&self.program, self.base));
-            heap.map_err(|error| format!("opening fails: {error}"))
-        };
+        let options = options(&self.program, self.base);
         catching(|| {
-            let heap = opened(&medium)?;
+            let heap = medium.opened(&options)?;
             let state = look(&heap)?;
             if !uses {
                 heap.abandon();
@@ -431,7 +409,7 @@ impl Exploration {
             heap.abandon();
             let medium = Medium::new(left);
             medium.be_silent();
-            let heap = opened(&medium)?;
+            let heap = medium.opened(&options)?;
             let found = look(&heap)?;
             heap.abandon();
             if found == used {

@@ -64,7 +64,7 @@ struct Model {
 
 impl Model {
     fn change(&mut self, which: &[Which], change: impl Fn(&mut Account)) -> Outcome {
-        if self.closed || which.iter().any(|which| !self.state.roots.contains_key(which)) {
+        if which.iter().any(|which| !self.state.roots.contains_key(which)) {
             return Outcome::Gone;
         }
         which.iter().for_each(|which| change(self.state.roots.get_mut(which).expect("it is there")));
@@ -74,13 +74,16 @@ impl Model {
     fn see(&self, which: &[Which]) -> Outcome {
         let seen = which.iter().map(|which| self.state.roots.get(which).cloned()).collect();
         match seen {
-            Some(seen) if !self.closed => Outcome::Seen(seen),
-            _ => Outcome::Gone,
+            Some(seen) => Outcome::Seen(seen),
+            None => Outcome::Gone,
         }
     }
 
-    /// Applies what the operation with this number does, of this thread.
+    /// Applies what the operation with this number does, of this thread. A heap that is closed does nothing.
     fn apply(&mut self, op: Op, number: u64, thread: usize) -> Outcome {
+        if self.closed && op != Op::Wait {
+            return Outcome::Gone;
+        }
         let add = |account: &mut Account| {
             account.x |= 1 << number;
             account.last = number;
@@ -111,52 +114,31 @@ impl Model {
             }),
             Op::Grow(which) => self.change(&[which], |account| account.big = number),
             Op::Insert => {
-                if self.closed {
-                    return Outcome::Gone;
-                }
                 self.state.map.insert(number, number);
                 self.state.map.insert(1, number);
                 Outcome::Done
             }
             Op::Look | Op::Keep => {
-                if self.closed {
-                    return Outcome::Gone;
-                }
                 self.kept[thread] = Some(self.state.map.clone());
                 Outcome::Map(self.state.map.clone())
             }
             Op::LookAgain => match &self.kept[thread] {
-                Some(map) if !self.closed => Outcome::Map(map.clone()),
-                _ => Outcome::Gone,
+                Some(map) => Outcome::Map(map.clone()),
+                None => Outcome::Gone,
             },
-            Op::Remove(which) => {
-                if self.closed || self.state.roots.remove(&which).is_none() {
-                    return Outcome::Gone;
-                }
-                Outcome::Done
-            }
+            Op::Remove(which) => match self.state.roots.remove(&which) {
+                Some(_) => Outcome::Done,
+                None => Outcome::Gone,
+            },
             Op::Create => {
-                if self.closed {
-                    return Outcome::Gone;
-                }
                 self.state.roots.insert(Which::C, Account::default());
                 Outcome::Done
             }
             Op::Close => {
-                if std::mem::replace(&mut self.closed, true) {
-                    Outcome::Gone
-                } else {
-                    Outcome::Done
-                }
+                self.closed = true;
+                Outcome::Done
             }
-            Op::Collect | Op::CollectOne(_) | Op::Checkpoint | Op::Sync => {
-                if self.closed {
-                    Outcome::Gone
-                } else {
-                    Outcome::Done
-                }
-            }
-            Op::Wait => Outcome::Done,
+            Op::Collect | Op::CollectOne(_) | Op::Checkpoint | Op::Sync | Op::Wait => Outcome::Done,
         }
     }
 }

@@ -2,27 +2,21 @@
 
 use std::fmt;
 
-/// Which root.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Which {
-    /// The first one.
-    A,
-    /// The second one.
-    B,
-    /// One that is created meanwhile.
-    C,
+use crate::named::named;
+
+named! {
+    /// Which root.
+    pub enum Which {
+        /// The first one.
+        A = "a",
+        /// The second one.
+        B = "b",
+        /// One that is created meanwhile.
+        C = "c",
+    }
 }
 
 impl Which {
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Which::A => "a",
-            Which::B => "b",
-            Which::C => "c",
-        }
-    }
-
     /// The other one of two.
     pub fn other(self) -> Which {
         if self == Which::A { Which::B } else { Which::A }

@@ -1,7 +1,7 @@
 //! A heap with the roots of a program: what operations do to it, and what it holds.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pheap::sim::mutant::Noted;
 use pheap::sim::step;
@@ -79,20 +79,22 @@ fn push<'r>(tx: &mut Txn<'r>, p: P<'r, Record<'r>>, value: u64) -> pheap::Result
     Ok(())
 }
 
-fn add<'r>(tx: &mut Txn<'r>, p: P<'r, Record<'r>>, number: u64) {
+fn add<'r>(tx: &mut Txn<'r>, p: P<'r, Record<'r>>, number: u64) -> pheap::Result<()> {
     tx[p].x |= 1 << number;
     step("closure");
     tx[p].twin |= 1 << number;
     tx[p].last = number;
+    Ok(())
 }
 
 /// Becomes long, with copies to be stored in place: two of them overlap.
-fn spill<'r>(tx: &mut Txn<'r>, p: P<'r, Record<'r>>, number: u64) {
-    add(tx, p, number);
+fn spill<'r>(tx: &mut Txn<'r>, p: P<'r, Record<'r>>, number: u64) -> pheap::Result<()> {
+    add(tx, p, number)?;
     let slice = tx[p].slice.expect("it was made with one");
     tx.slice_mut(slice, 1..3)[0] = number;
     tx.slice_mut(slice, 2..6)[1] = number;
     step("closure");
+    Ok(())
 }
 
 fn see<'r>(view: &View<'r>, p: P<'r, Record<'r>>) -> Result<Account, String> {
@@ -135,7 +137,7 @@ pub(super) fn look(heap: &Heap) -> Result<State, String> {
         return Err(format!("the heap is damaged: {report}"));
     }
     let mut state = State::default();
-    for which in [Which::A, Which::B, Which::C] {
+    for &which in Which::ALL {
         match heap.existing_root::<Record<'_>>(which.name()) {
             Ok(root) => drop(state.roots.insert(which, root.read(see).said()??)),
             Err(Error::NoSuchRoot(_)) => {}
@@ -161,7 +163,7 @@ pub(super) fn use_it(heap: &Heap, state: &State) -> Result<State, String> {
         let root = heap.existing_root::<Record<'_>>(which.name()).said()?;
         for number in [1, 0] {
             root.txn(|tx, p| {
-                add(tx, p, number);
+                add(tx, p, number)?;
                 push(tx, p, number)
             })
             .said()?;
@@ -185,6 +187,11 @@ pub(super) struct Shared {
     pub(super) wrong: Option<String>,
     /// Which flushes, fences and the like threads have come to.
     pub(super) noted: Vec<Noted>,
+}
+
+/// What threads share, also if one of them has panicked.
+pub(super) fn locked(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What a thread has.
@@ -231,7 +238,7 @@ impl Hands {
 
     /// Notes what has happened.
     fn note(&self, event: Event) {
-        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shared = locked(&self.shared);
         shared.events.push(event);
         let told = shared.events.len() + 1;
         self.medium.acknowledge(told, told);
@@ -251,7 +258,7 @@ impl Hands {
             match self.run(op, i, number(self.thread, i)) {
                 Ok((outcome, safe)) => self.note(Event::End(self.thread, outcome, safe)),
                 Err(wrong) => {
-                    let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+                    let mut shared = locked(&self.shared);
                     shared.wrong.get_or_insert(format!("{op:?} fails: {wrong}"));
                     return;
                 }
@@ -285,32 +292,24 @@ impl Hands {
         let safe = !lazy;
         let outcome = catching(|| {
             Ok(match op {
-                Op::Add(which) => done(self.root(which).txn(|tx, p| {
-                    add(tx, p, number);
-                    Ok(())
-                })),
-                Op::Spill(which) => done(self.root(which).txn(|tx, p| {
-                    spill(tx, p, number);
-                    Ok(())
-                })),
+                Op::Add(which) => done(self.root(which).txn(|tx, p| add(tx, p, number))),
+                Op::Spill(which) => done(self.root(which).txn(|tx, p| spill(tx, p, number))),
                 Op::Both(which) => done(pheap::txn(pair(which), |((ta, a), (tb, b))| {
-                    add(ta, a, number);
-                    add(tb, b, number);
-                    Ok(())
+                    add(ta, a, number)?;
+                    add(tb, b, number)
                 })),
                 Op::SpillBoth(which) => done(pheap::txn(pair(which), |((ta, a), (tb, b))| {
-                    spill(ta, a, number);
-                    spill(tb, b, number);
-                    Ok(())
+                    spill(ta, a, number)?;
+                    spill(tb, b, number)
                 })),
                 Op::Abort(which) | Op::SpillAbort(which) => {
                     let mut last = 0;
                     let result = self.root(which).txn(|tx, p| {
                         last = tx[p].last;
                         if matches!(op, Op::SpillAbort(_)) {
-                            spill(tx, p, number);
+                            spill(tx, p, number)?;
                         } else {
-                            add(tx, p, number);
+                            add(tx, p, number)?;
                             push(tx, p, number)?;
                         }
                         Err(Error::abort("not today"))
@@ -320,7 +319,7 @@ impl Hands {
                 Op::Panic(which) => {
                     let result = catching(|| {
                         Ok(self.root(which).txn(|tx, p| -> pheap::Result<()> {
-                            add(tx, p, number);
+                            add(tx, p, number)?;
                             panic!("not today")
                         }))
                     });
@@ -389,20 +388,16 @@ impl Hands {
                 let commit = catching(|| {
                     Ok(match op {
                         Op::DeferBoth(which) => pheap::txn_deferred(pair(which), |((ta, a), (tb, b))| {
-                            add(ta, a, number);
-                            add(tb, b, number);
-                            Ok(())
+                            add(ta, a, number)?;
+                            add(tb, b, number)
                         }),
-                        Op::Defer(which) => self.root(which).txn_deferred(|tx, p| {
-                            add(tx, p, number);
-                            Ok(())
-                        }),
+                        Op::Defer(which) => self.root(which).txn_deferred(|tx, p| add(tx, p, number)),
                         _ => unreachable!("one of the two"),
                     })
                 })?;
                 match commit {
                     Ok(((), commit)) => {
-                        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+                        let mut shared = locked(&self.shared);
                         shared.commits[self.thread] = Some((index, Arc::new(commit)));
                         return Ok((Outcome::Done, !self.program.medium.is_log()));
                     }
@@ -411,7 +406,7 @@ impl Hands {
             }
             Op::Wait => {
                 let commits = {
-                    let shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+                    let shared = locked(&self.shared);
                     let of = |thread: usize| shared.commits[thread].clone().map(|commit| (thread, commit));
                     of(1 - self.thread).or_else(|| of(self.thread))
                 };

@@ -1,7 +1,7 @@
 //! What the tests share.
 
 use pheap::sim::Bug;
-use pheap_crash::mutate::child::Effort;
+use pheap_crash::mutate::programs::Effort;
 use pheap_crash::seeded::Seeded;
 use pheap_crash::subset::Breadth;
 use pheap_crash::{Explorer, Failure, Limits, Program, Totals};

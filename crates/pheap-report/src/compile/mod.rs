@@ -87,8 +87,9 @@ impl Workspace {
             sources.iter().flat_map(|source| source.1.lines()).filter(|line| is_attribute(line)).count();
         let without = |(name, text): &(String, String)| (name.clone(), without_attribute(text));
         let plain: Vec<(String, String)> = sources.iter().map(without).collect();
+        let testkit = format!("pheap-testkit = {{ path = {:?} }}\n", repository.join("crates/pheap-testkit"));
         let examples = format!("pheap-examples = {{ path = {:?} }}\n", repository.join("examples"));
-        let all = [pheap.as_str(), EXAMPLE_DEPENDENCIES, &examples].concat();
+        let all = [pheap.as_str(), EXAMPLE_DEPENDENCIES, &testkit, &examples].concat();
         for (name, sources) in [("example", sources), ("example_plain", plain)] {
             workspace.add(name, &all, &sources)?;
         }

@@ -3,11 +3,13 @@
 use super::{NOTHING, table as markdown};
 use crate::results::{Meta, Results, Section};
 use crate::run::Part;
+use clap::ValueEnum as _;
 
 pub(super) fn table(results: &Results) -> String {
     let what = |section: &Section| {
-        let parts = Part::ALL.into_iter().filter(|part| section.rows.iter().any(|row| row.part() == *part));
-        parts.map(Part::name).collect::<Vec<_>>().join(", ")
+        let is_there = |part: &&Part| section.rows.iter().any(|row| row.part() == **part);
+        let parts = Part::value_variants().iter().filter(is_there).filter_map(Part::to_possible_value);
+        parts.map(|part| part.get_name().to_owned()).collect::<Vec<_>>().join(", ")
     };
     let sections: Vec<_> =
         results.sections.iter().map(|section| (section.meta.as_ref(), what(section))).collect();

@@ -3,9 +3,9 @@
 use pheap::{Commit, Root};
 
 use super::{Start, crash_everywhere, record};
+use crate::layouts::Record;
 use crate::medium::{Medium, Moment};
 use crate::model::State;
-use crate::objects::Record;
 use crate::program::Setting;
 use crate::report::Said;
 use crate::run::{Run, options};
@@ -56,8 +56,7 @@ impl Heap {
 
 pub(super) fn explore(start: Start) -> Result<(), String> {
     let medium = Medium::new(start.content.on_disk());
-    let setting = Setting { wal: true, ..Setting::default() };
-    let heap = medium.open(&options(setting, None)).map_err(|error| format!("opening fails: {error}"))?;
+    let heap = medium.opened(&options(Setting::default(), None))?;
     let roots = [record(&heap, "a")?, record(&heap, "b")?];
     heap.sync().said()?;
     medium.take_points();

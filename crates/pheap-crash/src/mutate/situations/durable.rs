@@ -17,8 +17,8 @@ fn durable(map: &Root<Map>) -> Result<usize, String> {
 
 pub(super) fn explore(start: Start) -> Result<(), String> {
     let medium = Medium::new(start.content.on_disk());
-    let options = options(Setting { wal: true, ..Setting::default() }, None);
-    let heap = medium.open(&options).map_err(|error| format!("opening fails: {error}"))?;
+    let options = options(Setting::default(), None);
+    let heap = medium.opened(&options)?;
     let map: Root<Map> = heap.root("map").said()?;
     medium.take_points();
     let before = medium.durable();

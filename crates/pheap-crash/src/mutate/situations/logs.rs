@@ -7,7 +7,7 @@ use std::sync::Arc;
 use pheap::sim::disk::{DiskImage, SimDisk};
 use pheap::{Durability, Error, Heap, Options, Root};
 
-use super::{Start, record};
+use super::{Start, opened, record, set_x};
 use crate::program::Setting;
 use crate::run::options;
 use crate::tuning::SMALL;
@@ -88,29 +88,24 @@ pub(super) fn foreign_log(files: &[(Vec<u8>, Vec<u8>)]) -> Result<(), String> {
 /// Two copies of a heap, each in use: their logs have the same number.
 pub(super) fn twins(start: Start) -> Result<(), String> {
     let closed = start.content.image();
-    let setting = options(Setting { wal: true, ..Setting::default() }, None);
     let in_use = |copy: u32| {
         let disk = Arc::new(SimDisk::new(closed.clone()));
         disk.set_copy(copy);
-        let heap = setting.simulate_disk(&disk).map_err(|error| format!("opening fails: {error}"))?;
-        let changed = record(&heap, "a")?.txn(|tx, p| {
-            tx[p].x = u64::from(copy);
-            Ok(())
-        });
-        changed.said()?;
+        let heap = opened(&disk)?; // open until its files have been looked at
+        set_x(&record(&heap, "a")?, copy.into()).said()?;
         Ok::<DiskImage, String>(disk.view())
     };
     let (one, two) = (in_use(1)?, in_use(2)?);
     for (what, data) in [("another copy", &two.data), ("a copy that is closed", &closed.data)] {
         let disk = Arc::new(SimDisk::new(DiskImage { data: data.clone(), log: one.log.clone() }));
-        match setting.simulate_disk(&disk) {
+        match options(Setting::default(), None).simulate_disk(&disk) {
             Err(Error::ForeignLog { .. }) if disk.view().log == one.log => {}
             Err(error) => return Err(format!("{what}: opening says {error}, or the log has changed")),
             Ok(_) => return Err(format!("{what}: nobody notices")),
         }
     }
     for (image, expected) in [(one, 1), (two, 2)] {
-        let heap = setting.simulate_disk(&Arc::new(SimDisk::new(image))).said()?;
+        let heap = opened(&Arc::new(SimDisk::new(image)))?;
         let found = record(&heap, "a")?.read(|view, p| view[p].x).said()?;
         if found != expected {
             return Err(format!("with its own log, a copy holds {found}, not {expected}"));
@@ -121,25 +116,18 @@ pub(super) fn twins(start: Start) -> Result<(), String> {
 
 /// A commit is not acknowledged then. Closing the heap saves it.
 pub(super) fn log_removed(start: Start) -> Result<(), String> {
-    let setting = options(Setting { wal: true, ..Setting::default() }, None);
     let disk = Arc::new(SimDisk::new(start.content.image()));
-    let heap = setting.simulate_disk(&disk).map_err(|error| format!("opening fails: {error}"))?;
+    let heap = opened(&disk)?;
     let root = record(&heap, "a")?;
-    let set = |x| {
-        root.txn(|tx, p| {
-            tx[p].x = x;
-            Ok(())
-        })
-    };
-    set(5).said()?;
+    set_x(&root, 5).said()?;
     disk.set_log(None);
-    match set(6) {
+    match set_x(&root, 6) {
         Err(Error::OutcomeUnknown { .. }) => {}
         other => return Err(format!("a commit that nobody would find: {other:?}")),
     }
     drop(root);
     heap.close().map_err(|error| format!("without its log, closing fails: {error}"))?;
-    let heap = setting.simulate_disk(&Arc::new(SimDisk::new(disk.durable()))).said()?;
+    let heap = opened(&Arc::new(SimDisk::new(disk.durable())))?;
     match record(&heap, "a")?.read(|view, p| view[p].x) {
         Ok(6) => Ok(()),
         other => Err(format!("closed without its log, the heap holds {other:?}, not 6")),

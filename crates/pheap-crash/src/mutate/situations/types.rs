@@ -58,11 +58,9 @@ pub(super) fn explore(start: &Start) -> Result<(), String> {
 }
 
 fn first_used(start: &Start, first_use: fn(&Heap) -> Result<(), String>) -> Result<(), String> {
-    let open = |medium: &Medium| {
-        medium.open(&options(Setting::default(), None)).map_err(|error| format!("opening fails: {error}"))
-    };
+    let options = options(Setting::default(), None);
     let medium = Medium::new(start.content.clone());
-    let heap = open(&medium)?;
+    let heap = medium.opened(&options)?;
     // Pages that are free, and not zero: whichever is the best fit for the type table.
     let root = record(&heap, "a")?;
     for words in [&[u64::MAX; 2048][..]; 24].into_iter().chain([&[u64::MAX; 900][..]; 24]) {
@@ -86,7 +84,7 @@ fn first_used(start: &Start, first_use: fn(&Heap) -> Result<(), String>) -> Resu
         |content| {
             let medium = Medium::new(content);
             medium.be_silent();
-            let heap = open(&medium)?;
+            let heap = medium.opened(&options)?;
             create(&heap)?;
             heap.remove_root(NAME).said()?;
             heap.close().map_err(|error| format!("closing fails: {error}"))?;
