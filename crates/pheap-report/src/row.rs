@@ -57,7 +57,8 @@ impl Row {
     /// The program that prints such rows.
     pub(crate) fn part(&self) -> Part {
         match self.bench.as_str() {
-            "update8_sync" | "update8_nosync" | "insert_sync" | "insert_nosync" | "get" => Part::Stores,
+            "update8_sync" | "update8_nosync" | "insert_sync" | "insert_nosync" | "get" | "open_get"
+            | "read8" => Part::Stores,
             "compile_time" => Part::Compile,
             _ => Part::Paper,
         }
