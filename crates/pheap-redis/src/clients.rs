@@ -135,13 +135,8 @@ impl Clients {
     }
 
     /// Number of clients.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.0.lock().len()
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 
     /// One of them.

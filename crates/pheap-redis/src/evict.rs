@@ -301,10 +301,7 @@ fn remove(
             let names = size::text(key.len()) * (1 + usize::from(has_deadline));
             freed += (names + size::value(tx, entry.value, SAMPLES)) as u64;
             db.remove(tx, key);
-            server.watched.touch(candidate.db, key);
-            if server.tracking.is_wanted() {
-                server.tracking.changed(&server.clients, 0, key, &mut effects.stale);
-            }
+            effects.modified(server, 0, candidate.db, key);
             gone.push(candidate);
             if freed >= wanted {
                 break;
@@ -317,8 +314,7 @@ fn remove(
     for Candidate { db, key, .. } in &gone {
         server.clocks.forget(key);
         server.stats.evicted.fetch_add(1, Relaxed);
-        let event = (*db, b'e', "evicted", &key[..]);
-        server.notify(event, &mut |to, parts| effects.send(server, to, parts));
+        effects.notify(server, (*db, b'e', "evicted", key));
         effects.signal(server, *db, key);
     }
     Ok(())

@@ -80,13 +80,9 @@ impl Expiry {
                         // It may have been given another one since.
                         if tx[db].deadline(tx, key).is_some_and(|at| at <= now) {
                             db.remove(tx, key);
-                            server.watched.touch(self.db, key);
-                            if server.tracking.is_wanted() {
-                                server.tracking.changed(&server.clients, 0, key, &mut effects.stale);
-                            }
+                            effects.modified(server, 0, self.db, key);
                             server.stats.expired.fetch_add(1, Relaxed);
-                            let event = (self.db, b'x', "expired", &key[..]);
-                            server.notify(event, &mut |to, parts| effects.send(server, to, parts));
+                            effects.notify(server, (self.db, b'x', "expired", key));
                             effects.signal(server, self.db, key);
                         }
                     }

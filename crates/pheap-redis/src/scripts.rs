@@ -190,13 +190,8 @@ impl Scripts {
     }
 
     /// Number of scripts that are known.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.known.read().len()
-    }
-
-    /// Whether none is known.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 
     /// Forgets all.
@@ -308,6 +303,6 @@ mod tests {
         scripts.set_wide(b"x");
         assert!(scripts.is_wide(b"x") && !scripts.is_wide(b"y"));
         scripts.flush();
-        assert!(scripts.is_empty() && scripts.generation() == 1);
+        assert!(scripts.count() == 0 && scripts.generation() == 1);
     }
 }

@@ -80,13 +80,8 @@ impl SlowLog {
     }
 
     /// Number of commands.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.0.lock().entries.len()
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 
     /// Forgets all of them.
@@ -169,7 +164,7 @@ mod tests {
             log.add(at, Duration::ZERO, [&b"get"[..]].into_iter(), ("", b""), 3);
         }
         assert_eq!(log.last(2).iter().map(|entry| entry.number).collect::<Vec<_>>(), [4, 3]);
-        assert_eq!(log.len(), 3);
+        assert_eq!(log.count(), 3);
         let latency = Latency::default();
         latency.add("command", 1, 5);
         latency.add("command", 1, 3);

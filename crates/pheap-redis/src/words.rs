@@ -84,17 +84,23 @@ pub fn show_float(number: f64) -> String {
     if number.abs() < 1e15 && number.fract() == 0.0 {
         return (number as i64).to_string();
     }
-    let scientific = format!("{number:.16e}");
-    let (digits, exponent) = scientific.split_once('e').expect("this format has one");
+    general(number, 17)
+}
+
+/// A finite number with so many digits: C's `%.*g`.
+pub fn general(number: f64, digits: usize) -> String {
+    let scientific = format!("{number:.*e}", digits - 1);
+    let (mantissa, exponent) = scientific.split_once('e').expect("this format has one");
     let exponent: i32 = exponent.parse().expect("this format has one");
-    let without_zeros = |digits: &str| digits.trim_end_matches('0').trim_end_matches('.').to_owned();
-    if (-4..17).contains(&exponent) {
-        let decimals = usize::try_from(16 - exponent).unwrap_or(0);
-        let shown = format!("{number:.decimals$}");
-        return if decimals == 0 { shown } else { without_zeros(&shown) };
+    let short = |text: &str| match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => text.to_owned(),
+    };
+    if (-4..digits as i32).contains(&exponent) {
+        return short(&format!("{number:.*}", (digits as i32 - 1 - exponent) as usize));
     }
     let sign = if exponent < 0 { '-' } else { '+' };
-    format!("{}e{sign}{:02}", without_zeros(digits), exponent.abs())
+    format!("{}e{sign}{:02}", short(mantissa), exponent.abs())
 }
 
 /// A number's digits, at the end of `buffer`.

@@ -1,6 +1,6 @@
 //! `BITFIELD`: numbers of any width in a string.
 
-use super::args::int;
+use super::args::{int, word};
 use super::bits::offset;
 use super::buffers::{Limit, buffer};
 use super::table::{ADD, KEY, READ_FAST};
@@ -12,9 +12,10 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("bitfield", -2, ADD, KEY, bitfield),
     Command::new("bitfield_ro", -2, READ_FAST, KEY, |cx, args, out| {
         let steps = parse(args, Limit::of(cx))?;
-        if steps.iter().any(|step| step.what != What::Get) {
-            return Err(Fail::err("BITFIELD_RO only supports the GET subcommand"));
-        }
+        Fail::err_when(
+            steps.iter().any(|step| step.what != What::Get),
+            "BITFIELD_RO only supports the GET subcommand",
+        )?;
         look(cx, args[1], &steps, out)
     }),
 ];
@@ -36,6 +37,9 @@ enum Overflow {
     /// Nothing.
     Fail,
 }
+
+const OVERFLOWS: &[(&str, Overflow)] =
+    &[("wrap", Overflow::Wrap), ("sat", Overflow::Saturate), ("fail", Overflow::Fail)];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum What {
@@ -125,12 +129,8 @@ fn parse(args: &Args<'_>, limit: Limit) -> Result<Vec<Step>, Fail> {
         let (name, taken) = (name.to_ascii_lowercase(), after.len());
         rest = match name.as_slice() {
             b"overflow" if taken >= 1 => {
-                overflow = match after[0].to_ascii_lowercase().as_slice() {
-                    b"wrap" => Overflow::Wrap,
-                    b"sat" => Overflow::Saturate,
-                    b"fail" => Overflow::Fail,
-                    _ => return Err(Fail::err("Invalid OVERFLOW type specified")),
-                };
+                overflow =
+                    word(after[0], OVERFLOWS).ok_or_else(|| Fail::err("Invalid OVERFLOW type specified"))?;
                 &after[1..]
             }
             b"get" if taken >= 2 => {

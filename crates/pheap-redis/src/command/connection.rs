@@ -3,7 +3,7 @@
 use super::args::{database, int};
 use super::server::no_cluster;
 use super::table::{ALL_KEYS, LOOK, READ_FAST};
-use super::{Args, Command, Cx, Done, Fail, Flags, Keys, ok};
+use super::{Args, Command, Cx, Done, Fail, Flags, Keys, answer, ok};
 use crate::client::Multi;
 use crate::resp::Reply;
 
@@ -16,10 +16,7 @@ const ALWAYS: Flags = LOOK.and(Flags::NOSCRIPT).and(Flags::FAST).and(Flags::NO_A
 pub(super) const COMMANDS: &[Command] = &[
     Command::new("asking", 1, Flags::FAST, Keys::None, no_cluster),
     Command::new("auth", -2, ALWAYS, Keys::None, auth),
-    Command::new("echo", 2, FAST, Keys::None, |_, args, out| {
-        out.bulk(args[1]);
-        Ok(())
-    }),
+    Command::new("echo", 2, FAST, Keys::None, |_, args, out| answer::bulk(out, args[1])),
     Command::new("hello", -1, ALWAYS, Keys::None, hello),
     Command::new("ping", -1, Flags::FAST.and(Flags::LISTENING), Keys::None, ping),
     Command::new(
@@ -54,8 +51,7 @@ pub(super) const TRANSACTIONS: &[Command] = &[
         cx.server.unwatch(cx.session);
         ok(out)
     }),
-    Command::new("watch", -2, WATCH.and(Flags::AT_ONCE).and(Flags::GLANCE), ALL_KEYS, watch)
-        .access("RO", "RO"),
+    Command::new("watch", -2, WATCH.and(Flags::AT_ONCE).and(Flags::GLANCE), ALL_KEYS, watch).access("RO"),
 ];
 
 fn ping(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
@@ -169,8 +165,7 @@ fn reset(cx: &mut Cx<'_>, _: &Args<'_>, out: &mut Reply) -> Done {
     cx.session.authenticated = cx.server.config.read().text("requirepass").is_empty();
     cx.session.profile.state.lock().name.clear();
     out.set_resp3(false);
-    out.simple("RESET");
-    Ok(())
+    answer::simple(out, "RESET")
 }
 
 fn select(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
@@ -179,25 +174,19 @@ fn select(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 }
 
 fn multi(cx: &mut Cx<'_>, _: &Args<'_>, out: &mut Reply) -> Done {
-    if cx.session.multi.is_some() {
-        return Err(Fail::err("MULTI calls can not be nested"));
-    }
+    Fail::err_when(cx.session.multi.is_some(), "MULTI calls can not be nested")?;
     cx.session.multi = Some(Multi::default());
     ok(out)
 }
 
 fn discard(cx: &mut Cx<'_>, _: &Args<'_>, out: &mut Reply) -> Done {
-    if cx.session.multi.take().is_none() {
-        return Err(Fail::err("DISCARD without MULTI"));
-    }
+    Fail::err_when(cx.session.multi.take().is_none(), "DISCARD without MULTI")?;
     cx.server.unwatch(cx.session);
     ok(out)
 }
 
 fn watch(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    if cx.session.multi.is_some() {
-        return Err(Fail::err("WATCH inside MULTI is not allowed"));
-    }
+    Fail::err_when(cx.session.multi.is_some(), "WATCH inside MULTI is not allowed")?;
     for key in &args[1..] {
         let (name, now) = ((cx.session.db, key.to_vec()), cx.now);
         if !cx.session.watched.contains_key(&name) {

@@ -81,6 +81,19 @@ impl Effects {
         }
     }
 
+    /// Clients that watch a key, or have copies of it, are told that it was written to by a client (0: by nobody).
+    pub fn modified(&mut self, server: &Server, by: u64, db: usize, key: &[u8]) {
+        server.watched.touch(db, key);
+        if server.tracking.is_wanted() {
+            server.tracking.changed(&server.clients, by, key, &mut self.stale);
+        }
+    }
+
+    /// Sends a keyspace notification to whom it concerns.
+    pub fn notify(&mut self, server: &Server, event: (usize, u8, &str, &[u8])) {
+        server.notify(event, &mut |to, parts| self.send(server, to, parts));
+    }
+
     /// What is sent to others, after commands of a client (0: of nobody).
     pub fn parcels(&mut self, server: &Server, by: u64) -> Vec<(u64, Parcel)> {
         let Stale { notices, changed, .. } = &mut self.stale;
@@ -202,11 +215,7 @@ impl Cx<'_> {
 
     /// Clients that watch a key, or have copies of it, are told that it was written to.
     pub fn modified(&mut self, db: usize, key: &[u8]) {
-        let server = self.server;
-        server.watched.touch(db, key);
-        if server.tracking.is_wanted() {
-            server.tracking.changed(&server.clients, self.session.id, key, &mut self.effects.stale);
-        }
+        self.effects.modified(self.server, self.session.id, db, key);
     }
 
     /// All keys were removed, of this database or of all, which were in these shards. Copies of keys know nothing of databases.
@@ -230,8 +239,7 @@ impl Cx<'_> {
 
     /// The same of some database.
     pub fn notify_in(&mut self, db: usize, class: u8, event: &str, key: &[u8]) {
-        let server = self.server;
-        server.notify((db, class, event, key), &mut |to, parts| self.effects.send(server, to, parts));
+        self.effects.notify(self.server, (db, class, event, key));
     }
 }
 

@@ -7,7 +7,7 @@ use super::functions_dump as dump;
 use super::script::{Call, Engine, Kind, LOAD, LOAD_AGAIN, LONG_LOAD, with_engine};
 use super::scripts::{may_run, number_of_keys};
 use super::table::{ADD, LOOK, READ, WRITE, tell_subcommands};
-use super::{Args, Command, Cx, Done, Fail, Flags, Keys, ok};
+use super::{Args, Command, Cx, Done, Fail, Flags, Keys, answer, ok};
 use crate::data::{Change, Value};
 use crate::libraries::{Function, Library, Loaded, first_line};
 use crate::resp::Reply;
@@ -28,8 +28,7 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("function|delete", 3, CHANGE, Keys::Libraries, delete),
     Command::new("function|dump", 2, Flags::NOSCRIPT, Keys::Libraries, |cx, _, out| {
         let loaded = cx.server.libraries.loaded();
-        out.bulk(&dump::write(loaded.iter().map(|library| &library.text[..])));
-        Ok(())
+        answer::bulk(out, &dump::write(loaded.iter().map(|library| &library.text[..])))
     }),
     Command::new("function|flush", -2, CHANGE, Keys::Libraries, flush),
     Command::new("function|help", 2, LOOK, Keys::None, |_, args, out| tell_subcommands(args, HELP, out)),
@@ -142,14 +141,14 @@ fn load(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     }
     let (name, _) = first_line(text).map_err(Fail::err)?;
     let mut loaded = Loaded::clone(&cx.server.libraries.loaded());
-    if loaded.remove(&name).is_some() && !replaces {
-        return Err(Fail::err(format_args!("Library '{name}' already exists")));
-    }
+    Fail::err_when(
+        loaded.remove(&name).is_some() && !replaces,
+        format_args!("Library '{name}' already exists"),
+    )?;
     let library = compiled(cx, text)?;
     loaded.add(library).map_err(|taken| Fail::err(format_args!("Function {taken} already exists")))?;
     store(cx, loaded)?;
-    out.bulk(name.as_bytes());
-    Ok(())
+    answer::bulk(out, name.as_bytes())
 }
 
 fn delete(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
@@ -193,9 +192,10 @@ fn restore(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let taken = |taken: String| Fail::err(format_args!("Function {taken} already exists"));
     let libraries = texts.iter().map(|text| compiled(cx, text)).collect::<Result<Vec<_>, _>>()?;
     for library in &libraries {
-        if loaded.remove(&library.name).is_some() && !replaces {
-            return Err(Fail::err(format_args!("Library {} already exists", library.name)));
-        }
+        Fail::err_when(
+            loaded.remove(&library.name).is_some() && !replaces,
+            format_args!("Library {} already exists", library.name),
+        )?;
     }
     libraries.into_iter().try_for_each(|library| loaded.add(library).map_err(taken))?;
     store(cx, loaded)?;

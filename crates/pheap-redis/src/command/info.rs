@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant, SystemTime};
 
 use super::table::LOOK;
-use super::{Args, Command, Cx, Done, Keys, all};
+use super::{Args, Command, Cx, Done, Keys, all, answer};
 use crate::clients::{Filter, Profile};
 use crate::counts::{BUCKETS, Sum, Transferred};
 use crate::data::DATABASES;
@@ -60,8 +60,7 @@ fn info(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
             section(cx, &mut text);
         }
     }
-    out.verbatim("txt", &text);
-    Ok(())
+    answer::text(out, &text)
 }
 
 fn server(cx: &mut Cx<'_>, text: &mut String) {
@@ -98,7 +97,7 @@ fn server(cx: &mut Cx<'_>, text: &mut String) {
 }
 
 fn clients(cx: &mut Cx<'_>, text: &mut String) {
-    line(text, "connected_clients", cx.server.clients.len());
+    line(text, "connected_clients", cx.server.clients.count());
     line(text, "cluster_connections", 0);
     line(text, "maxclients", cx.server.config.read().text("maxclients"));
     let [input, output, _] = buffers(cx);
@@ -168,7 +167,7 @@ fn memory(cx: &mut Cx<'_>, text: &mut String) {
     line(text, "allocator_resident", process);
     line(text, "used_memory_vm_eval", eval);
     line(text, "used_memory_scripts_eval", 0);
-    line(text, "number_of_cached_scripts", scripts.len());
+    line(text, "number_of_cached_scripts", scripts.count());
     line(text, "number_of_functions", libraries.functions());
     line(text, "number_of_libraries", libraries.iter().len());
     line(text, "used_memory_vm_functions", functions);

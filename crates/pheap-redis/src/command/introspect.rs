@@ -1,7 +1,7 @@
 //! `COMMAND`: what commands there are.
 
 use super::table::{Access, LOOK};
-use super::{Args, Command, Cx, Done, Fail, Flags, Group, Keys, Known, all, lookup, resolve, top};
+use super::{Args, Command, Cx, Done, Fail, Flags, Group, Keys, Known, all, answer, lookup, resolve, top};
 use crate::resp::Reply;
 use crate::words::matches;
 
@@ -12,10 +12,7 @@ pub(super) const COMMANDS: &[Command] = &[
         Ok(())
     })
     .with_subcommands(),
-    Command::new("command|count", 2, LOOK, Keys::None, |_, _, out| {
-        out.count(top().count());
-        Ok(())
-    }),
+    Command::new("command|count", 2, LOOK, Keys::None, |_, _, out| answer::count(out, top().count())),
     Command::new("command|docs", -2, LOOK, Keys::None, docs),
     Command::new("command|getkeys", -4, LOOK, Keys::None, |_, args, out| {
         let (_, words, keys) = keys_of(args)?;
@@ -96,9 +93,10 @@ fn keys_of<'w, 'a>(args: &'w Args<'a>) -> Result<(Known, &'w Args<'a>, Vec<usize
         return Err(no_keys());
     }
     let keys = known.keys(words);
-    if keys.is_empty() && !matches!(known.keys, Keys::Script) {
-        return Err(Fail::err("Invalid arguments specified for command"));
-    }
+    Fail::err_when(
+        keys.is_empty() && !matches!(known.keys, Keys::Script),
+        "Invalid arguments specified for command",
+    )?;
     Ok((known, words, keys))
 }
 
@@ -139,9 +137,7 @@ fn list(_: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         }
         _ => return Err(Fail::SYNTAX),
     };
-    out.array(names.len());
-    names.iter().for_each(|name| out.bulk(name.as_bytes()));
-    Ok(())
+    answer::bulks(out, names.iter())
 }
 
 /// The categories that ACLs know a command by.

@@ -1,44 +1,43 @@
 //! Keys, whatever they stand for.
 
 use super::table::{ALL_KEYS, KEY, READ, READ_FAST, WRITE, WRITE_FAST};
-use super::{Args, Command, Cx, Done, Fail, Flags, Keys, ok};
+use super::{Args, Command, Cx, Done, Fail, Flags, Keys, answer, ok};
 use crate::data::{Change, DATABASES};
 use crate::random::{random, weighted};
 use crate::resp::Reply;
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::new("dbsize", 1, READ_FAST, Keys::Everything, dbsize),
-    Command::new("del", -2, WRITE, ALL_KEYS, del).access("RM delete", "RM delete"),
-    Command::new("exists", -2, READ_FAST.and(Flags::GLANCE), ALL_KEYS, exists).access("RO", "RO"),
+    Command::new("del", -2, WRITE, ALL_KEYS, del).access("RM delete"),
+    Command::new("exists", -2, READ_FAST.and(Flags::GLANCE), ALL_KEYS, exists).access("RO"),
     Command::new("flushall", -1, WRITE, Keys::Everything, |cx, args, out| flush(cx, args, true, out)),
     Command::new("flushdb", -1, WRITE, Keys::Everything, |cx, args, out| flush(cx, args, false, out)),
     Command::new("randomkey", 1, READ, Keys::Everything, randomkey),
-    Command::new("touch", -2, READ_FAST, ALL_KEYS, exists).access("RO", "RO"),
-    Command::new("type", 2, READ_FAST.and(Flags::GLANCE), KEY, type_of).access("RO", "RO"),
-    Command::new("unlink", -2, WRITE_FAST, ALL_KEYS, del).access("RM delete", "RM delete"),
+    Command::new("touch", -2, READ_FAST, ALL_KEYS, exists).access("RO"),
+    Command::new("type", 2, READ_FAST.and(Flags::GLANCE), KEY, type_of).access("RO"),
+    Command::new("unlink", -2, WRITE_FAST, ALL_KEYS, del).access("RM delete"),
 ];
 
 fn exists(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    out.count(args[1..].iter().filter(|key| cx.has(key)).count());
-    Ok(())
+    answer::count(out, args[1..].iter().filter(|key| cx.has(key)).count())
 }
 
 fn del(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    out.count(args[1..].iter().filter(|key| cx.remove(key)).count());
-    Ok(())
+    answer::count(out, args[1..].iter().filter(|key| cx.remove(key)).count())
 }
 
 fn type_of(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let (key, now) = (args[1], cx.now);
-    out.simple(cx.read(key, |view, db| db.get(view, key, now).map_or("none", |value| value.type_name())));
-    Ok(())
+    answer::simple(
+        out,
+        cx.read(key, |view, db| db.get(view, key, now).map_or("none", |value| value.type_name())),
+    )
 }
 
 fn dbsize(cx: &mut Cx<'_>, _: &Args<'_>, out: &mut Reply) -> Done {
     let (db, shards) = (cx.session.db, cx.store().shards().len());
     let sizes = (0..shards).map(|shard| cx.read_shard(shard, |view, dbs| view[dbs.at(db)].len()));
-    out.count(sizes.sum());
-    Ok(())
+    answer::count(out, sizes.sum())
 }
 
 fn randomkey(cx: &mut Cx<'_>, _: &Args<'_>, out: &mut Reply) -> Done {
@@ -67,8 +66,7 @@ fn randomkey(cx: &mut Cx<'_>, _: &Args<'_>, out: &mut Reply) -> Done {
             return Ok(());
         }
     }
-    out.null();
-    Ok(())
+    answer::null(out)
 }
 
 fn flush(cx: &mut Cx<'_>, args: &Args<'_>, all: bool, out: &mut Reply) -> Done {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::args::int;
 use super::table::WRITE;
-use super::{Args, Command, Cx, Done, Fail, Keys};
+use super::{Args, Command, Cx, Done, Fail, Keys, answer};
 use crate::rdb;
 use crate::resp::Reply;
 use crate::resp::request::put_request;
@@ -101,8 +101,7 @@ fn migrate(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         keys.push(key);
     }
     if keys.is_empty() {
-        out.simple("NOKEY");
-        return Ok(());
+        return answer::simple(out, "NOKEY");
     }
     // The other server is told of these keys.
     if cx.server.limits.always.load(Relaxed) {

@@ -1,23 +1,23 @@
 //! Keys that get another name, or go to another database; copies of them.
 
-use super::args::{database, int};
+use super::args::{database, int, value};
 use super::table::{ADD, KEY, TWO_KEYS, WRITE, WRITE_FAST};
 use super::{Args, Command, Cx, Done, Fail, Keys, ok, yes_or_no};
 use crate::data::{Change, Owned};
 use crate::resp::Reply;
 
 pub(super) const COMMANDS: &[Command] = &[
-    Command::new("copy", -3, ADD, TWO_KEYS, copy).access("RO access", "OW update"),
+    Command::new("copy", -3, ADD, TWO_KEYS, copy).accesses("RO access", "OW update"),
     Command::new("move", 3, WRITE_FAST, KEY, move_to),
     Command::new("rename", 3, WRITE, TWO_KEYS, |cx, args, out| {
         rename(cx, args, false)?;
         ok(out)
     })
-    .access("RW access delete", "OW update"),
+    .accesses("RW access delete", "OW update"),
     Command::new("renamenx", 3, WRITE_FAST, TWO_KEYS, |cx, args, out| {
         yes_or_no(out, rename(cx, args, true)?)
     })
-    .access("RW access delete", "OW insert"),
+    .accesses("RW access delete", "OW insert"),
     Command::new("swapdb", 3, WRITE_FAST, Keys::Everything, swapdb),
 ];
 
@@ -84,9 +84,7 @@ fn tell_if_new(cx: &mut Cx<'_>, to: Place<'_>, was_there: bool) {
 fn rename(cx: &mut Cx<'_>, args: &Args<'_>, only_if_free: bool) -> Result<bool, Fail> {
     let db = cx.session.db;
     let (from, to) = (Place { db, key: args[1] }, Place { db, key: args[2] });
-    if !is_there(cx, from) {
-        return Err(Fail::NO_SUCH_KEY);
-    }
+    Fail::NO_SUCH_KEY.when(!is_there(cx, from))?;
     if from == to {
         return Ok(false);
     }
@@ -108,9 +106,7 @@ const SAME: Fail = Fail::Error(std::borrow::Cow::Borrowed("ERR source and destin
 fn move_to(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let db = database(cx, args[2])?;
     let (from, to) = (Place { db: cx.session.db, key: args[1] }, Place { db, key: args[1] });
-    if from == to {
-        return Err(SAME);
-    }
+    SAME.when(from == to)?;
     let is_possible = is_there(cx, from) && !is_there(cx, to);
     if is_possible {
         relocate(cx, from, to)?;
@@ -129,14 +125,12 @@ fn copy(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     while let Some(option) = options.next() {
         match option.to_ascii_lowercase().as_slice() {
             b"replace" => replaces = true,
-            b"db" => db = database(cx, options.next().ok_or(Fail::SYNTAX)?)?,
+            b"db" => db = database(cx, value(&mut options)?)?,
             _ => return Err(Fail::SYNTAX),
         }
     }
     let (from, to) = (Place { db: cx.session.db, key: args[1] }, Place { db, key: args[2] });
-    if from == to {
-        return Err(SAME);
-    }
+    SAME.when(from == to)?;
     let is_possible = is_there(cx, from) && (replaces || !is_there(cx, to));
     if let Some((value, deadline)) = is_possible.then(|| load(cx, from)).flatten() {
         let was_there = is_there(cx, to);
@@ -151,9 +145,7 @@ fn copy(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 fn swapdb(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     for (text, which) in [(args[1], "first"), (args[2], "second")] {
         let is_number = int(text).is_ok_and(|number| i32::try_from(number).is_ok());
-        if !is_number {
-            return Err(Fail::err(format_args!("invalid {which} DB index")));
-        }
+        Fail::err_when(!is_number, format_args!("invalid {which} DB index"))?;
     }
     let (first, second) = (database(cx, args[1])?, database(cx, args[2])?);
     if first == second {

@@ -2,7 +2,7 @@
 
 use super::args::{Scan, cursor};
 use super::table::READ;
-use super::{Args, Command, Cx, Done, Fail, Keys};
+use super::{Args, Command, Cx, Done, Fail, Keys, answer};
 use crate::resp::Reply;
 use crate::words;
 
@@ -74,7 +74,5 @@ fn scan(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let next = if shard == shards { 0 } else { at | shard as u64 };
     out.array(2);
     out.bulk(next.to_string().as_bytes());
-    out.array(keys.len());
-    keys.iter().for_each(|key| out.bulk(key));
-    Ok(())
+    answer::bulks(out, keys.iter())
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::args::int;
 use super::script::{Call, Kind, with_engine};
 use super::table::{LOOK, READ, tell_subcommands};
-use super::{Args, Command, Cx, Done, Fail, Flags, Keys, ok};
+use super::{Args, Command, Cx, Done, Fail, Flags, Keys, answer, ok};
 use crate::resp::Reply;
 use crate::scripts::{Declared, Script, Sha, sha1};
 use crate::server::MASTER_DOWN;
@@ -51,9 +51,10 @@ pub(super) fn may_run(cx: &Cx<'_>, declared: Declared, is_read_only: bool) -> Re
     if declared.has(Declared::NOTHING) {
         return Ok(());
     }
-    if is_read_only && !declared.has(Declared::NO_WRITES) {
-        return Err(Fail::err("Can not execute a script with write flag using *_ro command."));
-    }
+    Fail::err_when(
+        is_read_only && !declared.has(Declared::NO_WRITES),
+        "Can not execute a script with write flag using *_ro command.",
+    )?;
     let server = cx.server;
     if cx.session.is_master {
         return Ok(());
@@ -131,8 +132,7 @@ fn run(
 
 fn load(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let script = known(cx, args[2])?;
-    out.bulk(&script.sha);
-    Ok(())
+    answer::bulk(out, &script.sha)
 }
 
 fn exists(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {

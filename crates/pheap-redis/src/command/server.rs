@@ -7,7 +7,7 @@ use pheap::SyncPolicy;
 use super::args::{int, timeout_ms};
 use super::introspect::categories;
 use super::table::{ADMIN, LOOK, READ_FAST};
-use super::{Args, Command, Cx, Done, Fail, Flags, Keys, all, ok};
+use super::{Args, Command, Cx, Done, Fail, Flags, Keys, all, answer, ok};
 use crate::config::{Config, Setting};
 use crate::resp::Reply;
 use crate::words;
@@ -22,22 +22,16 @@ pub(super) const COMMANDS: &[Command] = &[
         out.array(1);
         let has_password = !cx.server.config.read().text("requirepass").is_empty();
         let password = if has_password { "#(hidden)" } else { "nopass" };
-        out.bulk(format!("user default on {password} sanitize-payload ~* &* +@all").as_bytes());
-        Ok(())
+        answer::bulk(out, format!("user default on {password} sanitize-payload ~* &* +@all").as_bytes())
     }),
     Command::new("acl|users", 2, ADMIN, Keys::None, |_, _, out| {
         out.array(1);
-        out.bulk(b"default");
-        Ok(())
+        answer::bulk(out, b"default")
     }),
-    Command::new("acl|whoami", 2, ACL_LOOK, Keys::None, |_, _, out| {
-        out.bulk(b"default");
-        Ok(())
-    }),
+    Command::new("acl|whoami", 2, ACL_LOOK, Keys::None, |_, _, out| answer::bulk(out, b"default")),
     Command::new("bgrewriteaof", 1, Flags::ADMIN.and(Flags::NOSCRIPT), Keys::None, |_, _, out| {
         // The heap's log is folded into the heap all the time.
-        out.simple("Background append only file rewriting started");
-        Ok(())
+        answer::simple(out, "Background append only file rewriting started")
     }),
     Command::new("bgsave", -1, Flags::ADMIN.and(Flags::NOSCRIPT), Keys::None, |cx, args, out| {
         match args[1..] {
@@ -46,8 +40,7 @@ pub(super) const COMMANDS: &[Command] = &[
             _ => return Err(Fail::SYNTAX),
         }
         crate::save::in_background(cx.server).map_err(Fail::err)?;
-        out.simple("Background saving started");
-        Ok(())
+        answer::simple(out, "Background saving started")
     }),
     Command::container("cluster"),
     Command::new("cluster|addslots", -3, ADMIN_STALE, Keys::None, no_cluster),
@@ -99,21 +92,18 @@ pub(super) const COMMANDS: &[Command] = &[
     }),
     Command::new("config|set", -4, ADMIN, Keys::None, config_set),
     Command::new("lastsave", 1, LOOK.and(Flags::FAST), Keys::None, |cx, _, out| {
-        out.int(cx.server.save.lock().at);
-        Ok(())
+        answer::int(out, cx.server.save.lock().at)
     }),
     Command::new("lolwut", -1, READ_FAST, Keys::None, |_, _, out| {
-        out.verbatim(
-            "txt",
+        answer::text(
+            out,
             format!("pheap-redis {}\nRedis ver. {}\n", env!("CARGO_PKG_VERSION"), crate::REDIS_VERSION),
-        );
-        Ok(())
+        )
     }),
     Command::container("module"),
     Command::help("module|help"),
     Command::new("module|list", 2, Flags::ADMIN.and(Flags::NOSCRIPT), Keys::None, |_, _, out| {
-        out.array(0);
-        Ok(())
+        answer::empty(out)
     }),
     Command::new(
         "save",
@@ -137,16 +127,14 @@ pub(super) const COMMANDS: &[Command] = &[
         Ok(())
     }),
     Command::new("wait", 3, Flags::NOSCRIPT, Keys::None, |cx, args, out| {
-        if cx.server.role.is_replica() {
-            return Err(Fail::err(
-                "WAIT cannot be used with replica instances. Please also note that since Redis 4.0 if a replica is configured to be writable (which is not the default) writes to replicas are just local and are not propagated.",
-            ));
-        }
+        Fail::err_when(
+            cx.server.role.is_replica(),
+            "WAIT cannot be used with replica instances. Please also note that since Redis 4.0 if a replica is configured to be writable (which is not the default) writes to replicas are just local and are not propagated.",
+        )?;
         // Its own replies wait for the disk, and there are no replicas that could have more.
         int(args[1])?;
         timeout_ms(args[2])?;
-        out.int(0);
-        Ok(())
+        answer::int(out, 0)
     }),
 ];
 
@@ -196,9 +184,7 @@ fn acl_cat(_: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         }
         _ => return Err(Fail::arity("acl|cat")),
     };
-    out.array(some.len());
-    some.iter().for_each(|name| out.bulk(name.as_bytes()));
-    Ok(())
+    answer::bulks(out, some.iter())
 }
 
 fn config_get(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
@@ -273,7 +259,7 @@ fn config_set(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
             Some(_) => config.set(&name, &value).map_err(|why| failed(&why))?,
         }
     }
-    let (clients, connected) = (config.int("maxclients") as u64, cx.server.clients.len() as u64);
+    let (clients, connected) = (config.int("maxclients") as u64, cx.server.clients.count() as u64);
     if clients > current.int("maxclients") as u64 {
         let most = crate::descriptors::make_room(clients, connected).unwrap_or(0);
         if most < clients {

@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::args::int;
 use super::table::{ADMIN, LOOK};
-use super::{Args, Command, Cx, Done, Fail, Flags, Keys, all, ok};
+use super::{Args, Command, Cx, Done, Fail, Flags, Keys, all, answer, ok};
 use crate::counts::{BUCKETS, Sum};
 use crate::resp::Reply;
 use crate::slowlog::Series;
@@ -24,8 +24,7 @@ pub(super) const COMMANDS: &[Command] = &[
             .of(&event)
             .ok_or_else(|| Fail::err(format_args!("No samples available for event '{event}'")))?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        out.verbatim("txt", graph(&event, &series, now as i64));
-        Ok(())
+        answer::text(out, graph(&event, &series, now as i64))
     }),
     Command::help("latency|help"),
     Command::new("latency|histogram", -2, ADMIN, Keys::None, histogram),
@@ -53,8 +52,7 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("latency|reset", -2, ADMIN, Keys::None, |cx, args, out| {
         let events: Vec<_> = args[2..].iter().map(|event| lossy(event)).collect();
         let events: Vec<&str> = events.iter().map(|event| event.as_ref()).collect();
-        out.count(cx.server.latency.forget(&events));
-        Ok(())
+        answer::count(out, cx.server.latency.forget(&events))
     }),
     Command::new("monitor", 1, ADMIN, Keys::None, |cx, _, out| {
         cx.server.add_monitor(cx.session.id);
@@ -65,8 +63,7 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("slowlog|get", -2, ADMIN_FIRST, Keys::None, get),
     Command::help("slowlog|help"),
     Command::new("slowlog|len", 2, ADMIN_FIRST, Keys::None, |cx, _, out| {
-        out.count(cx.server.slowlog.len());
-        Ok(())
+        answer::count(out, cx.server.slowlog.count())
     }),
     Command::new("slowlog|reset", 2, ADMIN_FIRST, Keys::None, |cx, _, out| {
         cx.server.slowlog.clear();
@@ -120,8 +117,7 @@ fn get(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         out.int(entry.number as i64);
         out.int(entry.at);
         out.int(entry.took.as_micros() as i64);
-        out.array(entry.words.len());
-        entry.words.iter().for_each(|word| out.bulk(word));
+        out.bulks(entry.words.iter());
         out.bulk(entry.addr.as_bytes());
         out.bulk(&entry.name);
     }
@@ -139,8 +135,7 @@ fn doctor(cx: &mut Cx<'_>, _: &Args<'_>, out: &mut Reply) -> Done {
     for (event, series) in events {
         text += &format!("{event}: {} times, {} ms at most\n", series.samples.len(), series.longest);
     }
-    out.verbatim("txt", &text);
-    Ok(())
+    answer::text(out, &text)
 }
 
 /// Rows of a graph.

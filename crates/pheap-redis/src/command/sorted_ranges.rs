@@ -1,9 +1,9 @@
 //! Sorted sets: members in ranges of ranks, of scores, or of names.
 
-use super::args::int;
+use super::args::{int, places};
 use super::sorted_sets::{member, members, store};
 use super::table::{ADD, KEY, READ, READ_FAST, TWO_KEYS, WRITE};
-use super::{Args, Command, Cx, Done, Fail};
+use super::{Args, Command, Cx, Done, Fail, answer};
 use crate::data::{P, Rank, Sorted, Txn, View};
 use crate::resp::Reply;
 use crate::words;
@@ -18,19 +18,19 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("zrangebyscore", -4, READ, KEY, |cx, args, out| {
         range(cx, args, Some(By::Score), Some(false), out)
     }),
-    Command::new("zrangestore", -5, ADD, TWO_KEYS, zrangestore).access("OW update", "RO access"),
+    Command::new("zrangestore", -5, ADD, TWO_KEYS, zrangestore).accesses("OW update", "RO access"),
     Command::new("zremrangebylex", 4, WRITE, KEY, |cx, args, out| {
         remove(cx, args, By::Name, "zremrangebylex", out)
     })
-    .access("RW delete", "RW delete"),
+    .access("RW delete"),
     Command::new("zremrangebyrank", 4, WRITE, KEY, |cx, args, out| {
         remove(cx, args, By::Rank, "zremrangebyrank", out)
     })
-    .access("RW delete", "RW delete"),
+    .access("RW delete"),
     Command::new("zremrangebyscore", 4, WRITE, KEY, |cx, args, out| {
         remove(cx, args, By::Score, "zremrangebyscore", out)
     })
-    .access("RW delete", "RW delete"),
+    .access("RW delete"),
     Command::new("zrevrange", -4, READ, KEY, |cx, args, out| {
         range(cx, args, Some(By::Rank), Some(true), out)
     }),
@@ -110,14 +110,13 @@ impl<'a> Range<'a> {
     fn ranks<'r>(&self, view: &View<'r>, sorted: &Sorted<'r>, is_reverse: bool) -> (usize, usize) {
         let (first, end) = match self {
             Range::Ranks(start, end) => {
-                let len = sorted.len() as i64;
-                let from_end = |at: i64| if at < 0 { at.saturating_add(len) } else { at };
-                let (first, end) = (from_end(*start).max(0), from_end(*end).min(len - 1) + 1);
-                if first >= end {
-                    return (0, 0);
+                let places = places(*start, *end, sorted.len());
+                let from_end = |rank: usize| sorted.len() - rank;
+                if is_reverse {
+                    (from_end(places.end), from_end(places.start))
+                } else {
+                    (places.start, places.end)
                 }
-                let (first, end) = (first as usize, end as usize);
-                if is_reverse { (sorted.len() - end, sorted.len() - first) } else { (first, end) }
             }
             Range::Scores((min, without_min), (max, without_max)) => {
                 let is_before = |score: f64| if *without_min { score <= *min } else { score < *min };
@@ -172,17 +171,17 @@ impl<'a> Asked<'a> {
             }
         }
         let (by, is_reverse) = (by.unwrap_or(By::Rank), is_reverse.unwrap_or(false));
-        if limit != -1 && by == By::Rank {
-            return Err(Fail::err(
-                "syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX",
-            ));
-        }
+        Fail::err_when(
+            limit != -1 && by == By::Rank,
+            "syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX",
+        )?;
         if by == By::Rank {
             offset = 0; // as Redis has it: a limit that is none is no error
         }
-        if with_scores && by == By::Name {
-            return Err(Fail::err("syntax error, WITHSCORES not supported in combination with BYLEX"));
-        }
+        Fail::err_when(
+            with_scores && by == By::Name,
+            "syntax error, WITHSCORES not supported in combination with BYLEX",
+        )?;
         let (min, max) = if is_reverse && by != By::Rank { (args[1], args[0]) } else { (args[0], args[1]) };
         Ok(Asked { range: Range::parse(by, min, max)?, is_reverse, with_scores, offset, limit })
     }
@@ -208,8 +207,7 @@ fn range(
     let asked = Asked::parse(&args[2..], by, is_reverse, true)?;
     cx.look::<Sorted, _>(args[1], |view, sorted| {
         let Some(sorted) = sorted.map(|sorted| &view[sorted]) else {
-            out.array(0);
-            return Ok(());
+            return answer::empty(out);
         };
         let (from, count) = asked.part(view, sorted);
         members(out, count, asked.with_scores);

@@ -3,7 +3,7 @@
 use pheap::{P, field};
 use smallvec::SmallVec;
 
-use super::args::int;
+use super::args::{int, value};
 use super::stream_parts::{CLASS, CREATED_CONSUMER, exact, group, no_group, start, write_id, write_if_there};
 use super::table::{KEY, WRITE_FAST};
 use super::{Args, Command, Cx, Done, Fail};
@@ -13,8 +13,8 @@ use crate::resp::Reply;
 use crate::words;
 
 pub(super) const COMMANDS: &[Command] = &[
-    Command::new("xautoclaim", -6, WRITE_FAST, KEY, xautoclaim).access("RW delete", "RW delete"),
-    Command::new("xclaim", -6, WRITE_FAST, KEY, xclaim).access("RW update", "RW update"),
+    Command::new("xautoclaim", -6, WRITE_FAST, KEY, xautoclaim).access("RW delete"),
+    Command::new("xclaim", -6, WRITE_FAST, KEY, xclaim).access("RW update"),
 ];
 
 /// Who takes over entries. He is made when he takes the first one.
@@ -81,38 +81,24 @@ struct Options {
 impl Options {
     fn parse(args: &Args<'_>, now: i64) -> Result<Options, Fail> {
         let mut options = Options { at: now, count: None, last: 0, force: false, only_ids: false };
-        let mut rest = args;
-        while let [option, more @ ..] = rest {
-            rest = match (option.to_ascii_lowercase().as_slice(), more) {
-                (b"force", _) => {
-                    options.force = true;
-                    more
+        let mut rest = args.iter();
+        while let Some(option) = rest.next() {
+            match (option.to_ascii_lowercase().as_slice(), rest.len()) {
+                (b"force", _) => options.force = true,
+                (b"justid", _) => options.only_ids = true,
+                (b"idle", 1..) => {
+                    options.at = now.wrapping_sub(number(value(&mut rest)?, "IDLE option", "XCLAIM")?);
                 }
-                (b"justid", _) => {
-                    options.only_ids = true;
-                    more
+                (b"time", 1..) => options.at = number(value(&mut rest)?, "TIME option", "XCLAIM")?,
+                (b"retrycount", 1..) => {
+                    options.count = Some(number(value(&mut rest)?, "RETRYCOUNT option", "XCLAIM")?);
                 }
-                (b"idle", [text, more @ ..]) => {
-                    options.at = now.wrapping_sub(number(text, "IDLE option", "XCLAIM")?);
-                    more
-                }
-                (b"time", [text, more @ ..]) => {
-                    options.at = number(text, "TIME option", "XCLAIM")?;
-                    more
-                }
-                (b"retrycount", [text, more @ ..]) => {
-                    options.count = Some(number(text, "RETRYCOUNT option", "XCLAIM")?);
-                    more
-                }
-                (b"lastid", [text, more @ ..]) => {
-                    options.last = exact(text, 0)?;
-                    more
-                }
+                (b"lastid", 1..) => options.last = exact(value(&mut rest)?, 0)?,
                 _ => {
                     let option = words::lossy(option);
                     return Err(Fail::err(format_args!("Unrecognized XCLAIM option '{option}'")));
                 }
-            };
+            }
         }
         if !(0..=now).contains(&options.at) {
             options.at = now;
@@ -172,22 +158,17 @@ fn xautoclaim(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let (key, name, now) = (args[1], args[2], cx.clock);
     let min_idle = number(args[4], "min-idle-time", "XAUTOCLAIM")?.max(0);
     let from = start(args[5])?;
-    let (mut most, mut only_ids, mut rest) = (100, false, &args[6..]);
-    while let [option, more @ ..] = rest {
-        rest = match (option.to_ascii_lowercase().as_slice(), more) {
-            (b"count", [text, more @ ..]) => {
-                most = int(text)
-                    .ok()
-                    .filter(|count| (1..=i64::MAX / 16).contains(count))
-                    .ok_or_else(|| Fail::err("COUNT must be > 0"))?;
-                more
+    let (mut most, mut only_ids, mut rest) = (100, false, args[6..].iter());
+    while let Some(option) = rest.next() {
+        match option.to_ascii_lowercase().as_slice() {
+            b"count" => {
+                let count = words::int(value(&mut rest)?);
+                let count = count.filter(|count| (1..=i64::MAX / 16).contains(count));
+                most = count.ok_or_else(|| Fail::err("COUNT must be > 0"))?;
             }
-            (b"justid", _) => {
-                only_ids = true;
-                more
-            }
+            b"justid" => only_ids = true,
             _ => return Err(Fail::SYNTAX),
-        };
+        }
     }
     let claimed = cx.change::<Stream, _>(key, |tx, stream| {
         let (Some(stream), Some(group)) = (stream, group(tx, stream, name)) else {

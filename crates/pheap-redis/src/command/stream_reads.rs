@@ -5,19 +5,19 @@ use std::borrow::Cow;
 use pheap::field;
 use smallvec::SmallVec;
 
-use super::args::{int, timeout_ms};
+use super::args::{int, timeout_ms, value};
 use super::stream_parts::{
     CLASS, CREATED_CONSUMER, exact, group, no_group, write_entry, write_id, write_range,
 };
 use super::table::{READ, WRITE};
-use super::{Args, Block, Command, Cx, Done, Fail, Flags, Keys};
+use super::{Args, Block, Command, Cx, Done, Fail, Flags, Keys, answer};
 use crate::data::streams::{Delivery, Extent, Id, Stream, consumer_or_new, deliver};
 use crate::resp::Reply;
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::new("xread", -4, READ.and(Flags::BLOCKING), Keys::Find(find_keys), xread),
     Command::new("xreadgroup", -7, WRITE.and(Flags::BLOCKING), Keys::Find(find_keys), xreadgroup)
-        .access("RO access", "RO access"),
+        .access("RO access"),
 ];
 
 /// How many entries a client gets at most that had to wait, and has not said how many it wants.
@@ -60,66 +60,51 @@ impl<'a> Read<'a> {
     fn parse(args: &'a Args<'a>, in_group: bool, in_script: bool) -> Result<Read<'a>, Fail> {
         let mut read = Read::default();
         let only_in_groups = |option: &str| {
-            Fail::err(format_args!(
-                "The {option} option is only supported by XREADGROUP. You called XREAD instead."
-            ))
+            Fail::err_when(
+                !in_group,
+                format_args!(
+                    "The {option} option is only supported by XREADGROUP. You called XREAD instead."
+                ),
+            )
         };
-        let mut at = 1;
-        loop {
-            let Some(option) = args.get(at) else { return Err(Fail::SYNTAX) };
-            let more = args.len() - at - 1;
-            at += match option.to_ascii_lowercase().as_slice() {
-                b"block" if more > 0 && in_script => {
+        let mut rest = args[1..].iter();
+        while let Some(option) = rest.next() {
+            match (option.to_ascii_lowercase().as_slice(), rest.len()) {
+                (b"block", 1..) if in_script => {
                     return Err(Fail::err(format_args!(
                         "{} command is not allowed with BLOCK option from scripts",
                         crate::words::lossy(args[0])
                     )));
                 }
-                b"block" if more > 0 => {
-                    read.block = Some(timeout_ms(args[at + 1])?);
-                    2
+                (b"block", 1..) => read.block = Some(timeout_ms(value(&mut rest)?)?),
+                (b"count", 1..) => read.count = int(value(&mut rest)?)?.max(0) as usize,
+                (b"streams", more @ 1..) => {
+                    Fail::err_when(
+                        !more.is_multiple_of(2),
+                        "Unbalanced XREAD list of streams: for each stream key an ID or '$' must be specified.",
+                    )?;
+                    Fail::err_when(in_group && read.group.is_none(), "Missing GROUP option for XREADGROUP")?;
+                    (read.keys, read.ids) = rest.as_slice().split_at(more / 2);
+                    return Ok(read);
                 }
-                b"count" if more > 0 => {
-                    read.count = int(args[at + 1])?.max(0) as usize;
-                    2
+                (b"group", 2..) => {
+                    only_in_groups("GROUP")?;
+                    read.group = Some([value(&mut rest)?, value(&mut rest)?]);
                 }
-                b"streams" if more > 0 => {
-                    if !more.is_multiple_of(2) {
-                        return Err(Fail::err(
-                            "Unbalanced XREAD list of streams: for each stream key an ID or '$' must be specified.",
-                        ));
-                    }
-                    (read.keys, read.ids) = args[at + 1..].split_at(more / 2);
-                    break;
-                }
-                b"group" if more > 1 => {
-                    if !in_group {
-                        return Err(only_in_groups("GROUP"));
-                    }
-                    read.group = Some([args[at + 1], args[at + 2]]);
-                    3
-                }
-                b"noack" => {
-                    if !in_group {
-                        return Err(only_in_groups("NOACK"));
-                    }
+                (b"noack", _) => {
+                    only_in_groups("NOACK")?;
                     read.no_ack = true;
-                    1
                 }
                 _ => return Err(Fail::SYNTAX),
-            };
+            }
         }
-        if in_group && read.group.is_none() {
-            return Err(Fail::err("Missing GROUP option for XREADGROUP"));
-        }
-        Ok(read)
+        Err(Fail::SYNTAX)
     }
 
     /// Waits until there is something, if it is so asked. Then only what is behind these ids counts.
     fn wait(&self, cx: &Cx<'_>, ids: &[Id], out: &mut Reply) -> Done {
         let Some(ms) = self.block.filter(|_| cx.may_block) else {
-            out.null_array();
-            return Ok(());
+            return answer::null_array(out);
         };
         let mut instead: Vec<Vec<u8>> = Vec::with_capacity(2 * self.keys.len() + 9);
         if let Some([group, consumer]) = self.group {
@@ -142,7 +127,6 @@ impl<'a> Read<'a> {
             has_ids: true,
             is_counted: false,
             timeout: (ms > 0).then_some(ms as f64 / 1000.0),
-            gives_up_with_null: false,
             needs_keys: self.group.is_some(),
             instead: Some(instead),
         }))

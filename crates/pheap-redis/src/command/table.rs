@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 
 use smallvec::SmallVec;
 
+use super::args::counted_keys;
 use super::{Args, Cx, Done, Fail};
 use crate::resp::Reply;
 use crate::words::lossy;
@@ -102,6 +103,10 @@ pub(super) const SUBKEY: Keys = Keys::Range(2, 2, 1);
 pub(super) const TWO_KEYS: Keys = Keys::Range(1, 2, 1);
 /// All arguments.
 pub(super) const ALL_KEYS: Keys = Keys::Range(1, -1, 1);
+/// As many as the first argument says, behind it.
+pub(super) const COUNTED: Keys = Keys::Find(|args, keys| counted_keys(args, 1, keys));
+/// The same, with another argument before.
+pub(super) const COUNTED_BEHIND_ONE: Keys = Keys::Find(|args, keys| counted_keys(args, 2, keys));
 
 impl Flags {
     /// None of them.
@@ -118,62 +123,56 @@ impl Flags {
     }
 }
 
-/// What a command is about. It is an ACL category, too.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Group {
-    /// Bits of strings.
-    Bitmap,
-    /// Connections.
-    Connection,
-    /// Whatever a key stands for.
-    Generic,
-    /// Places.
-    Geo,
-    /// Hashes.
-    Hash,
-    /// HyperLogLogs.
-    HyperLogLog,
-    /// Lists.
-    List,
-    /// Channels.
-    PubSub,
-    /// Scripts.
-    Scripting,
-    /// The server.
-    Server,
-    /// Sets.
-    Set,
-    /// Sorted sets.
-    SortedSet,
-    /// Streams.
-    Stream,
-    /// Strings.
-    String,
-    /// Transactions.
-    Transactions,
+macro_rules! groups {
+    ($($(#[$doc:meta])* $name:ident = $text:literal;)*) => {
+        /// What a command is about. It is an ACL category, too.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum Group {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl Group {
+            /// Its name, as `COMMAND DOCS` and ACLs have it.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Group::$name => $text,)*
+                }
+            }
+        }
+    };
 }
 
-impl Group {
-    /// Its name, as `COMMAND DOCS` and ACLs have it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Group::Bitmap => "bitmap",
-            Group::Connection => "connection",
-            Group::Generic => "generic",
-            Group::Geo => "geo",
-            Group::Hash => "hash",
-            Group::HyperLogLog => "hyperloglog",
-            Group::List => "list",
-            Group::PubSub => "pubsub",
-            Group::Scripting => "scripting",
-            Group::Server => "server",
-            Group::Set => "set",
-            Group::SortedSet => "sorted-set",
-            Group::Stream => "stream",
-            Group::String => "string",
-            Group::Transactions => "transactions",
-        }
-    }
+groups! {
+    /// Bits of strings.
+    Bitmap = "bitmap";
+    /// Connections.
+    Connection = "connection";
+    /// Whatever a key stands for.
+    Generic = "generic";
+    /// Places.
+    Geo = "geo";
+    /// Hashes.
+    Hash = "hash";
+    /// HyperLogLogs.
+    HyperLogLog = "hyperloglog";
+    /// Lists.
+    List = "list";
+    /// Channels.
+    PubSub = "pubsub";
+    /// Scripts.
+    Scripting = "scripting";
+    /// The server.
+    Server = "server";
+    /// Sets.
+    Set = "set";
+    /// Sorted sets.
+    SortedSet = "sorted-set";
+    /// Streams.
+    Stream = "stream";
+    /// Strings.
+    String = "string";
+    /// Transactions.
+    Transactions = "transactions";
 }
 
 /// Which keys a command touches.
@@ -253,8 +252,13 @@ impl Command {
         self
     }
 
+    /// What it does to its keys.
+    pub const fn access(self, all: Access) -> Command {
+        self.accesses(all, all)
+    }
+
     /// What it does to its first key, and to the others.
-    pub const fn access(mut self, first: Access, others: Access) -> Command {
+    pub const fn accesses(mut self, first: Access, others: Access) -> Command {
         self.access = Some([first, others]);
         self
     }

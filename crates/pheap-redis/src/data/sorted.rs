@@ -62,15 +62,6 @@ impl<'r> Sorted<'r> {
         self.scores.scan(view, from)
     }
 
-    /// A member at random, each with the same probability, and its score.
-    pub fn choose<'v>(
-        &'v self,
-        view: &'v View<'r>,
-        random: impl FnMut() -> u64,
-    ) -> Option<(&'v [u8], &'v f64)> {
-        self.scores.choose(view, random)
-    }
-
     /// All members in no particular order, and their scores.
     pub fn unordered<'v>(&'v self, view: &'v View<'r>) -> impl Iterator<Item = (&'v [u8], &'v f64)> {
         self.scores.iter(view)

@@ -56,7 +56,7 @@ fn process(server: &Server, text: &mut Text) {
 fn clients(server: &Server, text: &mut Text) {
     let most = server.config.read().int("maxclients");
     let figures = [
-        ("redis_connected_clients", "Clients that are connected.", server.clients.len() as i64),
+        ("redis_connected_clients", "Clients that are connected.", server.clients.count() as i64),
         ("redis_max_clients", "Clients that may be connected.", most),
         ("redis_blocked_clients", "Clients that wait.", server.stats.blocked.load(Relaxed) as i64),
         ("redis_tracking_clients", "Clients that have copies of keys.", server.tracking.totals()[0] as i64),
@@ -82,7 +82,7 @@ fn memory(server: &Server, text: &mut Text) {
         ("redis_memory_used_rss_bytes", "Bytes of memory that the process has.", process),
         ("redis_memory_used_scripts_eval_bytes", "Bytes that scripts use.", lua),
         ("redis_total_system_memory_bytes", "Bytes of memory of the machine.", machine),
-        ("redis_number_of_cached_scripts", "Scripts that are known.", server.scripts.len() as u64),
+        ("redis_number_of_cached_scripts", "Scripts that are known.", server.scripts.count() as u64),
     ];
     figures.into_iter().for_each(|(name, help, value)| text.one(name, Gauge, help, value));
 }
@@ -99,7 +99,7 @@ fn counted(server: &Server, text: &mut Text) {
         ("redis_keyspace_misses_total", "Keys that were looked up and not found.", all.misses),
     ];
     figures.into_iter().for_each(|(name, help, value)| text.one(name, Counter, help, value));
-    text.one("redis_slowlog_length", Gauge, "Commands in the slow log.", server.slowlog.len());
+    text.one("redis_slowlog_length", Gauge, "Commands in the slow log.", server.slowlog.count());
     text.begin("redis_errors_total", Counter, "Errors that clients were told of.");
     for (code, count) in &*server.errors.lock() {
         text.figure("redis_errors_total", &[("err", code)], count);

@@ -25,8 +25,6 @@ mod streams;
 mod write;
 
 #[cfg(test)]
-mod samples;
-#[cfg(test)]
 mod tests;
 
 pub use decode::decode;

@@ -1,8 +1,10 @@
 //! What Redis has dumped is restored and dumped again, and what becomes of it when it is damaged.
 
+mod samples;
+
 use std::io::Cursor;
 
-use super::samples::*;
+use self::samples::*;
 use super::*;
 use crate::data::streams::{Past, Progress, id, pack};
 use crate::data::{Owned, OwnedGroup, OwnedStream};

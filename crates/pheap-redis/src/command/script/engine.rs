@@ -336,7 +336,7 @@ impl Engine {
         };
         let line = line.map(|line| format!(":{line}")).unwrap_or_default();
         shown.extend_from_slice(format!(" script: {}, on {source}{line}.", call.name).as_bytes());
-        convert::line(out, b'-', &shown);
+        convert::write_error(&shown, out);
         Ok(())
     }
 }

@@ -19,7 +19,7 @@ fn model_item(number: u64, scores: u64) -> (u64, [u8; 8]) {
 
 /// The number of items below a branch, and that what must hold does.
 fn check_branch<'r>(view: &View<'r>, branch: P<'r, Branch<'r>>, depth: usize) -> u64 {
-    branch::check(view, branch);
+    branch::tests::check(view, branch);
     let children = branch::children(view, branch);
     assert!(!children.is_empty() && depth < 8);
     let each = children.iter().map(|child| {

@@ -82,7 +82,7 @@ impl Turn<'_> {
                 "DENIED this server is in protected mode: it answers clients of other machines only if `requirepass` is set, or `protected-mode` is `no`",
             );
         }
-        if self.server.clients.len() >= config.int("maxclients") as usize {
+        if self.server.clients.count() >= config.int("maxclients") as usize {
             return self.refuse(stream, TOO_MANY_CLIENTS);
         }
         stream.prepare(config.int("tcp-keepalive") as u64);

@@ -187,8 +187,6 @@ impl Turn<'_> {
             if with_error {
                 connection.reply.error("UNBLOCKED client unblocked via CLIENT UNBLOCK");
                 self.server.count_error("UNBLOCKED");
-            } else if blocked.block.gives_up_with_null {
-                connection.reply.null();
             } else {
                 connection.reply.null_array();
             }
