@@ -171,7 +171,7 @@ impl Clients {
 }
 
 impl Profile {
-    /// That of nobody: what scripts run commands as before one has a client.
+    /// That of nobody, who has come now: what scripts run commands as before one has a client.
     pub fn nobody() -> Profile {
         let now = Instant::now();
         Profile {

@@ -67,7 +67,7 @@ impl Policy {
     }
 
     fn len(self, db: &Db<'_>) -> usize {
-        if self.is_volatile { db.expiring() } else { db.len() }
+        if self.is_volatile { db.deadlines().len() } else { db.len() }
     }
 
     /// Calls `f` with keys that are chosen at random, at most so many, and how good it is that they go. How many they were.
@@ -82,9 +82,9 @@ impl Policy {
     ) -> usize {
         if self.order == Order::Random {
             let key = if self.is_volatile {
-                db.choose_deadline(view, random).map(|(key, _)| key)
+                db.deadlines().choose(view, random).map(|(key, _)| key)
             } else {
-                db.choose(view, random)
+                db.keys().choose(view, random).map(|(key, _)| key)
             };
             return key.into_iter().map(|key| f(random(), key)).count();
         }
@@ -96,9 +96,9 @@ impl Policy {
         };
         // Those whose hashes are beside one another have nothing else in common.
         if self.is_volatile {
-            some(db.scan_deadlines(view, random()).0, wanted, |(key, &at)| f(score(key, at), key))
+            some(db.deadlines().scan(view, random()).0, wanted, |(key, &at)| f(score(key, at), key))
         } else {
-            some(db.scan(view, random()).0, wanted, |(key, _)| f(score(key, 0), key))
+            some(db.keys().scan(view, random()).0, wanted, |(key, _)| f(score(key, 0), key))
         }
     }
 }
@@ -148,7 +148,7 @@ pub fn make_room(server: &Server, effects: &mut Effects, commits: &mut Vec<Commi
         (Policy::of(&config), patience(config.int("maxmemory-eviction-tenacity")))
     };
     let began = Instant::now();
-    let room = free(server, policy, effects, commits, || began.elapsed() > patience);
+    let room = Eviction { server, effects, commits }.free(policy, || began.elapsed() > patience);
     let took = began.elapsed().as_millis() as u64;
     let threshold = server.limits.latency.load(Relaxed);
     if threshold > 0 && took >= threshold as u64 {
@@ -157,60 +157,119 @@ pub fn make_room(server: &Server, effects: &mut Effects, commits: &mut Vec<Commi
     room
 }
 
-fn free(
-    server: &Server,
-    policy: Option<Policy>,
-    effects: &mut Effects,
-    commits: &mut Vec<Commit>,
-    is_over: impl Fn() -> bool,
-) -> pheap::Result<Room> {
-    let (memory, mut has_removed) = (&server.memory, false);
-    loop {
-        if memory.excess() == 0 {
-            return Ok(Room::Enough);
-        }
-        if has_removed && is_over() {
-            return Ok(Room::Later);
-        }
-        // Garbage first: what is found costs nobody a key.
-        if let Some(doubtful) = memory.doubtful(false) {
-            if doubtful.is_small && !is_over() && collect(server, doubtful.shard)? {
-                continue;
+/// What removes keys, and where it leaves what others are to be told of that, and when it is durable.
+struct Eviction<'e> {
+    server: &'e Server,
+    effects: &'e mut Effects,
+    commits: &'e mut Vec<Commit>,
+}
+
+impl Eviction<'_> {
+    fn free(&mut self, policy: Option<Policy>, is_over: impl Fn() -> bool) -> pheap::Result<Room> {
+        let server = self.server;
+        let (memory, mut has_removed) = (&server.memory, false);
+        loop {
+            if memory.excess() == 0 {
+                return Ok(Room::Enough);
             }
-            memory.wake_collector();
-            if !memory.is_far_over() {
+            if has_removed && is_over() {
                 return Ok(Room::Later);
             }
-        }
-        if let Some(policy) = policy {
-            let Some(there_were_some) = evict(server, policy, effects, commits)? else {
-                return Ok(Room::Later);
-            };
-            if there_were_some {
-                has_removed = true;
-                continue;
-            }
-        }
-        // Nothing may go, so whatever was written is looked at.
-        match memory.doubtful(true) {
-            Some(doubtful) if doubtful.is_small && !is_over() && collect(server, doubtful.shard)? => {}
-            // A command that is refused although there is memory is worse than one that waits for it.
-            Some(doubtful) if doubtful.is_much => {
-                let Ok(_passed) = server.gates.pass([doubtful.shard], true, &server.scripts) else {
-                    return Ok(Room::Later);
-                };
-                memory.collect(&server.store, doubtful.shard)?;
-            }
-            // Another thread may have collected it meanwhile.
-            _ if memory.excess() == 0 => return Ok(Room::Enough),
-            doubtful => {
-                if doubtful.is_none_or(|doubtful| !doubtful.is_small) {
-                    memory.set_stuck();
+            // Garbage first: what is found costs nobody a key.
+            if let Some(doubtful) = memory.doubtful(false) {
+                if doubtful.is_small && !is_over() && collect(server, doubtful.shard)? {
+                    continue;
                 }
                 memory.wake_collector();
-                return Ok(Room::None);
+                if !memory.is_far_over() {
+                    return Ok(Room::Later);
+                }
+            }
+            if let Some(policy) = policy {
+                let Some(there_were_some) = self.evict(policy)? else {
+                    return Ok(Room::Later);
+                };
+                if there_were_some {
+                    has_removed = true;
+                    continue;
+                }
+            }
+            // Nothing may go, so whatever was written is looked at.
+            match memory.doubtful(true) {
+                Some(doubtful) if doubtful.is_small && !is_over() && collect(server, doubtful.shard)? => {}
+                // A command that is refused although there is memory is worse than one that waits for it.
+                Some(doubtful) if doubtful.is_much => {
+                    let Ok(_passed) = server.gates.pass([doubtful.shard], true, &server.scripts) else {
+                        return Ok(Room::Later);
+                    };
+                    memory.collect(&server.store, doubtful.shard)?;
+                }
+                // Another thread may have collected it meanwhile.
+                _ if memory.excess() == 0 => return Ok(Room::Enough),
+                doubtful => {
+                    if doubtful.is_none_or(|doubtful| !doubtful.is_small) {
+                        memory.set_stuck();
+                    }
+                    memory.wake_collector();
+                    return Ok(Room::None);
+                }
             }
         }
+    }
+
+    /// Removes some keys. Whether there were such that may go; none if a script is slow by now.
+    fn evict(&mut self, policy: Policy) -> pheap::Result<Option<bool>> {
+        let server = self.server;
+        let Some(mut candidates) = candidates(server, policy)? else { return Ok(None) };
+        let there_are_some = !candidates.is_empty();
+        while let Some(first) = candidates.first() {
+            let shard = first.shard;
+            let Ok(_passed) = server.gates.pass([shard], true, &server.scripts) else { return Ok(None) };
+            let group: Vec<Candidate> = candidates.extract_if(.., |other| other.shard == shard).collect();
+            self.remove(policy, shard, &group)?;
+            if server.memory.excess() == 0 {
+                break;
+            }
+        }
+        Ok(Some(there_are_some))
+    }
+
+    /// Removes these keys of a shard, which is behind the gate, until there is room.
+    fn remove(&mut self, policy: Policy, shard: usize, group: &[Candidate]) -> pheap::Result<()> {
+        let Eviction { server, effects, commits } = self;
+        // A little more than necessary, so that not each command has to look for keys.
+        let wanted = server.memory.excess() + server.memory.limit() / 1024;
+        let mut gone: Vec<&Candidate> = Vec::new();
+        let (freed, commit) = server.store.root(shard).txn_deferred(|tx, root| {
+            let mut freed = 0;
+            for candidate in group {
+                let (db, key) = (tx[root].dbs.at(candidate.db), &candidate.key);
+                // Somebody else may have been faster.
+                let Some(entry) = tx[db].entry(tx, key, i64::MIN) else { continue };
+                let has_deadline = tx[db].deadline(tx, key).is_some();
+                if policy.is_volatile && !has_deadline {
+                    continue;
+                }
+                let names = size::text(key.len()) * (1 + usize::from(has_deadline));
+                freed += (names + size::value(tx, entry.value, SAMPLES)) as u64;
+                db.remove(tx, key);
+                effects.modified(server, 0, candidate.db, key);
+                gone.push(candidate);
+                if freed >= wanted {
+                    break;
+                }
+            }
+            Ok(freed)
+        })?;
+        commits.push(commit);
+        server.memory.evict(&server.store, shard, freed);
+        for Candidate { db, key, .. } in &gone {
+            server.clocks.forget(key);
+            server.stats.evicted.fetch_add(1, Relaxed);
+            effects.notify(server, (*db, b'e', "evicted", key));
+            effects.signal(server, *db, key);
+        }
+        Ok(())
     }
 }
 
@@ -218,27 +277,6 @@ fn free(
 fn collect(server: &Server, shard: usize) -> pheap::Result<bool> {
     let Some(_passed) = server.gates.try_pass(shard) else { return Ok(false) };
     server.memory.collect(&server.store, shard).map(|()| true)
-}
-
-/// Removes some keys. Whether there were such that may go; none if a script is slow by now.
-fn evict(
-    server: &Server,
-    policy: Policy,
-    effects: &mut Effects,
-    commits: &mut Vec<Commit>,
-) -> pheap::Result<Option<bool>> {
-    let Some(mut candidates) = candidates(server, policy)? else { return Ok(None) };
-    let there_are_some = !candidates.is_empty();
-    while let Some(first) = candidates.first() {
-        let shard = first.shard;
-        let Ok(_passed) = server.gates.pass([shard], true, &server.scripts) else { return Ok(None) };
-        let group: Vec<Candidate> = candidates.extract_if(.., |other| other.shard == shard).collect();
-        remove(server, policy, shard, &group, effects, commits)?;
-        if server.memory.excess() == 0 {
-            break;
-        }
-    }
-    Ok(Some(there_are_some))
 }
 
 /// Keys that may go, the best first.
@@ -274,50 +312,6 @@ fn candidates(server: &Server, policy: Policy) -> pheap::Result<Option<Vec<Candi
     let best = (all.len() / policy.samples).max(1);
     all.truncate(best);
     Ok(Some(all))
-}
-
-/// Removes these keys of a shard, which is behind the gate, until there is room.
-fn remove(
-    server: &Server,
-    policy: Policy,
-    shard: usize,
-    group: &[Candidate],
-    effects: &mut Effects,
-    commits: &mut Vec<Commit>,
-) -> pheap::Result<()> {
-    // A little more than necessary, so that not each command has to look for keys.
-    let wanted = server.memory.excess() + server.memory.limit() / 1024;
-    let mut gone: Vec<&Candidate> = Vec::new();
-    let (freed, commit) = server.store.root(shard).txn_deferred(|tx, root| {
-        let mut freed = 0;
-        for candidate in group {
-            let (db, key) = (tx[root].dbs.at(candidate.db), &candidate.key);
-            // Somebody else may have been faster.
-            let Some(entry) = tx[db].entry(tx, key, i64::MIN) else { continue };
-            let has_deadline = tx[db].deadline(tx, key).is_some();
-            if policy.is_volatile && !has_deadline {
-                continue;
-            }
-            let names = size::text(key.len()) * (1 + usize::from(has_deadline));
-            freed += (names + size::value(tx, entry.value, SAMPLES)) as u64;
-            db.remove(tx, key);
-            effects.modified(server, 0, candidate.db, key);
-            gone.push(candidate);
-            if freed >= wanted {
-                break;
-            }
-        }
-        Ok(freed)
-    })?;
-    commits.push(commit);
-    server.memory.evict(&server.store, shard, freed);
-    for Candidate { db, key, .. } in &gone {
-        server.clocks.forget(key);
-        server.stats.evicted.fetch_add(1, Relaxed);
-        effects.notify(server, (*db, b'e', "evicted", key));
-        effects.signal(server, *db, key);
-    }
-    Ok(())
 }
 
 #[cfg(test)]

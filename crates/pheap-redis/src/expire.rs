@@ -59,7 +59,7 @@ impl Expiry {
                     let db = &view[view[shard].dbs.at(self.db)];
                     let (mut due, mut at) = (Vec::new(), self.cursor);
                     loop {
-                        let (some, next) = db.scan_deadlines(view, at);
+                        let (some, next) = db.deadlines().scan(view, at);
                         for (key, deadline) in some {
                             seen += 1;
                             if *deadline <= now {

@@ -498,10 +498,14 @@ impl Server {
     }
 }
 
-/// The time, in milliseconds since 1970.
+/// The time since 1970.
+pub fn since_1970() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+/// The same, in milliseconds.
 pub fn now() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+    i64::try_from(since_1970().as_millis()).unwrap_or(i64::MAX)
 }
 
 /// Keys that `EXEC` depends on, and flags that are set when they are written to.

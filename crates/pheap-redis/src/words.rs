@@ -134,12 +134,8 @@ pub fn split(line: &[u8]) -> Option<Vec<Vec<u8>>> {
             match rest {
                 [] => break,
                 [byte, ..] if byte.is_ascii_whitespace() => break,
-                [b'"', after @ ..] => {
-                    rest = double_quoted(after, &mut word)?;
-                    break;
-                }
-                [b'\'', after @ ..] => {
-                    rest = single_quoted(after, &mut word)?;
+                [quote @ (b'"' | b'\''), after @ ..] => {
+                    rest = quoted_part(after, *quote, &mut word)?;
                     break;
                 }
                 [byte, after @ ..] => {
@@ -157,16 +153,20 @@ fn closed(rest: &[u8]) -> Option<&[u8]> {
     rest.first().is_none_or(u8::is_ascii_whitespace).then_some(rest)
 }
 
-fn double_quoted<'t>(mut rest: &'t [u8], word: &mut Vec<u8>) -> Option<&'t [u8]> {
+/// Adds what is before the closing quote to a word. What is behind it. Between single quotes, nothing is escaped but these.
+fn quoted_part<'t>(mut rest: &'t [u8], quote: u8, word: &mut Vec<u8>) -> Option<&'t [u8]> {
     let hex = |digit: u8| char::from(digit).to_digit(16).map(|digit| digit as u8);
+    let has_escapes = quote == b'"';
     loop {
-        match rest {
+        rest = match rest {
             [] => return None,
-            [b'\\', b'x', high, low, after @ ..] if hex(*high).is_some() && hex(*low).is_some() => {
+            [b'\\', b'x', high, low, after @ ..]
+                if has_escapes && hex(*high).is_some() && hex(*low).is_some() =>
+            {
                 word.push(hex(*high)? << 4 | hex(*low)?);
-                rest = after;
+                after
             }
-            [b'\\', byte, after @ ..] => {
+            [b'\\', byte, after @ ..] if has_escapes || *byte == quote => {
                 word.push(match byte {
                     b'n' => b'\n',
                     b'r' => b'\r',
@@ -175,29 +175,12 @@ fn double_quoted<'t>(mut rest: &'t [u8], word: &mut Vec<u8>) -> Option<&'t [u8]>
                     b'a' => 7,
                     other => *other,
                 });
-                rest = after;
+                after
             }
-            [b'"', after @ ..] => return closed(after),
+            [byte, after @ ..] if *byte == quote => return closed(after),
             [byte, after @ ..] => {
                 word.push(*byte);
-                rest = after;
-            }
-        }
-    }
-}
-
-fn single_quoted<'t>(mut rest: &'t [u8], word: &mut Vec<u8>) -> Option<&'t [u8]> {
-    loop {
-        match rest {
-            [] => return None,
-            [b'\\', b'\'', after @ ..] => {
-                word.push(b'\'');
-                rest = after;
-            }
-            [b'\'', after @ ..] => return closed(after),
-            [byte, after @ ..] => {
-                word.push(*byte);
-                rest = after;
+                after
             }
         }
     }

@@ -1,6 +1,6 @@
 //! `BITFIELD`: numbers of any width in a string.
 
-use super::args::{int, word};
+use super::args::{int, value, word};
 use super::bits::offset;
 use super::buffers::{Limit, buffer};
 use super::table::{ADD, KEY, READ_FAST};
@@ -124,31 +124,25 @@ impl Step {
 
 fn parse(args: &Args<'_>, limit: Limit) -> Result<Vec<Step>, Fail> {
     let (mut steps, mut overflow) = (Vec::new(), Overflow::Wrap);
-    let mut rest = &args[2..];
-    while let [name, after @ ..] = rest {
-        let (name, taken) = (name.to_ascii_lowercase(), after.len());
-        rest = match name.as_slice() {
-            b"overflow" if taken >= 1 => {
-                overflow =
-                    word(after[0], OVERFLOWS).ok_or_else(|| Fail::err("Invalid OVERFLOW type specified"))?;
-                &after[1..]
+    let mut rest = args[2..].iter();
+    while let Some(name) = rest.next() {
+        match (name.to_ascii_lowercase().as_slice(), rest.len()) {
+            (b"overflow", 1..) => {
+                overflow = word(value(&mut rest)?, OVERFLOWS)
+                    .ok_or_else(|| Fail::err("Invalid OVERFLOW type specified"))?;
             }
-            b"get" if taken >= 2 => {
-                let kind = Kind::parse(after[0])?;
-                let offset = offset(after[1], Some(kind.bits), limit)?;
-                steps.push(Step { what: What::Get, kind, offset, overflow });
-                &after[2..]
-            }
-            name @ (b"set" | b"incrby") if taken >= 3 => {
-                let kind = Kind::parse(after[0])?;
-                let offset = offset(after[1], Some(kind.bits), limit)?;
-                let number = int(after[2])?;
-                let what = if name == b"set" { What::Set(number) } else { What::Increase(number) };
+            (name @ b"get", 2..) | (name @ (b"set" | b"incrby"), 3..) => {
+                let kind = Kind::parse(value(&mut rest)?)?;
+                let offset = offset(value(&mut rest)?, Some(kind.bits), limit)?;
+                let what = match name {
+                    b"get" => What::Get,
+                    b"set" => What::Set(int(value(&mut rest)?)?),
+                    _ => What::Increase(int(value(&mut rest)?)?),
+                };
                 steps.push(Step { what, kind, offset, overflow });
-                &after[3..]
             }
             _ => return Err(Fail::SYNTAX),
-        };
+        }
     }
     Ok(steps)
 }

@@ -12,6 +12,8 @@ const WATCH: Flags =
     READ_FAST.and(Flags::NOSCRIPT).and(Flags::LOADING).and(Flags::STALE).and(Flags::ALLOW_BUSY);
 const FAST: Flags = LOOK.and(Flags::FAST);
 const ALWAYS: Flags = LOOK.and(Flags::NOSCRIPT).and(Flags::FAST).and(Flags::NO_AUTH).and(Flags::ALLOW_BUSY);
+const LEAVE: Flags = ALWAYS.and(Flags::LISTENING).and(Flags::ENDS_MULTI);
+const EXEC: Flags = LOOK.and(Flags::NOSCRIPT).and(Flags::SKIP_SLOWLOG).and(Flags::ENDS_MULTI);
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::new("asking", 1, Flags::FAST, Keys::None, no_cluster),
@@ -19,33 +21,20 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("echo", 2, FAST, Keys::None, |_, args, out| answer::bulk(out, args[1])),
     Command::new("hello", -1, ALWAYS, Keys::None, hello),
     Command::new("ping", -1, Flags::FAST.and(Flags::LISTENING), Keys::None, ping),
-    Command::new(
-        "quit",
-        -1,
-        ALWAYS.and(Flags::LISTENING).and(Flags::ENDS_MULTI),
-        Keys::None,
-        |cx, _, out| {
-            cx.session.closing = true;
-            ok(out)
-        },
-    ),
+    Command::new("quit", -1, LEAVE, Keys::None, |cx, _, out| {
+        cx.session.closing = true;
+        ok(out)
+    }),
     Command::new("readonly", 1, FAST, Keys::None, no_cluster),
     Command::new("readwrite", 1, FAST, Keys::None, no_cluster),
-    Command::new("reset", 1, ALWAYS.and(Flags::LISTENING).and(Flags::ENDS_MULTI), Keys::None, reset),
+    Command::new("reset", 1, LEAVE, Keys::None, reset),
     Command::new("select", 2, FAST, Keys::None, select),
 ];
 
 pub(super) const TRANSACTIONS: &[Command] = &[
     Command::new("discard", 1, TRANSACTION.and(Flags::ENDS_MULTI), Keys::None, discard),
-    Command::new(
-        "exec",
-        1,
-        LOOK.and(Flags::NOSCRIPT).and(Flags::SKIP_SLOWLOG).and(Flags::ENDS_MULTI),
-        Keys::None,
-        |_, _, _| {
-            Err(Fail::err("EXEC without MULTI")) // with it, `execute.rs` runs all of it
-        },
-    ),
+    // With `MULTI`, `execute` runs all of it.
+    Command::new("exec", 1, EXEC, Keys::None, |_, _, _| Err(Fail::err("EXEC without MULTI"))),
     Command::new("multi", 1, TRANSACTION.and(Flags::AT_ONCE), Keys::None, multi),
     Command::new("unwatch", 1, TRANSACTION, Keys::None, |cx, _, out| {
         cx.server.unwatch(cx.session);

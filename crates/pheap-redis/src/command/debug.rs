@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use super::args::int;
+use super::server::is_allowed;
 use super::table::ADMIN;
 use super::{Args, Command, Cx, Done, Fail, Keys, answer, ok};
 use crate::rdb;
@@ -26,13 +27,8 @@ pub(super) const COMMANDS: &[Command] = &[Command::new(
 const DUMP_END: usize = 11;
 
 fn debug(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let is_allowed = match cx.server.config.read().text("enable-debug-command") {
-        "yes" => true,
-        "local" => cx.session.profile.is_local(),
-        _ => false,
-    };
     Fail::err_when(
-        !is_allowed,
+        !is_allowed(cx, &cx.server.config.read(), "enable-debug-command"),
         "DEBUG command not allowed. If the enable-debug-command option is set to \"local\", you can run it from a local connection, otherwise you need to set this option in the configuration file, and then restart the server.",
     )?;
     match (args[1].to_ascii_lowercase().as_slice(), &args[2..]) {
@@ -61,10 +57,8 @@ fn object(cx: &mut Cx<'_>, key: &[u8], out: &mut Reply) -> Done {
     let encoding = super::object::encoding_of(cx, key);
     let len = rdb::dump(&value).map_err(Fail::err)?.len() - DUMP_END;
     let idle = cx.server.clocks.idle_seconds(key, cx.now);
-    answer::simple(
-        out,
-        &format!(
-            "Value at:0x0 refcount:1 encoding:{encoding} serializedlength:{len} lru:0 lru_seconds_idle:{idle}"
-        ),
-    )
+    let told = format!(
+        "Value at:0x0 refcount:1 encoding:{encoding} serializedlength:{len} lru:0 lru_seconds_idle:{idle}"
+    );
+    answer::simple(out, &told)
 }

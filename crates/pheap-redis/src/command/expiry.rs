@@ -1,8 +1,8 @@
 //! When keys expire.
 
 use super::args::{int, invalid_time};
-use super::table::{KEY, READ_FAST, WRITE_FAST};
-use super::{Args, Command, Cx, Done, Fail, Flags, answer, yes_or_no};
+use super::table::{GLANCE_FAST, KEY, WRITE_FAST};
+use super::{Args, Command, Cx, Done, Fail, answer, yes_or_no};
 use crate::data::Change;
 use crate::resp::Reply;
 use crate::words;
@@ -12,21 +12,15 @@ pub(super) const COMMANDS: &[Command] = &[
         .access("RW update"),
     Command::new("expireat", -3, WRITE_FAST, KEY, |cx, args, out| expire(cx, args, 1000, true, out))
         .access("RW update"),
-    Command::new("expiretime", 2, READ_FAST.and(Flags::GLANCE), KEY, |cx, args, out| {
-        ttl(cx, args, 1000, true, out)
-    }),
+    Command::new("expiretime", 2, GLANCE_FAST, KEY, |cx, args, out| ttl(cx, args, 1000, true, out)),
     Command::new("persist", 2, WRITE_FAST, KEY, persist).access("RW update"),
     Command::new("pexpire", -3, WRITE_FAST, KEY, |cx, args, out| expire(cx, args, 1, false, out))
         .access("RW update"),
     Command::new("pexpireat", -3, WRITE_FAST, KEY, |cx, args, out| expire(cx, args, 1, true, out))
         .access("RW update"),
-    Command::new("pexpiretime", 2, READ_FAST.and(Flags::GLANCE), KEY, |cx, args, out| {
-        ttl(cx, args, 1, true, out)
-    }),
-    Command::new("pttl", 2, READ_FAST.and(Flags::GLANCE), KEY, |cx, args, out| ttl(cx, args, 1, false, out)),
-    Command::new("ttl", 2, READ_FAST.and(Flags::GLANCE), KEY, |cx, args, out| {
-        ttl(cx, args, 1000, false, out)
-    }),
+    Command::new("pexpiretime", 2, GLANCE_FAST, KEY, |cx, args, out| ttl(cx, args, 1, true, out)),
+    Command::new("pttl", 2, GLANCE_FAST, KEY, |cx, args, out| ttl(cx, args, 1, false, out)),
+    Command::new("ttl", 2, GLANCE_FAST, KEY, |cx, args, out| ttl(cx, args, 1000, false, out)),
 ];
 
 /// When a key is given another deadline.
@@ -101,12 +95,10 @@ fn ttl(cx: &mut Cx<'_>, args: &Args<'_>, unit_ms: i64, is_time: bool, out: &mut 
     if !cx.has(key) {
         return answer::int(out, -2);
     }
-    answer::int(
-        out,
-        match cx.read(key, |view, db| db.deadline(view, key)) {
-            None => -1,
-            Some(at) if is_time => at / unit_ms,
-            Some(at) => (at - now + unit_ms / 2) / unit_ms, // rounded
-        },
-    )
+    let told = match cx.read(key, |view, db| db.deadline(view, key)) {
+        None => -1,
+        Some(at) if is_time => at / unit_ms,
+        Some(at) => (at - now + unit_ms / 2) / unit_ms, // rounded
+    };
+    answer::int(out, told)
 }

@@ -297,7 +297,8 @@ pub fn load_libraries(server: &Server) -> pheap::Result<()> {
     // All of it with the root locked, so that nobody loads a library meanwhile.
     store.root(store.shards().len()).read_deferred(|view, root| {
         let db = &view[view[root].dbs.at(0)];
-        let texts = db.iter(view).filter_map(|(_, entry)| entry.value.with_bytes(view, <[u8]>::to_vec));
+        let texts =
+            db.keys().iter(view).filter_map(|(_, entry)| entry.value.with_bytes(view, <[u8]>::to_vec));
         let before = server.libraries.loaded();
         let mut loaded = Loaded::default();
         for text in texts {

@@ -51,16 +51,7 @@ pub(super) fn place_of<'r>(view: &View<'r>, sorted: &Sorted<'r>, member: &[u8]) 
 }
 
 fn geoadd(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let (mut how, mut rest) = (How::default(), &args[2..]);
-    while let [option, after @ ..] = rest {
-        match option.to_ascii_lowercase().as_slice() {
-            b"nx" => how.if_absent = true,
-            b"xx" => how.if_present = true,
-            b"ch" => how.counts_changed = true,
-            _ => break,
-        }
-        rest = after;
-    }
+    let (how, rest) = How::parse(&args[2..], false);
     let places = rest.chunks_exact(3);
     Fail::SYNTAX
         .when(!places.remainder().is_empty() || places.len() == 0 || how.if_absent && how.if_present)?;

@@ -199,17 +199,11 @@ fn hrandfield(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 
 fn hscan(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     Scan::of_value::<Hash>(cx, args, out, |view, hash, asked, is_compact, out| {
-        let step = |from| hash.scan(view, from);
-        asked.answer(
-            is_compact,
-            step,
-            |(field, _)| field,
-            out,
-            |(field, &value), out| {
-                out.bulk(field);
-                out.bulk(&view[value]);
-                2
-            },
-        );
+        let (step, name) = (|from| hash.scan(view, from), |(field, _)| field);
+        asked.answer(is_compact, step, name, out, |(field, &value), out| {
+            out.bulk(field);
+            out.bulk(&view[value]);
+            2
+        });
     })
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use super::table::LOOK;
 use super::{Args, Command, Cx, Done, Keys, all, answer};
@@ -66,7 +66,7 @@ fn info(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 fn server(cx: &mut Cx<'_>, text: &mut String) {
     let uptime = cx.server.started.elapsed().as_secs();
     let config = cx.server.config.read();
-    let micros = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_micros();
+    let micros = crate::server::since_1970().as_micros();
     line(text, "redis_version", crate::REDIS_VERSION);
     line(text, "redis_git_sha1", "00000000");
     line(text, "redis_git_dirty", 0);
@@ -412,7 +412,7 @@ fn keyspace(cx: &mut Cx<'_>, text: &mut String) {
         for shard in 0..cx.store().shards().len() {
             cx.read_shard(shard, |view, dbs| {
                 keys += view[dbs.at(db)].len();
-                expires += view[dbs.at(db)].expiring();
+                expires += view[dbs.at(db)].deadlines().len();
             });
         }
         if keys > 0 {

@@ -6,19 +6,12 @@ use crate::resp::Reply;
 use crate::words::matches;
 
 pub(super) const COMMANDS: &[Command] = &[
-    Command::new("command", -1, LOOK, Keys::None, |_, _, out| {
-        out.array(top().count());
-        top().for_each(|known| describe(known, out));
-        Ok(())
-    })
-    .with_subcommands(),
+    Command::new("command", -1, LOOK, Keys::None, info).with_subcommands(),
     Command::new("command|count", 2, LOOK, Keys::None, |_, _, out| answer::count(out, top().count())),
     Command::new("command|docs", -2, LOOK, Keys::None, docs),
     Command::new("command|getkeys", -4, LOOK, Keys::None, |_, args, out| {
         let (_, words, keys) = keys_of(args)?;
-        out.array(keys.len());
-        keys.iter().for_each(|&at| out.bulk(words[at]));
-        Ok(())
+        answer::bulks(out, keys.iter().map(|&at| words[at]))
     }),
     Command::new("command|getkeysandflags", -4, LOOK, Keys::None, |_, args, out| {
         let (known, words, keys) = keys_of(args)?;
@@ -34,23 +27,24 @@ pub(super) const COMMANDS: &[Command] = &[
         Ok(())
     }),
     Command::help("command|help"),
-    Command::new("command|info", -2, LOOK, Keys::None, |_, args, out| {
-        if args.len() == 2 {
-            out.array(top().count());
-            top().for_each(|known| describe(known, out));
-            return Ok(());
-        }
-        out.array(args.len() - 2);
-        for name in &args[2..] {
-            match lookup(name) {
-                Some(known) => describe(known, out),
-                None => out.null(),
-            }
-        }
-        Ok(())
-    }),
+    Command::new("command|info", -2, LOOK, Keys::None, info),
     Command::new("command|list", -2, LOOK, Keys::None, list),
 ];
+
+fn info(_: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
+    let some: Vec<Option<Known>> = match args {
+        [] | [_] | [_, _] => top().map(Some).collect(),
+        [_, _, names @ ..] => names.iter().map(|name| lookup(name)).collect(),
+    };
+    out.array(some.len());
+    for known in some {
+        match known {
+            Some(known) => describe(known, out),
+            None => out.null(),
+        }
+    }
+    Ok(())
+}
 
 fn docs(_: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let some: Vec<Known> = if args.len() == 2 {
@@ -174,14 +168,7 @@ pub(super) fn categories(known: &Known) -> Vec<&'static str> {
 fn describe(known: Known, out: &mut Reply) {
     let (first, last, step) = match known.keys {
         Keys::Range(first, last, step) => (first, last, step),
-        Keys::None
-        | Keys::Find(_)
-        | Keys::Perhaps { .. }
-        | Keys::Script
-        | Keys::Everything
-        | Keys::Heap
-        | Keys::From(_)
-        | Keys::Libraries => (0, 0, 0),
+        _ => (0, 0, 0),
     };
     out.array(10);
     out.bulk(known.name.as_bytes());

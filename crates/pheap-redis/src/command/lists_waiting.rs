@@ -11,6 +11,7 @@ use crate::data::{Change, List};
 use crate::resp::Reply;
 
 const BLOCK: Flags = WRITE.and(Flags::NOSCRIPT).and(Flags::BLOCKING);
+const BLOCK_COUNTED: Flags = WRITE.and(Flags::BLOCKING).and(Flags::MOVABLE_KEYS);
 const BLOCKING_MOVE: Flags = ADD.and(Flags::NOSCRIPT).and(Flags::BLOCKING);
 
 pub(super) const COMMANDS: &[Command] = &[
@@ -19,14 +20,7 @@ pub(super) const COMMANDS: &[Command] = &[
         blocking_move(cx, args, from, to, timeout(args[5])?, out)
     })
     .accesses("RW access delete", "RW insert"),
-    Command::new(
-        "blmpop",
-        -5,
-        WRITE.and(Flags::BLOCKING).and(Flags::MOVABLE_KEYS),
-        COUNTED_BEHIND_ONE,
-        blmpop,
-    )
-    .access("RW access delete"),
+    Command::new("blmpop", -5, BLOCK_COUNTED, COUNTED_BEHIND_ONE, blmpop).access("RW access delete"),
     Command::new("blpop", -3, BLOCK, Keys::Range(1, -2, 1), |cx, args, out| {
         blocking_pop(cx, args, End::Left, out)
     })

@@ -22,6 +22,9 @@ pub(super) const COMMANDS: &[Command] =
 /// Where its options begin.
 const OPTIONS: usize = 6;
 
+const NOT_WRITTEN: &str = "IOERR error or timeout writing to target instance";
+const NOT_READ: &str = "IOERR error or timeout reading to target instance";
+
 /// A reply has so many bytes at most: those of `AUTH`, `SELECT` and `RESTORE` are short.
 const LONGEST_REPLY: u64 = 1024;
 
@@ -107,28 +110,21 @@ fn migrate(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     if cx.server.limits.always.load(Relaxed) {
         cx.store().heap().sync()?;
     }
-    let failed = |what: &str| format!("IOERR error or timeout {what}");
-    let mut target = connect(args[1], args[2], timeout)
-        .map_err(|error| match error.kind() {
-            // Redis connects without waiting, so a refusal meets its first write.
-            ErrorKind::ConnectionRefused => failed("writing to target instance"),
-            _ => failed("connecting to the client"),
-        })
-        .map_err(|error| Fail::Error(error.into()))?;
-    target
-        .get_mut()
-        .write_all(&request)
-        .map_err(|_| Fail::Error(failed("writing to target instance").into()))?;
-    let reading = || failed("reading to target instance");
+    let mut target = connect(args[1], args[2], timeout).map_err(|error| match error.kind() {
+        // Redis connects without waiting, so a refusal meets its first write.
+        ErrorKind::ConnectionRefused => Fail::Error(NOT_WRITTEN.into()),
+        _ => Fail::Error("IOERR error or timeout connecting to the client".into()),
+    })?;
+    target.get_mut().write_all(&request).map_err(|_| Fail::Error(NOT_WRITTEN.into()))?;
     let mut error = None;
     for _ in 0..before {
-        let reply = reply_of(&mut target).map_err(|_| Fail::Error(reading().into()))?;
+        let reply = reply_of(&mut target).map_err(|_| Fail::Error(NOT_READ.into()))?;
         error = error.or(error_of(&reply));
     }
     let is_refused = error.is_some();
     for key in keys {
         let Ok(reply) = reply_of(&mut target) else {
-            error = error.or_else(|| Some(reading()));
+            error = error.or_else(|| Some(NOT_READ.to_owned()));
             break;
         };
         match error_of(&reply) {

@@ -28,21 +28,6 @@ struct Place<'k> {
     key: &'k [u8],
 }
 
-fn is_there(cx: &mut Cx<'_>, Place { db, key }: Place<'_>) -> bool {
-    let (now, shard) = (cx.now, cx.shard_of(key));
-    cx.read_shard(shard, |view, dbs| view[dbs.at(db)].get(view, key, now).is_some())
-}
-
-/// A copy of what a key stands for, and its deadline.
-fn load(cx: &mut Cx<'_>, Place { db, key }: Place<'_>) -> Option<(Owned, Option<i64>)> {
-    let (now, shard) = (cx.now, cx.shard_of(key));
-    cx.read_shard(shard, |view, dbs| {
-        let db = &view[dbs.at(db)];
-        let value = db.get(view, key, now)?;
-        Some((Owned::of(view, value), db.deadline(view, key)))
-    })
-}
-
 fn store(
     cx: &mut Cx<'_>,
     Place { db, key }: Place<'_>,
@@ -67,7 +52,7 @@ fn relocate(cx: &mut Cx<'_>, from: Place<'_>, to: Place<'_>) -> pheap::Result<()
             dbs.at(to.db).set_deadline(tx, to.key, deadline)
         });
     }
-    let Some((value, deadline)) = load(cx, from) else { return Ok(()) };
+    let Some((value, deadline)) = cx.copy_in(from.db, from.key) else { return Ok(()) };
     store(cx, to, &value, deadline)?;
     cx.write_shard(shard, |tx, dbs| _ = dbs.at(from.db).remove(tx, from.key));
     Ok(())
@@ -84,14 +69,14 @@ fn tell_if_new(cx: &mut Cx<'_>, to: Place<'_>, was_there: bool) {
 fn rename(cx: &mut Cx<'_>, args: &Args<'_>, only_if_free: bool) -> Result<bool, Fail> {
     let db = cx.session.db;
     let (from, to) = (Place { db, key: args[1] }, Place { db, key: args[2] });
-    Fail::NO_SUCH_KEY.when(!is_there(cx, from))?;
+    Fail::NO_SUCH_KEY.when(!cx.has_in(from.db, from.key))?;
     if from == to {
         return Ok(false);
     }
-    if only_if_free && is_there(cx, to) {
+    if only_if_free && cx.has_in(to.db, to.key) {
         return Ok(false);
     }
-    let was_there = is_there(cx, to);
+    let was_there = cx.has_in(to.db, to.key);
     relocate(cx, from, to)?;
     tell_if_new(cx, to, was_there);
     cx.changed(db, from.key);
@@ -107,7 +92,7 @@ fn move_to(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let db = database(cx, args[2])?;
     let (from, to) = (Place { db: cx.session.db, key: args[1] }, Place { db, key: args[1] });
     SAME.when(from == to)?;
-    let is_possible = is_there(cx, from) && !is_there(cx, to);
+    let is_possible = cx.has_in(from.db, from.key) && !cx.has_in(to.db, to.key);
     if is_possible {
         relocate(cx, from, to)?;
         tell_if_new(cx, to, false);
@@ -131,9 +116,9 @@ fn copy(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     }
     let (from, to) = (Place { db: cx.session.db, key: args[1] }, Place { db, key: args[2] });
     SAME.when(from == to)?;
-    let is_possible = is_there(cx, from) && (replaces || !is_there(cx, to));
-    if let Some((value, deadline)) = is_possible.then(|| load(cx, from)).flatten() {
-        let was_there = is_there(cx, to);
+    let is_possible = cx.has_in(from.db, from.key) && (replaces || !cx.has_in(to.db, to.key));
+    if let Some((value, deadline)) = is_possible.then(|| cx.copy_in(from.db, from.key)).flatten() {
+        let was_there = cx.has_in(to.db, to.key);
         store(cx, to, &value, deadline)?;
         tell_if_new(cx, to, was_there);
         cx.changed(to.db, to.key);
@@ -166,10 +151,7 @@ fn swapdb(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     cx.effects.dirty += 1;
     // A client that waits for a key in one of the databases may find it now.
     for db in [first, second] {
-        let signals = server.waiting.keys_in(db, |key| {
-            let shard = cx.shard_of(key);
-            cx.read_shard(shard, |view, dbs| view[dbs.at(db)].get(view, key, now).is_some())
-        });
+        let signals = server.waiting.keys_in(db, |key| cx.has_in(db, key));
         cx.effects.signals.extend(signals);
     }
     ok(out)

@@ -11,12 +11,8 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("memory|doctor", 2, Flags::NONE, Keys::None, |cx, _, out| {
         let stats = cx.store().heap().stats();
         let free = 100.0 * stats.fragmentation();
-        answer::text(
-            out,
-            format!(
-                "{free:.0} % of the heap's pages hold nothing that is alive: garbage that the collector has not reached, and free places."
-            ),
-        )
+        let told = "of the heap's pages hold nothing that is alive: garbage that the collector has not reached, and free places.";
+        answer::text(out, format!("{free:.0} % {told}"))
     }),
     Command::help("memory|help"),
     Command::new("memory|malloc-stats", 2, Flags::NONE, Keys::None, |cx, _, out| {
@@ -159,7 +155,7 @@ fn encoding<'r>(view: &View<'r>, value: Value<'r>, limits: &Limits) -> &'static 
         }
         Value::Sorted(sorted) => {
             let sorted = &view[sorted];
-            let mut texts = sorted.unordered(view).map(|(member, _)| member);
+            let mut texts = sorted.scores().iter(view).map(|(member, _)| member);
             if is_small(&mut texts, sorted.len(), limits.sorted) { "listpack" } else { "skiplist" }
         }
         Value::Stream(_) => "stream",

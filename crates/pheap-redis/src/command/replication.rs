@@ -129,11 +129,6 @@ fn role(cx: &mut Cx<'_>, _: &Args<'_>, out: &mut Reply) -> Done {
     out.bulk(master.host.as_bytes());
     out.int(i64::from(master.port));
     out.bulk(link.stage.name().as_bytes());
-    answer::int(
-        out,
-        match (link.stage, offset) {
-            (Stage::Connected, Some(offset)) => offset.cast_signed(),
-            _ => -1,
-        },
-    )
+    let offset = offset.filter(|_| link.stage == Stage::Connected);
+    answer::int(out, offset.map_or(-1, u64::cast_signed))
 }

@@ -17,7 +17,7 @@ fn keys(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     for shard in 0..shards {
         cx.read_shard(shard, |view, dbs| {
             let db = &view[dbs.at(db)];
-            for (key, _) in db.iter(view) {
+            for (key, _) in db.keys().iter(view) {
                 if out.is_too_long() {
                     return;
                 }
@@ -54,7 +54,7 @@ fn scan(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         at = cx.read_shard(shard, |view, dbs| {
             let db = &view[dbs.at(number)];
             loop {
-                let (some, next) = db.scan(view, at);
+                let (some, next) = db.keys().scan(view, at);
                 for (key, entry) in some {
                     seen += 1;
                     let is_kind =

@@ -6,10 +6,11 @@ use pheap::SyncPolicy;
 
 use super::args::{int, timeout_ms};
 use super::introspect::categories;
-use super::table::{ADMIN, LOOK, READ_FAST};
+use super::table::{ADMIN, LOOK, MANAGE, READ_FAST};
 use super::{Args, Command, Cx, Done, Fail, Flags, Keys, all, answer, ok};
 use crate::config::{Config, Setting};
 use crate::resp::Reply;
+use crate::server::since_1970;
 use crate::words;
 
 const ACL_LOOK: Flags = LOOK.and(Flags::NOSCRIPT);
@@ -29,11 +30,11 @@ pub(super) const COMMANDS: &[Command] = &[
         answer::bulk(out, b"default")
     }),
     Command::new("acl|whoami", 2, ACL_LOOK, Keys::None, |_, _, out| answer::bulk(out, b"default")),
-    Command::new("bgrewriteaof", 1, Flags::ADMIN.and(Flags::NOSCRIPT), Keys::None, |_, _, out| {
+    Command::new("bgrewriteaof", 1, MANAGE, Keys::None, |_, _, out| {
         // The heap's log is folded into the heap all the time.
         answer::simple(out, "Background append only file rewriting started")
     }),
-    Command::new("bgsave", -1, Flags::ADMIN.and(Flags::NOSCRIPT), Keys::None, |cx, args, out| {
+    Command::new("bgsave", -1, MANAGE, Keys::None, |cx, args, out| {
         match args[1..] {
             [] => {}
             [how] if how.eq_ignore_ascii_case(b"schedule") => {}
@@ -63,13 +64,7 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("cluster|nodes", 2, Flags::STALE, Keys::None, no_cluster),
     Command::new("cluster|replicas", 3, ADMIN_STALE, Keys::None, no_cluster),
     Command::new("cluster|replicate", 3, ADMIN_STALE, Keys::None, no_cluster),
-    Command::new(
-        "cluster|reset",
-        -2,
-        Flags::ADMIN.and(Flags::NOSCRIPT).and(Flags::STALE),
-        Keys::None,
-        no_cluster,
-    ),
+    Command::new("cluster|reset", -2, MANAGE.and(Flags::STALE), Keys::None, no_cluster),
     Command::new("cluster|saveconfig", 2, ADMIN_STALE, Keys::None, no_cluster),
     Command::new("cluster|set-config-epoch", 3, ADMIN_STALE, Keys::None, no_cluster),
     Command::new("cluster|setslot", -4, ADMIN_STALE, Keys::None, no_cluster),
@@ -95,35 +90,22 @@ pub(super) const COMMANDS: &[Command] = &[
         answer::int(out, cx.server.save.lock().at)
     }),
     Command::new("lolwut", -1, READ_FAST, Keys::None, |_, _, out| {
-        answer::text(
-            out,
-            format!("pheap-redis {}\nRedis ver. {}\n", env!("CARGO_PKG_VERSION"), crate::REDIS_VERSION),
-        )
+        let version = env!("CARGO_PKG_VERSION");
+        answer::text(out, format!("pheap-redis {version}\nRedis ver. {}\n", crate::REDIS_VERSION))
     }),
     Command::container("module"),
     Command::help("module|help"),
-    Command::new("module|list", 2, Flags::ADMIN.and(Flags::NOSCRIPT), Keys::None, |_, _, out| {
-        answer::empty(out)
+    Command::new("module|list", 2, MANAGE, Keys::None, |_, _, out| answer::empty(out)),
+    Command::new("save", 1, MANAGE.and(Flags::NO_MULTI), Keys::None, |cx, _, out| {
+        crate::save::now(cx.server).map_err(Fail::err)?;
+        ok(out)
     }),
-    Command::new(
-        "save",
-        1,
-        Flags::ADMIN.and(Flags::NOSCRIPT).and(Flags::NO_MULTI),
-        Keys::None,
-        |cx, _, out| {
-            crate::save::now(cx.server).map_err(Fail::err)?;
-            ok(out)
-        },
-    ),
     Command::new("shutdown", -1, ADMIN.and(Flags::NO_MULTI).and(Flags::ALLOW_BUSY), Keys::None, shutdown),
     Command::new("time", 1, LOOK.and(Flags::FAST), Keys::None, |_, _, out| {
-        let micros = std::time::SystemTime::now()
-            .duration_since(std::time::UNIX_EPOCH)
-            .unwrap_or_default()
-            .as_micros();
+        let now = since_1970();
         out.array(2);
-        out.bulk_int((micros / 1_000_000) as i64);
-        out.bulk_int((micros % 1_000_000) as i64);
+        out.bulk_int(now.as_secs() as i64);
+        out.bulk_int(i64::from(now.subsec_micros()));
         Ok(())
     }),
     Command::new("wait", 3, Flags::NOSCRIPT, Keys::None, |cx, args, out| {
@@ -223,9 +205,9 @@ const RESTART: &[(&str, &str)] = &[
 
 const NO_NEW_TLS: &str = "Unable to update TLS configuration: that takes a restart";
 
-/// Whether a client may change options that name files.
-fn may_set_protected(cx: &Cx<'_>, config: &Config) -> bool {
-    match config.text("enable-protected-configs") {
+/// Whether an option allows the client something: `yes`, or `local` if it is on this machine.
+pub(super) fn is_allowed(cx: &Cx<'_>, config: &Config, option: &str) -> bool {
+    match config.text(option) {
         "local" => cx.session.profile.is_local(),
         allowed => allowed == "yes",
     }
@@ -253,7 +235,9 @@ fn config_set(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
             }
             Some(setting) if !seen.insert(setting.name) => return Err(failed("duplicate parameter")),
             Some(setting) if !setting.mutable => return Err(failed("can't set immutable config")),
-            Some(Setting { name: "dbfilename", .. }) if !may_set_protected(cx, &current) => {
+            Some(Setting { name: "dbfilename", .. })
+                if !is_allowed(cx, &current, "enable-protected-configs") =>
+            {
                 return Err(failed("can't set protected config"));
             }
             Some(_) => config.set(&name, &value).map_err(|why| failed(&why))?,

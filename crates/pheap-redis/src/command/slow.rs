@@ -1,13 +1,13 @@
 //! What took long: `SLOWLOG`, `LATENCY`; and who watches all commands, `MONITOR`.
 
 use std::ops::Range;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::args::int;
 use super::table::{ADMIN, LOOK};
-use super::{Args, Command, Cx, Done, Fail, Flags, Keys, all, answer, ok};
+use super::{Args, Command, Cx, Done, Fail, Flags, Keys, Known, all, answer, ok};
 use crate::counts::{BUCKETS, Sum};
 use crate::resp::Reply;
+use crate::server::since_1970;
 use crate::slowlog::Series;
 use crate::words::{lossy, quoted};
 
@@ -18,13 +18,9 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("latency|doctor", 2, ADMIN, Keys::None, doctor),
     Command::new("latency|graph", 3, ADMIN, Keys::None, |cx, args, out| {
         let event = lossy(args[2]);
-        let series = cx
-            .server
-            .latency
-            .of(&event)
-            .ok_or_else(|| Fail::err(format_args!("No samples available for event '{event}'")))?;
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        answer::text(out, graph(&event, &series, now as i64))
+        let nothing = || Fail::err(format_args!("No samples available for event '{event}'"));
+        let series = cx.server.latency.of(&event).ok_or_else(nothing)?;
+        answer::text(out, graph(&event, &series, since_1970().as_secs() as i64))
     }),
     Command::help("latency|help"),
     Command::new("latency|histogram", -2, ADMIN, Keys::None, histogram),
@@ -90,8 +86,8 @@ pub fn hidden(name: &str, words: &Args<'_>) -> Range<usize> {
 
 /// What those see of a command who watch: when, in which database, whose it is, and its arguments.
 pub fn monitor_line(db: usize, addr: &str, name: &str, words: &Args<'_>) -> String {
-    let micros = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros();
-    let mut line = format!("{}.{:06} [{db} {addr}]", micros / 1_000_000, micros % 1_000_000);
+    let now = since_1970();
+    let mut line = format!("{}.{:06} [{db} {addr}]", now.as_secs(), now.subsec_micros());
     let hidden = hidden(name, words);
     for (at, word) in words.iter().enumerate() {
         line.push(' ');
@@ -196,18 +192,14 @@ fn histogram(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         out.end_map(begun, pairs);
     };
     if args.len() == 2 {
-        for command in all() {
-            show(command.name, cx.server.counted(command.number));
-        }
+        all().for_each(|command| show(command.name, cx.server.counted(command.number)));
     }
     for name in &args[2..] {
         let name = lossy(name).to_ascii_lowercase();
-        let is_meant = |command: &str| {
-            command == name || command.strip_prefix(&name).is_some_and(|rest| rest.starts_with('|'))
+        let is_meant = |command: &Known| {
+            command.name.strip_prefix(&name).is_some_and(|rest| rest.is_empty() || rest.starts_with('|'))
         };
-        for command in all().filter(|command| is_meant(command.name)) {
-            show(command.name, cx.server.counted(command.number));
-        }
+        all().filter(is_meant).for_each(|command| show(command.name, cx.server.counted(command.number)));
     }
     out.end_map(begun, count);
     Ok(())

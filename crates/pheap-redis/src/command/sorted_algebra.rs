@@ -94,7 +94,9 @@ impl<'v, 'r> Source<'v, 'r> {
 
     fn for_each(&self, view: &'v View<'r>, mut f: impl FnMut(&[u8], f64)) {
         match self {
-            Source::Sorted(sorted) => sorted.unordered(view).for_each(|(member, score)| f(member, *score)),
+            Source::Sorted(sorted) => {
+                sorted.scores().iter(view).for_each(|(member, score)| f(member, *score))
+            }
             Source::Set(set) => set.iter(view).for_each(|element| f(element, 1.0)),
         }
     }

@@ -65,22 +65,22 @@ pub(super) struct How {
     if_greater: bool,
     if_less: bool,
     adds: bool,
-    pub(super) counts_changed: bool,
+    counts_changed: bool,
 }
 
 impl How {
-    /// The options, and what is behind them.
-    fn parse<'a>(mut args: &'a Args<'a>) -> (How, &'a Args<'a>) {
+    /// The options, those included that only `ZADD` has if it `is_zadd`; and what is behind them.
+    pub(super) fn parse<'a>(mut args: &'a Args<'a>, is_zadd: bool) -> (How, &'a Args<'a>) {
         let mut how = How::default();
         while let [option, rest @ ..] = args {
             let flag = match option.len() {
                 2 | 4 => match option.to_ascii_lowercase().as_slice() {
                     b"nx" => &mut how.if_absent,
                     b"xx" => &mut how.if_present,
-                    b"gt" => &mut how.if_greater,
-                    b"lt" => &mut how.if_less,
+                    b"gt" if is_zadd => &mut how.if_greater,
+                    b"lt" if is_zadd => &mut how.if_less,
                     b"ch" => &mut how.counts_changed,
-                    b"incr" => &mut how.adds,
+                    b"incr" if is_zadd => &mut how.adds,
                     _ => break,
                 },
                 _ => break,
@@ -110,7 +110,7 @@ impl How {
 
 fn zadd(cx: &mut Cx<'_>, args: &Args<'_>, adds: bool, out: &mut Reply) -> Done {
     let key = args[1];
-    let (mut how, pairs) = How::parse(&args[2..]);
+    let (mut how, pairs) = How::parse(&args[2..], true);
     how.adds |= adds;
     let pairs = pairs.chunks_exact(2);
     Fail::SYNTAX.when(!pairs.remainder().is_empty() || pairs.len() == 0)?;
@@ -229,7 +229,7 @@ fn zscan(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
             asked.answer(true, |_| (all(), 0), |(member, _)| member, out, write);
         } else {
             let step = |from| {
-                let (some, next) = sorted.scan(view, from);
+                let (some, next) = sorted.scores().scan(view, from);
                 (some.map(|(member, &score)| (member, score)), next)
             };
             asked.answer(false, step, |(member, _)| member, out, write);

@@ -4,11 +4,11 @@ use pheap::{P, field};
 use smallvec::SmallVec;
 
 use super::args::{int, value};
-use super::stream_parts::{CLASS, CREATED_CONSUMER, exact, group, no_group, start, write_id, write_if_there};
+use super::stream_parts::{CLASS, CREATED_CONSUMER, exact, group, no_group, start, write_entry, write_id};
 use super::table::{KEY, WRITE_FAST};
 use super::{Args, Command, Cx, Done, Fail};
-use crate::data::Txn;
 use crate::data::streams::{Consumer, Consumers, Delivery, Id, Stream, consumer_or_new, deliver, settle};
+use crate::data::{Txn, View};
 use crate::resp::Reply;
 use crate::words;
 
@@ -49,19 +49,20 @@ impl<'a, 'r> Claimer<'a, 'r> {
     }
 }
 
-/// What was done.
-#[derive(Default)]
-struct Claimed {
-    changes: u64,
-    is_new: bool,
+/// Tells how much was changed, and whether the consumer is new.
+fn tell(cx: &mut Cx<'_>, key: &[u8], (changes, is_new): (u64, bool)) -> Done {
+    cx.effects.dirty += changes + u64::from(is_new);
+    if is_new {
+        cx.notify(CLASS, CREATED_CONSUMER, key);
+    }
+    Ok(())
 }
 
-impl Claimed {
-    fn tell(self, cx: &mut Cx<'_>, key: &[u8]) {
-        cx.effects.dirty += self.changes + u64::from(self.is_new);
-        if self.is_new {
-            cx.notify(CLASS, CREATED_CONSUMER, key);
-        }
+/// Writes an entry that the stream has, or only its id.
+fn write<'r>(view: &View<'r>, stream: P<'r, Stream<'r>>, id: Id, only_id: bool, out: &mut Reply) {
+    match field!(stream.entries).get(view, &id) {
+        Some(&packed) if !only_id => write_entry(out, id, &view[packed]),
+        _ => write_id(out, id),
     }
 }
 
@@ -118,7 +119,7 @@ fn xclaim(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         let ids: SmallVec<[Id; 8]> = args[5..].iter().map_while(|text| exact(text, 0).ok()).collect();
         let options = Options::parse(&args[5 + ids.len()..], now)?;
         let progress = field!(group.progress);
-        let (mut claimed, mut claimer) = (Claimed::default(), Claimer::new(args[3]));
+        let (mut changes, mut claimer) = (0, Claimer::new(args[3]));
         let moves_on = options.last > tx[progress].last;
         if moves_on {
             tx[progress].last = options.last;
@@ -126,7 +127,7 @@ fn xclaim(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         let (begun, mut count) = (out.begin(), 0);
         for id in ids {
             if !field!(stream.entries).contains_key(tx, &id) {
-                claimed.changes += u64::from(settle(tx, group, id));
+                changes += u64::from(settle(tx, group, id));
                 continue;
             }
             let before = match field!(group.pending).get(tx, &id) {
@@ -137,21 +138,15 @@ fn xclaim(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
             };
             let deliveries = options.count.unwrap_or(before.saturating_add(i64::from(!options.only_ids)));
             claimer.take(tx, group, id, (options.at, deliveries), now)?;
-            if options.only_ids {
-                write_id(out, id);
-            } else {
-                write_if_there(tx, stream, id, out);
-            }
+            write(tx, stream, id, options.only_ids, out);
             count += 1;
-            claimed.changes += 1;
+            changes += 1;
         }
         out.end_array(begun, count);
-        claimed.changes += u64::from(moves_on && claimed.changes == 0);
-        claimed.is_new = claimer.is_new;
-        Ok(claimed)
+        changes += u64::from(moves_on && changes == 0);
+        Ok((changes, claimer.is_new))
     })?;
-    claimed.tell(cx, key);
-    Ok(())
+    tell(cx, key, claimed)
 }
 
 fn xautoclaim(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
@@ -190,8 +185,7 @@ fn xautoclaim(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
                 left -= 1;
             }
         }
-        let (mut claimed, mut claimer) = (Claimed::default(), Claimer::new(args[3]));
-        claimed.changes = wanted.len() as u64;
+        let mut claimer = Claimer::new(args[3]);
         out.array(3);
         write_id(out, cursor);
         let gone = wanted.iter().filter(|(_, deliveries)| deliveries.is_none()).count();
@@ -202,17 +196,11 @@ fn xautoclaim(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
                 continue;
             };
             claimer.take(tx, group, id, (now, before.saturating_add(i64::from(!only_ids))), now)?;
-            if only_ids {
-                write_id(out, id);
-            } else {
-                write_if_there(tx, stream, id, out);
-            }
+            write(tx, stream, id, only_ids, out);
         }
         out.array(gone);
         wanted.iter().filter(|(_, deliveries)| deliveries.is_none()).for_each(|(id, _)| write_id(out, *id));
-        claimed.is_new = claimer.is_new;
-        Ok(claimed)
+        Ok((wanted.len() as u64, claimer.is_new))
     })?;
-    claimed.tell(cx, key);
-    Ok(())
+    tell(cx, key, claimed)
 }

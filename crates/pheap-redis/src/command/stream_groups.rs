@@ -59,6 +59,12 @@ fn no_key() -> Fail {
     )
 }
 
+/// Something about a group was changed.
+fn changed(cx: &mut Cx<'_>, event: &str, key: &[u8]) {
+    cx.effects.dirty += 1;
+    cx.notify(CLASS, event, key);
+}
+
 fn create(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let (makes, read) = options(args, true)?;
     let (key, name, now) = (args[2], args[3], cx.now);
@@ -86,8 +92,7 @@ fn create(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         cx.modified(cx.session.db, key);
         cx.wake(key);
     }
-    cx.effects.dirty += 1;
-    cx.notify(CLASS, "xgroup-create", key);
+    changed(cx, "xgroup-create", key);
     ok(out)
 }
 
@@ -107,8 +112,7 @@ fn set_id(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         tx[field!(group.progress)] = Progress { last, read };
         Ok(())
     })?;
-    cx.effects.dirty += 1;
-    cx.notify(CLASS, "xgroup-setid", key);
+    changed(cx, "xgroup-setid", key);
     ok(out)
 }
 
@@ -119,8 +123,7 @@ fn destroy(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         Ok(field!(stream.groups).remove(tx, name).is_some())
     })?;
     if is_gone {
-        cx.effects.dirty += 1;
-        cx.notify(CLASS, "xgroup-destroy", key);
+        changed(cx, "xgroup-destroy", key);
         // Who waits for entries of the group is told that it is no more.
         cx.wake(key);
     }
@@ -135,8 +138,7 @@ fn create_consumer(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         Ok(field!(group.names).get(tx, consumer).is_none() && consumer_or_new(tx, group, consumer, now)?.1)
     })?;
     if is_new {
-        cx.effects.dirty += 1;
-        cx.notify(CLASS, CREATED_CONSUMER, key);
+        changed(cx, CREATED_CONSUMER, key);
     }
     yes_or_no(out, is_new)
 }
@@ -156,8 +158,7 @@ fn delete_consumer(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         Ok(Some(count))
     })?;
     if pending.is_some() {
-        cx.effects.dirty += 1;
-        cx.notify(CLASS, "xgroup-delconsumer", key);
+        changed(cx, "xgroup-delconsumer", key);
     }
     answer::int(out, pending.unwrap_or(0))
 }

@@ -130,18 +130,6 @@ pub(super) fn write_entry(out: &mut Reply, id: Id, packed: &[u8]) {
     words.for_each(|word| out.bulk(word));
 }
 
-/// Writes an entry, if the stream has it. Whether it does.
-pub(super) fn write_if_there<'r>(
-    view: &View<'r>,
-    stream: P<'r, Stream<'r>>,
-    id: Id,
-    out: &mut Reply,
-) -> bool {
-    let Some(&packed) = field!(stream.entries).get(view, &id) else { return false };
-    write_entry(out, id, &view[packed]);
-    true
-}
-
 /// Writes entries of a stream that are in a range, at most `count` of them (0: all), as an array. `seen` gets their ids.
 pub(super) fn write_range<'r>(
     view: &View<'r>,

@@ -131,6 +131,75 @@ impl<'a> Read<'a> {
             instead: Some(instead),
         }))
     }
+
+    /// Gives a consumer entries that nobody of the group has got yet. Whether the consumer is a new one.
+    fn new_entries(&self, cx: &mut Cx<'_>, key: &[u8], streams: &mut Streams<'_>) -> Result<bool, Fail> {
+        let ([name, consumer], now) = (self.group.unwrap_or_default(), cx.clock);
+        cx.change::<Stream, _>(key, |tx, stream| {
+            let (Some(stream), Some(group)) = (stream, group(tx, stream, name)) else { return Ok(false) };
+            let progress = field!(group.progress);
+            let mut reached = tx[progress];
+            let top = field!(stream.entries).iter(tx).next_back();
+            if top.is_none_or(|(&top, _)| top <= reached.last) {
+                return Ok(false);
+            }
+            streams.key(key);
+            let (extent, mut seen) = (Extent::of(tx, stream), SmallVec::<[Id; 32]>::new());
+            let range = (reached.last + 1, Id::MAX);
+            write_range(tx, stream, range, self.count, false, streams.out, |id| {
+                extent.advance(&mut reached, id);
+                seen.push(id);
+            });
+            tx[progress] = reached;
+            let (consumer, is_new) = consumer_or_new(tx, group, consumer, now)?;
+            if !self.no_ack {
+                for id in seen {
+                    deliver(tx, group, id, Delivery { consumer, at: now, count: 1 })?;
+                }
+            }
+            Ok(is_new)
+        })
+    }
+
+    /// Gives a consumer entries again that it has got and not acknowledged. Whether the consumer is a new one.
+    fn history(
+        &self,
+        cx: &mut Cx<'_>,
+        key: &[u8],
+        from: Id,
+        streams: &mut Streams<'_>,
+    ) -> Result<bool, Fail> {
+        let ([name, consumer], now) = (self.group.unwrap_or_default(), cx.clock);
+        cx.change::<Stream, _>(key, |tx, stream| {
+            let (Some(stream), Some(group)) = (stream, group(tx, stream, name)) else { return Ok(false) };
+            streams.key(key);
+            let (consumer, is_new) = consumer_or_new(tx, group, consumer, now)?;
+            let out = &mut *streams.out;
+            let (begun, mut written, mut again) = (out.begin(), 0, SmallVec::<[Id; 32]>::new());
+            for &id in field!(consumer.pending).range(tx, from..) {
+                if let Some(&packed) = field!(stream.entries).get(tx, &id) {
+                    write_entry(out, id, &tx[packed]);
+                    again.push(id);
+                } else {
+                    out.array(2);
+                    write_id(out, id);
+                    out.null_array();
+                }
+                written += 1;
+                if written == self.count {
+                    break;
+                }
+            }
+            out.end_array(begun, written);
+            for id in again {
+                if let Some(delivery) = field!(group.pending).get_mut(tx, &id) {
+                    delivery.at = now;
+                    delivery.count = delivery.count.saturating_add(1);
+                }
+            }
+            Ok(is_new)
+        })
+    }
 }
 
 /// Streams in a reply, each with its key: a map, in RESP2 an array of pairs.
@@ -212,7 +281,7 @@ fn xread(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 
 fn xreadgroup(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let read = Read::parse(args, true, cx.session.is_script)?;
-    let (resumes, [name, consumer]) = (cx.session.resumes, read.group.unwrap_or_default());
+    let (resumes, [name, _]) = (cx.session.resumes, read.group.unwrap_or_default());
     let mut ids: SmallVec<[Id; 8]> = SmallVec::new();
     for (key, text) in read.keys.iter().zip(read.ids) {
         let found = cx.look::<Stream, _>(key, |view, stream| {
@@ -245,9 +314,9 @@ fn xreadgroup(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     for (key, &id) in read.keys.iter().zip(&ids) {
         let before = streams.len;
         let is_new = if id == NEW {
-            new_entries(cx, key, name, consumer, &read, &mut streams)?
+            read.new_entries(cx, key, &mut streams)?
         } else {
-            history(cx, key, name, consumer, (id + 1, read.count), &mut streams)?
+            read.history(cx, key, id + 1, &mut streams)?
         };
         if is_new {
             cx.effects.dirty += 1;
@@ -265,83 +334,6 @@ fn xreadgroup(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     }
     streams.end();
     Ok(())
-}
-
-/// Gives a consumer entries that nobody of the group has got yet. Whether the consumer is a new one.
-fn new_entries(
-    cx: &mut Cx<'_>,
-    key: &[u8],
-    name: &[u8],
-    consumer: &[u8],
-    read: &Read<'_>,
-    streams: &mut Streams<'_>,
-) -> Result<bool, Fail> {
-    let now = cx.clock;
-    cx.change::<Stream, _>(key, |tx, stream| {
-        let (Some(stream), Some(group)) = (stream, group(tx, stream, name)) else { return Ok(false) };
-        let progress = field!(group.progress);
-        let mut reached = tx[progress];
-        let top = field!(stream.entries).iter(tx).next_back();
-        if top.is_none_or(|(&top, _)| top <= reached.last) {
-            return Ok(false);
-        }
-        streams.key(key);
-        let (extent, mut seen) = (Extent::of(tx, stream), SmallVec::<[Id; 32]>::new());
-        let range = (reached.last + 1, Id::MAX);
-        write_range(tx, stream, range, read.count, false, streams.out, |id| {
-            extent.advance(&mut reached, id);
-            seen.push(id);
-        });
-        tx[progress] = reached;
-        let (consumer, is_new) = consumer_or_new(tx, group, consumer, now)?;
-        if !read.no_ack {
-            for id in seen {
-                deliver(tx, group, id, Delivery { consumer, at: now, count: 1 })?;
-            }
-        }
-        Ok(is_new)
-    })
-}
-
-/// Gives a consumer entries again that it has got and not acknowledged. Whether the consumer is a new one.
-fn history(
-    cx: &mut Cx<'_>,
-    key: &[u8],
-    name: &[u8],
-    consumer: &[u8],
-    (from, count): (Id, usize),
-    streams: &mut Streams<'_>,
-) -> Result<bool, Fail> {
-    let now = cx.clock;
-    cx.change::<Stream, _>(key, |tx, stream| {
-        let (Some(stream), Some(group)) = (stream, group(tx, stream, name)) else { return Ok(false) };
-        streams.key(key);
-        let (consumer, is_new) = consumer_or_new(tx, group, consumer, now)?;
-        let out = &mut *streams.out;
-        let (begun, mut written, mut again) = (out.begin(), 0, SmallVec::<[Id; 32]>::new());
-        for &id in field!(consumer.pending).range(tx, from..) {
-            if let Some(&packed) = field!(stream.entries).get(tx, &id) {
-                write_entry(out, id, &tx[packed]);
-                again.push(id);
-            } else {
-                out.array(2);
-                write_id(out, id);
-                out.null_array();
-            }
-            written += 1;
-            if written == count {
-                break;
-            }
-        }
-        out.end_array(begun, written);
-        for id in again {
-            if let Some(delivery) = field!(group.pending).get_mut(tx, &id) {
-                delivery.at = now;
-                delivery.count = delivery.count.saturating_add(1);
-            }
-        }
-        Ok(is_new)
-    })
 }
 
 #[cfg(test)]

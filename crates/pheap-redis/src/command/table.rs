@@ -82,6 +82,8 @@ flags! {
 pub(super) const READ: Flags = Flags::READONLY;
 /// It only looks, and that does not take long.
 pub(super) const READ_FAST: Flags = READ.and(Flags::FAST);
+/// The same, and it is no use of its keys.
+pub(super) const GLANCE_FAST: Flags = READ_FAST.and(Flags::GLANCE);
 /// It changes something, and needs no more memory.
 pub(super) const WRITE: Flags = Flags::WRITE;
 /// The same, and that does not take long.
@@ -95,6 +97,8 @@ pub(super) const LOOK: Flags = Flags::LOADING.and(Flags::STALE);
 /// It is for administrators.
 pub(super) const ADMIN: Flags = LOOK.and(Flags::ADMIN).and(Flags::NOSCRIPT);
 
+/// The same, though not while data are being loaded, nor by a replica that has lost its master.
+pub(super) const MANAGE: Flags = Flags::ADMIN.and(Flags::NOSCRIPT);
 /// The first argument.
 pub(super) const KEY: Keys = Keys::Range(1, 1, 1);
 /// The first argument of a subcommand.

@@ -1,7 +1,6 @@
 //! What is collected: names as those of redis_exporter where there are some, and the heap's own.
 
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::text::Kind::{Counter, Gauge, Histogram};
 use super::text::Text;
@@ -10,7 +9,7 @@ use crate::counts::{BUCKETS, Sum};
 use crate::data::DATABASES;
 use crate::pubsub::Kind;
 use crate::role::Stage;
-use crate::server::Server;
+use crate::server::{Server, since_1970};
 use crate::usage::Whose;
 
 /// All figures, as they are now.
@@ -45,7 +44,7 @@ fn process(server: &Server, text: &mut Text) {
     ];
     text.figure("redis_instance_info", &labels, 1);
     let uptime = server.started.elapsed().as_secs();
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let now = since_1970().as_secs();
     text.one("redis_uptime_in_seconds", Gauge, "Seconds since it was started.", uptime);
     text.one("redis_start_time_seconds", Gauge, "When it was started.", now.saturating_sub(uptime));
     let [system, user] = crate::usage::times(Whose::Process);
@@ -146,7 +145,7 @@ fn keys(server: &Server, text: &mut Text) {
             for (db, counts) in counts.iter_mut().enumerate() {
                 let db = &view[view[root].dbs.at(db)];
                 counts[0] += db.len();
-                counts[1] += db.expiring();
+                counts[1] += db.deadlines().len();
             }
         });
         if read.is_err() {

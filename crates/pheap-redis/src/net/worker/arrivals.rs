@@ -3,17 +3,14 @@
 use std::fs::File;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Instant;
 
 use mio::{Interest, Token};
-use parking_lot::Mutex;
 use rustix::io::Errno;
 
 use super::{CLIENTS, Turn};
 use crate::client::Session;
-use crate::clients::{Profile, State};
+use crate::clients::Profile;
 use crate::mailbox::Message;
 use crate::net::connection::Connection;
 use crate::resp::Reply;
@@ -94,17 +91,13 @@ impl Turn<'_> {
             return;
         }
         self.server.stats.connections.fetch_add(1, Relaxed);
-        let now = Instant::now();
         let profile = Arc::new(Profile {
             id,
             thread: self.number,
             addresses: stream.addresses(),
             descriptor: stream.descriptor(),
             is_unix: stream.is_unix(),
-            since: now,
-            is_blocked: AtomicBool::new(false),
-            redirect_is_broken: AtomicBool::new(false),
-            state: Mutex::new(State::new(now)),
+            ..Profile::nobody()
         });
         self.server.clients.add(profile.clone());
         let connection = Connection::new(stream, Session::new(profile, !has_password));
