@@ -13,7 +13,7 @@ use crate::words;
 pub type Name = (usize, Vec<u8>);
 
 /// A client, as commands see it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Session {
     /// Its number. No other client of this server has had it.
     pub id: u64,
@@ -102,9 +102,10 @@ pub struct Multi {
 }
 
 /// Which commands are answered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Replies {
     /// All.
+    #[default]
     On,
     /// None.
     Off,
@@ -117,32 +118,7 @@ pub enum Replies {
 impl Session {
     /// One that has done nothing yet.
     pub fn new(profile: Arc<Profile>, authenticated: bool) -> Session {
-        Session {
-            id: profile.id,
-            profile,
-            db: 0,
-            authenticated,
-            multi: None,
-            watched: BTreeMap::new(),
-            watched_changed: Arc::default(),
-            listens: Default::default(),
-            replies: Replies::On,
-            closing: false,
-            resp3: false,
-            error_is_counted: false,
-            is_master: false,
-            is_script: false,
-            monitors: false,
-            never_evicted: false,
-            touches_nothing: false,
-            out_of_memory: false,
-            tracking: None,
-            caching: false,
-            last_command: "NULL",
-            input: 0,
-            output: 0,
-            resumes: false,
-        }
+        Session { id: profile.id, profile, authenticated, last_command: "NULL", ..Session::default() }
     }
 
     /// Lets others know what it does.

@@ -170,6 +170,12 @@ impl Clients {
     }
 }
 
+impl Default for Profile {
+    fn default() -> Profile {
+        Profile::nobody()
+    }
+}
+
 impl Profile {
     /// That of nobody, who has come now: what scripts run commands as before one has a client.
     pub fn nobody() -> Profile {

@@ -319,30 +319,28 @@ impl Config {
             return Err(why.into());
         }
         let mut value = canonical(setting.kind, value)?;
-        if setting.name == "save" {
-            let is_number = |word: &str| words::int(word.as_bytes()).is_some_and(|number| number >= 0);
-            if value.split_whitespace().count() % 2 != 0 || !value.split_whitespace().all(is_number) {
-                return Err("Invalid save parameters".into());
+        match setting.name {
+            "save" => {
+                let is_number = |word: &str| words::int(word.as_bytes()).is_some_and(|number| number >= 0);
+                if value.split_whitespace().count() % 2 != 0 || !value.split_whitespace().all(is_number) {
+                    return Err("Invalid save parameters".into());
+                }
             }
-        }
-        if setting.name == "notify-keyspace-events" {
-            let wanted = Wanted::parse(&value);
-            value = wanted.ok_or("Invalid event class character. Use 'Ag$lshzxeKEtmdn'.")?.to_string();
-        }
-        let value = if setting.name == "client-output-buffer-limit" {
-            // What is not named stays.
-            let mut limits = self.output_limits();
-            limits.set(&value)?;
-            limits.to_string()
-        } else {
-            value
-        };
-        for (a, b) in SAME {
-            match setting.name {
-                name if name == *a => drop(self.0.insert(b, value.clone())),
-                name if name == *b => drop(self.0.insert(a, value.clone())),
-                _ => {}
+            "notify-keyspace-events" => {
+                let wanted = Wanted::parse(&value);
+                value = wanted.ok_or("Invalid event class character. Use 'Ag$lshzxeKEtmdn'.")?.to_string();
             }
+            "client-output-buffer-limit" => {
+                // What is not named stays.
+                let mut limits = self.output_limits();
+                limits.set(&value)?;
+                value = limits.to_string();
+            }
+            _ => {}
+        }
+        let same = SAME.iter().flat_map(|&(a, b)| [(a, b), (b, a)]).find(|(name, _)| *name == setting.name);
+        if let Some((_, other)) = same {
+            self.0.insert(other, value.clone());
         }
         self.0.insert(setting.name, value);
         Ok(())

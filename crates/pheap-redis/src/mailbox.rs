@@ -26,13 +26,8 @@ pub enum Parcel {
 pub enum Message {
     /// A client has connected.
     Connected(Stream),
-    /// Something to send to a client.
-    Send {
-        /// The client.
-        client: u64,
-        /// What it is sent.
-        parcel: Parcel,
-    },
+    /// A client is sent something.
+    Send(u64, Parcel),
     /// A client does not wait for keys any more.
     Unblock {
         /// The client.
@@ -41,10 +36,7 @@ pub enum Message {
         with_error: bool,
     },
     /// A client is disconnected.
-    Kill {
-        /// The client.
-        client: u64,
-    },
+    Kill(u64),
     /// Keys were written to that clients wait for. One of this thread is next.
     Wake(Wakeup),
 }

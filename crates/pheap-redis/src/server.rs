@@ -446,7 +446,7 @@ impl Server {
             );
             self.stats.evicted_clients.fetch_add(1, Ordering::Relaxed);
             self.clients.remove(profile.id);
-            self.threads[profile.thread].post(Message::Kill { client: profile.id });
+            self.threads[profile.thread].post(Message::Kill(profile.id));
         }
     }
 

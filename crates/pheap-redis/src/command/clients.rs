@@ -169,7 +169,7 @@ fn kill(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
             cx.session.closing = true; // after its reply
         } else {
             cx.server.clients.remove(profile.id);
-            cx.server.threads[profile.thread].post(Message::Kill { client: profile.id });
+            cx.server.threads[profile.thread].post(Message::Kill(profile.id));
         }
     }
     match (is_short, some.len()) {

@@ -190,7 +190,7 @@ impl<'s> Follower<'s> {
             self.pending.pop_front();
             for (client, parcel) in messages {
                 for thread in &self.server.threads {
-                    thread.post(Message::Send { client, parcel: parcel.clone() });
+                    thread.post(Message::Send(client, parcel.clone()));
                 }
             }
         }
