@@ -265,19 +265,23 @@ pub fn shards_of(
 
 /// Shards, locked for as long as a command runs.
 pub trait Keyspace {
-    /// Whether a shard is among them.
-    fn has(&self, shard: usize) -> bool;
-
     /// The shard, if there is only one.
     fn only(&self) -> Option<usize> {
         None
+    }
+
+    /// Whether a shard is among them.
+    fn has(&self, shard: usize) -> bool {
+        self.only() == Some(shard)
     }
 
     /// Looks at a shard: calls `f` once.
     fn read(&mut self, shard: usize, f: &mut dyn for<'r> FnMut(&View<'r>, P<'r, Shard<'r>>));
 
     /// Changes a shard: calls `f` once.
-    fn write(&mut self, shard: usize, f: &mut dyn for<'r> FnMut(&mut Txn<'r>, P<'r, Shard<'r>>));
+    fn write(&mut self, _: usize, _: &mut dyn for<'r> FnMut(&mut Txn<'r>, P<'r, Shard<'r>>)) {
+        panic!("the command says that it changes nothing");
+    }
 
     /// Whether shards may be changed.
     fn can_write(&self) -> bool {
@@ -289,15 +293,7 @@ pub trait Keyspace {
 pub struct Nothing;
 
 impl Keyspace for Nothing {
-    fn has(&self, _: usize) -> bool {
-        false
-    }
-
     fn read(&mut self, _: usize, _: &mut dyn for<'r> FnMut(&View<'r>, P<'r, Shard<'r>>)) {
-        panic!("the command says that it has no keys");
-    }
-
-    fn write(&mut self, _: usize, _: &mut dyn for<'r> FnMut(&mut Txn<'r>, P<'r, Shard<'r>>)) {
         panic!("the command says that it has no keys");
     }
 }
@@ -313,20 +309,12 @@ pub struct OneRead<'v, 'r> {
 }
 
 impl Keyspace for OneRead<'_, '_> {
-    fn has(&self, shard: usize) -> bool {
-        shard == self.shard
-    }
-
     fn only(&self) -> Option<usize> {
         Some(self.shard)
     }
 
     fn read(&mut self, _: usize, f: &mut dyn for<'r> FnMut(&View<'r>, P<'r, Shard<'r>>)) {
         f(self.view, self.root);
-    }
-
-    fn write(&mut self, _: usize, _: &mut dyn for<'r> FnMut(&mut Txn<'r>, P<'r, Shard<'r>>)) {
-        panic!("the command says that it only looks");
     }
 
     fn can_write(&self) -> bool {
@@ -345,10 +333,6 @@ pub struct OneTxn<'t, 'r> {
 }
 
 impl Keyspace for OneTxn<'_, '_> {
-    fn has(&self, shard: usize) -> bool {
-        shard == self.shard
-    }
-
     fn only(&self) -> Option<usize> {
         Some(self.shard)
     }
