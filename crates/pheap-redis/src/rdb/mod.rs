@@ -25,6 +25,8 @@ mod streams;
 mod write;
 
 #[cfg(test)]
+mod samples;
+#[cfg(test)]
 mod tests;
 
 pub use decode::decode;

@@ -1,10 +1,8 @@
 //! What Redis has dumped is restored and dumped again, and what becomes of it when it is damaged.
 
-mod samples;
-
 use std::io::Cursor;
 
-use self::samples::*;
+use super::samples::*;
 use super::*;
 use crate::data::streams::{Past, Progress, id, pack};
 use crate::data::{Owned, OwnedGroup, OwnedStream};
