@@ -7,7 +7,7 @@ use super::values::Kind;
 use super::{Args, Cx, Done, Fail, answer};
 use crate::data::{DATABASES, P, View};
 use crate::resp::Reply;
-use crate::words;
+use crate::text::words;
 
 /// A whole number.
 pub(super) fn int(text: &[u8]) -> Result<i64, Fail> {

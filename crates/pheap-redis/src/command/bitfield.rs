@@ -6,7 +6,7 @@ use super::buffers::{Limit, buffer};
 use super::table::{ADD, KEY, READ_FAST};
 use super::{Args, Command, Cx, Done, Fail};
 use crate::resp::Reply;
-use crate::words;
+use crate::text::words;
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::new("bitfield", -2, ADD, KEY, bitfield),

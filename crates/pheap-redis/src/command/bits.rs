@@ -6,7 +6,7 @@ use super::table::{ADD, KEY, READ, READ_FAST};
 use super::{Args, Command, Cx, Done, Fail, Keys, yes_or_no};
 use crate::data::Owned;
 use crate::resp::Reply;
-use crate::words;
+use crate::text::words;
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::new("bitcount", -2, READ, KEY, bitcount),

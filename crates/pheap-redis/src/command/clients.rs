@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use super::args::{int, one_of, timeout_ms};
 use super::table::{ADMIN, LOOK};
 use super::{Args, Command, Cx, Done, Fail, Flags, Keys, answer, ok, tracking, yes_or_no};
-use crate::client::Replies;
+use crate::clients::client::Replies;
 use crate::clients::{Filter, Kind, Pause};
-use crate::mailbox::Message;
+use crate::connections::mailbox::Message;
 use crate::resp::Reply;
-use crate::words;
+use crate::text::words;
 
 const TELL: Flags = LOOK.and(Flags::NOSCRIPT);
 

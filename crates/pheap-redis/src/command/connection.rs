@@ -4,7 +4,7 @@ use super::args::{database, int};
 use super::server::no_cluster;
 use super::table::{ALL_KEYS, LOOK, READ_FAST};
 use super::{Args, Command, Cx, Done, Fail, Flags, Keys, answer, ok};
-use crate::client::Multi;
+use crate::clients::client::Multi;
 use crate::resp::Reply;
 
 const TRANSACTION: Flags = LOOK.and(Flags::NOSCRIPT).and(Flags::FAST).and(Flags::ALLOW_BUSY);
@@ -108,7 +108,7 @@ fn hello(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
             _ => {
                 return Err(Fail::err(format_args!(
                     "Syntax error in HELLO option '{}'",
-                    crate::words::lossy(option)
+                    crate::text::words::lossy(option)
                 )));
             }
         }
@@ -149,7 +149,7 @@ fn reset(cx: &mut Cx<'_>, _: &Args<'_>, out: &mut Reply) -> Done {
     cx.server.tracking.disable(cx.session);
     cx.session.db = 0;
     cx.session.resp3 = false;
-    cx.session.replies = crate::client::Replies::On;
+    cx.session.replies = crate::clients::client::Replies::On;
     cx.session.never_evicted = false;
     cx.session.authenticated = cx.server.config.read().text("requirepass").is_empty();
     cx.session.profile.state.lock().name.clear();

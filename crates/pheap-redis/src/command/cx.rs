@@ -6,13 +6,13 @@ use indexmap::IndexSet;
 use pheap::{P, Shards, Txn, View};
 
 use super::{Args, Command, Keys};
-use crate::client::Session;
+use crate::clients::client::Session;
+use crate::clients::pubsub::{Listener, push};
+use crate::clients::tracking::Stale;
+use crate::clients::waiting::Signal;
+use crate::connections::mailbox::Parcel;
 use crate::data::{Change, Db, Shard, Store};
-use crate::mailbox::Parcel;
-use crate::pubsub::{Listener, push};
 use crate::server::Server;
-use crate::tracking::Stale;
-use crate::waiting::Signal;
 
 /// What a command may touch.
 pub struct Cx<'c> {

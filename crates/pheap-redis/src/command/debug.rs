@@ -9,7 +9,7 @@ use super::table::ADMIN;
 use super::{Args, Command, Cx, Done, Fail, Keys, answer, ok};
 use crate::rdb;
 use crate::resp::Reply;
-use crate::words;
+use crate::text::words;
 
 pub(super) const COMMANDS: &[Command] = &[Command::new(
     "debug",

@@ -3,10 +3,10 @@
 use super::args::{int, value};
 use super::table::{ADD, KEY, READ};
 use super::{Args, Command, Cx, Done, Fail, Flags, answer, ok};
-use crate::clocks::Usage;
 use crate::data::Change;
 use crate::rdb;
 use crate::resp::Reply;
+use crate::server::clocks::Usage;
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::new("dump", 2, READ, KEY, dump),

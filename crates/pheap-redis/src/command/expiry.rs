@@ -5,7 +5,7 @@ use super::table::{GLANCE_FAST, KEY, WRITE_FAST};
 use super::{Args, Command, Cx, Done, Fail, answer, yes_or_no};
 use crate::data::Change;
 use crate::resp::Reply;
-use crate::words;
+use crate::text::words;
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::new("expire", -3, WRITE_FAST, KEY, |cx, args, out| expire(cx, args, 1000, false, out))

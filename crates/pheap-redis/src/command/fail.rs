@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use crate::resp::input::Words;
-use crate::words;
+use crate::text::words;
 
 /// How a command ends.
 pub type Done = Result<(), Fail>;

@@ -9,11 +9,11 @@ use super::scripts::{may_run, number_of_keys};
 use super::table::{ADD, LOOK, READ, WRITE, tell_subcommands};
 use super::{Args, Command, Cx, Done, Fail, Flags, Keys, answer, ok};
 use crate::data::{Change, Value};
-use crate::libraries::{Function, Library, Loaded, first_line};
 use crate::resp::Reply;
+use crate::scripts::libraries::{Function, Library, Loaded, first_line};
 use crate::scripts::{BUSY_EVAL, Declared};
 use crate::server::Server;
-use crate::words;
+use crate::text::words;
 
 const RUN: Flags = Flags::NOSCRIPT.and(Flags::STALE).and(Flags::SKIP_MONITOR).and(Flags::MAY_REPLICATE);
 const RUN_READ_ONLY: Flags = READ.and(Flags::NOSCRIPT).and(Flags::STALE).and(Flags::SKIP_MONITOR);

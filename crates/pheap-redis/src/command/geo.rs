@@ -5,8 +5,8 @@ use super::sorted_sets::{How, add};
 use super::table::{ADD, KEY, READ};
 use super::{Args, Command, Cx, Done, Fail};
 use crate::data::{Sorted, View};
-use crate::geo::{LATITUDE, LONGITUDE, Place};
 use crate::resp::Reply;
+use crate::text::geo::{LATITUDE, LONGITUDE, Place};
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::new("geoadd", -5, ADD, KEY, geoadd).access("RW update"),

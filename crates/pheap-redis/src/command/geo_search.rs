@@ -6,9 +6,9 @@ use super::sorted_sets::{Scored, store};
 use super::table::{ADD, KEY, READ, TWO_KEYS};
 use super::{Args, Command, Cx, Done, Fail, Flags, Keys};
 use crate::data::{Sorted, View};
-use crate::geo::{Place, Shape};
 use crate::resp::Reply;
-use crate::words::{self, lossy};
+use crate::text::geo::{Place, Shape};
+use crate::text::words::{self, lossy};
 
 const MAY_STORE: Flags = ADD.and(Flags::MOVABLE_KEYS);
 

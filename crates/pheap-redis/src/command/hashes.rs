@@ -6,10 +6,10 @@ use super::table::{ADD_FAST, KEY, READ, READ_FAST, WRITE_FAST};
 use super::values::{self, get, get_or_new};
 use super::{Args, Command, Cx, Done, Fail, answer, ok, yes_or_no};
 use crate::data::{Hash, P, Txn};
-use crate::extended::Extended;
-use crate::random::random;
 use crate::resp::Reply;
-use crate::words;
+use crate::text::extended::Extended;
+use crate::text::random::random;
+use crate::text::words;
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::new("hdel", -3, WRITE_FAST, KEY, hdel).access("RW delete"),

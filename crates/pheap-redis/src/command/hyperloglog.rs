@@ -4,9 +4,9 @@ use super::buffers::buffer;
 use super::table::{ADD, ADD_FAST, ALL_KEYS, KEY, READ, SUBKEY};
 use super::{Args, Command, Cx, Done, Fail, Flags, Keys, answer, ok, yes_or_no};
 use crate::data::{Db, P, Txn, View};
-use crate::hll::{self, Corrupted, Encoding, REGISTERS, Registers};
 use crate::resp::Reply;
-use crate::words::lossy;
+use crate::text::hll::{self, Corrupted, Encoding, REGISTERS, Registers};
+use crate::text::words::lossy;
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::new("pfadd", -2, ADD_FAST, KEY, pfadd).access("RW insert"),

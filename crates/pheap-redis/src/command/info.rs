@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 
 use super::table::LOOK;
 use super::{Args, Command, Cx, Done, Keys, all, answer};
+use crate::clients::pubsub::Kind;
 use crate::clients::{Filter, Profile};
-use crate::counts::{BUCKETS, Sum, Transferred};
 use crate::data::DATABASES;
-use crate::pubsub::Kind;
 use crate::resp::Reply;
-use crate::role::Stage;
-use crate::usage::Whose;
-use crate::words::lossy;
+use crate::server::role::Stage;
+use crate::stats::counts::{BUCKETS, Sum, Transferred};
+use crate::stats::usage::Whose;
+use crate::text::words::lossy;
 
 pub(super) const COMMANDS: &[Command] = &[Command::new("info", -1, LOOK, Keys::Everything, info)];
 
@@ -132,7 +132,7 @@ fn human(bytes: u64) -> String {
 
 fn memory(cx: &mut Cx<'_>, text: &mut String) {
     let heap = cx.store().heap().stats();
-    let (process, machine) = crate::usage::memory();
+    let (process, machine) = crate::stats::usage::memory();
     let used = cx.server.used_memory();
     let [_, _, clients] = buffers(cx);
     let config = cx.server.config.read();
@@ -340,7 +340,7 @@ fn replication(cx: &mut Cx<'_>, text: &mut String) {
 fn cpu(_: &mut Cx<'_>, text: &mut String) {
     let all = [(Whose::Process, ""), (Whose::Children, "_children"), (Whose::Thread, "_main_thread")];
     for (whose, name) in all {
-        let [system, user] = crate::usage::times(whose);
+        let [system, user] = crate::stats::usage::times(whose);
         line(text, &format!("used_cpu_sys{name}"), format_args!("{system:.6}"));
         line(text, &format!("used_cpu_user{name}"), format_args!("{user:.6}"));
     }

@@ -3,7 +3,7 @@
 use super::table::{Access, LOOK};
 use super::{Args, Command, Cx, Done, Fail, Flags, Group, Keys, Known, all, answer, lookup, resolve, top};
 use crate::resp::Reply;
-use crate::words::matches;
+use crate::text::words::matches;
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::new("command", -1, LOOK, Keys::None, info).with_subcommands(),
@@ -203,7 +203,7 @@ mod tests {
             describe(known, &mut out);
             assert!(!categories(&known).is_empty(), "{}", known.command.name);
         }
-        assert!(crate::words::lossy(out.since(0)).contains("@keyspace"));
+        assert!(crate::text::words::lossy(out.since(0)).contains("@keyspace"));
     }
 
     #[test]

@@ -3,8 +3,8 @@
 use super::table::{ALL_KEYS, GLANCE_FAST, KEY, READ, READ_FAST, WRITE, WRITE_FAST};
 use super::{Args, Command, Cx, Done, Fail, Keys, answer, ok};
 use crate::data::{Change, DATABASES};
-use crate::random::{random, weighted};
 use crate::resp::Reply;
+use crate::text::random::{random, weighted};
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::new("dbsize", 1, READ_FAST, Keys::Everything, dbsize),

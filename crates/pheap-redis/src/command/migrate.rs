@@ -14,7 +14,7 @@ use super::{Args, Command, Cx, Done, Fail, Keys, answer};
 use crate::rdb;
 use crate::resp::Reply;
 use crate::resp::request::put_request;
-use crate::words::lossy;
+use crate::text::words::lossy;
 
 pub(super) const COMMANDS: &[Command] =
     &[Command::new("migrate", -6, WRITE, Keys::Perhaps { keys: find_keys, everything: |_| true }, migrate)];

@@ -150,7 +150,7 @@ fn encoding<'r>(view: &View<'r>, value: Value<'r>, limits: &Limits) -> &'static 
         }
         Value::Set(set) => {
             let set = &view[set];
-            let is_number = |member: &[u8]| crate::words::int(member).is_some();
+            let is_number = |member: &[u8]| crate::text::words::int(member).is_some();
             if set.len() <= limits.integers && set.iter(view).all(is_number) { "intset" } else { "hashtable" }
         }
         Value::Sorted(sorted) => {

@@ -3,9 +3,9 @@
 use std::collections::HashSet;
 
 use super::{Args, Done, Fail, answer};
-use crate::random::below;
 use crate::resp::Reply;
-use crate::words;
+use crate::text::random::below;
+use crate::text::words;
 
 /// How many are wanted.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -2,8 +2,8 @@
 
 use super::table::{LOOK, tell_subcommands};
 use super::{Args, Command, Cx, Done, Fail, Flags, Keys, answer};
-use crate::client::Session;
-use crate::pubsub::{Kind, Listener};
+use crate::clients::client::Session;
+use crate::clients::pubsub::{Kind, Listener};
 use crate::resp::Reply;
 
 const LISTEN: Flags = LOOK.and(Flags::PUBSUB).and(Flags::NOSCRIPT).and(Flags::UNASKED).and(Flags::LISTENING);

@@ -7,12 +7,12 @@ use super::table::{ADMIN, LOOK};
 use super::{Args, Command, Cx, Done, Fail, Flags, Keys, answer, ok};
 use crate::clients::Filter;
 use crate::config::Master;
+use crate::connections::mailbox::Message;
 use crate::data::Progress;
-use crate::mailbox::Message;
 use crate::resp::Reply;
-use crate::role::Stage;
 use crate::server::Server;
-use crate::words::lossy;
+use crate::server::role::Stage;
+use crate::text::words::lossy;
 
 /// Not in a transaction: who is followed is not only in the heap, so it could not be rolled back.
 const FOLLOW: Flags =

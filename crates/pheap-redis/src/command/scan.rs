@@ -4,7 +4,7 @@ use super::args::{Scan, cursor};
 use super::table::READ;
 use super::{Args, Command, Cx, Done, Fail, Keys, answer};
 use crate::resp::Reply;
-use crate::words;
+use crate::text::words;
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::new("keys", 2, READ, Keys::Everything, keys),

@@ -11,7 +11,7 @@ use super::{Args, Command, Cx, Done, Fail, Flags, Keys, all, answer, ok};
 use crate::config::{Config, Setting};
 use crate::resp::Reply;
 use crate::server::since_1970;
-use crate::words;
+use crate::text::words;
 
 const ACL_LOOK: Flags = LOOK.and(Flags::NOSCRIPT);
 
@@ -40,7 +40,7 @@ pub(super) const COMMANDS: &[Command] = &[
             [how] if how.eq_ignore_ascii_case(b"schedule") => {}
             _ => return Err(Fail::SYNTAX),
         }
-        crate::save::in_background(cx.server).map_err(Fail::err)?;
+        crate::copies::save::in_background(cx.server).map_err(Fail::err)?;
         answer::simple(out, "Background saving started")
     }),
     Command::container("cluster"),
@@ -97,7 +97,7 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::help("module|help"),
     Command::new("module|list", 2, MANAGE, Keys::None, |_, _, out| answer::empty(out)),
     Command::new("save", 1, MANAGE.and(Flags::NO_MULTI), Keys::None, |cx, _, out| {
-        crate::save::now(cx.server).map_err(Fail::err)?;
+        crate::copies::save::now(cx.server).map_err(Fail::err)?;
         ok(out)
     }),
     Command::new("shutdown", -1, ADMIN.and(Flags::NO_MULTI).and(Flags::ALLOW_BUSY), Keys::None, shutdown),
@@ -245,7 +245,7 @@ fn config_set(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     }
     let (clients, connected) = (config.int("maxclients") as u64, cx.server.clients.count() as u64);
     if clients > current.int("maxclients") as u64 {
-        let most = crate::descriptors::make_room(clients, connected).unwrap_or(0);
+        let most = crate::process::descriptors::make_room(clients, connected).unwrap_or(0);
         if most < clients {
             return Err(Fail::err(format_args!(
                 "CONFIG SET failed (possibly related to argument 'maxclients') - The operating system is not \
@@ -268,7 +268,7 @@ fn config_set(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     }
     cx.server.limits.follow(&config);
     cx.server.tracking.set_limit(config.int("tracking-table-max-keys") as u64);
-    crate::logging::set_level(&config);
+    crate::process::logging::set_level(&config);
     cx.server.clocks.follow(&config);
     let limit = config.int("maxmemory") as u64;
     *current = config;

@@ -6,8 +6,8 @@ use super::table::{ADD_FAST, KEY, READ, READ_FAST, TWO_KEYS, WRITE_FAST};
 use super::values;
 use super::{Args, Command, Cx, Done, Fail, answer};
 use crate::data::Set;
-use crate::random::random;
 use crate::resp::Reply;
+use crate::text::random::random;
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::new("sadd", -3, ADD_FAST, KEY, sadd).access("RW insert"),

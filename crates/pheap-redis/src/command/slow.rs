@@ -5,11 +5,11 @@ use std::ops::Range;
 use super::args::int;
 use super::table::{ADMIN, LOOK};
 use super::{Args, Command, Cx, Done, Fail, Flags, Keys, Known, all, answer, ok};
-use crate::counts::{BUCKETS, Sum};
 use crate::resp::Reply;
 use crate::server::since_1970;
-use crate::slowlog::Series;
-use crate::words::{lossy, quoted};
+use crate::stats::counts::{BUCKETS, Sum};
+use crate::stats::slowlog::Series;
+use crate::text::words::{lossy, quoted};
 
 const ADMIN_FIRST: Flags = LOOK.and(Flags::ADMIN);
 

@@ -7,7 +7,7 @@ use super::table::{ADD, READ};
 use super::{Args, Command, Cx, Done, Fail, Keys};
 use crate::data::{Owned, Value};
 use crate::resp::Reply;
-use crate::words;
+use crate::text::words;
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::new("sort", -2, ADD, Keys::Perhaps { keys, everything }, |cx, args, out| {

@@ -11,7 +11,7 @@ use super::table::{ADD, COUNTED, READ};
 use super::{Args, Command, Cx, Done, Fail, Keys, answer};
 use crate::data::{P, Set, Sorted, Value, View};
 use crate::resp::Reply;
-use crate::words;
+use crate::text::words;
 
 const TARGET_AND_COUNTED: Keys = Keys::Find(|args, keys| {
     keys.push(1);

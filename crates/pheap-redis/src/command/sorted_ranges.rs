@@ -6,7 +6,7 @@ use super::table::{ADD, KEY, READ, READ_FAST, TWO_KEYS, WRITE};
 use super::{Args, Command, Cx, Done, Fail, answer};
 use crate::data::{P, Rank, Sorted, Txn, View};
 use crate::resp::Reply;
-use crate::words;
+use crate::text::words;
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::new("zcount", 4, READ_FAST, KEY, |cx, args, out| count(cx, args, By::Score, out)),

@@ -6,9 +6,9 @@ use super::table::{ADD_FAST, KEY, READ, READ_FAST, WRITE_FAST};
 use super::values::{self, get, get_or_new};
 use super::{Args, Command, Cx, Done, Fail, answer};
 use crate::data::{Item, Owned, Rank, Sorted};
-use crate::random::below;
 use crate::resp::Reply;
-use crate::words;
+use crate::text::random::below;
+use crate::text::words;
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::new("zadd", -4, ADD_FAST, KEY, |cx, args, out| zadd(cx, args, false, out)).access("RW update"),

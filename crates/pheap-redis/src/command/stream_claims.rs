@@ -10,7 +10,7 @@ use super::{Args, Command, Cx, Done, Fail};
 use crate::data::streams::{Consumer, Consumers, Delivery, Id, Stream, consumer_or_new, deliver, settle};
 use crate::data::{Txn, View};
 use crate::resp::Reply;
-use crate::words;
+use crate::text::words;
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::new("xautoclaim", -6, WRITE_FAST, KEY, xautoclaim).access("RW delete"),

@@ -7,7 +7,7 @@ use super::values::Kind;
 use crate::data::View;
 use crate::data::streams::{self, Consumers, Id, Stream, id};
 use crate::resp::Reply;
-use crate::words;
+use crate::text::words;
 
 /// The class of keyspace notifications about streams.
 pub(super) const CLASS: u8 = Stream::CLASS;

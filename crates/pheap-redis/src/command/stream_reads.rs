@@ -73,7 +73,7 @@ impl<'a> Read<'a> {
                 (b"block", 1..) if in_script => {
                     return Err(Fail::err(format_args!(
                         "{} command is not allowed with BLOCK option from scripts",
-                        crate::words::lossy(args[0])
+                        crate::text::words::lossy(args[0])
                     )));
                 }
                 (b"block", 1..) => read.block = Some(timeout_ms(value(&mut rest)?)?),

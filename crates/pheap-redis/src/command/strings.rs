@@ -5,9 +5,9 @@ use super::buffers::{Limit, buffer};
 use super::table::{ADD, ADD_FAST, ALL_KEYS, KEY, READ, READ_FAST, WRITE_FAST};
 use super::{Args, Command, Cx, Done, Fail, Keys, answer, ok, yes_or_no};
 use crate::data::{Change, Value};
-use crate::extended::Extended;
 use crate::resp::Reply;
-use crate::words;
+use crate::text::extended::Extended;
+use crate::text::words;
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::new("append", 3, ADD_FAST, KEY, append).access("RW insert"),

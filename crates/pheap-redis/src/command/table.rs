@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use super::args::counted_keys;
 use super::{Args, Cx, Done, Fail};
 use crate::resp::Reply;
-use crate::words::lossy;
+use crate::text::words::lossy;
 
 /// What a command is like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -307,7 +307,7 @@ impl Command {
                     .collect()
             }
             Keys::Script => {
-                let number = args.get(2).and_then(|number| crate::words::int(number)).unwrap_or(0);
+                let number = args.get(2).and_then(|number| crate::text::words::int(number)).unwrap_or(0);
                 let number = usize::try_from(number).unwrap_or(0);
                 if number > args.len() - 3 { Vec::new() } else { (3..3 + number).collect() }
             }

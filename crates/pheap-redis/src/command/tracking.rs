@@ -4,9 +4,9 @@ use std::sync::atomic::Ordering;
 
 use super::args::int;
 use super::{Args, Cx, Done, Fail, answer, ok};
-use crate::client::{Options, Reads};
+use crate::clients::client::{Options, Reads};
 use crate::resp::Reply;
-use crate::words::lossy;
+use crate::text::words::lossy;
 
 /// What `CLIENT TRACKING` asks for.
 #[derive(Default)]

@@ -3,11 +3,11 @@
 use std::sync::atomic::Ordering::SeqCst;
 
 use super::Execution;
-use crate::client::Multi;
+use crate::clients::client::Multi;
 use crate::command::{Known, resolve};
-use crate::counts::End;
 use crate::resp::input::Words;
 use crate::server::now;
+use crate::stats::counts::End;
 
 impl Execution<'_> {
     /// `EXEC`: all commands that were queued, as one transaction.

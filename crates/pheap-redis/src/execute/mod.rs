@@ -6,7 +6,9 @@
 //! Nothing waits for the disk here: each transaction leaves a [`Commit`], and the replies are held back until that is durable. So does a read, if it may have seen what is not.
 
 mod admit;
+pub mod evict;
 mod exec;
+pub mod expire;
 mod observe;
 mod plan;
 mod replica;
@@ -23,20 +25,20 @@ use pheap::{Commit, Root};
 use self::admit::Admitted;
 use self::plan::Plan;
 pub use self::replica::{Note, Unfollowed};
-use crate::client::{Replies, Session};
+use crate::clients::client::{Replies, Session};
+use crate::clients::unsynced::Counted;
 use crate::command::{
     Args, Block, Cx, Effects, Fail, Flags, Keyspace, Known, Meanwhile, Nothing, OneRead, OneTxn, Several,
     load_libraries, lookup, resolve,
 };
-use crate::counts::End;
 use crate::data::{Lookups, Shard};
-use crate::gates::Busy;
 use crate::resp::Reply;
 use crate::resp::input::Input;
 use crate::resp::request::Limits;
+use crate::scripts::gates::Busy;
 use crate::server::{Server, now};
-use crate::unsynced::Counted;
-use crate::words::lossy;
+use crate::stats::counts::End;
+use crate::text::words::lossy;
 
 /// Length of the reply, effects on others, whether the client wants replies, its database.
 type Mark = (usize, (usize, usize, u64), Replies, usize);

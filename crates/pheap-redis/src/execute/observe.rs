@@ -5,9 +5,9 @@ use std::time::Instant;
 
 use super::Execution;
 use crate::command::{Args, Flags, Group, Keys, Known, hidden, monitor_line};
-use crate::counts::End;
 use crate::data::Lookups;
 use crate::server::now;
+use crate::stats::counts::End;
 
 impl Execution<'_> {
     /// The client is to be told when these keys change, if it has read them.

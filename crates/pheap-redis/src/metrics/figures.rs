@@ -4,13 +4,13 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::text::Kind::{Counter, Gauge, Histogram};
 use super::text::Text;
+use crate::clients::pubsub::Kind;
 use crate::command::all as commands;
-use crate::counts::{BUCKETS, Sum};
 use crate::data::DATABASES;
-use crate::pubsub::Kind;
-use crate::role::Stage;
+use crate::server::role::Stage;
 use crate::server::{Server, since_1970};
-use crate::usage::Whose;
+use crate::stats::counts::{BUCKETS, Sum};
+use crate::stats::usage::Whose;
 
 /// All figures, as they are now.
 pub(super) fn all(server: &Server) -> String {
@@ -47,7 +47,7 @@ fn process(server: &Server, text: &mut Text) {
     let now = since_1970().as_secs();
     text.one("redis_uptime_in_seconds", Gauge, "Seconds since it was started.", uptime);
     text.one("redis_start_time_seconds", Gauge, "When it was started.", now.saturating_sub(uptime));
-    let [system, user] = crate::usage::times(Whose::Process);
+    let [system, user] = crate::stats::usage::times(Whose::Process);
     text.one("redis_cpu_sys_seconds_total", Counter, "Processor time of the system.", system);
     text.one("redis_cpu_user_seconds_total", Counter, "Processor time of the server.", user);
 }
@@ -72,7 +72,7 @@ fn count(server: &Server, kind: Kind) -> i64 {
 
 fn memory(server: &Server, text: &mut Text) {
     let used = server.used_memory();
-    let (process, machine) = crate::usage::memory();
+    let (process, machine) = crate::stats::usage::memory();
     let most = server.config.read().int("maxmemory") as u64;
     let lua = server.scripts.memory.iter().map(|bytes| bytes.load(Relaxed)).sum::<i64>().max(0) as u64;
     let figures = [

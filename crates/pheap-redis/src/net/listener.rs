@@ -12,8 +12,8 @@ use mio::{Interest, Registry, Token};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::config::Config;
-use crate::stream::Stream;
-use crate::tls::{Acceptor, TlsError, TlsStream, acceptor};
+use crate::connections::stream::Stream;
+use crate::connections::tls::{Acceptor, TlsError, TlsStream, acceptor};
 
 /// Where clients connect.
 #[derive(Debug)]

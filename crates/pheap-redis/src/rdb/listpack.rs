@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::{Error, Result};
-use crate::words;
+use crate::text::words;
 
 /// An element.
 #[derive(Debug, Clone, Copy, PartialEq)]

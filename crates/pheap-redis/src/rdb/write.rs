@@ -1,7 +1,7 @@
 //! Numbers and strings, written.
 
 use super::{encodings, lzf};
-use crate::words;
+use crate::text::words;
 
 /// Adds a length.
 pub(super) fn put_length(out: &mut Vec<u8>, len: u64) {

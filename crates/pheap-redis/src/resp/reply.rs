@@ -1,6 +1,6 @@
 //! Replies, written as the client wants them: by RESP2 or RESP3.
 
-use crate::words;
+use crate::text::words;
 
 /// Replies to a client, in the order in which they are sent.
 #[derive(Debug)]

@@ -118,7 +118,7 @@ impl<'a> Parser<'a> {
 }
 
 fn number(text: &[u8]) -> i64 {
-    crate::words::int(text).unwrap_or(-1)
+    crate::text::words::int(text).unwrap_or(-1)
 }
 
 /// An error as scripts see it: a code in capitals, and a text.
@@ -267,9 +267,9 @@ pub(super) fn show(number: f64, text: &mut Vec<u8>) {
         if number == 0.0 && number.is_sign_negative() {
             text.push(b'-');
         }
-        return text.extend_from_slice(crate::words::decimal(number as i64, &mut digits));
+        return text.extend_from_slice(crate::text::words::decimal(number as i64, &mut digits));
     }
-    text.extend_from_slice(crate::words::show_float(number).as_bytes());
+    text.extend_from_slice(crate::text::words::show_float(number).as_bytes());
 }
 
 /// A number without its fraction. One that is too large is what it is to Redis on x86-64.

@@ -11,11 +11,11 @@ use super::convert::{self, Parser};
 use super::engine::{Call, Engine, Kind};
 use super::native::CommandError;
 use crate::command::{Cx, Fail, Flags, Known, lookup, monitor_line, resolve, shards_of};
-use crate::counts::End;
 use crate::data::Lookups;
 use crate::scripts::Slow;
 use crate::server::{OUT_OF_MEMORY, READONLY};
-use crate::words::lossy;
+use crate::stats::counts::End;
+use crate::text::words::lossy;
 
 /// How long commands of a script may take until the script is interrupted after one.
 const BETWEEN: Duration = Duration::from_millis(20);

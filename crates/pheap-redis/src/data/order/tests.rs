@@ -94,8 +94,8 @@ fn at_random() {
     for scores in [1, 7, 1 << 40] {
         // Grows to some thousands, shrinks to nothing, and grows again.
         like_a_model(scores, 40_000, |step| {
-            let number = crate::random::random() % 4000;
-            (number, (crate::random::random() % 16 < 10) == ((step / 10_000) % 2 == 0))
+            let number = crate::text::random::random() % 4000;
+            (number, (crate::text::random::random() % 16 < 10) == ((step / 10_000) % 2 == 0))
         });
     }
 }

@@ -9,12 +9,12 @@ use mio::{Interest, Token};
 use rustix::io::Errno;
 
 use super::{CLIENTS, Turn};
-use crate::client::Session;
 use crate::clients::Profile;
-use crate::mailbox::Message;
+use crate::clients::client::Session;
+use crate::connections::mailbox::Message;
+use crate::connections::stream::Stream;
 use crate::net::connection::Connection;
 use crate::resp::Reply;
-use crate::stream::Stream;
 
 /// What a client is told for which there is no place.
 const TOO_MANY_CLIENTS: &str = "ERR max number of clients reached";

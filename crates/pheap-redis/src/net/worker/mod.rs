@@ -26,8 +26,8 @@ use super::listener::Listener;
 use super::output::Paused;
 use super::syncs::Syncs;
 use crate::command::Meanwhile;
-use crate::expire::Expiry;
-use crate::mailbox::{Mailbox, Message, Parcel};
+use crate::connections::mailbox::{Mailbox, Message, Parcel};
+use crate::execute::expire::Expiry;
 use crate::resp::Reply;
 use crate::server::Server;
 

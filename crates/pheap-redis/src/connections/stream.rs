@@ -10,7 +10,7 @@ use mio::net::{TcpStream, UnixStream};
 use mio::{Interest, Registry, Token};
 use socket2::{SockRef, TcpKeepalive};
 
-use crate::tls::TlsStream;
+use crate::connections::tls::TlsStream;
 
 /// A connection.
 #[derive(Debug)]

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use parking_lot::Mutex;
 
 use crate::resp::Reply;
-use crate::words;
+use crate::text::words;
 
 /// Who listens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

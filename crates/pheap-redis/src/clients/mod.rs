@@ -1,4 +1,11 @@
-//! The clients that are connected, as others see them: `CLIENT LIST`, `KILL`, `UNBLOCK`, `PAUSE`.
+//! What is known of clients. In this file: who is connected, as others see them (`CLIENT LIST`, `KILL`, `UNBLOCK`, `PAUSE`).
+
+pub mod buffers;
+pub mod client;
+pub mod pubsub;
+pub mod tracking;
+pub mod unsynced;
+pub mod waiting;
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -9,7 +16,7 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 
-use crate::words::lossy;
+use crate::text::words::lossy;
 
 /// The clients that are connected.
 #[derive(Debug, Default)]

@@ -1,5 +1,8 @@
 //! Scripts that all threads know, and which of them are slow.
 
+pub mod gates;
+pub mod libraries;
+
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -9,7 +12,7 @@ use std::time::Instant;
 use parking_lot::{Mutex, RwLock};
 use sha1::{Digest, Sha1};
 
-use crate::words;
+use crate::text::words;
 
 /// Bytes of stack of a thread that runs scripts. Scripts may nest 200 calls of functions of C, see `sandbox.lua`.
 /// With `string.gsub` these need 2 MiB; with `load`, each in the middle of a text that is nested 180 levels deep, up to 16.

@@ -249,7 +249,7 @@ fn steps(reach: f64, latitude: f64) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::random::below;
+    use crate::text::random::below;
 
     #[test]
     fn numbers_and_back() {

@@ -137,9 +137,9 @@ pub fn first_line(text: &[u8]) -> Result<(String, usize), String> {
         return Err("Missing library metadata".into());
     }
     let end = text.iter().position(|&byte| byte == b'\n').ok_or("Invalid library metadata")?;
-    let parts = crate::words::split(&text[..end]).ok_or("Invalid library metadata")?;
+    let parts = crate::text::words::split(&text[..end]).ok_or("Invalid library metadata")?;
     let [engine, options @ ..] = &parts[..] else { return Err("Invalid library metadata".into()) };
-    let shown = |text: &[u8]| crate::words::lossy(text).into_owned();
+    let shown = |text: &[u8]| crate::text::words::lossy(text).into_owned();
     let mut name = None;
     for option in options {
         let (label, value) = option.split_at(option.len().min(5));

@@ -8,7 +8,7 @@ use std::time::Instant;
 use parking_lot::Mutex;
 use pheap::Heap;
 
-use crate::files;
+use crate::data::files;
 use crate::server::{Save, Server, now as clock};
 
 /// A copy that is to be made.

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
 
 use crate::config::Config;
-use crate::random::random;
+use crate::text::random::random;
 
 /// Places are in parts, so that few are moved at once when there are to be more.
 const PARTS: usize = 64;

@@ -1,5 +1,9 @@
 //! The process: signals that end it, the file with its number, and what a service manager is told.
 
+pub mod descriptors;
+pub mod logging;
+pub mod ping;
+
 use std::io;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use crate::words;
+use crate::text::words;
 
 /// How much may wait to be sent to a client. 0: as much as there is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -6,8 +6,8 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
 
 use crate::clients::Profile;
-use crate::pubsub::Kind;
-use crate::words;
+use crate::clients::pubsub::Kind;
+use crate::text::words;
 
 /// A database, and a key in it.
 pub type Name = (usize, Vec<u8>);

@@ -4,14 +4,14 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
-use crate::clocks::{Clocks, Usage};
 use crate::config::Config;
+use crate::data::files;
 use crate::data::{Change, DATABASES, Store, Value};
-use crate::files;
-use crate::libraries::first_line;
 use crate::rdb::{self, Entry, FileReader, Part};
+use crate::scripts::libraries::first_line;
+use crate::server::clocks::{Clocks, Usage};
 use crate::server::now;
-use crate::words::lossy;
+use crate::text::words::lossy;
 
 /// Keys of about so many bytes of the file are put in the heap at once, by one transaction for each shard.
 const BATCH: u64 = 1 << 20;

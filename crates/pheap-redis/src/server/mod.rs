@@ -1,5 +1,8 @@
 //! What all clients have in common.
 
+pub mod clocks;
+pub mod role;
+
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,26 +11,26 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use parking_lot::{Mutex, RwLock};
 
-use crate::buffers;
-use crate::client::{Name, Session};
+use crate::clients::buffers;
+use crate::clients::client::{Name, Session};
+use crate::clients::pubsub::{Channels, Kind, Listener, Wanted};
+use crate::clients::tracking::Tracking;
+use crate::clients::unsynced::Unsynced;
+use crate::clients::waiting::Waiting;
 use crate::clients::{Clients, Pause};
-use crate::clocks::Clocks;
 use crate::config::Config;
-use crate::counts::{Counts, Sum, Traffic};
+use crate::connections::mailbox::{Mailbox, Message};
 use crate::data::Store;
-use crate::gates::Gates;
-use crate::libraries::Libraries;
-use crate::mailbox::{Mailbox, Message};
-use crate::memory::Memory;
-use crate::pubsub::{Channels, Kind, Listener, Wanted};
-use crate::random::random;
-use crate::rates::Rates;
-use crate::role::Role;
+use crate::data::memory::Memory;
 use crate::scripts::Scripts;
-use crate::slowlog::{Latency, SlowLog};
-use crate::tracking::Tracking;
-use crate::unsynced::Unsynced;
-use crate::waiting::Waiting;
+use crate::scripts::gates::Gates;
+use crate::scripts::libraries::Libraries;
+use crate::server::clocks::Clocks;
+use crate::server::role::Role;
+use crate::stats::counts::{Counts, Sum, Traffic};
+use crate::stats::rates::Rates;
+use crate::stats::slowlog::{Latency, SlowLog};
+use crate::text::random::random;
 
 /// What a client is told whose command needs memory where there is none.
 pub const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
@@ -308,8 +311,8 @@ impl Server {
         sum
     }
 
-    /// How many commands were called, and how many bytes came and went: see [`crate::rates`].
-    pub fn totals(&self) -> [u64; crate::rates::COUNTED] {
+    /// How many commands were called, and how many bytes came and went: see [`crate::stats::rates`].
+    pub fn totals(&self) -> [u64; crate::stats::rates::COUNTED] {
         let calls = self.counts.iter().flatten().map(Counts::calls).sum();
         let (master, clients) = self.traffic.split_last().expect("one is that of a master");
         let [input, output] = clients.iter().fold([0; 2], |[input, output], thread| {

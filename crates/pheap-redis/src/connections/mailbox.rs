@@ -8,9 +8,9 @@ use std::task::Wake;
 use mio::{Registry, Token, Waker};
 use parking_lot::Mutex;
 
-use crate::stream::Stream;
-use crate::tracking::Notice;
-use crate::waiting::Wakeup;
+use crate::clients::tracking::Notice;
+use crate::clients::waiting::Wakeup;
+use crate::connections::stream::Stream;
 
 /// What a client is sent that it has not asked for.
 #[derive(Debug, Clone)]

@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 
 use pheap::{Commit, View};
 
-use crate::clocks::Clocks;
 use crate::command::Effects;
 use crate::config::Config;
 use crate::data::{Change, DATABASES, Db, size};
-use crate::random::{below, random, weighted};
+use crate::server::clocks::Clocks;
 use crate::server::{Server, now};
+use crate::text::random::{below, random, weighted};
 
 /// Keys are looked at in one shard after the other until these have so many.
 const ENOUGH: usize = 1024;

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::client::{Options, Session};
+use crate::clients::client::{Options, Session};
 use crate::clients::{Clients, Profile};
 use crate::resp::Reply;
 
@@ -417,7 +417,7 @@ mod tests {
         };
         let (own, others) = (invalid(&["k"], false), invalid(&["k"], true));
         assert_eq!(written(&client, &others), "");
-        client.listens_to(crate::pubsub::Kind::Channel).insert(b"x".to_vec());
+        client.listens_to(crate::clients::pubsub::Kind::Channel).insert(b"x".to_vec());
         assert_eq!(
             written(&client, &others),
             "*3\r\n$7\r\nmessage\r\n$20\r\n__redis__:invalidate\r\n*1\r\n$1\r\nk\r\n"

@@ -3,8 +3,8 @@
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
+use crate::data::files;
 use crate::data::{DATABASES, Owned, Store};
-use crate::files;
 use crate::rdb::{self, FileWriter};
 use crate::server::now;
 

@@ -16,10 +16,10 @@ use std::{fmt, io};
 
 use pheap::SyncPolicy;
 
-use crate::buffers;
-use crate::files;
-use crate::pubsub::Wanted;
-use crate::words;
+use crate::clients::buffers;
+use crate::clients::pubsub::Wanted;
+use crate::data::files;
+use crate::text::words;
 
 /// How an option is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

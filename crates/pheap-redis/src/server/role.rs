@@ -7,8 +7,8 @@ use std::time::Instant;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::config::Master;
+use crate::connections::mailbox::Mailbox;
 use crate::data::Position;
-use crate::mailbox::Mailbox;
 
 /// How far the link to the master is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
