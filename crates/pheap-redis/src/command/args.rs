@@ -29,6 +29,18 @@ pub(super) fn one_of<T: Copy>(text: &[u8], words: &[(&str, T)]) -> Result<T, Fai
     word(text, words).ok_or(Fail::SYNTAX)
 }
 
+/// The same of a last word that may be left out. Nothing if it is none of these, or not the last one.
+pub(super) fn last_word<T: Copy>(args: &Args<'_>, default: T, words: &[(&str, T)]) -> Option<T> {
+    match args {
+        [] => Some(default),
+        [text] => word(text, words),
+        _ => None,
+    }
+}
+
+/// How something is removed, for Redis; here it makes no difference.
+pub(super) const SYNC_OR_ASYNC: &[(&str, ())] = &[("sync", ()), ("async", ())];
+
 /// A whole number that is not negative; or this error.
 pub(super) fn count(text: &[u8], error: impl std::fmt::Display) -> Result<usize, Fail> {
     maybe_count(text).ok_or_else(|| Fail::err(error))

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
-use super::args::{int, one_of, timeout_ms};
+use super::args::{int, last_word, one_of, timeout_ms};
 use super::table::{ADMIN, LOOK};
 use super::{Args, Command, Cx, Done, Fail, Flags, Keys, answer, ok, tracking, yes_or_no};
 use crate::clients::client::Replies;
@@ -181,12 +181,8 @@ fn kill(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 }
 
 fn unblock(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let with_error = match args[3..] {
-        [] => false,
-        [how] if how.eq_ignore_ascii_case(b"timeout") => false,
-        [how] if how.eq_ignore_ascii_case(b"error") => true,
-        _ => return Err(Fail::err("CLIENT UNBLOCK reason should be TIMEOUT or ERROR")),
-    };
+    let with_error = last_word(&args[3..], false, &[("timeout", false), ("error", true)])
+        .ok_or_else(|| Fail::err("CLIENT UNBLOCK reason should be TIMEOUT or ERROR"))?;
     let profile = cx.server.clients.get(int(args[2])? as u64);
     // Whoever sets this back lets it go on.
     let is_blocked = profile.as_ref().is_some_and(|profile| profile.is_blocked.swap(false, SeqCst));
@@ -197,12 +193,8 @@ fn unblock(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 }
 
 fn pause(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let all = match args[3..] {
-        [] => true,
-        [which] if which.eq_ignore_ascii_case(b"all") => true,
-        [which] if which.eq_ignore_ascii_case(b"write") => false,
-        _ => return Err(Fail::err("CLIENT PAUSE mode must be WRITE or ALL")),
-    };
+    let all = last_word(&args[3..], true, &[("all", true), ("write", false)])
+        .ok_or_else(|| Fail::err("CLIENT PAUSE mode must be WRITE or ALL"))?;
     let until = Instant::now().checked_add(Duration::from_millis(timeout_ms(args[2])?));
     let until = until.ok_or_else(|| Fail::err("timeout is out of range"))?;
     cx.server.pause(Some(Pause { until, all }));

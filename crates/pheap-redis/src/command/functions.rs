@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::args::{SYNC_OR_ASYNC, last_word};
 use super::functions_dump as dump;
 use super::script::{Call, Engine, Kind, LOAD, LOAD_AGAIN, LONG_LOAD, with_engine};
 use super::scripts::{may_run, number_of_keys};
@@ -160,32 +161,24 @@ fn delete(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 }
 
 fn flush(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    match args[2..] {
-        [] => {}
-        [mode] if mode.eq_ignore_ascii_case(b"sync") || mode.eq_ignore_ascii_case(b"async") => {}
-        [_] => return Err(Fail::err("FUNCTION FLUSH only supports SYNC|ASYNC option")),
-        _ => return Err(Fail::bad_subcommand(args)),
+    if args.len() > 3 {
+        return Err(Fail::bad_subcommand(args));
     }
+    last_word(&args[2..], (), SYNC_OR_ASYNC)
+        .ok_or_else(|| Fail::err("FUNCTION FLUSH only supports SYNC|ASYNC option"))?;
     store(cx, Loaded::default())?;
     ok(out)
 }
 
 fn restore(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let (mut replaces, mut flushes) = (false, false);
-    match args[3..].iter().map(|word| word.to_ascii_lowercase()).collect::<Vec<_>>().as_slice() {
-        [] => {}
-        [policy] => match policy.as_slice() {
-            b"append" => {}
-            b"replace" => replaces = true,
-            b"flush" => flushes = true,
-            _ => {
-                return Err(Fail::err(
-                    "Wrong restore policy given, value should be either FLUSH, APPEND or REPLACE.",
-                ));
-            }
-        },
-        _ => return Err(Fail::bad_subcommand(args)),
+    if args.len() > 4 {
+        return Err(Fail::bad_subcommand(args));
     }
+    // Whether libraries of the same names are replaced, and whether all others are removed.
+    let policies = [("append", (false, false)), ("replace", (true, false)), ("flush", (false, true))];
+    let policy = last_word(&args[3..], (false, false), &policies);
+    let wrong = "Wrong restore policy given, value should be either FLUSH, APPEND or REPLACE.";
+    let (replaces, flushes) = policy.ok_or_else(|| Fail::err(wrong))?;
     let texts = dump::read(args[2]).map_err(Fail::err)?;
     let before = if flushes { Arc::default() } else { cx.server.libraries.loaded() };
     let mut loaded = Loaded::clone(&before);

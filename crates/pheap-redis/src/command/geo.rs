@@ -63,11 +63,8 @@ fn geoadd(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 }
 
 fn geodist(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let unit = match args[4..] {
-        [] => 1.0,
-        [text] => unit(text)?,
-        _ => return Err(Fail::SYNTAX),
-    };
+    Fail::SYNTAX.when(args.len() > 5)?;
+    let unit = args.get(4).map_or(Ok(1.0), |text| unit(text))?;
     cx.look::<Sorted, _>(args[1], |view, sorted| {
         let places = sorted.and_then(|sorted| {
             let sorted = &view[sorted];

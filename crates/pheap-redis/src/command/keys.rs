@@ -1,5 +1,6 @@
 //! Keys, whatever they stand for.
 
+use super::args::{SYNC_OR_ASYNC, last_word};
 use super::table::{ALL_KEYS, GLANCE_FAST, KEY, READ, READ_FAST, WRITE, WRITE_FAST};
 use super::{Args, Command, Cx, Done, Fail, Keys, answer, ok};
 use crate::data::{Change, DATABASES};
@@ -70,11 +71,7 @@ fn randomkey(cx: &mut Cx<'_>, _: &Args<'_>, out: &mut Reply) -> Done {
 }
 
 fn flush(cx: &mut Cx<'_>, args: &Args<'_>, all: bool, out: &mut Reply) -> Done {
-    match args[1..] {
-        [] => {}
-        [how] if how.eq_ignore_ascii_case(b"sync") || how.eq_ignore_ascii_case(b"async") => {}
-        _ => return Err(Fail::SYNTAX),
-    }
+    last_word(&args[1..], (), SYNC_OR_ASYNC).ok_or(Fail::SYNTAX)?;
     let (own, now, shards, server) = (cx.session.db, cx.now, cx.store().shards().len(), cx.server);
     let mut flushed = Vec::new();
     for shard in 0..shards {

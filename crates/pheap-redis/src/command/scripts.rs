@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::args::int;
+use super::args::{SYNC_OR_ASYNC, int, last_word};
 use super::script::{Call, Kind, with_engine};
 use super::table::{LOOK, READ, tell_subcommands};
 use super::{Args, Command, Cx, Done, Fail, Flags, Keys, answer, ok};
@@ -145,12 +145,8 @@ fn exists(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 }
 
 fn flush(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let is_mode = |word: &[u8]| word.eq_ignore_ascii_case(b"sync") || word.eq_ignore_ascii_case(b"async");
-    match args[2..] {
-        [] => {}
-        [mode] if is_mode(mode) => {}
-        _ => return Err(Fail::err("SCRIPT FLUSH only support SYNC|ASYNC option")),
-    }
+    last_word(&args[2..], (), SYNC_OR_ASYNC)
+        .ok_or_else(|| Fail::err("SCRIPT FLUSH only support SYNC|ASYNC option"))?;
     cx.server.scripts.flush();
     ok(out)
 }

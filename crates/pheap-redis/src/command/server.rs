@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use pheap::SyncPolicy;
 
-use super::args::{int, timeout_ms};
+use super::args::{int, last_word, timeout_ms};
 use super::introspect::categories;
 use super::table::{ADMIN, LOOK, MANAGE, READ_FAST};
 use super::{Args, Command, Cx, Done, Fail, Flags, Keys, all, answer, ok};
@@ -35,11 +35,7 @@ pub(super) const COMMANDS: &[Command] = &[
         answer::simple(out, "Background append only file rewriting started")
     }),
     Command::new("bgsave", -1, MANAGE, Keys::None, |cx, args, out| {
-        match args[1..] {
-            [] => {}
-            [how] if how.eq_ignore_ascii_case(b"schedule") => {}
-            _ => return Err(Fail::SYNTAX),
-        }
+        last_word(&args[1..], (), &[("schedule", ())]).ok_or(Fail::SYNTAX)?;
         crate::copies::save::in_background(cx.server).map_err(Fail::err)?;
         answer::simple(out, "Background saving started")
     }),

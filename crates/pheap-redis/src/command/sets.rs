@@ -101,11 +101,8 @@ fn sscan(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 }
 
 fn srandmember(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let wanted = match args[2..] {
-        [] => None,
-        [count] => Some(Wanted::parse(count, false)?),
-        _ => return Err(Fail::SYNTAX),
-    };
+    Fail::SYNTAX.when(args.len() > 3)?;
+    let wanted = args.get(2).map(|count| Wanted::parse(count, false)).transpose()?;
     cx.look::<Set, _>(args[1], |view, set| {
         let len = set.map_or(0, |set| view[set].len());
         let one = || set.and_then(|set| set.choose(view, random));
