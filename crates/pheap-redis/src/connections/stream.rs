@@ -10,7 +10,7 @@ use mio::net::{TcpStream, UnixStream};
 use mio::{Interest, Registry, Token};
 use socket2::{SockRef, TcpKeepalive};
 
-use crate::connections::tls::TlsStream;
+use crate::connections::tls::Encrypted;
 
 /// A connection.
 #[derive(Debug)]
@@ -19,8 +19,8 @@ pub enum Stream {
     Tcp(TcpStream),
     /// On this machine.
     Unix(UnixStream),
-    /// Over the network, encrypted. In a box, for it is large.
-    Tls(Box<TlsStream>),
+    /// Over the network, encrypted.
+    Tls(Box<dyn Encrypted>),
 }
 
 impl Stream {

@@ -15,7 +15,7 @@ use super::Lost;
 use crate::config::Master;
 use crate::connections::mailbox::Mailbox;
 use crate::connections::stream::Stream;
-use crate::connections::tls::{Connector, TlsStream};
+use crate::connections::tls::Connector;
 use crate::resp::request::put_request;
 use crate::server::Server;
 
@@ -105,10 +105,7 @@ impl<'w> Wire<'w> {
         let socket = result?;
         let stream = match tls {
             None => Stream::Tcp(socket),
-            Some(tls) => {
-                let stream = TlsStream::connect(socket, tls, &master.host).map_err(Lost::Connect)?;
-                Stream::Tls(Box::new(stream))
-            }
+            Some(tls) => Stream::Tls(tls.connect(socket, &master.host).map_err(Lost::Connect)?),
         };
         Ok(Wire {
             stream,

@@ -75,11 +75,8 @@ pub fn show_float(number: f64) -> String {
     if number.is_nan() {
         return if number.is_sign_negative() { "-nan" } else { "nan" }.to_owned();
     }
-    if number.is_infinite() {
-        return if number > 0.0 { "inf" } else { "-inf" }.to_owned();
-    }
-    if number == 0.0 {
-        return if number.is_sign_negative() { "-0" } else { "0" }.to_owned();
+    if number.is_infinite() || number == 0.0 {
+        return number.to_string();
     }
     if number.abs() < 1e15 && number.fract() == 0.0 {
         return (number as i64).to_string();

@@ -1,9 +1,10 @@
 //! What there is where TLS is not: the same, but no values of it.
 
-use std::io::{self, Read, Write};
+use std::io;
 
 use mio::net::TcpStream;
 
+use super::Encrypted;
 use crate::config::Config;
 
 /// Why nobody can connect by TLS.
@@ -38,44 +39,14 @@ pub fn connector(config: &Config) -> Result<Option<Connector>, TlsError> {
     if config.is("tls-replication") { Err(TlsError::Absent("tls-replication")) } else { Ok(None) }
 }
 
-/// A connection by TLS.
-#[derive(Debug)]
-pub enum TlsStream {}
-
-impl TlsStream {
-    pub(crate) fn accept(_: TcpStream, acceptor: &Acceptor) -> io::Result<TlsStream> {
-        match *acceptor {}
-    }
-
-    pub(crate) fn connect(_: TcpStream, connector: &Connector, _: &str) -> io::Result<TlsStream> {
-        match *connector {}
-    }
-
-    pub(crate) fn is_greeting(&self) -> bool {
-        match *self {}
-    }
-
-    pub(crate) fn socket(&self) -> &TcpStream {
-        match *self {}
-    }
-
-    pub(crate) fn socket_mut(&mut self) -> &mut TcpStream {
+impl Acceptor {
+    pub(crate) fn accept(&self, _: TcpStream) -> io::Result<Box<dyn Encrypted>> {
         match *self {}
     }
 }
 
-impl Read for TlsStream {
-    fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
-        match *self {}
-    }
-}
-
-impl Write for TlsStream {
-    fn write(&mut self, _: &[u8]) -> io::Result<usize> {
-        match *self {}
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
+impl Connector {
+    pub(crate) fn connect(&self, _: TcpStream, _: &str) -> io::Result<Box<dyn Encrypted>> {
         match *self {}
     }
 }

@@ -7,44 +7,48 @@ use mio::net::TcpStream;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, Connection, ServerConnection};
 
+use super::Encrypted;
 use super::setup::{Acceptor, Connector};
 
 /// A connection by TLS.
-pub struct TlsStream {
+struct TlsStream {
     socket: TcpStream,
     tls: Connection,
 }
 
-impl TlsStream {
-    /// That of a client that has connected. The handshake is done as it is read.
-    pub(crate) fn accept(socket: TcpStream, acceptor: &Acceptor) -> io::Result<TlsStream> {
-        let tls = ServerConnection::new(acceptor.0.clone()).map_err(io::Error::other)?;
-        Ok(TlsStream { socket, tls: tls.into() })
+impl Acceptor {
+    /// The connection of a client. The handshake is done as it is read.
+    pub(crate) fn accept(&self, socket: TcpStream) -> io::Result<Box<dyn Encrypted>> {
+        let tls = ServerConnection::new(self.0.clone()).map_err(io::Error::other)?;
+        Ok(Box::new(TlsStream { socket, tls: tls.into() }))
     }
+}
 
+impl Connector {
     /// One to another server, which must have a certificate of this name. The handshake is done as it is written and read.
-    pub(crate) fn connect(socket: TcpStream, connector: &Connector, host: &str) -> io::Result<TlsStream> {
+    pub(crate) fn connect(&self, socket: TcpStream, host: &str) -> io::Result<Box<dyn Encrypted>> {
         let name = ServerName::try_from(host.to_owned())
             .map_err(|error| io::Error::new(ErrorKind::InvalidInput, error))?;
-        let tls = ClientConnection::new(connector.0.clone(), name).map_err(io::Error::other)?;
-        Ok(TlsStream { socket, tls: tls.into() })
+        let tls = ClientConnection::new(self.0.clone(), name).map_err(io::Error::other)?;
+        Ok(Box::new(TlsStream { socket, tls: tls.into() }))
     }
+}
 
-    /// Whether the handshake is not over yet.
-    pub(crate) fn is_greeting(&self) -> bool {
+impl Encrypted for TlsStream {
+    fn is_greeting(&self) -> bool {
         self.tls.is_handshaking()
     }
 
-    /// What is encrypted.
-    pub(crate) fn socket(&self) -> &TcpStream {
+    fn socket(&self) -> &TcpStream {
         &self.socket
     }
 
-    /// The same.
-    pub(crate) fn socket_mut(&mut self) -> &mut TcpStream {
+    fn socket_mut(&mut self) -> &mut TcpStream {
         &mut self.socket
     }
+}
 
+impl TlsStream {
     /// Sends what has been encrypted.
     fn send(&mut self) -> io::Result<()> {
         while self.tls.wants_write() {
@@ -64,9 +68,7 @@ impl TlsStream {
             result => result,
         }
     }
-}
 
-impl TlsStream {
     /// Reads decrypted bytes.
     fn decrypted(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self.tls.reader().read(buffer) {
