@@ -1,4 +1,5 @@
-//! What is known of clients. In this file: who is connected, as others see them (`CLIENT LIST`, `KILL`, `UNBLOCK`, `PAUSE`).
+//! What is known of clients. In this file: who is connected, as others see it (`CLIENT LIST`, `KILL`,
+//! `UNBLOCK`, `PAUSE`).
 
 pub mod buffers;
 pub mod client;

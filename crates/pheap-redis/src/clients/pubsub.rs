@@ -111,7 +111,7 @@ pub fn push(resp3: bool, parts: &[&[u8]]) -> Vec<u8> {
 
 /// Which keyspace notifications are wanted (`notify-keyspace-events`): a bit for each letter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Wanted(u32);
+pub struct Wanted(pub u32);
 
 /// Letters that stand for a kind of event. The first ten are what `A` means.
 const CLASSES: &[u8] = b"g$lshzxetdnmKE";
@@ -124,16 +124,6 @@ impl Wanted {
             letter => CLASSES.iter().position(|&class| class == letter).map(|bit| 1 << bit),
         };
         text.bytes().try_fold(0, |all, letter| Some(all | bit(letter)?)).map(Wanted)
-    }
-
-    /// All of them, as a number.
-    pub fn bits(self) -> u32 {
-        self.0
-    }
-
-    /// From that number.
-    pub fn from_bits(bits: u32) -> Wanted {
-        Wanted(bits)
     }
 
     /// Whether a letter is among them.

@@ -37,7 +37,6 @@ use crate::resp::input::Input;
 use crate::resp::request::Limits;
 use crate::scripts::gates::Busy;
 use crate::server::{Server, now};
-use crate::stats::counts::End;
 use crate::text::words::lossy;
 
 /// Length of the reply, effects on others, whether the client wants replies, its database.
@@ -465,14 +464,14 @@ impl Execution<'_> {
         Lookups::take();
         let result = (known.run)(&mut cx, words, self.output.reply);
         self.output.reply.set_resp3(self.session.resp3);
-        let mut end = if result.is_ok() { End::Well } else { End::Failed };
+        let mut has_failed = result.is_err();
         if let (Ok(()), [b'-', text @ ..]) = (&result, self.output.reply.since(mark.0)) {
             // Scripts tell of their errors by themselves.
             if !std::mem::take(&mut self.session.error_is_counted) {
                 let code = text.split(|byte| byte.is_ascii_whitespace()).next().unwrap_or_default();
                 self.server.count_error(&lossy(code));
             }
-            end = End::Failed;
+            has_failed = true;
         }
         if let Err(fail) = result {
             self.take_back(mark);
@@ -486,7 +485,7 @@ impl Execution<'_> {
         if self.session.tracking.is_some() {
             self.remember(known, words);
         }
-        self.ended(known, words, end);
+        self.ended(known, words, has_failed);
         Ok(None)
     }
 }

@@ -133,7 +133,7 @@ pub struct Limits {
     pub always: AtomicBool,
     /// Whether there is a log, and so what is committed may not be durable.
     pub has_log: bool,
-    /// Which keyspace notifications are wanted: [`Wanted::bits`].
+    /// Which keyspace notifications are wanted: the number in [`Wanted`].
     pub notifications: AtomicU32,
     /// From how many microseconds on a command is slow. Negative: never.
     pub slow: AtomicI64,
@@ -161,7 +161,7 @@ impl Limits {
         self.output.set(limits.normal);
         self.messages.set(limits.pubsub);
         let wanted = Wanted::parse(config.text("notify-keyspace-events")).unwrap_or_default();
-        self.notifications.store(wanted.bits(), Ordering::Relaxed);
+        self.notifications.store(wanted.0, Ordering::Relaxed);
         self.slow.store(config.int("slowlog-log-slower-than"), Ordering::Relaxed);
         self.latency.store(config.int("latency-monitor-threshold"), Ordering::Relaxed);
         self.read_only.store(config.is("replica-read-only"), Ordering::Relaxed);
@@ -463,7 +463,7 @@ impl Server {
 
     /// Whether notifications of a class are wanted.
     pub fn wants(&self, class: u8) -> bool {
-        Wanted::from_bits(self.limits.notifications.load(Ordering::Relaxed)).has(class)
+        Wanted(self.limits.notifications.load(Ordering::Relaxed)).has(class)
     }
 
     /// Calls `send` with each client that wants a keyspace notification, and the parts of its message.
@@ -472,7 +472,7 @@ impl Server {
         (db, class, event, key): (usize, u8, &str, &[u8]),
         send: &mut dyn FnMut(Listener, &[&[u8]]),
     ) {
-        let wanted = Wanted::from_bits(self.limits.notifications.load(Ordering::Relaxed));
+        let wanted = Wanted(self.limits.notifications.load(Ordering::Relaxed));
         if wanted.has(class) && wanted.has(b'K') {
             let channel = [format!("__keyspace@{db}__:").as_bytes(), key].concat();
             self.channels.publish(Kind::Channel, &channel, event.as_bytes(), send);

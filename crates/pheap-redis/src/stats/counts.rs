@@ -84,26 +84,17 @@ impl Traffic {
     }
 }
 
-/// How a call ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
-    /// As it should.
-    Well,
-    /// With an error.
-    Failed,
-}
-
 /// Adds to a number that only one thread changes.
 fn add(to: &AtomicU64, more: u64) {
     to.store(to.load(Relaxed) + more, Relaxed);
 }
 
 impl Counts {
-    /// A call that took so long.
-    pub fn call(&self, nanoseconds: u64, end: End) {
+    /// A call that took so long, and has perhaps ended with an error.
+    pub fn call(&self, nanoseconds: u64, has_failed: bool) {
         add(&self.calls, 1);
         add(&self.nanoseconds, nanoseconds);
-        if end == End::Failed {
+        if has_failed {
             add(&self.failed, 1);
         }
         let micros = nanoseconds / 1000;
@@ -159,7 +150,7 @@ mod tests {
     fn calls_are_counted() {
         let counts = Counts::default();
         for nanoseconds in [0, 999, 1000, 2500, 4000, 9_000_000, u64::MAX / 8] {
-            counts.call(nanoseconds, if nanoseconds == 0 { End::Failed } else { End::Well });
+            counts.call(nanoseconds, nanoseconds == 0);
         }
         counts.reject();
         counts.look_up(Lookups { hits: 2, misses: 3 });

@@ -14,7 +14,6 @@ use crate::command::{Cx, Fail, Flags, Known, lookup, monitor_line, resolve, shar
 use crate::data::Lookups;
 use crate::scripts::Slow;
 use crate::server::{OUT_OF_MEMORY, READONLY};
-use crate::stats::counts::End;
 use crate::text::words::lossy;
 
 /// How long commands of a script may take until the script is interrupted after one.
@@ -217,11 +216,10 @@ impl<'a, 'c> Run<'a, 'c> {
         };
         Lookups::take();
         let result = (command.run)(&mut inner, words, reply);
-        let end = if result.is_ok() { End::Well } else { End::Failed };
         self.ended = Instant::now();
         let took = self.ended.saturating_duration_since(started).as_nanos() as u64;
         let counts = server.counts(self.cx.session.profile.thread, command.number);
-        counts.call(took, end);
+        counts.call(took, result.is_err());
         if command.flags.has(Flags::READONLY) {
             counts.look_up(Lookups::take());
         }
