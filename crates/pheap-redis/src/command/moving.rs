@@ -70,13 +70,10 @@ fn rename(cx: &mut Cx<'_>, args: &Args<'_>, only_if_free: bool) -> Result<bool, 
     let db = cx.session.db;
     let (from, to) = (Place { db, key: args[1] }, Place { db, key: args[2] });
     Fail::NO_SUCH_KEY.when(!cx.has_in(from.db, from.key))?;
-    if from == to {
-        return Ok(false);
-    }
-    if only_if_free && cx.has_in(to.db, to.key) {
-        return Ok(false);
-    }
     let was_there = cx.has_in(to.db, to.key);
+    if from == to || only_if_free && was_there {
+        return Ok(false);
+    }
     relocate(cx, from, to)?;
     tell_if_new(cx, to, was_there);
     cx.changed(db, from.key);

@@ -209,6 +209,11 @@ pub(super) fn is_allowed(cx: &Cx<'_>, config: &Config, option: &str) -> bool {
     }
 }
 
+/// The error if an option cannot be changed.
+fn not_set(name: &str, why: impl std::fmt::Display) -> Fail {
+    Fail::err(format_args!("CONFIG SET failed (possibly related to argument '{name}') - {why}"))
+}
+
 fn config_set(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let pairs = args[2..].chunks_exact(2);
     if !pairs.remainder().is_empty() {
@@ -220,9 +225,7 @@ fn config_set(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let mut seen = BTreeSet::new();
     for pair in pairs {
         let [name, value] = [pair[0], pair[1]].map(words::lossy);
-        let failed = |why: &str| {
-            Fail::err(format_args!("CONFIG SET failed (possibly related to argument '{name}') - {why}"))
-        };
+        let failed = |why: &str| not_set(&name, why);
         match crate::config::setting(&name) {
             None => {
                 return Err(Fail::err(format_args!(
@@ -243,18 +246,18 @@ fn config_set(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     if clients > current.int("maxclients") as u64 {
         let most = crate::process::descriptors::make_room(clients, connected).unwrap_or(0);
         if most < clients {
-            return Err(Fail::err(format_args!(
-                "CONFIG SET failed (possibly related to argument 'maxclients') - The operating system is not \
-                 able to handle the specified number of clients, try with {most}"
-            )));
+            return Err(not_set(
+                "maxclients",
+                format_args!(
+                    "The operating system is not able to handle the specified number of clients, try with {most}"
+                ),
+            ));
         }
     }
     // The same again is no change.
     for (name, why) in RESTART {
         if config.text(name) != current.text(name) {
-            return Err(Fail::err(format_args!(
-                "CONFIG SET failed (possibly related to argument '{name}') - {why}"
-            )));
+            return Err(not_set(name, why));
         }
     }
     let policy = seen.contains("appendfsync").then(|| config.sync_policy());

@@ -11,12 +11,10 @@ use crate::text::words;
 pub(super) const COMMANDS: &[Command] = &[
     Command::new("zcount", 4, READ_FAST, KEY, |cx, args, out| count(cx, args, By::Score, out)),
     Command::new("zlexcount", 4, READ_FAST, KEY, |cx, args, out| count(cx, args, By::Name, out)),
-    Command::new("zrange", -4, READ, KEY, |cx, args, out| range(cx, args, None, None, out)),
-    Command::new("zrangebylex", -4, READ, KEY, |cx, args, out| {
-        range(cx, args, Some(By::Name), Some(false), out)
-    }),
+    Command::new("zrange", -4, READ, KEY, |cx, args, out| range(cx, args, None, out)),
+    Command::new("zrangebylex", -4, READ, KEY, |cx, args, out| range(cx, args, Some((By::Name, false)), out)),
     Command::new("zrangebyscore", -4, READ, KEY, |cx, args, out| {
-        range(cx, args, Some(By::Score), Some(false), out)
+        range(cx, args, Some((By::Score, false)), out)
     }),
     Command::new("zrangestore", -5, ADD, TWO_KEYS, zrangestore).accesses("OW update", "RO access"),
     Command::new("zremrangebylex", 4, WRITE, KEY, |cx, args, out| {
@@ -31,14 +29,12 @@ pub(super) const COMMANDS: &[Command] = &[
         remove(cx, args, By::Score, "zremrangebyscore", out)
     })
     .access("RW delete"),
-    Command::new("zrevrange", -4, READ, KEY, |cx, args, out| {
-        range(cx, args, Some(By::Rank), Some(true), out)
-    }),
+    Command::new("zrevrange", -4, READ, KEY, |cx, args, out| range(cx, args, Some((By::Rank, true)), out)),
     Command::new("zrevrangebylex", -4, READ, KEY, |cx, args, out| {
-        range(cx, args, Some(By::Name), Some(true), out)
+        range(cx, args, Some((By::Name, true)), out)
     }),
     Command::new("zrevrangebyscore", -4, READ, KEY, |cx, args, out| {
-        range(cx, args, Some(By::Score), Some(true), out)
+        range(cx, args, Some((By::Score, true)), out)
     }),
 ];
 
@@ -146,14 +142,14 @@ struct Asked<'a> {
 }
 
 impl<'a> Asked<'a> {
-    /// Two bounds, and options behind them. What the command says already is no option.
+    /// Two bounds, and options behind them. Of the older commands, it is `fixed` what the range is of, and
+    /// whether it is reverse: that is no option of them.
     fn parse(
         args: &'a Args<'a>,
-        mut by: Option<By>,
-        mut is_reverse: Option<bool>,
+        fixed: Option<(By, bool)>,
         may_have_scores: bool,
     ) -> Result<Asked<'a>, Fail> {
-        let (fixed_by, fixed_direction) = (by, is_reverse);
+        let (mut by, mut is_reverse) = fixed.unzip();
         let (mut with_scores, mut offset, mut limit) = (false, 0, -1);
         let mut rest = &args[2..];
         while let [option, after @ ..] = rest {
@@ -164,9 +160,9 @@ impl<'a> Asked<'a> {
                     (offset, limit) = (int(after[0])?, int(after[1])?);
                     rest = &after[2..];
                 }
-                b"rev" if fixed_direction.is_none() && is_reverse.is_none() => is_reverse = Some(true),
-                b"bylex" if fixed_by.is_none() && by.is_none() => by = Some(By::Name),
-                b"byscore" if fixed_by.is_none() && by.is_none() => by = Some(By::Score),
+                b"rev" if is_reverse.is_none() => is_reverse = Some(true),
+                b"bylex" if by.is_none() => by = Some(By::Name),
+                b"byscore" if by.is_none() => by = Some(By::Score),
                 _ => return Err(Fail::SYNTAX),
             }
         }
@@ -197,14 +193,8 @@ impl<'a> Asked<'a> {
     }
 }
 
-fn range(
-    cx: &mut Cx<'_>,
-    args: &Args<'_>,
-    by: Option<By>,
-    is_reverse: Option<bool>,
-    out: &mut Reply,
-) -> Done {
-    let asked = Asked::parse(&args[2..], by, is_reverse, true)?;
+fn range(cx: &mut Cx<'_>, args: &Args<'_>, fixed: Option<(By, bool)>, out: &mut Reply) -> Done {
+    let asked = Asked::parse(&args[2..], fixed, true)?;
     cx.look::<Sorted, _>(args[1], |view, sorted| {
         let Some(sorted) = sorted.map(|sorted| &view[sorted]) else {
             return answer::empty(out);
@@ -219,7 +209,7 @@ fn range(
 }
 
 fn zrangestore(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let asked = Asked::parse(&args[3..], None, None, false)?;
+    let asked = Asked::parse(&args[3..], None, false)?;
     let found = cx.look::<Sorted, _>(args[2], |view, sorted| {
         let Some(sorted) = sorted.map(|sorted| &view[sorted]) else { return Ok(Vec::new()) };
         let (from, count) = asked.part(view, sorted);

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use super::args::int;
+use super::args::{int, one_of};
 use super::{Args, Cx, Done, Fail, answer, ok};
 use crate::clients::client::{Options, Reads};
 use crate::resp::Reply;
@@ -114,20 +114,13 @@ pub(super) fn caching(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done
             "CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT mode enabled",
         ));
     };
-    match (args[2].to_ascii_lowercase().as_slice(), options.reads) {
-        (b"yes", Reads::OptIn) | (b"no", Reads::OptOut) => cx.session.caching = true,
-        (b"yes", _) => {
-            return Err(Fail::err(
-                "CLIENT CACHING YES is only valid when tracking is enabled in OPTIN mode.",
-            ));
-        }
-        (b"no", _) => {
-            return Err(Fail::err(
-                "CLIENT CACHING NO is only valid when tracking is enabled in OPTOUT mode.",
-            ));
-        }
-        _ => return Err(Fail::SYNTAX),
-    }
+    let words = [("yes", ("YES", "OPTIN", Reads::OptIn)), ("no", ("NO", "OPTOUT", Reads::OptOut))];
+    let (word, mode, reads) = one_of(args[2], &words)?;
+    Fail::err_when(
+        options.reads != reads,
+        format_args!("CLIENT CACHING {word} is only valid when tracking is enabled in {mode} mode."),
+    )?;
+    cx.session.caching = true;
     ok(out)
 }
 
