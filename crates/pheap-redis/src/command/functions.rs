@@ -6,8 +6,8 @@ use std::time::Duration;
 use super::args::{SYNC_OR_ASYNC, last_word};
 use super::functions_dump as dump;
 use super::script::{Call, Engine, Kind, LOAD, LOAD_AGAIN, LONG_LOAD, with_engine};
-use super::scripts::{may_run, number_of_keys};
-use super::table::{ADD, LOOK, READ, WRITE, tell_subcommands};
+use super::scripts::{RUN, RUN_READ_ONLY, may_run, number_of_keys};
+use super::table::{ADD, LOOK, WRITE, tell_subcommands};
 use super::{Args, Command, Cx, Done, Fail, Flags, Keys, answer, ok};
 use crate::data::{Change, Value};
 use crate::resp::Reply;
@@ -16,8 +16,6 @@ use crate::scripts::{BUSY_EVAL, Declared};
 use crate::server::Server;
 use crate::text::words;
 
-const RUN: Flags = Flags::NOSCRIPT.and(Flags::STALE).and(Flags::SKIP_MONITOR).and(Flags::MAY_REPLICATE);
-const RUN_READ_ONLY: Flags = READ.and(Flags::NOSCRIPT).and(Flags::STALE).and(Flags::SKIP_MONITOR);
 const BUSY: Flags = Flags::NOSCRIPT.and(Flags::ALLOW_BUSY);
 const CHANGE: Flags = WRITE.and(Flags::NOSCRIPT);
 const ADDS: Flags = ADD.and(Flags::NOSCRIPT);
@@ -91,11 +89,15 @@ fn compile(engine: &Engine, server: &Server, text: &[u8], limit: Duration) -> Re
     Ok(Library { number, name, text: text.to_vec(), shebang, functions })
 }
 
-fn compiled(cx: &Cx<'_>, text: &[u8]) -> Result<Arc<Library>, Fail> {
-    let (server, limit) = (cx.server, if cx.session.is_master { LONG_LOAD } else { LOAD });
+fn compiled(server: &Server, text: &[u8], limit: Duration) -> Result<Arc<Library>, Fail> {
     with_engine(&server.scripts, Kind::Functions, |engine| {
         compile(engine, server, text, limit).map(Arc::new).map_err(Fail::err)
     })
+}
+
+/// How long a library that a client sends may take to be loaded.
+fn limit(cx: &Cx<'_>) -> Duration {
+    if cx.session.is_master { LONG_LOAD } else { LOAD }
 }
 
 /// Puts the libraries of `loaded` in the heap, in place of those that are there.
@@ -146,7 +148,7 @@ fn load(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         loaded.remove(&name).is_some() && !replaces,
         format_args!("Library '{name}' already exists"),
     )?;
-    let library = compiled(cx, text)?;
+    let library = compiled(cx.server, text, limit(cx))?;
     loaded.add(library).map_err(|taken| Fail::err(format_args!("Function {taken} already exists")))?;
     store(cx, loaded)?;
     answer::bulk(out, name.as_bytes())
@@ -183,7 +185,8 @@ fn restore(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let before = if flushes { Arc::default() } else { cx.server.libraries.loaded() };
     let mut loaded = Loaded::clone(&before);
     let taken = |taken: String| Fail::err(format_args!("Function {taken} already exists"));
-    let libraries = texts.iter().map(|text| compiled(cx, text)).collect::<Result<Vec<_>, _>>()?;
+    let libraries =
+        texts.iter().map(|text| compiled(cx.server, text, limit(cx))).collect::<Result<Vec<_>, _>>()?;
     for library in &libraries {
         Fail::err_when(
             loaded.remove(&library.name).is_some() && !replaces,
@@ -298,9 +301,7 @@ pub fn load_libraries(server: &Server) -> pheap::Result<()> {
             let same = first_line(&text).ok().and_then(|(name, _)| before.get(name.as_bytes()).cloned());
             let library = match same.filter(|library| library.text == text) {
                 Some(library) => Ok(library),
-                None => with_engine(&server.scripts, Kind::Functions, |engine| {
-                    compile(engine, server, &text, LONG_LOAD).map(Arc::new).map_err(Fail::err)
-                }),
+                None => compiled(server, &text, LONG_LOAD),
             };
             let result = library.map_err(|fail| format!("{fail:?}")).and_then(|library| loaded.add(library));
             if let Err(problem) = result {

@@ -10,8 +10,11 @@ use crate::resp::Reply;
 use crate::scripts::{Declared, Script, Sha, sha1};
 use crate::server::MASTER_DOWN;
 
-const RUN: Flags = Flags::NOSCRIPT.and(Flags::STALE).and(Flags::SKIP_MONITOR).and(Flags::MAY_REPLICATE);
-const RUN_READ_ONLY: Flags = READ.and(Flags::NOSCRIPT).and(Flags::STALE).and(Flags::SKIP_MONITOR);
+/// What runs scripts and functions.
+pub(super) const RUN: Flags =
+    Flags::NOSCRIPT.and(Flags::STALE).and(Flags::SKIP_MONITOR).and(Flags::MAY_REPLICATE);
+/// The same, if these only look.
+pub(super) const RUN_READ_ONLY: Flags = READ.and(Flags::NOSCRIPT).and(Flags::STALE).and(Flags::SKIP_MONITOR);
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::new("eval", -3, RUN, Keys::Script, |cx, args, out| eval(cx, args, false, out)),

@@ -145,12 +145,8 @@ pub fn split(line: &[u8]) -> Option<Vec<Vec<u8>>> {
     }
 }
 
-/// What is behind a closing quote, which must be a space.
-fn closed(rest: &[u8]) -> Option<&[u8]> {
-    rest.first().is_none_or(u8::is_ascii_whitespace).then_some(rest)
-}
-
-/// Adds what is before the closing quote to a word. What is behind it. Between single quotes, nothing is escaped but these.
+/// Adds what is before the closing quote to a word. What is behind it, which must be a space. Between single
+/// quotes, nothing is escaped but these.
 fn quoted_part<'t>(mut rest: &'t [u8], quote: u8, word: &mut Vec<u8>) -> Option<&'t [u8]> {
     let hex = |digit: u8| char::from(digit).to_digit(16).map(|digit| digit as u8);
     let has_escapes = quote == b'"';
@@ -174,7 +170,9 @@ fn quoted_part<'t>(mut rest: &'t [u8], quote: u8, word: &mut Vec<u8>) -> Option<
                 });
                 after
             }
-            [byte, after @ ..] if *byte == quote => return closed(after),
+            [byte, after @ ..] if *byte == quote => {
+                return after.first().is_none_or(u8::is_ascii_whitespace).then_some(after);
+            }
             [byte, after @ ..] => {
                 word.push(*byte);
                 after

@@ -61,7 +61,6 @@ impl Drop for Run<'_, '_> {
 
 impl<'a, 'c> Run<'a, 'c> {
     pub(super) fn new(engine: &'a Engine, cx: &'a mut Cx<'c>, call: &'a Call<'a>, started: Instant) -> Self {
-        let arguments = Vec::new();
         Run {
             engine,
             cx,
@@ -74,7 +73,7 @@ impl<'a, 'c> Run<'a, 'c> {
             abort: None,
             is_error: false,
             counted: None,
-            arguments,
+            arguments: Vec::new(),
         }
     }
 
