@@ -82,7 +82,7 @@ fn is_of_bits(unit: &[u8]) -> Result<bool, Fail> {
 fn bits_of(start: i64, end: i64, is_of_bits: bool, bytes: usize) -> Option<(u64, u64)> {
     let (unit, len) = if is_of_bits { (1, 8 * bytes) } else { (8, bytes) };
     let places = places_in_string(start, end, len);
-    (!places.is_empty()).then_some((unit * places.start as u64, unit * places.end as u64 - 1))
+    (!places.is_empty()).then(|| (unit * places.start as u64, unit * places.end as u64 - 1))
 }
 
 /// How many bits from `first` to `last` are set.
