@@ -21,8 +21,8 @@
 //! | [`link`] | | the connection to a master: its data, and then what it sends |
 //! | [`net`] | | threads, connections, and what waits there: for keys, for the disk |
 //!
-//! A room is a folder. A module imports only from rooms above its own, and from modules on its left in its room.
-//! Where the room's name is among the modules, it stands for all other files of the room (`tests/layers.rs`).
+//! A room is a folder. A module imports only from rooms above its own, and from modules on its left in its
+//! room. The room's name stands for all other files of the room (`tests/layers.rs`).
 
 #![forbid(unsafe_code)]
 
