@@ -7,19 +7,19 @@ use std::thread;
 use std::time::Instant;
 
 use clap::{CommandFactory, Parser};
-use pheap_redis::clocks::Clocks;
 use pheap_redis::config::{Arguments as Line, Config, Form, Given, Reader};
+use pheap_redis::copies::export::export;
+use pheap_redis::copies::import::{Imported, Left, import};
 use pheap_redis::data::{MOST_SHARDS, OpenError, SHARDS, SHARDS_OF_ONE, Settings, Store};
-use pheap_redis::descriptors;
-use pheap_redis::export::export;
-use pheap_redis::import::{Imported, Left, import};
 use pheap_redis::link::Link;
-use pheap_redis::logging;
 use pheap_redis::metrics::Exporter;
 use pheap_redis::net::{Listener, Worker};
-use pheap_redis::ping::ping;
+use pheap_redis::process::descriptors;
+use pheap_redis::process::logging;
+use pheap_redis::process::ping::ping;
 use pheap_redis::process::{self, End, PidFile};
 use pheap_redis::scripts;
+use pheap_redis::server::clocks::Clocks;
 use pheap_redis::server::{Server, now};
 
 /// What `--help` says besides.

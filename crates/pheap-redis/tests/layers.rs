@@ -1,15 +1,27 @@
-//! The table of modules in `lib.rs` is the order in which they may import one another.
+//! The table of rooms in `lib.rs` is the order in which their modules may import one another.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The modules in the order of the table.
+/// The rooms and their modules in the order of the table: a room as its name, a module as `room::module`.
 fn order() -> Vec<String> {
     let text = fs::read_to_string("src/lib.rs").unwrap();
-    let rows = text.lines().filter_map(|line| line.strip_prefix("//! | [`")?.split(" |").next());
-    let names =
-        rows.flat_map(|row| row.split('`').filter(|name| name.chars().all(|c| c.is_ascii_lowercase())));
-    names.filter(|name| !name.is_empty()).map(str::to_owned).collect()
+    let mut order = Vec::new();
+    for row in text.lines().filter_map(|line| line.strip_prefix("//! | [`")) {
+        let [room, modules] = row.splitn(3, " | ").collect::<Vec<_>>()[..2] else { unreachable!() };
+        let room = room.trim_end_matches("`]");
+        let modules: Vec<&str> = modules.split('`').filter(|name| is_name(name)).collect();
+        if !modules.contains(&room) {
+            order.push(room.to_owned());
+        }
+        let path = |name: &str| if name == room { room.to_owned() } else { format!("{room}::{name}") };
+        order.extend(modules.into_iter().map(path));
+    }
+    order
+}
+
+fn is_name(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(|c| c.is_ascii_lowercase() || c == '_')
 }
 
 fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
@@ -26,26 +38,36 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
 #[test]
 fn a_module_imports_only_from_those_above_it() {
     let order = order();
-    let place = |name: &str| order.iter().position(|other| other == name);
+    // A file that the table does not name belongs to its room.
+    let place = |path: &[&str]| {
+        let place_of = |name: &str| order.iter().position(|other| other == name);
+        let module = path.get(1).and_then(|name| place_of(&format!("{}::{name}", path[0])));
+        module.or_else(|| place_of(path[0]))
+    };
     let mut files = Vec::new();
     sources(Path::new("src"), &mut files);
     let (mut seen, mut wrong) = (0, Vec::new());
     for file in files {
         let inside = file.strip_prefix("src").unwrap();
-        let top = inside.iter().next().unwrap().to_str().unwrap().trim_end_matches(".rs").to_owned();
-        let Some(own) = place(&top) else {
-            assert!(["lib", "main"].contains(&top.as_str()), "{top} is not in the table of lib.rs");
+        let path: Vec<&str> =
+            inside.iter().map(|part| part.to_str().unwrap().trim_end_matches(".rs")).collect();
+        let Some(own) = place(&path) else {
+            assert!(["lib", "main"].contains(&path[0]), "{} is not in the table of lib.rs", file.display());
             continue;
         };
         let text = fs::read_to_string(&file).unwrap();
         // Tests may look further.
         let code = text.split("#[cfg(test)]").next().unwrap();
         for used in code.split("crate::").skip(1) {
-            let name: String = used.chars().take_while(|c| c.is_ascii_lowercase() || *c == '_').collect();
-            match place(&name) {
-                Some(at) if at > own => wrong.push(format!("{}: {name} is below {top}", file.display())),
+            let end = used.find(|c: char| !c.is_ascii_alphanumeric() && !"_:".contains(c));
+            let path: Vec<&str> = used[..end.unwrap_or(used.len())].split("::").collect();
+            match place(&path) {
+                Some(at) if at > own => {
+                    wrong.push(format!("{}: {} is below {}", file.display(), order[at], order[own]));
+                }
                 Some(_) => seen += 1,
-                None => {}
+                None if !is_name(path[0]) => {}
+                None => wrong.push(format!("{}: {} is in no room", file.display(), path[0])),
             }
         }
     }

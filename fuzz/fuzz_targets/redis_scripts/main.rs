@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use libfuzzer_sys::fuzz_target;
 use pheap_fuzz::redis::{encoded, profile, server};
-use pheap_redis::client::Session;
+use pheap_redis::clients::client::Session;
 use pheap_redis::command::{Effects, Meanwhile};
 use pheap_redis::execute::{Execution, Output};
 use pheap_redis::resp::Reply;

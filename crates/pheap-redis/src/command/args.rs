@@ -1,16 +1,45 @@
 //! Arguments that mean something.
 
+use std::ops::Range;
+
 use super::object::{Limits, is_compact};
 use super::values::Kind;
-use super::{Args, Cx, Done, Fail};
+use super::{Args, Cx, Done, Fail, answer};
 use crate::data::{DATABASES, P, View};
 use crate::resp::Reply;
-use crate::words;
+use crate::text::words;
 
 /// A whole number.
 pub(super) fn int(text: &[u8]) -> Result<i64, Fail> {
     words::int(text).ok_or(Fail::NOT_AN_INTEGER)
 }
+
+/// The argument of an option, which is behind it.
+pub(super) fn value<'a>(rest: &mut std::slice::Iter<'_, &'a [u8]>) -> Result<&'a [u8], Fail> {
+    rest.next().copied().ok_or(Fail::SYNTAX)
+}
+
+/// What one of these words stands for, whatever its letters' case.
+pub(super) fn word<T: Copy>(text: &[u8], words: &[(&str, T)]) -> Option<T> {
+    words.iter().find(|(word, _)| text.eq_ignore_ascii_case(word.as_bytes())).map(|(_, meaning)| *meaning)
+}
+
+/// The same of a word that must be one of these.
+pub(super) fn one_of<T: Copy>(text: &[u8], words: &[(&str, T)]) -> Result<T, Fail> {
+    word(text, words).ok_or(Fail::SYNTAX)
+}
+
+/// The same of a last word that may be left out. Nothing if it is none of these, or not the last one.
+pub(super) fn last_word<T: Copy>(args: &Args<'_>, default: T, words: &[(&str, T)]) -> Option<T> {
+    match args {
+        [] => Some(default),
+        [text] => word(text, words),
+        _ => None,
+    }
+}
+
+/// How something is removed, for Redis; here it makes no difference.
+pub(super) const SYNC_OR_ASYNC: &[(&str, ())] = &[("sync", ()), ("async", ())];
 
 /// A whole number that is not negative; or this error.
 pub(super) fn count(text: &[u8], error: impl std::fmt::Display) -> Result<usize, Fail> {
@@ -49,9 +78,7 @@ pub(super) fn counted_pop<'a, E>(
     end: impl FnOnce(&[u8]) -> Result<E, Fail>,
 ) -> Result<(&'a Args<'a>, E, usize), Fail> {
     let keys = positive(args[0], "numkeys should be greater than 0")?;
-    if keys >= args.len() - 1 {
-        return Err(Fail::SYNTAX);
-    }
+    Fail::SYNTAX.when(keys >= args.len() - 1)?;
     let (keys, options) = args[1..].split_at(keys);
     let end = end(options[0])?;
     match options[1..] {
@@ -86,6 +113,19 @@ pub(super) fn float(text: &[u8]) -> Result<f64, Fail> {
     words::float(text).ok_or(Fail::NOT_A_FLOAT)
 }
 
+/// The places from `start` to `end` of `len` things: negative ones count from the end (-1 is the last one).
+pub(super) fn places(start: i64, end: i64, len: usize) -> Range<usize> {
+    let len = len as i64;
+    let from_end = |at: i64| if at < 0 { at.saturating_add(len) } else { at };
+    let (first, last) = (from_end(start).max(0), from_end(end).min(len - 1));
+    if first > last { 0..0 } else { first as usize..last as usize + 1 }
+}
+
+/// The same of a string, where an end before the first place is that place.
+pub(super) fn places_in_string(start: i64, end: i64, len: usize) -> Range<usize> {
+    places(start, end.max(-(len as i64)), len)
+}
+
 /// Milliseconds until a command gives up. 0: never.
 pub(super) fn timeout_ms(text: &[u8]) -> Result<u64, Fail> {
     let ms = words::int(text).ok_or_else(|| Fail::err("timeout is not an integer or out of range"))?;
@@ -97,12 +137,8 @@ pub(super) fn timeout(text: &[u8]) -> Result<Option<f64>, Fail> {
     let seconds = words::float(text).ok_or_else(|| Fail::err("timeout is not a float or out of range"))?;
     // In whole milliseconds, rounded up: so a little less than nothing is nothing.
     let ms = (seconds * 1000.0).ceil();
-    if ms < 0.0 {
-        return Err(Fail::err("timeout is negative"));
-    }
-    if ms >= i64::MAX as f64 / 1e3 {
-        return Err(Fail::err("timeout is out of range"));
-    }
+    Fail::err_when(ms < 0.0, "timeout is negative")?;
+    Fail::err_when(ms >= i64::MAX as f64 / 1e3, "timeout is out of range")?;
     Ok(Some(ms / 1000.0).filter(|&seconds| seconds > 0.0))
 }
 
@@ -130,9 +166,7 @@ impl<'a> Scan<'a> {
     pub(super) fn parse(args: &Args<'a>, has_kind: bool) -> Result<Scan<'a>, Fail> {
         let mut scan = Scan { from: cursor(args[0])?, pattern: None, count: 10, kind: None };
         let options = args[1..].chunks_exact(2);
-        if !options.remainder().is_empty() {
-            return Err(Fail::SYNTAX);
-        }
+        Fail::SYNTAX.when(!options.remainder().is_empty())?;
         for option in options {
             match option[0].to_ascii_lowercase().as_slice() {
                 b"match" => scan.pattern = Some(option[1]),
@@ -161,8 +195,7 @@ impl<'a> Scan<'a> {
             let Some(this) = this else {
                 out.array(2);
                 out.bulk(b"0");
-                out.array(0);
-                return Ok(());
+                return answer::empty(out);
             };
             let is_compact = is_compact(view, K::value(this), &limits);
             f(view, this, Scan::parse(&args[2..], false)?, is_compact, out);

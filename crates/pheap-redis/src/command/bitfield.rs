@@ -1,20 +1,21 @@
 //! `BITFIELD`: numbers of any width in a string.
 
-use super::args::int;
+use super::args::{int, value, word};
 use super::bits::offset;
 use super::buffers::{Limit, buffer};
 use super::table::{ADD, KEY, READ_FAST};
 use super::{Args, Command, Cx, Done, Fail};
 use crate::resp::Reply;
-use crate::words;
+use crate::text::words;
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::new("bitfield", -2, ADD, KEY, bitfield),
     Command::new("bitfield_ro", -2, READ_FAST, KEY, |cx, args, out| {
         let steps = parse(args, Limit::of(cx))?;
-        if steps.iter().any(|step| step.what != What::Get) {
-            return Err(Fail::err("BITFIELD_RO only supports the GET subcommand"));
-        }
+        Fail::err_when(
+            steps.iter().any(|step| step.what != What::Get),
+            "BITFIELD_RO only supports the GET subcommand",
+        )?;
         look(cx, args[1], &steps, out)
     }),
 ];
@@ -36,6 +37,9 @@ enum Overflow {
     /// Nothing.
     Fail,
 }
+
+const OVERFLOWS: &[(&str, Overflow)] =
+    &[("wrap", Overflow::Wrap), ("sat", Overflow::Saturate), ("fail", Overflow::Fail)];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum What {
@@ -120,35 +124,25 @@ impl Step {
 
 fn parse(args: &Args<'_>, limit: Limit) -> Result<Vec<Step>, Fail> {
     let (mut steps, mut overflow) = (Vec::new(), Overflow::Wrap);
-    let mut rest = &args[2..];
-    while let [name, after @ ..] = rest {
-        let (name, taken) = (name.to_ascii_lowercase(), after.len());
-        rest = match name.as_slice() {
-            b"overflow" if taken >= 1 => {
-                overflow = match after[0].to_ascii_lowercase().as_slice() {
-                    b"wrap" => Overflow::Wrap,
-                    b"sat" => Overflow::Saturate,
-                    b"fail" => Overflow::Fail,
-                    _ => return Err(Fail::err("Invalid OVERFLOW type specified")),
+    let mut rest = args[2..].iter();
+    while let Some(name) = rest.next() {
+        match (name.to_ascii_lowercase().as_slice(), rest.len()) {
+            (b"overflow", 1..) => {
+                overflow = word(value(&mut rest)?, OVERFLOWS)
+                    .ok_or_else(|| Fail::err("Invalid OVERFLOW type specified"))?;
+            }
+            (name @ b"get", 2..) | (name @ (b"set" | b"incrby"), 3..) => {
+                let kind = Kind::parse(value(&mut rest)?)?;
+                let offset = offset(value(&mut rest)?, Some(kind.bits), limit)?;
+                let what = match name {
+                    b"get" => What::Get,
+                    b"set" => What::Set(int(value(&mut rest)?)?),
+                    _ => What::Increase(int(value(&mut rest)?)?),
                 };
-                &after[1..]
-            }
-            b"get" if taken >= 2 => {
-                let kind = Kind::parse(after[0])?;
-                let offset = offset(after[1], Some(kind.bits), limit)?;
-                steps.push(Step { what: What::Get, kind, offset, overflow });
-                &after[2..]
-            }
-            name @ (b"set" | b"incrby") if taken >= 3 => {
-                let kind = Kind::parse(after[0])?;
-                let offset = offset(after[1], Some(kind.bits), limit)?;
-                let number = int(after[2])?;
-                let what = if name == b"set" { What::Set(number) } else { What::Increase(number) };
                 steps.push(Step { what, kind, offset, overflow });
-                &after[3..]
             }
             _ => return Err(Fail::SYNTAX),
-        };
+        }
     }
     Ok(steps)
 }

@@ -1,16 +1,16 @@
 //! Bits of strings: one, how many, where, of several.
 
-use super::args::int;
+use super::args::{int, one_of, places_in_string};
 use super::buffers::{Limit, buffer};
 use super::table::{ADD, KEY, READ, READ_FAST};
 use super::{Args, Command, Cx, Done, Fail, Keys, yes_or_no};
 use crate::data::Owned;
 use crate::resp::Reply;
-use crate::words;
+use crate::text::words;
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::new("bitcount", -2, READ, KEY, bitcount),
-    Command::new("bitop", -4, ADD, Keys::Range(2, -1, 1), bitop).access("OW update", "RO access"),
+    Command::new("bitop", -4, ADD, Keys::Range(2, -1, 1), bitop).accesses("OW update", "RO access"),
     Command::new("bitpos", -3, READ, KEY, bitpos),
     Command::new("getbit", 3, READ_FAST, KEY, getbit),
     Command::new("setbit", 4, ADD, KEY, setbit),
@@ -72,29 +72,17 @@ fn setbit(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     yes_or_no(out, old)
 }
 
-/// The first and the last of `len` things, where negative numbers count from the end. None if there are none in between.
-fn range(start: i64, end: i64, len: u64) -> Option<(u64, u64)> {
-    let len = len as i64;
-    let from_end = |at: i64| if at < 0 { at.saturating_add(len).max(0) } else { at };
-    let (first, last) = (from_end(start), from_end(end).min(len - 1));
-    (first <= last).then_some((first as u64, last as u64))
-}
-
 /// Whether a range is one of bits, not of bytes.
 fn is_of_bits(unit: &[u8]) -> Result<bool, Fail> {
-    match unit.to_ascii_lowercase().as_slice() {
-        b"bit" => Ok(true),
-        b"byte" => Ok(false),
-        _ => Err(Fail::SYNTAX),
-    }
+    one_of(unit, &[("bit", true), ("byte", false)])
 }
 
-/// The same as [`range`] in bits.
+/// The first and the last bit of a range of bits, or of bytes, where negative numbers count from the end. None if there are none in
+/// between.
 fn bits_of(start: i64, end: i64, is_of_bits: bool, bytes: usize) -> Option<(u64, u64)> {
-    if is_of_bits {
-        return range(start, end, 8 * bytes as u64);
-    }
-    range(start, end, bytes as u64).map(|(first, last)| (8 * first, 8 * last + 7))
+    let (unit, len) = if is_of_bits { (1, 8 * bytes) } else { (8, bytes) };
+    let places = places_in_string(start, end, len);
+    (!places.is_empty()).then(|| (unit * places.start as u64, unit * places.end as u64 - 1))
 }
 
 /// How many bits from `first` to `last` are set.

@@ -3,14 +3,14 @@
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
-use super::args::{int, timeout_ms};
+use super::args::{int, last_word, one_of, timeout_ms};
 use super::table::{ADMIN, LOOK};
-use super::{Args, Command, Cx, Done, Fail, Flags, Keys, ok, tracking, yes_or_no};
-use crate::client::Replies;
+use super::{Args, Command, Cx, Done, Fail, Flags, Keys, answer, ok, tracking, yes_or_no};
+use crate::clients::client::Replies;
 use crate::clients::{Filter, Kind, Pause};
-use crate::mailbox::Message;
+use crate::connections::mailbox::Message;
 use crate::resp::Reply;
-use crate::words;
+use crate::text::words;
 
 const TELL: Flags = LOOK.and(Flags::NOSCRIPT);
 
@@ -19,22 +19,16 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("client|caching", 3, TELL, Keys::None, tracking::caching),
     Command::new("client|getname", 2, TELL, Keys::None, |cx, _, out| {
         let name = cx.session.profile.state.lock().name.clone();
-        out.maybe_bulk((!name.is_empty()).then_some(&name));
-        Ok(())
+        answer::maybe_bulk(out, (!name.is_empty()).then_some(&name))
     }),
     Command::new("client|getredir", 2, TELL, Keys::None, |cx, _, out| {
-        out.int(cx.session.redirects_to());
-        Ok(())
+        answer::int(out, cx.session.redirects_to())
     }),
     Command::help("client|help"),
-    Command::new("client|id", 2, TELL, Keys::None, |cx, _, out| {
-        out.int(cx.session.id as i64);
-        Ok(())
-    }),
+    Command::new("client|id", 2, TELL, Keys::None, |cx, _, out| answer::int(out, cx.session.id as i64)),
     Command::new("client|info", 2, TELL, Keys::None, |cx, _, out| {
         cx.session.publish();
-        out.verbatim("txt", &(cx.session.profile.line() + "\n"));
-        Ok(())
+        answer::text(out, &(cx.session.profile.line() + "\n"))
     }),
     Command::new("client|kill", -3, ADMIN, Keys::None, kill),
     Command::new("client|list", -2, ADMIN, Keys::None, list),
@@ -81,11 +75,7 @@ pub(super) const COMMANDS: &[Command] = &[
 ];
 
 fn on_or_off(word: &[u8]) -> Result<bool, Fail> {
-    match word.to_ascii_lowercase().as_slice() {
-        b"on" => Ok(true),
-        b"off" => Ok(false),
-        _ => Err(Fail::SYNTAX),
-    }
+    one_of(word, &[("on", true), ("off", false)])
 }
 
 /// Whether it can be a field of `CLIENT LIST`.
@@ -95,9 +85,7 @@ fn is_plain(text: &[u8]) -> bool {
 
 /// What the client wants to be called.
 pub(super) fn set_name(cx: &Cx<'_>, name: &[u8]) -> Done {
-    if !is_plain(name) {
-        return Err(Fail::err("Client names cannot contain spaces, newlines or special characters."));
-    }
+    Fail::err_when(!is_plain(name), "Client names cannot contain spaces, newlines or special characters.")?;
     cx.session.profile.state.lock().name = name.to_vec();
     Ok(())
 }
@@ -143,8 +131,7 @@ fn list(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         }
         _ => return Err(Fail::SYNTAX),
     };
-    out.verbatim("txt", some.iter().map(|profile| profile.line() + "\n").collect::<String>());
-    Ok(())
+    answer::text(out, some.iter().map(|profile| profile.line() + "\n").collect::<String>())
 }
 
 fn kill(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
@@ -169,19 +156,11 @@ fn kill(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
                 b"user" => {
                     return Err(Fail::err(format_args!("No such user '{}'", words::lossy(option[1]))));
                 }
-                b"skipme" => {
-                    spares_itself = match option[1].to_ascii_lowercase().as_slice() {
-                        b"yes" => true,
-                        b"no" => false,
-                        _ => return Err(Fail::SYNTAX),
-                    }
-                }
+                b"skipme" => spares_itself = one_of(option[1], &[("yes", true), ("no", false)])?,
                 _ => return Err(Fail::SYNTAX),
             }
         }
-        if is_odd {
-            return Err(Fail::SYNTAX);
-        }
+        Fail::SYNTAX.when(is_odd)?;
     }
     filter.not = spares_itself.then_some(cx.session.id);
     let some = cx.server.clients.matching(&filter);
@@ -190,7 +169,7 @@ fn kill(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
             cx.session.closing = true; // after its reply
         } else {
             cx.server.clients.remove(profile.id);
-            cx.server.threads[profile.thread].post(Message::Kill { client: profile.id });
+            cx.server.threads[profile.thread].post(Message::Kill(profile.id));
         }
     }
     match (is_short, some.len()) {
@@ -202,12 +181,8 @@ fn kill(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 }
 
 fn unblock(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let with_error = match args[3..] {
-        [] => false,
-        [how] if how.eq_ignore_ascii_case(b"timeout") => false,
-        [how] if how.eq_ignore_ascii_case(b"error") => true,
-        _ => return Err(Fail::err("CLIENT UNBLOCK reason should be TIMEOUT or ERROR")),
-    };
+    let with_error = last_word(&args[3..], false, &[("timeout", false), ("error", true)])
+        .ok_or_else(|| Fail::err("CLIENT UNBLOCK reason should be TIMEOUT or ERROR"))?;
     let profile = cx.server.clients.get(int(args[2])? as u64);
     // Whoever sets this back lets it go on.
     let is_blocked = profile.as_ref().is_some_and(|profile| profile.is_blocked.swap(false, SeqCst));
@@ -218,12 +193,8 @@ fn unblock(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 }
 
 fn pause(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let all = match args[3..] {
-        [] => true,
-        [which] if which.eq_ignore_ascii_case(b"all") => true,
-        [which] if which.eq_ignore_ascii_case(b"write") => false,
-        _ => return Err(Fail::err("CLIENT PAUSE mode must be WRITE or ALL")),
-    };
+    let all = last_word(&args[3..], true, &[("all", true), ("write", false)])
+        .ok_or_else(|| Fail::err("CLIENT PAUSE mode must be WRITE or ALL"))?;
     let until = Instant::now().checked_add(Duration::from_millis(timeout_ms(args[2])?));
     let until = until.ok_or_else(|| Fail::err("timeout is out of range"))?;
     cx.server.pause(Some(Pause { until, all }));

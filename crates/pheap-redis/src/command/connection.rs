@@ -3,8 +3,8 @@
 use super::args::{database, int};
 use super::server::no_cluster;
 use super::table::{ALL_KEYS, LOOK, READ_FAST};
-use super::{Args, Command, Cx, Done, Fail, Flags, Keys, ok};
-use crate::client::Multi;
+use super::{Args, Command, Cx, Done, Fail, Flags, Keys, answer, ok};
+use crate::clients::client::Multi;
 use crate::resp::Reply;
 
 const TRANSACTION: Flags = LOOK.and(Flags::NOSCRIPT).and(Flags::FAST).and(Flags::ALLOW_BUSY);
@@ -12,50 +12,35 @@ const WATCH: Flags =
     READ_FAST.and(Flags::NOSCRIPT).and(Flags::LOADING).and(Flags::STALE).and(Flags::ALLOW_BUSY);
 const FAST: Flags = LOOK.and(Flags::FAST);
 const ALWAYS: Flags = LOOK.and(Flags::NOSCRIPT).and(Flags::FAST).and(Flags::NO_AUTH).and(Flags::ALLOW_BUSY);
+const LEAVE: Flags = ALWAYS.and(Flags::LISTENING).and(Flags::ENDS_MULTI);
+const EXEC: Flags = LOOK.and(Flags::NOSCRIPT).and(Flags::SKIP_SLOWLOG).and(Flags::ENDS_MULTI);
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::new("asking", 1, Flags::FAST, Keys::None, no_cluster),
     Command::new("auth", -2, ALWAYS, Keys::None, auth),
-    Command::new("echo", 2, FAST, Keys::None, |_, args, out| {
-        out.bulk(args[1]);
-        Ok(())
-    }),
+    Command::new("echo", 2, FAST, Keys::None, |_, args, out| answer::bulk(out, args[1])),
     Command::new("hello", -1, ALWAYS, Keys::None, hello),
     Command::new("ping", -1, Flags::FAST.and(Flags::LISTENING), Keys::None, ping),
-    Command::new(
-        "quit",
-        -1,
-        ALWAYS.and(Flags::LISTENING).and(Flags::ENDS_MULTI),
-        Keys::None,
-        |cx, _, out| {
-            cx.session.closing = true;
-            ok(out)
-        },
-    ),
+    Command::new("quit", -1, LEAVE, Keys::None, |cx, _, out| {
+        cx.session.closing = true;
+        ok(out)
+    }),
     Command::new("readonly", 1, FAST, Keys::None, no_cluster),
     Command::new("readwrite", 1, FAST, Keys::None, no_cluster),
-    Command::new("reset", 1, ALWAYS.and(Flags::LISTENING).and(Flags::ENDS_MULTI), Keys::None, reset),
+    Command::new("reset", 1, LEAVE, Keys::None, reset),
     Command::new("select", 2, FAST, Keys::None, select),
 ];
 
 pub(super) const TRANSACTIONS: &[Command] = &[
     Command::new("discard", 1, TRANSACTION.and(Flags::ENDS_MULTI), Keys::None, discard),
-    Command::new(
-        "exec",
-        1,
-        LOOK.and(Flags::NOSCRIPT).and(Flags::SKIP_SLOWLOG).and(Flags::ENDS_MULTI),
-        Keys::None,
-        |_, _, _| {
-            Err(Fail::err("EXEC without MULTI")) // with it, `execute.rs` runs all of it
-        },
-    ),
+    // With `MULTI`, `execute` runs all of it.
+    Command::new("exec", 1, EXEC, Keys::None, |_, _, _| Err(Fail::err("EXEC without MULTI"))),
     Command::new("multi", 1, TRANSACTION.and(Flags::AT_ONCE), Keys::None, multi),
     Command::new("unwatch", 1, TRANSACTION, Keys::None, |cx, _, out| {
         cx.server.unwatch(cx.session);
         ok(out)
     }),
-    Command::new("watch", -2, WATCH.and(Flags::AT_ONCE).and(Flags::GLANCE), ALL_KEYS, watch)
-        .access("RO", "RO"),
+    Command::new("watch", -2, WATCH.and(Flags::AT_ONCE).and(Flags::GLANCE), ALL_KEYS, watch).access("RO"),
 ];
 
 fn ping(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
@@ -123,7 +108,7 @@ fn hello(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
             _ => {
                 return Err(Fail::err(format_args!(
                     "Syntax error in HELLO option '{}'",
-                    crate::words::lossy(option)
+                    crate::text::words::lossy(option)
                 )));
             }
         }
@@ -164,13 +149,12 @@ fn reset(cx: &mut Cx<'_>, _: &Args<'_>, out: &mut Reply) -> Done {
     cx.server.tracking.disable(cx.session);
     cx.session.db = 0;
     cx.session.resp3 = false;
-    cx.session.replies = crate::client::Replies::On;
+    cx.session.replies = crate::clients::client::Replies::On;
     cx.session.never_evicted = false;
     cx.session.authenticated = cx.server.config.read().text("requirepass").is_empty();
     cx.session.profile.state.lock().name.clear();
     out.set_resp3(false);
-    out.simple("RESET");
-    Ok(())
+    answer::simple(out, "RESET")
 }
 
 fn select(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
@@ -179,25 +163,19 @@ fn select(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 }
 
 fn multi(cx: &mut Cx<'_>, _: &Args<'_>, out: &mut Reply) -> Done {
-    if cx.session.multi.is_some() {
-        return Err(Fail::err("MULTI calls can not be nested"));
-    }
+    Fail::err_when(cx.session.multi.is_some(), "MULTI calls can not be nested")?;
     cx.session.multi = Some(Multi::default());
     ok(out)
 }
 
 fn discard(cx: &mut Cx<'_>, _: &Args<'_>, out: &mut Reply) -> Done {
-    if cx.session.multi.take().is_none() {
-        return Err(Fail::err("DISCARD without MULTI"));
-    }
+    Fail::err_when(cx.session.multi.take().is_none(), "DISCARD without MULTI")?;
     cx.server.unwatch(cx.session);
     ok(out)
 }
 
 fn watch(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    if cx.session.multi.is_some() {
-        return Err(Fail::err("WATCH inside MULTI is not allowed"));
-    }
+    Fail::err_when(cx.session.multi.is_some(), "WATCH inside MULTI is not allowed")?;
     for key in &args[1..] {
         let (name, now) = ((cx.session.db, key.to_vec()), cx.now);
         if !cx.session.watched.contains_key(&name) {

@@ -6,13 +6,13 @@ use indexmap::IndexSet;
 use pheap::{P, Shards, Txn, View};
 
 use super::{Args, Command, Keys};
-use crate::client::Session;
+use crate::clients::client::Session;
+use crate::clients::pubsub::{Listener, push};
+use crate::clients::tracking::Stale;
+use crate::clients::waiting::Signal;
+use crate::connections::mailbox::Parcel;
 use crate::data::{Change, Db, Shard, Store};
-use crate::mailbox::Parcel;
-use crate::pubsub::{Listener, push};
 use crate::server::Server;
-use crate::tracking::Stale;
-use crate::waiting::Signal;
 
 /// What a command may touch.
 pub struct Cx<'c> {
@@ -79,6 +79,19 @@ impl Effects {
         if server.waiting.has(db, key) {
             self.signals.insert(Signal { db, key: key.to_vec() });
         }
+    }
+
+    /// Clients that watch a key, or have copies of it, are told that it was written to by a client (0: by nobody).
+    pub fn modified(&mut self, server: &Server, by: u64, db: usize, key: &[u8]) {
+        server.watched.touch(db, key);
+        if server.tracking.is_wanted() {
+            server.tracking.changed(&server.clients, by, key, &mut self.stale);
+        }
+    }
+
+    /// Sends a keyspace notification to whom it concerns.
+    pub fn notify(&mut self, server: &Server, event: (usize, u8, &str, &[u8])) {
+        server.notify(event, &mut |to, parts| self.send(server, to, parts));
     }
 
     /// What is sent to others, after commands of a client (0: of nobody).
@@ -202,11 +215,7 @@ impl Cx<'_> {
 
     /// Clients that watch a key, or have copies of it, are told that it was written to.
     pub fn modified(&mut self, db: usize, key: &[u8]) {
-        let server = self.server;
-        server.watched.touch(db, key);
-        if server.tracking.is_wanted() {
-            server.tracking.changed(&server.clients, self.session.id, key, &mut self.effects.stale);
-        }
+        self.effects.modified(self.server, self.session.id, db, key);
     }
 
     /// All keys were removed, of this database or of all, which were in these shards. Copies of keys know nothing of databases.
@@ -230,8 +239,7 @@ impl Cx<'_> {
 
     /// The same of some database.
     pub fn notify_in(&mut self, db: usize, class: u8, event: &str, key: &[u8]) {
-        let server = self.server;
-        server.notify((db, class, event, key), &mut |to, parts| self.effects.send(server, to, parts));
+        self.effects.notify(self.server, (db, class, event, key));
     }
 }
 
@@ -257,19 +265,23 @@ pub fn shards_of(
 
 /// Shards, locked for as long as a command runs.
 pub trait Keyspace {
-    /// Whether a shard is among them.
-    fn has(&self, shard: usize) -> bool;
-
     /// The shard, if there is only one.
     fn only(&self) -> Option<usize> {
         None
+    }
+
+    /// Whether a shard is among them.
+    fn has(&self, shard: usize) -> bool {
+        self.only() == Some(shard)
     }
 
     /// Looks at a shard: calls `f` once.
     fn read(&mut self, shard: usize, f: &mut dyn for<'r> FnMut(&View<'r>, P<'r, Shard<'r>>));
 
     /// Changes a shard: calls `f` once.
-    fn write(&mut self, shard: usize, f: &mut dyn for<'r> FnMut(&mut Txn<'r>, P<'r, Shard<'r>>));
+    fn write(&mut self, _: usize, _: &mut dyn for<'r> FnMut(&mut Txn<'r>, P<'r, Shard<'r>>)) {
+        panic!("the command says that it changes nothing");
+    }
 
     /// Whether shards may be changed.
     fn can_write(&self) -> bool {
@@ -281,15 +293,7 @@ pub trait Keyspace {
 pub struct Nothing;
 
 impl Keyspace for Nothing {
-    fn has(&self, _: usize) -> bool {
-        false
-    }
-
     fn read(&mut self, _: usize, _: &mut dyn for<'r> FnMut(&View<'r>, P<'r, Shard<'r>>)) {
-        panic!("the command says that it has no keys");
-    }
-
-    fn write(&mut self, _: usize, _: &mut dyn for<'r> FnMut(&mut Txn<'r>, P<'r, Shard<'r>>)) {
         panic!("the command says that it has no keys");
     }
 }
@@ -305,20 +309,12 @@ pub struct OneRead<'v, 'r> {
 }
 
 impl Keyspace for OneRead<'_, '_> {
-    fn has(&self, shard: usize) -> bool {
-        shard == self.shard
-    }
-
     fn only(&self) -> Option<usize> {
         Some(self.shard)
     }
 
     fn read(&mut self, _: usize, f: &mut dyn for<'r> FnMut(&View<'r>, P<'r, Shard<'r>>)) {
         f(self.view, self.root);
-    }
-
-    fn write(&mut self, _: usize, _: &mut dyn for<'r> FnMut(&mut Txn<'r>, P<'r, Shard<'r>>)) {
-        panic!("the command says that it only looks");
     }
 
     fn can_write(&self) -> bool {
@@ -337,10 +333,6 @@ pub struct OneTxn<'t, 'r> {
 }
 
 impl Keyspace for OneTxn<'_, '_> {
-    fn has(&self, shard: usize) -> bool {
-        shard == self.shard
-    }
-
     fn only(&self) -> Option<usize> {
         Some(self.shard)
     }

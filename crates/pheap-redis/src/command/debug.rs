@@ -4,11 +4,12 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use super::args::int;
+use super::server::is_allowed;
 use super::table::ADMIN;
-use super::{Args, Command, Cx, Done, Fail, Keys, ok};
+use super::{Args, Command, Cx, Done, Fail, Keys, answer, ok};
 use crate::rdb;
 use crate::resp::Reply;
-use crate::words;
+use crate::text::words;
 
 pub(super) const COMMANDS: &[Command] = &[Command::new(
     "debug",
@@ -26,16 +27,10 @@ pub(super) const COMMANDS: &[Command] = &[Command::new(
 const DUMP_END: usize = 11;
 
 fn debug(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let is_allowed = match cx.server.config.read().text("enable-debug-command") {
-        "yes" => true,
-        "local" => cx.session.profile.is_local(),
-        _ => false,
-    };
-    if !is_allowed {
-        return Err(Fail::err(
-            "DEBUG command not allowed. If the enable-debug-command option is set to \"local\", you can run it from a local connection, otherwise you need to set this option in the configuration file, and then restart the server.",
-        ));
-    }
+    Fail::err_when(
+        !is_allowed(cx, &cx.server.config.read(), "enable-debug-command"),
+        "DEBUG command not allowed. If the enable-debug-command option is set to \"local\", you can run it from a local connection, otherwise you need to set this option in the configuration file, and then restart the server.",
+    )?;
     match (args[1].to_ascii_lowercase().as_slice(), &args[2..]) {
         (b"error", [text]) => return Err(Fail::Error(words::lossy(text).into_owned().into())),
         (b"object", [key]) => return object(cx, key, out),
@@ -50,8 +45,7 @@ fn debug(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         }
         (b"stringmatch-len", [len, pattern]) => {
             let text = vec![b'x'; usize::try_from(int(len)?).unwrap_or(0).min(512 << 20)];
-            out.int(i64::from(words::matches(pattern, &text)));
-            return Ok(());
+            return answer::int(out, i64::from(words::matches(pattern, &text)));
         }
         _ => return Err(Fail::bad_subcommand(args)),
     }
@@ -63,8 +57,8 @@ fn object(cx: &mut Cx<'_>, key: &[u8], out: &mut Reply) -> Done {
     let encoding = super::object::encoding_of(cx, key);
     let len = rdb::dump(&value).map_err(Fail::err)?.len() - DUMP_END;
     let idle = cx.server.clocks.idle_seconds(key, cx.now);
-    out.simple(&format!(
+    let told = format!(
         "Value at:0x0 refcount:1 encoding:{encoding} serializedlength:{len} lru:0 lru_seconds_idle:{idle}"
-    ));
-    Ok(())
+    );
+    answer::simple(out, &told)
 }

@@ -1,16 +1,16 @@
 //! Values as Redis writes them to files: `DUMP` and `RESTORE`.
 
-use super::args::int;
+use super::args::{int, value};
 use super::table::{ADD, KEY, READ};
-use super::{Args, Command, Cx, Done, Fail, Flags, ok};
-use crate::clocks::Usage;
+use super::{Args, Command, Cx, Done, Fail, Flags, answer, ok};
 use crate::data::Change;
 use crate::rdb;
 use crate::resp::Reply;
+use crate::server::clocks::Usage;
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::new("dump", 2, READ, KEY, dump),
-    Command::new("restore", -4, ADD, KEY, restore).access("OW update", "OW update"),
+    Command::new("restore", -4, ADD, KEY, restore).access("OW update"),
 ];
 
 /// What is only called by other servers.
@@ -19,8 +19,7 @@ pub(super) const OF_SERVERS: &[Command] =
 
 fn dump(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let dumped = cx.copy_of(args[1]).map(|(value, _)| rdb::dump(&value)).transpose().map_err(Fail::err)?;
-    out.maybe_bulk(dumped.as_deref());
-    Ok(())
+    answer::maybe_bulk(out, dumped.as_deref())
 }
 
 /// What `RESTORE` is asked for.
@@ -39,14 +38,12 @@ impl Options {
                 b"replace" => options.replaces = true,
                 b"absttl" => options.is_absolute = true,
                 b"idletime" if !matches!(options.usage, Some(Usage::Often(_))) => {
-                    let seconds = int(rest.next().ok_or(Fail::SYNTAX)?)?;
-                    if seconds < 0 {
-                        return Err(Fail::err("Invalid IDLETIME value, must be >= 0"));
-                    }
+                    let seconds = int(value(&mut rest)?)?;
+                    Fail::err_when(seconds < 0, "Invalid IDLETIME value, must be >= 0")?;
                     options.usage = Some(Usage::Idle(seconds));
                 }
                 b"freq" if !matches!(options.usage, Some(Usage::Idle(_))) => {
-                    let often = u8::try_from(int(rest.next().ok_or(Fail::SYNTAX)?)?);
+                    let often = u8::try_from(int(value(&mut rest)?)?);
                     let often =
                         often.map_err(|_| Fail::err("Invalid FREQ value, must be >= 0 and <= 255"))?;
                     options.usage = Some(Usage::Often(often));
@@ -66,9 +63,7 @@ fn restore(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         return Err(Fail::Error("BUSYKEY Target key name already exists.".into()));
     }
     let ttl = int(args[2])?;
-    if ttl < 0 {
-        return Err(Fail::err("Invalid TTL value, must be >= 0"));
-    }
+    Fail::err_when(ttl < 0, "Invalid TTL value, must be >= 0")?;
     let opened = rdb::open(args[3]).map_err(|_| Fail::err("DUMP payload version or checksum are wrong"))?;
     let value = rdb::restore(opened).map_err(|_| Fail::err("Bad data format"))?;
     let deadline = match ttl {

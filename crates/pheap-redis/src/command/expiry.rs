@@ -1,32 +1,26 @@
 //! When keys expire.
 
 use super::args::{int, invalid_time};
-use super::table::{KEY, READ_FAST, WRITE_FAST};
-use super::{Args, Command, Cx, Done, Fail, Flags, yes_or_no};
+use super::table::{GLANCE_FAST, KEY, WRITE_FAST};
+use super::{Args, Command, Cx, Done, Fail, answer, yes_or_no};
 use crate::data::Change;
 use crate::resp::Reply;
-use crate::words;
+use crate::text::words;
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::new("expire", -3, WRITE_FAST, KEY, |cx, args, out| expire(cx, args, 1000, false, out))
-        .access("RW update", "RW update"),
+        .access("RW update"),
     Command::new("expireat", -3, WRITE_FAST, KEY, |cx, args, out| expire(cx, args, 1000, true, out))
-        .access("RW update", "RW update"),
-    Command::new("expiretime", 2, READ_FAST.and(Flags::GLANCE), KEY, |cx, args, out| {
-        ttl(cx, args, 1000, true, out)
-    }),
-    Command::new("persist", 2, WRITE_FAST, KEY, persist).access("RW update", "RW update"),
+        .access("RW update"),
+    Command::new("expiretime", 2, GLANCE_FAST, KEY, |cx, args, out| ttl(cx, args, 1000, true, out)),
+    Command::new("persist", 2, WRITE_FAST, KEY, persist).access("RW update"),
     Command::new("pexpire", -3, WRITE_FAST, KEY, |cx, args, out| expire(cx, args, 1, false, out))
-        .access("RW update", "RW update"),
+        .access("RW update"),
     Command::new("pexpireat", -3, WRITE_FAST, KEY, |cx, args, out| expire(cx, args, 1, true, out))
-        .access("RW update", "RW update"),
-    Command::new("pexpiretime", 2, READ_FAST.and(Flags::GLANCE), KEY, |cx, args, out| {
-        ttl(cx, args, 1, true, out)
-    }),
-    Command::new("pttl", 2, READ_FAST.and(Flags::GLANCE), KEY, |cx, args, out| ttl(cx, args, 1, false, out)),
-    Command::new("ttl", 2, READ_FAST.and(Flags::GLANCE), KEY, |cx, args, out| {
-        ttl(cx, args, 1000, false, out)
-    }),
+        .access("RW update"),
+    Command::new("pexpiretime", 2, GLANCE_FAST, KEY, |cx, args, out| ttl(cx, args, 1, true, out)),
+    Command::new("pttl", 2, GLANCE_FAST, KEY, |cx, args, out| ttl(cx, args, 1, false, out)),
+    Command::new("ttl", 2, GLANCE_FAST, KEY, |cx, args, out| ttl(cx, args, 1000, false, out)),
 ];
 
 /// When a key is given another deadline.
@@ -54,12 +48,11 @@ impl Conditions {
                 _ => return Err(Fail::err(format_args!("Unsupported option {}", words::lossy(option)))),
             }
         }
-        if all.nx && (all.xx || all.gt || all.lt) {
-            return Err(Fail::err("NX and XX, GT or LT options at the same time are not compatible"));
-        }
-        if all.gt && all.lt {
-            return Err(Fail::err("GT and LT options at the same time are not compatible"));
-        }
+        Fail::err_when(
+            all.nx && (all.xx || all.gt || all.lt),
+            "NX and XX, GT or LT options at the same time are not compatible",
+        )?;
+        Fail::err_when(all.gt && all.lt, "GT and LT options at the same time are not compatible")?;
         Ok(all)
     }
 
@@ -100,13 +93,12 @@ fn persist(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 fn ttl(cx: &mut Cx<'_>, args: &Args<'_>, unit_ms: i64, is_time: bool, out: &mut Reply) -> Done {
     let (key, now) = (args[1], cx.clock);
     if !cx.has(key) {
-        out.int(-2);
-        return Ok(());
+        return answer::int(out, -2);
     }
-    out.int(match cx.read(key, |view, db| db.deadline(view, key)) {
+    let told = match cx.read(key, |view, db| db.deadline(view, key)) {
         None => -1,
         Some(at) if is_time => at / unit_ms,
         Some(at) => (at - now + unit_ms / 2) / unit_ms, // rounded
-    });
-    Ok(())
+    };
+    answer::int(out, told)
 }

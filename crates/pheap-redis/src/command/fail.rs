@@ -3,24 +3,11 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use crate::resp::Reply;
 use crate::resp::input::Words;
-use crate::words;
+use crate::text::words;
 
 /// How a command ends.
 pub type Done = Result<(), Fail>;
-
-/// Answers `OK`.
-pub(super) fn ok(out: &mut Reply) -> Done {
-    out.ok();
-    Ok(())
-}
-
-/// Answers 1 or 0.
-pub(super) fn yes_or_no(out: &mut Reply, is_so: bool) -> Done {
-    out.int(i64::from(is_so));
-    Ok(())
-}
 
 /// A command that does not succeed, and has changed nothing.
 #[derive(Debug)]
@@ -46,8 +33,6 @@ pub struct Block {
     pub is_counted: bool,
     /// Seconds until it gives up. None: it does not.
     pub timeout: Option<f64>,
-    /// The reply when it gives up is no array but a string.
-    pub gives_up_with_null: bool,
     /// It ends when one of the keys is removed.
     pub needs_keys: bool,
     /// What is run when it goes on, if that is not the command as it was given.
@@ -73,6 +58,16 @@ impl Fail {
     /// An error with the code `ERR`.
     pub fn err(text: impl std::fmt::Display) -> Fail {
         Fail::Error(format!("ERR {text}").into())
+    }
+
+    /// Fails with an error of the code `ERR`, if something is so.
+    pub fn err_when(is_so: bool, text: impl std::fmt::Display) -> Done {
+        if is_so { Err(Fail::err(text)) } else { Ok(()) }
+    }
+
+    /// Fails with this error, if something is so.
+    pub fn when(self, is_so: bool) -> Done {
+        if is_so { Err(self) } else { Ok(()) }
     }
 
     /// A value of another type than the command is for.

@@ -3,20 +3,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::args::{SYNC_OR_ASYNC, last_word};
 use super::functions_dump as dump;
 use super::script::{Call, Engine, Kind, LOAD, LOAD_AGAIN, LONG_LOAD, with_engine};
-use super::scripts::{may_run, number_of_keys};
-use super::table::{ADD, LOOK, READ, WRITE, tell_subcommands};
-use super::{Args, Command, Cx, Done, Fail, Flags, Keys, ok};
+use super::scripts::{RUN, RUN_READ_ONLY, may_run, number_of_keys};
+use super::table::{ADD, LOOK, WRITE, tell_subcommands};
+use super::{Args, Command, Cx, Done, Fail, Flags, Keys, answer, ok};
 use crate::data::{Change, Value};
-use crate::libraries::{Function, Library, Loaded, first_line};
 use crate::resp::Reply;
+use crate::scripts::libraries::{Function, Library, Loaded, first_line};
 use crate::scripts::{BUSY_EVAL, Declared};
 use crate::server::Server;
-use crate::words;
+use crate::text::words;
 
-const RUN: Flags = Flags::NOSCRIPT.and(Flags::STALE).and(Flags::SKIP_MONITOR).and(Flags::MAY_REPLICATE);
-const RUN_READ_ONLY: Flags = READ.and(Flags::NOSCRIPT).and(Flags::STALE).and(Flags::SKIP_MONITOR);
 const BUSY: Flags = Flags::NOSCRIPT.and(Flags::ALLOW_BUSY);
 const CHANGE: Flags = WRITE.and(Flags::NOSCRIPT);
 const ADDS: Flags = ADD.and(Flags::NOSCRIPT);
@@ -28,8 +27,7 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("function|delete", 3, CHANGE, Keys::Libraries, delete),
     Command::new("function|dump", 2, Flags::NOSCRIPT, Keys::Libraries, |cx, _, out| {
         let loaded = cx.server.libraries.loaded();
-        out.bulk(&dump::write(loaded.iter().map(|library| &library.text[..])));
-        Ok(())
+        answer::bulk(out, &dump::write(loaded.iter().map(|library| &library.text[..])))
     }),
     Command::new("function|flush", -2, CHANGE, Keys::Libraries, flush),
     Command::new("function|help", 2, LOOK, Keys::None, |_, args, out| tell_subcommands(args, HELP, out)),
@@ -91,11 +89,15 @@ fn compile(engine: &Engine, server: &Server, text: &[u8], limit: Duration) -> Re
     Ok(Library { number, name, text: text.to_vec(), shebang, functions })
 }
 
-fn compiled(cx: &Cx<'_>, text: &[u8]) -> Result<Arc<Library>, Fail> {
-    let (server, limit) = (cx.server, if cx.session.is_master { LONG_LOAD } else { LOAD });
+fn compiled(server: &Server, text: &[u8], limit: Duration) -> Result<Arc<Library>, Fail> {
     with_engine(&server.scripts, Kind::Functions, |engine| {
         compile(engine, server, text, limit).map(Arc::new).map_err(Fail::err)
     })
+}
+
+/// How long a library that a client sends may take to be loaded.
+fn limit(cx: &Cx<'_>) -> Duration {
+    if cx.session.is_master { LONG_LOAD } else { LOAD }
 }
 
 /// Puts the libraries of `loaded` in the heap, in place of those that are there.
@@ -142,14 +144,14 @@ fn load(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     }
     let (name, _) = first_line(text).map_err(Fail::err)?;
     let mut loaded = Loaded::clone(&cx.server.libraries.loaded());
-    if loaded.remove(&name).is_some() && !replaces {
-        return Err(Fail::err(format_args!("Library '{name}' already exists")));
-    }
-    let library = compiled(cx, text)?;
+    Fail::err_when(
+        loaded.remove(&name).is_some() && !replaces,
+        format_args!("Library '{name}' already exists"),
+    )?;
+    let library = compiled(cx.server, text, limit(cx))?;
     loaded.add(library).map_err(|taken| Fail::err(format_args!("Function {taken} already exists")))?;
     store(cx, loaded)?;
-    out.bulk(name.as_bytes());
-    Ok(())
+    answer::bulk(out, name.as_bytes())
 }
 
 fn delete(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
@@ -161,41 +163,35 @@ fn delete(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 }
 
 fn flush(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    match args[2..] {
-        [] => {}
-        [mode] if mode.eq_ignore_ascii_case(b"sync") || mode.eq_ignore_ascii_case(b"async") => {}
-        [_] => return Err(Fail::err("FUNCTION FLUSH only supports SYNC|ASYNC option")),
-        _ => return Err(Fail::bad_subcommand(args)),
+    if args.len() > 3 {
+        return Err(Fail::bad_subcommand(args));
     }
+    last_word(&args[2..], (), SYNC_OR_ASYNC)
+        .ok_or_else(|| Fail::err("FUNCTION FLUSH only supports SYNC|ASYNC option"))?;
     store(cx, Loaded::default())?;
     ok(out)
 }
 
 fn restore(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let (mut replaces, mut flushes) = (false, false);
-    match args[3..].iter().map(|word| word.to_ascii_lowercase()).collect::<Vec<_>>().as_slice() {
-        [] => {}
-        [policy] => match policy.as_slice() {
-            b"append" => {}
-            b"replace" => replaces = true,
-            b"flush" => flushes = true,
-            _ => {
-                return Err(Fail::err(
-                    "Wrong restore policy given, value should be either FLUSH, APPEND or REPLACE.",
-                ));
-            }
-        },
-        _ => return Err(Fail::bad_subcommand(args)),
+    if args.len() > 4 {
+        return Err(Fail::bad_subcommand(args));
     }
+    // Whether libraries of the same names are replaced, and whether all others are removed.
+    let policies = [("append", (false, false)), ("replace", (true, false)), ("flush", (false, true))];
+    let policy = last_word(&args[3..], (false, false), &policies);
+    let wrong = "Wrong restore policy given, value should be either FLUSH, APPEND or REPLACE.";
+    let (replaces, flushes) = policy.ok_or_else(|| Fail::err(wrong))?;
     let texts = dump::read(args[2]).map_err(Fail::err)?;
     let before = if flushes { Arc::default() } else { cx.server.libraries.loaded() };
     let mut loaded = Loaded::clone(&before);
     let taken = |taken: String| Fail::err(format_args!("Function {taken} already exists"));
-    let libraries = texts.iter().map(|text| compiled(cx, text)).collect::<Result<Vec<_>, _>>()?;
+    let libraries =
+        texts.iter().map(|text| compiled(cx.server, text, limit(cx))).collect::<Result<Vec<_>, _>>()?;
     for library in &libraries {
-        if loaded.remove(&library.name).is_some() && !replaces {
-            return Err(Fail::err(format_args!("Library {} already exists", library.name)));
-        }
+        Fail::err_when(
+            loaded.remove(&library.name).is_some() && !replaces,
+            format_args!("Library {} already exists", library.name),
+        )?;
     }
     libraries.into_iter().try_for_each(|library| loaded.add(library).map_err(taken))?;
     store(cx, loaded)?;
@@ -297,16 +293,15 @@ pub fn load_libraries(server: &Server) -> pheap::Result<()> {
     // All of it with the root locked, so that nobody loads a library meanwhile.
     store.root(store.shards().len()).read_deferred(|view, root| {
         let db = &view[view[root].dbs.at(0)];
-        let texts = db.iter(view).filter_map(|(_, entry)| entry.value.with_bytes(view, <[u8]>::to_vec));
+        let texts =
+            db.keys().iter(view).filter_map(|(_, entry)| entry.value.with_bytes(view, <[u8]>::to_vec));
         let before = server.libraries.loaded();
         let mut loaded = Loaded::default();
         for text in texts {
             let same = first_line(&text).ok().and_then(|(name, _)| before.get(name.as_bytes()).cloned());
             let library = match same.filter(|library| library.text == text) {
                 Some(library) => Ok(library),
-                None => with_engine(&server.scripts, Kind::Functions, |engine| {
-                    compile(engine, server, &text, LONG_LOAD).map(Arc::new).map_err(Fail::err)
-                }),
+                None => compiled(server, &text, LONG_LOAD),
             };
             let result = library.map_err(|fail| format!("{fail:?}")).and_then(|library| loaded.add(library));
             if let Err(problem) = result {

@@ -1,15 +1,15 @@
 //! Places on the Earth: sorted sets whose scores are places. What is known of each.
 
-use super::args::float;
+use super::args::{float, word};
 use super::sorted_sets::{How, add};
 use super::table::{ADD, KEY, READ};
 use super::{Args, Command, Cx, Done, Fail};
 use crate::data::{Sorted, View};
-use crate::geo::{LATITUDE, LONGITUDE, Place};
 use crate::resp::Reply;
+use crate::text::geo::{LATITUDE, LONGITUDE, Place};
 
 pub(super) const COMMANDS: &[Command] = &[
-    Command::new("geoadd", -5, ADD, KEY, geoadd).access("RW update", "RW update"),
+    Command::new("geoadd", -5, ADD, KEY, geoadd).access("RW update"),
     Command::new("geodist", -4, READ, KEY, geodist),
     Command::new("geohash", -2, READ, KEY, geohash),
     Command::new("geopos", -2, READ, KEY, geopos),
@@ -19,21 +19,17 @@ pub(super) const COMMANDS: &[Command] = &[
 pub(super) fn place(longitude: &[u8], latitude: &[u8]) -> Result<Place, Fail> {
     let (longitude, latitude) = (float(longitude)?, float(latitude)?);
     let is_within = |(least, greatest): (f64, f64), number: f64| (least..=greatest).contains(&number);
-    if !is_within(LONGITUDE, longitude) || !is_within(LATITUDE, latitude) {
-        return Err(Fail::err(format_args!("invalid longitude,latitude pair {longitude:.6},{latitude:.6}")));
-    }
+    Fail::err_when(
+        !is_within(LONGITUDE, longitude) || !is_within(LATITUDE, latitude),
+        format_args!("invalid longitude,latitude pair {longitude:.6},{latitude:.6}"),
+    )?;
     Ok(Place { longitude, latitude })
 }
 
 /// Metres that a unit has.
 pub(super) fn unit(text: &[u8]) -> Result<f64, Fail> {
-    match text.to_ascii_lowercase().as_slice() {
-        b"m" => Ok(1.0),
-        b"km" => Ok(1000.0),
-        b"ft" => Ok(0.3048),
-        b"mi" => Ok(1609.34),
-        _ => Err(Fail::err("unsupported unit provided. please use M, KM, FT, MI")),
-    }
+    let unit = word(text, &[("m", 1.0), ("km", 1000.0), ("ft", 0.3048), ("mi", 1609.34)]);
+    unit.ok_or_else(|| Fail::err("unsupported unit provided. please use M, KM, FT, MI"))
 }
 
 /// Writes a distance, with 4 digits behind the point.
@@ -55,20 +51,10 @@ pub(super) fn place_of<'r>(view: &View<'r>, sorted: &Sorted<'r>, member: &[u8]) 
 }
 
 fn geoadd(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let (mut how, mut rest) = (How::default(), &args[2..]);
-    while let [option, after @ ..] = rest {
-        match option.to_ascii_lowercase().as_slice() {
-            b"nx" => how.if_absent = true,
-            b"xx" => how.if_present = true,
-            b"ch" => how.counts_changed = true,
-            _ => break,
-        }
-        rest = after;
-    }
+    let (how, rest) = How::parse(&args[2..], false);
     let places = rest.chunks_exact(3);
-    if !places.remainder().is_empty() || places.len() == 0 || how.if_absent && how.if_present {
-        return Err(Fail::SYNTAX);
-    }
+    Fail::SYNTAX
+        .when(!places.remainder().is_empty() || places.len() == 0 || how.if_absent && how.if_present)?;
     let mut pairs = Vec::with_capacity(places.len());
     for member in places {
         pairs.push((place(member[0], member[1])?.number() as f64, member[2]));
@@ -77,11 +63,8 @@ fn geoadd(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 }
 
 fn geodist(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let unit = match args[4..] {
-        [] => 1.0,
-        [text] => unit(text)?,
-        _ => return Err(Fail::SYNTAX),
-    };
+    Fail::SYNTAX.when(args.len() > 5)?;
+    let unit = args.get(4).map_or(Ok(1.0), |text| unit(text))?;
     cx.look::<Sorted, _>(args[1], |view, sorted| {
         let places = sorted.and_then(|sorted| {
             let sorted = &view[sorted];

@@ -1,14 +1,14 @@
 //! Places on the Earth: which ones are near another.
 
-use super::args::int;
+use super::args::{int, value};
 use super::geo::{coordinates, distance, place, place_of, unit};
 use super::sorted_sets::{Scored, store};
 use super::table::{ADD, KEY, READ, TWO_KEYS};
 use super::{Args, Command, Cx, Done, Fail, Flags, Keys};
 use crate::data::{Sorted, View};
-use crate::geo::{Place, Shape};
 use crate::resp::Reply;
-use crate::words::{self, lossy};
+use crate::text::geo::{Place, Shape};
+use crate::text::words::{self, lossy};
 
 const MAY_STORE: Flags = ADD.and(Flags::MOVABLE_KEYS);
 
@@ -16,14 +16,14 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("georadius", -6, MAY_STORE, Keys::Find(keys_and_target), |cx, args, out| {
         run(cx, args, Variant::AroundPlace { may_store: true }, out)
     })
-    .access("RO access", "OW update"),
+    .accesses("RO access", "OW update"),
     Command::new("georadius_ro", -6, READ, KEY, |cx, args, out| {
         run(cx, args, Variant::AroundPlace { may_store: false }, out)
     }),
     Command::new("georadiusbymember", -5, MAY_STORE, Keys::Find(keys_and_target), |cx, args, out| {
         run(cx, args, Variant::AroundMember { may_store: true }, out)
     })
-    .access("RO access", "OW update"),
+    .accesses("RO access", "OW update"),
     Command::new("georadiusbymember_ro", -5, READ, KEY, |cx, args, out| {
         run(cx, args, Variant::AroundMember { may_store: false }, out)
     }),
@@ -31,7 +31,7 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("geosearchstore", -8, ADD, TWO_KEYS, |cx, args, out| {
         run(cx, args, Variant::SearchAndStore, out)
     })
-    .access("OW update", "RO access"),
+    .accesses("OW update", "RO access"),
 ];
 
 /// The keys of the older commands: the target is an option.
@@ -106,9 +106,7 @@ fn number(text: &[u8], error: &str) -> Result<f64, Fail> {
 impl<'a> Asked<'a> {
     fn circle(&mut self, radius: &[u8], unit_name: &[u8]) -> Done {
         let radius = number(radius, "need numeric radius")?;
-        if radius < 0.0 {
-            return Err(Fail::err("radius cannot be negative"));
-        }
+        Fail::err_when(radius < 0.0, "radius cannot be negative")?;
         self.unit = unit(unit_name)?;
         self.shape = Some(Shape::Circle { radius: radius * self.unit });
         Ok(())
@@ -116,9 +114,7 @@ impl<'a> Asked<'a> {
 
     fn rectangle(&mut self, width: &[u8], height: &[u8], unit_name: &[u8]) -> Done {
         let (width, height) = (number(width, "need numeric width")?, number(height, "need numeric height")?);
-        if width < 0.0 || height < 0.0 {
-            return Err(Fail::err("height or width cannot be negative"));
-        }
+        Fail::err_when(width < 0.0 || height < 0.0, "height or width cannot be negative")?;
         self.unit = unit(unit_name)?;
         self.shape = Some(Shape::Box { width: width * self.unit, height: height * self.unit });
         Ok(())
@@ -142,7 +138,7 @@ impl<'a> Asked<'a> {
             Variant::AroundPlace { .. } => {
                 asked.middle = Some(Around::Place(place(args[2], args[3])?));
                 asked.circle(args[4], args[5])?;
-                &args[6..]
+                args[6..].iter()
             }
             Variant::AroundMember { .. } => {
                 asked.middle = Some(member(args[2])?);
@@ -150,63 +146,46 @@ impl<'a> Asked<'a> {
                 if exists {
                     asked.circle(args[3], args[4])?;
                 }
-                &args[5..]
+                args[5..].iter()
             }
-            Variant::Search => &args[2..],
+            Variant::Search => args[2..].iter(),
             Variant::SearchAndStore => {
                 asked.target = Some(args[1]);
-                &args[3..]
+                args[3..].iter()
             }
         };
         let is_search = variant.is_search();
-        while let [option, after @ ..] = rest {
-            let option = option.to_ascii_lowercase();
-            let mut taken = 0;
-            match (option.as_slice(), after) {
+        while let Some(option) = rest.next() {
+            match (option.to_ascii_lowercase().as_slice(), rest.len()) {
                 (b"withdist", _) => asked.with_distance = true,
                 (b"withhash", _) => asked.with_number = true,
                 (b"withcoord", _) => asked.with_coordinates = true,
                 (b"any", _) => asked.any = true,
                 (b"asc", _) => asked.order = Some(Order::NearestFirst),
                 (b"desc", _) => asked.order = Some(Order::NearestLast),
-                (b"count", [count, ..]) => {
-                    let count = usize::try_from(int(count)?).ok().filter(|&count| count > 0);
+                (b"count", 1..) => {
+                    let count = usize::try_from(int(value(&mut rest)?)?).ok().filter(|&count| count > 0);
                     asked.count = Some(count.ok_or_else(|| Fail::err("COUNT must be > 0"))?);
-                    taken = 1;
                 }
-                (name @ (b"store" | b"storedist"), [target, ..]) if variant.has_target_option() => {
-                    asked.target = Some(target);
+                (name @ (b"store" | b"storedist"), 1..) if variant.has_target_option() => {
+                    asked.target = Some(value(&mut rest)?);
                     asked.stores_distances = name == b"storedist";
-                    taken = 1;
                 }
                 (b"storedist", _) if variant == Variant::SearchAndStore => asked.stores_distances = true,
-                (b"frommember", [name, ..])
-                    if is_search && !matches!(asked.middle, Some(Around::Place(_))) =>
-                {
-                    asked.middle = Some(member(name)?);
-                    taken = 1;
+                (b"frommember", 1..) if is_search && !matches!(asked.middle, Some(Around::Place(_))) => {
+                    asked.middle = Some(member(value(&mut rest)?)?);
                 }
-                (b"fromlonlat", [longitude, latitude, ..])
-                    if is_search && !matches!(asked.middle, Some(Around::Member(_))) =>
-                {
-                    asked.middle = Some(Around::Place(place(longitude, latitude)?));
-                    taken = 2;
+                (b"fromlonlat", 2..) if is_search && !matches!(asked.middle, Some(Around::Member(_))) => {
+                    asked.middle = Some(Around::Place(place(value(&mut rest)?, value(&mut rest)?)?));
                 }
-                (b"byradius", [radius, unit, ..])
-                    if is_search && !matches!(asked.shape, Some(Shape::Box { .. })) =>
-                {
-                    asked.circle(radius, unit)?;
-                    taken = 2;
+                (b"byradius", 2..) if is_search && !matches!(asked.shape, Some(Shape::Box { .. })) => {
+                    asked.circle(value(&mut rest)?, value(&mut rest)?)?;
                 }
-                (b"bybox", [width, height, unit, ..])
-                    if is_search && !matches!(asked.shape, Some(Shape::Circle { .. })) =>
-                {
-                    asked.rectangle(width, height, unit)?;
-                    taken = 3;
+                (b"bybox", 3..) if is_search && !matches!(asked.shape, Some(Shape::Circle { .. })) => {
+                    asked.rectangle(value(&mut rest)?, value(&mut rest)?, value(&mut rest)?)?;
                 }
                 _ => return Err(Fail::SYNTAX),
             }
-            rest = &after[taken..];
         }
         asked.check(args, variant)?;
         Ok(asked)
@@ -232,10 +211,7 @@ impl<'a> Asked<'a> {
         if variant.is_search() && self.shape.is_none() {
             return exactly_one("BYRADIUS and BYBOX");
         }
-        if self.any && self.count.is_none() {
-            return Err(Fail::err("the ANY argument requires COUNT argument"));
-        }
-        Ok(())
+        Fail::err_when(self.any && self.count.is_none(), "the ANY argument requires COUNT argument")
     }
 
     /// What is found, in the order that is asked for.

@@ -1,40 +1,37 @@
 //! Hashes.
 
 use super::args::{Scan, int};
-use super::pick::{Wanted, pick};
+use super::pick::{self, Wanted};
 use super::table::{ADD_FAST, KEY, READ, READ_FAST, WRITE_FAST};
 use super::values::{self, get, get_or_new};
-use super::{Args, Command, Cx, Done, Fail, ok, yes_or_no};
+use super::{Args, Command, Cx, Done, Fail, answer, ok, yes_or_no};
 use crate::data::{Hash, P, Txn};
-use crate::extended::Extended;
-use crate::random::random;
 use crate::resp::Reply;
-use crate::words;
+use crate::text::extended::Extended;
+use crate::text::random::random;
+use crate::text::words;
 
 pub(super) const COMMANDS: &[Command] = &[
-    Command::new("hdel", -3, WRITE_FAST, KEY, hdel).access("RW delete", "RW delete"),
-    Command::new("hexists", 3, READ_FAST, KEY, hexists).access("RO", "RO"),
+    Command::new("hdel", -3, WRITE_FAST, KEY, hdel).access("RW delete"),
+    Command::new("hexists", 3, READ_FAST, KEY, hexists).access("RO"),
     Command::new("hget", 3, READ_FAST, KEY, hget),
     Command::new("hgetall", 2, READ, KEY, hgetall),
     Command::new("hincrby", 4, ADD_FAST, KEY, hincrby),
     Command::new("hincrbyfloat", 4, ADD_FAST, KEY, hincrbyfloat),
     Command::new("hkeys", 2, READ, KEY, |cx, args, out| all(cx, args[1], Part::Field, out)),
-    Command::new("hlen", 2, READ_FAST, KEY, values::len::<Hash>).access("RO", "RO"),
+    Command::new("hlen", 2, READ_FAST, KEY, values::len::<Hash>).access("RO"),
     Command::new("hmget", -3, READ_FAST, KEY, hmget),
     Command::new("hmset", -4, ADD_FAST, KEY, |cx, args, out| {
         set(cx, args, "hmset")?;
         ok(out)
     })
-    .access("RW update", "RW update"),
+    .access("RW update"),
     Command::new("hrandfield", -2, READ, KEY, hrandfield),
     Command::new("hscan", -3, READ, KEY, hscan),
-    Command::new("hset", -4, ADD_FAST, KEY, |cx, args, out| {
-        out.count(set(cx, args, "hset")?);
-        Ok(())
-    })
-    .access("RW update", "RW update"),
-    Command::new("hsetnx", 4, ADD_FAST, KEY, hsetnx).access("RW insert", "RW insert"),
-    Command::new("hstrlen", 3, READ_FAST, KEY, hstrlen).access("RO", "RO"),
+    Command::new("hset", -4, ADD_FAST, KEY, |cx, args, out| answer::count(out, set(cx, args, "hset")?))
+        .access("RW update"),
+    Command::new("hsetnx", 4, ADD_FAST, KEY, hsetnx).access("RW insert"),
+    Command::new("hstrlen", 3, READ_FAST, KEY, hstrlen).access("RO"),
     Command::new("hvals", 2, READ, KEY, |cx, args, out| all(cx, args[1], Part::Value, out)),
 ];
 
@@ -169,8 +166,7 @@ fn hincrby(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         value.extend_from_slice(words::decimal(new, &mut [0; 20]));
         Ok(new)
     })?;
-    out.int(new);
-    Ok(())
+    answer::int(out, new)
 }
 
 fn hincrbyfloat(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
@@ -187,55 +183,27 @@ fn hincrbyfloat(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         };
         let new = old.plus(by).ok_or_else(infinite)?;
         value.extend_from_slice(new.show().as_bytes());
-        out.bulk(value);
-        Ok(())
+        answer::bulk(out, value)
     })
 }
 
 fn hrandfield(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let (wanted, with_values) = Wanted::of_pairs(&args[2..], "withvalues")?;
+    let asked = Wanted::of_pairs(&args[2..], "withvalues")?;
     cx.look::<Hash, _>(args[1], |view, hash| {
-        let Some(wanted) = wanted else {
-            out.maybe_bulk(hash.and_then(|hash| hash.choose(view, random)).map(|(field, _)| field));
-            return Ok(());
-        };
-        let Some(hash) = hash else {
-            out.array(0);
-            return Ok(());
-        };
-        let len = view[hash].len();
-        let is_nested = with_values && out.is_resp3();
-        let count = wanted.of(len);
-        out.array(if with_values && !is_nested { 2 * count } else { count });
-        let (one, all) = (|| hash.choose(view, random), || hash.iter(view));
-        let each = |(field, &value)| {
-            if is_nested {
-                out.array(2);
-            }
-            out.bulk(field);
-            if with_values {
-                out.bulk(&view[value]);
-            }
-            !out.is_too_long()
-        };
-        pick(wanted, len, one, all, |(field, _)| field, each);
-        Ok(())
+        let len = hash.map_or(0, |hash| view[hash].len());
+        let one = || hash.and_then(|hash| hash.choose(view, random));
+        let all = || hash.into_iter().flat_map(|hash| hash.iter(view));
+        pick::answer(asked, len, one, all, |(field, _)| field, out, |(_, &value), out| out.bulk(&view[value]))
     })
 }
 
 fn hscan(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     Scan::of_value::<Hash>(cx, args, out, |view, hash, asked, is_compact, out| {
-        let step = |from| hash.scan(view, from);
-        asked.answer(
-            is_compact,
-            step,
-            |(field, _)| field,
-            out,
-            |(field, &value), out| {
-                out.bulk(field);
-                out.bulk(&view[value]);
-                2
-            },
-        );
+        let (step, name) = (|from| hash.scan(view, from), |(field, _)| field);
+        asked.answer(is_compact, step, name, out, |(field, &value), out| {
+            out.bulk(field);
+            out.bulk(&view[value]);
+            2
+        });
     })
 }

@@ -2,18 +2,17 @@
 
 use super::buffers::buffer;
 use super::table::{ADD, ADD_FAST, ALL_KEYS, KEY, READ, SUBKEY};
-use super::{Args, Command, Cx, Done, Fail, Flags, Keys, ok, yes_or_no};
+use super::{Args, Command, Cx, Done, Fail, Flags, Keys, answer, ok, yes_or_no};
 use crate::data::{Db, P, Txn, View};
-use crate::hll::{self, Corrupted, Encoding, REGISTERS, Registers};
 use crate::resp::Reply;
-use crate::words::lossy;
+use crate::text::hll::{self, Corrupted, Encoding, REGISTERS, Registers};
+use crate::text::words::lossy;
 
 pub(super) const COMMANDS: &[Command] = &[
-    Command::new("pfadd", -2, ADD_FAST, KEY, pfadd).access("RW insert", "RW insert"),
-    Command::new("pfcount", -2, READ.and(Flags::MAY_REPLICATE), ALL_KEYS, pfcount)
-        .access("RW access", "RW access"),
+    Command::new("pfadd", -2, ADD_FAST, KEY, pfadd).access("RW insert"),
+    Command::new("pfcount", -2, READ.and(Flags::MAY_REPLICATE), ALL_KEYS, pfcount).access("RW access"),
     Command::new("pfdebug", 3, ADD.and(Flags::ADMIN), SUBKEY, pfdebug),
-    Command::new("pfmerge", -2, ADD, ALL_KEYS, pfmerge).access("RW access insert", "RO access"),
+    Command::new("pfmerge", -2, ADD, ALL_KEYS, pfmerge).accesses("RW access insert", "RO access"),
     Command::new("pfselftest", 1, Flags::ADMIN, Keys::None, pfselftest),
 ];
 
@@ -116,8 +115,7 @@ fn pfcount(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     if args.len() > 2 {
         let mut all = Box::new([0; REGISTERS]);
         merge_all(cx, &args[1..], &mut all)?;
-        out.int(hll::estimate(&hll::histogram_of(&all)) as i64);
-        return Ok(());
+        return answer::int(out, hll::estimate(&hll::histogram_of(&all)) as i64);
     }
     let count = cx.read(key, |view, db| {
         look(view, db, key, now, |bytes, _| match hll::cached(bytes) {
@@ -134,8 +132,7 @@ fn pfcount(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         })?;
         cx.changed(cx.session.db, key);
     }
-    out.int(count as i64);
-    Ok(())
+    answer::int(out, count as i64)
 }
 
 /// Merges the HyperLogLogs of all these keys. Whether one of them is dense.
@@ -195,8 +192,7 @@ fn pfdebug(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
                 cx.effects.dirty += 1;
             }
             if what == b"todense" {
-                out.int(i64::from(is_sparse));
-                return Ok(());
+                return answer::int(out, i64::from(is_sparse));
             }
             out.array(REGISTERS);
             for register in 0..REGISTERS {

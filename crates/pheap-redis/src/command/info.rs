@@ -3,18 +3,18 @@
 use std::fmt::Write;
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use super::table::LOOK;
-use super::{Args, Command, Cx, Done, Keys, all};
+use super::{Args, Command, Cx, Done, Keys, all, answer};
+use crate::clients::pubsub::Kind;
 use crate::clients::{Filter, Profile};
-use crate::counts::{BUCKETS, Sum, Transferred};
 use crate::data::DATABASES;
-use crate::pubsub::Kind;
 use crate::resp::Reply;
-use crate::role::Stage;
-use crate::usage::Whose;
-use crate::words::lossy;
+use crate::server::role::Stage;
+use crate::stats::counts::{BUCKETS, Sum, Transferred};
+use crate::stats::usage::Whose;
+use crate::text::words::lossy;
 
 pub(super) const COMMANDS: &[Command] = &[Command::new("info", -1, LOOK, Keys::Everything, info)];
 
@@ -60,14 +60,13 @@ fn info(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
             section(cx, &mut text);
         }
     }
-    out.verbatim("txt", &text);
-    Ok(())
+    answer::text(out, &text)
 }
 
 fn server(cx: &mut Cx<'_>, text: &mut String) {
     let uptime = cx.server.started.elapsed().as_secs();
     let config = cx.server.config.read();
-    let micros = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_micros();
+    let micros = crate::server::since_1970().as_micros();
     line(text, "redis_version", crate::REDIS_VERSION);
     line(text, "redis_git_sha1", "00000000");
     line(text, "redis_git_dirty", 0);
@@ -98,7 +97,7 @@ fn server(cx: &mut Cx<'_>, text: &mut String) {
 }
 
 fn clients(cx: &mut Cx<'_>, text: &mut String) {
-    line(text, "connected_clients", cx.server.clients.len());
+    line(text, "connected_clients", cx.server.clients.count());
     line(text, "cluster_connections", 0);
     line(text, "maxclients", cx.server.config.read().text("maxclients"));
     let [input, output, _] = buffers(cx);
@@ -133,7 +132,7 @@ fn human(bytes: u64) -> String {
 
 fn memory(cx: &mut Cx<'_>, text: &mut String) {
     let heap = cx.store().heap().stats();
-    let (process, machine) = crate::usage::memory();
+    let (process, machine) = crate::stats::usage::memory();
     let used = cx.server.used_memory();
     let [_, _, clients] = buffers(cx);
     let config = cx.server.config.read();
@@ -168,7 +167,7 @@ fn memory(cx: &mut Cx<'_>, text: &mut String) {
     line(text, "allocator_resident", process);
     line(text, "used_memory_vm_eval", eval);
     line(text, "used_memory_scripts_eval", 0);
-    line(text, "number_of_cached_scripts", scripts.len());
+    line(text, "number_of_cached_scripts", scripts.count());
     line(text, "number_of_functions", libraries.functions());
     line(text, "number_of_libraries", libraries.iter().len());
     line(text, "used_memory_vm_functions", functions);
@@ -341,7 +340,7 @@ fn replication(cx: &mut Cx<'_>, text: &mut String) {
 fn cpu(_: &mut Cx<'_>, text: &mut String) {
     let all = [(Whose::Process, ""), (Whose::Children, "_children"), (Whose::Thread, "_main_thread")];
     for (whose, name) in all {
-        let [system, user] = crate::usage::times(whose);
+        let [system, user] = crate::stats::usage::times(whose);
         line(text, &format!("used_cpu_sys{name}"), format_args!("{system:.6}"));
         line(text, &format!("used_cpu_user{name}"), format_args!("{user:.6}"));
     }
@@ -413,7 +412,7 @@ fn keyspace(cx: &mut Cx<'_>, text: &mut String) {
         for shard in 0..cx.store().shards().len() {
             cx.read_shard(shard, |view, dbs| {
                 keys += view[dbs.at(db)].len();
-                expires += view[dbs.at(db)].expiring();
+                expires += view[dbs.at(db)].deadlines().len();
             });
         }
         if keys > 0 {

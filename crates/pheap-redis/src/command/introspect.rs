@@ -1,27 +1,17 @@
 //! `COMMAND`: what commands there are.
 
 use super::table::{Access, LOOK};
-use super::{Args, Command, Cx, Done, Fail, Flags, Group, Keys, Known, all, lookup, resolve, top};
+use super::{Args, Command, Cx, Done, Fail, Flags, Group, Keys, Known, all, answer, lookup, resolve, top};
 use crate::resp::Reply;
-use crate::words::matches;
+use crate::text::words::matches;
 
 pub(super) const COMMANDS: &[Command] = &[
-    Command::new("command", -1, LOOK, Keys::None, |_, _, out| {
-        out.array(top().count());
-        top().for_each(|known| describe(known, out));
-        Ok(())
-    })
-    .with_subcommands(),
-    Command::new("command|count", 2, LOOK, Keys::None, |_, _, out| {
-        out.count(top().count());
-        Ok(())
-    }),
+    Command::new("command", -1, LOOK, Keys::None, info).with_subcommands(),
+    Command::new("command|count", 2, LOOK, Keys::None, |_, _, out| answer::count(out, top().count())),
     Command::new("command|docs", -2, LOOK, Keys::None, docs),
     Command::new("command|getkeys", -4, LOOK, Keys::None, |_, args, out| {
         let (_, words, keys) = keys_of(args)?;
-        out.array(keys.len());
-        keys.iter().for_each(|&at| out.bulk(words[at]));
-        Ok(())
+        answer::bulks(out, keys.iter().map(|&at| words[at]))
     }),
     Command::new("command|getkeysandflags", -4, LOOK, Keys::None, |_, args, out| {
         let (known, words, keys) = keys_of(args)?;
@@ -37,23 +27,24 @@ pub(super) const COMMANDS: &[Command] = &[
         Ok(())
     }),
     Command::help("command|help"),
-    Command::new("command|info", -2, LOOK, Keys::None, |_, args, out| {
-        if args.len() == 2 {
-            out.array(top().count());
-            top().for_each(|known| describe(known, out));
-            return Ok(());
-        }
-        out.array(args.len() - 2);
-        for name in &args[2..] {
-            match lookup(name) {
-                Some(known) => describe(known, out),
-                None => out.null(),
-            }
-        }
-        Ok(())
-    }),
+    Command::new("command|info", -2, LOOK, Keys::None, info),
     Command::new("command|list", -2, LOOK, Keys::None, list),
 ];
+
+fn info(_: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
+    let some: Vec<Option<Known>> = match args {
+        [] | [_] | [_, _] => top().map(Some).collect(),
+        [_, _, names @ ..] => names.iter().map(|name| lookup(name)).collect(),
+    };
+    out.array(some.len());
+    for known in some {
+        match known {
+            Some(known) => describe(known, out),
+            None => out.null(),
+        }
+    }
+    Ok(())
+}
 
 fn docs(_: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let some: Vec<Known> = if args.len() == 2 {
@@ -96,9 +87,10 @@ fn keys_of<'w, 'a>(args: &'w Args<'a>) -> Result<(Known, &'w Args<'a>, Vec<usize
         return Err(no_keys());
     }
     let keys = known.keys(words);
-    if keys.is_empty() && !matches!(known.keys, Keys::Script) {
-        return Err(Fail::err("Invalid arguments specified for command"));
-    }
+    Fail::err_when(
+        keys.is_empty() && !matches!(known.keys, Keys::Script),
+        "Invalid arguments specified for command",
+    )?;
     Ok((known, words, keys))
 }
 
@@ -139,9 +131,7 @@ fn list(_: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         }
         _ => return Err(Fail::SYNTAX),
     };
-    out.array(names.len());
-    names.iter().for_each(|name| out.bulk(name.as_bytes()));
-    Ok(())
+    answer::bulks(out, names.iter())
 }
 
 /// The categories that ACLs know a command by.
@@ -178,14 +168,7 @@ pub(super) fn categories(known: &Known) -> Vec<&'static str> {
 fn describe(known: Known, out: &mut Reply) {
     let (first, last, step) = match known.keys {
         Keys::Range(first, last, step) => (first, last, step),
-        Keys::None
-        | Keys::Find(_)
-        | Keys::Perhaps { .. }
-        | Keys::Script
-        | Keys::Everything
-        | Keys::Heap
-        | Keys::From(_)
-        | Keys::Libraries => (0, 0, 0),
+        _ => (0, 0, 0),
     };
     out.array(10);
     out.bulk(known.name.as_bytes());
@@ -220,7 +203,7 @@ mod tests {
             describe(known, &mut out);
             assert!(!categories(&known).is_empty(), "{}", known.command.name);
         }
-        assert!(crate::words::lossy(out.since(0)).contains("@keyspace"));
+        assert!(crate::text::words::lossy(out.since(0)).contains("@keyspace"));
     }
 
     #[test]

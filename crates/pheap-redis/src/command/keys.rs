@@ -1,82 +1,77 @@
 //! Keys, whatever they stand for.
 
-use super::table::{ALL_KEYS, KEY, READ, READ_FAST, WRITE, WRITE_FAST};
-use super::{Args, Command, Cx, Done, Fail, Flags, Keys, ok};
+use super::args::{SYNC_OR_ASYNC, last_word};
+use super::table::{ALL_KEYS, GLANCE_FAST, KEY, READ, READ_FAST, WRITE, WRITE_FAST};
+use super::{Args, Command, Cx, Done, Fail, Keys, answer, ok};
 use crate::data::{Change, DATABASES};
-use crate::random::{random, weighted};
 use crate::resp::Reply;
+use crate::text::random::{random, weighted};
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::new("dbsize", 1, READ_FAST, Keys::Everything, dbsize),
-    Command::new("del", -2, WRITE, ALL_KEYS, del).access("RM delete", "RM delete"),
-    Command::new("exists", -2, READ_FAST.and(Flags::GLANCE), ALL_KEYS, exists).access("RO", "RO"),
+    Command::new("del", -2, WRITE, ALL_KEYS, del).access("RM delete"),
+    Command::new("exists", -2, GLANCE_FAST, ALL_KEYS, exists).access("RO"),
     Command::new("flushall", -1, WRITE, Keys::Everything, |cx, args, out| flush(cx, args, true, out)),
     Command::new("flushdb", -1, WRITE, Keys::Everything, |cx, args, out| flush(cx, args, false, out)),
     Command::new("randomkey", 1, READ, Keys::Everything, randomkey),
-    Command::new("touch", -2, READ_FAST, ALL_KEYS, exists).access("RO", "RO"),
-    Command::new("type", 2, READ_FAST.and(Flags::GLANCE), KEY, type_of).access("RO", "RO"),
-    Command::new("unlink", -2, WRITE_FAST, ALL_KEYS, del).access("RM delete", "RM delete"),
+    Command::new("touch", -2, READ_FAST, ALL_KEYS, exists).access("RO"),
+    Command::new("type", 2, GLANCE_FAST, KEY, type_of).access("RO"),
+    Command::new("unlink", -2, WRITE_FAST, ALL_KEYS, del).access("RM delete"),
 ];
 
 fn exists(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    out.count(args[1..].iter().filter(|key| cx.has(key)).count());
-    Ok(())
+    answer::count(out, args[1..].iter().filter(|key| cx.has(key)).count())
 }
 
 fn del(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    out.count(args[1..].iter().filter(|key| cx.remove(key)).count());
-    Ok(())
+    answer::count(out, args[1..].iter().filter(|key| cx.remove(key)).count())
 }
 
 fn type_of(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let (key, now) = (args[1], cx.now);
-    out.simple(cx.read(key, |view, db| db.get(view, key, now).map_or("none", |value| value.type_name())));
-    Ok(())
+    let name = cx.read(key, |view, db| db.get(view, key, now).map_or("none", |value| value.type_name()));
+    answer::simple(out, name)
+}
+
+/// How many keys the client's database has in each shard.
+fn sizes(cx: &mut Cx<'_>) -> Vec<usize> {
+    let (db, shards) = (cx.session.db, cx.store().shards().len());
+    (0..shards).map(|shard| cx.read_shard(shard, |view, dbs| view[dbs.at(db)].len())).collect()
 }
 
 fn dbsize(cx: &mut Cx<'_>, _: &Args<'_>, out: &mut Reply) -> Done {
-    let (db, shards) = (cx.session.db, cx.store().shards().len());
-    let sizes = (0..shards).map(|shard| cx.read_shard(shard, |view, dbs| view[dbs.at(db)].len()));
-    out.count(sizes.sum());
-    Ok(())
+    answer::count(out, sizes(cx).iter().sum())
 }
 
 fn randomkey(cx: &mut Cx<'_>, _: &Args<'_>, out: &mut Reply) -> Done {
-    let (db, now, shards) = (cx.session.db, cx.now, cx.store().shards().len());
-    let sizes: Vec<usize> =
-        (0..shards).map(|shard| cx.read_shard(shard, |view, dbs| view[dbs.at(db)].len())).collect();
+    let (db, now, sizes) = (cx.session.db, cx.now, sizes(cx));
     // Keys that have expired are passed over. Where there are hardly any others, the first one is taken that is found.
     for _ in 0..100 {
         let Some(shard) = weighted(&sizes) else { break };
         let is_found = cx.read_shard(shard, |view, dbs| {
             let db = &view[dbs.at(db)];
-            let key = db.choose(view, random).filter(|key| db.get(view, key, now).is_some());
-            key.map(|key| out.bulk(key)).is_some()
+            let key = db.keys().choose(view, random).map(|(key, _)| key);
+            key.filter(|key| db.get(view, key, now).is_some()).map(|key| out.bulk(key)).is_some()
         });
         if is_found {
             return Ok(());
         }
     }
-    for shard in 0..shards {
+    for shard in 0..sizes.len() {
         let is_found = cx.read_shard(shard, |view, dbs| {
             let db = &view[dbs.at(db)];
-            let key = db.iter(view).map(|(key, _)| key).find(|key| db.get(view, key, now).is_some());
+            let key = db.keys().iter(view).map(|(key, _)| key).find(|key| db.get(view, key, now).is_some());
             key.map(|key| out.bulk(key)).is_some()
         });
         if is_found {
             return Ok(());
         }
     }
-    out.null();
-    Ok(())
+    answer::null(out)
 }
 
 fn flush(cx: &mut Cx<'_>, args: &Args<'_>, all: bool, out: &mut Reply) -> Done {
-    match args[1..] {
-        [] => {}
-        [how] if how.eq_ignore_ascii_case(b"sync") || how.eq_ignore_ascii_case(b"async") => {}
-        _ => return Err(Fail::SYNTAX),
-    }
+    last_word(&args[1..], (), SYNC_OR_ASYNC).ok_or(Fail::SYNTAX)?;
     let (own, now, shards, server) = (cx.session.db, cx.now, cx.store().shards().len(), cx.server);
     let mut flushed = Vec::new();
     for shard in 0..shards {

@@ -1,9 +1,9 @@
 //! `LCS`: the longest common subsequence of two strings.
 
-use super::args::int;
+use super::args::{int, value};
 use super::buffers::Limit;
 use super::table::{READ, TWO_KEYS};
-use super::{Args, Command, Cx, Done, Fail};
+use super::{Args, Command, Cx, Done, Fail, answer};
 use crate::resp::Reply;
 
 pub(super) const COMMANDS: &[Command] = &[Command::new("lcs", -3, READ, TWO_KEYS, lcs)];
@@ -22,26 +22,25 @@ fn lcs(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
             b"idx" => wants_places = true,
             b"len" => wants_len = true,
             b"withmatchlen" => wants_lens = true,
-            b"minmatchlen" => least = int(rest.next().ok_or(Fail::SYNTAX)?)?,
+            b"minmatchlen" => least = int(value(&mut rest)?)?,
             _ => return Err(Fail::SYNTAX),
         }
     }
-    if wants_len && wants_places {
-        return Err(Fail::err("If you want both the length and indexes, please just use IDX."));
-    }
+    Fail::err_when(
+        wants_len && wants_places,
+        "If you want both the length and indexes, please just use IDX.",
+    )?;
     let too_much = || Fail::err("Insufficient memory, transient memory for LCS exceeds proto-max-bulk-len");
     let bytes = (a.len() + 1).saturating_mul(b.len() + 1).saturating_mul(size_of::<u32>());
     Limit::of(cx).check(bytes, 0).map_err(|_| too_much())?;
     let table = Table::of(&a, &b).ok_or_else(too_much)?;
     if wants_len {
-        out.count(table.len(a.len(), b.len()));
-        return Ok(());
+        return answer::count(out, table.len(a.len(), b.len()));
     }
     let runs = table.runs(&a, &b);
     if !wants_places {
         let text: Vec<&[u8]> = runs.iter().rev().map(|run| &a[run.a..run.a + run.len]).collect();
-        out.bulk(&text.concat());
-        return Ok(());
+        return answer::bulk(out, &text.concat());
     }
     let shown = runs.iter().filter(|run| run.len as i64 >= least);
     out.map(2);

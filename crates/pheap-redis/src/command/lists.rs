@@ -1,29 +1,29 @@
 //! Lists: what is at their ends, and at places. See [`lists_inside`](super::lists_inside) and [`lists_waiting`](super::lists_waiting).
 
-use super::args::{int, maybe_number};
+use super::args::{int, maybe_number, one_of, places};
 use super::table::{ADD, ADD_FAST, KEY, READ, READ_FAST, WRITE_FAST};
 use super::values::{self, get, get_or_new};
-use super::{Args, Command, Cx, Done, Fail, ok};
+use super::{Args, Command, Cx, Done, Fail, answer, ok};
 use crate::data::{List, P, Str, Txn};
 use crate::resp::Reply;
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::new("lindex", 3, READ, KEY, lindex),
-    Command::new("llen", 2, READ_FAST, KEY, values::len::<List>).access("RO", "RO"),
+    Command::new("llen", 2, READ_FAST, KEY, values::len::<List>).access("RO"),
     Command::new("lpop", -2, WRITE_FAST, KEY, |cx, args, out| pop(cx, args, End::Left, out))
-        .access("RW access delete", "RW access delete"),
+        .access("RW access delete"),
     Command::new("lpush", -3, ADD_FAST, KEY, |cx, args, out| push(cx, args, End::Left, false, out))
-        .access("RW insert", "RW insert"),
+        .access("RW insert"),
     Command::new("lpushx", -3, ADD_FAST, KEY, |cx, args, out| push(cx, args, End::Left, true, out))
-        .access("RW insert", "RW insert"),
+        .access("RW insert"),
     Command::new("lrange", 4, READ, KEY, lrange),
-    Command::new("lset", 4, ADD, KEY, lset).access("RW update", "RW update"),
+    Command::new("lset", 4, ADD, KEY, lset).access("RW update"),
     Command::new("rpop", -2, WRITE_FAST, KEY, |cx, args, out| pop(cx, args, End::Right, out))
-        .access("RW access delete", "RW access delete"),
+        .access("RW access delete"),
     Command::new("rpush", -3, ADD_FAST, KEY, |cx, args, out| push(cx, args, End::Right, false, out))
-        .access("RW insert", "RW insert"),
+        .access("RW insert"),
     Command::new("rpushx", -3, ADD_FAST, KEY, |cx, args, out| push(cx, args, End::Right, true, out))
-        .access("RW insert", "RW insert"),
+        .access("RW insert"),
 ];
 
 /// An end of a list.
@@ -35,11 +35,7 @@ pub(super) enum End {
 
 impl End {
     pub(super) fn parse(text: &[u8]) -> Result<End, Fail> {
-        match text.to_ascii_lowercase().as_slice() {
-            b"left" => Ok(End::Left),
-            b"right" => Ok(End::Right),
-            _ => Err(Fail::SYNTAX),
-        }
+        one_of(text, &[("left", End::Left), ("right", End::Right)])
     }
 
     /// The event when something is added there.
@@ -77,13 +73,11 @@ fn place(index: i64, len: usize) -> Option<usize> {
 fn lindex(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     cx.look::<List, _>(args[1], |view, list| {
         let Some(list) = list else {
-            out.null();
-            return Ok(());
+            return answer::null(out);
         };
         let index = int(args[2])?;
         let element = place(index, view[list].len()).and_then(|index| view[list].get(view, index));
-        out.maybe_bulk(element.map(|&element| &view[element]));
-        Ok(())
+        answer::maybe_bulk(out, element.map(|&element| &view[element]))
     })
 }
 
@@ -91,17 +85,13 @@ fn lrange(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let (start, end) = (int(args[2])?, int(args[3])?);
     cx.look::<List, _>(args[1], |view, list| {
         let Some(list) = list else {
-            out.array(0);
-            return Ok(());
+            return answer::empty(out);
         };
         let list = &view[list];
-        let len = list.len() as i64;
-        let from_end = |at: i64| if at < 0 { at.saturating_add(len).max(0) } else { at };
-        let (first, last) = (from_end(start), if end < -len { -1 } else { from_end(end).min(len - 1) });
-        let count = (last - first + 1).max(0) as usize;
-        out.array(count);
-        for index in (first.min(len) as usize..).take(count) {
-            out.maybe_bulk(list.get(view, index).map(|&element| &view[element]));
+        let places = places(start, end, list.len());
+        out.array(places.len());
+        for place in places {
+            out.maybe_bulk(list.get(view, place).map(|&element| &view[element]));
         }
         Ok(())
     })
@@ -135,8 +125,7 @@ fn push(cx: &mut Cx<'_>, args: &Args<'_>, end: End, only_if_there: bool, out: &m
     if len > 0 {
         cx.touched_often(b'l', end.pushed(), key, args.len() as u64 - 2);
     }
-    out.count(len);
-    Ok(())
+    answer::count(out, len)
 }
 
 /// Takes up to `count` elements from one end of a key's list and writes them, after what `head` writes. The key is removed with the last one. Whether there is such a key.

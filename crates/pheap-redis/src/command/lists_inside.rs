@@ -1,17 +1,17 @@
 //! Lists: what is within them.
 
-use super::args::{count, int};
+use super::args::{count, int, one_of, places, value};
 use super::table::{ADD, KEY, READ, WRITE};
 use super::values::get;
-use super::{Args, Command, Cx, Done, Fail, ok};
+use super::{Args, Command, Cx, Done, Fail, answer, ok};
 use crate::data::{Change, List, P, Str, Txn, View};
 use crate::resp::Reply;
 
 pub(super) const COMMANDS: &[Command] = &[
-    Command::new("linsert", 5, ADD, KEY, linsert).access("RW insert", "RW insert"),
+    Command::new("linsert", 5, ADD, KEY, linsert).access("RW insert"),
     Command::new("lpos", -3, READ, KEY, lpos),
-    Command::new("lrem", 4, WRITE, KEY, lrem).access("RW delete", "RW delete"),
-    Command::new("ltrim", 4, WRITE, KEY, ltrim).access("RW delete", "RW delete"),
+    Command::new("lrem", 4, WRITE, KEY, lrem).access("RW delete"),
+    Command::new("ltrim", 4, WRITE, KEY, ltrim).access("RW delete"),
 ];
 
 /// Inserts an element before place `index`. What is on the shorter side of it is moved.
@@ -85,11 +85,7 @@ fn is_at<'r>(view: &View<'r>, list: P<'r, List<'r>>, place: usize, element: &[u8
 }
 
 fn linsert(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let offset = match args[2].to_ascii_lowercase().as_slice() {
-        b"before" => 0,
-        b"after" => 1,
-        _ => return Err(Fail::SYNTAX),
-    };
+    let offset = one_of(args[2], &[("before", 0), ("after", 1)])?;
     let len = cx.change::<List, _>(args[1], |tx, list| {
         let Some(list) = list else { return Ok(0) };
         let Some(index) = (0..tx[list].len()).find(|&place| is_at(tx, list, place, args[3])) else {
@@ -102,8 +98,7 @@ fn linsert(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     if len > 0 {
         cx.touched(b'l', "linsert", args[1]);
     }
-    out.int(len);
-    Ok(())
+    answer::int(out, len)
 }
 
 fn lrem(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
@@ -132,13 +127,12 @@ fn ltrim(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let trimmed = cx.write(key, |tx, db| {
         let Some(list) = get::<List>(tx, &tx[db], key, now)? else { return Ok::<_, Fail>(None) };
         let len = tx[list].len();
-        let from_end = |at: i64| if at < 0 { at.saturating_add(len as i64) } else { at };
-        let (first, end) = (from_end(start).max(0), from_end(end).min(len as i64 - 1));
-        if first > end {
+        let kept = places(start, end, len);
+        if kept.is_empty() {
             db.remove(tx, key);
             return Ok(Some((len, true)));
         }
-        let (before, after) = (first as usize, len - 1 - end as usize);
+        let (before, after) = (kept.start, len - kept.end);
         shorten(tx, list, before, after);
         Ok(Some((before + after, false)))
     })?;
@@ -157,15 +151,14 @@ fn lpos(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let (mut rank, mut wanted, mut most) = (1, None, 0);
     let mut rest = args[3..].iter();
     while let Some(option) = rest.next() {
-        let number = rest.next().ok_or(Fail::SYNTAX)?;
+        let number = value(&mut rest)?;
         match option.to_ascii_lowercase().as_slice() {
             b"rank" => {
                 rank = int(number)?;
-                if rank == 0 {
-                    return Err(Fail::err(
-                        "RANK can't be zero: use 1 to start from the first match, 2 from the second ... or use negative to start from the end of the list",
-                    ));
-                }
+                Fail::err_when(
+                    rank == 0,
+                    "RANK can't be zero: use 1 to start from the first match, 2 from the second ... or use negative to start from the end of the list",
+                )?;
             }
             b"count" => wanted = Some(count(number, "COUNT can't be negative")?),
             b"maxlen" => most = count(number, "MAXLEN can't be negative")?,

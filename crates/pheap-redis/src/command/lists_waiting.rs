@@ -2,15 +2,16 @@
 
 use std::ops::Range;
 
-use super::args::{counted_keys, counted_pop, timeout};
+use super::args::{counted_pop, timeout};
 use super::lists::{End, take};
-use super::table::{ADD, TWO_KEYS, WRITE};
+use super::table::{ADD, COUNTED, COUNTED_BEHIND_ONE, TWO_KEYS, WRITE};
 use super::values::{get, get_or_new};
-use super::{Args, Block, Command, Cx, Done, Fail, Flags, Keys};
+use super::{Args, Block, Command, Cx, Done, Fail, Flags, Keys, answer};
 use crate::data::{Change, List};
 use crate::resp::Reply;
 
 const BLOCK: Flags = WRITE.and(Flags::NOSCRIPT).and(Flags::BLOCKING);
+const BLOCK_COUNTED: Flags = WRITE.and(Flags::BLOCKING).and(Flags::MOVABLE_KEYS);
 const BLOCKING_MOVE: Flags = ADD.and(Flags::NOSCRIPT).and(Flags::BLOCKING);
 
 pub(super) const COMMANDS: &[Command] = &[
@@ -18,112 +19,88 @@ pub(super) const COMMANDS: &[Command] = &[
         let (from, to) = (End::parse(args[3])?, End::parse(args[4])?);
         blocking_move(cx, args, from, to, timeout(args[5])?, out)
     })
-    .access("RW access delete", "RW insert"),
-    Command::new(
-        "blmpop",
-        -5,
-        WRITE.and(Flags::BLOCKING).and(Flags::MOVABLE_KEYS),
-        Keys::Find(|args, keys| counted_keys(args, 2, keys)),
-        blmpop,
-    )
-    .access("RW access delete", "RW access delete"),
+    .accesses("RW access delete", "RW insert"),
+    Command::new("blmpop", -5, BLOCK_COUNTED, COUNTED_BEHIND_ONE, blmpop).access("RW access delete"),
     Command::new("blpop", -3, BLOCK, Keys::Range(1, -2, 1), |cx, args, out| {
         blocking_pop(cx, args, End::Left, out)
     })
-    .access("RW access delete", "RW access delete"),
+    .access("RW access delete"),
     Command::new("brpop", -3, BLOCK, Keys::Range(1, -2, 1), |cx, args, out| {
         blocking_pop(cx, args, End::Right, out)
     })
-    .access("RW access delete", "RW access delete"),
+    .access("RW access delete"),
     Command::new("brpoplpush", 4, BLOCKING_MOVE, TWO_KEYS, |cx, args, out| {
         blocking_move(cx, args, End::Right, End::Left, timeout(args[3])?, out)
     })
-    .access("RW access delete", "RW insert"),
+    .accesses("RW access delete", "RW insert"),
     Command::new("lmove", 5, ADD, TWO_KEYS, |cx, args, out| {
         move_or_null(cx, args, End::parse(args[3])?, End::parse(args[4])?, out)
     })
-    .access("RW access delete", "RW insert"),
-    Command::new(
-        "lmpop",
-        -4,
-        WRITE.and(Flags::MOVABLE_KEYS),
-        Keys::Find(|args, keys| counted_keys(args, 1, keys)),
-        lmpop,
-    )
-    .access("RW access delete", "RW access delete"),
+    .accesses("RW access delete", "RW insert"),
+    Command::new("lmpop", -4, WRITE.and(Flags::MOVABLE_KEYS), COUNTED, lmpop).access("RW access delete"),
     Command::new("rpoplpush", 3, ADD, TWO_KEYS, |cx, args, out| {
         move_or_null(cx, args, End::Right, End::Left, out)
     })
-    .access("RW access delete", "RW insert"),
+    .accesses("RW access delete", "RW insert"),
 ];
 
-/// Takes from the first of these keys that has something, as `take` does for one. Whether there is such a
-/// key.
+/// Answers with what `take` takes from the first of these keys that has something. If none has, it waits for one where `wait` says
+/// which word the first key is, and until when; else there is nothing.
 pub(super) fn take_first(
     cx: &mut Cx<'_>,
     keys: &Args<'_>,
-    mut take: impl FnMut(&mut Cx<'_>, &[u8]) -> Result<bool, Fail>,
-) -> Result<bool, Fail> {
+    wait: Option<(usize, Option<f64>)>,
+    out: &mut Reply,
+    mut take: impl FnMut(&mut Cx<'_>, &[u8], &mut Reply) -> Result<bool, Fail>,
+) -> Done {
     for key in keys {
-        match take(cx, key) {
+        match take(cx, key, out) {
             Ok(false) => {}
-            Ok(true) => return Ok(true),
+            Ok(true) => return Ok(()),
             // It has become something else while the command was waiting.
             Err(Fail::Error(_)) if cx.session.resumes => {}
             Err(fail) => return Err(fail),
         }
     }
-    Ok(false)
+    match wait.filter(|_| cx.may_block) {
+        Some((first, timeout)) => Err(wait_for(first..first + keys.len(), timeout)),
+        None => answer::null_array(out),
+    }
 }
 
-/// Waits for one of these keys, unless that is not possible: then there is nothing. The keys are counted if the word in front of
-/// them says how many there are.
-pub(super) fn wait(
-    cx: &Cx<'_>,
-    keys: Range<usize>,
-    is_counted: bool,
-    timeout: Option<f64>,
-    out: &mut Reply,
-) -> Done {
-    if !cx.may_block {
-        out.null_array();
-        return Ok(());
-    }
-    let (has_ids, gives_up_with_null, needs_keys, instead) = (false, false, false, None);
-    Err(Fail::Block(Block { keys, has_ids, is_counted, timeout, gives_up_with_null, needs_keys, instead }))
+/// What waits for one of these keys. They are counted if there is a word in front of them that says how many there are.
+fn wait_for(keys: Range<usize>, timeout: Option<f64>) -> Fail {
+    let (is_counted, has_ids, needs_keys, instead) = (keys.start > 1, false, false, None);
+    Fail::Block(Block { keys, has_ids, is_counted, timeout, needs_keys, instead })
 }
 
 fn blocking_pop(cx: &mut Cx<'_>, args: &Args<'_>, end: End, out: &mut Reply) -> Done {
     let (keys, timeout) = (&args[1..args.len() - 1], timeout(args[args.len() - 1])?);
-    let is_taken = take_first(cx, keys, |cx, key| {
+    take_first(cx, keys, Some((1, timeout)), out, |cx, key, out| {
         take(cx, key, 1, end, out, |out, _| {
             out.array(2);
             out.bulk(key);
         })
-    })?;
-    if is_taken { Ok(()) } else { wait(cx, 1..args.len() - 1, false, timeout, out) }
+    })
 }
 
 fn lmpop(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    if !take_several(cx, counted_pop(&args[1..], End::parse)?, out)? {
-        out.null_array();
-    }
-    Ok(())
+    take_several(cx, counted_pop(&args[1..], End::parse)?, None, out)
 }
 
 fn blmpop(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let asked = counted_pop(&args[2..], End::parse)?;
-    let timeout = timeout(args[1])?;
-    if take_several(cx, asked, out)? { Ok(()) } else { wait(cx, 3..3 + asked.0.len(), true, timeout, out) }
+    take_several(cx, asked, Some((3, timeout(args[1])?)), out)
 }
 
 /// Takes elements of the first of these keys that is there, and shows the key and an array of them.
 fn take_several(
     cx: &mut Cx<'_>,
     (keys, end, count): (&Args<'_>, End, usize),
+    wait: Option<(usize, Option<f64>)>,
     out: &mut Reply,
-) -> Result<bool, Fail> {
-    take_first(cx, keys, |cx, key| {
+) -> Done {
+    take_first(cx, keys, wait, out, |cx, key, out| {
         take(cx, key, count, end, out, |out, count| {
             out.array(2);
             out.bulk(key);
@@ -203,5 +180,5 @@ fn blocking_move(
     if !cx.may_block {
         return move_or_null(cx, args, from, to, out);
     }
-    if move_one(cx, args, from, to, out)? { Ok(()) } else { wait(cx, 1..2, false, timeout, out) }
+    if move_one(cx, args, from, to, out)? { Ok(()) } else { Err(wait_for(1..2, timeout)) }
 }

@@ -10,17 +10,20 @@ use std::time::Duration;
 
 use super::args::int;
 use super::table::WRITE;
-use super::{Args, Command, Cx, Done, Fail, Keys};
+use super::{Args, Command, Cx, Done, Fail, Keys, answer};
 use crate::rdb;
 use crate::resp::Reply;
 use crate::resp::request::put_request;
-use crate::words::lossy;
+use crate::text::words::lossy;
 
 pub(super) const COMMANDS: &[Command] =
     &[Command::new("migrate", -6, WRITE, Keys::Perhaps { keys: find_keys, everything: |_| true }, migrate)];
 
 /// Where its options begin.
 const OPTIONS: usize = 6;
+
+const NOT_WRITTEN: &str = "IOERR error or timeout writing to target instance";
+const NOT_READ: &str = "IOERR error or timeout reading to target instance";
 
 /// A reply has so many bytes at most: those of `AUTH`, `SELECT` and `RESTORE` are short.
 const LONGEST_REPLY: u64 = 1024;
@@ -101,35 +104,27 @@ fn migrate(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         keys.push(key);
     }
     if keys.is_empty() {
-        out.simple("NOKEY");
-        return Ok(());
+        return answer::simple(out, "NOKEY");
     }
     // The other server is told of these keys.
     if cx.server.limits.always.load(Relaxed) {
         cx.store().heap().sync()?;
     }
-    let failed = |what: &str| format!("IOERR error or timeout {what}");
-    let mut target = connect(args[1], args[2], timeout)
-        .map_err(|error| match error.kind() {
-            // Redis connects without waiting, so a refusal meets its first write.
-            ErrorKind::ConnectionRefused => failed("writing to target instance"),
-            _ => failed("connecting to the client"),
-        })
-        .map_err(|error| Fail::Error(error.into()))?;
-    target
-        .get_mut()
-        .write_all(&request)
-        .map_err(|_| Fail::Error(failed("writing to target instance").into()))?;
-    let reading = || failed("reading to target instance");
+    let mut target = connect(args[1], args[2], timeout).map_err(|error| match error.kind() {
+        // Redis connects without waiting, so a refusal meets its first write.
+        ErrorKind::ConnectionRefused => Fail::Error(NOT_WRITTEN.into()),
+        _ => Fail::Error("IOERR error or timeout connecting to the client".into()),
+    })?;
+    target.get_mut().write_all(&request).map_err(|_| Fail::Error(NOT_WRITTEN.into()))?;
     let mut error = None;
     for _ in 0..before {
-        let reply = reply_of(&mut target).map_err(|_| Fail::Error(reading().into()))?;
+        let reply = reply_of(&mut target).map_err(|_| Fail::Error(NOT_READ.into()))?;
         error = error.or(error_of(&reply));
     }
     let is_refused = error.is_some();
     for key in keys {
         let Ok(reply) = reply_of(&mut target) else {
-            error = error.or_else(|| Some(reading()));
+            error = error.or_else(|| Some(NOT_READ.to_owned()));
             break;
         };
         match error_of(&reply) {

@@ -5,6 +5,7 @@
 //! the heap that it may touch by the [`Cx`], and its arguments (its own name first), and writes one reply.
 //! If it fails, it has changed nothing, and what it wrote is taken back.
 
+mod answer;
 mod args;
 mod bitfield;
 mod bits;
@@ -58,9 +59,9 @@ mod table;
 mod tracking;
 mod values;
 
+use answer::{ok, yes_or_no};
 pub use cx::{Cx, Effects, Keyspace, Meanwhile, Nothing, OneRead, OneTxn, Several, shards_of};
 pub use fail::{Block, Done, Fail};
-use fail::{ok, yes_or_no};
 pub use functions::load_libraries;
 pub use replication::begin as begin_replication;
 pub use slow::{hidden, monitor_line};

@@ -1,23 +1,23 @@
 //! Keys that get another name, or go to another database; copies of them.
 
-use super::args::{database, int};
+use super::args::{database, int, value};
 use super::table::{ADD, KEY, TWO_KEYS, WRITE, WRITE_FAST};
 use super::{Args, Command, Cx, Done, Fail, Keys, ok, yes_or_no};
 use crate::data::{Change, Owned};
 use crate::resp::Reply;
 
 pub(super) const COMMANDS: &[Command] = &[
-    Command::new("copy", -3, ADD, TWO_KEYS, copy).access("RO access", "OW update"),
+    Command::new("copy", -3, ADD, TWO_KEYS, copy).accesses("RO access", "OW update"),
     Command::new("move", 3, WRITE_FAST, KEY, move_to),
     Command::new("rename", 3, WRITE, TWO_KEYS, |cx, args, out| {
         rename(cx, args, false)?;
         ok(out)
     })
-    .access("RW access delete", "OW update"),
+    .accesses("RW access delete", "OW update"),
     Command::new("renamenx", 3, WRITE_FAST, TWO_KEYS, |cx, args, out| {
         yes_or_no(out, rename(cx, args, true)?)
     })
-    .access("RW access delete", "OW insert"),
+    .accesses("RW access delete", "OW insert"),
     Command::new("swapdb", 3, WRITE_FAST, Keys::Everything, swapdb),
 ];
 
@@ -26,21 +26,6 @@ pub(super) const COMMANDS: &[Command] = &[
 struct Place<'k> {
     db: usize,
     key: &'k [u8],
-}
-
-fn is_there(cx: &mut Cx<'_>, Place { db, key }: Place<'_>) -> bool {
-    let (now, shard) = (cx.now, cx.shard_of(key));
-    cx.read_shard(shard, |view, dbs| view[dbs.at(db)].get(view, key, now).is_some())
-}
-
-/// A copy of what a key stands for, and its deadline.
-fn load(cx: &mut Cx<'_>, Place { db, key }: Place<'_>) -> Option<(Owned, Option<i64>)> {
-    let (now, shard) = (cx.now, cx.shard_of(key));
-    cx.read_shard(shard, |view, dbs| {
-        let db = &view[dbs.at(db)];
-        let value = db.get(view, key, now)?;
-        Some((Owned::of(view, value), db.deadline(view, key)))
-    })
 }
 
 fn store(
@@ -67,7 +52,7 @@ fn relocate(cx: &mut Cx<'_>, from: Place<'_>, to: Place<'_>) -> pheap::Result<()
             dbs.at(to.db).set_deadline(tx, to.key, deadline)
         });
     }
-    let Some((value, deadline)) = load(cx, from) else { return Ok(()) };
+    let Some((value, deadline)) = cx.copy_in(from.db, from.key) else { return Ok(()) };
     store(cx, to, &value, deadline)?;
     cx.write_shard(shard, |tx, dbs| _ = dbs.at(from.db).remove(tx, from.key));
     Ok(())
@@ -84,16 +69,11 @@ fn tell_if_new(cx: &mut Cx<'_>, to: Place<'_>, was_there: bool) {
 fn rename(cx: &mut Cx<'_>, args: &Args<'_>, only_if_free: bool) -> Result<bool, Fail> {
     let db = cx.session.db;
     let (from, to) = (Place { db, key: args[1] }, Place { db, key: args[2] });
-    if !is_there(cx, from) {
-        return Err(Fail::NO_SUCH_KEY);
-    }
-    if from == to {
+    Fail::NO_SUCH_KEY.when(!cx.has_in(from.db, from.key))?;
+    let was_there = cx.has_in(to.db, to.key);
+    if from == to || only_if_free && was_there {
         return Ok(false);
     }
-    if only_if_free && is_there(cx, to) {
-        return Ok(false);
-    }
-    let was_there = is_there(cx, to);
     relocate(cx, from, to)?;
     tell_if_new(cx, to, was_there);
     cx.changed(db, from.key);
@@ -108,10 +88,8 @@ const SAME: Fail = Fail::Error(std::borrow::Cow::Borrowed("ERR source and destin
 fn move_to(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let db = database(cx, args[2])?;
     let (from, to) = (Place { db: cx.session.db, key: args[1] }, Place { db, key: args[1] });
-    if from == to {
-        return Err(SAME);
-    }
-    let is_possible = is_there(cx, from) && !is_there(cx, to);
+    SAME.when(from == to)?;
+    let is_possible = cx.has_in(from.db, from.key) && !cx.has_in(to.db, to.key);
     if is_possible {
         relocate(cx, from, to)?;
         tell_if_new(cx, to, false);
@@ -129,17 +107,15 @@ fn copy(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     while let Some(option) = options.next() {
         match option.to_ascii_lowercase().as_slice() {
             b"replace" => replaces = true,
-            b"db" => db = database(cx, options.next().ok_or(Fail::SYNTAX)?)?,
+            b"db" => db = database(cx, value(&mut options)?)?,
             _ => return Err(Fail::SYNTAX),
         }
     }
     let (from, to) = (Place { db: cx.session.db, key: args[1] }, Place { db, key: args[2] });
-    if from == to {
-        return Err(SAME);
-    }
-    let is_possible = is_there(cx, from) && (replaces || !is_there(cx, to));
-    if let Some((value, deadline)) = is_possible.then(|| load(cx, from)).flatten() {
-        let was_there = is_there(cx, to);
+    SAME.when(from == to)?;
+    let is_possible = cx.has_in(from.db, from.key) && (replaces || !cx.has_in(to.db, to.key));
+    if let Some((value, deadline)) = is_possible.then(|| cx.copy_in(from.db, from.key)).flatten() {
+        let was_there = cx.has_in(to.db, to.key);
         store(cx, to, &value, deadline)?;
         tell_if_new(cx, to, was_there);
         cx.changed(to.db, to.key);
@@ -151,9 +127,7 @@ fn copy(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 fn swapdb(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     for (text, which) in [(args[1], "first"), (args[2], "second")] {
         let is_number = int(text).is_ok_and(|number| i32::try_from(number).is_ok());
-        if !is_number {
-            return Err(Fail::err(format_args!("invalid {which} DB index")));
-        }
+        Fail::err_when(!is_number, format_args!("invalid {which} DB index"))?;
     }
     let (first, second) = (database(cx, args[1])?, database(cx, args[2])?);
     if first == second {
@@ -174,10 +148,7 @@ fn swapdb(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     cx.effects.dirty += 1;
     // A client that waits for a key in one of the databases may find it now.
     for db in [first, second] {
-        let signals = server.waiting.keys_in(db, |key| {
-            let shard = cx.shard_of(key);
-            cx.read_shard(shard, |view, dbs| view[dbs.at(db)].get(view, key, now).is_some())
-        });
+        let signals = server.waiting.keys_in(db, |key| cx.has_in(db, key));
         cx.effects.signals.extend(signals);
     }
     ok(out)

@@ -2,7 +2,7 @@
 
 use super::args::int;
 use super::table::{READ, SUBKEY};
-use super::{Args, Command, Cx, Done, Fail, Flags, Keys, ok};
+use super::{Args, Command, Cx, Done, Fail, Flags, Keys, answer, ok};
 use crate::data::{Entry, Value, View, size};
 use crate::resp::Reply;
 
@@ -11,13 +11,12 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("memory|doctor", 2, Flags::NONE, Keys::None, |cx, _, out| {
         let stats = cx.store().heap().stats();
         let free = 100.0 * stats.fragmentation();
-        out.verbatim("txt", format!("{free:.0} % of the heap's pages hold nothing that is alive: garbage that the collector has not reached, and free places."));
-        Ok(())
+        let told = "of the heap's pages hold nothing that is alive: garbage that the collector has not reached, and free places.";
+        answer::text(out, format!("{free:.0} % {told}"))
     }),
     Command::help("memory|help"),
     Command::new("memory|malloc-stats", 2, Flags::NONE, Keys::None, |cx, _, out| {
-        out.verbatim("txt", format!("{:#?}", cx.store().heap().stats()));
-        Ok(())
+        answer::text(out, format!("{:#?}", cx.store().heap().stats()))
     }),
     Command::new("memory|purge", 2, Flags::NONE, Keys::None, |_, _, out| {
         // The collector gives pages back by itself.
@@ -38,7 +37,7 @@ pub(super) const COMMANDS: &[Command] = &[
         }
         Ok(())
     }),
-    Command::new("memory|usage", -3, READ.and(Flags::GLANCE), SUBKEY, usage).access("RO", "RO"),
+    Command::new("memory|usage", -3, READ.and(Flags::GLANCE), SUBKEY, usage).access("RO"),
     Command::container("object"),
     Command::new("object|encoding", 3, READ.and(Flags::GLANCE), SUBKEY, |cx, args, out| {
         let limits = Limits::of(cx);
@@ -46,7 +45,7 @@ pub(super) const COMMANDS: &[Command] = &[
             out.bulk(encoding(view, entry.value, &limits).as_bytes());
         })
     })
-    .access("RO", "RO"),
+    .access("RO"),
     Command::new("object|freq", 3, READ.and(Flags::GLANCE), SUBKEY, |cx, args, out| {
         let server = cx.server;
         let often = server.clocks.often(args[2], cx.now);
@@ -55,7 +54,7 @@ pub(super) const COMMANDS: &[Command] = &[
         }
         not_known(cx, args[2], out, "An LFU maxmemory policy is not selected, access frequency not tracked.")
     })
-    .access("RO", "RO"),
+    .access("RO"),
     Command::help("object|help"),
     Command::new("object|idletime", 3, READ.and(Flags::GLANCE), SUBKEY, |cx, args, out| {
         let server = cx.server;
@@ -72,11 +71,11 @@ pub(super) const COMMANDS: &[Command] = &[
         server.clocks.turn_on();
         look(cx, args[2], out, |_, _, out| out.int(idle))
     })
-    .access("RO", "RO"),
+    .access("RO"),
     Command::new("object|refcount", 3, READ.and(Flags::GLANCE), SUBKEY, |cx, args, out| {
         look(cx, args[2], out, |_, _, out| out.int(1))
     })
-    .access("RO", "RO"),
+    .access("RO"),
 ];
 
 /// Shows `f` what a key has. Null if there is no such key.
@@ -97,8 +96,7 @@ fn look(
 /// What is asked of a key is not noted as long as there is this policy.
 fn not_known(cx: &mut Cx<'_>, key: &[u8], out: &mut Reply, why: &str) -> Done {
     if !cx.has(key) {
-        out.null();
-        return Ok(());
+        return answer::null(out);
     }
     Err(Fail::err(format_args!(
         "{why} Please note that when switching between policies at runtime LRU and LFU data will take some time to adjust."
@@ -152,12 +150,12 @@ fn encoding<'r>(view: &View<'r>, value: Value<'r>, limits: &Limits) -> &'static 
         }
         Value::Set(set) => {
             let set = &view[set];
-            let is_number = |member: &[u8]| crate::words::int(member).is_some();
+            let is_number = |member: &[u8]| crate::text::words::int(member).is_some();
             if set.len() <= limits.integers && set.iter(view).all(is_number) { "intset" } else { "hashtable" }
         }
         Value::Sorted(sorted) => {
             let sorted = &view[sorted];
-            let mut texts = sorted.unordered(view).map(|(member, _)| member);
+            let mut texts = sorted.scores().iter(view).map(|(member, _)| member);
             if is_small(&mut texts, sorted.len(), limits.sorted) { "listpack" } else { "skiplist" }
         }
         Value::Stream(_) => "stream",

@@ -2,9 +2,10 @@
 
 use std::collections::HashSet;
 
-use super::{Args, Fail};
-use crate::random::below;
-use crate::words;
+use super::{Args, Done, Fail, answer};
+use crate::resp::Reply;
+use crate::text::random::below;
+use crate::text::words;
 
 /// How many are wanted.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -26,9 +27,7 @@ impl Wanted {
                 i64::MAX
             )));
         }
-        if is_pair && count.abs() > i64::MAX / 2 {
-            return Err(Fail::err("value is out of range"));
-        }
+        Fail::err_when(is_pair && count.abs() > i64::MAX / 2, "value is out of range")?;
         let number = count.unsigned_abs() as usize;
         Ok(if count < 0 { Wanted::Any(number) } else { Wanted::Distinct(number) })
     }
@@ -40,9 +39,8 @@ impl Wanted {
             [count] => Ok((Some(Wanted::parse(count, false)?), false)),
             [count, options @ ..] => {
                 Wanted::parse(count, false)?;
-                if !matches!(options, [option] if option.eq_ignore_ascii_case(name.as_bytes())) {
-                    return Err(Fail::SYNTAX);
-                }
+                Fail::SYNTAX
+                    .when(!matches!(options, [option] if option.eq_ignore_ascii_case(name.as_bytes())))?;
                 Ok((Some(Wanted::parse(count, true)?), true))
             }
         }
@@ -91,6 +89,36 @@ pub(super) fn pick<'v, T: Copy, I: Iterator<Item = T>>(
             }
         }
     }
+}
+
+/// Answers `HRANDFIELD` and its relatives: elements of a collection that has `len` of them, or 0 if it is not there. `name` is the
+/// name of one, and `write` writes its other half, if that is asked for.
+pub(super) fn answer<'v, T: Copy, I: Iterator<Item = T>>(
+    (wanted, has_halves): (Option<Wanted>, bool),
+    len: usize,
+    mut one: impl FnMut() -> Option<T>,
+    all: impl FnOnce() -> I,
+    name: impl Fn(T) -> &'v [u8],
+    out: &mut Reply,
+    write: impl Fn(T, &mut Reply),
+) -> Done {
+    let Some(wanted) = wanted else { return answer::maybe_bulk(out, one().map(name)) };
+    let count = if len == 0 { 0 } else { wanted.of(len) };
+    let is_nested = has_halves && out.is_resp3();
+    out.array(if has_halves && !is_nested { 2 * count } else { count });
+    if count > 0 {
+        pick(wanted, len, one, all, &name, |element| {
+            if is_nested {
+                out.array(2);
+            }
+            out.bulk(name(element));
+            if has_halves {
+                write(element, out);
+            }
+            !out.is_too_long()
+        });
+    }
+    Ok(())
 }
 
 #[cfg(test)]

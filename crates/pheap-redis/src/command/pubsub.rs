@@ -1,9 +1,9 @@
 //! Channels.
 
 use super::table::{LOOK, tell_subcommands};
-use super::{Args, Command, Cx, Done, Fail, Flags, Keys};
-use crate::client::Session;
-use crate::pubsub::{Kind, Listener};
+use super::{Args, Command, Cx, Done, Fail, Flags, Keys, answer};
+use crate::clients::client::Session;
+use crate::clients::pubsub::{Kind, Listener};
 use crate::resp::Reply;
 
 const LISTEN: Flags = LOOK.and(Flags::PUBSUB).and(Flags::NOSCRIPT).and(Flags::UNASKED).and(Flags::LISTENING);
@@ -19,8 +19,7 @@ pub(super) const COMMANDS: &[Command] = &[
     }),
     Command::new("pubsub|help", 2, LOOK, Keys::None, |_, args, out| tell_subcommands(args, HELP, out)),
     Command::new("pubsub|numpat", 2, TELL, Keys::None, |cx, _, out| {
-        out.count(cx.server.channels.count(Kind::Pattern));
-        Ok(())
+        answer::count(out, cx.server.channels.count(Kind::Pattern))
     }),
     Command::new("pubsub|numsub", -2, TELL, Keys::None, |cx, args, out| {
         listeners(cx, args, Kind::Channel, out)
@@ -35,9 +34,7 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("spublish", 3, PUBLISH, Keys::None, |cx, args, out| publish(cx, args, Kind::Shard, out)),
     Command::new("ssubscribe", -2, LISTEN, Keys::None, |cx, args, out| {
         // As what would wait for a key, it has no place among replies that belong together.
-        if !cx.may_block {
-            return Err(Fail::err("SSUBSCRIBE isn't allowed for a DENY BLOCKING client"));
-        }
+        Fail::err_when(!cx.may_block, "SSUBSCRIBE isn't allowed for a DENY BLOCKING client")?;
         listen(cx, args, Kind::Shard, out)
     }),
     Command::new("subscribe", -2, LISTEN, Keys::None, |cx, args, out| listen(cx, args, Kind::Channel, out)),
@@ -51,8 +48,7 @@ fn publish(cx: &mut Cx<'_>, args: &Args<'_>, kind: Kind, out: &mut Reply) -> Don
         count += 1;
         cx.effects.send(server, to, parts);
     });
-    out.count(count);
-    Ok(())
+    answer::count(out, count)
 }
 
 fn channels(cx: &mut Cx<'_>, args: &Args<'_>, kind: Kind, out: &mut Reply) -> Done {
@@ -62,9 +58,7 @@ fn channels(cx: &mut Cx<'_>, args: &Args<'_>, kind: Kind, out: &mut Reply) -> Do
         _ => return Err(Fail::bad_subcommand(args)),
     };
     let names = cx.server.channels.matching(kind, pattern);
-    out.array(names.len());
-    names.iter().for_each(|name| out.bulk(name));
-    Ok(())
+    answer::bulks(out, names.iter())
 }
 
 fn listeners(cx: &mut Cx<'_>, args: &Args<'_>, kind: Kind, out: &mut Reply) -> Done {

@@ -4,15 +4,15 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use super::args::int;
 use super::table::{ADMIN, LOOK};
-use super::{Args, Command, Cx, Done, Fail, Flags, Keys, ok};
+use super::{Args, Command, Cx, Done, Fail, Flags, Keys, answer, ok};
 use crate::clients::Filter;
 use crate::config::Master;
+use crate::connections::mailbox::Message;
 use crate::data::Progress;
-use crate::mailbox::Message;
 use crate::resp::Reply;
-use crate::role::Stage;
 use crate::server::Server;
-use crate::words::lossy;
+use crate::server::role::Stage;
+use crate::text::words::lossy;
 
 /// Not in a transaction: who is followed is not only in the heap, so it could not be rolled back.
 const FOLLOW: Flags =
@@ -40,9 +40,7 @@ fn no_replicas(cx: &mut Cx<'_>, _: &Args<'_>, _: &mut Reply) -> Done {
 }
 
 fn replicaof(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    if cx.session.is_master {
-        return Err(Fail::err("a master does not say whom its replicas follow"));
-    }
+    Fail::err_when(cx.session.is_master, "a master does not say whom its replicas follow")?;
     let server = cx.server;
     let is_nobody = args[1].eq_ignore_ascii_case(b"no") && args[2].eq_ignore_ascii_case(b"one");
     let master = if is_nobody {
@@ -58,8 +56,7 @@ fn replicaof(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
             return ok(out);
         }
         (Some(new), Some(old)) if new.host.eq_ignore_ascii_case(&old.host) && new.port == old.port => {
-            out.simple("OK Already connected to specified master");
-            return Ok(());
+            return answer::simple(out, "OK Already connected to specified master");
         }
         _ => {}
     }
@@ -125,17 +122,13 @@ fn role(cx: &mut Cx<'_>, _: &Args<'_>, out: &mut Reply) -> Done {
         out.array(3);
         out.bulk(b"master");
         out.int(0);
-        out.array(0);
-        return Ok(());
+        return answer::empty(out);
     };
     out.array(5);
     out.bulk(b"slave");
     out.bulk(master.host.as_bytes());
     out.int(i64::from(master.port));
     out.bulk(link.stage.name().as_bytes());
-    out.int(match (link.stage, offset) {
-        (Stage::Connected, Some(offset)) => offset.cast_signed(),
-        _ => -1,
-    });
-    Ok(())
+    let offset = offset.filter(|_| link.stage == Stage::Connected);
+    answer::int(out, offset.map_or(-1, u64::cast_signed))
 }

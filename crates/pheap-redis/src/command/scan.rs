@@ -2,9 +2,9 @@
 
 use super::args::{Scan, cursor};
 use super::table::READ;
-use super::{Args, Command, Cx, Done, Fail, Keys};
+use super::{Args, Command, Cx, Done, Fail, Keys, answer};
 use crate::resp::Reply;
-use crate::words;
+use crate::text::words;
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::new("keys", 2, READ, Keys::Everything, keys),
@@ -17,7 +17,7 @@ fn keys(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     for shard in 0..shards {
         cx.read_shard(shard, |view, dbs| {
             let db = &view[dbs.at(db)];
-            for (key, _) in db.iter(view) {
+            for (key, _) in db.keys().iter(view) {
                 if out.is_too_long() {
                     return;
                 }
@@ -53,7 +53,7 @@ fn scan(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         at = cx.read_shard(shard, |view, dbs| {
             let db = &view[dbs.at(number)];
             loop {
-                let (some, next) = db.scan(view, at);
+                let (some, next) = db.keys().scan(view, at);
                 for (key, entry) in some {
                     seen += 1;
                     let is_kind =
@@ -73,7 +73,5 @@ fn scan(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let next = if shard == shards { 0 } else { at.reverse_bits() << SHARD_BITS | shard as u64 };
     out.array(2);
     out.bulk(next.to_string().as_bytes());
-    out.array(keys.len());
-    keys.iter().for_each(|key| out.bulk(key));
-    Ok(())
+    answer::bulks(out, keys.iter())
 }

@@ -2,16 +2,19 @@
 
 use std::sync::Arc;
 
-use super::args::int;
+use super::args::{SYNC_OR_ASYNC, int, last_word};
 use super::script::{Call, Kind, with_engine};
 use super::table::{LOOK, READ, tell_subcommands};
-use super::{Args, Command, Cx, Done, Fail, Flags, Keys, ok};
+use super::{Args, Command, Cx, Done, Fail, Flags, Keys, answer, ok};
 use crate::resp::Reply;
 use crate::scripts::{Declared, Script, Sha, sha1};
 use crate::server::MASTER_DOWN;
 
-const RUN: Flags = Flags::NOSCRIPT.and(Flags::STALE).and(Flags::SKIP_MONITOR).and(Flags::MAY_REPLICATE);
-const RUN_READ_ONLY: Flags = READ.and(Flags::NOSCRIPT).and(Flags::STALE).and(Flags::SKIP_MONITOR);
+/// What runs scripts and functions.
+pub(super) const RUN: Flags =
+    Flags::NOSCRIPT.and(Flags::STALE).and(Flags::SKIP_MONITOR).and(Flags::MAY_REPLICATE);
+/// The same, if these only look.
+pub(super) const RUN_READ_ONLY: Flags = READ.and(Flags::NOSCRIPT).and(Flags::STALE).and(Flags::SKIP_MONITOR);
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::new("eval", -3, RUN, Keys::Script, |cx, args, out| eval(cx, args, false, out)),
@@ -51,9 +54,10 @@ pub(super) fn may_run(cx: &Cx<'_>, declared: Declared, is_read_only: bool) -> Re
     if declared.has(Declared::NOTHING) {
         return Ok(());
     }
-    if is_read_only && !declared.has(Declared::NO_WRITES) {
-        return Err(Fail::err("Can not execute a script with write flag using *_ro command."));
-    }
+    Fail::err_when(
+        is_read_only && !declared.has(Declared::NO_WRITES),
+        "Can not execute a script with write flag using *_ro command.",
+    )?;
     let server = cx.server;
     if cx.session.is_master {
         return Ok(());
@@ -131,8 +135,7 @@ fn run(
 
 fn load(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let script = known(cx, args[2])?;
-    out.bulk(&script.sha);
-    Ok(())
+    answer::bulk(out, &script.sha)
 }
 
 fn exists(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
@@ -145,12 +148,8 @@ fn exists(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 }
 
 fn flush(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let is_mode = |word: &[u8]| word.eq_ignore_ascii_case(b"sync") || word.eq_ignore_ascii_case(b"async");
-    match args[2..] {
-        [] => {}
-        [mode] if is_mode(mode) => {}
-        _ => return Err(Fail::err("SCRIPT FLUSH only support SYNC|ASYNC option")),
-    }
+    last_word(&args[2..], (), SYNC_OR_ASYNC)
+        .ok_or_else(|| Fail::err("SCRIPT FLUSH only support SYNC|ASYNC option"))?;
     cx.server.scripts.flush();
     ok(out)
 }

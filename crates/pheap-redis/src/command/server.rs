@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use pheap::SyncPolicy;
 
-use super::args::{int, timeout_ms};
+use super::args::{int, last_word, timeout_ms};
 use super::introspect::categories;
-use super::table::{ADMIN, LOOK, READ_FAST};
-use super::{Args, Command, Cx, Done, Fail, Flags, Keys, all, ok};
+use super::table::{ADMIN, LOOK, MANAGE, READ_FAST};
+use super::{Args, Command, Cx, Done, Fail, Flags, Keys, all, answer, ok};
 use crate::config::{Config, Setting};
 use crate::resp::Reply;
-use crate::words;
+use crate::server::since_1970;
+use crate::text::words;
 
 const ACL_LOOK: Flags = LOOK.and(Flags::NOSCRIPT);
 
@@ -22,32 +23,21 @@ pub(super) const COMMANDS: &[Command] = &[
         out.array(1);
         let has_password = !cx.server.config.read().text("requirepass").is_empty();
         let password = if has_password { "#(hidden)" } else { "nopass" };
-        out.bulk(format!("user default on {password} sanitize-payload ~* &* +@all").as_bytes());
-        Ok(())
+        answer::bulk(out, format!("user default on {password} sanitize-payload ~* &* +@all").as_bytes())
     }),
     Command::new("acl|users", 2, ADMIN, Keys::None, |_, _, out| {
         out.array(1);
-        out.bulk(b"default");
-        Ok(())
+        answer::bulk(out, b"default")
     }),
-    Command::new("acl|whoami", 2, ACL_LOOK, Keys::None, |_, _, out| {
-        out.bulk(b"default");
-        Ok(())
-    }),
-    Command::new("bgrewriteaof", 1, Flags::ADMIN.and(Flags::NOSCRIPT), Keys::None, |_, _, out| {
+    Command::new("acl|whoami", 2, ACL_LOOK, Keys::None, |_, _, out| answer::bulk(out, b"default")),
+    Command::new("bgrewriteaof", 1, MANAGE, Keys::None, |_, _, out| {
         // The heap's log is folded into the heap all the time.
-        out.simple("Background append only file rewriting started");
-        Ok(())
+        answer::simple(out, "Background append only file rewriting started")
     }),
-    Command::new("bgsave", -1, Flags::ADMIN.and(Flags::NOSCRIPT), Keys::None, |cx, args, out| {
-        match args[1..] {
-            [] => {}
-            [how] if how.eq_ignore_ascii_case(b"schedule") => {}
-            _ => return Err(Fail::SYNTAX),
-        }
-        crate::save::in_background(cx.server).map_err(Fail::err)?;
-        out.simple("Background saving started");
-        Ok(())
+    Command::new("bgsave", -1, MANAGE, Keys::None, |cx, args, out| {
+        last_word(&args[1..], (), &[("schedule", ())]).ok_or(Fail::SYNTAX)?;
+        crate::copies::save::in_background(cx.server).map_err(Fail::err)?;
+        answer::simple(out, "Background saving started")
     }),
     Command::container("cluster"),
     Command::new("cluster|addslots", -3, ADMIN_STALE, Keys::None, no_cluster),
@@ -70,13 +60,7 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("cluster|nodes", 2, Flags::STALE, Keys::None, no_cluster),
     Command::new("cluster|replicas", 3, ADMIN_STALE, Keys::None, no_cluster),
     Command::new("cluster|replicate", 3, ADMIN_STALE, Keys::None, no_cluster),
-    Command::new(
-        "cluster|reset",
-        -2,
-        Flags::ADMIN.and(Flags::NOSCRIPT).and(Flags::STALE),
-        Keys::None,
-        no_cluster,
-    ),
+    Command::new("cluster|reset", -2, MANAGE.and(Flags::STALE), Keys::None, no_cluster),
     Command::new("cluster|saveconfig", 2, ADMIN_STALE, Keys::None, no_cluster),
     Command::new("cluster|set-config-epoch", 3, ADMIN_STALE, Keys::None, no_cluster),
     Command::new("cluster|setslot", -4, ADMIN_STALE, Keys::None, no_cluster),
@@ -99,54 +83,36 @@ pub(super) const COMMANDS: &[Command] = &[
     }),
     Command::new("config|set", -4, ADMIN, Keys::None, config_set),
     Command::new("lastsave", 1, LOOK.and(Flags::FAST), Keys::None, |cx, _, out| {
-        out.int(cx.server.save.lock().at);
-        Ok(())
+        answer::int(out, cx.server.save.lock().at)
     }),
     Command::new("lolwut", -1, READ_FAST, Keys::None, |_, _, out| {
-        out.verbatim(
-            "txt",
-            format!("pheap-redis {}\nRedis ver. {}\n", env!("CARGO_PKG_VERSION"), crate::REDIS_VERSION),
-        );
-        Ok(())
+        let version = env!("CARGO_PKG_VERSION");
+        answer::text(out, format!("pheap-redis {version}\nRedis ver. {}\n", crate::REDIS_VERSION))
     }),
     Command::container("module"),
     Command::help("module|help"),
-    Command::new("module|list", 2, Flags::ADMIN.and(Flags::NOSCRIPT), Keys::None, |_, _, out| {
-        out.array(0);
-        Ok(())
+    Command::new("module|list", 2, MANAGE, Keys::None, |_, _, out| answer::empty(out)),
+    Command::new("save", 1, MANAGE.and(Flags::NO_MULTI), Keys::None, |cx, _, out| {
+        crate::copies::save::now(cx.server).map_err(Fail::err)?;
+        ok(out)
     }),
-    Command::new(
-        "save",
-        1,
-        Flags::ADMIN.and(Flags::NOSCRIPT).and(Flags::NO_MULTI),
-        Keys::None,
-        |cx, _, out| {
-            crate::save::now(cx.server).map_err(Fail::err)?;
-            ok(out)
-        },
-    ),
     Command::new("shutdown", -1, ADMIN.and(Flags::NO_MULTI).and(Flags::ALLOW_BUSY), Keys::None, shutdown),
     Command::new("time", 1, LOOK.and(Flags::FAST), Keys::None, |_, _, out| {
-        let micros = std::time::SystemTime::now()
-            .duration_since(std::time::UNIX_EPOCH)
-            .unwrap_or_default()
-            .as_micros();
+        let now = since_1970();
         out.array(2);
-        out.bulk_int((micros / 1_000_000) as i64);
-        out.bulk_int((micros % 1_000_000) as i64);
+        out.bulk_int(now.as_secs() as i64);
+        out.bulk_int(i64::from(now.subsec_micros()));
         Ok(())
     }),
     Command::new("wait", 3, Flags::NOSCRIPT, Keys::None, |cx, args, out| {
-        if cx.server.role.is_replica() {
-            return Err(Fail::err(
-                "WAIT cannot be used with replica instances. Please also note that since Redis 4.0 if a replica is configured to be writable (which is not the default) writes to replicas are just local and are not propagated.",
-            ));
-        }
+        Fail::err_when(
+            cx.server.role.is_replica(),
+            "WAIT cannot be used with replica instances. Please also note that since Redis 4.0 if a replica is configured to be writable (which is not the default) writes to replicas are just local and are not propagated.",
+        )?;
         // Its own replies wait for the disk, and there are no replicas that could have more.
         int(args[1])?;
         timeout_ms(args[2])?;
-        out.int(0);
-        Ok(())
+        answer::int(out, 0)
     }),
 ];
 
@@ -196,9 +162,7 @@ fn acl_cat(_: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         }
         _ => return Err(Fail::arity("acl|cat")),
     };
-    out.array(some.len());
-    some.iter().for_each(|name| out.bulk(name.as_bytes()));
-    Ok(())
+    answer::bulks(out, some.iter())
 }
 
 fn config_get(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
@@ -237,12 +201,17 @@ const RESTART: &[(&str, &str)] = &[
 
 const NO_NEW_TLS: &str = "Unable to update TLS configuration: that takes a restart";
 
-/// Whether a client may change options that name files.
-fn may_set_protected(cx: &Cx<'_>, config: &Config) -> bool {
-    match config.text("enable-protected-configs") {
+/// Whether an option allows the client something: `yes`, or `local` if it is on this machine.
+pub(super) fn is_allowed(cx: &Cx<'_>, config: &Config, option: &str) -> bool {
+    match config.text(option) {
         "local" => cx.session.profile.is_local(),
         allowed => allowed == "yes",
     }
+}
+
+/// The error if an option cannot be changed.
+fn not_set(name: &str, why: impl std::fmt::Display) -> Fail {
+    Fail::err(format_args!("CONFIG SET failed (possibly related to argument '{name}') - {why}"))
 }
 
 fn config_set(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
@@ -256,9 +225,7 @@ fn config_set(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let mut seen = BTreeSet::new();
     for pair in pairs {
         let [name, value] = [pair[0], pair[1]].map(words::lossy);
-        let failed = |why: &str| {
-            Fail::err(format_args!("CONFIG SET failed (possibly related to argument '{name}') - {why}"))
-        };
+        let failed = |why: &str| not_set(&name, why);
         match crate::config::setting(&name) {
             None => {
                 return Err(Fail::err(format_args!(
@@ -267,28 +234,30 @@ fn config_set(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
             }
             Some(setting) if !seen.insert(setting.name) => return Err(failed("duplicate parameter")),
             Some(setting) if !setting.mutable => return Err(failed("can't set immutable config")),
-            Some(Setting { name: "dbfilename", .. }) if !may_set_protected(cx, &current) => {
+            Some(Setting { name: "dbfilename", .. })
+                if !is_allowed(cx, &current, "enable-protected-configs") =>
+            {
                 return Err(failed("can't set protected config"));
             }
             Some(_) => config.set(&name, &value).map_err(|why| failed(&why))?,
         }
     }
-    let (clients, connected) = (config.int("maxclients") as u64, cx.server.clients.len() as u64);
+    let (clients, connected) = (config.int("maxclients") as u64, cx.server.clients.count() as u64);
     if clients > current.int("maxclients") as u64 {
-        let most = crate::descriptors::make_room(clients, connected).unwrap_or(0);
+        let most = crate::process::descriptors::make_room(clients, connected).unwrap_or(0);
         if most < clients {
-            return Err(Fail::err(format_args!(
-                "CONFIG SET failed (possibly related to argument 'maxclients') - The operating system is not \
-                 able to handle the specified number of clients, try with {most}"
-            )));
+            return Err(not_set(
+                "maxclients",
+                format_args!(
+                    "The operating system is not able to handle the specified number of clients, try with {most}"
+                ),
+            ));
         }
     }
     // The same again is no change.
     for (name, why) in RESTART {
         if config.text(name) != current.text(name) {
-            return Err(Fail::err(format_args!(
-                "CONFIG SET failed (possibly related to argument '{name}') - {why}"
-            )));
+            return Err(not_set(name, why));
         }
     }
     let policy = seen.contains("appendfsync").then(|| config.sync_policy());
@@ -298,7 +267,7 @@ fn config_set(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     }
     cx.server.limits.follow(&config);
     cx.server.tracking.set_limit(config.int("tracking-table-max-keys") as u64);
-    crate::logging::set_level(&config);
+    crate::process::logging::set_level(&config);
     cx.server.clocks.follow(&config);
     let limit = config.int("maxmemory") as u64;
     *current = config;

@@ -4,9 +4,9 @@
 
 use std::collections::HashSet;
 
-use super::args::{count, counted_keys, positive};
-use super::table::{ADD, ALL_KEYS, READ};
-use super::{Args, Command, Cx, Done, Fail, Keys};
+use super::args::{count, positive};
+use super::table::{ADD, ALL_KEYS, COUNTED, READ};
+use super::{Args, Command, Cx, Done, Fail, answer};
 use crate::data::{Owned, Set};
 use crate::resp::Reply;
 
@@ -15,18 +15,18 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("sdiffstore", -3, ADD, ALL_KEYS, |cx, args, out| {
         store(cx, args, "sdiffstore", difference, out)
     })
-    .access("OW update", "RO access"),
+    .accesses("OW update", "RO access"),
     Command::new("sinter", -2, READ, ALL_KEYS, |cx, args, out| answer(cx, args, intersection, out)),
-    Command::new("sintercard", -3, READ, Keys::Find(|args, keys| counted_keys(args, 1, keys)), sintercard),
+    Command::new("sintercard", -3, READ, COUNTED, sintercard),
     Command::new("sinterstore", -3, ADD, ALL_KEYS, |cx, args, out| {
         store(cx, args, "sinterstore", intersection, out)
     })
-    .access("RW update", "RO access"),
+    .accesses("RW update", "RO access"),
     Command::new("sunion", -2, READ, ALL_KEYS, |cx, args, out| answer(cx, args, union, out)),
     Command::new("sunionstore", -3, ADD, ALL_KEYS, |cx, args, out| {
         store(cx, args, "sunionstore", union, out)
     })
-    .access("OW update", "RO access"),
+    .accesses("OW update", "RO access"),
 ];
 
 type Elements = Vec<Vec<u8>>;
@@ -120,13 +120,10 @@ fn store(
 
 fn sintercard(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let count = positive(args[1], "numkeys should be greater than 0")?;
-    if count > args.len() - 2 {
-        return Err(Fail::err("Number of keys can't be greater than number of args"));
-    }
+    Fail::err_when(count > args.len() - 2, "Number of keys can't be greater than number of args")?;
     let (keys, options) = args[2..].split_at(count);
     let limit = limit(options)?;
-    out.count(intersection(cx, keys)?.len().min(limit));
-    Ok(())
+    answer::count(out, intersection(cx, keys)?.len().min(limit))
 }
 
 /// How many are counted at most.
@@ -134,9 +131,7 @@ pub(super) fn limit(options: &[&[u8]]) -> Result<usize, Fail> {
     let mut limit = 0;
     for option in options.chunks(2) {
         let [name, number] = option else { return Err(Fail::SYNTAX) };
-        if !name.eq_ignore_ascii_case(b"limit") {
-            return Err(Fail::SYNTAX);
-        }
+        Fail::SYNTAX.when(!name.eq_ignore_ascii_case(b"limit"))?;
         limit = count(number, "LIMIT can't be negative")?;
     }
     Ok(if limit == 0 { usize::MAX } else { limit })

@@ -1,24 +1,24 @@
 //! Sets: their elements.
 
 use super::args::{Scan, maybe_number};
-use super::pick::{Wanted, pick};
+use super::pick::{self, Wanted, pick};
 use super::table::{ADD_FAST, KEY, READ, READ_FAST, TWO_KEYS, WRITE_FAST};
 use super::values;
-use super::{Args, Command, Cx, Done, Fail};
+use super::{Args, Command, Cx, Done, Fail, answer};
 use crate::data::Set;
-use crate::random::random;
 use crate::resp::Reply;
+use crate::text::random::random;
 
 pub(super) const COMMANDS: &[Command] = &[
-    Command::new("sadd", -3, ADD_FAST, KEY, sadd).access("RW insert", "RW insert"),
-    Command::new("scard", 2, READ_FAST, KEY, values::len::<Set>).access("RO", "RO"),
-    Command::new("sismember", 3, READ_FAST, KEY, sismember).access("RO", "RO"),
+    Command::new("sadd", -3, ADD_FAST, KEY, sadd).access("RW insert"),
+    Command::new("scard", 2, READ_FAST, KEY, values::len::<Set>).access("RO"),
+    Command::new("sismember", 3, READ_FAST, KEY, sismember).access("RO"),
     Command::new("smembers", 2, READ, KEY, smembers),
     Command::new("smismember", -3, READ_FAST, KEY, smismember),
-    Command::new("smove", 4, WRITE_FAST, TWO_KEYS, smove).access("RW access delete", "RW insert"),
-    Command::new("spop", -2, WRITE_FAST, KEY, spop).access("RW access delete", "RW access delete"),
+    Command::new("smove", 4, WRITE_FAST, TWO_KEYS, smove).accesses("RW access delete", "RW insert"),
+    Command::new("spop", -2, WRITE_FAST, KEY, spop).access("RW access delete"),
     Command::new("srandmember", -2, READ, KEY, srandmember),
-    Command::new("srem", -3, WRITE_FAST, KEY, srem).access("RW delete", "RW delete"),
+    Command::new("srem", -3, WRITE_FAST, KEY, srem).access("RW delete"),
     Command::new("sscan", -3, READ, KEY, sscan),
 ];
 
@@ -55,8 +55,7 @@ fn smove(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let (source, target, element) = (args[1], args[2], args[3]);
     let is_there = cx.look::<Set, _>(source, |view, set| Ok(set.map(|set| set.contains(view, element))))?;
     let Some(is_there) = is_there else {
-        out.int(0);
-        return Ok(());
+        return answer::int(out, 0);
     };
     cx.look::<Set, _>(target, |_, _| Ok(()))?;
     out.int(i64::from(is_there));
@@ -102,29 +101,13 @@ fn sscan(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 }
 
 fn srandmember(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let wanted = match args[2..] {
-        [] => None,
-        [count] => Some(Wanted::parse(count, false)?),
-        _ => return Err(Fail::SYNTAX),
-    };
+    Fail::SYNTAX.when(args.len() > 3)?;
+    let wanted = args.get(2).map(|count| Wanted::parse(count, false)).transpose()?;
     cx.look::<Set, _>(args[1], |view, set| {
-        let Some(wanted) = wanted else {
-            out.maybe_bulk(set.and_then(|set| set.choose(view, random)));
-            return Ok(());
-        };
-        let Some(set) = set else {
-            out.array(0);
-            return Ok(());
-        };
-        let len = view[set].len();
-        out.array(wanted.of(len));
-        let (one, all) = (|| set.choose(view, random), || set.iter(view));
-        let each = |element: &[u8]| {
-            out.bulk(element);
-            !out.is_too_long()
-        };
-        pick(wanted, len, one, all, |element| element, each);
-        Ok(())
+        let len = set.map_or(0, |set| view[set].len());
+        let one = || set.and_then(|set| set.choose(view, random));
+        let all = || set.into_iter().flat_map(|set| set.iter(view));
+        pick::answer((wanted, false), len, one, all, |element| element, out, |_, _| {})
     })
 }
 
@@ -145,8 +128,7 @@ fn spop(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         Ok(taken.len())
     })?;
     if count.is_none() {
-        out.maybe_bulk(taken.first().map(Vec::as_slice));
-        return Ok(());
+        return answer::maybe_bulk(out, taken.first().map(Vec::as_slice));
     }
     out.set(taken.len());
     taken.iter().for_each(|element| out.bulk(element));

@@ -1,15 +1,15 @@
 //! What took long: `SLOWLOG`, `LATENCY`; and who watches all commands, `MONITOR`.
 
 use std::ops::Range;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::args::int;
 use super::table::{ADMIN, LOOK};
-use super::{Args, Command, Cx, Done, Fail, Flags, Keys, all, ok};
-use crate::counts::{BUCKETS, Sum};
+use super::{Args, Command, Cx, Done, Fail, Flags, Keys, Known, all, answer, ok};
 use crate::resp::Reply;
-use crate::slowlog::Series;
-use crate::words::{lossy, quoted};
+use crate::server::since_1970;
+use crate::stats::counts::{BUCKETS, Sum};
+use crate::stats::slowlog::Series;
+use crate::text::words::{lossy, quoted};
 
 const ADMIN_FIRST: Flags = LOOK.and(Flags::ADMIN);
 
@@ -18,14 +18,9 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("latency|doctor", 2, ADMIN, Keys::None, doctor),
     Command::new("latency|graph", 3, ADMIN, Keys::None, |cx, args, out| {
         let event = lossy(args[2]);
-        let series = cx
-            .server
-            .latency
-            .of(&event)
-            .ok_or_else(|| Fail::err(format_args!("No samples available for event '{event}'")))?;
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        out.verbatim("txt", graph(&event, &series, now as i64));
-        Ok(())
+        let nothing = || Fail::err(format_args!("No samples available for event '{event}'"));
+        let series = cx.server.latency.of(&event).ok_or_else(nothing)?;
+        answer::text(out, graph(&event, &series, since_1970().as_secs() as i64))
     }),
     Command::help("latency|help"),
     Command::new("latency|histogram", -2, ADMIN, Keys::None, histogram),
@@ -53,8 +48,7 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("latency|reset", -2, ADMIN, Keys::None, |cx, args, out| {
         let events: Vec<_> = args[2..].iter().map(|event| lossy(event)).collect();
         let events: Vec<&str> = events.iter().map(|event| event.as_ref()).collect();
-        out.count(cx.server.latency.forget(&events));
-        Ok(())
+        answer::count(out, cx.server.latency.forget(&events))
     }),
     Command::new("monitor", 1, ADMIN, Keys::None, |cx, _, out| {
         cx.server.add_monitor(cx.session.id);
@@ -65,8 +59,7 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("slowlog|get", -2, ADMIN_FIRST, Keys::None, get),
     Command::help("slowlog|help"),
     Command::new("slowlog|len", 2, ADMIN_FIRST, Keys::None, |cx, _, out| {
-        out.count(cx.server.slowlog.len());
-        Ok(())
+        answer::count(out, cx.server.slowlog.count())
     }),
     Command::new("slowlog|reset", 2, ADMIN_FIRST, Keys::None, |cx, _, out| {
         cx.server.slowlog.clear();
@@ -93,8 +86,8 @@ pub fn hidden(name: &str, words: &Args<'_>) -> Range<usize> {
 
 /// What those see of a command who watch: when, in which database, whose it is, and its arguments.
 pub fn monitor_line(db: usize, addr: &str, name: &str, words: &Args<'_>) -> String {
-    let micros = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros();
-    let mut line = format!("{}.{:06} [{db} {addr}]", micros / 1_000_000, micros % 1_000_000);
+    let now = since_1970();
+    let mut line = format!("{}.{:06} [{db} {addr}]", now.as_secs(), now.subsec_micros());
     let hidden = hidden(name, words);
     for (at, word) in words.iter().enumerate() {
         line.push(' ');
@@ -120,8 +113,7 @@ fn get(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         out.int(entry.number as i64);
         out.int(entry.at);
         out.int(entry.took.as_micros() as i64);
-        out.array(entry.words.len());
-        entry.words.iter().for_each(|word| out.bulk(word));
+        out.bulks(entry.words.iter());
         out.bulk(entry.addr.as_bytes());
         out.bulk(&entry.name);
     }
@@ -139,8 +131,7 @@ fn doctor(cx: &mut Cx<'_>, _: &Args<'_>, out: &mut Reply) -> Done {
     for (event, series) in events {
         text += &format!("{event}: {} times, {} ms at most\n", series.samples.len(), series.longest);
     }
-    out.verbatim("txt", &text);
-    Ok(())
+    answer::text(out, &text)
 }
 
 /// Rows of a graph.
@@ -201,18 +192,14 @@ fn histogram(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         out.end_map(begun, pairs);
     };
     if args.len() == 2 {
-        for command in all() {
-            show(command.name, cx.server.counted(command.number));
-        }
+        all().for_each(|command| show(command.name, cx.server.counted(command.number)));
     }
     for name in &args[2..] {
         let name = lossy(name).to_ascii_lowercase();
-        let is_meant = |command: &str| {
-            command == name || command.strip_prefix(&name).is_some_and(|rest| rest.starts_with('|'))
+        let is_meant = |command: &Known| {
+            command.name.strip_prefix(&name).is_some_and(|rest| rest.is_empty() || rest.starts_with('|'))
         };
-        for command in all().filter(|command| is_meant(command.name)) {
-            show(command.name, cx.server.counted(command.number));
-        }
+        all().filter(is_meant).for_each(|command| show(command.name, cx.server.counted(command.number)));
     }
     out.end_map(begun, count);
     Ok(())

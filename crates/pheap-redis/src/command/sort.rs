@@ -2,18 +2,18 @@
 
 use std::cmp::Ordering;
 
-use super::args::int;
+use super::args::{int, value};
 use super::table::{ADD, READ};
 use super::{Args, Command, Cx, Done, Fail, Keys};
 use crate::data::{Owned, Value};
 use crate::resp::Reply;
-use crate::words;
+use crate::text::words;
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::new("sort", -2, ADD, Keys::Perhaps { keys, everything }, |cx, args, out| {
         sort(cx, args, true, out)
     })
-    .access("RO access", "OW update"),
+    .accesses("RO access", "OW update"),
     Command::new("sort_ro", -2, READ, Keys::Perhaps { keys, everything }, |cx, args, out| {
         sort(cx, args, false, out)
     }),
@@ -44,7 +44,7 @@ impl<'a> Asked<'a> {
                 (b"desc", _) => asked.descending = true,
                 (b"alpha", _) => asked.by_text = true,
                 (b"limit", 2..) => {
-                    let mut number = || int(rest.next().ok_or(Fail::SYNTAX)?);
+                    let mut number = || int(value(&mut rest)?);
                     asked.limit = Some((number()?, number()?));
                 }
                 (b"store", 1..) if may_store => asked.store = rest.next().copied(),

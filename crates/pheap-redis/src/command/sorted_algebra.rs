@@ -4,16 +4,15 @@
 
 use std::collections::HashMap;
 
-use super::args::{counted_keys, int};
+use super::args::{counted_keys, int, one_of};
 use super::set_algebra::limit;
 use super::sorted_sets::{Scored, member, members, sort, store};
-use super::table::{ADD, READ};
-use super::{Args, Command, Cx, Done, Fail, Keys};
+use super::table::{ADD, COUNTED, READ};
+use super::{Args, Command, Cx, Done, Fail, Keys, answer};
 use crate::data::{P, Set, Sorted, Value, View};
 use crate::resp::Reply;
-use crate::words;
+use crate::text::words;
 
-const COUNTED: Keys = Keys::Find(|args, keys| counted_keys(args, 1, keys));
 const TARGET_AND_COUNTED: Keys = Keys::Find(|args, keys| {
     keys.push(1);
     counted_keys(args, 2, keys);
@@ -24,7 +23,7 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("zdiffstore", -4, ADD, TARGET_AND_COUNTED, |cx, args, out| {
         answer_count(cx, args, Op::Difference, "zdiffstore", out)
     })
-    .access("OW update", "RO access"),
+    .accesses("OW update", "RO access"),
     Command::new("zinter", -3, READ, COUNTED, |cx, args, out| {
         answer(cx, args, Op::Intersection, "zinter", out)
     }),
@@ -32,12 +31,12 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("zinterstore", -4, ADD, TARGET_AND_COUNTED, |cx, args, out| {
         answer_count(cx, args, Op::Intersection, "zinterstore", out)
     })
-    .access("OW update", "RO access"),
+    .accesses("OW update", "RO access"),
     Command::new("zunion", -3, READ, COUNTED, |cx, args, out| answer(cx, args, Op::Union, "zunion", out)),
     Command::new("zunionstore", -4, ADD, TARGET_AND_COUNTED, |cx, args, out| {
         answer_count(cx, args, Op::Union, "zunionstore", out)
     })
-    .access("OW update", "RO access"),
+    .accesses("OW update", "RO access"),
 ];
 
 /// What is made of several sets.
@@ -55,6 +54,9 @@ enum Aggregate {
     Min,
     Max,
 }
+
+const AGGREGATES: &[(&str, Aggregate)] =
+    &[("sum", Aggregate::Sum), ("min", Aggregate::Min), ("max", Aggregate::Max)];
 
 impl Aggregate {
     fn of(self, one: f64, two: f64) -> f64 {
@@ -92,7 +94,9 @@ impl<'v, 'r> Source<'v, 'r> {
 
     fn for_each(&self, view: &'v View<'r>, mut f: impl FnMut(&[u8], f64)) {
         match self {
-            Source::Sorted(sorted) => sorted.unordered(view).for_each(|(member, score)| f(member, *score)),
+            Source::Sorted(sorted) => {
+                sorted.scores().iter(view).for_each(|(member, score)| f(member, *score))
+            }
             Source::Set(set) => set.iter(view).for_each(|element| f(element, 1.0)),
         }
     }
@@ -144,13 +148,9 @@ impl<'a> Asked<'a> {
         purpose: For,
     ) -> Result<Asked<'a>, Fail> {
         let count = int(args[0])?;
-        if count < 1 {
-            return Err(Fail::err(format_args!("at least 1 input key is needed for '{command}' command")));
-        }
+        Fail::err_when(count < 1, format_args!("at least 1 input key is needed for '{command}' command"))?;
         let count = count as usize;
-        if count > args.len() - 1 {
-            return Err(Fail::SYNTAX);
-        }
+        Fail::SYNTAX.when(count > args.len() - 1)?;
         let (keys, mut options) = args[1..].split_at(count);
         let mut sources = Vec::with_capacity(count);
         for key in keys {
@@ -174,12 +174,7 @@ impl<'a> Asked<'a> {
                     &rest[count..]
                 }
                 b"aggregate" if has_weights && !rest.is_empty() => {
-                    asked.aggregate = match rest[0].to_ascii_lowercase().as_slice() {
-                        b"sum" => Aggregate::Sum,
-                        b"min" => Aggregate::Min,
-                        b"max" => Aggregate::Max,
-                        _ => return Err(Fail::SYNTAX),
-                    };
+                    asked.aggregate = one_of(rest[0], AGGREGATES)?;
                     &rest[1..]
                 }
                 b"withscores" if purpose == For::Answer => {
@@ -297,6 +292,5 @@ fn answer_count(cx: &mut Cx<'_>, args: &Args<'_>, op: Op, command: &str, out: &m
 fn zintercard(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let asked = Asked::parse(cx, &args[1..], Op::Intersection, "zintercard", For::Counting)?;
     let limit = asked.limit;
-    out.count(asked.combine(cx)?.len().min(limit));
-    Ok(())
+    answer::count(out, asked.combine(cx)?.len().min(limit))
 }

@@ -1,10 +1,10 @@
 //! Sorted sets: taking members from either end.
 
-use super::args::{counted_keys, counted_pop, maybe_number, timeout};
-use super::lists_waiting::{take_first, wait};
+use super::args::{counted_pop, maybe_number, one_of, timeout};
+use super::lists_waiting::take_first;
 use super::sorted_ranges::remove_ranks;
 use super::sorted_sets::{member, members};
-use super::table::{KEY, WRITE, WRITE_FAST};
+use super::table::{COUNTED, COUNTED_BEHIND_ONE, KEY, WRITE, WRITE_FAST};
 use super::{Args, Command, Cx, Done, Fail, Flags, Keys};
 use crate::data::Sorted;
 use crate::resp::Reply;
@@ -12,28 +12,21 @@ use crate::resp::Reply;
 const BLOCK: Flags = WRITE_FAST.and(Flags::NOSCRIPT).and(Flags::BLOCKING);
 
 pub(super) const COMMANDS: &[Command] = &[
-    Command::new(
-        "bzmpop",
-        -5,
-        WRITE.and(Flags::BLOCKING),
-        Keys::Find(|args, keys| counted_keys(args, 2, keys)),
-        bzmpop,
-    )
-    .access("RW access delete", "RW access delete"),
+    Command::new("bzmpop", -5, WRITE.and(Flags::BLOCKING), COUNTED_BEHIND_ONE, bzmpop)
+        .access("RW access delete"),
     Command::new("bzpopmax", -3, BLOCK, Keys::Range(1, -2, 1), |cx, args, out| {
         bzpop(cx, args, End::Max, out)
     })
-    .access("RW access delete", "RW access delete"),
+    .access("RW access delete"),
     Command::new("bzpopmin", -3, BLOCK, Keys::Range(1, -2, 1), |cx, args, out| {
         bzpop(cx, args, End::Min, out)
     })
-    .access("RW access delete", "RW access delete"),
-    Command::new("zmpop", -4, WRITE, Keys::Find(|args, keys| counted_keys(args, 1, keys)), zmpop)
-        .access("RW access delete", "RW access delete"),
+    .access("RW access delete"),
+    Command::new("zmpop", -4, WRITE, COUNTED, zmpop).access("RW access delete"),
     Command::new("zpopmax", -2, WRITE_FAST, KEY, |cx, args, out| zpop(cx, args, End::Max, out))
-        .access("RW access delete", "RW access delete"),
+        .access("RW access delete"),
     Command::new("zpopmin", -2, WRITE_FAST, KEY, |cx, args, out| zpop(cx, args, End::Min, out))
-        .access("RW access delete", "RW access delete"),
+        .access("RW access delete"),
 ];
 
 /// Which members are taken.
@@ -113,38 +106,28 @@ fn zpop(cx: &mut Cx<'_>, args: &Args<'_>, end: End, out: &mut Reply) -> Done {
 
 fn bzpop(cx: &mut Cx<'_>, args: &Args<'_>, end: End, out: &mut Reply) -> Done {
     let (timeout, keys) = (timeout(args[args.len() - 1])?, &args[1..args.len() - 1]);
-    take_or_wait(cx, (keys, end, 1), (1, Shown::BehindKey), timeout, out)
-}
-
-/// Takes from the first of these keys that has something, or waits for one. The keys are the words from `first` on.
-fn take_or_wait(
-    cx: &mut Cx<'_>,
-    (keys, end, count): (&Args<'_>, End, usize),
-    (first, shown): (usize, Shown),
-    timeout: Option<f64>,
-    out: &mut Reply,
-) -> Done {
-    let is_taken = take_first(cx, keys, |cx, key| take(cx, key, count, end, shown, out))?;
-    if is_taken { Ok(()) } else { wait(cx, first..first + keys.len(), first > 1, timeout, out) }
+    take_first(cx, keys, Some((1, timeout)), out, |cx, key, out| take(cx, key, 1, end, Shown::BehindKey, out))
 }
 
 fn parse(text: &[u8]) -> Result<End, Fail> {
-    match text.to_ascii_lowercase().as_slice() {
-        b"min" => Ok(End::Min),
-        b"max" => Ok(End::Max),
-        _ => Err(Fail::SYNTAX),
-    }
+    one_of(text, &[("min", End::Min), ("max", End::Max)])
 }
 
 fn zmpop(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let (keys, end, count) = counted_pop(&args[1..], parse)?;
-    if !take_first(cx, keys, |cx, key| take(cx, key, count, end, Shown::PairsBehindKey, out))? {
-        out.null_array();
-    }
-    Ok(())
+    take_several(cx, counted_pop(&args[1..], parse)?, None, out)
 }
 
 fn bzmpop(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let asked = counted_pop(&args[2..], parse)?;
-    take_or_wait(cx, asked, (3, Shown::PairsBehindKey), timeout(args[1])?, out)
+    take_several(cx, asked, Some((3, timeout(args[1])?)), out)
+}
+
+/// Takes members of the first of these keys that is there.
+fn take_several(
+    cx: &mut Cx<'_>,
+    (keys, end, count): (&Args<'_>, End, usize),
+    wait: Option<(usize, Option<f64>)>,
+    out: &mut Reply,
+) -> Done {
+    take_first(cx, keys, wait, out, |cx, key, out| take(cx, key, count, end, Shown::PairsBehindKey, out))
 }

@@ -1,44 +1,40 @@
 //! Sorted sets: members in ranges of ranks, of scores, or of names.
 
-use super::args::int;
+use super::args::{int, places};
 use super::sorted_sets::{member, members, store};
 use super::table::{ADD, KEY, READ, READ_FAST, TWO_KEYS, WRITE};
-use super::{Args, Command, Cx, Done, Fail};
+use super::{Args, Command, Cx, Done, Fail, answer};
 use crate::data::{P, Rank, Sorted, Txn, View};
 use crate::resp::Reply;
-use crate::words;
+use crate::text::words;
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::new("zcount", 4, READ_FAST, KEY, |cx, args, out| count(cx, args, By::Score, out)),
     Command::new("zlexcount", 4, READ_FAST, KEY, |cx, args, out| count(cx, args, By::Name, out)),
-    Command::new("zrange", -4, READ, KEY, |cx, args, out| range(cx, args, None, None, out)),
-    Command::new("zrangebylex", -4, READ, KEY, |cx, args, out| {
-        range(cx, args, Some(By::Name), Some(false), out)
-    }),
+    Command::new("zrange", -4, READ, KEY, |cx, args, out| range(cx, args, None, out)),
+    Command::new("zrangebylex", -4, READ, KEY, |cx, args, out| range(cx, args, Some((By::Name, false)), out)),
     Command::new("zrangebyscore", -4, READ, KEY, |cx, args, out| {
-        range(cx, args, Some(By::Score), Some(false), out)
+        range(cx, args, Some((By::Score, false)), out)
     }),
-    Command::new("zrangestore", -5, ADD, TWO_KEYS, zrangestore).access("OW update", "RO access"),
+    Command::new("zrangestore", -5, ADD, TWO_KEYS, zrangestore).accesses("OW update", "RO access"),
     Command::new("zremrangebylex", 4, WRITE, KEY, |cx, args, out| {
         remove(cx, args, By::Name, "zremrangebylex", out)
     })
-    .access("RW delete", "RW delete"),
+    .access("RW delete"),
     Command::new("zremrangebyrank", 4, WRITE, KEY, |cx, args, out| {
         remove(cx, args, By::Rank, "zremrangebyrank", out)
     })
-    .access("RW delete", "RW delete"),
+    .access("RW delete"),
     Command::new("zremrangebyscore", 4, WRITE, KEY, |cx, args, out| {
         remove(cx, args, By::Score, "zremrangebyscore", out)
     })
-    .access("RW delete", "RW delete"),
-    Command::new("zrevrange", -4, READ, KEY, |cx, args, out| {
-        range(cx, args, Some(By::Rank), Some(true), out)
-    }),
+    .access("RW delete"),
+    Command::new("zrevrange", -4, READ, KEY, |cx, args, out| range(cx, args, Some((By::Rank, true)), out)),
     Command::new("zrevrangebylex", -4, READ, KEY, |cx, args, out| {
-        range(cx, args, Some(By::Name), Some(true), out)
+        range(cx, args, Some((By::Name, true)), out)
     }),
     Command::new("zrevrangebyscore", -4, READ, KEY, |cx, args, out| {
-        range(cx, args, Some(By::Score), Some(true), out)
+        range(cx, args, Some((By::Score, true)), out)
     }),
 ];
 
@@ -110,14 +106,13 @@ impl<'a> Range<'a> {
     fn ranks<'r>(&self, view: &View<'r>, sorted: &Sorted<'r>, is_reverse: bool) -> (usize, usize) {
         let (first, end) = match self {
             Range::Ranks(start, end) => {
-                let len = sorted.len() as i64;
-                let from_end = |at: i64| if at < 0 { at.saturating_add(len) } else { at };
-                let (first, end) = (from_end(*start).max(0), from_end(*end).min(len - 1) + 1);
-                if first >= end {
-                    return (0, 0);
+                let places = places(*start, *end, sorted.len());
+                let from_end = |rank: usize| sorted.len() - rank;
+                if is_reverse {
+                    (from_end(places.end), from_end(places.start))
+                } else {
+                    (places.start, places.end)
                 }
-                let (first, end) = (first as usize, end as usize);
-                if is_reverse { (sorted.len() - end, sorted.len() - first) } else { (first, end) }
             }
             Range::Scores((min, without_min), (max, without_max)) => {
                 let is_before = |score: f64| if *without_min { score <= *min } else { score < *min };
@@ -147,14 +142,14 @@ struct Asked<'a> {
 }
 
 impl<'a> Asked<'a> {
-    /// Two bounds, and options behind them. What the command says already is no option.
+    /// Two bounds, and options behind them. Of the older commands, it is `fixed` what the range is of, and
+    /// whether it is reverse: that is no option of them.
     fn parse(
         args: &'a Args<'a>,
-        mut by: Option<By>,
-        mut is_reverse: Option<bool>,
+        fixed: Option<(By, bool)>,
         may_have_scores: bool,
     ) -> Result<Asked<'a>, Fail> {
-        let (fixed_by, fixed_direction) = (by, is_reverse);
+        let (mut by, mut is_reverse) = fixed.unzip();
         let (mut with_scores, mut offset, mut limit) = (false, 0, -1);
         let mut rest = &args[2..];
         while let [option, after @ ..] = rest {
@@ -165,24 +160,24 @@ impl<'a> Asked<'a> {
                     (offset, limit) = (int(after[0])?, int(after[1])?);
                     rest = &after[2..];
                 }
-                b"rev" if fixed_direction.is_none() && is_reverse.is_none() => is_reverse = Some(true),
-                b"bylex" if fixed_by.is_none() && by.is_none() => by = Some(By::Name),
-                b"byscore" if fixed_by.is_none() && by.is_none() => by = Some(By::Score),
+                b"rev" if is_reverse.is_none() => is_reverse = Some(true),
+                b"bylex" if by.is_none() => by = Some(By::Name),
+                b"byscore" if by.is_none() => by = Some(By::Score),
                 _ => return Err(Fail::SYNTAX),
             }
         }
         let (by, is_reverse) = (by.unwrap_or(By::Rank), is_reverse.unwrap_or(false));
-        if limit != -1 && by == By::Rank {
-            return Err(Fail::err(
-                "syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX",
-            ));
-        }
+        Fail::err_when(
+            limit != -1 && by == By::Rank,
+            "syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX",
+        )?;
         if by == By::Rank {
             offset = 0; // as Redis has it: a limit that is none is no error
         }
-        if with_scores && by == By::Name {
-            return Err(Fail::err("syntax error, WITHSCORES not supported in combination with BYLEX"));
-        }
+        Fail::err_when(
+            with_scores && by == By::Name,
+            "syntax error, WITHSCORES not supported in combination with BYLEX",
+        )?;
         let (min, max) = if is_reverse && by != By::Rank { (args[1], args[0]) } else { (args[0], args[1]) };
         Ok(Asked { range: Range::parse(by, min, max)?, is_reverse, with_scores, offset, limit })
     }
@@ -198,18 +193,11 @@ impl<'a> Asked<'a> {
     }
 }
 
-fn range(
-    cx: &mut Cx<'_>,
-    args: &Args<'_>,
-    by: Option<By>,
-    is_reverse: Option<bool>,
-    out: &mut Reply,
-) -> Done {
-    let asked = Asked::parse(&args[2..], by, is_reverse, true)?;
+fn range(cx: &mut Cx<'_>, args: &Args<'_>, fixed: Option<(By, bool)>, out: &mut Reply) -> Done {
+    let asked = Asked::parse(&args[2..], fixed, true)?;
     cx.look::<Sorted, _>(args[1], |view, sorted| {
         let Some(sorted) = sorted.map(|sorted| &view[sorted]) else {
-            out.array(0);
-            return Ok(());
+            return answer::empty(out);
         };
         let (from, count) = asked.part(view, sorted);
         members(out, count, asked.with_scores);
@@ -221,7 +209,7 @@ fn range(
 }
 
 fn zrangestore(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let asked = Asked::parse(&args[3..], None, None, false)?;
+    let asked = Asked::parse(&args[3..], None, false)?;
     let found = cx.look::<Sorted, _>(args[2], |view, sorted| {
         let Some(sorted) = sorted.map(|sorted| &view[sorted]) else { return Ok(Vec::new()) };
         let (from, count) = asked.part(view, sorted);

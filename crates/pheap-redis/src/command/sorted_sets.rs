@@ -1,24 +1,23 @@
 //! Sorted sets: members and their scores.
 
 use super::args::{Scan, float};
-use super::pick::{Wanted, pick};
+use super::pick::{self, Wanted};
 use super::table::{ADD_FAST, KEY, READ, READ_FAST, WRITE_FAST};
 use super::values::{self, get, get_or_new};
-use super::{Args, Command, Cx, Done, Fail};
-use crate::data::{Owned, Rank, Sorted};
-use crate::random::below;
+use super::{Args, Command, Cx, Done, Fail, answer};
+use crate::data::{Item, Owned, Rank, Sorted};
 use crate::resp::Reply;
-use crate::words;
+use crate::text::random::below;
+use crate::text::words;
 
 pub(super) const COMMANDS: &[Command] = &[
-    Command::new("zadd", -4, ADD_FAST, KEY, |cx, args, out| zadd(cx, args, false, out))
-        .access("RW update", "RW update"),
-    Command::new("zcard", 2, READ_FAST, KEY, values::len::<Sorted>).access("RO", "RO"),
+    Command::new("zadd", -4, ADD_FAST, KEY, |cx, args, out| zadd(cx, args, false, out)).access("RW update"),
+    Command::new("zcard", 2, READ_FAST, KEY, values::len::<Sorted>).access("RO"),
     Command::new("zincrby", 4, ADD_FAST, KEY, |cx, args, out| zadd(cx, args, true, out)),
     Command::new("zmscore", -3, READ_FAST, KEY, zmscore),
     Command::new("zrandmember", -2, READ, KEY, zrandmember),
     Command::new("zrank", 3, READ_FAST, KEY, |cx, args, out| zrank(cx, args, false, out)),
-    Command::new("zrem", -3, WRITE_FAST, KEY, zrem).access("RW delete", "RW delete"),
+    Command::new("zrem", -3, WRITE_FAST, KEY, zrem).access("RW delete"),
     Command::new("zrevrank", 3, READ_FAST, KEY, |cx, args, out| zrank(cx, args, true, out)),
     Command::new("zscan", -3, READ, KEY, zscan),
     Command::new("zscore", 3, READ_FAST, KEY, zscore),
@@ -66,22 +65,22 @@ pub(super) struct How {
     if_greater: bool,
     if_less: bool,
     adds: bool,
-    pub(super) counts_changed: bool,
+    counts_changed: bool,
 }
 
 impl How {
-    /// The options, and what is behind them.
-    fn parse<'a>(mut args: &'a Args<'a>) -> (How, &'a Args<'a>) {
+    /// The options, those included that only `ZADD` has if it `is_zadd`; and what is behind them.
+    pub(super) fn parse<'a>(mut args: &'a Args<'a>, is_zadd: bool) -> (How, &'a Args<'a>) {
         let mut how = How::default();
         while let [option, rest @ ..] = args {
             let flag = match option.len() {
                 2 | 4 => match option.to_ascii_lowercase().as_slice() {
                     b"nx" => &mut how.if_absent,
                     b"xx" => &mut how.if_present,
-                    b"gt" => &mut how.if_greater,
-                    b"lt" => &mut how.if_less,
+                    b"gt" if is_zadd => &mut how.if_greater,
+                    b"lt" if is_zadd => &mut how.if_less,
                     b"ch" => &mut how.counts_changed,
-                    b"incr" => &mut how.adds,
+                    b"incr" if is_zadd => &mut how.adds,
                     _ => break,
                 },
                 _ => break,
@@ -103,9 +102,7 @@ impl How {
             return Ok(None);
         }
         let new = if self.adds { old + score } else { score };
-        if new.is_nan() {
-            return Err(Fail::err("resulting score is not a number (NaN)"));
-        }
+        Fail::err_when(new.is_nan(), "resulting score is not a number (NaN)")?;
         let is_refused = self.if_less && new >= old || self.if_greater && new <= old;
         Ok((!is_refused).then_some(new))
     }
@@ -113,21 +110,16 @@ impl How {
 
 fn zadd(cx: &mut Cx<'_>, args: &Args<'_>, adds: bool, out: &mut Reply) -> Done {
     let key = args[1];
-    let (mut how, pairs) = How::parse(&args[2..]);
+    let (mut how, pairs) = How::parse(&args[2..], true);
     how.adds |= adds;
     let pairs = pairs.chunks_exact(2);
-    if !pairs.remainder().is_empty() || pairs.len() == 0 {
-        return Err(Fail::SYNTAX);
-    }
-    if how.if_absent && how.if_present {
-        return Err(Fail::err("XX and NX options at the same time are not compatible"));
-    }
-    if how.if_absent && (how.if_greater || how.if_less) || how.if_greater && how.if_less {
-        return Err(Fail::err("GT, LT, and/or NX options at the same time are not compatible"));
-    }
-    if how.adds && pairs.len() > 1 {
-        return Err(Fail::err("INCR option supports a single increment-element pair"));
-    }
+    Fail::SYNTAX.when(!pairs.remainder().is_empty() || pairs.len() == 0)?;
+    Fail::err_when(how.if_absent && how.if_present, "XX and NX options at the same time are not compatible")?;
+    Fail::err_when(
+        how.if_absent && (how.if_greater || how.if_less) || how.if_greater && how.if_less,
+        "GT, LT, and/or NX options at the same time are not compatible",
+    )?;
+    Fail::err_when(how.adds && pairs.len() > 1, "INCR option supports a single increment-element pair")?;
     for pair in pairs.clone() {
         float(pair[0])?;
     }
@@ -203,46 +195,22 @@ fn zrank(cx: &mut Cx<'_>, args: &Args<'_>, is_reverse: bool, out: &mut Reply) ->
         let sorted = sorted.map(|sorted| &view[sorted]);
         let place = sorted.and_then(|sorted| Some((sorted, sorted.score(view, args[2])?)));
         let Some((sorted, score)) = place else {
-            out.null();
-            return Ok(());
+            return answer::null(out);
         };
         let rank = sorted.rank(view, score, args[2]);
-        out.count(if is_reverse { sorted.len() - 1 - rank } else { rank });
-        Ok(())
+        answer::count(out, if is_reverse { sorted.len() - 1 - rank } else { rank })
     })
 }
 
 fn zrandmember(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let (wanted, with_scores) = Wanted::of_pairs(&args[2..], "withscores")?;
+    let asked = Wanted::of_pairs(&args[2..], "withscores")?;
     cx.look::<Sorted, _>(args[1], |view, sorted| {
-        let Some(sorted) = sorted.map(|sorted| &view[sorted]) else {
-            if wanted.is_some() {
-                out.array(0)
-            } else {
-                out.null()
-            }
-            return Ok(());
-        };
-        let len = sorted.len();
-        let one = || sorted.iter(view, below(len), 1, false).next();
-        let Some(wanted) = wanted else {
-            out.maybe_bulk(one().map(|item| &view[item.member]));
-            return Ok(());
-        };
-        members(out, wanted.of(len), with_scores);
-        let all = || sorted.iter(view, 0, len, false);
-        pick(
-            wanted,
-            len,
-            one,
-            all,
-            |item| &view[item.member],
-            |item| {
-                member(out, &view[item.member], with_scores.then_some(item.score));
-                !out.is_too_long()
-            },
-        );
-        Ok(())
+        let sorted = sorted.map(|sorted| &view[sorted]);
+        let len = sorted.map_or(0, Sorted::len);
+        let one = || sorted?.iter(view, below(len), 1, false).next();
+        let all = || sorted.into_iter().flat_map(|sorted| sorted.iter(view, 0, len, false));
+        let write = |item: Item<'_>, out: &mut Reply| out.double(item.score);
+        pick::answer(asked, len, one, all, |item| &view[item.member], out, write)
     })
 }
 
@@ -261,7 +229,7 @@ fn zscan(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
             asked.answer(true, |_| (all(), 0), |(member, _)| member, out, write);
         } else {
             let step = |from| {
-                let (some, next) = sorted.scan(view, from);
+                let (some, next) = sorted.scores().scan(view, from);
                 (some.map(|(member, &score)| (member, score)), next)
             };
             asked.answer(false, step, |(member, _)| member, out, write);

@@ -3,18 +3,18 @@
 use pheap::{P, field};
 use smallvec::SmallVec;
 
-use super::args::int;
-use super::stream_parts::{CLASS, CREATED_CONSUMER, exact, group, no_group, start, write_id, write_if_there};
+use super::args::{int, value};
+use super::stream_parts::{CLASS, CREATED_CONSUMER, exact, group, no_group, start, write_entry, write_id};
 use super::table::{KEY, WRITE_FAST};
 use super::{Args, Command, Cx, Done, Fail};
-use crate::data::Txn;
 use crate::data::streams::{Consumer, Consumers, Delivery, Id, Stream, consumer_or_new, deliver, settle};
+use crate::data::{Txn, View};
 use crate::resp::Reply;
-use crate::words;
+use crate::text::words;
 
 pub(super) const COMMANDS: &[Command] = &[
-    Command::new("xautoclaim", -6, WRITE_FAST, KEY, xautoclaim).access("RW delete", "RW delete"),
-    Command::new("xclaim", -6, WRITE_FAST, KEY, xclaim).access("RW update", "RW update"),
+    Command::new("xautoclaim", -6, WRITE_FAST, KEY, xautoclaim).access("RW delete"),
+    Command::new("xclaim", -6, WRITE_FAST, KEY, xclaim).access("RW update"),
 ];
 
 /// Who takes over entries. He is made when he takes the first one.
@@ -49,19 +49,20 @@ impl<'a, 'r> Claimer<'a, 'r> {
     }
 }
 
-/// What was done.
-#[derive(Default)]
-struct Claimed {
-    changes: u64,
-    is_new: bool,
+/// Tells how much was changed, and whether the consumer is new.
+fn tell(cx: &mut Cx<'_>, key: &[u8], (changes, is_new): (u64, bool)) -> Done {
+    cx.effects.dirty += changes + u64::from(is_new);
+    if is_new {
+        cx.notify(CLASS, CREATED_CONSUMER, key);
+    }
+    Ok(())
 }
 
-impl Claimed {
-    fn tell(self, cx: &mut Cx<'_>, key: &[u8]) {
-        cx.effects.dirty += self.changes + u64::from(self.is_new);
-        if self.is_new {
-            cx.notify(CLASS, CREATED_CONSUMER, key);
-        }
+/// Writes an entry that the stream has, or only its id.
+fn write<'r>(view: &View<'r>, stream: P<'r, Stream<'r>>, id: Id, only_id: bool, out: &mut Reply) {
+    match field!(stream.entries).get(view, &id) {
+        Some(&packed) if !only_id => write_entry(out, id, &view[packed]),
+        _ => write_id(out, id),
     }
 }
 
@@ -81,38 +82,24 @@ struct Options {
 impl Options {
     fn parse(args: &Args<'_>, now: i64) -> Result<Options, Fail> {
         let mut options = Options { at: now, count: None, last: 0, force: false, only_ids: false };
-        let mut rest = args;
-        while let [option, more @ ..] = rest {
-            rest = match (option.to_ascii_lowercase().as_slice(), more) {
-                (b"force", _) => {
-                    options.force = true;
-                    more
+        let mut rest = args.iter();
+        while let Some(option) = rest.next() {
+            match (option.to_ascii_lowercase().as_slice(), rest.len()) {
+                (b"force", _) => options.force = true,
+                (b"justid", _) => options.only_ids = true,
+                (b"idle", 1..) => {
+                    options.at = now.wrapping_sub(number(value(&mut rest)?, "IDLE option", "XCLAIM")?);
                 }
-                (b"justid", _) => {
-                    options.only_ids = true;
-                    more
+                (b"time", 1..) => options.at = number(value(&mut rest)?, "TIME option", "XCLAIM")?,
+                (b"retrycount", 1..) => {
+                    options.count = Some(number(value(&mut rest)?, "RETRYCOUNT option", "XCLAIM")?);
                 }
-                (b"idle", [text, more @ ..]) => {
-                    options.at = now.wrapping_sub(number(text, "IDLE option", "XCLAIM")?);
-                    more
-                }
-                (b"time", [text, more @ ..]) => {
-                    options.at = number(text, "TIME option", "XCLAIM")?;
-                    more
-                }
-                (b"retrycount", [text, more @ ..]) => {
-                    options.count = Some(number(text, "RETRYCOUNT option", "XCLAIM")?);
-                    more
-                }
-                (b"lastid", [text, more @ ..]) => {
-                    options.last = exact(text, 0)?;
-                    more
-                }
+                (b"lastid", 1..) => options.last = exact(value(&mut rest)?, 0)?,
                 _ => {
                     let option = words::lossy(option);
                     return Err(Fail::err(format_args!("Unrecognized XCLAIM option '{option}'")));
                 }
-            };
+            }
         }
         if !(0..=now).contains(&options.at) {
             options.at = now;
@@ -132,7 +119,7 @@ fn xclaim(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         let ids: SmallVec<[Id; 8]> = args[5..].iter().map_while(|text| exact(text, 0).ok()).collect();
         let options = Options::parse(&args[5 + ids.len()..], now)?;
         let progress = field!(group.progress);
-        let (mut claimed, mut claimer) = (Claimed::default(), Claimer::new(args[3]));
+        let (mut changes, mut claimer) = (0, Claimer::new(args[3]));
         let moves_on = options.last > tx[progress].last;
         if moves_on {
             tx[progress].last = options.last;
@@ -140,7 +127,7 @@ fn xclaim(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         let (begun, mut count) = (out.begin(), 0);
         for id in ids {
             if !field!(stream.entries).contains_key(tx, &id) {
-                claimed.changes += u64::from(settle(tx, group, id));
+                changes += u64::from(settle(tx, group, id));
                 continue;
             }
             let before = match field!(group.pending).get(tx, &id) {
@@ -151,43 +138,32 @@ fn xclaim(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
             };
             let deliveries = options.count.unwrap_or(before.saturating_add(i64::from(!options.only_ids)));
             claimer.take(tx, group, id, (options.at, deliveries), now)?;
-            if options.only_ids {
-                write_id(out, id);
-            } else {
-                write_if_there(tx, stream, id, out);
-            }
+            write(tx, stream, id, options.only_ids, out);
             count += 1;
-            claimed.changes += 1;
+            changes += 1;
         }
         out.end_array(begun, count);
-        claimed.changes += u64::from(moves_on && claimed.changes == 0);
-        claimed.is_new = claimer.is_new;
-        Ok(claimed)
+        changes += u64::from(moves_on && changes == 0);
+        Ok((changes, claimer.is_new))
     })?;
-    claimed.tell(cx, key);
-    Ok(())
+    tell(cx, key, claimed)
 }
 
 fn xautoclaim(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let (key, name, now) = (args[1], args[2], cx.clock);
     let min_idle = number(args[4], "min-idle-time", "XAUTOCLAIM")?.max(0);
     let from = start(args[5])?;
-    let (mut most, mut only_ids, mut rest) = (100, false, &args[6..]);
-    while let [option, more @ ..] = rest {
-        rest = match (option.to_ascii_lowercase().as_slice(), more) {
-            (b"count", [text, more @ ..]) => {
-                most = int(text)
-                    .ok()
-                    .filter(|count| (1..=i64::MAX / 16).contains(count))
-                    .ok_or_else(|| Fail::err("COUNT must be > 0"))?;
-                more
+    let (mut most, mut only_ids, mut rest) = (100, false, args[6..].iter());
+    while let Some(option) = rest.next() {
+        match option.to_ascii_lowercase().as_slice() {
+            b"count" => {
+                let count = words::int(value(&mut rest)?);
+                let count = count.filter(|count| (1..=i64::MAX / 16).contains(count));
+                most = count.ok_or_else(|| Fail::err("COUNT must be > 0"))?;
             }
-            (b"justid", _) => {
-                only_ids = true;
-                more
-            }
+            b"justid" => only_ids = true,
             _ => return Err(Fail::SYNTAX),
-        };
+        }
     }
     let claimed = cx.change::<Stream, _>(key, |tx, stream| {
         let (Some(stream), Some(group)) = (stream, group(tx, stream, name)) else {
@@ -209,8 +185,7 @@ fn xautoclaim(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
                 left -= 1;
             }
         }
-        let (mut claimed, mut claimer) = (Claimed::default(), Claimer::new(args[3]));
-        claimed.changes = wanted.len() as u64;
+        let mut claimer = Claimer::new(args[3]);
         out.array(3);
         write_id(out, cursor);
         let gone = wanted.iter().filter(|(_, deliveries)| deliveries.is_none()).count();
@@ -221,17 +196,11 @@ fn xautoclaim(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
                 continue;
             };
             claimer.take(tx, group, id, (now, before.saturating_add(i64::from(!only_ids))), now)?;
-            if only_ids {
-                write_id(out, id);
-            } else {
-                write_if_there(tx, stream, id, out);
-            }
+            write(tx, stream, id, only_ids, out);
         }
         out.array(gone);
         wanted.iter().filter(|(_, deliveries)| deliveries.is_none()).for_each(|(id, _)| write_id(out, *id));
-        claimed.is_new = claimer.is_new;
-        Ok(claimed)
+        Ok((wanted.len() as u64, claimer.is_new))
     })?;
-    claimed.tell(cx, key);
-    Ok(())
+    tell(cx, key, claimed)
 }

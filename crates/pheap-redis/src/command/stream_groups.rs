@@ -2,25 +2,25 @@
 
 use pheap::field;
 
-use super::args::int;
+use super::args::{int, value};
 use super::stream_parts::{
     CLASS, CREATED_CONSUMER, any, end, exact, group, no_group, no_such_group, start, write_id,
 };
 use super::table::{ADD, KEY, LOOK, READ, SUBKEY, WRITE, WRITE_FAST, tell_subcommands};
 use super::values::{get, get_or_new};
-use super::{Args, Command, Cx, Done, Fail, Keys, ok, yes_or_no};
+use super::{Args, Command, Cx, Done, Fail, Keys, answer, ok, yes_or_no};
 use crate::data::streams::{Consumers, Id, Progress, Stream, consumer_or_new, settle};
 use crate::resp::Reply;
 
 pub(super) const COMMANDS: &[Command] = &[
-    Command::new("xack", -4, WRITE_FAST, KEY, xack).access("RW update", "RW update"),
+    Command::new("xack", -4, WRITE_FAST, KEY, xack).access("RW update"),
     Command::container("xgroup"),
-    Command::new("xgroup|create", -5, ADD, SUBKEY, create).access("RW insert", "RW insert"),
-    Command::new("xgroup|createconsumer", 5, ADD, SUBKEY, create_consumer).access("RW insert", "RW insert"),
-    Command::new("xgroup|delconsumer", 5, WRITE, SUBKEY, delete_consumer).access("RW delete", "RW delete"),
-    Command::new("xgroup|destroy", 4, WRITE, SUBKEY, destroy).access("RW delete", "RW delete"),
+    Command::new("xgroup|create", -5, ADD, SUBKEY, create).access("RW insert"),
+    Command::new("xgroup|createconsumer", 5, ADD, SUBKEY, create_consumer).access("RW insert"),
+    Command::new("xgroup|delconsumer", 5, WRITE, SUBKEY, delete_consumer).access("RW delete"),
+    Command::new("xgroup|destroy", 4, WRITE, SUBKEY, destroy).access("RW delete"),
     Command::new("xgroup|help", 2, LOOK, Keys::None, |_, args, out| tell_subcommands(args, HELP, out)),
-    Command::new("xgroup|setid", -5, WRITE, SUBKEY, set_id).access("RW update", "RW update"),
+    Command::new("xgroup|setid", -5, WRITE, SUBKEY, set_id).access("RW update"),
     Command::new("xpending", -3, READ, KEY, xpending),
 ];
 
@@ -39,22 +39,16 @@ const HELP: &[&str] = &[
 
 /// The options of `CREATE` and `SETID`: whether the stream is made, and how much was read.
 fn options(args: &Args<'_>, can_make: bool) -> Result<(bool, i64), Fail> {
-    let (mut makes, mut read, mut rest) = (false, -1, &args[5..]);
-    while let [option, more @ ..] = rest {
-        rest = match (option.to_ascii_lowercase().as_slice(), more) {
-            (b"mkstream", _) if can_make => {
-                makes = true;
-                more
-            }
-            (b"entriesread", [number, more @ ..]) => {
-                read = int(number)?;
-                if read < -1 {
-                    return Err(Fail::err("value for ENTRIESREAD must be positive or -1"));
-                }
-                more
+    let (mut makes, mut read, mut rest) = (false, -1, args[5..].iter());
+    while let Some(option) = rest.next() {
+        match (option.to_ascii_lowercase().as_slice(), rest.len()) {
+            (b"mkstream", _) if can_make => makes = true,
+            (b"entriesread", 1..) => {
+                read = int(value(&mut rest)?)?;
+                Fail::err_when(read < -1, "value for ENTRIESREAD must be positive or -1")?;
             }
             _ => return Err(Fail::bad_subcommand(args)),
-        };
+        }
     }
     Ok((makes, read))
 }
@@ -63,6 +57,12 @@ fn no_key() -> Fail {
     Fail::err(
         "The XGROUP subcommand requires the key to exist. Note that for CREATE you may want to use the MKSTREAM option to create an empty stream automatically.",
     )
+}
+
+/// Something about a group was changed.
+fn changed(cx: &mut Cx<'_>, event: &str, key: &[u8]) {
+    cx.effects.dirty += 1;
+    cx.notify(CLASS, event, key);
 }
 
 fn create(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
@@ -92,8 +92,7 @@ fn create(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         cx.modified(cx.session.db, key);
         cx.wake(key);
     }
-    cx.effects.dirty += 1;
-    cx.notify(CLASS, "xgroup-create", key);
+    changed(cx, "xgroup-create", key);
     ok(out)
 }
 
@@ -113,8 +112,7 @@ fn set_id(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         tx[field!(group.progress)] = Progress { last, read };
         Ok(())
     })?;
-    cx.effects.dirty += 1;
-    cx.notify(CLASS, "xgroup-setid", key);
+    changed(cx, "xgroup-setid", key);
     ok(out)
 }
 
@@ -125,8 +123,7 @@ fn destroy(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         Ok(field!(stream.groups).remove(tx, name).is_some())
     })?;
     if is_gone {
-        cx.effects.dirty += 1;
-        cx.notify(CLASS, "xgroup-destroy", key);
+        changed(cx, "xgroup-destroy", key);
         // Who waits for entries of the group is told that it is no more.
         cx.wake(key);
     }
@@ -141,8 +138,7 @@ fn create_consumer(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         Ok(field!(group.names).get(tx, consumer).is_none() && consumer_or_new(tx, group, consumer, now)?.1)
     })?;
     if is_new {
-        cx.effects.dirty += 1;
-        cx.notify(CLASS, CREATED_CONSUMER, key);
+        changed(cx, CREATED_CONSUMER, key);
     }
     yes_or_no(out, is_new)
 }
@@ -162,11 +158,9 @@ fn delete_consumer(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         Ok(Some(count))
     })?;
     if pending.is_some() {
-        cx.effects.dirty += 1;
-        cx.notify(CLASS, "xgroup-delconsumer", key);
+        changed(cx, "xgroup-delconsumer", key);
     }
-    out.int(pending.unwrap_or(0));
-    Ok(())
+    answer::int(out, pending.unwrap_or(0))
 }
 
 fn xack(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
@@ -183,8 +177,7 @@ fn xack(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         Ok(count)
     })?;
     cx.effects.dirty += count;
-    out.int(count as i64);
-    Ok(())
+    answer::int(out, count as i64)
 }
 
 /// Which pending entries `XPENDING` is asked for, one by one.
@@ -205,9 +198,7 @@ impl<'a> Wanted<'a> {
         let (mut idle, mut at) = (0, 3);
         if args[3].eq_ignore_ascii_case(b"idle") {
             idle = int(args[4])?;
-            if args.len() < 8 {
-                return Err(Fail::SYNTAX);
-            }
+            Fail::SYNTAX.when(args.len() < 8)?;
             at = 5;
         }
         let count = int(args[at + 2])?.max(0);
@@ -229,8 +220,7 @@ fn xpending(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
             let Some(first) = ids.next() else {
                 out.null();
                 out.null();
-                out.null_array();
-                return Ok(());
+                return answer::null_array(out);
             };
             write_id(out, first);
             write_id(out, ids.next_back().unwrap_or(first));

@@ -7,7 +7,7 @@ use super::values::Kind;
 use crate::data::View;
 use crate::data::streams::{self, Consumers, Id, Stream, id};
 use crate::resp::Reply;
-use crate::words;
+use crate::text::words;
 
 /// The class of keyspace notifications about streams.
 pub(super) const CLASS: u8 = Stream::CLASS;
@@ -128,18 +128,6 @@ pub(super) fn write_entry(out: &mut Reply, id: Id, packed: &[u8]) {
     let (count, words) = streams::unpack(packed);
     out.array(count);
     words.for_each(|word| out.bulk(word));
-}
-
-/// Writes an entry, if the stream has it. Whether it does.
-pub(super) fn write_if_there<'r>(
-    view: &View<'r>,
-    stream: P<'r, Stream<'r>>,
-    id: Id,
-    out: &mut Reply,
-) -> bool {
-    let Some(&packed) = field!(stream.entries).get(view, &id) else { return false };
-    write_entry(out, id, &view[packed]);
-    true
 }
 
 /// Writes entries of a stream that are in a range, at most `count` of them (0: all), as an array. `seen` gets their ids.

@@ -5,19 +5,19 @@ use std::borrow::Cow;
 use pheap::field;
 use smallvec::SmallVec;
 
-use super::args::{int, timeout_ms};
+use super::args::{int, timeout_ms, value};
 use super::stream_parts::{
     CLASS, CREATED_CONSUMER, exact, group, no_group, write_entry, write_id, write_range,
 };
 use super::table::{READ, WRITE};
-use super::{Args, Block, Command, Cx, Done, Fail, Flags, Keys};
+use super::{Args, Block, Command, Cx, Done, Fail, Flags, Keys, answer};
 use crate::data::streams::{Delivery, Extent, Id, Stream, consumer_or_new, deliver};
 use crate::resp::Reply;
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::new("xread", -4, READ.and(Flags::BLOCKING), Keys::Find(find_keys), xread),
     Command::new("xreadgroup", -7, WRITE.and(Flags::BLOCKING), Keys::Find(find_keys), xreadgroup)
-        .access("RO access", "RO access"),
+        .access("RO access"),
 ];
 
 /// How many entries a client gets at most that had to wait, and has not said how many it wants.
@@ -60,66 +60,51 @@ impl<'a> Read<'a> {
     fn parse(args: &'a Args<'a>, in_group: bool, in_script: bool) -> Result<Read<'a>, Fail> {
         let mut read = Read::default();
         let only_in_groups = |option: &str| {
-            Fail::err(format_args!(
-                "The {option} option is only supported by XREADGROUP. You called XREAD instead."
-            ))
+            Fail::err_when(
+                !in_group,
+                format_args!(
+                    "The {option} option is only supported by XREADGROUP. You called XREAD instead."
+                ),
+            )
         };
-        let mut at = 1;
-        loop {
-            let Some(option) = args.get(at) else { return Err(Fail::SYNTAX) };
-            let more = args.len() - at - 1;
-            at += match option.to_ascii_lowercase().as_slice() {
-                b"block" if more > 0 && in_script => {
+        let mut rest = args[1..].iter();
+        while let Some(option) = rest.next() {
+            match (option.to_ascii_lowercase().as_slice(), rest.len()) {
+                (b"block", 1..) if in_script => {
                     return Err(Fail::err(format_args!(
                         "{} command is not allowed with BLOCK option from scripts",
-                        crate::words::lossy(args[0])
+                        crate::text::words::lossy(args[0])
                     )));
                 }
-                b"block" if more > 0 => {
-                    read.block = Some(timeout_ms(args[at + 1])?);
-                    2
+                (b"block", 1..) => read.block = Some(timeout_ms(value(&mut rest)?)?),
+                (b"count", 1..) => read.count = int(value(&mut rest)?)?.max(0) as usize,
+                (b"streams", more @ 1..) => {
+                    Fail::err_when(
+                        !more.is_multiple_of(2),
+                        "Unbalanced XREAD list of streams: for each stream key an ID or '$' must be specified.",
+                    )?;
+                    Fail::err_when(in_group && read.group.is_none(), "Missing GROUP option for XREADGROUP")?;
+                    (read.keys, read.ids) = rest.as_slice().split_at(more / 2);
+                    return Ok(read);
                 }
-                b"count" if more > 0 => {
-                    read.count = int(args[at + 1])?.max(0) as usize;
-                    2
+                (b"group", 2..) => {
+                    only_in_groups("GROUP")?;
+                    read.group = Some([value(&mut rest)?, value(&mut rest)?]);
                 }
-                b"streams" if more > 0 => {
-                    if !more.is_multiple_of(2) {
-                        return Err(Fail::err(
-                            "Unbalanced XREAD list of streams: for each stream key an ID or '$' must be specified.",
-                        ));
-                    }
-                    (read.keys, read.ids) = args[at + 1..].split_at(more / 2);
-                    break;
-                }
-                b"group" if more > 1 => {
-                    if !in_group {
-                        return Err(only_in_groups("GROUP"));
-                    }
-                    read.group = Some([args[at + 1], args[at + 2]]);
-                    3
-                }
-                b"noack" => {
-                    if !in_group {
-                        return Err(only_in_groups("NOACK"));
-                    }
+                (b"noack", _) => {
+                    only_in_groups("NOACK")?;
                     read.no_ack = true;
-                    1
                 }
                 _ => return Err(Fail::SYNTAX),
-            };
+            }
         }
-        if in_group && read.group.is_none() {
-            return Err(Fail::err("Missing GROUP option for XREADGROUP"));
-        }
-        Ok(read)
+        Err(Fail::SYNTAX)
     }
 
     /// Waits until there is something, if it is so asked. Then only what is behind these ids counts.
     fn wait(&self, cx: &Cx<'_>, ids: &[Id], out: &mut Reply) -> Done {
         let Some(ms) = self.block.filter(|_| cx.may_block) else {
-            out.null_array();
-            return Ok(());
+            return answer::null_array(out);
         };
         let mut instead: Vec<Vec<u8>> = Vec::with_capacity(2 * self.keys.len() + 9);
         if let Some([group, consumer]) = self.group {
@@ -142,10 +127,78 @@ impl<'a> Read<'a> {
             has_ids: true,
             is_counted: false,
             timeout: (ms > 0).then_some(ms as f64 / 1000.0),
-            gives_up_with_null: false,
             needs_keys: self.group.is_some(),
             instead: Some(instead),
         }))
+    }
+
+    /// Gives a consumer entries that nobody of the group has got yet. Whether the consumer is a new one.
+    fn new_entries(&self, cx: &mut Cx<'_>, key: &[u8], streams: &mut Streams<'_>) -> Result<bool, Fail> {
+        let ([name, consumer], now) = (self.group.unwrap_or_default(), cx.clock);
+        cx.change::<Stream, _>(key, |tx, stream| {
+            let (Some(stream), Some(group)) = (stream, group(tx, stream, name)) else { return Ok(false) };
+            let progress = field!(group.progress);
+            let mut reached = tx[progress];
+            let top = field!(stream.entries).iter(tx).next_back();
+            if top.is_none_or(|(&top, _)| top <= reached.last) {
+                return Ok(false);
+            }
+            streams.key(key);
+            let (extent, mut seen) = (Extent::of(tx, stream), SmallVec::<[Id; 32]>::new());
+            let range = (reached.last + 1, Id::MAX);
+            write_range(tx, stream, range, self.count, false, streams.out, |id| {
+                extent.advance(&mut reached, id);
+                seen.push(id);
+            });
+            tx[progress] = reached;
+            let (consumer, is_new) = consumer_or_new(tx, group, consumer, now)?;
+            if !self.no_ack {
+                for id in seen {
+                    deliver(tx, group, id, Delivery { consumer, at: now, count: 1 })?;
+                }
+            }
+            Ok(is_new)
+        })
+    }
+
+    /// Gives a consumer entries again that it has got and not acknowledged. Whether the consumer is a new one.
+    fn history(
+        &self,
+        cx: &mut Cx<'_>,
+        key: &[u8],
+        from: Id,
+        streams: &mut Streams<'_>,
+    ) -> Result<bool, Fail> {
+        let ([name, consumer], now) = (self.group.unwrap_or_default(), cx.clock);
+        cx.change::<Stream, _>(key, |tx, stream| {
+            let (Some(stream), Some(group)) = (stream, group(tx, stream, name)) else { return Ok(false) };
+            streams.key(key);
+            let (consumer, is_new) = consumer_or_new(tx, group, consumer, now)?;
+            let out = &mut *streams.out;
+            let (begun, mut written, mut again) = (out.begin(), 0, SmallVec::<[Id; 32]>::new());
+            for &id in field!(consumer.pending).range(tx, from..) {
+                if let Some(&packed) = field!(stream.entries).get(tx, &id) {
+                    write_entry(out, id, &tx[packed]);
+                    again.push(id);
+                } else {
+                    out.array(2);
+                    write_id(out, id);
+                    out.null_array();
+                }
+                written += 1;
+                if written == self.count {
+                    break;
+                }
+            }
+            out.end_array(begun, written);
+            for id in again {
+                if let Some(delivery) = field!(group.pending).get_mut(tx, &id) {
+                    delivery.at = now;
+                    delivery.count = delivery.count.saturating_add(1);
+                }
+            }
+            Ok(is_new)
+        })
     }
 }
 
@@ -228,7 +281,7 @@ fn xread(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 
 fn xreadgroup(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let read = Read::parse(args, true, cx.session.is_script)?;
-    let (resumes, [name, consumer]) = (cx.session.resumes, read.group.unwrap_or_default());
+    let (resumes, [name, _]) = (cx.session.resumes, read.group.unwrap_or_default());
     let mut ids: SmallVec<[Id; 8]> = SmallVec::new();
     for (key, text) in read.keys.iter().zip(read.ids) {
         let found = cx.look::<Stream, _>(key, |view, stream| {
@@ -261,9 +314,9 @@ fn xreadgroup(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     for (key, &id) in read.keys.iter().zip(&ids) {
         let before = streams.len;
         let is_new = if id == NEW {
-            new_entries(cx, key, name, consumer, &read, &mut streams)?
+            read.new_entries(cx, key, &mut streams)?
         } else {
-            history(cx, key, name, consumer, (id + 1, read.count), &mut streams)?
+            read.history(cx, key, id + 1, &mut streams)?
         };
         if is_new {
             cx.effects.dirty += 1;
@@ -281,83 +334,6 @@ fn xreadgroup(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     }
     streams.end();
     Ok(())
-}
-
-/// Gives a consumer entries that nobody of the group has got yet. Whether the consumer is a new one.
-fn new_entries(
-    cx: &mut Cx<'_>,
-    key: &[u8],
-    name: &[u8],
-    consumer: &[u8],
-    read: &Read<'_>,
-    streams: &mut Streams<'_>,
-) -> Result<bool, Fail> {
-    let now = cx.clock;
-    cx.change::<Stream, _>(key, |tx, stream| {
-        let (Some(stream), Some(group)) = (stream, group(tx, stream, name)) else { return Ok(false) };
-        let progress = field!(group.progress);
-        let mut reached = tx[progress];
-        let top = field!(stream.entries).iter(tx).next_back();
-        if top.is_none_or(|(&top, _)| top <= reached.last) {
-            return Ok(false);
-        }
-        streams.key(key);
-        let (extent, mut seen) = (Extent::of(tx, stream), SmallVec::<[Id; 32]>::new());
-        let range = (reached.last + 1, Id::MAX);
-        write_range(tx, stream, range, read.count, false, streams.out, |id| {
-            extent.advance(&mut reached, id);
-            seen.push(id);
-        });
-        tx[progress] = reached;
-        let (consumer, is_new) = consumer_or_new(tx, group, consumer, now)?;
-        if !read.no_ack {
-            for id in seen {
-                deliver(tx, group, id, Delivery { consumer, at: now, count: 1 })?;
-            }
-        }
-        Ok(is_new)
-    })
-}
-
-/// Gives a consumer entries again that it has got and not acknowledged. Whether the consumer is a new one.
-fn history(
-    cx: &mut Cx<'_>,
-    key: &[u8],
-    name: &[u8],
-    consumer: &[u8],
-    (from, count): (Id, usize),
-    streams: &mut Streams<'_>,
-) -> Result<bool, Fail> {
-    let now = cx.clock;
-    cx.change::<Stream, _>(key, |tx, stream| {
-        let (Some(stream), Some(group)) = (stream, group(tx, stream, name)) else { return Ok(false) };
-        streams.key(key);
-        let (consumer, is_new) = consumer_or_new(tx, group, consumer, now)?;
-        let out = &mut *streams.out;
-        let (begun, mut written, mut again) = (out.begin(), 0, SmallVec::<[Id; 32]>::new());
-        for &id in field!(consumer.pending).range(tx, from..) {
-            if let Some(&packed) = field!(stream.entries).get(tx, &id) {
-                write_entry(out, id, &tx[packed]);
-                again.push(id);
-            } else {
-                out.array(2);
-                write_id(out, id);
-                out.null_array();
-            }
-            written += 1;
-            if written == count {
-                break;
-            }
-        }
-        out.end_array(begun, written);
-        for id in again {
-            if let Some(delivery) = field!(group.pending).get_mut(tx, &id) {
-                delivery.at = now;
-                delivery.count = delivery.count.saturating_add(1);
-            }
-        }
-        Ok(is_new)
-    })
 }
 
 #[cfg(test)]

@@ -2,22 +2,22 @@
 
 use pheap::field;
 
-use super::args::int;
+use super::args::{int, value};
 use super::stream_parts::{CLASS, NewId, end, exact, start, write_id, write_range};
 use super::table::{ADD_FAST, KEY, READ, READ_FAST, WRITE, WRITE_FAST};
 use super::values::{self, get, get_or_new};
-use super::{Args, Command, Cx, Done, Fail, ok};
+use super::{Args, Command, Cx, Done, Fail, answer, ok};
 use crate::data::streams::{Id, Past, Roughly, Stream, Trim, TrimTo, append, id, ms, seq, trim};
 use crate::resp::Reply;
 
 pub(super) const COMMANDS: &[Command] = &[
-    Command::new("xadd", -5, ADD_FAST, KEY, xadd).access("RW update", "RW update"),
-    Command::new("xdel", -3, WRITE_FAST, KEY, xdel).access("RW delete", "RW delete"),
-    Command::new("xlen", 2, READ_FAST, KEY, values::len::<Stream>).access("RO", "RO"),
+    Command::new("xadd", -5, ADD_FAST, KEY, xadd).access("RW update"),
+    Command::new("xdel", -3, WRITE_FAST, KEY, xdel).access("RW delete"),
+    Command::new("xlen", 2, READ_FAST, KEY, values::len::<Stream>).access("RO"),
     Command::new("xrange", -4, READ, KEY, |cx, args, out| xrange(cx, args, [args[2], args[3]], false, out)),
     Command::new("xrevrange", -4, READ, KEY, |cx, args, out| xrange(cx, args, [args[3], args[2]], true, out)),
-    Command::new("xsetid", -3, ADD_FAST, KEY, xsetid).access("RW update", "RW update"),
-    Command::new("xtrim", -4, WRITE, KEY, xtrim).access("RW delete", "RW delete"),
+    Command::new("xsetid", -3, ADD_FAST, KEY, xsetid).access("RW update"),
+    Command::new("xtrim", -4, WRITE, KEY, xtrim).access("RW delete"),
 ];
 
 /// The most bytes that an entry may have.
@@ -36,45 +36,35 @@ impl Options {
     fn parse(cx: &Cx<'_>, args: &Args<'_>, is_xadd: bool) -> Result<Options, Fail> {
         let mut options = Options { trim: None, id: NewId::Any, only_if_there: false, end: args.len() + 1 };
         let (mut is_approximate, mut limit) = (false, None);
-        let mut at = 2;
-        while at < args.len() {
-            let (option, more) = (args[at].to_ascii_lowercase(), args.len() - 1 - at);
-            match option.as_slice() {
-                b"*" if is_xadd => {
-                    options.end = at + 1;
-                    break;
-                }
-                strategy @ (b"maxlen" | b"minid") if more > 0 => {
-                    if options.trim.is_some() {
-                        return Err(Fail::err(
-                            "syntax error, MAXLEN and MINID options at the same time are not compatible",
-                        ));
-                    }
-                    is_approximate = more > 1 && args[at + 1] == b"~";
-                    if is_approximate || more > 1 && args[at + 1] == b"=" {
-                        at += 1;
+        let mut rest = args[2..].iter();
+        while let Some(option) = rest.next() {
+            match (option.to_ascii_lowercase().as_slice(), rest.len()) {
+                (strategy @ (b"maxlen" | b"minid"), more @ 1..) => {
+                    Fail::err_when(
+                        options.trim.is_some(),
+                        "syntax error, MAXLEN and MINID options at the same time are not compatible",
+                    )?;
+                    let mut bound = value(&mut rest)?;
+                    is_approximate = more > 1 && bound == b"~";
+                    if is_approximate || more > 1 && bound == b"=" {
+                        bound = value(&mut rest)?;
                     }
                     let to = if strategy == b"minid" {
-                        TrimTo::Id(exact(args[at + 1], 0)?)
+                        TrimTo::Id(exact(bound, 0)?)
                     } else {
-                        let len = u64::try_from(int(args[at + 1])?);
+                        let len = u64::try_from(int(bound)?);
                         TrimTo::Len(len.map_err(|_| Fail::err("The MAXLEN argument must be >= 0."))?)
                     };
                     options.trim = Some(Trim { to, roughly: None });
-                    at += 2;
                 }
-                b"limit" if more > 0 => {
-                    let number = u64::try_from(int(args[at + 1])?);
+                (b"limit", 1..) => {
+                    let number = u64::try_from(int(value(&mut rest)?)?);
                     limit = Some(number.map_err(|_| Fail::err("The LIMIT argument must be >= 0."))?);
-                    at += 2;
                 }
-                b"nomkstream" if is_xadd => {
-                    options.only_if_there = true;
-                    at += 1;
-                }
+                (b"nomkstream", _) if is_xadd => options.only_if_there = true,
                 _ if is_xadd => {
-                    options.id = NewId::parse(args[at])?;
-                    options.end = at + 1;
+                    options.id = NewId::parse(option)?;
+                    options.end = args.len() - rest.len();
                     break;
                 }
                 _ => return Err(Fail::SYNTAX),
@@ -84,29 +74,25 @@ impl Options {
             // What it has trimmed roughly, it tells exactly, and leaves the limit where it was.
             limit = None;
         }
-        match &mut options.trim {
-            None if limit.is_some_and(|limit| limit > 0) => {
-                return Err(Fail::err(
-                    "syntax error, LIMIT cannot be used without specifying a trimming strategy",
-                ));
-            }
-            None if !is_xadd => {
-                return Err(Fail::err("syntax error, XTRIM must be called with a trimming strategy"));
-            }
-            _ if limit.is_some() && !is_approximate => {
-                return Err(Fail::err("syntax error, LIMIT cannot be used without the special ~ option"));
-            }
-            Some(trim) if is_approximate => {
-                let config = cx.server.config.read();
-                let block = config.int("stream-node-max-entries") as u64;
-                let usual = if block == 0 { 10_000 } else { block.saturating_mul(100).min(1_000_000) };
-                trim.roughly = Some(Roughly {
-                    block: if block == 0 { 100 } else { block },
-                    block_bytes: config.int("stream-node-max-bytes") as u64,
-                    most: limit.unwrap_or(usual),
-                });
-            }
-            _ => {}
+        let has_trim = options.trim.is_some();
+        Fail::err_when(
+            !has_trim && limit.is_some_and(|limit| limit > 0),
+            "syntax error, LIMIT cannot be used without specifying a trimming strategy",
+        )?;
+        Fail::err_when(!has_trim && !is_xadd, "syntax error, XTRIM must be called with a trimming strategy")?;
+        Fail::err_when(
+            limit.is_some() && !is_approximate,
+            "syntax error, LIMIT cannot be used without the special ~ option",
+        )?;
+        if let Some(trim) = options.trim.as_mut().filter(|_| is_approximate) {
+            let config = cx.server.config.read();
+            let block = config.int("stream-node-max-entries") as u64;
+            let usual = if block == 0 { 10_000 } else { block.saturating_mul(100).min(1_000_000) };
+            trim.roughly = Some(Roughly {
+                block: if block == 0 { 100 } else { block },
+                block_bytes: config.int("stream-node-max-bytes") as u64,
+                most: limit.unwrap_or(usual),
+            });
         }
         Ok(options)
     }
@@ -114,9 +100,10 @@ impl Options {
 
 /// The id of an entry that is added now.
 fn new_id(wanted: NewId, last: Id, now: i64) -> Result<Id, Fail> {
-    if last == Id::MAX {
-        return Err(Fail::err("The stream has exhausted the last possible ID, unable to add more items"));
-    }
+    Fail::err_when(
+        last == Id::MAX,
+        "The stream has exhausted the last possible ID, unable to add more items",
+    )?;
     let new = match wanted {
         NewId::Any => id(now as u64, 0).max(last + 1),
         NewId::In(wanted) if wanted == ms(last) && seq(last) == u64::MAX => last,
@@ -136,28 +123,26 @@ fn xadd(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     if fields.is_empty() || fields.len() % 2 == 1 {
         return Err(Fail::arity("xadd"));
     }
-    if options.id == NewId::This(0) {
-        return Err(Fail::err("The ID specified in XADD must be greater than 0-0"));
-    }
+    Fail::err_when(options.id == NewId::This(0), "The ID specified in XADD must be greater than 0-0")?;
     let (key, now, clock) = (args[1], cx.now, cx.clock);
     let added = cx.write(key, |tx, db| {
         let there = get::<Stream>(tx, &tx[db], key, now)?;
         if there.is_none() && options.only_if_there {
-            return Ok(None);
+            return Ok::<_, Fail>(None);
         }
         let last = there.map_or(0, |stream| tx[field!(stream.past)].last);
         let id = new_id(options.id, last, clock)?;
-        if fields.iter().map(|field| field.len()).sum::<usize>() > MAX_ENTRY {
-            return Err(Fail::err("Elements are too large to be stored"));
-        }
+        Fail::err_when(
+            fields.iter().map(|field| field.len()).sum::<usize>() > MAX_ENTRY,
+            "Elements are too large to be stored",
+        )?;
         let stream = there.map_or_else(|| get_or_new::<Stream>(tx, db, key, now), Ok)?;
         append(tx, stream, id, fields)?;
         let trimmed = options.trim.map_or(0, |how| trim(tx, stream, how));
         Ok(Some((id, trimmed)))
     })?;
     let Some((id, trimmed)) = added else {
-        out.null();
-        return Ok(());
+        return answer::null(out);
     };
     cx.touched(CLASS, "xadd", key);
     if trimmed > 0 {
@@ -175,8 +160,7 @@ fn xtrim(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let trimmed =
         cx.change::<Stream, _>(key, |tx, stream| Ok(stream.map_or(0, |stream| trim(tx, stream, how))))?;
     cx.touched_often(CLASS, "xtrim", key, trimmed);
-    out.int(trimmed as i64);
-    Ok(())
+    answer::int(out, trimmed as i64)
 }
 
 fn xdel(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
@@ -201,8 +185,7 @@ fn xdel(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         Ok(count)
     })?;
     cx.touched_often(CLASS, "xdel", key, count);
-    out.int(count as i64);
-    Ok(())
+    answer::int(out, count as i64)
 }
 
 fn xrange(
@@ -216,14 +199,10 @@ fn xrange(
     let mut count = None;
     let mut options = args[4..].chunks_exact(2);
     for option in &mut options {
-        if !option[0].eq_ignore_ascii_case(b"count") {
-            return Err(Fail::SYNTAX);
-        }
+        Fail::SYNTAX.when(!option[0].eq_ignore_ascii_case(b"count"))?;
         count = Some(int(option[1])?.max(0) as usize);
     }
-    if !options.remainder().is_empty() {
-        return Err(Fail::SYNTAX);
-    }
+    Fail::SYNTAX.when(!options.remainder().is_empty())?;
     cx.look::<Stream, _>(args[1], |view, stream| {
         match stream {
             None => out.array(0),
@@ -247,32 +226,27 @@ fn xsetid(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
             }
             b"maxdeletedid" => {
                 deleted = exact(option[1], 0)?;
-                if last < deleted {
-                    return Err(Fail::err(
-                        "The ID specified in XSETID is smaller than the provided max_deleted_entry_id",
-                    ));
-                }
+                Fail::err_when(
+                    last < deleted,
+                    "The ID specified in XSETID is smaller than the provided max_deleted_entry_id",
+                )?;
             }
             _ => return Err(Fail::SYNTAX),
         }
     }
-    if !options.remainder().is_empty() {
-        return Err(Fail::SYNTAX);
-    }
+    Fail::SYNTAX.when(!options.remainder().is_empty())?;
     cx.change::<Stream, _>(key, |tx, stream| {
         let stream = stream.ok_or(Fail::NO_SUCH_KEY)?;
         let entries = field!(stream.entries);
         if let Some((&top, _)) = entries.iter(tx).next_back() {
-            if last < top {
-                return Err(Fail::err(
-                    "The ID specified in XSETID is smaller than the target stream top item",
-                ));
-            }
-            if added.is_some_and(|added| added < tx[entries].len() as u64) {
-                return Err(Fail::err(
-                    "The entries_added specified in XSETID is smaller than the target stream length",
-                ));
-            }
+            Fail::err_when(
+                last < top,
+                "The ID specified in XSETID is smaller than the target stream top item",
+            )?;
+            Fail::err_when(
+                added.is_some_and(|added| added < tx[entries].len() as u64),
+                "The entries_added specified in XSETID is smaller than the target stream length",
+            )?;
         }
         let past = field!(stream.past);
         let old = tx[past];

@@ -1,20 +1,20 @@
 //! Strings.
 
-use super::args::{int, invalid_time};
+use super::args::{int, invalid_time, places_in_string, value};
 use super::buffers::{Limit, buffer};
 use super::table::{ADD, ADD_FAST, ALL_KEYS, KEY, READ, READ_FAST, WRITE_FAST};
-use super::{Args, Command, Cx, Done, Fail, Keys, ok, yes_or_no};
+use super::{Args, Command, Cx, Done, Fail, Keys, answer, ok, yes_or_no};
 use crate::data::{Change, Value};
-use crate::extended::Extended;
 use crate::resp::Reply;
-use crate::words;
+use crate::text::extended::Extended;
+use crate::text::words;
 
 pub(super) const COMMANDS: &[Command] = &[
-    Command::new("append", 3, ADD_FAST, KEY, append).access("RW insert", "RW insert"),
+    Command::new("append", 3, ADD_FAST, KEY, append).access("RW insert"),
     Command::new("decr", 2, ADD_FAST, KEY, |cx, args, out| add(cx, args[1], -1, out)),
     Command::new("decrby", 3, ADD_FAST, KEY, decrby),
     Command::new("get", 2, READ_FAST, KEY, |cx, args, out| bulk(cx, args[1], out)),
-    Command::new("getdel", 2, WRITE_FAST, KEY, getdel).access("RW access delete", "RW access delete"),
+    Command::new("getdel", 2, WRITE_FAST, KEY, getdel).access("RW access delete"),
     Command::new("getex", -2, WRITE_FAST, KEY, getex),
     Command::new("getrange", 4, READ, KEY, getrange),
     Command::new("getset", 3, ADD_FAST, KEY, getset),
@@ -22,25 +22,20 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("incrby", 3, ADD_FAST, KEY, |cx, args, out| add(cx, args[1], int(args[2])?, out)),
     Command::new("incrbyfloat", 3, ADD_FAST, KEY, incrbyfloat),
     Command::new("mget", -2, READ_FAST, ALL_KEYS, mget),
-    Command::new("mset", -3, ADD, Keys::Range(1, -1, 2), mset).access("OW update", "OW update"),
-    Command::new("msetnx", -3, ADD, Keys::Range(1, -1, 2), msetnx).access("OW insert", "OW insert"),
-    Command::new("psetex", 4, ADD, KEY, |cx, args, out| setex(cx, args, 1, out))
-        .access("OW update", "OW update"),
+    Command::new("mset", -3, ADD, Keys::Range(1, -1, 2), mset).access("OW update"),
+    Command::new("msetnx", -3, ADD, Keys::Range(1, -1, 2), msetnx).access("OW insert"),
+    Command::new("psetex", 4, ADD, KEY, |cx, args, out| setex(cx, args, 1, out)).access("OW update"),
     Command::new("set", -3, ADD, KEY, set),
-    Command::new("setex", 4, ADD, KEY, |cx, args, out| setex(cx, args, 1000, out))
-        .access("OW update", "OW update"),
-    Command::new("setnx", 3, ADD_FAST, KEY, setnx).access("OW insert", "OW insert"),
-    Command::new("setrange", 4, ADD, KEY, setrange).access("RW update", "RW update"),
-    Command::new("strlen", 2, READ_FAST, KEY, strlen).access("RO", "RO"),
+    Command::new("setex", 4, ADD, KEY, |cx, args, out| setex(cx, args, 1000, out)).access("OW update"),
+    Command::new("setnx", 3, ADD_FAST, KEY, setnx).access("OW insert"),
+    Command::new("setrange", 4, ADD, KEY, setrange).access("RW update"),
+    Command::new("strlen", 2, READ_FAST, KEY, strlen).access("RO"),
     Command::new("substr", 4, READ, KEY, getrange),
 ];
 
 /// Writes what a key stands for, which must be a string.
 fn bulk(cx: &mut Cx<'_>, key: &[u8], out: &mut Reply) -> Done {
-    cx.look_at_string(key, |bytes| {
-        out.maybe_bulk(bytes);
-        Ok(())
-    })
+    cx.look_at_string(key, |bytes| answer::maybe_bulk(out, bytes))
 }
 
 fn mget(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
@@ -61,14 +56,10 @@ fn getrange(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let (start, end) = (int(args[2])?, int(args[3])?);
     cx.look_at_string(args[1], |bytes| {
         let bytes = bytes.unwrap_or_default();
-        let len = bytes.len() as i64;
-        let from_end = |at: i64| if at < 0 { at.saturating_add(len).max(0) } else { at };
         // Both before the beginning, and the wrong way round: nothing.
         let is_backwards = start < 0 && end < 0 && start > end;
-        let (first, last) = (from_end(start), from_end(end).min(len - 1));
-        let is_empty = is_backwards || first > last;
-        out.bulk(if is_empty { b"" } else { &bytes[first as usize..=last as usize] });
-        Ok(())
+        let places = if is_backwards { 0..0 } else { places_in_string(start, end, bytes.len()) };
+        answer::bulk(out, &bytes[places])
     })
 }
 
@@ -108,7 +99,7 @@ impl<'a> Expiry<'a> {
             Expiry::At { unit_ms: unit, is_time: time, .. } if (unit, time) == (unit_ms, is_time) => {}
             _ => return Err(Fail::SYNTAX),
         }
-        Ok(Expiry::At { number: rest.next().ok_or(Fail::SYNTAX)?, unit_ms, is_time })
+        Ok(Expiry::At { number: value(rest)?, unit_ms, is_time })
     }
 
     /// The deadline, if it says one.
@@ -284,8 +275,7 @@ fn add(cx: &mut Cx<'_>, key: &[u8], by: i64, out: &mut Reply) -> Done {
     let new = old.checked_add(by).ok_or_else(|| Fail::err("increment or decrement would overflow"))?;
     put(cx, key, |_| Ok(Value::Int(new)))?;
     cx.touched(b'$', "incrby", key);
-    out.int(new);
-    Ok(())
+    answer::int(out, new)
 }
 
 /// Gives a key another value. Its deadline stays, unless it has expired.
@@ -311,8 +301,7 @@ fn incrbyfloat(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let text = sum.ok_or_else(|| Fail::err("increment would produce NaN or Infinity"))?.show();
     put(cx, key, |tx| Value::string(tx, text.as_bytes()))?;
     cx.touched(b'$', "incrbyfloat", key);
-    out.bulk(text.as_bytes());
-    Ok(())
+    answer::bulk(out, text.as_bytes())
 }
 
 fn append(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
@@ -329,8 +318,7 @@ fn append(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         Ok::<_, Fail>(len)
     })?;
     cx.touched(b'$', "append", key);
-    out.count(len);
-    Ok(())
+    answer::count(out, len)
 }
 
 fn setrange(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
@@ -361,6 +349,5 @@ fn setrange(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     if !part.is_empty() {
         cx.touched(b'$', "setrange", key);
     }
-    out.count(len);
-    Ok(())
+    answer::count(out, len)
 }

@@ -5,9 +5,10 @@ use std::sync::LazyLock;
 
 use smallvec::SmallVec;
 
+use super::args::counted_keys;
 use super::{Args, Cx, Done, Fail};
 use crate::resp::Reply;
-use crate::words::lossy;
+use crate::text::words::lossy;
 
 /// What a command is like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,6 +82,8 @@ flags! {
 pub(super) const READ: Flags = Flags::READONLY;
 /// It only looks, and that does not take long.
 pub(super) const READ_FAST: Flags = READ.and(Flags::FAST);
+/// The same, and it is no use of its keys.
+pub(super) const GLANCE_FAST: Flags = READ_FAST.and(Flags::GLANCE);
 /// It changes something, and needs no more memory.
 pub(super) const WRITE: Flags = Flags::WRITE;
 /// The same, and that does not take long.
@@ -94,6 +97,8 @@ pub(super) const LOOK: Flags = Flags::LOADING.and(Flags::STALE);
 /// It is for administrators.
 pub(super) const ADMIN: Flags = LOOK.and(Flags::ADMIN).and(Flags::NOSCRIPT);
 
+/// The same, though not while data are being loaded, nor by a replica that has lost its master.
+pub(super) const MANAGE: Flags = Flags::ADMIN.and(Flags::NOSCRIPT);
 /// The first argument.
 pub(super) const KEY: Keys = Keys::Range(1, 1, 1);
 /// The first argument of a subcommand.
@@ -102,6 +107,10 @@ pub(super) const SUBKEY: Keys = Keys::Range(2, 2, 1);
 pub(super) const TWO_KEYS: Keys = Keys::Range(1, 2, 1);
 /// All arguments.
 pub(super) const ALL_KEYS: Keys = Keys::Range(1, -1, 1);
+/// As many as the first argument says, behind it.
+pub(super) const COUNTED: Keys = Keys::Find(|args, keys| counted_keys(args, 1, keys));
+/// The same, with another argument before.
+pub(super) const COUNTED_BEHIND_ONE: Keys = Keys::Find(|args, keys| counted_keys(args, 2, keys));
 
 impl Flags {
     /// None of them.
@@ -118,62 +127,56 @@ impl Flags {
     }
 }
 
-/// What a command is about. It is an ACL category, too.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Group {
-    /// Bits of strings.
-    Bitmap,
-    /// Connections.
-    Connection,
-    /// Whatever a key stands for.
-    Generic,
-    /// Places.
-    Geo,
-    /// Hashes.
-    Hash,
-    /// HyperLogLogs.
-    HyperLogLog,
-    /// Lists.
-    List,
-    /// Channels.
-    PubSub,
-    /// Scripts.
-    Scripting,
-    /// The server.
-    Server,
-    /// Sets.
-    Set,
-    /// Sorted sets.
-    SortedSet,
-    /// Streams.
-    Stream,
-    /// Strings.
-    String,
-    /// Transactions.
-    Transactions,
+macro_rules! groups {
+    ($($(#[$doc:meta])* $name:ident = $text:literal;)*) => {
+        /// What a command is about. It is an ACL category, too.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum Group {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl Group {
+            /// Its name, as `COMMAND DOCS` and ACLs have it.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Group::$name => $text,)*
+                }
+            }
+        }
+    };
 }
 
-impl Group {
-    /// Its name, as `COMMAND DOCS` and ACLs have it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Group::Bitmap => "bitmap",
-            Group::Connection => "connection",
-            Group::Generic => "generic",
-            Group::Geo => "geo",
-            Group::Hash => "hash",
-            Group::HyperLogLog => "hyperloglog",
-            Group::List => "list",
-            Group::PubSub => "pubsub",
-            Group::Scripting => "scripting",
-            Group::Server => "server",
-            Group::Set => "set",
-            Group::SortedSet => "sorted-set",
-            Group::Stream => "stream",
-            Group::String => "string",
-            Group::Transactions => "transactions",
-        }
-    }
+groups! {
+    /// Bits of strings.
+    Bitmap = "bitmap";
+    /// Connections.
+    Connection = "connection";
+    /// Whatever a key stands for.
+    Generic = "generic";
+    /// Places.
+    Geo = "geo";
+    /// Hashes.
+    Hash = "hash";
+    /// HyperLogLogs.
+    HyperLogLog = "hyperloglog";
+    /// Lists.
+    List = "list";
+    /// Channels.
+    PubSub = "pubsub";
+    /// Scripts.
+    Scripting = "scripting";
+    /// The server.
+    Server = "server";
+    /// Sets.
+    Set = "set";
+    /// Sorted sets.
+    SortedSet = "sorted-set";
+    /// Streams.
+    Stream = "stream";
+    /// Strings.
+    String = "string";
+    /// Transactions.
+    Transactions = "transactions";
 }
 
 /// Which keys a command touches.
@@ -253,8 +256,13 @@ impl Command {
         self
     }
 
+    /// What it does to its keys.
+    pub const fn access(self, all: Access) -> Command {
+        self.accesses(all, all)
+    }
+
     /// What it does to its first key, and to the others.
-    pub const fn access(mut self, first: Access, others: Access) -> Command {
+    pub const fn accesses(mut self, first: Access, others: Access) -> Command {
         self.access = Some([first, others]);
         self
     }
@@ -299,7 +307,7 @@ impl Command {
                     .collect()
             }
             Keys::Script => {
-                let number = args.get(2).and_then(|number| crate::words::int(number)).unwrap_or(0);
+                let number = args.get(2).and_then(|number| crate::text::words::int(number)).unwrap_or(0);
                 let number = usize::try_from(number).unwrap_or(0);
                 if number > args.len() - 3 { Vec::new() } else { (3..3 + number).collect() }
             }

@@ -2,11 +2,11 @@
 
 use std::sync::atomic::Ordering;
 
-use super::args::int;
-use super::{Args, Cx, Done, Fail, ok};
-use crate::client::{Options, Reads};
+use super::args::{int, one_of};
+use super::{Args, Cx, Done, Fail, answer, ok};
+use crate::clients::client::{Options, Reads};
 use crate::resp::Reply;
-use crate::words::lossy;
+use crate::text::words::lossy;
 
 /// What `CLIENT TRACKING` asks for.
 #[derive(Default)]
@@ -27,9 +27,10 @@ fn asked<'a>(cx: &Cx<'_>, args: &Args<'a>) -> Result<Asked<'a>, Fail> {
             }
             (b"redirect", [id, ..]) => {
                 let id = int(id)? as u64;
-                if cx.server.clients.get(id).is_none() {
-                    return Err(Fail::err("The client ID you want redirect to does not exist"));
-                }
+                Fail::err_when(
+                    cx.server.clients.get(id).is_none(),
+                    "The client ID you want redirect to does not exist",
+                )?;
                 asked.options.redirect = Some(id);
                 words.next();
             }
@@ -56,26 +57,24 @@ fn asked<'a>(cx: &Cx<'_>, args: &Args<'a>) -> Result<Asked<'a>, Fail> {
 fn check(cx: &Cx<'_>, asked: &Asked<'_>) -> Done {
     let Asked { options, opts_in, opts_out, ref prefixes } = *asked;
     let before = cx.session.tracking;
-    if !options.broadcast && !prefixes.is_empty() {
-        return Err(Fail::err("PREFIX option requires BCAST mode to be enabled"));
-    }
-    if before.is_some_and(|before| before.broadcast != options.broadcast) {
-        return Err(Fail::err(
-            "You can't switch BCAST mode on/off before disabling tracking for this client, and then re-enabling it with a different mode.",
-        ));
-    }
-    if options.broadcast && (opts_in || opts_out) {
-        return Err(Fail::err("OPTIN and OPTOUT are not compatible with BCAST"));
-    }
-    if opts_in && opts_out {
-        return Err(Fail::err("You can't specify both OPTIN mode and OPTOUT mode"));
-    }
+    Fail::err_when(
+        !options.broadcast && !prefixes.is_empty(),
+        "PREFIX option requires BCAST mode to be enabled",
+    )?;
+    Fail::err_when(
+        before.is_some_and(|before| before.broadcast != options.broadcast),
+        "You can't switch BCAST mode on/off before disabling tracking for this client, and then re-enabling it with a different mode.",
+    )?;
+    Fail::err_when(
+        options.broadcast && (opts_in || opts_out),
+        "OPTIN and OPTOUT are not compatible with BCAST",
+    )?;
+    Fail::err_when(opts_in && opts_out, "You can't specify both OPTIN mode and OPTOUT mode")?;
     let reads = before.map_or(Reads::All, |before| before.reads);
-    if opts_in && reads == Reads::OptOut || opts_out && reads == Reads::OptIn {
-        return Err(Fail::err(
-            "You can't switch OPTIN/OPTOUT mode before disabling tracking for this client, and then re-enabling it with a different mode.",
-        ));
-    }
+    Fail::err_when(
+        opts_in && reads == Reads::OptOut || opts_out && reads == Reads::OptIn,
+        "You can't switch OPTIN/OPTOUT mode before disabling tracking for this client, and then re-enabling it with a different mode.",
+    )?;
     let overlaps = |a: &[u8], b: &[u8]| a.starts_with(b) || b.starts_with(a);
     let refuse = |prefix: &[u8], which: &str, other: &[u8]| {
         Fail::err(format_args!(
@@ -115,20 +114,13 @@ pub(super) fn caching(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done
             "CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT mode enabled",
         ));
     };
-    match (args[2].to_ascii_lowercase().as_slice(), options.reads) {
-        (b"yes", Reads::OptIn) | (b"no", Reads::OptOut) => cx.session.caching = true,
-        (b"yes", _) => {
-            return Err(Fail::err(
-                "CLIENT CACHING YES is only valid when tracking is enabled in OPTIN mode.",
-            ));
-        }
-        (b"no", _) => {
-            return Err(Fail::err(
-                "CLIENT CACHING NO is only valid when tracking is enabled in OPTOUT mode.",
-            ));
-        }
-        _ => return Err(Fail::SYNTAX),
-    }
+    let words = [("yes", ("YES", "OPTIN", Reads::OptIn)), ("no", ("NO", "OPTOUT", Reads::OptOut))];
+    let (word, mode, reads) = one_of(args[2], &words)?;
+    Fail::err_when(
+        options.reads != reads,
+        format_args!("CLIENT CACHING {word} is only valid when tracking is enabled in {mode} mode."),
+    )?;
+    cx.session.caching = true;
     ok(out)
 }
 
@@ -151,7 +143,5 @@ pub(super) fn info(cx: &mut Cx<'_>, _: &Args<'_>, out: &mut Reply) -> Done {
     out.field("redirect").int(cx.session.redirects_to());
     out.bulk(b"prefixes");
     let prefixes = cx.server.tracking.prefixes_of(cx.session.id);
-    out.array(prefixes.len());
-    prefixes.iter().for_each(|prefix| out.bulk(prefix));
-    Ok(())
+    answer::bulks(out, prefixes.iter())
 }

@@ -87,14 +87,27 @@ pub(super) fn get_or_new<'r, K: Kind>(
 impl Cx<'_> {
     /// Whether a key exists.
     pub(super) fn has(&mut self, key: &[u8]) -> bool {
-        let now = self.now;
-        self.read(key, |view, db| db.get(view, key, now).is_some())
+        self.has_in(self.session.db, key)
+    }
+
+    /// Whether a key of some database exists.
+    pub(super) fn has_in(&mut self, db: usize, key: &[u8]) -> bool {
+        let (now, shard) = (self.now, self.shard_of(key));
+        self.read_shard(shard, |view, dbs| view[dbs.at(db)].get(view, key, now).is_some())
     }
 
     /// A copy of what a key stands for, and its deadline.
     pub(super) fn copy_of(&mut self, key: &[u8]) -> Option<(Owned, Option<i64>)> {
-        let now = self.now;
-        self.read(key, |view, db| Some((Owned::of(view, db.get(view, key, now)?), db.deadline(view, key))))
+        self.copy_in(self.session.db, key)
+    }
+
+    /// The same of a key of some database.
+    pub(super) fn copy_in(&mut self, db: usize, key: &[u8]) -> Option<(Owned, Option<i64>)> {
+        let (now, shard) = (self.now, self.shard_of(key));
+        self.read_shard(shard, |view, dbs| {
+            let db = &view[dbs.at(db)];
+            Some((Owned::of(view, db.get(view, key, now)?), db.deadline(view, key)))
+        })
     }
 
     /// Looks at what a key stands for.

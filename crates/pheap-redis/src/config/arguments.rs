@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 
 use super::{Reader, foreign, setting};
-use crate::words;
+use crate::text::words;
 
 /// How an option was given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

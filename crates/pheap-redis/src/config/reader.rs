@@ -5,7 +5,7 @@ use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
 use super::{Config, foreign, setting};
-use crate::words;
+use crate::text::words;
 
 /// Files that include one another, at most: Redis would open files until it has no more descriptors.
 const DEEPEST: usize = 64;

@@ -34,9 +34,14 @@ impl<'r> Db<'r> {
         self.keys.is_empty()
     }
 
-    /// Number of keys that have a deadline.
-    pub fn expiring(&self) -> usize {
-        self.deadlines.len()
+    /// All keys, and what they have; also those that have expired.
+    pub fn keys(&self) -> &PHashMap<'r, Str<'r>, Entry<'r>> {
+        &self.keys
+    }
+
+    /// The keys that have a deadline, and when they expire.
+    pub fn deadlines(&self) -> &PHashMap<'r, Str<'r>, i64> {
+        &self.deadlines
     }
 
     /// What a key stands for, unless it has expired at `now`.
@@ -55,43 +60,6 @@ impl<'r> Db<'r> {
     /// When a key expires, or has expired.
     pub fn deadline(&self, view: &View<'r>, key: &[u8]) -> Option<i64> {
         if self.deadlines.is_empty() { None } else { self.deadlines.get(view, key).copied() }
-    }
-
-    /// All keys, and what they have; also those that have expired.
-    pub fn iter<'v>(&'v self, view: &'v View<'r>) -> impl Iterator<Item = (&'v [u8], &'v Entry<'r>)> {
-        self.keys.iter(view)
-    }
-
-    /// A key, chosen at random by these numbers: each is as likely as any other.
-    pub fn choose<'v>(&'v self, view: &'v View<'r>, random: impl FnMut() -> u64) -> Option<&'v [u8]> {
-        self.keys.choose(view, random).map(|(key, _)| key)
-    }
-
-    /// The same of keys that have a deadline, and when they expire.
-    pub fn choose_deadline<'v>(
-        &'v self,
-        view: &'v View<'r>,
-        random: impl FnMut() -> u64,
-    ) -> Option<(&'v [u8], i64)> {
-        self.deadlines.choose(view, random).map(|(key, &at)| (key, at))
-    }
-
-    /// Keys in steps, as [`PHashMap::scan`](pheap::PHashMap::scan) has them: some keys, and where to go on. 0 is the beginning, and the end.
-    pub fn scan<'v>(
-        &'v self,
-        view: &'v View<'r>,
-        from: u64,
-    ) -> (impl ExactSizeIterator<Item = (&'v [u8], &'v Entry<'r>)>, u64) {
-        self.keys.scan(view, from)
-    }
-
-    /// The same of keys that have a deadline, and when they expire.
-    pub fn scan_deadlines<'v>(
-        &'v self,
-        view: &'v View<'r>,
-        from: u64,
-    ) -> (impl ExactSizeIterator<Item = (&'v [u8], &'v i64)>, u64) {
-        self.deadlines.scan(view, from)
     }
 }
 

@@ -1,7 +1,9 @@
 //! What is stored: shards, which are roots of the heap; databases; values. Knows nothing of clients and commands.
 
 mod db;
+pub mod files;
 mod lookups;
+pub mod memory;
 mod order;
 mod owned;
 mod progress;

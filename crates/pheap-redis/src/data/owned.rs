@@ -62,7 +62,7 @@ impl Owned {
             ),
             Value::Set(set) => Owned::Set(view[set].iter(view).map(<[u8]>::to_vec).collect()),
             Value::Sorted(sorted) => {
-                let members = view[sorted].unordered(view);
+                let members = view[sorted].scores().iter(view);
                 Owned::Sorted(members.map(|(member, &score)| (member.to_vec(), score)).collect())
             }
             Value::Stream(stream) => Owned::Stream(OwnedStream::of(view, &view[stream])),

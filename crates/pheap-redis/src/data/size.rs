@@ -36,7 +36,7 @@ pub fn value<'r>(view: &View<'r>, value: Value<'r>, samples: usize) -> usize {
         Value::Sorted(sorted) => {
             let sorted = &view[sorted];
             // A member's text is there twice: to find it by its name, and in order.
-            let members = sorted.unordered(view).map(|(member, _)| 2 * text(member.len()) + 40);
+            let members = sorted.scores().iter(view).map(|(member, _)| 2 * text(member.len()) + 40);
             all(members, sorted.len(), samples)
         }
         Value::Stream(stream) => of_stream(view, &view[stream], samples),

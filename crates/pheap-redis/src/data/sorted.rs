@@ -53,27 +53,9 @@ impl<'r> Sorted<'r> {
         self.order.iter(view, rank, count, is_reverse)
     }
 
-    /// Members in steps, as [`PHashMap::scan`] has them: some, with their scores, and where to go on.
-    pub fn scan<'v>(
-        &'v self,
-        view: &'v View<'r>,
-        from: u64,
-    ) -> (impl Iterator<Item = (&'v [u8], &'v f64)>, u64) {
-        self.scores.scan(view, from)
-    }
-
-    /// A member at random, each with the same probability, and its score.
-    pub fn choose<'v>(
-        &'v self,
-        view: &'v View<'r>,
-        random: impl FnMut() -> u64,
-    ) -> Option<(&'v [u8], &'v f64)> {
-        self.scores.choose(view, random)
-    }
-
     /// All members in no particular order, and their scores.
-    pub fn unordered<'v>(&'v self, view: &'v View<'r>) -> impl Iterator<Item = (&'v [u8], &'v f64)> {
-        self.scores.iter(view)
+    pub fn scores(&self) -> &PHashMap<'r, Str<'r>, f64> {
+        &self.scores
     }
 }
 

@@ -175,16 +175,12 @@ impl Store {
         if heap.roots().iter().any(|root| root.name == UNFINISHED) {
             return Err(OpenError::Unfinished(path.to_owned()));
         }
-        let shard = |number| {
-            heap.root_or(&format!("shard-{number:03}"), |tx| {
-                Ok(Shard { dbs: tx.alloc_slice(DATABASES, |_| Db::default())? })
-            })
+        let root = |name: &str, dbs: usize| {
+            heap.root_or(name, |tx| Ok(Shard { dbs: tx.alloc_slice(dbs, |_| Db::default())? }))
         };
+        let shard = |number| root(&format!("shard-{number:03}"), DATABASES);
         let shards = (0..shards).map(shard).collect::<pheap::Result<_>>()?;
-        let libraries =
-            heap.root_or("libraries", |tx| Ok(Shard { dbs: tx.alloc_slice(1, |_| Db::default())? }))?;
-        let progress =
-            heap.root_or("progress", |tx| Ok(Shard { dbs: tx.alloc_slice(1, |_| Db::default())? }))?;
+        let (libraries, progress) = (root("libraries", 1)?, root("progress", 1)?);
         let store = Store { heap, shards, libraries, progress };
         if store.progress()?.is_partial {
             store.clear()?;

@@ -4,7 +4,7 @@ use pheap::{P, PHashMap, PHashSet, PVec, PVecDeque, Persist, Txn, View};
 
 use super::sorted::Sorted;
 use super::streams::Stream;
-use crate::words;
+use crate::text::words;
 
 /// A string that never changes.
 pub type Str<'r> = P<'r, [u8]>;

@@ -3,9 +3,8 @@
 use std::sync::atomic::Ordering::SeqCst;
 
 use super::Execution;
-use crate::client::Multi;
+use crate::clients::client::Multi;
 use crate::command::{Known, resolve};
-use crate::counts::End;
 use crate::resp::input::Words;
 use crate::server::now;
 
@@ -20,7 +19,7 @@ impl Execution<'_> {
             self.server.unwatch(self.session);
             self.error("EXECABORT Transaction discarded because of previous errors.");
             self.tell_monitors(known, &[b"exec"]);
-            return self.ended(known, &[b"exec"], End::Failed);
+            return self.ended(known, &[b"exec"], true);
         }
         let plan = self.plan_all(&queue);
         let (server, now) = (self.server, now());
@@ -50,14 +49,13 @@ impl Execution<'_> {
             }
             Ok(())
         });
-        let end = if result.is_ok() { End::Well } else { End::Failed };
-        if let Err(error) = result {
-            self.heap_error(&error);
+        if let Err(error) = &result {
+            self.heap_error(error);
         }
         self.server.unwatch(self.session);
         self.tell_monitors(known, &[b"exec"]);
         self.session.last_command = known.command.name;
-        self.ended(known, &[b"exec"], end);
+        self.ended(known, &[b"exec"], result.is_err());
     }
 
     /// A watched key has changed if its time has come since, whether it was removed or not.

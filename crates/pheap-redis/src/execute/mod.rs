@@ -6,7 +6,9 @@
 //! Nothing waits for the disk here: each transaction leaves a [`Commit`], and the replies are held back until that is durable. So does a read, if it may have seen what is not.
 
 mod admit;
+pub mod evict;
 mod exec;
+pub mod expire;
 mod observe;
 mod plan;
 mod replica;
@@ -23,20 +25,19 @@ use pheap::{Commit, Root};
 use self::admit::Admitted;
 use self::plan::Plan;
 pub use self::replica::{Note, Unfollowed};
-use crate::client::{Replies, Session};
+use crate::clients::client::{Replies, Session};
+use crate::clients::unsynced::Counted;
 use crate::command::{
     Args, Block, Cx, Effects, Fail, Flags, Keyspace, Known, Meanwhile, Nothing, OneRead, OneTxn, Several,
     load_libraries, lookup, resolve,
 };
-use crate::counts::End;
 use crate::data::{Lookups, Shard};
-use crate::gates::Busy;
 use crate::resp::Reply;
 use crate::resp::input::Input;
 use crate::resp::request::Limits;
+use crate::scripts::gates::Busy;
 use crate::server::{Server, now};
-use crate::unsynced::Counted;
-use crate::words::lossy;
+use crate::text::words::lossy;
 
 /// Length of the reply, effects on others, whether the client wants replies, its database.
 type Mark = (usize, (usize, usize, u64), Replies, usize);
@@ -463,14 +464,14 @@ impl Execution<'_> {
         Lookups::take();
         let result = (known.run)(&mut cx, words, self.output.reply);
         self.output.reply.set_resp3(self.session.resp3);
-        let mut end = if result.is_ok() { End::Well } else { End::Failed };
+        let mut has_failed = result.is_err();
         if let (Ok(()), [b'-', text @ ..]) = (&result, self.output.reply.since(mark.0)) {
             // Scripts tell of their errors by themselves.
             if !std::mem::take(&mut self.session.error_is_counted) {
                 let code = text.split(|byte| byte.is_ascii_whitespace()).next().unwrap_or_default();
                 self.server.count_error(&lossy(code));
             }
-            end = End::Failed;
+            has_failed = true;
         }
         if let Err(fail) = result {
             self.take_back(mark);
@@ -484,7 +485,7 @@ impl Execution<'_> {
         if self.session.tracking.is_some() {
             self.remember(known, words);
         }
-        self.ended(known, words, end);
+        self.ended(known, words, has_failed);
         Ok(None)
     }
 }

@@ -5,7 +5,6 @@ use std::time::Instant;
 
 use super::Execution;
 use crate::command::{Args, Flags, Group, Keys, Known, hidden, monitor_line};
-use crate::counts::End;
 use crate::data::Lookups;
 use crate::server::now;
 
@@ -22,13 +21,13 @@ impl Execution<'_> {
         }
     }
 
-    /// A command was called: how often, how long.
-    pub(super) fn ended(&mut self, known: Known, words: &Args<'_>, end: End) {
+    /// A command was called: how often, how long, and whether it has failed.
+    pub(super) fn ended(&mut self, known: Known, words: &Args<'_>, has_failed: bool) {
         let ended = Instant::now();
         let took = ended - self.clock;
         self.clock = ended;
         let counts = self.server.counts(self.thread, known.number);
-        counts.call(took.as_nanos() as u64, end);
+        counts.call(took.as_nanos() as u64, has_failed);
         if known.flags.has(Flags::READONLY) {
             counts.look_up(Lookups::take());
         }

@@ -4,8 +4,8 @@ use smallvec::SmallVec;
 
 use super::Execution;
 use crate::command::{Args, Flags, Keys, Known, resolve, shards_of};
-use crate::gates::{Busy, Passed};
 use crate::resp::input::Words;
+use crate::scripts::gates::{Busy, Passed};
 use crate::server::Server;
 
 /// Which shards a command needs.

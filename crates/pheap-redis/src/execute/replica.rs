@@ -7,10 +7,10 @@ use super::plan::Plan;
 use super::{Execution, wants_more_shards};
 use crate::command::{Args, Flags, Keyspace, Known, resolve};
 use crate::data::{Db, P, Position, Progress, Txn};
-use crate::gates::Busy;
 use crate::resp::input::Words;
+use crate::scripts::gates::Busy;
 use crate::server::{LOADING, MASTER_DOWN, READONLY, now};
-use crate::words::lossy;
+use crate::text::words::lossy;
 
 /// Refused commands of a master that are told of in one part of its stream.
 const TOLD: usize = 10;

@@ -1,7 +1,7 @@
 //! Before a command: is there memory for it (`maxmemory`)? Keys may have to go.
 
 use super::Execution;
-use crate::evict::{Room, make_room};
+use crate::execute::evict::{Room, make_room};
 
 impl Execution<'_> {
     /// Removes keys if the data need more memory than they may. If that does not help, commands that need memory are refused.

@@ -4,7 +4,7 @@ use super::Lost;
 use super::wire::Wire;
 use crate::data::Position;
 use crate::server::Server;
-use crate::words::lossy;
+use crate::text::words::lossy;
 
 /// What the master says to `PSYNC`.
 pub(super) enum Greeting {

@@ -8,11 +8,11 @@ use std::io::Read;
 use super::Lost;
 use super::stream::Follower;
 use super::wire::Wire;
+use crate::copies::import::Batch;
 use crate::data::Position;
 use crate::execute::Note;
-use crate::import::Batch;
 use crate::rdb::{self, FileReader, Part};
-use crate::words::{self, lossy};
+use crate::text::words::{self, lossy};
 
 /// Length of what follows a file whose length is not known before.
 const MARK: usize = 40;

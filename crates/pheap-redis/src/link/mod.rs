@@ -24,13 +24,13 @@ use self::greet::{Greeting, greet};
 use self::stream::Follower;
 use self::wire::{Sleeper, Wire};
 use crate::config::{Config, Master};
+use crate::connections::mailbox::Mailbox;
+use crate::connections::tls::{Connector, TlsError, connector};
+use crate::copies::import::ImportError;
 use crate::execute::Unfollowed;
-use crate::import::ImportError;
-use crate::mailbox::Mailbox;
 use crate::rdb;
-use crate::role::Stage;
 use crate::server::Server;
-use crate::tls::{Connector, TlsError, connector};
+use crate::server::role::Stage;
 
 /// How long it waits at first until it tries again.
 const PATIENCE: Duration = Duration::from_millis(100);

@@ -15,20 +15,20 @@ use pheap::Commit;
 
 use super::Lost;
 use super::wire::Wire;
-use crate::client::Session;
 use crate::clients::Profile;
+use crate::clients::client::Session;
+use crate::clients::unsynced::Counted;
+use crate::clients::waiting::Wakeup;
 use crate::command::{Effects, Meanwhile};
 use crate::config::Master;
+use crate::connections::mailbox::{Mailbox, Message, Parcel};
 use crate::data::Position;
 use crate::execute::{Execution, Note, Output};
-use crate::mailbox::{Mailbox, Message, Parcel};
 use crate::resp::Reply;
 use crate::resp::input::Input;
 use crate::resp::request::Limits;
-use crate::role::Stage;
 use crate::server::Server;
-use crate::unsynced::Counted;
-use crate::waiting::Wakeup;
+use crate::server::role::Stage;
 
 /// Bytes that are read at once.
 const CHUNK: usize = 64 << 10;
@@ -190,7 +190,7 @@ impl<'s> Follower<'s> {
             self.pending.pop_front();
             for (client, parcel) in messages {
                 for thread in &self.server.threads {
-                    thread.post(Message::Send { client, parcel: parcel.clone() });
+                    thread.post(Message::Send(client, parcel.clone()));
                 }
             }
         }

@@ -13,11 +13,11 @@ use mio::{Events, Interest, Poll, Token};
 
 use super::Lost;
 use crate::config::Master;
-use crate::mailbox::Mailbox;
+use crate::connections::mailbox::Mailbox;
+use crate::connections::stream::Stream;
+use crate::connections::tls::Connector;
 use crate::resp::request::put_request;
 use crate::server::Server;
-use crate::stream::Stream;
-use crate::tls::{Connector, TlsStream};
 
 pub(super) const MAILBOX: Token = Token(0);
 const MASTER: Token = Token(1);
@@ -105,10 +105,7 @@ impl<'w> Wire<'w> {
         let socket = result?;
         let stream = match tls {
             None => Stream::Tcp(socket),
-            Some(tls) => {
-                let stream = TlsStream::connect(socket, tls, &master.host).map_err(Lost::Connect)?;
-                Stream::Tls(Box::new(stream))
-            }
+            Some(tls) => Stream::Tls(tls.connect(socket, &master.host).map_err(Lost::Connect)?),
         };
         Ok(Wire {
             stream,
@@ -209,7 +206,7 @@ impl<'w> Wire<'w> {
         };
         self.incoming = incoming;
         if let Some((at, size)) = &mut self.signs {
-            self.server.role.set_stage(crate::role::Stage::Sync, self.generation, |link| {
+            self.server.role.set_stage(crate::server::role::Stage::Sync, self.generation, |link| {
                 link.data = (self.data, *size);
                 link.heard = Some(self.heard);
             });

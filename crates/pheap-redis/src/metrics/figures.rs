@@ -1,17 +1,16 @@
 //! What is collected: names as those of redis_exporter where there are some, and the heap's own.
 
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::text::Kind::{Counter, Gauge, Histogram};
 use super::text::Text;
+use crate::clients::pubsub::Kind;
 use crate::command::all as commands;
-use crate::counts::{BUCKETS, Sum};
 use crate::data::DATABASES;
-use crate::pubsub::Kind;
-use crate::role::Stage;
-use crate::server::Server;
-use crate::usage::Whose;
+use crate::server::role::Stage;
+use crate::server::{Server, since_1970};
+use crate::stats::counts::{BUCKETS, Sum};
+use crate::stats::usage::Whose;
 
 /// All figures, as they are now.
 pub(super) fn all(server: &Server) -> String {
@@ -45,10 +44,10 @@ fn process(server: &Server, text: &mut Text) {
     ];
     text.figure("redis_instance_info", &labels, 1);
     let uptime = server.started.elapsed().as_secs();
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let now = since_1970().as_secs();
     text.one("redis_uptime_in_seconds", Gauge, "Seconds since it was started.", uptime);
     text.one("redis_start_time_seconds", Gauge, "When it was started.", now.saturating_sub(uptime));
-    let [system, user] = crate::usage::times(Whose::Process);
+    let [system, user] = crate::stats::usage::times(Whose::Process);
     text.one("redis_cpu_sys_seconds_total", Counter, "Processor time of the system.", system);
     text.one("redis_cpu_user_seconds_total", Counter, "Processor time of the server.", user);
 }
@@ -56,7 +55,7 @@ fn process(server: &Server, text: &mut Text) {
 fn clients(server: &Server, text: &mut Text) {
     let most = server.config.read().int("maxclients");
     let figures = [
-        ("redis_connected_clients", "Clients that are connected.", server.clients.len() as i64),
+        ("redis_connected_clients", "Clients that are connected.", server.clients.count() as i64),
         ("redis_max_clients", "Clients that may be connected.", most),
         ("redis_blocked_clients", "Clients that wait.", server.stats.blocked.load(Relaxed) as i64),
         ("redis_tracking_clients", "Clients that have copies of keys.", server.tracking.totals()[0] as i64),
@@ -73,7 +72,7 @@ fn count(server: &Server, kind: Kind) -> i64 {
 
 fn memory(server: &Server, text: &mut Text) {
     let used = server.used_memory();
-    let (process, machine) = crate::usage::memory();
+    let (process, machine) = crate::stats::usage::memory();
     let most = server.config.read().int("maxmemory") as u64;
     let lua = server.scripts.memory.iter().map(|bytes| bytes.load(Relaxed)).sum::<i64>().max(0) as u64;
     let figures = [
@@ -82,7 +81,7 @@ fn memory(server: &Server, text: &mut Text) {
         ("redis_memory_used_rss_bytes", "Bytes of memory that the process has.", process),
         ("redis_memory_used_scripts_eval_bytes", "Bytes that scripts use.", lua),
         ("redis_total_system_memory_bytes", "Bytes of memory of the machine.", machine),
-        ("redis_number_of_cached_scripts", "Scripts that are known.", server.scripts.len() as u64),
+        ("redis_number_of_cached_scripts", "Scripts that are known.", server.scripts.count() as u64),
     ];
     figures.into_iter().for_each(|(name, help, value)| text.one(name, Gauge, help, value));
 }
@@ -99,7 +98,7 @@ fn counted(server: &Server, text: &mut Text) {
         ("redis_keyspace_misses_total", "Keys that were looked up and not found.", all.misses),
     ];
     figures.into_iter().for_each(|(name, help, value)| text.one(name, Counter, help, value));
-    text.one("redis_slowlog_length", Gauge, "Commands in the slow log.", server.slowlog.len());
+    text.one("redis_slowlog_length", Gauge, "Commands in the slow log.", server.slowlog.count());
     text.begin("redis_errors_total", Counter, "Errors that clients were told of.");
     for (code, count) in &*server.errors.lock() {
         text.figure("redis_errors_total", &[("err", code)], count);
@@ -146,7 +145,7 @@ fn keys(server: &Server, text: &mut Text) {
             for (db, counts) in counts.iter_mut().enumerate() {
                 let db = &view[view[root].dbs.at(db)];
                 counts[0] += db.len();
-                counts[1] += db.expiring();
+                counts[1] += db.deadlines().len();
             }
         });
         if read.is_err() {

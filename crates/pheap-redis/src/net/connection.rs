@@ -6,15 +6,15 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use super::output::Output;
-use crate::buffers::{Limit, Watch};
-use crate::client::Session;
 use crate::clients::OUTPUT_BUFFER;
+use crate::clients::buffers::{Limit, Watch};
+use crate::clients::client::Session;
 use crate::command::Block;
-use crate::counts::Traffic;
+use crate::connections::stream::Stream;
 use crate::resp::Reply;
 use crate::resp::input::Input;
 use crate::server::Limits;
-use crate::stream::Stream;
+use crate::stats::counts::Traffic;
 
 /// Bytes that may wait to be sent to a client that has not said the password.
 const MOST_UNAUTHENTICATED: usize = 64 << 10;

@@ -12,8 +12,8 @@ use mio::{Interest, Registry, Token};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::config::Config;
-use crate::stream::Stream;
-use crate::tls::{Acceptor, TlsError, TlsStream, acceptor};
+use crate::connections::stream::Stream;
+use crate::connections::tls::{Acceptor, TlsError, acceptor};
 
 /// Where clients connect.
 #[derive(Debug)]
@@ -70,10 +70,7 @@ impl Listener {
         match self {
             Listener::Tcp(listener) => Ok(Stream::Tcp(listener.accept()?.0)),
             Listener::Unix(listener, _) => Ok(Stream::Unix(listener.accept()?.0)),
-            Listener::Tls(listener, acceptor) => {
-                let stream = TlsStream::accept(listener.accept()?.0, acceptor)?;
-                Ok(Stream::Tls(Box::new(stream)))
-            }
+            Listener::Tls(listener, acceptor) => Ok(Stream::Tls(acceptor.accept(listener.accept()?.0)?)),
         }
     }
 

@@ -9,8 +9,8 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use pheap::Commit;
 
-use crate::mailbox::Mailbox;
-use crate::unsynced::{Counted, Unsynced};
+use crate::clients::unsynced::{Counted, Unsynced};
+use crate::connections::mailbox::Mailbox;
 
 /// Commits that replies wait for, and writes that reads wait for.
 #[derive(Debug)]

@@ -8,9 +8,6 @@ use super::read::score;
 use super::{Error, Reader, Result, kinds, old, streams};
 use crate::data::Owned;
 
-/// Two strings that belong together.
-type Pair = (Vec<u8>, Vec<u8>);
-
 /// Reads a value of this type (as a number).
 ///
 /// # Errors
@@ -23,24 +20,13 @@ pub fn decode<R: Read>(kind: u8, from: &mut Reader<R>) -> Result<Owned> {
         kinds::ZSET => Owned::Sorted(many(from, |from| Ok((from.string()?, from.text_double()?)))?),
         kinds::ZSET_2 => Owned::Sorted(many(from, |from| Ok((from.string()?, from.double()?)))?),
         kinds::HASH => Owned::Hash(many(from, |from| Ok((from.string()?, from.string()?)))?),
-        kinds::HASH_ZIPMAP => {
-            let pairs = from.string()?;
-            let pairs = old::zipmap(&pairs, &mut from.elements)?.into_iter();
-            Owned::Hash(pairs.map(|(field, value)| (field.to_vec(), value.to_vec())).collect())
-        }
-        kinds::LIST_ZIPLIST => Owned::List(texts(&old::ziplist(&from.string()?, &mut from.elements)?)),
-        kinds::SET_INTSET => {
-            let numbers = old::intset(&from.string()?, &mut from.elements)?.into_iter();
-            Owned::Set(numbers.map(|number| Element::Int(number).to_vec()).collect())
-        }
-        kinds::ZSET_ZIPLIST => Owned::Sorted(scores(&old::ziplist(&from.string()?, &mut from.elements)?)?),
-        kinds::ZSET_LISTPACK => {
-            Owned::Sorted(scores(&listpack::elements(&from.string()?, &mut from.elements)?)?)
-        }
-        kinds::HASH_ZIPLIST => Owned::Hash(pairs(&old::ziplist(&from.string()?, &mut from.elements)?)?),
-        kinds::HASH_LISTPACK => {
-            Owned::Hash(pairs(&listpack::elements(&from.string()?, &mut from.elements)?)?)
-        }
+        kinds::HASH_ZIPMAP => Owned::Hash(packed(from, old::zipmap, pairs)?),
+        kinds::LIST_ZIPLIST => Owned::List(packed(from, old::ziplist, texts)?),
+        kinds::SET_INTSET => Owned::Set(packed(from, old::intset, texts)?),
+        kinds::ZSET_ZIPLIST => Owned::Sorted(packed(from, old::ziplist, scores)?),
+        kinds::ZSET_LISTPACK => Owned::Sorted(packed(from, listpack::elements, scores)?),
+        kinds::HASH_ZIPLIST => Owned::Hash(packed(from, old::ziplist, pairs)?),
+        kinds::HASH_LISTPACK => Owned::Hash(packed(from, listpack::elements, pairs)?),
         kinds::LIST_QUICKLIST => Owned::List(quicklist(from, false)?),
         kinds::LIST_QUICKLIST_2 => Owned::List(quicklist(from, true)?),
         kinds::STREAM_LISTPACKS => return streams::decode(from, false).map(Owned::Stream),
@@ -82,33 +68,41 @@ fn distinct<'v>(all: impl ExactSizeIterator<Item = &'v Vec<u8>>) -> usize {
     all.collect::<HashSet<_>>().len()
 }
 
-fn texts(elements: &[Element<'_>]) -> Vec<Vec<u8>> {
-    elements.iter().map(|element| element.to_vec()).collect()
+/// What `make` makes of a string's elements, which `read` finds.
+fn packed<R: Read, T>(
+    from: &mut Reader<R>,
+    read: for<'d> fn(&'d [u8], &mut u64) -> Result<Vec<Element<'d>>>,
+    make: fn(&[Element<'_>]) -> Result<T>,
+) -> Result<T> {
+    let string = from.string()?;
+    make(&read(&string, &mut from.elements)?)
 }
 
-const ODD: Error = Error::Corrupt("a field has no value");
+fn texts(elements: &[Element<'_>]) -> Result<Vec<Vec<u8>>> {
+    Ok(elements.iter().map(|element| element.to_vec()).collect())
+}
 
-fn pairs(elements: &[Element<'_>]) -> Result<Vec<Pair>> {
+/// Strings, each with what `second` makes of the element behind it.
+fn with_second<T>(
+    elements: &[Element<'_>],
+    second: impl Fn(Element<'_>) -> Result<T>,
+) -> Result<Vec<(Vec<u8>, T)>> {
     let (pairs, rest) = elements.as_chunks::<2>();
     if !rest.is_empty() {
-        return Err(ODD);
+        return Err(Error::Corrupt("a field has no value"));
     }
-    Ok(pairs.iter().map(|[field, value]| (field.to_vec(), value.to_vec())).collect())
+    pairs.iter().map(|&[first, other]| Ok((first.to_vec(), second(other)?))).collect()
+}
+
+fn pairs(elements: &[Element<'_>]) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+    with_second(elements, |value| Ok(value.to_vec()))
 }
 
 fn scores(elements: &[Element<'_>]) -> Result<Vec<(Vec<u8>, f64)>> {
-    let (pairs, rest) = elements.as_chunks::<2>();
-    if !rest.is_empty() {
-        return Err(ODD);
-    }
-    let one = |[member, number]: &[Element<'_>; 2]| {
-        let number = match number {
-            Element::Int(number) => *number as f64,
-            Element::Bytes(text) => score(text)?,
-        };
-        Ok((member.to_vec(), number))
-    };
-    pairs.iter().map(one).collect()
+    with_second(elements, |number| match number {
+        Element::Int(number) => Ok(number as f64),
+        Element::Bytes(text) => score(text),
+    })
 }
 
 /// A list in parts, each of which is a ziplist; or, in new ones, a listpack or one element.
@@ -121,8 +115,8 @@ fn quicklist<R: Read>(from: &mut Reader<R>, is_new: bool) -> Result<Vec<Vec<u8>>
         match container {
             _ if part.is_empty() => Err(Error::Corrupt("a part of a list is empty")),
             ONE_ELEMENT => Ok(vec![part]),
-            PACKED if is_new => Ok(texts(&listpack::elements(&part, &mut from.elements)?)),
-            PACKED => Ok(texts(&old::ziplist(&part, &mut from.elements)?)),
+            PACKED if is_new => texts(&listpack::elements(&part, &mut from.elements)?),
+            PACKED => texts(&old::ziplist(&part, &mut from.elements)?),
             _ => Err(Error::Corrupt("a part of a list is of an unknown kind")),
         }
     })?;

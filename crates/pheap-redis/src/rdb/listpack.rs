@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::{Error, Result};
-use crate::words;
+use crate::text::words;
 
 /// An element.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -80,6 +80,13 @@ pub(super) fn string<'d>(rest: &mut &'d [u8], len: usize, damaged: Error) -> Res
     Ok(taken)
 }
 
+/// The signed number that these are, at most 8 bytes, the lowest first.
+pub(super) fn number(bytes: &[u8]) -> i64 {
+    let mut whole = [0; 8];
+    whole[8 - bytes.len()..].copy_from_slice(bytes);
+    i64::from_le_bytes(whole) >> (64 - 8 * bytes.len())
+}
+
 /// The element at the beginning of `rest`, without the length behind it.
 fn element<'d>(rest: &mut &'d [u8]) -> Result<Element<'d>> {
     let [first] = *take(rest, DAMAGED)?;
@@ -100,13 +107,10 @@ fn element<'d>(rest: &mut &'d [u8]) -> Result<Element<'d>> {
             let len = u32::from_le_bytes(*take(rest, DAMAGED)?);
             return string(rest, len as usize, DAMAGED).map(Element::Bytes);
         }
-        0xf1 => i64::from(i16::from_le_bytes(*take(rest, DAMAGED)?)),
-        0xf2 => {
-            let [a, b, c] = *take(rest, DAMAGED)?;
-            i64::from(i32::from_le_bytes([0, a, b, c]) >> 8)
-        }
-        0xf3 => i64::from(i32::from_le_bytes(*take(rest, DAMAGED)?)),
-        0xf4 => i64::from_le_bytes(*take(rest, DAMAGED)?),
+        0xf1 => number(take::<2>(rest, DAMAGED)?),
+        0xf2 => number(take::<3>(rest, DAMAGED)?),
+        0xf3 => number(take::<4>(rest, DAMAGED)?),
+        0xf4 => number(take::<8>(rest, DAMAGED)?),
         _ => return Err(DAMAGED),
     }))
 }
@@ -185,21 +189,15 @@ impl Listpack {
         match number {
             0..128 => self.bytes.push(number as u8),
             -4096..4096 => self.bytes.extend_from_slice(&(0xc000 | number as u16 & 0x1fff).to_be_bytes()),
-            -0x8000..0x8000 => {
-                self.bytes.push(0xf1);
-                self.bytes.extend_from_slice(&(number as i16).to_le_bytes());
-            }
-            -0x80_0000..0x80_0000 => {
-                self.bytes.push(0xf2);
-                self.bytes.extend_from_slice(&(number as i32).to_le_bytes()[..3]);
-            }
-            -0x8000_0000..0x8000_0000 => {
-                self.bytes.push(0xf3);
-                self.bytes.extend_from_slice(&(number as i32).to_le_bytes());
-            }
             _ => {
-                self.bytes.push(0xf4);
-                self.bytes.extend_from_slice(&number.to_le_bytes());
+                let (first, len) = match number {
+                    -0x8000..0x8000 => (0xf1, 2),
+                    -0x80_0000..0x80_0000 => (0xf2, 3),
+                    -0x8000_0000..0x8000_0000 => (0xf3, 4),
+                    _ => (0xf4, 8),
+                };
+                self.bytes.push(first);
+                self.bytes.extend_from_slice(&number.to_le_bytes()[..len]);
             }
         }
         self.end(start);

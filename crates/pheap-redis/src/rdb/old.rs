@@ -1,6 +1,6 @@
 //! What listpacks are now, in older versions: ziplists, zipmaps; and sets of numbers.
 
-use super::listpack::{Element, spend, string, take};
+use super::listpack::{Element, number, spend, string, take};
 use super::{Error, Result};
 
 const ZIPLIST: Error = Error::Corrupt("a ziplist is damaged");
@@ -14,14 +14,11 @@ fn zip_element<'d>(rest: &mut &'d [u8]) -> Result<Element<'d>> {
         0x80 => u32::from_be_bytes(*take(rest, ZIPLIST)?) as usize,
         _ => {
             return Ok(Element::Int(match first {
-                0xc0 => i64::from(i16::from_le_bytes(*take(rest, ZIPLIST)?)),
-                0xd0 => i64::from(i32::from_le_bytes(*take(rest, ZIPLIST)?)),
-                0xe0 => i64::from_le_bytes(*take(rest, ZIPLIST)?),
-                0xf0 => {
-                    let [a, b, c] = *take(rest, ZIPLIST)?;
-                    i64::from(i32::from_le_bytes([0, a, b, c]) >> 8)
-                }
-                0xfe => i64::from(i8::from_le_bytes(*take(rest, ZIPLIST)?)),
+                0xc0 => number(take::<2>(rest, ZIPLIST)?),
+                0xd0 => number(take::<4>(rest, ZIPLIST)?),
+                0xe0 => number(take::<8>(rest, ZIPLIST)?),
+                0xf0 => number(take::<3>(rest, ZIPLIST)?),
+                0xfe => number(take::<1>(rest, ZIPLIST)?),
                 0xf1..=0xfd => i64::from(first & 15) - 1,
                 _ => return Err(ZIPLIST),
             }));
@@ -61,8 +58,8 @@ pub(super) fn ziplist<'d>(ziplist: &'d [u8], left: &mut u64) -> Result<Vec<Eleme
     Ok(elements)
 }
 
-/// All fields and values of a zipmap: how many there are, then each with its length; behind that of a value, how many bytes follow it that mean nothing.
-pub(super) fn zipmap<'d>(zipmap: &'d [u8], left: &mut u64) -> Result<Vec<(&'d [u8], &'d [u8])>> {
+/// All fields and values of a zipmap, in turn: how many pairs there are, then each with its length; behind that of a value, how many bytes follow it that mean nothing.
+pub(super) fn zipmap<'d>(zipmap: &'d [u8], left: &mut u64) -> Result<Vec<Element<'d>>> {
     const ZIPMAP: Error = Error::Corrupt("a zipmap is damaged");
     const END: u8 = 255;
     const LONG: u8 = 254;
@@ -73,7 +70,7 @@ pub(super) fn zipmap<'d>(zipmap: &'d [u8], left: &mut u64) -> Result<Vec<(&'d [u
         [END] => Err(ZIPMAP),
         [len] => Ok(usize::from(len)),
     };
-    let mut pairs = Vec::new();
+    let mut elements = Vec::new();
     while rest.first().ok_or(ZIPMAP)? != &END {
         let field_len = len(&mut rest)?;
         let field = string(&mut rest, field_len, ZIPMAP)?;
@@ -82,16 +79,16 @@ pub(super) fn zipmap<'d>(zipmap: &'d [u8], left: &mut u64) -> Result<Vec<(&'d [u
         let value = string(&mut rest, value_len, ZIPMAP)?;
         string(&mut rest, usize::from(free), ZIPMAP)?;
         spend(left)?;
-        pairs.push((field, value));
+        elements.extend([field, value].map(Element::Bytes));
     }
-    if rest.len() != 1 || count != LONG && usize::from(count) != pairs.len() {
+    if rest.len() != 1 || count != LONG && 2 * usize::from(count) != elements.len() {
         return Err(ZIPMAP);
     }
-    Ok(pairs)
+    Ok(elements)
 }
 
 /// All numbers of an intset: how many bytes each has, how many there are, the numbers in ascending order.
-pub(super) fn intset(intset: &[u8], left: &mut u64) -> Result<Vec<i64>> {
+pub(super) fn intset<'d>(intset: &'d [u8], left: &mut u64) -> Result<Vec<Element<'d>>> {
     const INTSET: Error = Error::Corrupt("a set of numbers is damaged");
     let mut rest = intset;
     let size = u32::from_le_bytes(*take(&mut rest, INTSET)?) as usize;
@@ -99,14 +96,12 @@ pub(super) fn intset(intset: &[u8], left: &mut u64) -> Result<Vec<i64>> {
     if ![2, 4, 8].contains(&size) || count.checked_mul(size) != Some(rest.len()) || count == 0 {
         return Err(INTSET);
     }
-    let number = |bytes: &[u8]| {
-        let mut whole = [0; 8];
-        whole[8 - size..].copy_from_slice(bytes);
-        i64::from_le_bytes(whole) >> (64 - 8 * size)
-    };
     (0..count).try_for_each(|_| spend(left))?;
     let numbers: Vec<i64> = rest.chunks_exact(size).map(number).collect();
-    if numbers.is_sorted_by(|a, b| a < b) { Ok(numbers) } else { Err(INTSET) }
+    if !numbers.is_sorted_by(|a, b| a < b) {
+        return Err(INTSET);
+    }
+    Ok(numbers.into_iter().map(Element::Int).collect())
 }
 
 #[cfg(test)]
@@ -143,7 +138,10 @@ mod tests {
     #[test]
     fn zipmaps() {
         let bytes = b"\x02\x03foo\x03\x02bar--\x05hello\xfe\x05\0\0\0\x00world\xff";
-        assert_eq!(zipmap(bytes, &mut 100).unwrap(), [(&b"foo"[..], &b"bar"[..]), (b"hello", b"world")]);
+        assert_eq!(
+            zipmap(bytes, &mut 100).unwrap(),
+            [&b"foo"[..], b"bar", b"hello", b"world"].map(Element::Bytes)
+        );
         assert!((0..bytes.len()).all(|len| zipmap(&bytes[..len], &mut 100).is_err()));
         assert_eq!(zipmap(b"\0\xff", &mut 100).unwrap(), []);
         assert!(zipmap(b"\x01\xff", &mut 100).is_err());
@@ -151,8 +149,14 @@ mod tests {
 
     #[test]
     fn sets_of_numbers() {
-        assert_eq!(intset(b"\x02\0\0\0\x02\0\0\0\xff\xff\x01\x00", &mut 100).unwrap(), [-1, 1]);
-        assert_eq!(intset(b"\x04\0\0\0\x01\0\0\0\xff\xff\xff\x7f", &mut 100).unwrap(), [0x7fff_ffff]);
+        assert_eq!(
+            intset(b"\x02\0\0\0\x02\0\0\0\xff\xff\x01\x00", &mut 100).unwrap(),
+            [-1, 1].map(Element::Int)
+        );
+        assert_eq!(
+            intset(b"\x04\0\0\0\x01\0\0\0\xff\xff\xff\x7f", &mut 100).unwrap(),
+            [0x7fff_ffff].map(Element::Int)
+        );
         for wrong in [
             &b"\x02\0\0\0\x02\0\0\0\x01\0\x01\0"[..],
             b"\x02\0\0\0\x02\0\0\0\xff\xff\x01",

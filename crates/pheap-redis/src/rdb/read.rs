@@ -3,7 +3,7 @@
 use std::io::Read;
 
 use super::{Error, Result, encodings, lzf};
-use crate::words;
+use crate::text::words;
 
 /// Memory that is asked for before what it is for has come.
 const AHEAD: u64 = 1 << 20;

@@ -1,7 +1,7 @@
 //! Numbers and strings, written.
 
 use super::{encodings, lzf};
-use crate::words;
+use crate::text::words;
 
 /// Adds a length.
 pub(super) fn put_length(out: &mut Vec<u8>, len: u64) {
@@ -23,17 +23,13 @@ pub(super) fn put_length(out: &mut Vec<u8>, len: u64) {
 pub(super) fn put_string(out: &mut Vec<u8>, text: &[u8]) {
     let number = if text.len() <= 11 { words::int(text) } else { None };
     if let Some(number) = number.and_then(|number| i32::try_from(number).ok()) {
-        let encoded = |encoding: u8| 3 << 6 | encoding;
-        if let Ok(number) = i8::try_from(number) {
-            out.push(encoded(encodings::INT_8));
-            out.extend_from_slice(&number.to_le_bytes());
-        } else if let Ok(number) = i16::try_from(number) {
-            out.push(encoded(encodings::INT_16));
-            out.extend_from_slice(&number.to_le_bytes());
-        } else {
-            out.push(encoded(encodings::INT_32));
-            out.extend_from_slice(&number.to_le_bytes());
-        }
+        let (encoding, len) = match number {
+            -0x80..0x80 => (encodings::INT_8, 1),
+            -0x8000..0x8000 => (encodings::INT_16, 2),
+            _ => (encodings::INT_32, 4),
+        };
+        out.push(3 << 6 | encoding);
+        out.extend_from_slice(&number.to_le_bytes()[..len]);
         return;
     }
     // As Redis does: shorter ones are not tried.

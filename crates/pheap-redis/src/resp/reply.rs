@@ -1,6 +1,6 @@
 //! Replies, written as the client wants them: by RESP2 or RESP3.
 
-use crate::words;
+use crate::text::words;
 
 /// Replies to a client, in the order in which they are sent.
 #[derive(Debug)]
@@ -93,8 +93,13 @@ impl Reply {
 
     /// An error: a code in capitals, and a text. Line ends become spaces.
     pub fn error(&mut self, text: &str) {
-        self.bytes.push(b'-');
-        self.bytes.extend(text.bytes().map(|byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { byte }));
+        self.line(b'-', text.as_bytes());
+    }
+
+    /// A reply of some kind that is one line. Line ends in it become spaces.
+    pub fn line(&mut self, kind: u8, text: &[u8]) {
+        self.bytes.push(kind);
+        self.bytes.extend(text.iter().map(|byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { *byte }));
         self.bytes.extend_from_slice(b"\r\n");
     }
 
@@ -168,9 +173,7 @@ impl Reply {
     /// A number with a fraction; in RESP2, a string.
     pub fn double(&mut self, number: f64) {
         if self.resp3 {
-            self.bytes.push(b',');
-            self.bytes.extend_from_slice(words::show_float(number).as_bytes());
-            self.bytes.extend_from_slice(b"\r\n");
+            self.line(b',', words::show_float(number).as_bytes());
         } else {
             self.bulk_float(number);
         }
@@ -195,9 +198,7 @@ impl Reply {
         let text = text.trim_end_matches('0').trim_end_matches('.');
         let text = if text == "-0" { "0" } else { text };
         if self.resp3 {
-            self.bytes.push(b',');
-            self.bytes.extend_from_slice(text.as_bytes());
-            self.bytes.extend_from_slice(b"\r\n");
+            self.line(b',', text.as_bytes());
         } else {
             self.bulk(text.as_bytes());
         }
@@ -210,6 +211,17 @@ impl Reply {
             (true, false) => self.raw(b"#f\r\n"),
             (false, is_so) => self.int(i64::from(is_so)),
         }
+    }
+
+    /// An array of strings.
+    pub fn bulks(&mut self, texts: impl ExactSizeIterator<Item: AsRef<[u8]>>) {
+        self.array(texts.len());
+        texts.for_each(|text| self.bulk(text.as_ref()));
+    }
+
+    /// Text for people.
+    pub fn text(&mut self, text: impl AsRef<[u8]>) {
+        self.verbatim("txt", text);
     }
 
     /// Text for people: `kind` is `txt` or `mkd`. In RESP2, a string.

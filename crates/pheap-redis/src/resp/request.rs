@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use crate::words;
+use crate::text::words;
 
 /// Longest line: an inline command, or a length.
 const LINE: usize = 64 << 10;

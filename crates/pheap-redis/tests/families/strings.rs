@@ -85,6 +85,8 @@ fn bits() {
             ("bitcount none 1", "0"),
             ("bitcount a 1", "-ERR syntax error"),
             ("bitcount a 6 7 bit", "1"),
+            ("bitcount a 7 6 bit", "0"),
+            ("bitpos a 1 5 4", "-1"),
             ("bitpos a 1 1 -1 bit", "7"),
             ("bitpos a 0 0 0", "0"),
             ("bitpos a 2", "-ERR The bit argument must be 1 or 0."),

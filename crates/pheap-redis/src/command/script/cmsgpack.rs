@@ -151,37 +151,16 @@ fn unpack(lua: &Lua, rest: &mut &[u8], depth: usize) -> Given<Value> {
         Marker::I64 => number(bytes(rest).map(i64::from_be_bytes)? as f64),
         Marker::F32 => number(bytes(rest).map(f32::from_be_bytes)?.into()),
         Marker::F64 => number(bytes(rest).map(f64::from_be_bytes)?),
-        Marker::FixStr(len) => string(lua, rest, len.into()),
-        Marker::Str8 | Marker::Bin8 => {
-            let len = bytes(rest).map(u8::from_be_bytes)?;
-            string(lua, rest, len.into())
-        }
-        Marker::Str16 | Marker::Bin16 => {
-            let len = bytes(rest).map(u16::from_be_bytes)?;
-            string(lua, rest, len.into())
-        }
-        Marker::Str32 | Marker::Bin32 => {
-            let len = bytes(rest).map(u32::from_be_bytes)?;
-            string(lua, rest, len)
-        }
-        Marker::FixArray(len) => array(lua, rest, len.into(), depth),
-        Marker::Array16 => {
-            let len = bytes(rest).map(u16::from_be_bytes)?;
-            array(lua, rest, len.into(), depth)
-        }
-        Marker::Array32 => {
-            let len = bytes(rest).map(u32::from_be_bytes)?;
-            array(lua, rest, len, depth)
-        }
-        Marker::FixMap(len) => map(lua, rest, len.into(), depth),
-        Marker::Map16 => {
-            let len = bytes(rest).map(u16::from_be_bytes)?;
-            map(lua, rest, len.into(), depth)
-        }
-        Marker::Map32 => {
-            let len = bytes(rest).map(u32::from_be_bytes)?;
-            map(lua, rest, len, depth)
-        }
+        Marker::FixStr(len) => string(lua, len.into(), rest),
+        Marker::Str8 | Marker::Bin8 => string(lua, len::<1>(rest)?, rest),
+        Marker::Str16 | Marker::Bin16 => string(lua, len::<2>(rest)?, rest),
+        Marker::Str32 | Marker::Bin32 => string(lua, len::<4>(rest)?, rest),
+        Marker::FixArray(len) => array(lua, len.into(), rest, depth),
+        Marker::Array16 => array(lua, len::<2>(rest)?, rest, depth),
+        Marker::Array32 => array(lua, len::<4>(rest)?, rest, depth),
+        Marker::FixMap(len) => map(lua, len.into(), rest, depth),
+        Marker::Map16 => map(lua, len::<2>(rest)?, rest, depth),
+        Marker::Map32 => map(lua, len::<4>(rest)?, rest, depth),
         _ => Err("Bad data format in input.".into()),
     }
 }
@@ -192,13 +171,18 @@ fn bytes<const N: usize>(rest: &mut &[u8]) -> Given<[u8; N]> {
     Ok(bytes)
 }
 
-fn string(lua: &Lua, rest: &mut &[u8], len: u32) -> Given<Value> {
+/// A length of so many bytes.
+fn len<const N: usize>(rest: &mut &[u8]) -> Given<u32> {
+    Ok(bytes::<N>(rest)?.into_iter().fold(0, |len, byte| len << 8 | u32::from(byte)))
+}
+
+fn string(lua: &Lua, len: u32, rest: &mut &[u8]) -> Given<Value> {
     let (string, after) = rest.split_at_checked(len as usize).ok_or(()).map_err(missing)?;
     *rest = after;
     lua.create_string(string).map(Value::String).map_err(text)
 }
 
-fn array(lua: &Lua, rest: &mut &[u8], len: u32, depth: usize) -> Given<Value> {
+fn array(lua: &Lua, len: u32, rest: &mut &[u8], depth: usize) -> Given<Value> {
     let table = lua.create_table().map_err(text)?;
     for i in 1..=len {
         let value = unpack(lua, rest, depth + 1)?;
@@ -207,7 +191,7 @@ fn array(lua: &Lua, rest: &mut &[u8], len: u32, depth: usize) -> Given<Value> {
     Ok(Value::Table(table))
 }
 
-fn map(lua: &Lua, rest: &mut &[u8], len: u32, depth: usize) -> Given<Value> {
+fn map(lua: &Lua, len: u32, rest: &mut &[u8], depth: usize) -> Given<Value> {
     let table = lua.create_table().map_err(text)?;
     for _ in 0..len {
         let (key, value) = (unpack(lua, rest, depth + 1)?, unpack(lua, rest, depth + 1)?);

@@ -118,7 +118,7 @@ impl<'a> Parser<'a> {
 }
 
 fn number(text: &[u8]) -> i64 {
-    crate::words::int(text).unwrap_or(-1)
+    crate::text::words::int(text).unwrap_or(-1)
 }
 
 /// An error as scripts see it: a code in capitals, and a text.
@@ -187,27 +187,21 @@ fn nested(
         Value::Boolean(true) => out.int(1),
         Value::Table(table) => {
             if let Value::String(text) = table.raw_get(&names.err)? {
-                line(out, b'-', &text.as_bytes());
+                write_error(&text.as_bytes(), out);
             } else if let Value::String(text) = table.raw_get(&names.ok)? {
-                line(out, b'+', &text.as_bytes());
+                out.line(b'+', &text.as_bytes());
             } else if let Some(number) = float(&table.raw_get(&names.double)?) {
                 out.double(number);
             } else if let Value::String(text) = table.raw_get(&names.big_number)? {
-                if out.is_resp3() {
-                    line(out, b'(', &text.as_bytes());
-                } else {
-                    out.bulk(&one_line(&text.as_bytes()));
-                }
+                let one_line = |byte: &u8| if matches!(byte, b'\r' | b'\n') { b' ' } else { *byte };
+                let digits: Vec<u8> = text.as_bytes().iter().map(one_line).collect();
+                if out.is_resp3() { out.line(b'(', &digits) } else { out.bulk(&digits) }
             } else if let Some((format, text)) = verbatim(&table.raw_get(&names.verbatim_string)?)? {
-                if out.is_resp3() {
-                    let format = format.as_bytes();
-                    // As Redis does with one that has not three bytes.
-                    let mut format: Vec<u8> = format.iter().copied().take_while(|byte| *byte != 0).collect();
-                    format.resize(3, b' ');
-                    out.verbatim(format, text.as_bytes());
-                } else {
-                    out.bulk(&text.as_bytes());
-                }
+                // As Redis does with one that has not three bytes.
+                let format = format.as_bytes();
+                let mut format: Vec<u8> = format.iter().copied().take_while(|byte| *byte != 0).collect();
+                format.resize(3, b' ');
+                out.verbatim(format, text.as_bytes());
             } else if let Value::Table(map) = table.raw_get(&names.map)? {
                 let (begun, mut pairs) = (out.begin(), 0);
                 map.for_each(|key: Value, value: Value| {
@@ -260,20 +254,10 @@ fn verbatim(value: &Value) -> Result<Option<(LuaString, LuaString)>> {
     }
 }
 
-fn one_line(text: &[u8]) -> Vec<u8> {
-    text.iter().map(|byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { *byte }).collect()
-}
-
-/// A reply that is one line.
-pub(super) fn line(out: &mut Reply, kind: u8, text: &[u8]) {
-    let end = if kind == b'-' {
-        text.iter().rposition(|byte| !matches!(byte, b'\r' | b'\n')).map_or(0, |at| at + 1)
-    } else {
-        text.len()
-    };
-    out.raw(&[kind]);
-    out.raw(&one_line(&text[..end]));
-    out.raw(b"\r\n");
+/// An error. Line ends behind it are left out.
+pub(super) fn write_error(text: &[u8], out: &mut Reply) {
+    let end = text.iter().rposition(|byte| !matches!(byte, b'\r' | b'\n')).map_or(0, |at| at + 1);
+    out.line(b'-', &text[..end]);
 }
 
 /// A number as a command gets it: C's `%.17g`.
@@ -283,34 +267,9 @@ pub(super) fn show(number: f64, text: &mut Vec<u8>) {
         if number == 0.0 && number.is_sign_negative() {
             text.push(b'-');
         }
-        return text.extend_from_slice(crate::words::decimal(number as i64, &mut digits));
+        return text.extend_from_slice(crate::text::words::decimal(number as i64, &mut digits));
     }
-    if !number.is_finite() {
-        let name: &[u8] = match number {
-            _ if number.is_nan() && number.is_sign_negative() => b"-nan",
-            _ if number.is_nan() => b"nan",
-            f64::INFINITY => b"inf",
-            _ => b"-inf",
-        };
-        return text.extend_from_slice(name);
-    }
-    text.extend_from_slice(general(number, 17).as_bytes());
-}
-
-/// A finite number with so many digits: C's `%.*g`.
-pub(super) fn general(number: f64, digits: usize) -> String {
-    let scientific = format!("{number:.*e}", digits - 1);
-    let (mantissa, exponent) = scientific.split_once('e').expect("this format has one");
-    let exponent: i32 = exponent.parse().expect("this format has one");
-    let short = |text: &str| match text.contains('.') {
-        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
-        false => text.to_owned(),
-    };
-    if (-4..digits as i32).contains(&exponent) {
-        return short(&format!("{number:.*}", (digits as i32 - 1 - exponent) as usize));
-    }
-    let sign = if exponent < 0 { '-' } else { '+' };
-    format!("{}e{sign}{:02}", short(mantissa), exponent.abs())
+    text.extend_from_slice(crate::text::words::show_float(number).as_bytes());
 }
 
 /// A number without its fraction. One that is too large is what it is to Redis on x86-64.

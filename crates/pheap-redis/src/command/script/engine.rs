@@ -11,8 +11,8 @@ use mlua::{Function, HookTriggers, Lua, LuaOptions, LuaString, MultiValue, StdLi
 use super::convert::{self, Names};
 use super::host::{Abort, Run};
 use super::native;
-use crate::client::Session;
 use crate::clients::Profile;
+use crate::clients::client::Session;
 use crate::command::{Args, Cx, Done, Fail};
 use crate::resp::Reply;
 use crate::scripts::{Script, Scripts};
@@ -336,7 +336,7 @@ impl Engine {
         };
         let line = line.map(|line| format!(":{line}")).unwrap_or_default();
         shown.extend_from_slice(format!(" script: {}, on {source}{line}.", call.name).as_bytes());
-        convert::line(out, b'-', &shown);
+        convert::write_error(&shown, out);
         Ok(())
     }
 }

@@ -11,11 +11,10 @@ use super::convert::{self, Parser};
 use super::engine::{Call, Engine, Kind};
 use super::native::CommandError;
 use crate::command::{Cx, Fail, Flags, Known, lookup, monitor_line, resolve, shards_of};
-use crate::counts::End;
 use crate::data::Lookups;
 use crate::scripts::Slow;
 use crate::server::{OUT_OF_MEMORY, READONLY};
-use crate::words::lossy;
+use crate::text::words::lossy;
 
 /// How long commands of a script may take until the script is interrupted after one.
 const BETWEEN: Duration = Duration::from_millis(20);
@@ -62,7 +61,6 @@ impl Drop for Run<'_, '_> {
 
 impl<'a, 'c> Run<'a, 'c> {
     pub(super) fn new(engine: &'a Engine, cx: &'a mut Cx<'c>, call: &'a Call<'a>, started: Instant) -> Self {
-        let arguments = Vec::new();
         Run {
             engine,
             cx,
@@ -75,7 +73,7 @@ impl<'a, 'c> Run<'a, 'c> {
             abort: None,
             is_error: false,
             counted: None,
-            arguments,
+            arguments: Vec::new(),
         }
     }
 
@@ -217,11 +215,10 @@ impl<'a, 'c> Run<'a, 'c> {
         };
         Lookups::take();
         let result = (command.run)(&mut inner, words, reply);
-        let end = if result.is_ok() { End::Well } else { End::Failed };
         self.ended = Instant::now();
         let took = self.ended.saturating_duration_since(started).as_nanos() as u64;
         let counts = server.counts(self.cx.session.profile.thread, command.number);
-        counts.call(took, end);
+        counts.call(took, result.is_err());
         if command.flags.has(Flags::READONLY) {
             counts.look_up(Lookups::take());
         }

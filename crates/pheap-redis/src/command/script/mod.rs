@@ -15,7 +15,7 @@
 //! cost each script two changes of threads.)
 //!
 //! A thread must not wait for a shard that a slow script of another thread has, or it would not serve its clients. So if there are several threads, each shard has a gate
-//! ([`Gates`](crate::gates::Gates)), which is passed before the shard is locked, and at which nobody waits when a script has become slow.
+//! ([`Gates`](crate::scripts::gates::Gates)), which is passed before the shard is locked, and at which nobody waits when a script has become slow.
 
 mod bit;
 mod cjson;

@@ -77,7 +77,7 @@ pub(super) fn table(lua: &Lua, state: &Rc<State>) -> Result<Table> {
     natives.set("log", lua.create_function(log)?)?;
     let is_flag = |_: &Lua, name: LuaString| Ok(Declared::parse(&name.as_bytes()).is_some());
     natives.set("is_flag", lua.create_function(is_flag)?)?;
-    let is_name = |_: &Lua, name: LuaString| Ok(crate::libraries::is_name(&name.as_bytes()));
+    let is_name = |_: &Lua, name: LuaString| Ok(crate::scripts::libraries::is_name(&name.as_bytes()));
     natives.set("is_name", lua.create_function(is_name)?)?;
     natives.set("version", REDIS_VERSION)?;
     let number = REDIS_VERSION.split('.').fold(0, |all: i64, part| all << 8 | part.parse().unwrap_or(0));

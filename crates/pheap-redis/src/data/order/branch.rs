@@ -175,15 +175,19 @@ pub(super) fn child_of<'r>(
 }
 
 #[cfg(test)]
-/// Whether what must hold of a branch itself does.
-pub(super) fn check<'r>(view: &View<'r>, branch: P<'r, Branch<'r>>) {
-    let branch = &view[branch];
-    for at in 0..BRANCH {
-        let is_child = at < branch.head.len as usize;
-        assert_eq!(branch.head.scores[at].is_nan(), !is_child);
-        assert_eq!(branch.members[at].is_some(), is_child);
-        assert_eq!(branch.head.leaves[at].is_some(), is_child && branch.head.leaves[0].is_some());
-        assert_eq!(branch.branches[at].is_some(), is_child && branch.branches[0].is_some());
-        assert!(branch.head.leaves[at].is_none() || branch.branches[at].is_none());
+pub(super) mod tests {
+    use super::*;
+
+    /// Whether what must hold of a branch itself does.
+    pub(in crate::data::order) fn check<'r>(view: &View<'r>, branch: P<'r, Branch<'r>>) {
+        let branch = &view[branch];
+        for at in 0..BRANCH {
+            let is_child = at < branch.head.len as usize;
+            assert_eq!(branch.head.scores[at].is_nan(), !is_child);
+            assert_eq!(branch.members[at].is_some(), is_child);
+            assert_eq!(branch.head.leaves[at].is_some(), is_child && branch.head.leaves[0].is_some());
+            assert_eq!(branch.branches[at].is_some(), is_child && branch.branches[0].is_some());
+            assert!(branch.head.leaves[at].is_none() || branch.branches[at].is_none());
+        }
     }
 }

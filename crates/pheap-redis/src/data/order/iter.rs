@@ -4,7 +4,7 @@ use pheap::{P, PVec, View};
 
 use super::branch::{self, Node};
 use super::leaf::Leaf;
-use super::{Item, Top, Way};
+use super::{Item, Order, Top, Way};
 
 /// Items in order.
 pub struct Items<'v, 'r> {
@@ -39,16 +39,17 @@ impl<'r> Source<'_, 'r> {
     }
 }
 
-impl<'v, 'r> Items<'v, 'r> {
-    pub(super) fn new(
+impl<'r> Order<'r> {
+    /// So many items (at most) from a rank on, which counts from 0; backwards from it, if `is_reverse`.
+    pub(in crate::data) fn iter<'v>(
+        &self,
         view: &'v View<'r>,
-        root: Top<'r>,
         rank: usize,
         count: usize,
         is_reverse: bool,
     ) -> Items<'v, 'r> {
         let (mut rest, mut way) = (rank, Way::new());
-        let run = match root {
+        let run = match self.root {
             Top::Few(items) => Source::Few(items),
             Top::Many(mut branch) => loop {
                 let counts = branch::counts(view, branch);
@@ -68,7 +69,9 @@ impl<'v, 'r> Items<'v, 'r> {
         let remaining = if rest < run.len(view) { count } else { 0 };
         Items { view, way, run, at: rest, remaining, is_reverse }
     }
+}
 
+impl Items<'_, '_> {
     /// Goes to the next leaf. Whether there is one.
     fn turn_over(&mut self) -> bool {
         let Self { view, way, is_reverse, .. } = self;

@@ -164,19 +164,23 @@ fn put<'r>(tx: &mut Txn<'r>, leaf: P<'r, Leaf<'r>>, places: Places, slot: usize,
 }
 
 #[cfg(test)]
-impl<'r> Leaf<'r> {
-    /// Whether what must hold does.
-    pub(super) fn check(&self, view: &View<'r>) {
-        let mut slots = self.places.slots;
-        slots.sort_unstable();
-        assert!(slots.iter().enumerate().all(|(i, &slot)| i == usize::from(slot)));
-        let items = self.items();
-        assert_eq!(items.len(), self.len());
-        assert!(items.is_sorted_by(|one, two| one.compare(view, two.score, &view[two.member]).is_lt()));
-        let is_free = |&slot: &u8| {
-            let Slot { score, member } = self.slots[usize::from(slot)];
-            score.is_nan() && member.is_none()
-        };
-        assert!(self.places.slots[self.len()..].iter().all(is_free));
+mod tests {
+    use super::*;
+
+    impl<'r> Leaf<'r> {
+        /// Whether what must hold does.
+        pub(in crate::data::order) fn check(&self, view: &View<'r>) {
+            let mut slots = self.places.slots;
+            slots.sort_unstable();
+            assert!(slots.iter().enumerate().all(|(i, &slot)| i == usize::from(slot)));
+            let items = self.items();
+            assert_eq!(items.len(), self.len());
+            assert!(items.is_sorted_by(|one, two| one.compare(view, two.score, &view[two.member]).is_lt()));
+            let is_free = |&slot: &u8| {
+                let Slot { score, member } = self.slots[usize::from(slot)];
+                score.is_nan() && member.is_none()
+            };
+            assert!(self.places.slots[self.len()..].iter().all(is_free));
+        }
     }
 }

@@ -111,17 +111,6 @@ impl<'r> Order<'r> {
         }
     }
 
-    /// So many items (at most) from a rank on, which counts from 0; backwards from it, if `is_reverse`.
-    pub(super) fn iter<'v>(
-        &self,
-        view: &'v View<'r>,
-        rank: usize,
-        count: usize,
-        is_reverse: bool,
-    ) -> Items<'v, 'r> {
-        Items::new(view, self.root, rank, count, is_reverse)
-    }
-
     /// Adds a member that is not there.
     ///
     /// # Errors

@@ -19,7 +19,7 @@ fn model_item(number: u64, scores: u64) -> (u64, [u8; 8]) {
 
 /// The number of items below a branch, and that what must hold does.
 fn check_branch<'r>(view: &View<'r>, branch: P<'r, Branch<'r>>, depth: usize) -> u64 {
-    branch::check(view, branch);
+    branch::tests::check(view, branch);
     let children = branch::children(view, branch);
     assert!(!children.is_empty() && depth < 8);
     let each = children.iter().map(|child| {
@@ -94,8 +94,8 @@ fn at_random() {
     for scores in [1, 7, 1 << 40] {
         // Grows to some thousands, shrinks to nothing, and grows again.
         like_a_model(scores, 40_000, |step| {
-            let number = crate::random::random() % 4000;
-            (number, (crate::random::random() % 16 < 10) == ((step / 10_000) % 2 == 0))
+            let number = crate::text::random::random() % 4000;
+            (number, (crate::text::random::random() % 16 < 10) == ((step / 10_000) % 2 == 0))
         });
     }
 }

@@ -3,21 +3,18 @@
 use std::fs::File;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Instant;
 
 use mio::{Interest, Token};
-use parking_lot::Mutex;
 use rustix::io::Errno;
 
 use super::{CLIENTS, Turn};
-use crate::client::Session;
-use crate::clients::{Profile, State};
-use crate::mailbox::Message;
+use crate::clients::Profile;
+use crate::clients::client::Session;
+use crate::connections::mailbox::Message;
+use crate::connections::stream::Stream;
 use crate::net::connection::Connection;
 use crate::resp::Reply;
-use crate::stream::Stream;
 
 /// What a client is told for which there is no place.
 const TOO_MANY_CLIENTS: &str = "ERR max number of clients reached";
@@ -82,7 +79,7 @@ impl Turn<'_> {
                 "DENIED this server is in protected mode: it answers clients of other machines only if `requirepass` is set, or `protected-mode` is `no`",
             );
         }
-        if self.server.clients.len() >= config.int("maxclients") as usize {
+        if self.server.clients.count() >= config.int("maxclients") as usize {
             return self.refuse(stream, TOO_MANY_CLIENTS);
         }
         stream.prepare(config.int("tcp-keepalive") as u64);
@@ -94,17 +91,13 @@ impl Turn<'_> {
             return;
         }
         self.server.stats.connections.fetch_add(1, Relaxed);
-        let now = Instant::now();
         let profile = Arc::new(Profile {
             id,
             thread: self.number,
             addresses: stream.addresses(),
             descriptor: stream.descriptor(),
             is_unix: stream.is_unix(),
-            since: now,
-            is_blocked: AtomicBool::new(false),
-            redirect_is_broken: AtomicBool::new(false),
-            state: Mutex::new(State::new(now)),
+            ..Profile::nobody()
         });
         self.server.clients.add(profile.clone());
         let connection = Connection::new(stream, Session::new(profile, !has_password));

@@ -5,13 +5,13 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::{Duration, Instant};
 
 use super::Turn;
+use crate::clients::waiting::{Signal, Waiter, Wakeup};
 use crate::command::{Block, Effects};
+use crate::connections::mailbox::Message;
 use crate::execute::{Execution, Output};
-use crate::mailbox::Message;
 use crate::net::connection::{Blocked, Connection};
 use crate::resp::input::Words;
 use crate::server::now;
-use crate::waiting::{Signal, Waiter, Wakeup};
 
 impl Turn<'_> {
     /// A client waits for keys. They may have been written to since it looked, so it looks again.
@@ -187,8 +187,6 @@ impl Turn<'_> {
             if with_error {
                 connection.reply.error("UNBLOCKED client unblocked via CLIENT UNBLOCK");
                 self.server.count_error("UNBLOCKED");
-            } else if blocked.block.gives_up_with_null {
-                connection.reply.null();
             } else {
                 connection.reply.null_array();
             }

@@ -26,8 +26,8 @@ use super::listener::Listener;
 use super::output::Paused;
 use super::syncs::Syncs;
 use crate::command::Meanwhile;
-use crate::expire::Expiry;
-use crate::mailbox::{Mailbox, Message, Parcel};
+use crate::connections::mailbox::{Mailbox, Message, Parcel};
+use crate::execute::expire::Expiry;
 use crate::resp::Reply;
 use crate::server::Server;
 
@@ -217,22 +217,22 @@ impl Turn<'_> {
         for message in postponed.into_iter().chain(self.mailbox.take()) {
             match message {
                 // The client may be the one whose script is slow; and what it waits for is in a shard.
-                Message::Send { .. } | Message::Wake(_) | Message::Unblock { .. } if self.is_meanwhile => {
+                Message::Send(..) | Message::Wake(_) | Message::Unblock { .. } if self.is_meanwhile => {
                     self.postponed.push(message);
                 }
                 Message::Wake(_) if self.server.scripts.is_busy() => self.postponed.push(message),
-                Message::Kill { client } if self.is_meanwhile && !self.connections.contains_key(&client) => {
+                Message::Kill(client) if self.is_meanwhile && !self.connections.contains_key(&client) => {
                     self.postponed.push(message);
                 }
                 Message::Connected(stream) => self.connect(stream),
-                Message::Send { client, parcel } => self.deliver(client, parcel),
+                Message::Send(client, parcel) => self.deliver(client, parcel),
                 Message::Wake(wake) => {
                     if let Some(writer) = self.wake_waiters(wake) {
                         self.release(writer);
                     }
                 }
                 Message::Unblock { client, with_error } => self.let_go(client, with_error),
-                Message::Kill { client } => {
+                Message::Kill(client) => {
                     if let Some(connection) = self.connections.remove(&client) {
                         self.disconnect(connection);
                     }
@@ -308,10 +308,10 @@ impl Turn<'_> {
     fn post(&self, messages: Vec<(u64, Parcel)>) {
         for (client, parcel) in messages {
             if self.connections.contains_key(&client) || self.server.threads.len() == 1 {
-                self.mailbox.post(Message::Send { client, parcel });
+                self.mailbox.post(Message::Send(client, parcel));
             } else {
                 for thread in &self.server.threads {
-                    thread.post(Message::Send { client, parcel: parcel.clone() });
+                    thread.post(Message::Send(client, parcel.clone()));
                 }
             }
         }

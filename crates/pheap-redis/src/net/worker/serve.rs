@@ -7,11 +7,11 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use super::Turn;
+use crate::clients::waiting::{Signal, Waiter, Wakeup};
 use crate::command::Effects;
 use crate::execute::{Execution, Output, Stop};
 use crate::net::connection::Connection;
 use crate::net::output::Paused;
-use crate::waiting::{Signal, Waiter, Wakeup};
 
 /// A round begins no handshake after this time: each may take milliseconds. The handshakes that are left have
 /// their turn in the next round.

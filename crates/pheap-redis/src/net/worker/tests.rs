@@ -6,16 +6,16 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::*;
-use crate::client::Session;
 use crate::clients::Profile;
+use crate::clients::client::Session;
+use crate::clients::waiting::Wakeup;
 use crate::command::{self, Effects};
 use crate::config::Config;
+use crate::connections::stream::Stream;
 use crate::data::{Settings, Store};
 use crate::execute::{Execution, Output};
 use crate::resp::input::Input;
 use crate::scripts::Slow;
-use crate::stream::Stream;
-use crate::waiting::Wakeup;
 
 /// A server with one thread.
 struct Setup {

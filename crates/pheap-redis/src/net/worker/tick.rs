@@ -4,10 +4,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use super::{TICK, Turn};
+use crate::clients::waiting::Wakeup;
 use crate::command::Effects;
-use crate::evict::{Room, make_room};
+use crate::execute::evict::{Room, make_room};
 use crate::net::connection::Connection;
-use crate::waiting::Wakeup;
 
 /// How long keys are removed at most, in so much time, whose time has come.
 const EXPIRY: Duration = Duration::from_millis(25);

@@ -3,8 +3,9 @@
 use mlua::{Table, Value};
 
 use super::{Choices, DEFAULT, Invalid};
-use crate::command::script::convert::{Budget, general};
+use crate::command::script::convert::Budget;
 use crate::command::script::native::{Given, text};
+use crate::text::words::general;
 
 /// Writes a value.
 pub(super) struct Encoder<'e> {

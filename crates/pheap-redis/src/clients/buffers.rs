@@ -1,0 +1,151 @@
+//! How much may wait to be sent to a client: `client-output-buffer-limit`.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use crate::text::words;
+
+/// How much may wait to be sent to a client. 0: as much as there is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Limit {
+    /// With so many bytes it is disconnected.
+    pub hard: u64,
+    /// With so many bytes it is disconnected after some time.
+    pub soft: u64,
+    /// That time, in seconds.
+    pub seconds: u64,
+}
+
+/// The limits of each kind of client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Limits {
+    /// Clients that listen to nothing.
+    pub normal: Limit,
+    /// Servers that follow this one. There are none.
+    pub replica: Limit,
+    /// Clients that listen to channels.
+    pub pubsub: Limit,
+}
+
+impl Limits {
+    /// Changes what a text names: a kind of client, two numbers of bytes, and seconds; perhaps several times.
+    ///
+    /// # Errors
+    /// What is wrong with the text. Then nothing is changed.
+    pub fn set(&mut self, text: &str) -> Result<(), &'static str> {
+        let (words, mut new): (Vec<&str>, _) = (text.split_whitespace().collect(), *self);
+        let groups = words.chunks_exact(4);
+        if !groups.remainder().is_empty() {
+            return Err("Wrong number of arguments in buffer limit configuration.");
+        }
+        for group in groups {
+            let limit = match group[0].to_ascii_lowercase().as_str() {
+                "normal" => &mut new.normal,
+                "slave" | "replica" => &mut new.replica,
+                "pubsub" => &mut new.pubsub,
+                _ => return Err("Invalid client class specified in buffer limit configuration."),
+            };
+            match (words::bytes(group[1]), words::bytes(group[2]), group[3].parse::<u32>()) {
+                (Some(hard), Some(soft), Ok(seconds)) => {
+                    *limit = Limit { hard, soft, seconds: seconds.into() };
+                }
+                _ => {
+                    return Err("Error in hard, soft or soft_seconds setting in buffer limit configuration.");
+                }
+            }
+        }
+        *self = new;
+        Ok(())
+    }
+}
+
+impl fmt::Display for Limits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let all = [(" normal", self.normal), (" slave", self.replica), (" pubsub", self.pubsub)];
+        for (i, (name, Limit { hard, soft, seconds })) in all.into_iter().enumerate() {
+            write!(f, "{} {hard} {soft} {seconds}", if i == 0 { name.trim_start() } else { name })?;
+        }
+        Ok(())
+    }
+}
+
+/// A limit that all threads look at.
+#[derive(Debug, Default)]
+pub struct Shared([AtomicU64; 3]);
+
+impl Shared {
+    /// The limit is this from now on.
+    pub fn set(&self, limit: Limit) {
+        let Limit { hard, soft, seconds } = limit;
+        self.0.iter().zip([hard, soft, seconds]).for_each(|(shared, new)| shared.store(new, Relaxed));
+    }
+
+    /// What the limit is.
+    pub fn get(&self) -> Limit {
+        let [hard, soft, seconds] = self.0.each_ref().map(|shared| shared.load(Relaxed));
+        Limit { hard, soft, seconds }
+    }
+}
+
+/// How long a client has been above its soft limit.
+#[derive(Debug, Default)]
+pub struct Watch {
+    since: Option<Instant>,
+}
+
+impl Watch {
+    /// Whether a client for which so many bytes wait is to be disconnected.
+    pub fn is_over(&mut self, bytes: usize, limit: Limit) -> bool {
+        let reaches = |limit: u64| limit > 0 && bytes as u64 >= limit;
+        if !reaches(limit.soft) {
+            self.since = None;
+        } else if let Some(since) = self.since {
+            if since.elapsed() > Duration::from_secs(limit.seconds) {
+                return true;
+            }
+        } else {
+            self.since = Some(Instant::now());
+        }
+        reaches(limit.hard)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts() {
+        let mut limits = Limits::default();
+        limits.set("normal 1mb 2mb 60 replica 3mb 4mb 70 pubsub 5mb 6mb 80").unwrap();
+        let shown = "normal 1048576 2097152 60 slave 3145728 4194304 70 pubsub 5242880 6291456 80";
+        assert_eq!(limits.to_string(), shown);
+        for (text, problem) in [
+            ("wrong number", "Wrong number of arguments"),
+            ("master 1 1 1", "Invalid client class"),
+            ("normal 1 1 1 pubsub 1mbs 1 1", "Error in hard, soft or soft_seconds"),
+            ("normal 1 1 1s", "Error in hard, soft or soft_seconds"),
+        ] {
+            assert!(limits.set(text).unwrap_err().contains(problem), "{text}");
+        }
+        assert_eq!(limits.to_string(), shown);
+        limits.set("pubsub 1 0 0").unwrap();
+        assert_eq!((limits.pubsub.hard, limits.normal.seconds), (1, 60));
+    }
+
+    #[test]
+    fn hard_and_soft() {
+        let mut watch = Watch::default();
+        let limit = Limit { hard: 100, soft: 0, seconds: 0 };
+        assert!(!watch.is_over(99, limit) && watch.is_over(100, limit));
+        let limit = Limit { hard: 0, soft: 10, seconds: 0 };
+        assert!(!watch.is_over(10, limit) && !watch.is_over(9, limit));
+        let limit = Limit { hard: 0, soft: 10, seconds: 1000 };
+        assert!(!watch.is_over(1000, limit) && watch.since.is_some());
+        watch.since = Instant::now().checked_sub(Duration::from_secs(1001));
+        assert!(watch.since.is_none() || watch.is_over(10, limit));
+        assert!(!watch.is_over(9, limit) && watch.since.is_none());
+        assert!(!watch.is_over(usize::MAX, Limit::default()));
+    }
+}

@@ -1,0 +1,188 @@
+//! Channels: who listens to which, and what they are sent.
+
+use std::collections::HashMap;
+use std::fmt::{self, Write};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+
+use crate::resp::Reply;
+use crate::text::words;
+
+/// Who listens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Listener {
+    /// The client's number.
+    pub client: u64,
+    /// Whether it is sent messages by RESP3.
+    pub resp3: bool,
+}
+
+/// What clients listen to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Channels.
+    Channel,
+    /// All channels whose names match a pattern.
+    Pattern,
+    /// Channels of shards, whose names are other ones, though they may be spelt alike.
+    Shard,
+}
+
+/// Channels, and who listens to them.
+#[derive(Debug, Default)]
+pub struct Channels {
+    /// Listeners, each counted for each channel and pattern.
+    count: AtomicUsize,
+    names: [Mutex<HashMap<Vec<u8>, Vec<Listener>>>; 3],
+}
+
+impl Channels {
+    fn names(&self, kind: Kind) -> &Mutex<HashMap<Vec<u8>, Vec<Listener>>> {
+        &self.names[kind as usize]
+    }
+
+    /// Listens to a channel, or to all whose names match a pattern.
+    pub fn add(&self, name: &[u8], kind: Kind, listener: Listener) {
+        self.names(kind).lock().entry(name.to_vec()).or_default().push(listener);
+        self.count.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// No longer.
+    pub fn remove(&self, name: &[u8], kind: Kind, client: u64) {
+        let mut names = self.names(kind).lock();
+        let Some(listeners) = names.get_mut(name) else { return };
+        let before = listeners.len();
+        listeners.retain(|listener| listener.client != client);
+        self.count.fetch_sub(before - listeners.len(), Ordering::SeqCst);
+        if listeners.is_empty() {
+            names.remove(name);
+        }
+    }
+
+    /// Calls `send` with each listener to a channel, of shards or not, and with the parts of its message.
+    pub fn publish(
+        &self,
+        kind: Kind,
+        channel: &[u8],
+        message: &[u8],
+        send: &mut dyn FnMut(Listener, &[&[u8]]),
+    ) {
+        if self.count.load(Ordering::SeqCst) == 0 {
+            return;
+        }
+        let word: &[u8] = if kind == Kind::Shard { b"smessage" } else { b"message" };
+        for listener in self.names(kind).lock().get(channel).into_iter().flatten() {
+            send(*listener, &[word, channel, message]);
+        }
+        if kind == Kind::Shard {
+            return;
+        }
+        for (pattern, listeners) in &*self.names(Kind::Pattern).lock() {
+            if words::matches(pattern, channel) {
+                listeners.iter().for_each(|to| send(*to, &[b"pmessage", pattern, channel, message]));
+            }
+        }
+    }
+
+    /// Channels that match a pattern and have listeners.
+    pub fn matching(&self, kind: Kind, pattern: &[u8]) -> Vec<Vec<u8>> {
+        self.names(kind).lock().keys().filter(|name| words::matches(pattern, name)).cloned().collect()
+    }
+
+    /// How many listen to a channel.
+    pub fn listeners(&self, kind: Kind, channel: &[u8]) -> usize {
+        self.names(kind).lock().get(channel).map_or(0, Vec::len)
+    }
+
+    /// Number of channels or patterns that somebody listens to.
+    pub fn count(&self, kind: Kind) -> usize {
+        self.names(kind).lock().len()
+    }
+}
+
+/// A message, as a client gets it.
+pub fn push(resp3: bool, parts: &[&[u8]]) -> Vec<u8> {
+    let mut reply = Reply::new(resp3);
+    reply.push(parts.len());
+    parts.iter().for_each(|part| reply.bulk(part));
+    reply.take()
+}
+
+/// Which keyspace notifications are wanted (`notify-keyspace-events`): a bit for each letter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Wanted(pub u32);
+
+/// Letters that stand for a kind of event. The first ten are what `A` means.
+const CLASSES: &[u8] = b"g$lshzxetdnmKE";
+
+impl Wanted {
+    /// What the letters of the option say. None if one of them means nothing.
+    pub fn parse(text: &str) -> Option<Wanted> {
+        let bit = |letter: u8| match letter {
+            b'A' => Some((1 << 10) - 1),
+            letter => CLASSES.iter().position(|&class| class == letter).map(|bit| 1 << bit),
+        };
+        text.bytes().try_fold(0, |all, letter| Some(all | bit(letter)?)).map(Wanted)
+    }
+
+    /// Whether a letter is among them.
+    pub fn has(self, class: u8) -> bool {
+        CLASSES.iter().position(|&letter| letter == class).is_some_and(|bit| self.0 & 1 << bit != 0)
+    }
+}
+
+impl fmt::Display for Wanted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const ALL: u32 = (1 << 10) - 1;
+        let classes = if self.0 & ALL == ALL { "AnKEm" } else { "g$lshzxetdnKEm" };
+        let mut letters = classes.chars().filter(|&letter| letter == 'A' || self.has(letter as u8));
+        letters.try_for_each(|letter| f.write_char(letter))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn published(channels: &Channels) -> Vec<(u64, Vec<u8>)> {
+        let mut messages = Vec::new();
+        channels.publish(Kind::Channel, b"news", b"x", &mut |to, parts| {
+            messages.push((to.client, push(to.resp3, parts)))
+        });
+        messages
+    }
+
+    #[test]
+    fn who_listens_is_told() {
+        let channels = Channels::default();
+        assert!(published(&channels).is_empty());
+        channels.add(b"news", Kind::Channel, Listener { client: 1, resp3: false });
+        channels.add(b"n*", Kind::Pattern, Listener { client: 2, resp3: true });
+        let messages = published(&channels);
+        assert_eq!(messages[0], (1, b"*3\r\n$7\r\nmessage\r\n$4\r\nnews\r\n$1\r\nx\r\n".to_vec()));
+        assert_eq!(
+            messages[1],
+            (2, b">4\r\n$8\r\npmessage\r\n$2\r\nn*\r\n$4\r\nnews\r\n$1\r\nx\r\n".to_vec())
+        );
+        channels.remove(b"news", Kind::Channel, 1);
+        channels.remove(b"n*", Kind::Pattern, 2);
+        assert!(published(&channels).is_empty() && channels.count(Kind::Pattern) == 0);
+    }
+
+    #[test]
+    fn wanted_notifications() {
+        let wanted = Wanted::parse("KA").unwrap();
+        assert!(
+            wanted.has(b'K')
+                && wanted.has(b'g')
+                && wanted.has(b'd')
+                && !wanted.has(b'E')
+                && !wanted.has(b'm')
+        );
+        assert_eq!(Wanted::parse("Q"), None);
+        for (given, shown) in [("KA", "AK"), ("EmKg", "gKEm"), ("A", "A"), ("", ""), ("g$lshzxetdE", "AE")] {
+            assert_eq!(Wanted::parse(given).unwrap().to_string(), shown);
+        }
+    }
+}

@@ -1,0 +1,436 @@
+//! Client-side caching: which clients may have copies of which keys, and what they are told when these change.
+//!
+//! Who reads a key is remembered while its shard is locked, and so is looked up who has read one that changes. So whoever has read what was there before is told. That is told even if
+//! the change is rolled back: a copy that is thrown away needlessly does no harm.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Bound;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+
+use crate::clients::client::{Options, Session};
+use crate::clients::{Clients, Profile};
+use crate::resp::Reply;
+
+/// Keys whose copies are to be thrown away. None: all of them.
+pub type Keys = Option<Arc<[Vec<u8>]>>;
+
+/// What a client is told. How it is written, is decided when it is sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Notice {
+    /// Copies are to be thrown away.
+    Invalid {
+        /// Of these keys.
+        keys: Keys,
+        /// They are another client's.
+        redirected: bool,
+    },
+    /// The client is gone that its messages were to be sent to.
+    RedirectBroken(u64),
+}
+
+/// What is to be told after changes.
+#[derive(Debug, Default)]
+pub struct Stale {
+    /// Notices, to whom.
+    pub notices: Vec<(u64, Notice)>,
+    /// What the client is to be told that has made them, after its reply. None: that all keys have changed.
+    pub own: Vec<Option<Vec<u8>>>,
+    /// Keys, for those who are told of all.
+    pub changed: BTreeSet<Vec<u8>>,
+}
+
+/// Who may have copies of what.
+#[derive(Debug, Default)]
+pub struct Tracking {
+    /// Number of clients that want to be told. While there are none, nothing is remembered.
+    clients: AtomicUsize,
+    /// Number of keys that are remembered.
+    keys: AtomicUsize,
+    /// Number of prefixes.
+    prefixes: AtomicUsize,
+    /// How many keys may be remembered. 0: any number.
+    limit: AtomicU64,
+    table: Mutex<Table>,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    trackers: HashMap<u64, Tracker>,
+    /// Who has read which key. Some of them are no longer there, or do not want to know any more.
+    readers: BTreeMap<Vec<u8>, BTreeSet<u64>>,
+    /// Readers of all keys.
+    items: usize,
+    /// Who is told of all keys with a prefix.
+    prefixes: BTreeMap<Vec<u8>, BTreeSet<u64>>,
+    /// The last key that was forgotten because there were too many.
+    forgotten: Vec<u8>,
+}
+
+/// A client that wants to be told.
+#[derive(Debug)]
+struct Tracker {
+    options: Options,
+    prefixes: BTreeSet<Vec<u8>>,
+    profile: Arc<Profile>,
+}
+
+/// Keys that are forgotten in a turn, if there are too many.
+const TURN: usize = 1000;
+
+/// The channel on which clients in RESP2 are told.
+const CHANNEL: &[u8] = b"__redis__:invalidate";
+
+impl Notice {
+    /// Writes it for a client that is in RESP3, or listens to channels. Others cannot be told anything.
+    pub fn write(&self, session: &Session, reply: &mut Reply) {
+        match self {
+            Notice::Invalid { keys, redirected } => {
+                if session.resp3 {
+                    reply.push(2);
+                    reply.bulk(b"invalidate");
+                } else if *redirected && session.subscriptions() > 0 {
+                    reply.push(3);
+                    reply.bulk(b"message");
+                    reply.bulk(CHANNEL);
+                } else {
+                    return;
+                }
+                match keys {
+                    None => reply.null(),
+                    Some(keys) => {
+                        reply.array(keys.len());
+                        keys.iter().for_each(|key| reply.bulk(key));
+                    }
+                }
+            }
+            Notice::RedirectBroken(to) if session.resp3 => {
+                reply.push(2);
+                reply.bulk(b"tracking-redir-broken");
+                reply.int(*to as i64);
+            }
+            Notice::RedirectBroken(_) => {}
+        }
+    }
+}
+
+impl Tracker {
+    /// What is told to whom.
+    fn notice(&self, clients: &Clients, keys: Keys) -> (u64, Notice) {
+        match self.options.redirect {
+            None => (self.profile.id, Notice::Invalid { keys, redirected: false }),
+            Some(to) if clients.get(to).is_some() => (to, Notice::Invalid { keys, redirected: true }),
+            Some(to) => {
+                self.profile.redirect_is_broken.store(true, Ordering::Relaxed);
+                (self.profile.id, Notice::RedirectBroken(to))
+            }
+        }
+    }
+}
+
+impl Table {
+    /// Who reads no longer what a key had, for it has changed.
+    fn take(&mut self, key: &[u8]) -> BTreeSet<u64> {
+        let readers = self.readers.remove(key).unwrap_or_default();
+        self.items -= readers.len();
+        readers
+    }
+
+    /// A client that is told what others do to keys that it has read.
+    fn reader(&self, client: u64) -> Option<&Tracker> {
+        self.trackers.get(&client).filter(|tracker| !tracker.options.broadcast)
+    }
+}
+
+impl Tracking {
+    /// Whether somebody wants to be told.
+    pub fn is_wanted(&self) -> bool {
+        self.clients.load(Ordering::Relaxed) > 0
+    }
+
+    /// So many keys may be remembered.
+    pub fn set_limit(&self, keys: u64) {
+        self.limit.store(keys, Ordering::Relaxed);
+    }
+
+    /// A client wants to be told from now on; of keys with these prefixes, if it is told of all. It keeps the ones that it had.
+    pub fn enable(&self, session: &mut Session, options: Options, prefixes: &[&[u8]]) {
+        let (id, profile) = (session.id, &session.profile);
+        session.tracking = Some(options);
+        profile.redirect_is_broken.store(false, Ordering::Relaxed);
+        let mut table = self.table.lock();
+        let Table { trackers, prefixes: all, .. } = &mut *table;
+        let new = || Tracker { options, prefixes: BTreeSet::new(), profile: profile.clone() };
+        let tracker = trackers.entry(id).or_insert_with(new);
+        tracker.options = options;
+        if options.broadcast {
+            const ALL: &[&[u8]] = &[b""];
+            for prefix in if prefixes.is_empty() { ALL } else { prefixes } {
+                tracker.prefixes.insert(prefix.to_vec());
+                all.entry(prefix.to_vec()).or_default().insert(id);
+            }
+        }
+        self.count(&table);
+    }
+
+    /// A client does not want to be told any more.
+    pub fn disable(&self, session: &mut Session) {
+        session.caching = false;
+        if session.tracking.take().is_none() {
+            return;
+        }
+        session.profile.redirect_is_broken.store(false, Ordering::Relaxed);
+        let mut table = self.table.lock();
+        let Some(tracker) = table.trackers.remove(&session.id) else { return };
+        for prefix in tracker.prefixes {
+            if let Some(clients) = table.prefixes.get_mut(&prefix) {
+                clients.remove(&session.id);
+                if clients.is_empty() {
+                    table.prefixes.remove(&prefix);
+                }
+            }
+        }
+        if table.trackers.is_empty() {
+            // Else what it has read is forgotten when that changes.
+            *table = Table::default();
+        }
+        self.count(&table);
+    }
+
+    fn count(&self, table: &Table) {
+        self.clients.store(table.trackers.len(), Ordering::SeqCst);
+        self.keys.store(table.readers.len(), Ordering::SeqCst);
+        self.prefixes.store(table.prefixes.len(), Ordering::SeqCst);
+    }
+
+    /// The prefixes of a client.
+    pub fn prefixes_of(&self, client: u64) -> Vec<Vec<u8>> {
+        let table = self.table.lock();
+        table.trackers.get(&client).map_or(Vec::new(), |tracker| tracker.prefixes.iter().cloned().collect())
+    }
+
+    /// Number of clients, of keys, of readers of all keys, and of prefixes.
+    pub fn totals(&self) -> [usize; 4] {
+        let table = self.table.lock();
+        [table.trackers.len(), table.readers.len(), table.items, table.prefixes.len()]
+    }
+
+    /// A client reads keys. Called while their shards are locked.
+    pub fn remember<'k>(&self, client: u64, keys: impl Iterator<Item = &'k [u8]>) {
+        let mut table = self.table.lock();
+        for key in keys {
+            let is_new = match table.readers.get_mut(key) {
+                Some(readers) => readers.insert(client),
+                None => table.readers.insert(key.to_vec(), BTreeSet::from([client])).is_none(),
+            };
+            table.items += usize::from(is_new);
+        }
+        self.count(&table);
+    }
+
+    /// A key is changed by a client. Called while its shard is locked.
+    pub fn changed(&self, clients: &Clients, by: u64, key: &[u8], stale: &mut Stale) {
+        if self.prefixes.load(Ordering::SeqCst) > 0 && !stale.changed.contains(key) {
+            stale.changed.insert(key.to_vec());
+        }
+        if self.keys.load(Ordering::SeqCst) == 0 {
+            return;
+        }
+        let mut table = self.table.lock();
+        let readers = table.take(key);
+        if readers.is_empty() {
+            return;
+        }
+        self.count(&table);
+        let keys: Arc<[Vec<u8>]> = Arc::new([key.to_vec()]);
+        for reader in readers {
+            let Some(tracker) = table.reader(reader) else { continue };
+            if reader != by {
+                stale.notices.push(tracker.notice(clients, Some(keys.clone())));
+            } else if !tracker.options.no_loop {
+                stale.own.push(Some(key.to_vec()));
+            }
+        }
+    }
+
+    /// All keys are removed by a client. Called while all shards are locked.
+    pub fn flushed(&self, clients: &Clients, by: u64, stale: &mut Stale) {
+        let mut table = self.table.lock();
+        table.readers.clear();
+        table.items = 0;
+        self.count(&table);
+        for (&client, tracker) in &table.trackers {
+            if client == by {
+                stale.own.push(None);
+            } else {
+                stale.notices.push(tracker.notice(clients, None));
+            }
+        }
+    }
+
+    /// What a client is told of a key that it has changed, or of all of them; and who gets that.
+    pub fn own(&self, clients: &Clients, client: u64, key: Option<Vec<u8>>) -> Option<(u64, Notice)> {
+        let table = self.table.lock();
+        Some(table.trackers.get(&client)?.notice(clients, key.map(|key| Arc::from([key]))))
+    }
+
+    /// What those are told of changes by a client who are told of all.
+    pub fn broadcast(&self, clients: &Clients, by: u64, changed: &BTreeSet<Vec<u8>>) -> Vec<(u64, Notice)> {
+        let mut notices = Vec::new();
+        if changed.is_empty() {
+            return notices;
+        }
+        let table = self.table.lock();
+        for (prefix, to) in &table.prefixes {
+            let from = (Bound::Included(&prefix[..]), Bound::Unbounded);
+            let keys = changed.range::<[u8], _>(from).take_while(|key| key.starts_with(prefix));
+            let keys: Arc<[Vec<u8>]> = keys.cloned().collect();
+            if keys.is_empty() {
+                continue;
+            }
+            let trackers = to.iter().filter_map(|client| table.trackers.get(client));
+            let told = trackers.filter(|tracker| tracker.profile.id != by || !tracker.options.no_loop);
+            notices.extend(told.map(|tracker| tracker.notice(clients, Some(keys.clone()))));
+        }
+        notices
+    }
+
+    /// Forgets keys, if there are more than may be remembered. Who has read them is told as if they had changed.
+    pub fn forget(&self, clients: &Clients) -> Vec<(u64, Notice)> {
+        let limit = usize::try_from(self.limit.load(Ordering::Relaxed)).unwrap_or(usize::MAX);
+        let mut notices = Vec::new();
+        if limit == 0 || self.keys.load(Ordering::Relaxed) <= limit {
+            return notices;
+        }
+        let mut table = self.table.lock();
+        for _ in 0..TURN {
+            if table.readers.len() <= limit {
+                break;
+            }
+            let after = (Bound::Excluded(&table.forgotten[..]), Bound::Unbounded);
+            let next = table.readers.range::<[u8], _>(after).next().or(table.readers.first_key_value());
+            let Some(key) = next.map(|(key, _)| key.clone()) else { break };
+            let readers = table.take(&key);
+            let keys: Arc<[Vec<u8>]> = Arc::new([key.clone()]);
+            table.forgotten = key;
+            let trackers = readers.into_iter().filter_map(|reader| table.reader(reader));
+            notices.extend(trackers.map(|tracker| tracker.notice(clients, Some(keys.clone()))));
+        }
+        self.count(&table);
+        notices
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn session(id: u64, clients: &Clients) -> Session {
+        let profile = Arc::new(Profile { id, ..Profile::nobody() });
+        clients.add(profile.clone());
+        Session::new(profile, true)
+    }
+
+    fn invalid(keys: &[&str], redirected: bool) -> Notice {
+        let keys = keys.iter().map(|key| key.as_bytes().to_vec()).collect();
+        Notice::Invalid { keys: Some(keys), redirected }
+    }
+
+    #[test]
+    fn readers_are_told_once() {
+        let (clients, tracking) = (Clients::default(), Tracking::default());
+        let [mut one, mut two, mut three] = [1, 2, 3].map(|id| session(id, &clients));
+        tracking.enable(&mut one, Options::default(), &[]);
+        tracking.enable(&mut two, Options { redirect: Some(3), no_loop: true, ..Options::default() }, &[]);
+        for client in [1, 2] {
+            tracking.remember(client, [&b"a"[..], b"b", b"a"].into_iter());
+        }
+        assert_eq!(tracking.totals(), [2, 2, 4, 0]);
+        let mut stale = Stale::default();
+        tracking.changed(&clients, 1, b"a", &mut stale);
+        assert_eq!(stale.notices, [(3, invalid(&["a"], true))]);
+        assert_eq!(stale.own, [Some(b"a".to_vec())]);
+        assert_eq!(tracking.own(&clients, 1, Some(b"a".to_vec())), Some((1, invalid(&["a"], false))));
+        stale = Stale::default();
+        tracking.changed(&clients, 2, b"a", &mut stale);
+        assert!(stale.notices.is_empty() && stale.own.is_empty());
+        // The other client is gone.
+        tracking.disable(&mut three);
+        clients.remove(3);
+        tracking.changed(&clients, 1, b"b", &mut stale);
+        assert_eq!(stale.notices, [(2, Notice::RedirectBroken(3))]);
+        tracking.flushed(&clients, 0, &mut stale);
+        assert_eq!(stale.notices.len(), 3);
+        tracking.remember(1, [&b"c"[..]].into_iter());
+        tracking.disable(&mut one);
+        tracking.disable(&mut two);
+        assert!(tracking.totals() == [0; 4] && !tracking.is_wanted());
+    }
+
+    #[test]
+    fn prefixes() {
+        let (clients, tracking) = (Clients::default(), Tracking::default());
+        let [mut one, mut two] = [1, 2].map(|id| session(id, &clients));
+        let options = Options { broadcast: true, no_loop: true, ..Options::default() };
+        tracking.enable(&mut one, options, &[b"a", b"b"]);
+        tracking.enable(&mut two, options, &[]);
+        assert_eq!(tracking.prefixes_of(2), [b""]);
+        let mut stale = Stale::default();
+        for key in [&b"b2"[..], b"a1", b"c", b"b1", b"b2"] {
+            tracking.changed(&clients, 2, key, &mut stale);
+        }
+        let notices = tracking.broadcast(&clients, 2, &stale.changed);
+        assert_eq!(notices, [(1, invalid(&["a1"], false)), (1, invalid(&["b1", "b2"], false))]);
+        tracking.disable(&mut one);
+        assert_eq!(tracking.totals(), [1, 0, 0, 1]);
+    }
+
+    #[test]
+    fn too_many_keys() {
+        let (clients, tracking) = (Clients::default(), Tracking::default());
+        let mut one = session(1, &clients);
+        tracking.enable(&mut one, Options { no_loop: true, ..Options::default() }, &[]);
+        let names: Vec<_> = (0..3000).map(|number| format!("{number:04}").into_bytes()).collect();
+        tracking.remember(1, names.iter().map(Vec::as_slice));
+        assert!(tracking.forget(&clients).is_empty());
+        tracking.set_limit(1500);
+        assert_eq!(tracking.forget(&clients).len(), 1000);
+        let rest = tracking.forget(&clients);
+        assert_eq!((rest.len(), &rest[0].1), (500, &invalid(&["1000"], false)));
+        assert!(tracking.forget(&clients).is_empty());
+        // The next ones, and not always those that come first.
+        tracking.remember(1, [&b"0"[..]].into_iter());
+        assert_eq!(tracking.forget(&clients), [(1, invalid(&["1500"], false))]);
+        assert_eq!(tracking.totals(), [1, 1500, 1500, 0]);
+    }
+
+    #[test]
+    fn by_both_versions() {
+        let clients = Clients::default();
+        let mut client = session(1, &clients);
+        let written = |client: &Session, notice: &Notice| {
+            let mut reply = Reply::new(client.resp3);
+            notice.write(client, &mut reply);
+            String::from_utf8(reply.take()).unwrap()
+        };
+        let (own, others) = (invalid(&["k"], false), invalid(&["k"], true));
+        assert_eq!(written(&client, &others), "");
+        client.listens_to(crate::clients::pubsub::Kind::Channel).insert(b"x".to_vec());
+        assert_eq!(
+            written(&client, &others),
+            "*3\r\n$7\r\nmessage\r\n$20\r\n__redis__:invalidate\r\n*1\r\n$1\r\nk\r\n"
+        );
+        assert_eq!(written(&client, &own), "");
+        assert_eq!(written(&client, &Notice::RedirectBroken(7)), "");
+        client.resp3 = true;
+        assert_eq!(written(&client, &own), ">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n");
+        let all = Notice::Invalid { keys: None, redirected: true };
+        assert_eq!(written(&client, &all), ">2\r\n$10\r\ninvalidate\r\n_\r\n");
+        assert_eq!(
+            written(&client, &Notice::RedirectBroken(7)),
+            ">2\r\n$21\r\ntracking-redir-broken\r\n:7\r\n"
+        );
+    }
+}

@@ -1,0 +1,520 @@
+//! Options: what they are called, what they are, and which can be changed while the server runs.
+
+mod arguments;
+mod foreign;
+mod reader;
+
+pub use arguments::{Arguments, Form, Given};
+pub use reader::Reader;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
+use std::path::Path;
+use std::str::FromStr;
+use std::time::Duration;
+use std::{fmt, io};
+
+use pheap::SyncPolicy;
+
+use crate::clients::buffers;
+use crate::clients::pubsub::Wanted;
+use crate::data::files;
+use crate::text::words;
+
+/// How an option is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A whole number in this range.
+    Int(i64, i64),
+    /// A number of bytes, perhaps with a unit.
+    Bytes,
+    /// A number of bytes, at least so many.
+    BytesFrom(i64),
+    /// A number of bytes, or a percentage of `maxmemory`.
+    Percent,
+    /// `yes` or `no`.
+    YesNo,
+    /// One of these words.
+    OneOf(&'static [&'static str]),
+    /// Another server: `HOST PORT`. `no one`, or nothing: none.
+    Master,
+    /// The mode of a file: an octal number, at most 777.
+    Mode,
+    /// The name of a file, without a folder.
+    FileName,
+    /// Any text.
+    Text,
+    /// Any number of words.
+    Words,
+}
+
+impl Kind {
+    /// How many words the option has, at least and at most.
+    fn words(self) -> (usize, usize) {
+        match self {
+            Kind::Words => (0, usize::MAX),
+            // `no one`, or one word with both.
+            Kind::Master => (1, 2),
+            _ => (1, 1),
+        }
+    }
+}
+
+/// Another server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Master {
+    /// Its name, or its address.
+    pub host: String,
+    /// Its port.
+    pub port: u16,
+}
+
+impl FromStr for Master {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Master, String> {
+        let parts: Vec<&str> = text.split_whitespace().collect();
+        let [host, port] = parts[..] else { return Err("it is written as HOST PORT".into()) };
+        let port = words::int(port.as_bytes()).and_then(|port| u16::try_from(port).ok());
+        Ok(Master { host: host.to_owned(), port: port.ok_or("Invalid master port")? })
+    }
+}
+
+impl fmt::Display for Master {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.host, self.port)
+    }
+}
+
+/// An option.
+#[derive(Debug)]
+pub struct Setting {
+    /// Its name.
+    pub name: &'static str,
+    /// How it is written.
+    pub kind: Kind,
+    /// What it is unless something else was said.
+    pub default: &'static str,
+    /// Whether it can be changed while the server runs.
+    pub mutable: bool,
+}
+
+const fn fixed(name: &'static str, kind: Kind, default: &'static str) -> Setting {
+    Setting { name, kind, default, mutable: false }
+}
+
+const fn mutable(name: &'static str, kind: Kind, default: &'static str) -> Setting {
+    Setting { name, kind, default, mutable: true }
+}
+
+/// All options.
+pub const SETTINGS: &[Setting] = &[
+    mutable("port", Kind::Int(0, 65535), "6379"),
+    mutable("tls-port", Kind::Int(0, 65535), "0"),
+    mutable("tls-cert-file", Kind::Text, ""),
+    mutable("tls-key-file", Kind::Text, ""),
+    mutable("tls-ca-cert-file", Kind::Text, ""),
+    mutable("tls-auth-clients", Kind::OneOf(&["no", "yes", "optional"]), "yes"),
+    mutable("tls-protocols", Kind::Words, ""),
+    mutable("tls-replication", Kind::YesNo, "no"),
+    mutable("bind", Kind::Words, "127.0.0.1 -::1"),
+    fixed("unixsocket", Kind::Text, ""),
+    fixed("unixsocketperm", Kind::Mode, "0"),
+    fixed("tcp-backlog", Kind::Int(0, i32::MAX as i64), "511"),
+    fixed("databases", Kind::Int(1, 16), "16"),
+    fixed("io-threads", Kind::Int(1, 128), "1"),
+    fixed("daemonize", Kind::YesNo, "no"),
+    fixed("enable-protected-configs", Kind::OneOf(&["no", "yes", "local"]), "no"),
+    fixed("dir", Kind::Text, "."),
+    mutable("dbfilename", Kind::FileName, "backup.heap"),
+    fixed("appenddirname", Kind::FileName, "appendonlydir"),
+    fixed("appendfilename", Kind::FileName, "appendonly.aof"),
+    mutable("appendonly", Kind::YesNo, "yes"),
+    mutable("appendfsync", Kind::OneOf(&["always", "everysec", "no"]), "always"),
+    mutable("auto-aof-rewrite-min-size", Kind::Bytes, "67108864"),
+    mutable("protected-mode", Kind::YesNo, "yes"),
+    mutable("requirepass", Kind::Text, ""),
+    mutable("timeout", Kind::Int(0, i32::MAX as i64), "0"),
+    mutable("tcp-keepalive", Kind::Int(0, i32::MAX as i64), "300"),
+    mutable("maxclients", Kind::Int(1, 1 << 20), "10000"),
+    mutable("maxmemory", Kind::Bytes, "0"),
+    mutable(
+        "maxmemory-policy",
+        Kind::OneOf(&[
+            "volatile-lru",
+            "volatile-lfu",
+            "volatile-random",
+            "volatile-ttl",
+            "allkeys-lru",
+            "allkeys-lfu",
+            "allkeys-random",
+            "noeviction",
+        ]),
+        "noeviction",
+    ),
+    mutable("maxmemory-samples", Kind::Int(1, 64), "5"),
+    mutable("maxmemory-eviction-tenacity", Kind::Int(0, 100), "10"),
+    mutable("lfu-log-factor", Kind::Int(0, i32::MAX as i64), "10"),
+    mutable("lfu-decay-time", Kind::Int(0, i32::MAX as i64), "1"),
+    mutable("proto-max-bulk-len", Kind::BytesFrom(1 << 20), "536870912"),
+    mutable("client-query-buffer-limit", Kind::BytesFrom(1 << 20), "1073741824"),
+    mutable(
+        "client-output-buffer-limit",
+        Kind::Words,
+        "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60",
+    ),
+    mutable("notify-keyspace-events", Kind::Text, ""),
+    mutable("slowlog-log-slower-than", Kind::Int(-1, i64::MAX), "10000"),
+    mutable("slowlog-max-len", Kind::Int(0, i64::MAX), "128"),
+    mutable("latency-monitor-threshold", Kind::Int(0, i64::MAX), "0"),
+    mutable("latency-tracking", Kind::YesNo, "yes"),
+    mutable("latency-tracking-info-percentiles", Kind::Text, "50 99 99.9"),
+    fixed("enable-debug-command", Kind::OneOf(&["no", "local", "yes"]), "no"),
+    mutable("hz", Kind::Int(1, 500), "10"),
+    mutable("busy-reply-threshold", Kind::Int(0, i64::MAX), "5000"),
+    mutable("lua-time-limit", Kind::Int(0, i64::MAX), "5000"),
+    mutable("save", Kind::Words, ""),
+    mutable("loglevel", Kind::OneOf(&["debug", "verbose", "notice", "warning"]), "notice"),
+    fixed("logfile", Kind::Text, ""),
+    mutable("metrics", Kind::Text, ""),
+    fixed("pidfile", Kind::Text, ""),
+    fixed("supervised", Kind::OneOf(&["no", "systemd", "auto", "upstart"]), "no"),
+    mutable("hash-max-listpack-entries", Kind::Int(0, i64::MAX), "512"),
+    mutable("hash-max-ziplist-entries", Kind::Int(0, i64::MAX), "512"),
+    mutable("hash-max-listpack-value", Kind::Int(0, i64::MAX), "64"),
+    mutable("hash-max-ziplist-value", Kind::Int(0, i64::MAX), "64"),
+    mutable("list-max-listpack-size", Kind::Int(i32::MIN as i64, i32::MAX as i64), "-2"),
+    mutable("list-max-ziplist-size", Kind::Int(i32::MIN as i64, i32::MAX as i64), "-2"),
+    mutable("list-compress-depth", Kind::Int(0, i32::MAX as i64), "0"),
+    mutable("set-max-intset-entries", Kind::Int(0, i64::MAX), "512"),
+    mutable("zset-max-listpack-entries", Kind::Int(0, i64::MAX), "128"),
+    mutable("zset-max-ziplist-entries", Kind::Int(0, i64::MAX), "128"),
+    mutable("zset-max-listpack-value", Kind::Int(0, i64::MAX), "64"),
+    mutable("zset-max-ziplist-value", Kind::Int(0, i64::MAX), "64"),
+    mutable("hll-sparse-max-bytes", Kind::Bytes, "3000"),
+    mutable("stream-node-max-bytes", Kind::Bytes, "4096"),
+    mutable("stream-node-max-entries", Kind::Int(0, i64::MAX), "100"),
+    mutable("active-expire-effort", Kind::Int(1, 10), "1"),
+    mutable("activerehashing", Kind::YesNo, "yes"),
+    mutable("lazyfree-lazy-eviction", Kind::YesNo, "no"),
+    mutable("lazyfree-lazy-expire", Kind::YesNo, "no"),
+    mutable("lazyfree-lazy-server-del", Kind::YesNo, "no"),
+    mutable("lazyfree-lazy-user-del", Kind::YesNo, "no"),
+    mutable("tracking-table-max-keys", Kind::Int(0, i64::MAX), "1000000"),
+    mutable("acllog-max-len", Kind::Int(0, i64::MAX), "128"),
+    mutable("maxmemory-clients", Kind::Percent, "0"),
+    mutable("min-replicas-to-write", Kind::Int(0, i32::MAX as i64), "0"),
+    fixed("replicaof", Kind::Master, ""),
+    fixed("slaveof", Kind::Master, ""),
+    mutable("masterauth", Kind::Text, ""),
+    mutable("masteruser", Kind::Text, ""),
+    mutable("replica-read-only", Kind::YesNo, "yes"),
+    mutable("slave-read-only", Kind::YesNo, "yes"),
+    mutable("repl-timeout", Kind::Int(1, i32::MAX as i64), "60"),
+    mutable("replica-priority", Kind::Int(0, i32::MAX as i64), "100"),
+    mutable("slave-priority", Kind::Int(0, i32::MAX as i64), "100"),
+    mutable("repl-backlog-size", Kind::Bytes, "1048576"),
+    mutable("replica-serve-stale-data", Kind::YesNo, "yes"),
+    mutable("slave-serve-stale-data", Kind::YesNo, "yes"),
+    mutable("rdbcompression", Kind::YesNo, "yes"),
+    mutable("sanitize-dump-payload", Kind::OneOf(&["no", "yes", "clients"]), "no"),
+];
+
+/// What a name stands for twice.
+const SAME: &[(&str, &str)] = &[
+    ("hash-max-listpack-entries", "hash-max-ziplist-entries"),
+    ("hash-max-listpack-value", "hash-max-ziplist-value"),
+    ("list-max-listpack-size", "list-max-ziplist-size"),
+    ("zset-max-listpack-entries", "zset-max-ziplist-entries"),
+    ("zset-max-listpack-value", "zset-max-ziplist-value"),
+    ("busy-reply-threshold", "lua-time-limit"),
+    ("replicaof", "slaveof"),
+    ("replica-read-only", "slave-read-only"),
+    ("replica-serve-stale-data", "slave-serve-stale-data"),
+    ("replica-priority", "slave-priority"),
+];
+
+/// The options of a server.
+#[derive(Debug, Clone)]
+pub struct Config(BTreeMap<&'static str, String>);
+
+impl Default for Config {
+    fn default() -> Config {
+        Config(SETTINGS.iter().map(|setting| (setting.name, setting.default.to_owned())).collect())
+    }
+}
+
+/// The option of this name.
+pub fn setting(name: &str) -> Option<&'static Setting> {
+    SETTINGS.iter().find(|setting| setting.name.eq_ignore_ascii_case(name))
+}
+
+impl Config {
+    /// What an option is.
+    ///
+    /// # Panics
+    /// If there is no such option.
+    pub fn text(&self, name: &str) -> &str {
+        self.0.get(name).unwrap_or_else(|| panic!("there is no option {name}"))
+    }
+
+    /// An option that is a number, or a number of bytes.
+    ///
+    /// # Panics
+    /// If there is no such option, or it is none.
+    pub fn int(&self, name: &str) -> i64 {
+        self.text(name).parse().unwrap_or_else(|_| panic!("the option {name} is no number"))
+    }
+
+    /// An option that is `yes` or `no`.
+    ///
+    /// # Panics
+    /// If there is no such option.
+    pub fn is(&self, name: &str) -> bool {
+        self.text(name) == "yes"
+    }
+
+    /// When a log on a disk is synced: `appendfsync`.
+    pub fn sync_policy(&self) -> SyncPolicy {
+        match self.text("appendfsync") {
+            // Once for all that a thread has done in a turn. Until then replies wait, so nobody misses what the end of the process takes.
+            "always" => SyncPolicy::Awaited,
+            "everysec" => SyncPolicy::Every(Duration::from_secs(1)),
+            _ => SyncPolicy::OnDemand,
+        }
+    }
+
+    /// Bytes that all clients may need together (`maxmemory-clients`), of which a percentage is one of
+    /// `maxmemory`; 0: no limit. At least 128 KiB, for with less a client could not even change this.
+    pub fn client_memory(&self) -> u64 {
+        let text = self.text("maxmemory-clients");
+        let bytes = match text.strip_suffix('%').and_then(|percent| percent.parse::<u128>().ok()) {
+            Some(percent) => (u128::from(self.int("maxmemory").cast_unsigned()) * percent / 100) as u64,
+            None => text.parse().unwrap_or(0),
+        };
+        if bytes == 0 { 0 } else { bytes.max(128 << 10) }
+    }
+
+    /// How much may wait to be sent to a client.
+    pub fn output_limits(&self) -> buffers::Limits {
+        let mut limits = buffers::Limits::default();
+        let _ = limits.set(self.text("client-output-buffer-limit")); // it was looked at when it was set
+        limits
+    }
+
+    /// All options whose names match a pattern, in small letters or large ones, and what they are.
+    pub fn matching<'a>(&'a self, pattern: &[u8]) -> impl Iterator<Item = (&'static str, &'a str)> + 'a {
+        let pattern = pattern.to_ascii_lowercase();
+        let all = self.0.iter().filter(move |(name, _)| words::matches(&pattern, name.as_bytes()));
+        all.map(|(name, value)| (*name, value.as_str()))
+    }
+
+    /// Sets an option.
+    ///
+    /// # Errors
+    /// If there is no such option, or it cannot be this: a text that says so.
+    pub fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
+        let setting = setting(name).ok_or_else(|| format!("there is no option '{name}'"))?;
+        if let Some(why) = foreign::refusal(setting.name, value) {
+            return Err(why.into());
+        }
+        let mut value = canonical(setting.kind, value)?;
+        match setting.name {
+            "save" => {
+                let is_number = |word: &str| words::int(word.as_bytes()).is_some_and(|number| number >= 0);
+                if value.split_whitespace().count() % 2 != 0 || !value.split_whitespace().all(is_number) {
+                    return Err("Invalid save parameters".into());
+                }
+            }
+            "notify-keyspace-events" => {
+                let wanted = Wanted::parse(&value);
+                value = wanted.ok_or("Invalid event class character. Use 'Ag$lshzxeKEtmdn'.")?.to_string();
+            }
+            "client-output-buffer-limit" => {
+                // What is not named stays.
+                let mut limits = self.output_limits();
+                limits.set(&value)?;
+                value = limits.to_string();
+            }
+            _ => {}
+        }
+        let same = SAME.iter().flat_map(|&(a, b)| [(a, b), (b, a)]).find(|(name, _)| *name == setting.name);
+        if let Some((_, other)) = same {
+            self.0.insert(other, value.clone());
+        }
+        self.0.insert(setting.name, value);
+        Ok(())
+    }
+}
+
+impl Config {
+    /// Writes all options that do not have their defaults to a file. Its other lines stay: comments,
+    /// `include`, and options that this server does not have. Its permissions stay, too: there may be
+    /// passwords in it. A link to it stays a link.
+    ///
+    /// # Errors
+    /// If it cannot be written, or is no regular file. Then it is as it was.
+    pub fn rewrite(&self, path: &Path) -> io::Result<()> {
+        let path = &std::fs::canonicalize(path)?;
+        if !std::fs::metadata(path)?.is_file() {
+            return Err(io::Error::other(format!("{} is no regular file", path.display())));
+        }
+        let old = std::fs::read_to_string(path)?;
+        let mut written = BTreeSet::new();
+        let mut lines = Vec::new();
+        for line in old.lines() {
+            let words = words::split(line.as_bytes()).unwrap_or_default();
+            let name = words.first().and_then(|name| setting(std::str::from_utf8(name).ok()?));
+            match name.map(|setting| setting.name) {
+                None => lines.push(line.to_owned()),
+                Some(name) if written.insert(name) => lines.push(self.line(name)),
+                Some(_) => {}
+            }
+        }
+        for setting in SETTINGS {
+            if !written.contains(setting.name) && self.text(setting.name) != setting.default {
+                lines.push(self.line(setting.name));
+            }
+        }
+        files::replace(path, |file| {
+            file.set_permissions(std::fs::metadata(path)?.permissions())?;
+            file.write_all((lines.join("\n") + "\n").as_bytes())
+        })
+    }
+
+    fn line(&self, name: &str) -> String {
+        let value = self.text(name);
+        let is_plain = !value.is_empty()
+            && value.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'"' && byte != b'\'');
+        let may_be_several =
+            setting(name).is_some_and(|setting| matches!(setting.kind, Kind::Words | Kind::Master));
+        if is_plain || may_be_several && !value.is_empty() {
+            format!("{name} {value}")
+        } else {
+            format!("{name} {}", words::quoted(value.as_bytes()))
+        }
+    }
+}
+
+/// How the value of an option is written, if it can be that.
+fn canonical(kind: Kind, value: &str) -> Result<String, String> {
+    // What stands for bytes that are no text. A password of such bytes would be one that anybody can guess.
+    if value.contains(char::REPLACEMENT_CHARACTER) {
+        return Err("argument must be UTF-8".into());
+    }
+    match kind {
+        Kind::Text => Ok(value.to_owned()),
+        // In one line of a file.
+        Kind::Words => Ok(value.split_whitespace().collect::<Vec<_>>().join(" ")),
+        Kind::FileName if value.is_empty() || value.contains('/') => {
+            Err("it is the name of a file in the folder `dir`, so it has no '/'".into())
+        }
+        Kind::FileName => Ok(value.to_owned()),
+        Kind::Mode => match u32::from_str_radix(value, 8) {
+            Ok(0..=0o777) => Ok(value.to_owned()),
+            _ => Err("argument must be an octal number between 0 and 777".into()),
+        },
+        Kind::Master if value.is_empty() || value.eq_ignore_ascii_case("no one") => Ok(String::new()),
+        Kind::Master => value.parse::<Master>().map(|master| master.to_string()),
+        Kind::YesNo => match value.to_ascii_lowercase().as_str() {
+            yes_no @ ("yes" | "no") => Ok(yes_no.to_owned()),
+            _ => Err("argument must be 'yes' or 'no'".into()),
+        },
+        Kind::OneOf(words) => {
+            let word = words.iter().find(|word| word.eq_ignore_ascii_case(value));
+            word.map(|word| (*word).to_owned())
+                .ok_or_else(|| format!("argument(s) must be one of the following: {}", words.join(", ")))
+        }
+        Kind::Int(least, most) => {
+            let number = words::int(value.as_bytes()).ok_or("argument couldn't be parsed into an integer")?;
+            if !(least..=most).contains(&number) {
+                return Err(format!("argument must be between {least} and {most} inclusive"));
+            }
+            Ok(number.to_string())
+        }
+        Kind::Percent if value.ends_with('%') => {
+            let percent = words::int(value.trim_end_matches('%').as_bytes());
+            match percent.ok_or("argument must be a memory or percent value")? {
+                percent @ 0..=100 => Ok(format!("{percent}%")),
+                _ => Err("percentage argument must be less or equal to 100".into()),
+            }
+        }
+        Kind::BytesFrom(least) => {
+            let bytes = words::bytes(value).and_then(|bytes| i64::try_from(bytes).ok());
+            let bytes = bytes.ok_or("argument must be a memory value")?;
+            if bytes < least {
+                return Err(format!("argument must be between {least} and {} inclusive", i64::MAX));
+            }
+            Ok(bytes.to_string())
+        }
+        Kind::Bytes | Kind::Percent => canonical(Kind::BytesFrom(0), value),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn masters_are_written_as_two_words() {
+        let master: Master = " example.org  6379 ".parse().unwrap();
+        assert_eq!((master.host.as_str(), master.port), ("example.org", 6379));
+        assert_eq!(master.to_string(), "example.org 6379");
+        for wrong in ["", "host", "host x", "host 65536", "host -1", "host 1 2"] {
+            assert!(wrong.parse::<Master>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_file_is_rewritten() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("redis.conf");
+        std::fs::write(&path, "# mine\nport 7000\n\"port\" 7001\nrdb-key-save-delay 3\n").unwrap();
+        let read = || {
+            let mut reader = Reader::default();
+            reader.file(&path).unwrap();
+            reader.config
+        };
+        let mut config = read();
+        config.set("requirepass", "a \"b").unwrap();
+        config.set("maxmemory", "1kb").unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        config.rewrite(&link).unwrap();
+        assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert!(config.rewrite(folder.path()).is_err());
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(
+            text,
+            "# mine\nport 7001\nrdb-key-save-delay 3\nrequirepass \"a \\\"b\"\nmaxmemory 1024\n"
+        );
+        assert_eq!(read().0, config.0);
+    }
+
+    #[test]
+    fn memory_for_clients() {
+        let mut config = Config::default();
+        for (clients, maxmemory, expected) in [
+            ("0", "0", 0),
+            ("1mb", "0", 1 << 20),
+            ("1", "0", 128 << 10),
+            ("5%", "0", 0),
+            ("5%", "100mb", 5 << 20),
+        ] {
+            config.set("maxmemory-clients", clients).unwrap();
+            config.set("maxmemory", maxmemory).unwrap();
+            assert_eq!(config.client_memory(), expected, "{clients} of {maxmemory}");
+        }
+    }
+
+    #[test]
+    fn each_default_is_one_that_can_be_set() {
+        for setting in SETTINGS {
+            Config::default().set(setting.name, setting.default).unwrap();
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! A stream that is encrypted. Nothing here waits: what cannot go on says `WouldBlock`, the handshake included.
+
+use std::fmt;
+use std::io::{self, ErrorKind, Read, Write};
+
+use mio::net::TcpStream;
+use rustls::pki_types::ServerName;
+use rustls::{ClientConnection, Connection, ServerConnection};
+
+use super::Encrypted;
+use super::setup::{Acceptor, Connector};
+
+/// A connection by TLS.
+struct TlsStream {
+    socket: TcpStream,
+    tls: Connection,
+}
+
+impl Acceptor {
+    /// The connection of a client. The handshake is done as it is read.
+    pub(crate) fn accept(&self, socket: TcpStream) -> io::Result<Box<dyn Encrypted>> {
+        let tls = ServerConnection::new(self.0.clone()).map_err(io::Error::other)?;
+        Ok(Box::new(TlsStream { socket, tls: tls.into() }))
+    }
+}
+
+impl Connector {
+    /// One to another server, which must have a certificate of this name. The handshake is done as it is written and read.
+    pub(crate) fn connect(&self, socket: TcpStream, host: &str) -> io::Result<Box<dyn Encrypted>> {
+        let name = ServerName::try_from(host.to_owned())
+            .map_err(|error| io::Error::new(ErrorKind::InvalidInput, error))?;
+        let tls = ClientConnection::new(self.0.clone(), name).map_err(io::Error::other)?;
+        Ok(Box::new(TlsStream { socket, tls: tls.into() }))
+    }
+}
+
+impl Encrypted for TlsStream {
+    fn is_greeting(&self) -> bool {
+        self.tls.is_handshaking()
+    }
+
+    fn socket(&self) -> &TcpStream {
+        &self.socket
+    }
+
+    fn socket_mut(&mut self) -> &mut TcpStream {
+        &mut self.socket
+    }
+}
+
+impl TlsStream {
+    /// Sends what has been encrypted.
+    fn send(&mut self) -> io::Result<()> {
+        while self.tls.wants_write() {
+            match self.tls.write_tls(&mut self.socket) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Err(error) if error.kind() != ErrorKind::Interrupted => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// The same; what the socket does not take now is sent later.
+    fn try_to_send(&mut self) -> io::Result<()> {
+        match self.send() {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(()),
+            result => result,
+        }
+    }
+
+    /// Reads decrypted bytes.
+    fn decrypted(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self.tls.reader().read(buffer) {
+            // The peer is gone, and has not said so. Whether a request is whole can be told from the request.
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(0),
+            result => result,
+        }
+    }
+}
+
+impl Read for TlsStream {
+    /// Reads from the socket once at most. If that was no data, this says `Interrupted`: a peer that sends nothing but
+    /// changes of keys holds no thread.
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self.decrypted(buffer) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            result => return result,
+        }
+        self.tls.read_tls(&mut self.socket)?;
+        if let Err(error) = self.tls.process_new_packets() {
+            // The peer is sent the reason, if it still reads.
+            let _ = self.send();
+            return Err(io::Error::new(ErrorKind::InvalidData, error));
+        }
+        self.try_to_send()?;
+        self.decrypted(buffer).map_err(|error| match error.kind() {
+            ErrorKind::WouldBlock => ErrorKind::Interrupted.into(),
+            _ => error,
+        })
+    }
+}
+
+impl Write for TlsStream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut taken = self.tls.writer().write(bytes)?;
+        if taken == 0 {
+            // As much is encrypted as may wait.
+            self.send()?;
+            taken = self.tls.writer().write(bytes)?;
+        }
+        if taken == 0 && !bytes.is_empty() {
+            // The handshake is not over.
+            return Err(ErrorKind::WouldBlock.into());
+        }
+        self.try_to_send()?;
+        Ok(taken)
+    }
+
+    /// Sends all that was written.
+    fn flush(&mut self) -> io::Result<()> {
+        self.send()
+    }
+}
+
+impl Drop for TlsStream {
+    fn drop(&mut self) {
+        // The client can tell that nothing was cut off.
+        self.tls.send_close_notify();
+        let _ = self.send();
+    }
+}
+
+impl fmt::Debug for TlsStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TlsStream").field("socket", &self.socket).finish_non_exhaustive()
+    }
+}

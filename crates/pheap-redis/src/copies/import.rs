@@ -1,0 +1,250 @@
+//! An RDB file becomes a heap.
+
+use std::fs::File;
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
+
+use crate::config::Config;
+use crate::data::files;
+use crate::data::{Change, DATABASES, Store, Value};
+use crate::rdb::{self, Entry, FileReader, Part};
+use crate::scripts::libraries::first_line;
+use crate::server::clocks::{Clocks, Usage};
+use crate::server::now;
+use crate::text::words::lossy;
+
+/// Keys of about so many bytes of the file are put in the heap at once, by one transaction for each shard.
+const BATCH: u64 = 1 << 20;
+
+/// Why a file was not imported.
+#[derive(Debug, thiserror::Error)]
+pub enum ImportError {
+    /// The file cannot be opened.
+    #[error("{} cannot be read: {error}", path.display())]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        error: std::io::Error,
+    },
+    /// There is something wrong with it.
+    #[error("{} cannot be imported, byte {at}: {error}", path.display())]
+    Wrong {
+        /// The file.
+        path: PathBuf,
+        /// Up to where it was read.
+        at: u64,
+        /// What is wrong.
+        error: rdb::Error,
+    },
+    /// There is the log of a Redis, which may be newer.
+    #[error(
+        "{} is the log (AOF) of a Redis, which cannot be read here, and may have newer data than its RDB \
+         file; start that Redis again, and have it write one (`redis-cli save`); then give `--import FILE`, \
+         or `--appendonly no` with `--import auto`", .0.display()
+    )]
+    Log(PathBuf),
+    /// The heap has keys, or libraries.
+    #[error(
+        "there are keys or functions in the heap already; choose another path for the heap, or leave --import out"
+    )]
+    NotEmpty,
+    /// A database that there is not.
+    #[error("the file has keys in database {0}; there are databases 0 to {last} here", last = DATABASES - 1)]
+    Database(u64),
+    /// A key is there twice.
+    #[error("the file has key '{key}' of database {db} twice")]
+    Twice {
+        /// The number of the database.
+        db: u64,
+        /// The key.
+        key: String,
+    },
+    /// A library that is none.
+    #[error("the file has a library of functions that is wrong: {0}")]
+    Library(String),
+    /// The heap has failed.
+    #[error(transparent)]
+    Heap(#[from] pheap::Error),
+}
+
+/// What a Redis has left in the folder where this server starts.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Left {
+    /// Its RDB file.
+    rdb: Option<PathBuf>,
+    /// Its log (AOF), which cannot be read here: a folder, or the file of a Redis before 7.0.
+    log: Option<PathBuf>,
+}
+
+impl Left {
+    /// Looks for it by the names that the options say.
+    pub fn find(config: &Config) -> Left {
+        let path = |name: &str| Path::new(config.text("dir")).join(name);
+        let is_rdb = |path: &PathBuf| matches!(files::kind(path), Ok(files::Kind::Rdb));
+        let rdb = [config.text("dbfilename"), "dump.rdb"].map(path).into_iter().find(is_rdb);
+        let has_entries = |path: &PathBuf| std::fs::read_dir(path).is_ok_and(|mut all| all.next().is_some());
+        let folder = Some(path(config.text("appenddirname"))).filter(has_entries);
+        let file = Some(path(config.text("appendfilename"))).filter(|path| path.is_file());
+        Left { rdb, log: folder.or(file) }
+    }
+
+    /// Says how to import the data, for a start with an empty heap.
+    pub fn advice(&self, heap: &Path) -> Vec<String> {
+        let heap = heap.display();
+        let rdb = self.rdb.iter().map(|path| {
+            format!(
+                "{heap} is empty, and {} has data of a Redis, which are not served: to have them here, stop \
+                 this server before clients write, and start it with `--import auto`",
+                path.display()
+            )
+        });
+        let log = self.log.iter().map(|path| {
+            format!(
+                "{heap} is empty, and {} is the log (AOF) of a Redis, which cannot be read here: to have its \
+                 data, start that Redis again, and have it write an RDB file (`redis-cli save`), or follow \
+                 it (`--replicaof HOST PORT`)",
+                path.display()
+            )
+        });
+        rdb.chain(log).collect()
+    }
+
+    /// The file that is to be imported, if there is one.
+    ///
+    /// # Errors
+    /// If the log may have newer data: Redis reads that, unless the options say `appendonly no`.
+    pub fn choose(self, config: &Config) -> Result<Option<PathBuf>, ImportError> {
+        match self.log {
+            Some(log) if config.is("appendonly") => Err(ImportError::Log(log)),
+            _ => Ok(self.rdb),
+        }
+    }
+}
+
+/// What was imported.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Imported {
+    /// Number of keys.
+    pub keys: u64,
+    /// Number of those that were left out, because they had expired.
+    pub expired: u64,
+    /// Number of those that were left out, because they had no elements.
+    pub empty: u64,
+    /// Number of libraries of functions.
+    pub libraries: u64,
+}
+
+/// Puts what is in an RDB file in the heap, which must be empty; and in `clocks`, when its keys were used, if that is noted.
+///
+/// # Errors
+/// If that is not possible. Then the heap has perhaps a part of it, and cannot be opened again.
+pub fn import(store: &Store, clocks: &Clocks, path: &Path) -> Result<Imported, ImportError> {
+    let open = || File::open(path).and_then(|file| Ok((file.metadata()?.len(), file)));
+    let (size, file) = open().map_err(|error| ImportError::Open { path: path.to_owned(), error })?;
+    let wrong = |at, error| ImportError::Wrong { path: path.to_owned(), at, error };
+    let mut file = FileReader::new(BufReader::with_capacity(1 << 16, file), size).map_err(|e| wrong(0, e))?;
+    if !store.is_empty()? {
+        return Err(ImportError::NotEmpty);
+    }
+    store.begin_import()?;
+    let (mut imported, now) = (Imported::default(), now());
+    let mut batch = Batch::new(store, clocks);
+    loop {
+        let part = file.next_part().map_err(|error| wrong(file.position(), error))?;
+        match part {
+            None => break,
+            Some(Part::Library(text)) => {
+                add_library(store, &text)?;
+                imported.libraries += 1;
+            }
+            Some(Part::Entry(entry)) if entry.deadline.is_some_and(|at| at <= now) => imported.expired += 1,
+            Some(Part::Entry(entry)) => {
+                note(clocks, &entry, now);
+                batch.add(entry, file.position())?;
+                imported.keys += 1;
+            }
+        }
+    }
+    batch.flush()?;
+    imported.empty = file.empty();
+    store.end_import()?;
+    Ok(imported)
+}
+
+/// Notes when a key was used.
+fn note(clocks: &Clocks, entry: &Entry, now: i64) {
+    let idle = entry.idle.map(|seconds| Usage::Idle(i64::try_from(seconds).unwrap_or(i64::MAX)));
+    if let Some(usage) = idle.or(entry.often.map(Usage::Often))
+        && clocks.is_on()
+    {
+        clocks.set(&entry.key, usage, now);
+    }
+}
+
+/// Keys that are still to be put in the heap.
+pub(crate) struct Batch<'s> {
+    store: &'s Store,
+    clocks: &'s Clocks,
+    by_shard: Vec<Vec<Entry>>,
+    /// Up to where the file had been read when the last ones were.
+    begun: u64,
+}
+
+impl Batch<'_> {
+    pub(crate) fn new<'s>(store: &'s Store, clocks: &'s Clocks) -> Batch<'s> {
+        let by_shard = store.shards().iter().map(|_| Vec::new()).collect();
+        Batch { store, clocks, by_shard, begun: 0 }
+    }
+
+    pub(crate) fn add(&mut self, entry: Entry, position: u64) -> Result<(), ImportError> {
+        if entry.db >= DATABASES as u64 {
+            return Err(ImportError::Database(entry.db));
+        }
+        self.by_shard[self.store.shard_of(&entry.key)].push(entry);
+        if position - self.begun >= BATCH {
+            self.begun = position;
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn flush(&mut self) -> Result<(), ImportError> {
+        let mut commits = Vec::new();
+        for (shard, entries) in
+            self.by_shard.iter_mut().enumerate().filter(|(_, entries)| !entries.is_empty())
+        {
+            let ((), commit) = self.store.root(shard).try_txn_deferred::<_, ImportError>(|tx, root| {
+                for Entry { db, key, value, deadline, .. } in entries.drain(..) {
+                    let place = tx[root].dbs.at(db as usize);
+                    // None has expired when this begins.
+                    if tx[place].get(tx, &key, i64::MIN).is_some() {
+                        return Err(ImportError::Twice { db, key: lossy(&key).into_owned() });
+                    }
+                    let value = value.store(tx)?;
+                    place.set(tx, &key, value)?;
+                    place.set_deadline(tx, &key, deadline)?;
+                }
+                Ok(())
+            })?;
+            commits.push(commit);
+        }
+        commits.into_iter().try_for_each(|commit| commit.wait())?;
+        self.clocks.fit(self.store.shards().iter().map(|root| root.live().objects).sum());
+        Ok(())
+    }
+}
+
+/// Puts the text of a library in the heap. Whether it is right is seen when it is loaded.
+fn add_library(store: &Store, text: &[u8]) -> Result<(), ImportError> {
+    let (name, _) = first_line(text).map_err(ImportError::Library)?;
+    store.root(store.shards().len()).try_txn(|tx, root| {
+        let db = tx[root].dbs.at(0);
+        if tx[db].get(tx, name.as_bytes(), i64::MIN).is_some() {
+            return Err(ImportError::Library(format!("there are two of name '{name}'")));
+        }
+        let text = tx.alloc_slice_copy(text)?;
+        db.set(tx, name.as_bytes(), Value::Bytes(text))?;
+        Ok(())
+    })
+}

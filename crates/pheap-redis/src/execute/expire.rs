@@ -1,0 +1,164 @@
+//! Removes keys whose time has come, a few at a time. (Until then they are as good as absent.)
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+
+use pheap::Commit;
+
+use crate::command::Effects;
+use crate::data::{Change, DATABASES};
+use crate::server::{Server, now};
+
+/// Keys that are looked at in a turn.
+const TURN: usize = 200;
+
+/// Where the next turn goes on.
+#[derive(Debug, Default)]
+pub struct Expiry {
+    shard: usize,
+    db: usize,
+    cursor: u64,
+    /// For each shard: keys that were removed since it was said that it is worth collecting.
+    removed: Vec<usize>,
+}
+
+impl Expiry {
+    /// Removes keys that have expired. Goes on until `until` where many have. Leaves what others are to be told of that, and when it is durable.
+    ///
+    /// # Errors
+    /// If the heap cannot be changed. What was left until then counts.
+    pub fn run(
+        &mut self,
+        server: &Server,
+        until: Instant,
+        effects: &mut Effects,
+        commits: &mut Vec<Commit>,
+    ) -> pheap::Result<()> {
+        loop {
+            let (seen, removed) = self.turn(server, effects, commits)?;
+            if removed <= seen / 10 || Instant::now() >= until {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Looks at some keys that have deadlines. How many these were, and how many had expired.
+    fn turn(
+        &mut self,
+        server: &Server,
+        effects: &mut Effects,
+        commits: &mut Vec<Commit>,
+    ) -> pheap::Result<(usize, usize)> {
+        let (shards, now) = (server.store.shards(), now());
+        let (mut seen, mut removed) = (0, 0);
+        for _ in 0..shards.len() * DATABASES {
+            let Some(_passed) = server.gates.try_pass(self.shard) else { break };
+            let root = &shards[self.shard];
+            let (due, next) = root
+                .read_deferred(|view, shard| {
+                    let db = &view[view[shard].dbs.at(self.db)];
+                    let (mut due, mut at) = (Vec::new(), self.cursor);
+                    loop {
+                        let (some, next) = db.deadlines().scan(view, at);
+                        for (key, deadline) in some {
+                            seen += 1;
+                            if *deadline <= now {
+                                due.push(key.to_vec());
+                            }
+                        }
+                        at = next;
+                        if at == 0 || seen >= TURN {
+                            return (due, at);
+                        }
+                    }
+                })?
+                .0;
+            if !due.is_empty() {
+                let (left, commit) = root.txn_deferred(|tx, shard| {
+                    let db = tx[shard].dbs.at(self.db);
+                    for key in &due {
+                        // It may have been given another one since.
+                        if tx[db].deadline(tx, key).is_some_and(|at| at <= now) {
+                            db.remove(tx, key);
+                            effects.modified(server, 0, self.db, key);
+                            server.stats.expired.fetch_add(1, Relaxed);
+                            effects.notify(server, (self.db, b'x', "expired", key));
+                            effects.signal(server, self.db, key);
+                        }
+                    }
+                    let left = tx[db].len();
+                    if left == 0 {
+                        // Maps keep what they have grown to.
+                        db.clear(tx);
+                    }
+                    Ok(left)
+                })?;
+                server.memory.settle(&server.store, self.shard, due.len() as u64);
+                self.removed.resize(shards.len(), 0);
+                let removed_here = &mut self.removed[self.shard];
+                *removed_here += due.len();
+                // A collection looks at what is left, so it costs no more than the removals did.
+                if *removed_here >= left {
+                    *removed_here = 0;
+                    server.memory.flush(&[self.shard]);
+                }
+                removed += due.len();
+                commits.push(commit);
+            }
+            self.cursor = next;
+            if next == 0 {
+                self.db = (self.db + 1) % DATABASES;
+                self.shard = if self.db == 0 { (self.shard + 1) % shards.len() } else { self.shard };
+            }
+            if seen >= TURN {
+                break;
+            }
+        }
+        Ok((seen, removed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+    use crate::data::{Store, Value};
+    use std::time::Duration;
+
+    /// Sets keys that have had their time, and others.
+    fn server(expired: usize, others: usize) -> Server {
+        let store = Store::in_memory().unwrap();
+        for number in 0..expired + others {
+            let key = format!("key {number}").into_bytes();
+            let shard = store.root(store.shard_of(&key));
+            shard
+                .txn(|tx, root| {
+                    let db = tx[root].dbs.at(3);
+                    db.set(tx, &key, Value::Int(1))?;
+                    db.set_deadline(tx, &key, Some(if number < expired { 1 } else { i64::MAX }))
+                })
+                .unwrap();
+        }
+        Server::new(store, Config::default(), Vec::new(), 0)
+    }
+
+    fn left(server: &Server) -> usize {
+        let len = |root: &pheap::Root<_>| {
+            root.read(|view, shard: pheap::P<'_, crate::data::Shard<'_>>| view[view[shard].dbs.at(3)].len())
+                .unwrap()
+        };
+        server.store.shards().iter().map(len).sum()
+    }
+
+    #[test]
+    fn many_that_have_expired_are_removed_at_once() {
+        let server = server(5000, 10);
+        let (mut expiry, mut effects, mut commits) = (Expiry::default(), Effects::default(), Vec::new());
+        expiry.run(&server, Instant::now() + Duration::from_secs(1000), &mut effects, &mut commits).unwrap();
+        assert!(left(&server) < 10 + 5000 / 10 && !commits.is_empty());
+        // No more than one turn where the time is over.
+        let before = left(&server);
+        expiry.run(&server, Instant::now(), &mut effects, &mut commits).unwrap();
+        assert!(left(&server) + TURN >= before);
+    }
+}

@@ -1,0 +1,207 @@
+//! Libraries of functions that are loaded, as all threads have them in common. Their texts are in the heap, too.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use parking_lot::RwLock;
+
+use crate::scripts::Declared;
+
+/// A library.
+#[derive(Debug)]
+pub struct Library {
+    /// What threads know it by. No other one of this server has had it.
+    pub number: u64,
+    /// Its name.
+    pub name: String,
+    /// Its text.
+    pub text: Vec<u8>,
+    /// Length of the first line, which is not for Lua.
+    pub shebang: usize,
+    /// Its functions.
+    pub functions: Vec<Function>,
+}
+
+/// A function of a library.
+#[derive(Debug)]
+pub struct Function {
+    /// Its name.
+    pub name: String,
+    /// What its author says of it.
+    pub description: Option<Vec<u8>>,
+    /// What it declares.
+    pub declared: Declared,
+}
+
+impl Library {
+    /// What Lua is to compile.
+    pub fn code(&self) -> &[u8] {
+        &self.text[self.shebang..]
+    }
+}
+
+/// All libraries at some time.
+#[derive(Debug, Clone, Default)]
+pub struct Loaded {
+    by_name: BTreeMap<String, Arc<Library>>,
+    /// By names in small letters: the library, and which of its functions.
+    functions: HashMap<String, (Arc<Library>, usize)>,
+}
+
+impl Loaded {
+    /// The library of this name.
+    pub fn get(&self, name: &[u8]) -> Option<&Arc<Library>> {
+        self.by_name.get(std::str::from_utf8(name).ok()?)
+    }
+
+    /// The function of this name, whatever its letters' case: its library, and which it is there.
+    pub fn function(&self, name: &[u8]) -> Option<(&Arc<Library>, &Function)> {
+        let name = std::str::from_utf8(name).ok()?.to_ascii_lowercase();
+        let (library, at) = self.functions.get(&name)?;
+        Some((library, &library.functions[*at]))
+    }
+
+    /// All libraries, by name.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &Arc<Library>> {
+        self.by_name.values()
+    }
+
+    /// Number of functions.
+    pub fn functions(&self) -> usize {
+        self.functions.len()
+    }
+
+    /// Removes the library of this name.
+    pub fn remove(&mut self, name: &str) -> Option<Arc<Library>> {
+        let library = self.by_name.remove(name)?;
+        self.functions.retain(|_, (of, _)| of.number != library.number);
+        Some(library)
+    }
+
+    /// Adds a library. There must be none of this name.
+    ///
+    /// # Errors
+    /// The name of a function that another library has, too. Then nothing was changed.
+    pub fn add(&mut self, library: Arc<Library>) -> Result<(), String> {
+        let lower = |function: &Function| function.name.to_ascii_lowercase();
+        if let Some(taken) = library.functions.iter().find(|f| self.functions.contains_key(&lower(f))) {
+            return Err(taken.name.clone());
+        }
+        for (at, function) in library.functions.iter().enumerate() {
+            self.functions.insert(lower(function), (library.clone(), at));
+        }
+        self.by_name.insert(library.name.clone(), library);
+        Ok(())
+    }
+}
+
+/// Libraries that are loaded.
+#[derive(Debug, Default)]
+pub struct Libraries {
+    loaded: RwLock<Arc<Loaded>>,
+    next: AtomicU64,
+    /// Whether some may be loaded that are not in the heap, should what has loaded them be rolled back.
+    is_unsure: AtomicBool,
+}
+
+impl Libraries {
+    /// Those that are loaded now.
+    pub fn loaded(&self) -> Arc<Loaded> {
+        self.loaded.read().clone()
+    }
+
+    /// These are loaded from now on. Called while the heap's root of libraries is locked.
+    pub fn set(&self, loaded: Loaded) {
+        *self.loaded.write() = Arc::new(loaded);
+        self.is_unsure.store(true, Ordering::Release);
+    }
+
+    /// A number for a library.
+    pub fn number(&self) -> u64 {
+        self.next.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Whether they should be compared with the heap, now that something was rolled back. Asking makes them sure.
+    pub fn are_unsure(&self) -> bool {
+        self.is_unsure.swap(false, Ordering::AcqRel)
+    }
+}
+
+/// The name and engine in the first line of a library, and that line's length.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn first_line(text: &[u8]) -> Result<(String, usize), String> {
+    if !text.starts_with(b"#!") {
+        return Err("Missing library metadata".into());
+    }
+    let end = text.iter().position(|&byte| byte == b'\n').ok_or("Invalid library metadata")?;
+    let parts = crate::text::words::split(&text[..end]).ok_or("Invalid library metadata")?;
+    let [engine, options @ ..] = &parts[..] else { return Err("Invalid library metadata".into()) };
+    let shown = |text: &[u8]| crate::text::words::lossy(text).into_owned();
+    let mut name = None;
+    for option in options {
+        let (label, value) = option.split_at(option.len().min(5));
+        if !label.eq_ignore_ascii_case(b"name=") {
+            return Err(format!("Invalid metadata value given: {}", shown(option)));
+        }
+        if name.replace(value).is_some() {
+            return Err("Invalid metadata value, name argument was given multiple times".into());
+        }
+    }
+    let name = name.ok_or("Library name was not given")?;
+    if !is_name(name) {
+        return Err(
+            "Library names can only contain letters, numbers, or underscores(_) and must be at least one character long"
+                .into(),
+        );
+    }
+    if !engine[2..].eq_ignore_ascii_case(b"lua") {
+        return Err(format!("Engine '{}' not found", shown(&engine[2..])));
+    }
+    Ok((shown(name), end))
+}
+
+/// Whether a library, or a function, may have this name.
+pub fn is_name(name: &[u8]) -> bool {
+    !name.is_empty() && name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn first_lines() {
+        assert_eq!(first_line(b"#!lua name=\"foo\"\nx"), Ok(("foo".to_owned(), 16)));
+        for (line, problem) in [
+            ("x", "Missing library metadata"),
+            ("#!lua name=a", "Invalid library metadata"),
+            ("#!lua\n", "Library name was not given"),
+            ("#!lua name=a b=c\n", "Invalid metadata value given: b=c"),
+            ("#!lua name=a name=b\n", "Invalid metadata value, name argument was given multiple times"),
+            ("#! name=a\n", "Engine '' not found"),
+            ("#!perl name=a\n", "Engine 'perl' not found"),
+        ] {
+            assert_eq!(first_line(line.as_bytes()), Err(problem.to_owned()));
+        }
+        assert!(first_line(b"#!lua name=a-b\n").unwrap_err().starts_with("Library names"));
+    }
+
+    #[test]
+    fn functions_have_one_name_each() {
+        let library = |number, name: &str, function: &str| {
+            let functions =
+                vec![Function { name: function.into(), description: None, declared: Declared::default() }];
+            Arc::new(Library { number, name: name.into(), text: Vec::new(), shebang: 0, functions })
+        };
+        let mut loaded = Loaded::default();
+        loaded.add(library(1, "a", "F")).unwrap();
+        assert_eq!(loaded.add(library(2, "b", "f")), Err("f".to_owned()));
+        assert_eq!(loaded.function(b"f").unwrap().0.name, "a");
+        assert!(loaded.remove("a").is_some() && loaded.function(b"F").is_none());
+        loaded.add(library(2, "b", "f")).unwrap();
+        assert_eq!((loaded.iter().len(), loaded.functions()), (1, 1));
+    }
+}

@@ -1,0 +1,171 @@
+//! Commands that took long: `SLOWLOG`, and `LATENCY`'s events.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+/// Commands that took long, the last one first.
+#[derive(Debug, Default)]
+pub struct SlowLog(Mutex<Entries>);
+
+#[derive(Debug, Default)]
+struct Entries {
+    next: u64,
+    entries: VecDeque<Entry>,
+}
+
+/// A command that took long.
+#[derive(Debug, Clone)]
+pub struct Entry {
+    /// Its number.
+    pub number: u64,
+    /// When it was called, in seconds since 1970.
+    pub at: i64,
+    /// How long it took.
+    pub took: Duration,
+    /// Its arguments; long ones, and those of long commands, not as a whole.
+    pub words: Vec<Vec<u8>>,
+    /// The address of the client.
+    pub addr: String,
+    /// What the client calls itself.
+    pub name: Vec<u8>,
+}
+
+/// Arguments that are kept of a command, and bytes of an argument.
+const MOST: (usize, usize) = (32, 128);
+
+/// The arguments of a command as they are kept.
+fn shortened<'w>(words: impl ExactSizeIterator<Item = &'w [u8]>) -> Vec<Vec<u8>> {
+    let len = words.len();
+    let kept = if len > MOST.0 { MOST.0 - 1 } else { len };
+    let mut short: Vec<Vec<u8>> = words
+        .take(kept)
+        .map(|word| match word.get(..MOST.1) {
+            Some(start) if word.len() > MOST.1 => {
+                [start, format!("... ({} more bytes)", word.len() - MOST.1).as_bytes()].concat()
+            }
+            _ => word.to_vec(),
+        })
+        .collect();
+    if kept < len {
+        short.push(format!("... ({} more arguments)", len - kept).into_bytes());
+    }
+    short
+}
+
+impl SlowLog {
+    /// Adds a command, and forgets the oldest ones where there are more than `most`.
+    pub fn add<'w>(
+        &self,
+        at: i64,
+        took: Duration,
+        words: impl ExactSizeIterator<Item = &'w [u8]>,
+        client: (&str, &[u8]),
+        most: usize,
+    ) {
+        let mut log = self.0.lock();
+        let (addr, name) = client;
+        let number = log.next;
+        log.next += 1;
+        let entry =
+            Entry { number, at, took, words: shortened(words), addr: addr.to_owned(), name: name.to_vec() };
+        log.entries.push_front(entry);
+        log.entries.truncate(most);
+    }
+
+    /// The last so many commands.
+    pub fn last(&self, count: usize) -> Vec<Entry> {
+        self.0.lock().entries.iter().take(count).cloned().collect()
+    }
+
+    /// Number of commands.
+    pub fn count(&self) -> usize {
+        self.0.lock().entries.len()
+    }
+
+    /// Forgets all of them.
+    pub fn clear(&self) {
+        self.0.lock().entries.clear();
+    }
+}
+
+/// What took longer than `latency-monitor-threshold`, by the kind of event.
+#[derive(Debug, Default)]
+pub struct Latency(Mutex<BTreeMap<&'static str, Series>>);
+
+/// Events of a kind.
+#[derive(Debug, Clone, Default)]
+pub struct Series {
+    /// When, in seconds since 1970, and how many milliseconds it took; the longest of each second.
+    pub samples: VecDeque<(i64, u64)>,
+    /// The longest of all, in milliseconds.
+    pub longest: u64,
+}
+
+/// Seconds that are kept of each kind.
+const SAMPLES: usize = 160;
+
+impl Latency {
+    /// An event that took so many milliseconds.
+    pub fn add(&self, event: &'static str, at: i64, ms: u64) {
+        let mut events = self.0.lock();
+        let series = events.entry(event).or_default();
+        series.longest = series.longest.max(ms);
+        match series.samples.back_mut() {
+            Some((second, longest)) if *second == at => *longest = ms.max(*longest),
+            _ => {
+                series.samples.push_back((at, ms));
+                if series.samples.len() > SAMPLES {
+                    series.samples.pop_front();
+                }
+            }
+        }
+    }
+
+    /// All kinds of events that there were.
+    pub fn all(&self) -> Vec<(&'static str, Series)> {
+        self.0.lock().iter().map(|(event, series)| (*event, series.clone())).collect()
+    }
+
+    /// Events of a kind.
+    pub fn of(&self, event: &str) -> Option<Series> {
+        self.0.lock().get(event).cloned()
+    }
+
+    /// Forgets the events of these kinds, or all. Of how many kinds there were some.
+    pub fn forget(&self, events: &[&str]) -> usize {
+        let mut all = self.0.lock();
+        let before = all.len();
+        all.retain(|event, _| !events.is_empty() && !events.contains(event));
+        before - all.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_commands_are_shortened() {
+        let words: Vec<Vec<u8>> = (0..40).map(|_| vec![b'x'; 200]).collect();
+        let short = shortened(words.iter().map(Vec::as_slice));
+        assert_eq!(short.len(), 32);
+        assert!(short[0].ends_with(b"x... (72 more bytes)") && short[31] == b"... (9 more arguments)");
+    }
+
+    #[test]
+    fn the_last_ones_are_kept() {
+        let log = SlowLog::default();
+        for at in 0..5 {
+            log.add(at, Duration::ZERO, [&b"get"[..]].into_iter(), ("", b""), 3);
+        }
+        assert_eq!(log.last(2).iter().map(|entry| entry.number).collect::<Vec<_>>(), [4, 3]);
+        assert_eq!(log.count(), 3);
+        let latency = Latency::default();
+        latency.add("command", 1, 5);
+        latency.add("command", 1, 3);
+        assert_eq!(latency.of("command").unwrap().samples, [(1, 5)]);
+        assert_eq!((latency.forget(&["other"]), latency.forget(&[])), (0, 1));
+    }
+}
