@@ -2,14 +2,14 @@
 
 use mlua::{Lua, Result, Table, Value, Variadic};
 
-use super::native::{Given, add, text};
+use super::native::{Given, add, bad, text};
 
-/// The 32 bits of a number: it wraps around.
-fn bits(lua: &Lua, name: &str, value: &Value) -> Given<u32> {
+/// The 32 bits of the number that is argument `at` of the function `name`: it wraps around.
+fn bits(lua: &Lua, name: &str, at: usize, value: &Value) -> Given<u32> {
     let number = lua.coerce_number(value.clone()).map_err(text)?;
     let number = number.ok_or_else(|| {
         let found = if value.is_nil() { "no value" } else { value.type_name() };
-        format!("bad argument #1 to '{name}' (number expected, got {found})")
+        bad(name, at, format_args!("number expected, got {found}"))
     })?;
     // To the nearest whole number; of two, to the even one.
     let whole = number.round_ties_even();
@@ -27,15 +27,15 @@ pub(super) fn library(lua: &Lua) -> Result<Table> {
     let library = lua.create_table()?;
     let unary: [(&'static str, Unary); 3] = [("tobit", |x| x), ("bnot", |x| !x), ("bswap", u32::swap_bytes)];
     for (name, f) in unary {
-        add(lua, &library, name, move |lua, x: Value| Ok(signed(f(bits(lua, name, &x)?))))?;
+        add(lua, &library, name, move |lua, x: Value| Ok(signed(f(bits(lua, name, 1, &x)?))))?;
     }
     let folded: [(&'static str, Binary); 3] =
         [("band", |x, y| x & y), ("bor", |x, y| x | y), ("bxor", |x, y| x ^ y)];
     for (name, f) in folded {
         add(lua, &library, name, move |lua, all: Variadic<Value>| {
-            let mut result = bits(lua, name, all.first().unwrap_or(&Value::Nil))?;
-            for next in all.iter().skip(1) {
-                result = f(result, bits(lua, name, next)?);
+            let mut result = bits(lua, name, 1, all.first().unwrap_or(&Value::Nil))?;
+            for (next, at) in all.iter().zip(1..).skip(1) {
+                result = f(result, bits(lua, name, at, next)?);
             }
             Ok(signed(result))
         })?;
@@ -49,12 +49,12 @@ pub(super) fn library(lua: &Lua) -> Result<Table> {
     ];
     for (name, f) in shifts {
         add(lua, &library, name, move |lua, (x, n): (Value, Value)| {
-            Ok(signed(f(bits(lua, name, &x)?, bits(lua, name, &n)? & 31)))
+            Ok(signed(f(bits(lua, name, 1, &x)?, bits(lua, name, 2, &n)? & 31)))
         })?;
     }
     add(lua, &library, "tohex", |lua, (x, n): (Value, Value)| {
-        let x = bits(lua, "tohex", &x)?;
-        let n = if n.is_nil() { 8 } else { bits(lua, "tohex", &n)? as i32 };
+        let x = bits(lua, "tohex", 1, &x)?;
+        let n = if n.is_nil() { 8 } else { bits(lua, "tohex", 2, &n)? as i32 };
         let digits = (n.unsigned_abs() as usize).min(8);
         let hex = if n < 0 { format!("{x:08X}") } else { format!("{x:08x}") };
         Ok(hex[8 - digits..].to_owned())
@@ -69,11 +69,12 @@ mod tests {
     #[test]
     fn numbers_wrap_around() {
         let lua = Lua::new();
-        let number = |number: f64| bits(&lua, "", &Value::Number(number)).unwrap();
+        let number = |number: f64| bits(&lua, "", 1, &Value::Number(number)).unwrap();
         assert_eq!(number(4_294_967_295.0), u32::MAX);
         assert_eq!(number(-1.0), u32::MAX);
         assert_eq!(number(4_294_967_296.0 + 5.0), 5);
         assert_eq!((number(0.5), number(1.5)), (0, 2));
-        assert!(bits(&lua, "x", &Value::Nil).is_err());
+        let problem = bits(&lua, "band", 2, &Value::Nil).unwrap_err();
+        assert_eq!(problem, "bad argument #2 to 'band' (number expected, got no value)");
     }
 }
