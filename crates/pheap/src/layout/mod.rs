@@ -17,7 +17,7 @@ mod graph;
 mod instead;
 mod names;
 #[cfg(test)]
-pub(crate) mod pairs;
+pub(crate) mod pairs_tests;
 mod pointers;
 mod possible;
 mod stored;

@@ -11,9 +11,9 @@ mod exclusive;
 mod group;
 pub(crate) mod guard;
 #[cfg(test)]
-mod panics;
+mod panics_tests;
 #[cfg(all(test, not(pheap_loom)))]
-mod refused;
+mod refused_tests;
 pub(crate) mod rewrite;
 mod versions;
 mod watch;

@@ -344,7 +344,7 @@ fn checksum(rest: &[u8], offset: u64, salt: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::layout::pairs::{describe_root, pair};
+    use crate::layout::pairs_tests::{describe_root, pair};
     use proptest::prelude::*;
 
     /// A table with the type alone, as an opening reads it.
