@@ -146,19 +146,6 @@ impl PointerMap {
             }
         }
     }
-
-    /// The words that are visited of an object with this content, or of several such objects.
-    #[cfg(test)]
-    fn visited(&self, content: &[u64], slots: usize, window: Range<usize>) -> Vec<usize> {
-        let (objects, bytes) = (content.repeat(slots), content.len() * 8);
-        let mut found = Vec::new();
-        let visit = |at: *mut u64| found.push((at.addr() - objects.as_ptr().addr()) / 8);
-        match slots {
-            1 => self.visit(Words::of(&objects), window, visit),
-            _ => self.visit_slots(Words::of(&objects), bytes, window, visit),
-        }
-        found
-    }
 }
 
 impl Places {
