@@ -90,7 +90,7 @@ impl HeapInner {
         let from = region.ty();
         let by = NewRoot::Renamed { from };
         let replace = write_root(self, region, &mut exclusive, region.root(), ty, by)?;
-        exclusive.commit_and(|context| {
+        exclusive.commit(|context| {
             replace(context);
             context.alloc.retype(self, &spans);
         })?;

@@ -342,10 +342,8 @@ impl<'a> Job<'a> {
             write_root(heap, region, &mut exclusive, unfinished, self.unfinished, NewRoot::Another)?;
         let end = exclusive.commit_and_go_on(replace)?;
         // Other threads may be told of the new type when a commit may be.
-        if let Some(wal) = heap.wal() {
-            // SURVIVES unreached: mutants are tried without conversions; `tests/changed_types.rs` of pheap-crash has them.
-            heap.acknowledge(wal, end)?;
-        }
+        // SURVIVES unreached: mutants are tried without conversions; `tests/changed_types.rs` of pheap-crash has them.
+        heap.acknowledge(end)?;
         self.region.set_ty(self.unfinished);
         Ok((exclusive, occupied))
     }
@@ -519,7 +517,7 @@ impl<'a> Job<'a> {
         let [root, ..] = words(&exclusive, self.region)?;
         let root = root - self.heap.base().addr() as u64;
         let replace = write_root(self.heap, self.region, &mut exclusive, root, ty, NewRoot::Converted)?;
-        exclusive.commit_and(|context| {
+        exclusive.commit(|context| {
             replace(context);
             context.gc.wanted = true; // objects that have moved are garbage where they were
         })?;

@@ -175,16 +175,12 @@ fn commit_to_wal(contexts: &mut [&mut Context]) -> Done {
     Context::upgrade_all(contexts);
     contexts[0].is_between = true; // as in `commit_to_log`
     for context in contexts.iter() {
-        if let Some(wal) = context.media.wal() {
-            // Fresh objects that are not in the record: nothing points to them yet, so this may come before it.
-            context.media.record(wal)?;
-        }
+        // Fresh objects that are not in the record: nothing points to them yet, so this may come before it.
+        context.media.record()?;
     }
     let lead = &mut *contexts[0];
-    if let Some(wal) = lead.media.wal()
-        && !lead.log.staged.is_empty()
-    {
-        lead.media.record_staged(wal, &mut lead.log.staged)?;
+    if !lead.log.staged.is_empty() {
+        lead.media.record_staged(&mut lead.log.staged)?;
         lead.apply();
     }
     share_position(contexts);
@@ -238,9 +234,9 @@ fn commit_long(contexts: &mut [&mut Context]) -> Done {
         });
     }
     contexts[0].is_between = true; // as in `commit_to_log`
-    if let Some(wal) = contexts[0].media.wal() {
+    if contexts[0].media.wal().is_some() {
         contexts[1..].iter().for_each(|context| contexts[0].media.take_noted(&context.media));
-        contexts[0].media.record(wal)?;
+        contexts[0].media.record()?;
         share_position(contexts);
     } else {
         contexts[0].media.fence();
@@ -306,13 +302,7 @@ pub(crate) fn rollback_group(contexts: &mut [&mut Context]) {
     }
     for context in contexts.iter_mut() {
         let store = context.store();
-        if let Some(wal) = context.media.wal() {
-            for &(start, end) in context.alloc.fresh_ranges() {
-                // Pages that differ from the file, and hold nothing.
-                wal.pages.note((start - wal.base()) as u64, (end - start) as u64);
-            }
-            context.media.forget_noted(wal);
-        }
+        context.media.forget_noted(context.alloc.fresh_ranges());
         context.logged.drain_lines(|_, _| {});
         context.doomed.clear();
         context.padded.clear();
