@@ -302,7 +302,7 @@ impl Builder {
                     })
                     .collect();
                 if variants.iter().any(|(_, places)| !places.is_empty()) {
-                    variants.sort_by_key(|(tag, _)| *tag);
+                    variants.sort_unstable_by_key(|(tag, _)| *tag);
                     let words = ty.size as usize / 8;
                     self.parts.push(Part::Enum(Choice { at: word, words, tag, variants: variants.into() }));
                 }

@@ -31,7 +31,7 @@ impl<'a> Group<'a> {
         let place = |(region, _): &(&'a Region, u32)| region.header.addr();
         let mut sorted: Vec<(&'a Region, u32)> = regions.to_vec();
         // By their place in the heap: the same in each run, so that what a crash leaves can be reproduced.
-        sorted.sort_by_key(place);
+        sorted.sort_unstable_by_key(place);
         if let Some(twice) = sorted.windows(2).find(|pair| std::ptr::eq(pair[0].0, pair[1].0)) {
             return Err(Error::DuplicateRoot { root: twice[0].0.name.lock().clone() });
         }
