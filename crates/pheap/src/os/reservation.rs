@@ -182,11 +182,12 @@ impl Place {
     }
 }
 
-#[cfg(all(test, feature = "sim"))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::units::{LINE, LINE_WORDS};
 
+    #[allow(dead_code)] // the simulator's tests call them
     impl Place {
         /// Lines of zeros, which are never freed.
         pub(crate) fn leaked(lines: usize) -> Place {

@@ -128,7 +128,7 @@ impl Ticket {
     }
 
     fn sync(&self) -> Result<()> {
-        self.wal.reach(self.position, true)
+        self.wal.sync_up_to(self.position)
     }
 
     fn leave_waker(&mut self, waker: &Waker) -> Poll<Result<()>> {

@@ -438,7 +438,7 @@ fn a_task_waits_for_a_disk_that_fails() {
     let other = log.spawn(|log| outcome(log, 1));
     if let Ok(position) = log.append(0, &[1], false) {
         log.until_woken(position);
-        assert!(matches!(log.wal.reach(position, true), Err(Error::OutcomeUnknown { .. })));
+        assert!(matches!(log.wal.sync_up_to(position), Err(Error::OutcomeUnknown { .. })));
     }
     other.join().unwrap();
     syncer.join().unwrap();
@@ -462,7 +462,7 @@ fn a_task_waits_while_the_heap_is_closed() {
     syncer.join().unwrap();
     task.join().unwrap();
     assert!(log.wal.begin_syncer(|| Some(())).is_none());
-    log.wal.reach(position, true).expect("the disk is fine");
+    log.wal.sync_up_to(position).expect("the disk is fine");
 }
 
 type Program = (&'static str, fn(), usize);

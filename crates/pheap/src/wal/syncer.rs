@@ -9,6 +9,7 @@ use std::task::Waker;
 use std::time::Instant;
 
 use super::{State, SyncPolicy, Wal};
+use crate::error::Result;
 use crate::sync::{Mistake, MutexGuard, mistake};
 
 /// What the thread has to do.
@@ -43,11 +44,19 @@ impl Wal {
         self.durable_end() >= position
     }
 
+    /// Waits until that is so.
+    ///
+    /// # Errors
+    /// [`Error::OutcomeUnknown`](crate::Error::OutcomeUnknown).
+    pub(crate) fn sync_up_to(&self, position: u64) -> Result<()> {
+        self.reach(position, true)
+    }
+
     /// Waits until at most so many bytes before `position` are not synced. If that fails, who waits for the commit is told.
     pub(crate) fn limit_unsynced(&self, position: u64, most: u64) {
         let least = position.saturating_sub(most);
         if !self.is_durable(least) {
-            let _ = self.reach(least, true);
+            let _ = self.sync_up_to(least);
         }
     }
 
@@ -135,7 +144,7 @@ impl Wal {
             let wanted = self.wanted.load(Ordering::Relaxed);
             if wanted > durable {
                 drop(state);
-                let _ = self.reach(wanted, true); // a failure is kept, for all others to see
+                let _ = self.sync_up_to(wanted); // a failure is kept, for all others to see
                 return true;
             }
             match (state.deferred.since, self.policy()) {
