@@ -355,8 +355,7 @@ impl Media {
     /// # Errors
     /// As for [`Wal::append`]; what was noted is forgotten.
     #[track_caller]
-    pub(crate) fn record(&self) -> Result<()> {
-        let Medium::Wal(wal) = &self.medium else { return Ok(()) };
+    pub(crate) fn record(&self, wal: &Wal) -> Result<()> {
         if self.keeps_from_recording() {
             return Ok(());
         }
@@ -404,8 +403,7 @@ impl Media {
     /// As for [`Wal::append_staged`].
     #[inline]
     #[track_caller]
-    pub(crate) fn record_staged(&self, staged: &mut Staged) -> Result<()> {
-        let Medium::Wal(wal) = &self.medium else { return Ok(()) };
+    pub(crate) fn record_staged(&self, wal: &Wal, staged: &mut Staged) -> Result<()> {
         may_panic();
         if is_left_out(Kind::LogEntry) {
             return Ok(());

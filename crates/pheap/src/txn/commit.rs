@@ -175,12 +175,16 @@ fn commit_to_wal(contexts: &mut [&mut Context]) -> Done {
     Context::upgrade_all(contexts);
     contexts[0].is_between = true; // as in `commit_to_log`
     for context in contexts.iter() {
-        // Fresh objects that are not in the record: nothing points to them yet, so this may come before it.
-        context.media.record()?;
+        if let Some(wal) = context.media.wal() {
+            // Fresh objects that are not in the record: nothing points to them yet, so this may come before it.
+            context.media.record(wal)?;
+        }
     }
     let lead = &mut *contexts[0];
-    if !lead.log.staged.is_empty() {
-        lead.media.record_staged(&mut lead.log.staged)?;
+    if let Some(wal) = lead.media.wal()
+        && !lead.log.staged.is_empty()
+    {
+        lead.media.record_staged(wal, &mut lead.log.staged)?;
         lead.apply();
     }
     share_position(contexts);
@@ -234,9 +238,9 @@ fn commit_long(contexts: &mut [&mut Context]) -> Done {
         });
     }
     contexts[0].is_between = true; // as in `commit_to_log`
-    if contexts[0].media.wal().is_some() {
+    if let Some(wal) = contexts[0].media.wal() {
         contexts[1..].iter().for_each(|context| contexts[0].media.take_noted(&context.media));
-        contexts[0].media.record()?;
+        contexts[0].media.record(wal)?;
         share_position(contexts);
     } else {
         contexts[0].media.fence();
