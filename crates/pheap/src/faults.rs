@@ -161,8 +161,6 @@ pub enum Bug {
     KeepGeneration,
     /// Recovery retires the log before the data that it restored is durable.
     RecoveryResetsFirst,
-    /// The header does not know of a new base while pointers move there.
-    MoveUnlisted,
     /// The header forgets the old base before pointers move.
     ShrinkBeforeMoved,
     /// A sweep frees slots and spans while the log has records that name them.

@@ -22,7 +22,7 @@ const CALLS: &[(&[Kind], &str)] = &[
     (
         &[Kind::FileSync],
         "log.sync()|data.sync()|data().sync()|file.sync()|mapping.sync()|mapping.sync_leftovers()|\
-         .sync_all()|.sync_data()|sync_directory(|.acknowledge(|.acknowledge_all()|.wait_for_records(|self.reach(",
+         .sync_all()|.sync_data()|sync_directory(|.acknowledge(|.acknowledge_all()|.acknowledge_seen(|self.reach(",
     ),
     (
         &[Kind::Lock],

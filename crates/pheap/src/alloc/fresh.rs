@@ -8,8 +8,6 @@ pub(crate) struct Fresh {
     ranges: Vec<(usize, usize)>,
     /// Start of each range → its end, and its number. Filled in when somebody asks: most transactions never do.
     by_start: BTreeMap<usize, (usize, usize)>,
-    /// How many ranges are in `by_start`.
-    sorted: usize,
 }
 
 impl Fresh {
@@ -39,9 +37,8 @@ impl Fresh {
 
     /// The number of the range that `addr` lies in.
     fn find(&mut self, addr: usize) -> Option<usize> {
-        let new = self.ranges.iter().enumerate().skip(self.sorted);
+        let new = self.ranges.iter().enumerate().skip(self.by_start.len());
         self.by_start.extend(new.map(|(number, &(start, end))| (start, (end, number))));
-        self.sorted = self.ranges.len();
         let (_, &(end, number)) = self.by_start.range(..=addr).next_back()?;
         (addr < end).then_some(number)
     }
@@ -60,7 +57,6 @@ impl Fresh {
         if !self.ranges.is_empty() {
             self.ranges.clear();
             self.by_start.clear();
-            self.sorted = 0;
         }
     }
 }

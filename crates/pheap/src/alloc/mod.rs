@@ -237,12 +237,16 @@ impl Allocator {
             return Ok(number);
         }
         let (ty, pointers) = store.register(request.desc)?;
-        let number = self.class_of(ty, key.1, pointers);
+        let number = self.class_of(SpanKind::Small, ty, key.1, &pointers);
         self.by_desc.insert(key, number);
         Ok(number)
     }
 
-    fn class_of(&mut self, ty: u32, slot: u32, pointers: Arc<PointerMap>) -> u32 {
+    /// The number of the class for such spans: [`NO_CLASS`], unless they have slots for small objects.
+    fn class_of(&mut self, kind: SpanKind, ty: u32, slot: u32, pointers: &Arc<PointerMap>) -> u32 {
+        if kind != SpanKind::Small {
+            return NO_CLASS;
+        }
         let Allocator { classes, by_type, .. } = self;
         *by_type.entry((ty, slot)).or_insert_with(|| {
             classes.push(Class {
@@ -256,7 +260,7 @@ impl Allocator {
                 cursor: 0,
                 partial: Vec::new(),
                 owned: 0,
-                pointers,
+                pointers: pointers.clone(),
             });
             classes.len() as u32 - 1
         })
@@ -315,14 +319,11 @@ impl Allocator {
         pointers: Arc<PointerMap>,
     ) -> Option<usize> {
         store.populate(span.offset, span.bytes());
-        let large = span.entry.kind == SpanKind::Large;
-        let class = match large {
-            true => NO_CLASS,
-            false => self.class_of(span.entry.ty, span.entry.slot, pointers.clone()),
-        };
+        let SpanEntry { kind, ty, slot, .. } = span.entry;
+        let class = self.class_of(kind, ty, slot, &pointers);
         let mut new = ObjectSpan::new(span, class, pointers);
         new.pending = self.collecting;
-        if large {
+        if kind == SpanKind::Large {
             new.take(0, 1);
         }
         let bytes = new.bytes;
@@ -358,20 +359,9 @@ impl Allocator {
             let Span { offset, entry, .. } = span.span;
             let ty = types.get(&offset).copied().unwrap_or(entry.ty);
             let pointers = if ty == entry.ty { span.pointers.clone() } else { store.pointer_map(ty) };
-            let class = match entry.kind {
-                SpanKind::Small => self.class_of(ty, entry.slot, pointers.clone()),
-                _ => NO_CLASS,
-            };
-            let span = self.spans.get_mut(number);
-            span.retype(ty, class, pointers);
-            span.listed = class != NO_CLASS && span.used < span.slots;
-            let (bytes, listed) = (span.known_bytes(), span.listed);
-            if let Some(class) = self.classes.get_mut(class as usize) {
-                class.owned += bytes;
-                if listed {
-                    class.partial.push(number);
-                }
-            }
+            let class = self.class_of(entry.kind, ty, entry.slot, &pointers);
+            self.spans.get_mut(number).retype(ty, class, pointers);
+            self.add_to_class(number);
         }
         self.unlist = false;
     }
@@ -389,10 +379,7 @@ impl Allocator {
         for alike in loaded.chunk_by(|a, b| of(a) == of(b)) {
             let (kind, ty, slot) = of(&alike[0]);
             let pointers = pointers(ty);
-            let class = match kind {
-                SpanKind::Small => self.class_of(ty, slot, pointers.clone()),
-                _ => NO_CLASS,
-            };
+            let class = self.class_of(kind, ty, slot, &pointers);
             for &span in alike {
                 self.load_span(ObjectSpan::new(span, class, pointers.clone()), &mut live);
             }
@@ -408,14 +395,18 @@ impl Allocator {
         } else {
             span.forget_live();
         }
-        span.listed = span.class != NO_CLASS && span.used < span.slots;
-        let (class, bytes, listed) = (span.class, span.known_bytes(), span.listed);
         let number = self.spans.load(span);
-        if let Some(class) = self.classes.get_mut(class as usize) {
-            class.owned += bytes;
-            if listed {
-                class.partial.push(number);
-            }
+        self.add_to_class(number);
+    }
+
+    /// Gives a span to its class, if it has one. The class fills it, if it has free slots.
+    fn add_to_class(&mut self, number: u32) {
+        let span = self.spans.get_mut(number);
+        let Some(class) = self.classes.get_mut(span.class as usize) else { return };
+        class.owned += span.known_bytes();
+        span.listed = span.used < span.slots;
+        if span.listed {
+            class.partial.push(number);
         }
     }
 

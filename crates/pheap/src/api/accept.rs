@@ -12,10 +12,10 @@ use std::collections::HashMap;
 use super::parts::Changes;
 use super::root::write_root;
 use crate::error::{Error, Result};
-use crate::heap::types::{are_values, what_becomes};
+use crate::heap::types::are_values;
 use crate::heap::{Heap, HeapInner};
-use crate::layout::Successor;
 use crate::layout::desc::Desc;
+use crate::layout::{Successor, successors};
 use crate::region::{Exclusive, NewRoot, Region};
 use crate::store::arena::SpanEntry;
 use crate::store::spans::Span;
@@ -28,7 +28,8 @@ impl Heap {
     pub(super) fn accept(&self, name: &str, desc: &'static Desc) -> Result<bool> {
         let heap = self.inner();
         let found = |region: &Region| {
-            what_becomes(&heap.tables.lock(), region.ty(), desc, &[]).ok().filter(|found| are_values(found))
+            let types = &heap.tables.lock().types.types;
+            successors(types, region.ty(), desc, &[]).ok().filter(|found| are_values(found))
         };
         if heap.is_read_only() || found(&*heap.region(name)?).is_none() {
             return Ok(false);
@@ -90,7 +91,7 @@ impl HeapInner {
         let from = region.ty();
         let by = NewRoot::Renamed { from };
         let replace = write_root(self, region, &mut exclusive, region.root(), ty, by)?;
-        exclusive.commit_and(|context| {
+        exclusive.commit(|context| {
             replace(context);
             context.alloc.retype(self, &spans);
         })?;

@@ -14,10 +14,10 @@ use crate::error::{Error, Result};
 use crate::faults::{Bug, bug};
 use crate::heap::check::rule::UNFINISHED;
 use crate::heap::occupied::{Occupants, occupied};
-use crate::heap::types::{are_values, what_becomes};
+use crate::heap::types::are_values;
 use crate::heap::{Heap, HeapInner};
 use crate::layout::desc::Desc;
-use crate::layout::{Conversion, Converter, Migrate, Persist, Successor};
+use crate::layout::{Conversion, Converter, Migrate, Persist, Successor, successors};
 use crate::ptr::P;
 use crate::region::rewrite::{self, Rewrite, Room};
 use crate::region::{Exclusive, NewRoot, Region};
@@ -277,7 +277,7 @@ impl<'a> Job<'a> {
                 difference: format!("{difference}\n  help: {help}"),
             })
         };
-        let found = what_becomes(&heap.tables.lock(), from, desc, converters);
+        let found = successors(&heap.tables.lock().types.types, from, desc, converters);
         let found = match found {
             Ok(found) => found,
             Err(help) => return mismatch(help),
@@ -342,10 +342,8 @@ impl<'a> Job<'a> {
             write_root(heap, region, &mut exclusive, unfinished, self.unfinished, NewRoot::Another)?;
         let end = exclusive.commit_and_go_on(replace)?;
         // Other threads may be told of the new type when a commit may be.
-        if let Some(wal) = heap.wal() {
-            // SURVIVES unreached: mutants are tried without conversions; `tests/changed_types.rs` of pheap-crash has them.
-            heap.acknowledge(wal, end)?;
-        }
+        // SURVIVES unreached: mutants are tried without conversions; `tests/changed_types.rs` of pheap-crash has them.
+        heap.acknowledge(end)?;
         self.region.set_ty(self.unfinished);
         Ok((exclusive, occupied))
     }
@@ -423,20 +421,18 @@ impl<'a> Job<'a> {
         let (mut done, mut total) = (0, None);
         loop {
             exclusive.give_back_runs();
-            let mut left: Vec<(u32, Span, &Successor)> = exclusive
-                .object_spans()
-                .into_iter()
-                .filter_map(|(number, span)| self.left(number, span))
-                .collect();
-            if left.is_empty() {
-                return Ok(());
-            }
+            let left = exclusive.object_spans().into_iter();
+            let left = left.filter_map(|(number, span)| self.left(number, span));
             // What moves from a slot that has only a length leaves no length there. So it comes last, when no function
             // gets a value with pointers any more: its own elements have no bytes.
-            left.sort_by_key(|(number, _, successor)| {
+            let (last, mut left): (Vec<_>, Vec<_>) = left.partition(|(number, _, successor)| {
                 let is_slice = successor.conversion.as_ref().is_some_and(Conversion::is_unsized);
                 is_slice && exclusive.has_only_lengths(*number)
             });
+            left.extend(last);
+            if left.is_empty() {
+                return Ok(());
+            }
             let total = *total.get_or_insert_with(|| left.iter().map(|(_, span, _)| span.bytes()).sum());
             let (mut converted, mut bytes) = (Vec::new(), 0);
             for (number, span, successor) in left {
@@ -519,7 +515,7 @@ impl<'a> Job<'a> {
         let [root, ..] = words(&exclusive, self.region)?;
         let root = root - self.heap.base().addr() as u64;
         let replace = write_root(self.heap, self.region, &mut exclusive, root, ty, NewRoot::Converted)?;
-        exclusive.commit_and(|context| {
+        exclusive.commit(|context| {
             replace(context);
             context.gc.wanted = true; // objects that have moved are garbage where they were
         })?;

@@ -18,7 +18,7 @@
 //!   was overwritten on the way, the barrier has seen to that. So when the cycle ends, all that the new root leads to is marked. The old
 //!   root is, too; it is garbage for the next cycle.
 //! * A cycle that begins later, even at the end of this very transaction, must begin with the new root: nothing else leads to it. So the
-//!   offset changes after the commit, but before the collector gets its turn ([`Exclusive::commit_and`]).
+//!   offset changes after the commit, but before the collector gets its turn ([`Exclusive::commit`]).
 //! * A minor cycle takes what is old for live, and looks for young objects behind the root (the new one, which is young) and behind remembered
 //!   lines. It does not matter to it that the old root is garbage.
 

@@ -163,7 +163,7 @@ impl<T: Persist> Root<T> {
         f: impl for<'r> FnOnce(&mut Txn<'r>, P<'r, T::At<'r>>) -> Result<R, E>,
     ) -> Result<R, E> {
         self.run(f, |exclusive, _| {
-            let committed = exclusive.commit();
+            let committed = exclusive.commit(|_| {});
             exclusive.tell();
             committed
         })
@@ -176,7 +176,7 @@ impl<T: Persist> Root<T> {
         f: impl for<'r> FnOnce(&mut Txn<'r>, P<'r, T::At<'r>>) -> Result<R, E>,
         commit: impl FnOnce(&mut Exclusive<'_>, &R) -> Result<()>,
     ) -> Result<R, E> {
-        self.run_or(f, commit, |exclusive| exclusive.give_up())
+        self.run_or(f, commit, |exclusive| self.heap.acknowledge_seen(exclusive.give_up()))
     }
 
     /// [`run`](Self::run) that leaves to `give_up` how a transaction is rolled back whose `f` has failed.
@@ -357,7 +357,7 @@ impl<T: Persist> Root<T> {
             // SAFETY: a word of the region's header; the transaction is open, and `tx` is not used any more.
             unsafe { write_word(&exclusive, region.header.root_word(), root_word(offset)) };
             // Before the collector gets its turn: this may be all that there will ever be.
-            exclusive.commit_and(|_| region.set_root(offset))?;
+            exclusive.commit(|_| region.set_root(offset))?;
             ty
         };
         let mut region = unfinished.region.take().expect("set above");
@@ -378,7 +378,7 @@ impl<T: Persist> Root<T> {
             |exclusive, new| {
                 let offset = (new.addr().get() - self.heap.base().addr()) as u64;
                 let replace = write_root(&self.heap, &self.region, exclusive, offset, ty, NewRoot::Another)?;
-                exclusive.commit_and(replace)
+                exclusive.commit(replace)
             },
         )?;
         self.region.set_ty(ty);

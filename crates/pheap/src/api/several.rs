@@ -124,11 +124,11 @@ fn end<R>(heap: &Arc<HeapInner>, mut group: Group<'_>, result: Result<R>, how: E
         (Ok(_), End::Deferred(commit)) => group.commit_deferred().map(|end| *commit = heap.deferred(end)),
         (Ok(_), End::Task(commit)) => group.commit_deferred().map(|end| *commit = heap.seen(end)),
         (Err(_), End::Task(commit)) => {
-            *commit = heap.seen(group.give_up_deferred());
+            *commit = heap.seen(group.give_up());
             return result;
         }
         (Err(_), _) => {
-            group.give_up()?;
+            heap.acknowledge_seen(group.give_up())?;
             return result;
         }
     };

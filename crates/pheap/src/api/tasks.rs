@@ -95,7 +95,7 @@ impl<T: Persist> Root<T> {
                 Ok(())
             },
             |exclusive| {
-                commit.set(self.heap.seen(exclusive.give_up_deferred()));
+                commit.set(self.heap.seen(exclusive.give_up()));
                 Ok(())
             },
         );

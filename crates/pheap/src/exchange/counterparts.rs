@@ -13,7 +13,7 @@ use super::export::{Export, Exporter};
 use super::import::{Import, Importer};
 use super::sequence;
 use super::values::{Optional, themselves};
-use crate::collections::{InlineBytes, PBytes, SharedStr};
+use crate::collections::{InlineBytes, PBytes, PString, SharedStr};
 use crate::layout::{StoreAs, Stored};
 use crate::values::{
     PDuration, POption, PSystemTime, PTuple2, PTuple3, PTuple4, PTuple5, PTuple6, PTuple7, PTuple8,
@@ -184,19 +184,26 @@ tuples! {
     PTuple8 8 <A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7>;
 }
 
-impl<'r> Export<'r> for SharedStr<'r> {
-    fn export<S: Serializer>(&self, at: Exporter<'_, 'r>, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.as_str(at.view()))
-    }
+/// Strings, and the functions that make them.
+macro_rules! texts {
+    ($($ty:ident by $make:ident;)*) => {$(
+        impl<'r> Export<'r> for $ty<'r> {
+            fn export<S: Serializer>(&self, at: Exporter<'_, 'r>, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(self.as_str(at.view()))
+            }
+        }
+
+        impl<'r> Import<'r> for $ty<'r> {
+            fn import<'de, D: Deserializer<'de>>(into: &mut Importer<'_, 'r>, deserializer: D) -> Result<Self, D::Error> {
+                super::values::text(into, deserializer, |into, text| $ty::$make(into.tx(), text))
+            }
+        }
+    )*};
 }
 
-impl<'r> Import<'r> for SharedStr<'r> {
-    fn import<'de, D: Deserializer<'de>>(
-        into: &mut Importer<'_, 'r>,
-        deserializer: D,
-    ) -> Result<Self, D::Error> {
-        super::values::text(into, deserializer, |into, text| SharedStr::new(into.tx(), text))
-    }
+texts! {
+    PString by from_str;
+    SharedStr by new;
 }
 
 /// Bytes, in hexadecimal where people read it, as keys of bytes are.

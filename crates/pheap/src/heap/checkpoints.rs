@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::close::Work;
 use super::{Heap, HeapInner};
 use crate::error::Result;
+use crate::faults::{Bug, bug};
 use crate::wal::{SyncPolicy, Wal};
 
 impl Heap {
@@ -67,8 +68,8 @@ impl HeapInner {
         self.check_open()?;
         if let Some(wal) = self.wal() {
             let watch = self.watch_free_pages(wal, all);
-            if all {
-                self.give_back_early(wal, watch);
+            if all && bug(Bug::HolesEarly) {
+                self.give_back(wal, watch);
             }
             let folded = wal.checkpoint(|| {
                 self.drop_copies(wal);

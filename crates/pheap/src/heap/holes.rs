@@ -7,7 +7,6 @@ use std::thread;
 
 use super::HeapInner;
 use super::memory::PATIENCE;
-use crate::faults::{Bug, bug};
 use crate::wal::Wal;
 
 /// Of the file, the part that is free, with space, before a checkpoint that nobody has asked for gives any back.
@@ -23,7 +22,7 @@ impl HeapInner {
         // Who has them may wait for room in the log.
         let mut tables = self.tables_within(PATIENCE)?;
         if !asked {
-            let free = tables.pages.total().saturating_sub(tables.pages.hole_bytes());
+            let free = tables.pages.total().saturating_sub(tables.pages.holes.bytes());
             if free < self.tuning.free_kept || free < tables.header.mapped / PART {
                 return None;
             }
@@ -43,8 +42,8 @@ impl HeapInner {
             }
             let Some((offset, len)) = tables.pages.next_quiet(watch, self.tuning.hole) else { return };
             // Also if it fails, which may be halfway.
-            tables.pages.add_hole(offset, len);
-            if wal.punch(offset, len).is_err() {
+            tables.pages.holes.add(offset, len);
+            if wal.data().punch(offset, len).is_err() {
                 return; // the file system cannot
             }
             // Copies of what was there.
@@ -55,13 +54,6 @@ impl HeapInner {
             }
             // Who waits for the lock does not get it by itself.
             thread::sleep(PATIENCE / 100);
-        }
-    }
-
-    /// What [`give_back`](Self::give_back) does, before the checkpoint: a mistake.
-    pub(super) fn give_back_early(&self, wal: &Wal, watch: Option<u64>) {
-        if bug(Bug::HolesEarly) {
-            self.give_back(wal, watch);
         }
     }
 }
@@ -93,7 +85,7 @@ mod tests {
     }
 
     fn holes(heap: &HeapInner) -> u64 {
-        heap.tables.lock().pages.hole_bytes()
+        heap.tables.lock().pages.holes.bytes()
     }
 
     /// To give back all that a large heap has takes seconds, and no other checkpoint makes room meanwhile, in the log or in memory.

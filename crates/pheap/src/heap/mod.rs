@@ -38,7 +38,7 @@ use crate::error::{Error, Result};
 use crate::os::file_lock::OpenFile;
 use crate::region::Region;
 use crate::stats::Stats;
-use crate::store::{Store, Tables};
+use crate::store::Store;
 use crate::sync::{Mutex, RwLock};
 use crate::txn::recovery::Recovered;
 use close::Workers;
@@ -145,10 +145,7 @@ impl Heap {
             return Stats::default();
         }
         let regions = self.inner.regions();
-        self.stats_of(&self.inner.tables.lock(), &regions)
-    }
-
-    fn stats_of(&self, tables: &Tables, regions: &[Arc<Region>]) -> Stats {
+        let tables = self.inner.tables.lock();
         let mut stats = Stats {
             ready: true,
             file_bytes: tables.header.mapped,

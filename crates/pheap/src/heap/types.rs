@@ -4,9 +4,8 @@ use crate::error::{Error, Result};
 use crate::heap::HeapInner;
 use crate::heap::check::rule;
 use crate::layout::desc::Desc;
-use crate::layout::{Converter, Successor, successors};
+use crate::layout::{Successor, successors};
 use crate::region::Region;
-use crate::store::Tables;
 
 impl HeapInner {
     /// Fails unless the root of `region` has the layout that `desc` describes. Returns the number of that.
@@ -19,7 +18,7 @@ impl HeapInner {
         if tables.types.types[ty as usize].name == rule::UNFINISHED {
             return Err(Error::Unfinished { root: name.to_owned() });
         }
-        let help = match what_becomes(&tables, ty, desc, &[]) {
+        let help = match successors(&tables.types.types, ty, desc, &[]) {
             // Nobody writes anything, so the heap need not be told.
             Ok(found) if are_values(&found) && self.is_read_only() => return Ok(ty),
             Ok(found) if are_values(&found) => {
@@ -37,16 +36,6 @@ impl HeapInner {
             difference: format!("{difference}\n  help: {help}"),
         })
     }
-}
-
-/// What the objects of a root of type `ty` are in the program; else what would help.
-pub(crate) fn what_becomes(
-    tables: &Tables,
-    ty: u32,
-    desc: &'static Desc,
-    converters: &[Converter],
-) -> Result<Vec<Successor>, String> {
-    successors(&tables.types.types, ty, desc, converters)
 }
 
 /// Whether all objects are, byte for byte, what they are in the program.

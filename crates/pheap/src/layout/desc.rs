@@ -226,7 +226,7 @@ macro_rules! prims {
             }
 
             /// Size and alignment.
-            pub(super) const fn layout(self) -> (u64, u64) {
+            pub(crate) const fn layout(self) -> (u64, u64) {
                 match self {
                     $(Prim::$prim => (size_of::<$ty>() as u64, align_of::<$ty>() as u64)),*
                 }

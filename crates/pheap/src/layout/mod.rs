@@ -17,7 +17,7 @@ mod graph;
 mod instead;
 mod names;
 #[cfg(test)]
-pub(crate) mod pairs;
+pub(crate) mod pairs_tests;
 mod pointers;
 mod possible;
 mod stored;
@@ -32,8 +32,6 @@ pub(crate) use fingerprint::fingerprints;
 pub(crate) use graph::{FieldLayout, Graph, MAX_BYTES, Shape, TypeLayout, VariantLayout};
 pub(crate) use pointers::PointerMap;
 pub(crate) use possible::check as check_layout;
-#[cfg(test)]
-pub(crate) use possible::prim_layout;
 pub use stored::{StoreAs, Stored};
 
 use std::marker::PhantomData;
@@ -405,11 +403,6 @@ impl<'a> Words<'a> {
     #[inline(always)]
     pub(crate) unsafe fn new(start: *const u64, len: usize) -> Words<'a> {
         Words { start, len, readable: PhantomData }
-    }
-
-    #[cfg(test)]
-    fn of(words: &'a [u64]) -> Words<'a> {
-        Words { start: words.as_ptr(), len: words.len(), readable: PhantomData }
     }
 
     #[inline(always)]

@@ -146,19 +146,6 @@ impl PointerMap {
             }
         }
     }
-
-    /// The words that are visited of an object with this content, or of several such objects.
-    #[cfg(test)]
-    fn visited(&self, content: &[u64], slots: usize, window: Range<usize>) -> Vec<usize> {
-        let (objects, bytes) = (content.repeat(slots), content.len() * 8);
-        let mut found = Vec::new();
-        let visit = |at: *mut u64| found.push((at.addr() - objects.as_ptr().addr()) / 8);
-        match slots {
-            1 => self.visit(Words::of(&objects), window, visit),
-            _ => self.visit_slots(Words::of(&objects), bytes, window, visit),
-        }
-        found
-    }
 }
 
 impl Places {
@@ -315,7 +302,7 @@ impl Builder {
                     })
                     .collect();
                 if variants.iter().any(|(_, places)| !places.is_empty()) {
-                    variants.sort_by_key(|(tag, _)| *tag);
+                    variants.sort_unstable_by_key(|(tag, _)| *tag);
                     let words = ty.size as usize / 8;
                     self.parts.push(Part::Enum(Choice { at: word, words, tag, variants: variants.into() }));
                 }

@@ -35,12 +35,6 @@ fn must(holds: bool, ty: &TypeLayout, what: &str) -> Result<(), String> {
     if holds { Ok(()) } else { Err(format!("`{}`: {what}", ty.name)) }
 }
 
-/// Size and alignment of a value without parts.
-#[cfg(test)]
-pub(crate) const fn prim_layout(prim: Prim) -> (u64, u64) {
-    prim.layout()
-}
-
 /// Checks a type that has a size.
 fn value(ty: &TypeLayout, names: Names<'_>) -> Result<(), String> {
     // What the compiler allows of any type, in 64 bits.
@@ -155,7 +149,7 @@ mod tests {
     use super::*;
 
     fn prim(prim: Prim) -> TypeLayout {
-        let (size, align) = prim_layout(prim);
+        let (size, align) = prim.layout();
         TypeLayout { name: prim.name().to_owned(), size, align, shape: Shape::Prim(prim) }
     }
 

@@ -427,12 +427,13 @@ impl Media {
         self.noted.borrow_mut().append(&mut other.noted.borrow_mut());
     }
 
-    /// With a write-ahead log: forgets what was noted, for it has been rolled back.
-    pub(crate) fn forget_noted(&self, wal: &Wal) {
-        let base = wal.base();
-        for (addr, len) in self.noted.borrow_mut().drain(..) {
-            wal.pages.note((addr - base) as u64, len as u64);
-        }
+    /// With a write-ahead log: forgets what was noted, for it has been rolled back. The pages of that differ
+    /// from the file, and so do those of `fresh` ranges (start, end), which hold nothing any more.
+    pub(crate) fn forget_noted(&self, fresh: &[(usize, usize)]) {
+        let Medium::Wal(wal) = &self.medium else { return };
+        let note = |addr: usize, len: usize| wal.pages.note((addr - wal.base()) as u64, len as u64);
+        fresh.iter().for_each(|&(start, end)| note(start, end - start));
+        self.noted.borrow_mut().drain(..).for_each(|(addr, len)| note(addr, len));
     }
 
     /// With a write-ahead log: the position behind the last record of this medium.

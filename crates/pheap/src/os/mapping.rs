@@ -2,6 +2,7 @@
 
 #![allow(unsafe_code)]
 
+use std::fmt::Display;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -17,7 +18,7 @@ use super::memory;
 use super::own_file::OwnFile;
 use super::reservation::{Place, Reservation, keep_from_children, take_kept};
 use super::simulated::Simulated;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, is_full};
 use crate::faults::{Kind, Lab, is_left_out};
 use crate::units::PAGE;
 
@@ -136,8 +137,13 @@ impl Mapping {
     }
 
     pub(crate) fn path(&self) -> Option<&Path> {
+        self.changed_file().map(|(_, path)| path)
+    }
+
+    /// The file, if the heap in it is changed, and where it was opened.
+    fn changed_file(&self) -> Option<(&OwnFile, &Path)> {
         match &self.backing {
-            Backing::Shared { path, .. } | Backing::Logged { path, .. } => Some(path),
+            Backing::Shared { file, path, .. } | Backing::Logged { file, path } => Some((file, path)),
             _ => None,
         }
     }
@@ -299,50 +305,31 @@ impl Mapping {
 
     /// Makes the backing `to` bytes long (from `from`), with the space reserved, so that no store can fail for want of it.
     pub(crate) fn grow_file(&self, from: u64, to: u64) -> Result<()> {
-        let full =
-            |e: &io::Error| matches!(e.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG));
-        if let Backing::Simulated(source, _) = &self.backing {
-            return source.extend(from, to).map_err(|e| {
-                if full(&e) {
-                    return Error::OutOfSpace {
-                        reason: format!("growing a simulated file to {to} bytes: {e}"),
-                    };
-                }
-                Error::io("growing a simulated file", e)
-            });
-        }
-        let (Backing::Shared { file, path, .. } | Backing::Logged { file, path }) = &self.backing else {
-            return Ok(());
+        let error = |what: &dyn Display, e: io::Error| match is_full(&e) {
+            true => Error::OutOfSpace { reason: format!("growing {what} to {to} bytes: {e}") },
+            false => Error::io(format!("growing {what}"), e),
         };
-        // What lies behind the heap belongs to nobody: an arena that a crash kept from being recorded, perhaps. New arenas are zero.
-        match cut(file, from).and_then(|()| allocate(file, from, to - from)) {
-            Ok(()) => {}
-            Err(e) => {
-                let _ = file.set_len(from); // gives back what a partial allocation took
-                return Err(if full(&e) {
-                    Error::OutOfSpace { reason: format!("growing {} to {to} bytes: {e}", path.display()) }
-                } else {
-                    Error::io(format!("growing {}", path.display()), e)
-                });
-            }
+        if let Backing::Simulated(source, _) = &self.backing {
+            return source.extend(from, to).map_err(|e| error(&"a simulated file", e));
         }
-        Ok(())
+        let Some((file, path)) = self.changed_file() else { return Ok(()) };
+        // What lies behind the heap belongs to nobody: an arena that a crash kept from being recorded, perhaps. New arenas are zero.
+        cut(file, from).and_then(|()| allocate(file, from, to - from)).map_err(|e| {
+            let _ = file.set_len(from); // gives back what a partial allocation took
+            error(&path.display(), e)
+        })
     }
 
     /// Makes durable that the file is as [long](Self::grow_file) as it is. (A simulated one is that already.)
     pub(crate) fn sync_length(&self) -> Result<()> {
-        let (Backing::Shared { file, path, .. } | Backing::Logged { file, path }) = &self.backing else {
-            return Ok(());
-        };
+        let Some((file, path)) = self.changed_file() else { return Ok(()) };
         // SURVIVES unreached: of a real file. `ci/power-cut.sh` is for these.
         file.sync().map_err(|e| Error::io(format!("syncing {}", path.display()), e))
     }
 
     /// Cuts the file off behind the first `len` bytes, which is all that the heap has of it. Nothing to do if it is not longer.
     pub(crate) fn shrink_file(&self, len: u64) -> Result<()> {
-        let (Backing::Shared { file, path, .. } | Backing::Logged { file, path }) = &self.backing else {
-            return Ok(());
-        };
+        let Some((file, path)) = self.changed_file() else { return Ok(()) };
         cut(file, len).map_err(|e| Error::io(format!("shortening {}", path.display()), e))
     }
 

@@ -31,6 +31,11 @@ pub(crate) fn is_absent(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ENAMETOOLONG)
 }
 
+/// Where a file lies.
+pub(crate) fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
 /// A heap's file and its log, as two names in a directory.
 #[derive(Debug)]
 pub(crate) struct Names {
@@ -49,7 +54,7 @@ impl Names {
         let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
         let mut log = name.to_owned();
         log.push(SUFFIX);
-        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let parent = folder_of(path);
         let flags = libc::O_PATH | libc::O_DIRECTORY;
         let directory = OpenOptions::new().read(true).custom_flags(flags).open(parent)?;
         let (heap, log) = (CString::new(name.as_bytes())?, CString::new(log.into_vec())?);

@@ -10,8 +10,6 @@ use std::{io, slice};
 use super::fork;
 use super::own_file::{self, Listed};
 use crate::error::{Error, Result};
-#[cfg(test)]
-use crate::units::{LINE, LINE_WORDS};
 
 /// A contiguous range of addresses that is nobody else's until this is dropped. Nothing can be accessed at first.
 #[derive(Debug)]
@@ -168,22 +166,6 @@ impl Place {
         Place { start: start.expose_provenance(), words: len as usize / 8 }
     }
 
-    /// Lines of zeros, which are never freed.
-    #[cfg(test)]
-    pub(crate) fn leaked(lines: usize) -> Place {
-        let words = Box::leak(vec![0u64; lines * LINE_WORDS + LINE_WORDS].into_boxed_slice());
-        let first = words.as_ptr().align_offset(LINE);
-        // SAFETY: this is all that there is of the memory, which is there for ever.
-        unsafe { Place::new(words[first..].as_mut_ptr().cast(), (lines * LINE) as u64) }
-    }
-
-    /// The first bytes of it.
-    #[cfg(test)]
-    pub(crate) fn up_to(self, len: u64) -> Place {
-        assert!(len as usize / 8 <= self.words);
-        Place { words: len as usize / 8, ..self }
-    }
-
     pub(crate) fn start(&self) -> usize {
         self.start
     }
@@ -197,5 +179,28 @@ impl Place {
         assert!(at < self.words);
         // SAFETY: within what can be written there, which nobody else accesses meanwhile, as `new` was promised.
         unsafe { std::ptr::with_exposed_provenance_mut::<u64>(self.start).wrapping_add(at).write(word) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::{LINE, LINE_WORDS};
+
+    #[allow(dead_code)] // the simulator's tests call them
+    impl Place {
+        /// Lines of zeros, which are never freed.
+        pub(crate) fn leaked(lines: usize) -> Place {
+            let words = Box::leak(vec![0u64; lines * LINE_WORDS + LINE_WORDS].into_boxed_slice());
+            let first = words.as_ptr().align_offset(LINE);
+            // SAFETY: this is all that there is of the memory, which is there for ever.
+            unsafe { Place::new(words[first..].as_mut_ptr().cast(), (lines * LINE) as u64) }
+        }
+
+        /// The first bytes of it.
+        pub(crate) fn up_to(self, len: u64) -> Place {
+            assert!(len as usize / 8 <= self.words);
+            Place { words: len as usize / 8, ..self }
+        }
     }
 }

@@ -8,37 +8,14 @@ impl Exclusive<'_> {
     /// [`commit`](Exclusive::commit), without waiting for a sync. With a write-ahead log: the position behind the record.
     #[inline(always)]
     pub(crate) fn commit_deferred(&mut self) -> Result<u64> {
-        let mut end = 0;
-        self.commit_then(
-            |_| {},
-            |store, wal, position| {
-                store.hand_over(wal, position);
-                end = position;
-                Ok(())
-            },
-        )?;
-        Ok(end)
-    }
-
-    /// [`give_up`](Exclusive::give_up), without waiting: with a write-ahead log, the position behind all that was seen.
-    #[cold]
-    pub(crate) fn give_up_deferred(self) -> u64 {
-        let (store, region) = (self.store, self.region);
-        drop(self);
-        if store.wal().is_none() { 0 } else { region.counters.position.get() }
+        self.commit_then(|_| {}, |store, position| Ok(store.hand_over(position)))
     }
 }
 
 impl Group<'_> {
     /// [`commit`](Group::commit), as for [one region](Exclusive::commit_deferred).
     pub(crate) fn commit_deferred(&mut self) -> Result<u64> {
-        let mut end = 0;
-        self.commit_then(|store, wal, position| {
-            store.hand_over(wal, position);
-            end = position;
-            Ok(())
-        })?;
-        Ok(end)
+        self.commit_then(|store, position| Ok(store.hand_over(position)))
     }
 }
 
@@ -65,10 +42,7 @@ impl Shared<'_> {
         let store = self.store;
         let (seen, waits_later) = guard::seen(store.id());
         drop(self);
-        match store.wal() {
-            Some(wal) if !waits_later => store.acknowledge(wal, seen),
-            _ => Ok(()),
-        }
+        if waits_later { Ok(()) } else { store.acknowledge(seen) }
     }
 
     /// Lets go of the region. With a write-ahead log: the position behind all that was seen.

@@ -12,7 +12,6 @@ use crate::store::Store;
 use crate::sync::fence::Refused;
 use crate::txn::commit;
 use crate::txn::context::{Context, Hot};
-use crate::wal::Wal;
 
 /// Who waits longer than this to close a heap says for whom.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -98,37 +97,33 @@ impl<'a> Exclusive<'a> {
         &self.region.front.hot
     }
 
-    /// Commits the transaction and lets go of the region.
-    #[inline(always)]
-    pub(crate) fn commit(&mut self) -> Result<()> {
-        self.commit_and(|_| {})
-    }
-
-    /// [`commit`](Self::commit), and if that has worked, calls `done` before anyone sees the region, its collector included.
+    /// Commits the transaction and lets go of the region. If the commit has worked, `done` is called before
+    /// anyone sees the region, its collector included.
     // Takes a reference, for a processor would wait to move what was just written in parts.
     #[inline(always)]
-    pub(crate) fn commit_and(&mut self, done: impl FnOnce(&mut Context)) -> Result<()> {
-        self.commit_then(done, |store, wal, position| store.acknowledge(wal, position))
+    pub(crate) fn commit(&mut self, done: impl FnOnce(&mut Context)) -> Result<()> {
+        self.commit_then(done, |store, position| store.acknowledge(position))
     }
 
-    /// [`commit_and`](Self::commit_and), and with a write-ahead log then what `wait` does, with the position behind the transaction's record.
+    /// [`commit`](Self::commit). With a write-ahead log, `wait` is called at the end, with the position
+    /// behind the transaction's record.
     #[inline(always)]
-    pub(super) fn commit_then(
+    pub(super) fn commit_then<R: Default>(
         &mut self,
         done: impl FnOnce(&mut Context),
-        wait: impl FnOnce(&Store, &Wal, u64) -> Result<()>,
-    ) -> Result<()> {
+        wait: impl FnOnce(&Store, u64) -> Result<R>,
+    ) -> Result<R> {
         let result = self.commit_locked(done)?;
         let (store, region) = (self.store, self.region);
         let is_untold = result.is_ok() && region.is_to_tell(store);
-        let Some(wal) = store.wal() else {
+        if store.wal().is_none() {
             self.context().collect_some();
             self.let_go();
             if is_untold {
                 self.state = UNTOLD;
             }
-            return result.map_err(|error| *error);
-        };
+            return result.map(|()| R::default()).map_err(|error| *error);
+        }
         let context = self.context();
         let position = context.media.position();
         context.collect_some();
@@ -138,7 +133,7 @@ impl<'a> Exclusive<'a> {
             self.state = UNTOLD;
         }
         result.map_err(|error| *error)?;
-        wait(store, wal, position)
+        wait(store, position)
     }
 
     /// Commits the open transaction and, if that works, calls `done`. The region stays locked.
@@ -157,7 +152,8 @@ impl<'a> Exclusive<'a> {
         } else {
             commit::commit(context)
         };
-        self.end_transaction();
+        // The transaction has been committed or rolled back.
+        self.state = self.state & !OPEN | ENDING;
         if result.is_ok() {
             done(self.context());
         }
@@ -177,10 +173,7 @@ impl<'a> Exclusive<'a> {
             self.let_go();
             return Err(*error);
         }
-        let position = self.context().media.position();
-        if let Some(wal) = self.store.wal() {
-            self.store.hand_over(wal, position);
-        }
+        let position = self.store.hand_over(self.context().media.position());
         self.state = self.state & !ENDING | OPEN;
         self.context().begin();
         Ok(position)
@@ -204,12 +197,14 @@ impl<'a> Exclusive<'a> {
         self.region.is_watched()
     }
 
-    /// Rolls the transaction back and lets go of the region. Why it was given up may tell of what it has read, so that must be durable.
+    /// Rolls the transaction back and lets go of the region. Why it was given up may tell of what it has
+    /// read. So the caller waits until that is durable: with a write-ahead log, what is before the position
+    /// that this returns.
     #[cold]
-    pub(crate) fn give_up(self) -> Result<()> {
-        let (store, region) = (self.store, self.region);
+    pub(crate) fn give_up(self) -> u64 {
+        let region = self.region;
         drop(self);
-        region.wait_for_records(store)
+        region.counters.position.get()
     }
 
     #[inline(always)]
@@ -267,12 +262,6 @@ impl Exclusive<'_> {
         if state & LAST != 0 {
             guard::leave(self.store.id());
         }
-    }
-
-    /// The transaction has been committed or rolled back.
-    #[inline(always)]
-    fn end_transaction(&mut self) {
-        self.state = self.state & !OPEN | ENDING;
     }
 
     /// Lets go of the region when the transaction has ended, and all that comes after that.

@@ -12,7 +12,6 @@ use crate::store::Store;
 use crate::sync::gate::Gates;
 use crate::txn::commit;
 use crate::txn::context::{Context, Hot};
-use crate::wal::Wal;
 
 /// Several regions that this thread has for itself, in one transaction.
 pub(crate) struct Group<'a> {
@@ -32,7 +31,7 @@ impl<'a> Group<'a> {
         let place = |(region, _): &(&'a Region, u32)| region.header.addr();
         let mut sorted: Vec<(&'a Region, u32)> = regions.to_vec();
         // By their place in the heap: the same in each run, so that what a crash leaves can be reproduced.
-        sorted.sort_by_key(place);
+        sorted.sort_unstable_by_key(place);
         if let Some(twice) = sorted.windows(2).find(|pair| std::ptr::eq(pair[0].0, pair[1].0)) {
             return Err(Error::DuplicateRoot { root: twice[0].0.name.lock().clone() });
         }
@@ -101,8 +100,9 @@ impl<'a> Group<'a> {
         &self.locked[self.order[index]].region.held
     }
 
-    /// Commits the transaction, lets go of the regions, and with a write-ahead log then does what `wait` does, with the position behind the record.
-    pub(super) fn commit_then(&mut self, wait: impl FnOnce(&Store, &Wal, u64) -> Result<()>) -> Result<()> {
+    /// Commits the transaction and lets go of the regions. Then `wait` is called with the position behind the
+    /// record, which is 0 without a write-ahead log.
+    pub(super) fn commit_then<R>(&mut self, wait: impl FnOnce(&Store, u64) -> Result<R>) -> Result<R> {
         let store = self.locked[0].store;
         store.check_not_forked()?;
         if let Some(between) = self.locked.iter_mut().find(|one| one.context().is_between) {
@@ -112,11 +112,11 @@ impl<'a> Group<'a> {
         let position = self.locked.iter().map(|one| one.context().media.position()).max().unwrap_or(0);
         self.end(result.is_ok());
         result.map_err(|error| *error)?;
-        store.wal().map_or(Ok(()), |wal| wait(store, wal, position))
+        wait(store, position)
     }
 
     pub(crate) fn commit(&mut self) -> Result<()> {
-        self.commit_then(|store, wal, position| store.acknowledge(wal, position))
+        self.commit_then(|store, position| store.acknowledge(position))
     }
 
     /// Tells those who watch the roots of what was committed, as for [one region](Exclusive::tell).
@@ -129,21 +129,9 @@ impl<'a> Group<'a> {
     }
 
     /// Rolls the transaction back, as for [one region](Exclusive::give_up).
-    pub(crate) fn give_up(self) -> Result<()> {
-        let store = self.locked[0].store;
+    pub(crate) fn give_up(self) -> u64 {
         let regions: Vec<&Region> = self.locked.iter().map(|one| one.region).collect();
         drop(self);
-        regions.iter().try_for_each(|region| region.wait_for_records(store))
-    }
-
-    /// [`give_up`](Group::give_up), as for [one region](Exclusive::give_up_deferred).
-    pub(crate) fn give_up_deferred(self) -> u64 {
-        let store = self.locked[0].store;
-        let regions: Vec<&Region> = self.locked.iter().map(|one| one.region).collect();
-        drop(self);
-        if store.wal().is_none() {
-            return 0;
-        }
         regions.iter().map(|region| region.counters.position.get()).max().unwrap_or(0)
     }
 

@@ -11,9 +11,9 @@ mod exclusive;
 mod group;
 pub(crate) mod guard;
 #[cfg(test)]
-mod panics;
+mod panics_tests;
 #[cfg(all(test, not(pheap_loom)))]
-mod refused;
+mod refused_tests;
 pub(crate) mod rewrite;
 mod versions;
 mod watch;
@@ -193,7 +193,7 @@ impl Region {
         if bug(Bug::TellAtOnce) {
             return why;
         }
-        self.wait_for_records(store).err().unwrap_or(why)
+        store.acknowledge_seen(self.counters.position.get()).err().unwrap_or(why)
     }
 
     /// Whether the region's memory may not be touched any more.
@@ -300,17 +300,5 @@ impl Drop for Shared<'_> {
             self.region.access().unlock_shared(self.entry);
         }
         guard::leave(self.store.id());
-    }
-}
-
-impl Region {
-    /// With a write-ahead log: waits until what was committed in the region may be told to others.
-    #[inline(never)] // reads without such a log need the registers
-    #[track_caller]
-    fn wait_for_records(&self, store: &Store) -> Result<()> {
-        match store.wal() {
-            Some(wal) if !store.is_forked() => store.acknowledge(wal, self.counters.position.get()),
-            _ => Ok(()),
-        }
     }
 }

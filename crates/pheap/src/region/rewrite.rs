@@ -180,12 +180,9 @@ impl Exclusive<'_> {
         context.between_states(|context| {
             // The cycle that is running may count objects as live that were allocated since it began.
             context.complete_collection();
-            if bug(Bug::ConvertDead) {
-                return;
+            if !bug(Bug::ConvertDead) {
+                context.begin_and_complete_collection();
             }
-            let store = context.store();
-            context.gc.begin_full(&mut context.alloc, store);
-            context.complete_collection();
         });
         self.give_back_runs();
     }

@@ -20,14 +20,12 @@ impl Store {
         self.wal().map_or(u64::MAX, |wal| wal.durable_end())
     }
 
-    /// Waits until what was recorded before `position` may be told to others.
+    /// With a write-ahead log: waits until what was recorded before `position` may be told to others.
     #[inline]
     #[track_caller]
-    pub(crate) fn acknowledge(&self, wal: &Wal, position: u64) -> Result<()> {
-        if wal.is_acknowledged(position) {
-            return Ok(());
-        }
-        if is_left_out(Kind::FileSync) {
+    pub(crate) fn acknowledge(&self, position: u64) -> Result<()> {
+        let Some(wal) = self.wal() else { return Ok(()) };
+        if wal.is_acknowledged(position) || is_left_out(Kind::FileSync) {
             return Ok(());
         }
         if self.is_forked() {
@@ -36,13 +34,23 @@ impl Store {
         self.note_failure(wal.acknowledge(position))
     }
 
-    /// For a transaction that does not wait for a sync: if others only wait until the kernel has their records, this one does, too.
-    pub(crate) fn hand_over(&self, wal: &Wal, position: u64) {
-        if !wal.syncs_commits() {
+    /// [`acknowledge`](Self::acknowledge) for who gives up what it was at. In a forked child, where the log
+    /// is the parent's, it waits for nothing.
+    #[cold]
+    #[track_caller]
+    pub(crate) fn acknowledge_seen(&self, position: u64) -> Result<()> {
+        if self.is_forked() { Ok(()) } else { self.acknowledge(position) }
+    }
+
+    /// For a transaction that does not wait for a sync, and whose record ends at `position`, which this
+    /// returns: if others only wait until the kernel has their records, this one does, too.
+    pub(crate) fn hand_over(&self, position: u64) -> u64 {
+        if self.wal().is_some_and(|wal| !wal.syncs_commits()) {
             // Who asks for the outcome is told of a failure.
             // SURVIVES unreached: a simulated log is mapped, so a record is there when it was appended, unless another thread writes.
-            let _ = self.acknowledge(wal, position);
+            let _ = self.acknowledge(position);
         }
+        position
     }
 
     /// Waits for a checkpoint if too much memory is private, or makes one.
@@ -66,13 +74,9 @@ impl Store {
     /// Waits until all that was recorded may be told to others.
     #[track_caller]
     pub(crate) fn acknowledge_all(&self) -> Result<()> {
-        match self.wal() {
-            Some(wal) => {
-                self.acknowledge(wal, wal.end())?;
-                self.note_failure(wal.has_taken_all())
-            }
-            None => Ok(()),
-        }
+        let Some(wal) = self.wal() else { return Ok(()) };
+        self.acknowledge(wal.end())?;
+        self.note_failure(wal.has_taken_all())
     }
 
     /// Fails if the log has: what is going to be done would not be recorded.

@@ -138,11 +138,6 @@ impl Store {
         self.logged.get().map_or(Ok(()), |logged| logged.open(blocks(mapped)))
     }
 
-    #[inline(always)]
-    pub(crate) fn pins_undo(&self) -> bool {
-        self.pin_undo
-    }
-
     pub(crate) fn is_read_only(&self) -> bool {
         self.mapping.is_read_only()
     }

@@ -1,6 +1,7 @@
 //! Which pages are free. Volatile: it comes back from the span tables when a heap is opened.
 //!
-//! Some of them are [holes](Pages::add_hole), whose space the file has given back: whoever takes them sees to it that it has space there again.
+//! Some of them are [holes](Pages::holes), whose space the file has given back. Whoever takes them sees to it
+//! that the file has space there again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +13,7 @@ pub(crate) struct Pages {
     /// The same as (length, offset).
     by_length: BTreeSet<(u64, u64)>,
     /// Free pages that may have no space in the file.
-    holes: Ranges,
+    pub(crate) holes: Ranges,
     /// What has been free since it was asked for, without holes; and how often it was asked for.
     quiet: Ranges,
     watches: u64,
@@ -32,12 +33,13 @@ impl Ranges {
         self.0.into_iter().filter(|&(_, len)| len >= least).collect()
     }
 
-    fn overlaps(&self, start: u64, len: u64) -> bool {
+    /// Whether one of them has a part of this range.
+    pub(crate) fn overlaps(&self, start: u64, len: u64) -> bool {
         self.0.range(..start + len).next_back().is_some_and(|(&at, &have)| at + have > start)
     }
 
     /// Adds a range, as one with those that it touches: there are as few as there can be to look at.
-    fn add(&mut self, start: u64, len: u64) {
+    pub(crate) fn add(&mut self, start: u64, len: u64) {
         self.cut(start, len);
         let (mut start, mut end) = (start, start + len);
         if let Some((&at, _)) = self.0.range(..start).next_back().filter(|&(&at, &have)| at + have == start) {
@@ -48,6 +50,11 @@ impl Ranges {
             end += len;
         }
         self.0.insert(start, end - start);
+    }
+
+    /// Bytes of all of them.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.0.values().sum()
     }
 
     /// Takes away what lies within a range.
@@ -150,29 +157,9 @@ impl Pages {
         }
     }
 
-    /// The file may have no space any more for these pages, which are free.
-    pub(crate) fn add_hole(&mut self, start: u64, len: u64) {
-        self.holes.add(start, len);
-    }
-
     /// The file may have no space for free runs of at least so many bytes.
     pub(crate) fn add_holes(&mut self, least: u64) {
         self.holes = Ranges::new(self.runs().filter(|&(_, len)| len >= least));
-    }
-
-    /// The file has space for these pages.
-    pub(crate) fn no_hole(&mut self, start: u64, len: u64) {
-        self.holes.cut(start, len);
-    }
-
-    /// Whether the file has no space for some of these pages.
-    pub(crate) fn has_hole(&self, start: u64, len: u64) -> bool {
-        self.holes.overlaps(start, len)
-    }
-
-    /// Bytes of all holes.
-    pub(crate) fn hole_bytes(&self) -> u64 {
-        self.holes.0.values().sum()
     }
 
     /// All runs: offsets and lengths.
@@ -241,7 +228,7 @@ mod tests {
         let mut pages = Pages::default();
         pages.give(0, 100);
         pages.give(200, 20);
-        pages.add_hole(10, 20);
+        pages.holes.add(10, 20);
         let watch = pages.watch(30, 1000);
         assert!(pages.take_at(200, 20));
         assert_eq!(pages.take(5), Some(0));
@@ -253,11 +240,13 @@ mod tests {
         assert_eq!(pages.next_quiet(older, 1), None);
         let quiet: Vec<_> = std::iter::from_fn(|| pages.next_quiet(watch, 10)).collect();
         assert_eq!(quiet, [(0, 10), (30, 10), (40, 10)]);
-        assert!(pages.has_hole(29, 10) && !pages.has_hole(30, 70) && !pages.has_hole(0, 10));
-        pages.add_hole(25, 20);
-        assert_eq!(pages.hole_bytes(), 35);
-        pages.no_hole(20, 10);
-        assert_eq!(pages.hole_bytes(), 25);
+        assert!(
+            pages.holes.overlaps(29, 10) && !pages.holes.overlaps(30, 70) && !pages.holes.overlaps(0, 10)
+        );
+        pages.holes.add(25, 20);
+        assert_eq!(pages.holes.bytes(), 35);
+        pages.holes.cut(20, 10);
+        assert_eq!(pages.holes.bytes(), 25);
     }
 
     /// A part of a run becomes a hole at a time; and what is done with all holes, with the tables locked, must not take as long as there are parts.
@@ -266,11 +255,11 @@ mod tests {
         let mut pages = Pages::default();
         pages.give(0, 1000);
         for start in (0..1000).step_by(20).chain((10..1000).step_by(20)) {
-            pages.add_hole(start, 10);
+            pages.holes.add(start, 10);
         }
         assert_eq!(pages.holes.0, BTreeMap::from([(0, 1000)]));
-        pages.no_hole(500, 10);
-        pages.add_hole(490, 30);
+        pages.holes.cut(500, 10);
+        pages.holes.add(490, 30);
         assert_eq!(pages.holes.0, BTreeMap::from([(0, 1000)]));
     }
 
@@ -279,8 +268,8 @@ mod tests {
         let mut pages = Pages::default();
         pages.give(0, 100);
         pages.give(200, 8);
-        pages.add_hole(0, 40);
-        pages.add_hole(60, 40);
+        pages.holes.add(0, 40);
+        pages.holes.add(60, 40);
         assert_eq!(pages.take_solid(10, 9), Some((40, 10)));
         assert_eq!(pages.take_solid(20, 9), Some((50, 10)));
         assert_eq!(pages.take_solid(20, 9), None);

@@ -149,12 +149,12 @@ impl Tables {
         let end = offset + len;
         (offset..end).step_by(PART as usize).all(|at| {
             let part = PART.min(end - at);
-            if !self.pages.has_hole(at, part) {
+            if !self.pages.holes.overlaps(at, part) {
                 return true;
             }
-            let filled = self.media.wal().is_some_and(|wal| wal.fill(at, part).is_ok());
+            let filled = self.media.wal().is_some_and(|wal| wal.data().unpunch(at, part).is_ok());
             if filled {
-                self.pages.no_hole(at, part);
+                self.pages.holes.cut(at, part);
             }
             filled
         })
@@ -358,7 +358,7 @@ mod tests {
         let last = taken.pop().unwrap();
         for offset in taken.into_iter().step_by(2) {
             tables.pages.give(offset, PAGE);
-            tables.pages.add_hole(offset, PAGE);
+            tables.pages.holes.add(offset, PAGE);
         }
         tables.pages.give(last, PAGE);
         // There is a page that needs nothing of the disk; and then there is a new arena.
@@ -421,9 +421,9 @@ mod tests {
         let mut tables = store.tables.lock();
         tables.media = Media::new(Medium::Wal(wal));
         let [(start, len)] = tables.pages.runs().collect::<Vec<_>>()[..] else { panic!("one run") };
-        tables.pages.add_hole(start, len);
+        tables.pages.holes.add(start, len);
         assert_eq!(tables.take_pages(5 * PART, 5 * PART), None);
-        assert_eq!((tables.pages.hole_bytes(), tables.pages.total()), (len - 3 * PART, len));
+        assert_eq!((tables.pages.holes.bytes(), tables.pages.total()), (len - 3 * PART, len));
         assert_eq!(tables.take_pages(5 * PART, 2 * PART), Some((start, 3 * PART)));
         assert_eq!(tables.take_pages(PAGE, PAGE), None);
     }

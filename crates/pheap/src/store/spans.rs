@@ -37,6 +37,11 @@ impl Span {
     }
 }
 
+/// The span that begins at an offset, of spans in order.
+pub(crate) fn span_at(spans: &[Span], offset: u64) -> Option<&Span> {
+    spans.binary_search_by_key(&offset, |span| span.offset).ok().map(|number| &spans[number])
+}
+
 /// Writes the entry of pages that belong to nobody, or to the caller alone; durable after a fence.
 #[track_caller]
 pub(crate) fn write_entry(media: &Media, heap: Words<'_>, entry_at: u64, words: [u64; 2]) {

@@ -25,6 +25,8 @@ use crate::layout::{
     Graph, MAX_BYTES, PointerMap, TypeLayout, check_layout, decode, difference, encode, fingerprints,
 };
 use crate::media::Media;
+use crate::store::arena::SpanKind;
+use crate::store::spans::{Span, span_at};
 use crate::store::words::Words;
 use crate::units::LINE;
 use crate::units::PAGE;
@@ -61,12 +63,9 @@ impl TypeTable {
     }
 
     /// Reads the table. `extent_len` gives the length of the extent at an offset, if there is one.
-    pub(crate) fn read(
-        heap: Words<'_>,
-        salt: u64,
-        first: u64,
-        extent_len: impl Fn(u64) -> Option<u64>,
-    ) -> Result<TypeTable> {
+    pub(crate) fn read(heap: Words<'_>, salt: u64, first: u64, spans: &[Span]) -> Result<TypeTable> {
+        let is_extent = |span: &&Span| span.entry.kind == SpanKind::Types;
+        let extent_len = |at: u64| span_at(spans, at).filter(is_extent).map(Span::bytes);
         let bad = || Error::corrupt("the type table leads to a place that is not part of it");
         let mut table = TypeTable::create(first, extent_len(first).ok_or_else(bad)?);
         for _ in 0..64 {
@@ -344,7 +343,7 @@ fn checksum(rest: &[u8], offset: u64, salt: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::layout::pairs::{describe_root, pair};
+    use crate::layout::pairs_tests::{describe_root, pair};
     use proptest::prelude::*;
 
     /// A table with the type alone, as an opening reads it.

@@ -13,8 +13,6 @@ use super::Store;
 use crate::error::Result;
 use crate::layout::Words as ObjectWords;
 use crate::media::Media;
-#[cfg(test)]
-use crate::os::mapping::Mapping;
 
 /// A view of metadata, whose places are offsets in the heap. Copies are of the same words.
 #[derive(Clone, Copy, Debug)]
@@ -61,12 +59,6 @@ impl<'a> Words<'a> {
     pub(crate) unsafe fn new(base: *mut u8, range: Range<u64>) -> Words<'a> {
         assert!(base.addr().is_multiple_of(8) && range.start.is_multiple_of(8) && range.start <= range.end);
         Words { base, start: range.start, end: range.end, mapped: PhantomData }
-    }
-
-    /// Nothing of a heap, to be [extended](Self::extend).
-    #[cfg(test)]
-    pub(super) fn none(mapping: &Mapping) -> Words<'a> {
-        Words { base: mapping.base(), start: 0, end: 0, mapped: PhantomData }
     }
 
     /// A part of it.
@@ -156,5 +148,18 @@ impl<'a> Words<'a> {
     #[track_caller]
     pub(crate) fn persist_directly(self, media: &Media, at: u64, bytes: usize) {
         media.persist_directly(self.base, self.addr(at), bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::os::mapping::Mapping;
+
+    impl<'a> Words<'a> {
+        /// Nothing of a heap, to be [extended](Self::extend).
+        pub(in crate::store) fn none(mapping: &Mapping) -> Words<'a> {
+            Words { base: mapping.base(), start: 0, end: 0, mapped: PhantomData }
+        }
     }
 }

@@ -51,14 +51,6 @@ impl Closer {
     }
 }
 
-#[cfg(test)]
-impl Closer {
-    /// For whom others wait longer than any test takes.
-    pub(crate) fn patient() -> Closer {
-        Closer { until: Instant::now() + Duration::from_secs(3600), ..Closer::new() }
-    }
-}
-
 impl Gate {
     pub(crate) fn new() -> Gate {
         Gate { closed: AtomicU64::new(0), closers: Mutex::default(), changed: Condvar::new() }
@@ -141,6 +133,13 @@ mod tests {
     use std::thread;
 
     use super::*;
+
+    impl Closer {
+        /// For whom others wait longer than any test takes.
+        pub(crate) fn patient() -> Closer {
+            Closer { until: Instant::now() + Duration::from_secs(3600), ..Closer::new() }
+        }
+    }
 
     #[test]
     fn who_comes_waits_for_those_who_came_before() {

@@ -115,13 +115,12 @@ impl Context {
         self.gc.pause(start.elapsed());
     }
 
-    /// What [`Bug::CycleInTransaction`] does.
+    /// Begins a cycle that is no minor one, unless one is running, and completes it. A transaction that is
+    /// open has done nothing yet, but for [`Bug::CycleInTransaction`].
     #[cold]
     pub(crate) fn begin_and_complete_collection(&mut self) {
         let store = self.store();
-        if self.gc.is_idle() {
-            self.gc.begin(&mut self.alloc, store);
-        }
+        self.gc.begin_full(&mut self.alloc, store);
         self.complete_collection();
     }
 

@@ -306,13 +306,7 @@ pub(crate) fn rollback_group(contexts: &mut [&mut Context]) {
     }
     for context in contexts.iter_mut() {
         let store = context.store();
-        if let Some(wal) = context.media.wal() {
-            for &(start, end) in context.alloc.fresh_ranges() {
-                // Pages that differ from the file, and hold nothing.
-                wal.pages.note((start - wal.base()) as u64, (end - start) as u64);
-            }
-            context.media.forget_noted(wal);
-        }
+        context.media.forget_noted(context.alloc.fresh_ranges());
         context.logged.drain_lines(|_, _| {});
         context.doomed.clear();
         context.padded.clear();

@@ -275,7 +275,7 @@ impl Context {
     #[inline]
     pub(crate) fn begin(&mut self) {
         self.begin_short();
-        if self.store().pins_undo() {
+        if self.store().pin_undo {
             Context::begin_long(&mut [self]);
         }
     }
@@ -283,7 +283,7 @@ impl Context {
     /// Starts a transaction over several roots.
     pub(crate) fn begin_all(contexts: &mut [&mut Context]) {
         contexts.iter_mut().for_each(|context| context.begin_short());
-        if contexts[0].store().pins_undo() {
+        if contexts[0].store().pin_undo {
             Context::begin_long(contexts);
         }
     }
@@ -450,11 +450,6 @@ impl Context {
     pub(crate) fn grow_log(&mut self) -> Result<()> {
         let bytes = self.log.staged.bytes();
         grow_log(self.store(), self.region, &self.media, &mut self.log, bytes)
-    }
-
-    /// Whether the log is long enough for so many bytes of undo entries; it is made longer for that if it can be.
-    pub(super) fn has_log_for(&mut self, bytes: u64) -> bool {
-        self.make_log_for(bytes).is_ok()
     }
 
     /// Makes the log long enough for so many bytes of undo entries.

@@ -291,8 +291,7 @@ impl Log {
             kept.shrink_to(KEPT);
             return;
         }
-        self.generation += 1;
-        self.header.set_generation(media, self.generation);
+        self.reset_unfenced(media);
         media.fence();
         self.segment = 0;
         self.at = self.segments[0].first_entry();

@@ -83,7 +83,7 @@ impl Context {
         unsafe {
             let sets = Context::members(this).map(|member| &(*known(member)).set);
             let words: usize = sets.map(|set| set.words() + set.len()).sum();
-            (*known(Context::lead(this))).has_log_for(8 * (words + (*this).most_copies) as u64)
+            (*known(Context::lead(this))).make_log_for(8 * (words + (*this).most_copies) as u64).is_ok()
         }
     }
 

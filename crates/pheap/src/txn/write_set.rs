@@ -437,62 +437,65 @@ pub(crate) fn filter_bits_aligned(addr: usize, len: usize, align: usize) -> u64 
     if len <= align && align <= LINE { 1 << (addr / LINE % 64) } else { filter_bits(addr, len) }
 }
 
-/// Words as those of a heap, and copies of them, for tests.
 #[cfg(test)]
-struct Trial {
-    words: Vec<u64>,
-    set: WriteSet,
-}
+mod trial {
+    use super::*;
 
-#[cfg(test)]
-impl Trial {
-    fn new(words: Vec<u64>) -> Trial {
-        Trial { words, set: WriteSet::new(MAX_ENTRIES, &Tuning::SHIPPED) }
+    /// Words as those of a heap, and copies of them, for tests.
+    pub(super) struct Trial {
+        pub(super) words: Vec<u64>,
+        pub(super) set: WriteSet,
     }
 
-    /// The address of the byte `at`, if there are so many words from there on.
-    fn addr(&mut self, at: usize, len: usize) -> usize {
-        assert!((at + len).next_multiple_of(8) <= self.words.len() * 8);
-        self.words.as_mut_ptr().expose_provenance() + at
-    }
+    impl Trial {
+        pub(super) fn new(words: Vec<u64>) -> Trial {
+            Trial { words, set: WriteSet::new(MAX_ENTRIES, &Tuning::SHIPPED) }
+        }
 
-    fn find(&mut self, at: usize, len: usize) -> Find {
-        let addr = self.addr(at, len);
-        self.set.find(addr, len)
-    }
+        /// The address of the byte `at`, if there are so many words from there on.
+        pub(super) fn addr(&mut self, at: usize, len: usize) -> usize {
+            assert!((at + len).next_multiple_of(8) <= self.words.len() * 8);
+            self.words.as_mut_ptr().expose_provenance() + at
+        }
 
-    /// Bytes of a copy.
-    fn copy(&mut self, copy: *mut u8, len: usize) -> &mut [u8] {
-        // SAFETY: of an entry, which is where (1) says; its bytes are those of words.
-        unsafe { std::slice::from_raw_parts_mut(copy, len) }
-    }
+        pub(super) fn find(&mut self, at: usize, len: usize) -> Find {
+            let addr = self.addr(at, len);
+            self.set.find(addr, len)
+        }
 
-    fn found(&mut self, at: usize, len: usize) -> Option<&mut [u8]> {
-        let Find::Copy(copy) = self.find(at, len) else { return None };
-        Some(self.copy(copy, len))
-    }
-
-    fn insert(&mut self, at: usize, len: usize, align: usize) -> Option<&mut [u8]> {
-        let addr = self.addr(at, len);
-        // SAFETY: words of the vector, which is never longer or shorter.
-        let copy = unsafe { self.set.insert(addr, len, align) }?;
-        Some(self.copy(copy, len))
-    }
-
-    fn widen(&mut self, at: usize, len: usize, align: usize) -> Option<&mut [u8]> {
-        let addr = self.addr(at, len);
-        // SAFETY: words of the vector, which is never longer or shorter. A copy is borrowed from this, so nothing is written to an old one.
-        let copy = unsafe { self.set.widen(addr, len, align) }?;
-        Some(self.copy(copy, len))
-    }
-
-    /// The copies, by the numbers of their first words.
-    fn copies(&mut self) -> Vec<(usize, Vec<u64>)> {
-        let start = self.addr(0, 0);
-        let copies = self.set.copies().map(|(addr, copy, words)| {
+        /// Bytes of a copy.
+        pub(super) fn copy(&mut self, copy: *mut u8, len: usize) -> &mut [u8] {
             // SAFETY: of an entry, which is where (1) says; its bytes are those of words.
-            ((addr - start) / 8, (0..words).map(|i| unsafe { copy.wrapping_add(i).read() }).collect())
-        });
-        copies.collect()
+            unsafe { std::slice::from_raw_parts_mut(copy, len) }
+        }
+
+        pub(super) fn found(&mut self, at: usize, len: usize) -> Option<&mut [u8]> {
+            let Find::Copy(copy) = self.find(at, len) else { return None };
+            Some(self.copy(copy, len))
+        }
+
+        pub(super) fn insert(&mut self, at: usize, len: usize, align: usize) -> Option<&mut [u8]> {
+            let addr = self.addr(at, len);
+            // SAFETY: words of the vector, which is never longer or shorter.
+            let copy = unsafe { self.set.insert(addr, len, align) }?;
+            Some(self.copy(copy, len))
+        }
+
+        pub(super) fn widen(&mut self, at: usize, len: usize, align: usize) -> Option<&mut [u8]> {
+            let addr = self.addr(at, len);
+            // SAFETY: words of the vector, which is never longer or shorter. A copy is borrowed from this, so nothing is written to an old one.
+            let copy = unsafe { self.set.widen(addr, len, align) }?;
+            Some(self.copy(copy, len))
+        }
+
+        /// The copies, by the numbers of their first words.
+        pub(super) fn copies(&mut self) -> Vec<(usize, Vec<u64>)> {
+            let start = self.addr(0, 0);
+            let copies = self.set.copies().map(|(addr, copy, words)| {
+                // SAFETY: of an entry, which is where (1) says; its bytes are those of words.
+                ((addr - start) / 8, (0..words).map(|i| unsafe { copy.wrapping_add(i).read() }).collect())
+            });
+            copies.collect()
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! Checkpoints, the thread in the background that makes them, and when it does.
 
 use std::io;
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -58,20 +59,20 @@ impl Wal {
             self.find_log()?;
         }
         let mut folded = self.folded.lock();
-        let (end, live) = {
+        let (from, end, live) = {
             let state = self.state.lock();
             self.check(&state)?;
             // In this order, under this lock: what is recorded in the new epoch is behind `end`.
             self.pages.next_epoch();
-            (state.buffer.end(), state.buffer.live())
+            (state.folded, state.buffer.end(), state.buffer.live())
         };
-        if folded.to < end {
+        if from < end {
             if closing {
                 self.write_rest()?;
             } else {
                 self.reach(end, true)?;
             }
-            let result = self.fold(&folded, end, &live).and_then(|written| {
+            let result = self.fold(&folded, from..end, &live).and_then(|written| {
                 self.counters.checkpoint_bytes.fetch_add(written, Ordering::Relaxed);
                 self.data.sync()?;
                 self.mark_folded(end, folded.mark)
@@ -81,7 +82,7 @@ impl Wal {
                 self.fail(&mut state, "writing a checkpoint to the heap's file", &e);
                 return Err(state.failure.as_ref().expect("it has failed").error());
             }
-            (folded.to, folded.mark) = (end, 1 - folded.mark);
+            folded.mark = 1 - folded.mark;
             folded.streams.iter().for_each(|stream| stream.publish());
             state.folded = end;
             state.ages = is_worth_folding(&state);
@@ -108,14 +109,13 @@ impl Wal {
         log.sync()
     }
 
-    /// Writes the records up to a position to the heap's file, and says how many bytes that were.
-    fn fold(&self, folded: &Folded, to: u64, live: &[Segment]) -> io::Result<u64> {
-        let from = folded.to;
+    /// Writes the records between two positions to the heap's file, and says how many bytes that were.
+    fn fold(&self, folded: &Folded, positions: Range<u64>, live: &[Segment]) -> io::Result<u64> {
         let log = self.log();
         // For what half of the log says, and a little more, if there may be so much in memory: each page is written once then.
         let room = (self.settings.log_limit / 4 * 3).min(self.settings.memory_limit / 2);
         let mut fold = Fold::with_room(&*self.data, room);
-        each_record(log, self.layout, live, from..to, |record| {
+        each_record(log, self.layout, live, positions, |record| {
             folded.streams.iter().for_each(|stream| stream.add(record));
             fold.add(record)
         })?;

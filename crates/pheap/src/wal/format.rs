@@ -147,8 +147,7 @@ fn is_zero_behind_head(file: &dyn Storage) -> io::Result<bool> {
 pub(crate) fn read_head(file: &dyn Storage) -> io::Result<Head> {
     let mut bytes = [0; HEAD_WORDS * 8];
     let have = file.read_up_to(&mut bytes, 0)?;
-    let words: [u64; HEAD_WORDS] =
-        std::array::from_fn(|i| u64::from_le_bytes(*bytes[i * 8..].first_chunk().expect("8 bytes")));
+    let words: [u64; HEAD_WORDS] = line(&bytes);
     let uuid = u128::from(words[2]) | u128::from(words[3]) << 64;
     // It is written first of all, from the front.
     let written = bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);

@@ -25,7 +25,6 @@ mod fold;
 mod follow;
 pub(crate) mod format;
 mod group;
-mod holes;
 #[cfg(all(test, pheap_loom))]
 pub(crate) mod model;
 mod page_set;
@@ -172,11 +171,9 @@ pub(crate) struct Wal {
     process: Process,
 }
 
-/// How far the heap's file is.
+/// What a checkpoint needs for itself.
 #[derive(Debug)]
 struct Folded {
-    /// Position up to which it has everything.
-    to: u64,
     /// Which of the [marks](format::MARKS) is the older one.
     mark: usize,
     /// Who gets the records that it is given.
@@ -200,7 +197,7 @@ struct State {
     /// Position up to which a thread syncs the log, if one does.
     syncing: Option<u64>,
     failure: Option<Failure>,
-    /// Position up to which everything is in the heap's file.
+    /// Position up to which everything is in the heap's file. Changed during a checkpoint.
     folded: u64,
     /// Whether a thread makes checkpoints.
     background: bool,
@@ -318,7 +315,7 @@ impl Wal {
             wanted: AtomicU64::new(synced),
             durable: AtomicU64::new(synced),
             failed: AtomicBool::new(false),
-            folded: Mutex::new(Folded { to: mark.folded, mark: 1 - place, streams: Vec::new() }),
+            folded: Mutex::new(Folded { mark: 1 - place, streams: Vec::new() }),
             base: AtomicUsize::new(0),
             growth: Mutex::new(()),
             pages: PrivatePages::new(of.reserved, of.mapped)?,

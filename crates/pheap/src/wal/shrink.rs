@@ -17,7 +17,7 @@ impl Wal {
         if !self.has_begun() {
             return Ok(());
         }
-        let mut folded = self.folded.lock();
+        let _folded = self.folded.lock();
         // Until the file ends there: whoever makes the log longer begins where it ends by now.
         let _growth = self.growth.lock();
         if self.is_mapped() {
@@ -26,13 +26,13 @@ impl Wal {
         let segments = {
             let mut state = self.state.lock();
             self.check(&state)?;
-            if state.buffer.segments() <= FIRST_SEGMENTS || state.buffer.end() != folded.to {
+            if state.buffer.segments() <= FIRST_SEGMENTS || state.buffer.end() != state.folded {
                 return Ok(());
             }
             state.buffer.move_down(FIRST_SEGMENTS);
-            folded.to = state.buffer.end();
-            state.folded = folded.to;
-            state.buffer.recycle(folded.to);
+            let end = state.buffer.end();
+            state.folded = end;
+            state.buffer.recycle(end);
             state.buffer.give_up_behind(FIRST_SEGMENTS)
         };
         let _ = self.log().cut_off(self.layout.file_offset(segments));

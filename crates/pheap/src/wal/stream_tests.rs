@@ -181,7 +181,7 @@ fn a_copy_is_one_state() {
         world.wal.checkpoint(|| {}).unwrap();
         let mut copier = world.data.copier.lock().unwrap().take().unwrap();
         copier.stream.end();
-        let end = world.wal.folded.lock().to;
+        let end = world.wal.state.lock().folded;
         assert!(world.wal.folded.lock().streams.is_empty());
         // What comes later is not in it.
         world.change();

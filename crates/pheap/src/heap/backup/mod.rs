@@ -13,11 +13,12 @@ use std::path::Path;
 
 use super::Heap;
 use crate::error::{Error, Result};
+use crate::os::names::folder_of;
 use crate::os::unnamed_file;
 use crate::wal::files::storage;
 use copy::Copier;
 use format::{Reader, Writer};
-use partial::{Partial, folder_of};
+use partial::Partial;
 use target::{FileTarget, Target};
 
 pub(super) use target::unless_zero;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use crate::os::file_system::overwrite_in_place;
 use crate::os::fork::Process;
-use crate::os::names::has_name;
+use crate::os::names::{folder_of, has_name};
 use crate::os::{random, rename_to_new, try_lock, unlock};
 
 /// A file under a name of its own, removed again unless it is published.
@@ -78,11 +78,6 @@ impl Drop for Partial {
         // Not by closing it: a child that was forked meanwhile has it open, too.
         unlock(&self.file);
     }
-}
-
-/// Where a file lies.
-pub(super) fn folder_of(target: &Path) -> &Path {
-    target.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 const PARTIAL: &str = ".partial";

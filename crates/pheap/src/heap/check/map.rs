@@ -130,10 +130,8 @@ impl<'s> HeapMap<'s> {
         };
         map.read_types();
         let spans = all_spans(tables.heap, &tables.arenas)?;
-        let extents = spans.iter().filter(|span| span.entry.kind == SpanKind::Types);
-        let extents: HashMap<u64, u64> = extents.map(|span| (span.offset, span.bytes())).collect();
         let (salt, first) = (tables.header.salt, tables.header.types);
-        let stored = TypeTable::read(tables.heap, salt, first, |at| extents.get(&at).copied());
+        let stored = TypeTable::read(tables.heap, salt, first, &spans);
         match stored {
             Ok(stored) => map.problems.extend(tables.types.problems(&stored)),
             Err(error) => map.problems.push(error.to_string()),

@@ -180,10 +180,9 @@ pub(super) fn holds(ty: &TypeLayout, at: u64, target: &TypeLayout) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::layout::prim_layout;
 
     fn prim(prim: Prim) -> TypeLayout {
-        let (size, align) = prim_layout(prim);
+        let (size, align) = prim.layout();
         TypeLayout { name: prim.name().to_owned(), size, align, shape: Shape::Prim(prim) }
     }
 

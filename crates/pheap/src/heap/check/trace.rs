@@ -312,7 +312,10 @@ fn count(map: &HeapMap<'_>, reached: &SlotSet, report: &mut Report) {
         usage.span_bytes += span.pages * crate::units::PAGE;
     }
     report.usage = usages.into_values().collect();
-    report.usage.sort_by(|a, b| (&a.root, b.bytes, &a.type_name).cmp(&(&b.root, a.bytes, &b.type_name)));
+    report.usage.sort_unstable_by(|a, b| {
+        let (left, right) = ((&a.root, b.bytes, &a.type_name), (&b.root, a.bytes, &b.type_name));
+        left.cmp(&right).then(a.type_number.cmp(&b.type_number))
+    });
 }
 
 /// Some of the slots of a heap, by number: a bit for each that there is.

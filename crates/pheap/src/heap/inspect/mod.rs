@@ -10,7 +10,6 @@ use super::Heap;
 use super::open::choose::offered;
 use super::options::Durability;
 use crate::layout::{TypeLayout, describe};
-use crate::store::Tables;
 use crate::store::header::{FORMAT, Use};
 
 pub(crate) use super::check::decode::part::Sight;
@@ -72,7 +71,18 @@ impl Heap {
     /// All types that objects in the heap ever had, by number. (In a forked child, none.)
     pub fn types(&self) -> Vec<TypeInfo> {
         let heap = self.inner();
-        if heap.is_forked() { Vec::new() } else { types_of(&heap.tables.lock()) }
+        if heap.is_forked() {
+            return Vec::new();
+        }
+        let types = heap.tables.lock().types.types.clone();
+        let info = |(number, ty): (usize, &TypeLayout)| TypeInfo {
+            number: number as u32,
+            name: ty.name.clone(),
+            layout: describe(ty, &types),
+            size: ty.size,
+            align: ty.align,
+        };
+        types.iter().enumerate().map(info).collect()
     }
 
     /// The content of the header. (In a forked child, nothing.)
@@ -82,13 +92,10 @@ impl Heap {
             return HeapInfo::default();
         }
         let roots = heap.regions().len() as u64;
-        self.info_of(&heap.tables.lock(), roots)
-    }
-
-    fn info_of(&self, tables: &Tables, roots: u64) -> HeapInfo {
+        let tables = heap.tables.lock();
         let header = &tables.header;
         // The only heap of a file that nobody has locked.
-        let followed = self.inner().is_read_only() && self.inner().file.is_none();
+        let followed = heap.is_read_only() && heap.file.is_none();
         HeapInfo {
             format: FORMAT,
             uuid: header.uuid,
@@ -104,21 +111,9 @@ impl Heap {
                 Use::In(medium) => Some(Durability::of(medium)),
             },
             followed,
-            offered: self.inner().mapping.file().filter(|_| !followed).map(offered),
+            offered: heap.mapping.file().filter(|_| !followed).map(offered),
             types: tables.types.types.len() as u64,
             roots,
         }
     }
-}
-
-fn types_of(tables: &Tables) -> Vec<TypeInfo> {
-    let types = &tables.types.types;
-    let info = |(number, ty): (usize, &TypeLayout)| TypeInfo {
-        number: number as u32,
-        name: ty.name.clone(),
-        layout: describe(ty, types),
-        size: ty.size,
-        align: ty.align,
-    };
-    types.iter().enumerate().map(info).collect()
 }

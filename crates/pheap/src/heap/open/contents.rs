@@ -87,9 +87,7 @@ impl Contents {
         }
         let spans = spans_in(stored, &arenas, &HashMap::new())?;
         let mut regions = read_regions(stored, heap, &header, &spans)?;
-        let extents = spans.iter().filter(|span| span.entry.kind == SpanKind::Types);
-        let extents: HashMap<u64, u64> = extents.map(|span| (span.offset, span.bytes())).collect();
-        let types = TypeTable::read(heap, header.salt, header.types, |at| extents.get(&at).copied())?;
+        let types = TypeTable::read(heap, header.salt, header.types, &spans)?;
         // SAFETY: the regions are of this heap, and this has its mapping.
         let logs = unsafe { logs(mapping.base(), &header, &regions) };
         // SAFETY: the heap has its mapping for as long as there is what this returns, and until `recover` replays it, only the header is written. (Another mapping of the same place
@@ -237,9 +235,7 @@ impl Contents {
         }
         // From here on the file changes.
         let moves = relocate::rebase(header, base.addr() as u64);
-        if !(moves && bug(Bug::MoveUnlisted)) {
-            mark_in_use(mapping, heap, &medium, &media, header)?;
-        }
+        mark_in_use(mapping, heap, &medium, &media, header)?;
         if let (true, Some(wal)) = (*begins_log, medium.wal()) {
             wal.begin()?; // before a record needs it, which could not say why there is none
         }
@@ -288,7 +284,8 @@ impl Recovered {
         } = contents;
         let next_region = regions.iter().map(|(identity, _)| identity.id).max().unwrap_or(0) + 1;
         spans.retain(Span::holds_objects);
-        spans.sort_by_key(|span| span.entry.region); // often one region has them all, and this takes no time
+        // Often one region has them all, and this takes no time.
+        spans.sort_unstable_by_key(|span| (span.entry.region, span.offset));
         let state = match medium.wal() {
             _ if mapping.is_read_only() => READ_ONLY,
             Some(wal) if !wal.has_begun() => UNCHANGED,

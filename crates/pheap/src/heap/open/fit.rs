@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use super::copy::{self, Copy};
-use super::found::{Found, Surveyed};
+use super::found::{Found, Surveyed, moved_bytes};
 use super::place::InFile;
 use super::{plan, wal};
 use crate::error::{Error, Result};
@@ -52,7 +52,7 @@ pub(super) fn survey<R>(mut found: Found<'_>, then: impl FnOnce(Surveyed<'_>) ->
             return then(surveyed);
         }
     } else if found.moves()? {
-        need += found.moved_bytes();
+        need += moved_bytes(place, &found.header);
     }
     let Found { header, tail, .. } = found;
     let path = place.path();

@@ -75,7 +75,7 @@ impl<'a> Found<'a> {
 }
 
 /// Bytes of private memory that it takes to move a heap which is only read.
-fn moved_bytes(place: &dyn Place, header: &Header) -> u64 {
+pub(super) fn moved_bytes(place: &dyn Place, header: &Header) -> u64 {
     place.file().and_then(|file| copy::space(file).ok()).unwrap_or(0).min(header.mapped)
 }
 
@@ -88,11 +88,6 @@ impl Found<'_> {
     pub(super) fn moves(&self) -> Result<bool> {
         let Found { options, place, header, .. } = self;
         Ok(moves(&place.reserve(options.base, header, View::Private)?, header))
-    }
-
-    /// Bytes of private memory that this would take.
-    pub(super) fn moved_bytes(&self) -> u64 {
-        moved_bytes(self.place, &self.header)
     }
 }
 

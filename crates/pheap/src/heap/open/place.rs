@@ -14,6 +14,7 @@ use crate::os::file_system::{is_tmpfs, overwrite_in_place};
 use crate::os::holes;
 use crate::os::identity::{Identity, boot_id, is_same_boot};
 use crate::os::mapping::{Backing, Mapping};
+use crate::os::names::folder_of;
 use crate::os::own_file::OwnFile;
 use crate::os::random;
 use crate::os::storage::Disk;
@@ -201,7 +202,7 @@ impl Place for InFile<'_> {
 
 /// Makes the name of a new file durable.
 pub(super) fn sync_directory(path: &Path) -> Result<()> {
-    let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let parent = folder_of(path);
     // SURVIVES unreached: see the call of this.
     File::open(parent)
         .and_then(|directory| directory.sync_all())

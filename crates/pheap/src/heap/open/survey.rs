@@ -11,7 +11,7 @@ use crate::store::arena::{Arena, SpanEntry, SpanKind, arena_of};
 use crate::store::header::Header;
 use crate::store::pages::Pages;
 use crate::store::region_header::{RegionHeader, root_in};
-use crate::store::spans::{Span, clear_entry, spans_in};
+use crate::store::spans::{Span, clear_entry, span_at, spans_in};
 use crate::store::stored::Stored;
 use crate::store::types::TypeTable;
 use crate::store::words::Words;
@@ -31,21 +31,15 @@ pub(super) fn read_regions(
     header: &Header,
     spans: &[Span],
 ) -> Result<Vec<Surveyed>> {
-    let logs: HashMap<u64, (u32, u64)> = spans
-        .iter()
-        .filter(|span| span.entry.kind == SpanKind::Log)
-        .map(|span| (span.offset, (span.entry.region, span.bytes())))
-        .collect();
     let mut regions = Vec::new();
-    let mut candidates: Vec<_> = spans.iter().filter(|span| span.entry.kind == SpanKind::Region).collect();
-    candidates.sort_by_key(|span| span.offset);
-    for span in candidates {
+    for span in spans.iter().filter(|span| span.entry.kind == SpanKind::Region) {
         if span.bytes() != crate::store::region_header::REGION_SIZE {
             return Err(Error::corrupt(format!("the region at byte {} has a wrong size", span.offset)));
         }
         let header_at = RegionHeader::at(heap, span.offset);
         let id = header_at.id();
-        let of_region = |at: u64| logs.get(&at).filter(|(region, _)| *region == id).map(|&(_, len)| len);
+        let is_of_log = |span: &&Span| (span.entry.kind, span.entry.region) == (SpanKind::Log, id);
+        let of_region = |at: u64| span_at(spans, at).filter(is_of_log).map(Span::bytes);
         if header_at.is_removed()? {
             header_at.read(header.salt)?; // no log has anything to say about it
             continue;
@@ -217,12 +211,10 @@ pub(super) fn free_pages(
     regions: &[Surveyed],
     types: &TypeTable,
 ) -> Pages {
-    let segments: HashMap<u64, u32> = regions
-        .iter()
-        .flat_map(|(identity, segments)| segments.iter().map(|segment| (segment.start, identity.id)))
-        .collect();
     let live: HashSet<u32> = regions.iter().map(|(identity, _)| identity.id).collect();
-    let starts: HashSet<u64> = regions.iter().map(|(identity, _)| identity.offset).collect();
+    // A segment of a log is a span of a log: `read_regions` has seen to that.
+    let starts = regions.iter().flat_map(|(_, segments)| segments.iter().map(|segment| segment.start));
+    let starts: HashSet<u64> = regions.iter().map(|(identity, _)| identity.offset).chain(starts).collect();
     // Most spans are of the region that the one before is of.
     let known = Cell::new(None);
     let is_live = |region| {
@@ -234,8 +226,7 @@ pub(super) fn free_pages(
     let mut cleared = false;
     let owned = spans.iter().filter(|span| {
         let owned = match span.entry.kind {
-            SpanKind::Region => starts.contains(&span.offset),
-            SpanKind::Log => segments.contains_key(&span.offset),
+            SpanKind::Region | SpanKind::Log => starts.contains(&span.offset),
             SpanKind::Types => types.has_extent(span.offset),
             SpanKind::Small | SpanKind::Large => is_live(span.entry.region),
         };

@@ -1,4 +1,5 @@
 use std::collections::BTreeSet;
+use std::marker::PhantomData;
 
 use proptest::prelude::*;
 
@@ -8,6 +9,26 @@ use crate::layout::desc::Prim;
 use crate::layout::encode::tests::any_layout;
 use crate::layout::graph::{Graph, VariantLayout};
 use crate::{P, Persist, Pointee};
+
+impl<'a> Words<'a> {
+    fn of(words: &'a [u64]) -> Words<'a> {
+        Words { start: words.as_ptr(), len: words.len(), readable: PhantomData }
+    }
+}
+
+impl PointerMap {
+    /// The words that are visited of an object with this content, or of several such objects.
+    fn visited(&self, content: &[u64], slots: usize, window: Range<usize>) -> Vec<usize> {
+        let (objects, bytes) = (content.repeat(slots), content.len() * 8);
+        let mut found = Vec::new();
+        let visit = |at: *mut u64| found.push((at.addr() - objects.as_ptr().addr()) / 8);
+        match slots {
+            1 => self.visit(Words::of(&objects), window, visit),
+            _ => self.visit_slots(Words::of(&objects), bytes, window, visit),
+        }
+        found
+    }
+}
 
 // --- against the derive ----------------------------------------------------------------------------------------------------
 

@@ -1,5 +1,6 @@
 use proptest::prelude::*;
 
+use super::trial::Trial;
 use super::*;
 
 /// The first word of bytes.
