@@ -201,6 +201,7 @@ impl<'a> Exclusive<'a> {
     /// read. So the caller waits until that is durable: with a write-ahead log, what is before the position
     /// that this returns.
     #[cold]
+    #[must_use = "the caller waits until what was read is durable"]
     pub(crate) fn give_up(self) -> u64 {
         let region = self.region;
         drop(self);
