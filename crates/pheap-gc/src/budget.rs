@@ -10,10 +10,15 @@ const CLOCK: u32 = 64;
 /// A slice makes at least one step even if its budget is empty, so a cycle of marking always ends.
 #[derive(Clone, Debug)]
 pub struct Budget {
+    /// Limit of `spent`.
     work: u64,
+    /// Time at which the slice ends; `None` if time has no limit.
     until: Option<Instant>,
+    /// Work done, in bytes.
     spent: u64,
+    /// Marked objects with pointers.
     objects: u64,
+    /// Bytes of traced objects.
     bytes: u64,
     /// Pointers until the next reading of the clock.
     ticks: u32,

@@ -20,6 +20,7 @@ pub(crate) const BLOCK: u32 = 16;
 /// lock of its shard. These locks order the two, so the fields are relaxed.
 #[derive(Debug)]
 pub(crate) struct Eras {
+    /// The current era. Only [`take`](Eras::take) changes it.
     now: AtomicU64,
     /// The reserved eras are less than this one.
     end: AtomicU64,
@@ -67,12 +68,14 @@ impl Eras {
         Some(era)
     }
 
+    /// Removes the snapshot of an era.
     pub(crate) fn let_go(&self, era: u64) {
         let mut live = self.live();
         live.remove(&era);
         self.newest.store(live.last().copied().unwrap_or(0), Relaxed);
     }
 
+    /// Returns whether no snapshot exists.
     pub(crate) fn is_quiet(&self) -> bool {
         self.newest.load(Relaxed) == 0
     }

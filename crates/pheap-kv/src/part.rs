@@ -37,7 +37,9 @@ const TIME: usize = 8;
 #[derive(Persist)]
 #[repr(C)]
 struct Value<'r> {
+    /// The era in which the value was written, and the flag [`EXPIRES`].
     era: u64,
+    /// The user's bytes. If the value expires, the time follows them.
     bytes: PBytes<'r>,
 }
 

@@ -123,6 +123,7 @@ pub struct Range {
     /// Entries read at the front, and at the back; both in order.
     front: VecDeque<Entry>,
     back: VecDeque<Entry>,
+    /// Maximal entries of the next step. It doubles with each read, up to [`MOST`].
     step: usize,
 }
 

@@ -18,6 +18,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 pub struct Reader {
     pub(crate) shards: Arc<Shards>,
     pub(crate) id: SpaceId,
+    /// The snapshot that the reader shows; `None` if it shows the newest values.
     pub(crate) pin: Option<Arc<Pin>>,
 }
 

@@ -34,8 +34,11 @@ const PER_PROCESSOR: usize = 4;
 #[derive(Clone)]
 pub(crate) struct Shard {
     pub(crate) root: Root<Part<'static>>,
+    /// Shared by all maps with this shard, until a removal of its neighbour replaces it.
     pub(crate) counts: Arc<Counts>,
+    /// The least key of the range.
     start: StoredKey,
+    /// Copy of [`Part::bounds`]. Out of date if the range was changed since.
     bounds: u64,
 }
 
@@ -112,9 +115,11 @@ pub(crate) struct Shards {
     pub(crate) heap: Heap,
     pub(crate) eras: Eras,
     pub(crate) spaces: Spaces,
+    /// The current map. Only a thread that holds the lock of `unused` replaces it.
     map: ArcSwap<Map>,
     /// The roots of shards that are not in use. A thread that changes the map holds this lock.
     unused: Mutex<Vec<Root<Part<'static>>>>,
+    /// Number of shards that is enough for the processors of this machine.
     enough: usize,
     /// Writes that are not durable yet. `None` if reads never wait for the disk.
     unsynced: Option<Unsynced>,

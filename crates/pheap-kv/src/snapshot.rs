@@ -37,6 +37,7 @@ pub struct Snapshot {
 /// Registers the era of a snapshot as long as a reader of the snapshot exists.
 pub(crate) struct Pin {
     shards: Arc<Shards>,
+    /// The era that ended when the snapshot was taken.
     pub(crate) era: u64,
 }
 

@@ -16,6 +16,8 @@ const CLASSES: usize = 1 << 12;
 /// A write is counted under the lock of its shard, before it commits. So a reader that sees a write also sees
 /// its count, unless the write is durable.
 pub(crate) struct Unsynced {
+    /// By class. A count may include writes that became durable since
+    /// [`forget_durable`](Unsynced::forget_durable).
     counts: Box<[AtomicU32]>,
     /// Deferred writes, in order: a commit that is durable no earlier than the writes, and their classes.
     deferred: Mutex<VecDeque<(Commit, Vec<usize>)>>,
@@ -41,6 +43,8 @@ impl Unsynced {
         count.load(Ordering::Acquire) > 0
     }
 
+    /// Counts writes to these keys until the result is dropped. The caller must hold the locks of their
+    /// shards.
     pub(crate) fn count(&self, keys: &mut dyn Iterator<Item = &[u8]>) -> Counted<'_> {
         let classes: Vec<usize> = keys.map(class).collect();
         for &class in &classes {
@@ -55,6 +59,7 @@ impl Unsynced {
         }
     }
 
+    /// Removes deferred writes from the front that are durable.
     fn forget_durable(&self, deferred: &mut VecDeque<(Commit, Vec<usize>)>) {
         while deferred.front().is_some_and(|(commit, _)| commit.is_durable()) {
             deferred.pop_front().inspect(|(_, classes)| self.uncount(classes));
