@@ -166,7 +166,7 @@ fn kill(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let some = cx.server.clients.matching(&filter);
     for profile in &some {
         if profile.id == cx.session.id {
-            cx.session.closing = true; // after its reply
+            cx.session.closing = true; // after the reply
         } else {
             cx.server.clients.remove(profile.id);
             cx.server.threads[profile.thread].post(Message::Kill(profile.id));

@@ -140,7 +140,7 @@ fn ltrim(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     if let Some((removed, is_gone)) = trimmed {
         cx.touched(b'l', "ltrim", key);
         cx.effects.dirty += removed as u64;
-        cx.effects.dirty -= 1; // which `touched` has counted
+        cx.effects.dirty -= 1; // `touched` has counted one
         if is_gone {
             cx.notify(b'g', "del", key);
         }

@@ -157,7 +157,7 @@ fn move_one(cx: &mut Cx<'_>, args: &Args<'_>, from: End, to: End, out: &mut Repl
     };
     cx.touched(b'l', to.pushed(), target);
     cx.touched(b'l', from.popped(), source);
-    cx.effects.dirty -= 1; // it is one change
+    cx.effects.dirty -= 1; // a move counts as one change
     if is_gone {
         cx.notify(b'g', "del", source);
     }
