@@ -120,8 +120,8 @@ impl<'a> Asked<'a> {
         Ok(())
     }
 
-    /// Parses the arguments. `is_member` says whether a name is a member of the sorted set. If the sorted set
-    /// does not exist (`exists`), any name is accepted.
+    /// Parses the arguments. `exists` says whether the sorted set exists, and `is_member` whether a name is a
+    /// member of it. If it does not exist, any name is accepted.
     fn parse(
         args: &'a Args<'a>,
         variant: Variant,

@@ -276,10 +276,10 @@ fn config_set(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let limit = config.int("maxmemory") as u64;
     *current = config;
     if policy == Some(SyncPolicy::Awaited) {
-        // Must follow `limits.follow`: replies wait now, and reads wait for counted writes. This call also
-        // syncs the log, and so covers earlier commits whose counts are gone. A thread that appends to the
-        // log after this sync has read the end of the log also sees that replies wait. The call is needed
-        // even if the policy was `Awaited` before: the sync of an earlier `CONFIG SET` may have failed.
+        // Must follow `limits.follow`: from there on, replies wait, and reads wait for counted writes. This
+        // call also syncs the log, which covers the earlier commits whose counts are gone. If a commit is
+        // too late for this sync, its thread sees that replies wait. The call is needed even if the policy
+        // was `Awaited` before: the sync of an earlier `CONFIG SET` may have failed.
         cx.store().heap().set_sync_policy(SyncPolicy::Awaited)?;
     }
     // After the change of `maxmemory-policy`.

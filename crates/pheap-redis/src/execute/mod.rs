@@ -87,7 +87,7 @@ pub struct Execution<'e> {
     pub session: &'e mut Session,
     /// Where the commands put their results.
     pub output: Output<'e>,
-    /// Number of the worker thread.
+    /// Number of the thread, under which its commands are counted.
     pub thread: usize,
     /// When the previous command ended; the start of the measured time of the next one.
     pub clock: Instant,
@@ -435,7 +435,7 @@ impl Execution<'_> {
         (self.session.replies, self.session.db) = (replies, db);
     }
 
-    /// Reports a heap error to the client, and logs it if it will recur.
+    /// Reports a heap error to the client. Logs an error that will recur.
     fn heap_error(&mut self, error: &pheap::Error) {
         self.server.look_at(error);
         self.error(&heap_error(error));

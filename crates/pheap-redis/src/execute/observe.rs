@@ -11,7 +11,7 @@ use crate::server::now;
 impl Execution<'_> {
     /// Registers the client for invalidation notices about the keys that the command has read.
     pub(super) fn remember(&mut self, known: Known, words: &Args<'_>) {
-        // The reads of a script are registered by its own commands. `WATCH` reads no value.
+        // The reads of a script are registered while it runs. `WATCH` reads no value.
         let reads = known.flags.has(Flags::READONLY)
             && !matches!(known.keys, Keys::Script)
             && known.group != Group::Transactions;

@@ -274,7 +274,7 @@ fn what_migrates_is_durable() {
     assert!(was_durable);
 }
 
-/// `INFO` and the like lock all shards, but change nothing.
+/// These commands run in transactions that may write, but change nothing.
 #[test]
 fn what_changes_nothing_is_not_counted() {
     let folder = tempfile::tempdir().unwrap();
@@ -284,7 +284,7 @@ fn what_changes_nothing_is_not_counted() {
     assert!(client.run(&["get b"]).is_empty());
 }
 
-/// These commands touch keys without the flag `READONLY`. They must count as reads.
+/// These commands touch keys without the flag `READONLY`. They must not count as writes.
 #[test]
 fn these_change_nothing_though_their_flags_do_not_say_so() {
     let has_keys = |known: &Known| !matches!(known.keys, Keys::None);
