@@ -137,7 +137,7 @@ fn hello(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     Ok(())
 }
 
-/// `RESET`: returns the client to the state of a new connection.
+/// `RESET`: leaves transactions, channels and `MONITOR`, and restores most settings of the connection.
 fn reset(cx: &mut Cx<'_>, _: &Args<'_>, out: &mut Reply) -> Done {
     cx.session.multi = None;
     cx.server.unwatch(cx.session);

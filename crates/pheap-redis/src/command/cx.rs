@@ -1,4 +1,4 @@
-//! The context of a command: what it may read and change.
+//! The context of a command: the data that it may read and change.
 
 use std::collections::HashMap;
 

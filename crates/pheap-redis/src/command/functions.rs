@@ -292,7 +292,8 @@ const HELP: &[&str] = &[
 /// If the heap cannot be read.
 pub fn load_libraries(server: &Server) -> pheap::Result<()> {
     let store = &server.store;
-    // The root stays locked until the end, so that no other thread loads a library in between.
+    // Commits to the root wait until this read ends. A transaction that has set `libraries` but has not yet
+    // committed may run at the same time.
     store.root(store.shards().len()).read_deferred(|view, root| {
         let db = &view[view[root].dbs.at(0)];
         let texts =

@@ -1,6 +1,6 @@
 //! `MIGRATE`: moves keys to another server, with `RESTORE` there.
 //!
-//! The command locks all shards, so that it is a transaction of its own and runs only once: its effect on the
+//! The command locks all shards, so that it is a separate transaction and runs only once: its effect on the
 //! other server cannot be rolled back. As in Redis, clients that need the keys wait in the meantime.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};

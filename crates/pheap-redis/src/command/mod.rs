@@ -1,4 +1,4 @@
-//! Commands: their names, the keys that they touch, and what they do. Each family has a file with a table.
+//! Commands: names, keys and functions. Each family has a file with a table.
 //!
 //! To add a command, add a row to the `COMMANDS` of its family, with its name, arity, flags and keys, and a
 //! function in the same file. Rows of subcommands follow the row of their command. The function reads and

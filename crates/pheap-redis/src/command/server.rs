@@ -122,8 +122,8 @@ pub(super) fn no_cluster(_: &mut Cx<'_>, _: &Args<'_>, _: &mut Reply) -> Done {
     Err(Fail::err("This instance has cluster support disabled"))
 }
 
-/// `SHUTDOWN`: stops the server. All data are in the heap, so there is nothing to save. The options are
-/// accepted without effect.
+/// `SHUTDOWN`: stops the server. All data are in the heap, so there is nothing to save. `NOSAVE` stops the
+/// server even while a script is slow; the options `SAVE`, `NOW` and `FORCE` have no effect.
 fn shutdown(cx: &mut Cx<'_>, args: &Args<'_>, _: &mut Reply) -> Done {
     for option in &args[1..] {
         match option.to_ascii_lowercase().as_slice() {

@@ -102,7 +102,7 @@ impl<'v, 'r> Source<'v, 'r> {
     }
 }
 
-/// Calls `f` with the sorted set or set of a key, if the key exists.
+/// Calls `f` with the sorted set or set of a key, or with `None` if the key does not exist.
 fn with_source<R>(
     cx: &mut Cx<'_>,
     key: &[u8],

@@ -15,7 +15,7 @@ use crate::text::words::lossy;
 /// Maximum number of refused commands that are reported for one part of the master's stream.
 const TOLD: usize = 10;
 
-/// What is recorded in the heap, in the transaction that runs a part of the master's stream.
+/// A record for the heap, written in the transaction that runs a part of the master's stream.
 #[derive(Debug)]
 pub enum Note {
     /// The commands up to this position have been run.

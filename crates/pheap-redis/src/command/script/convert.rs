@@ -159,8 +159,8 @@ impl Budget {
     }
 }
 
-/// Writes the value that a script has returned. `resp3` is the version that the script has selected, which
-/// decides how booleans are written.
+/// Writes the value that a script has returned. `resp3` is whether the script has selected RESP3, which decides
+/// how booleans are written.
 pub(super) fn reply(value: &Value, names: &Names, resp3: bool, out: &mut Reply) -> Result<()> {
     nested(value, names, resp3, DEEPEST, &mut Budget::new(), out)
 }

@@ -97,7 +97,7 @@ fn choose(
 /// Selects a setting that is a number.
 type Field = fn(&mut Choices) -> &mut i64;
 
-/// Adds the functions that change settings. Each returns the present settings.
+/// Adds the functions that change settings. Each returns the resulting settings.
 fn choosers(lua: &Lua, library: &Table, choices: &Rc<RefCell<Choices>>) -> Result<()> {
     let limit = i64::from(i32::MAX);
     let with = choices.clone();
