@@ -1,4 +1,4 @@
-//! Answers of one part, with which a command ends.
+//! Replies of one part, as the last expression of a command.
 
 use super::Done;
 use crate::resp::Reply;
@@ -14,19 +14,19 @@ macro_rules! answers {
 }
 
 answers! {
-    /// A whole number.
+    /// Answers with an integer.
     int(number: i64);
-    /// A number of things.
+    /// Answers with a number of things.
     count(number: usize);
-    /// A string.
+    /// Answers with a string.
     bulk(text: &[u8]);
-    /// A string, or that there is none.
+    /// Answers with a string, or null.
     maybe_bulk(text: Option<&[u8]>);
-    /// A short text without line ends.
+    /// Answers with a short text without line ends.
     simple(text: &str);
-    /// Text for people.
+    /// Answers with text for people.
     text(text: impl AsRef<[u8]>);
-    /// An array of strings.
+    /// Answers with an array of strings.
     bulks(texts: impl ExactSizeIterator<Item: AsRef<[u8]>>);
 }
 
@@ -41,19 +41,19 @@ pub(super) fn yes_or_no(out: &mut Reply, is_so: bool) -> Done {
     int(out, i64::from(is_so))
 }
 
-/// Answers that there is no such thing.
+/// Answers with null.
 pub(super) fn null(out: &mut Reply) -> Done {
     out.null();
     Ok(())
 }
 
-/// The same, where there would have been an array.
+/// Answers with a null array.
 pub(super) fn null_array(out: &mut Reply) -> Done {
     out.null_array();
     Ok(())
 }
 
-/// Answers with an array without elements.
+/// Answers with an empty array.
 pub(super) fn empty(out: &mut Reply) -> Done {
     out.array(0);
     Ok(())

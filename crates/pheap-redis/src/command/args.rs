@@ -1,4 +1,4 @@
-//! Arguments that mean something.
+//! Parses the arguments of commands.
 
 use std::ops::Range;
 
@@ -9,27 +9,28 @@ use crate::data::{DATABASES, P, View};
 use crate::resp::Reply;
 use crate::text::words;
 
-/// A whole number.
+/// Parses a whole number.
 pub(super) fn int(text: &[u8]) -> Result<i64, Fail> {
     words::int(text).ok_or(Fail::NOT_AN_INTEGER)
 }
 
-/// The argument of an option, which is behind it.
+/// Returns the argument that follows an option.
 pub(super) fn value<'a>(rest: &mut std::slice::Iter<'_, &'a [u8]>) -> Result<&'a [u8], Fail> {
     rest.next().copied().ok_or(Fail::SYNTAX)
 }
 
-/// What one of these words stands for, whatever its letters' case.
+/// Returns the meaning of a word, in any letter case, or `None` if the word is not in the list.
 pub(super) fn word<T: Copy>(text: &[u8], words: &[(&str, T)]) -> Option<T> {
     words.iter().find(|(word, _)| text.eq_ignore_ascii_case(word.as_bytes())).map(|(_, meaning)| *meaning)
 }
 
-/// The same of a word that must be one of these.
+/// Returns the meaning of a word, in any letter case, or a syntax error if the word is not in the list.
 pub(super) fn one_of<T: Copy>(text: &[u8], words: &[(&str, T)]) -> Result<T, Fail> {
     word(text, words).ok_or(Fail::SYNTAX)
 }
 
-/// The same of a last word that may be left out. Nothing if it is none of these, or not the last one.
+/// Returns the meaning of an optional last argument. `None` if the word is not in the list, or not the last
+/// one.
 pub(super) fn last_word<T: Copy>(args: &Args<'_>, default: T, words: &[(&str, T)]) -> Option<T> {
     match args {
         [] => Some(default),
@@ -38,25 +39,25 @@ pub(super) fn last_word<T: Copy>(args: &Args<'_>, default: T, words: &[(&str, T)
     }
 }
 
-/// How something is removed, for Redis; here it makes no difference.
+/// The options `SYNC` and `ASYNC`, which make a difference only in Redis.
 pub(super) const SYNC_OR_ASYNC: &[(&str, ())] = &[("sync", ()), ("async", ())];
 
-/// A whole number that is not negative; or this error.
+/// Parses a whole number of at least 0. Fails with `error`.
 pub(super) fn count(text: &[u8], error: impl std::fmt::Display) -> Result<usize, Fail> {
     maybe_count(text).ok_or_else(|| Fail::err(error))
 }
 
-/// The same, or nothing.
+/// Parses a whole number of at least 0.
 pub(super) fn maybe_count(text: &[u8]) -> Option<usize> {
     words::int(text).and_then(|number| usize::try_from(number).ok())
 }
 
-/// A whole number that is greater than 0; or this error.
+/// Parses a whole number greater than 0. Fails with `error`.
 pub(super) fn positive(text: &[u8], error: impl std::fmt::Display) -> Result<usize, Fail> {
     maybe_count(text).filter(|&number| number > 0).ok_or_else(|| Fail::err(error))
 }
 
-/// How many elements are to be taken, if that is said.
+/// Parses an optional last argument that is a number of elements.
 pub(super) fn maybe_number(args: &Args<'_>, too_many: impl FnOnce() -> Fail) -> Result<Option<usize>, Fail> {
     match args {
         [] => Ok(None),
@@ -65,14 +66,15 @@ pub(super) fn maybe_number(args: &Args<'_>, too_many: impl FnOnce() -> Fail) -> 
     }
 }
 
-/// The keys of a command that has their number at `at`, the keys behind it.
+/// Adds the positions of the keys of a command whose argument `at` is their number. The keys follow it.
 pub(super) fn counted_keys(args: &Args<'_>, at: usize, keys: &mut Vec<usize>) {
     if let Some(count) = maybe_count(args[at]).filter(|&count| count < args.len() - at) {
         keys.extend(at + 1..=at + count);
     }
 }
 
-/// What commands like `LMPOP` are asked for: keys behind their number, an end, how many elements.
+/// Parses the arguments of commands like `LMPOP`: number of keys, keys, end, and an optional number of
+/// elements.
 pub(super) fn counted_pop<'a, E>(
     args: &'a Args<'a>,
     end: impl FnOnce(&[u8]) -> Result<E, Fail>,
@@ -91,12 +93,12 @@ pub(super) fn counted_pop<'a, E>(
     }
 }
 
-/// A time that is none, or not one that a key could expire at.
+/// Returns the error for a time that is invalid or out of range as a deadline.
 pub(super) fn invalid_time(command: &str) -> Fail {
     Fail::err(format_args!("invalid expire time in '{command}' command"))
 }
 
-/// The number of a database.
+/// Parses the number of a database.
 pub(super) fn database(cx: &Cx<'_>, text: &[u8]) -> Result<usize, Fail> {
     let number = int(text)?;
     if i32::try_from(number).is_err() {
@@ -108,12 +110,13 @@ pub(super) fn database(cx: &Cx<'_>, text: &[u8]) -> Result<usize, Fail> {
     db.ok_or_else(|| Fail::err("DB index is out of range"))
 }
 
-/// A number.
+/// Parses a floating-point number.
 pub(super) fn float(text: &[u8]) -> Result<f64, Fail> {
     words::float(text).ok_or(Fail::NOT_A_FLOAT)
 }
 
-/// The places from `start` to `end` of `len` things: negative ones count from the end (-1 is the last one).
+/// Returns the indexes from `start` to `end`, inclusive, of `len` elements. Negative arguments count from the
+/// end: -1 is the last element.
 pub(super) fn places(start: i64, end: i64, len: usize) -> Range<usize> {
     let len = len as i64;
     let from_end = |at: i64| if at < 0 { at.saturating_add(len) } else { at };
@@ -121,48 +124,50 @@ pub(super) fn places(start: i64, end: i64, len: usize) -> Range<usize> {
     if first > last { 0..0 } else { first as usize..last as usize + 1 }
 }
 
-/// The same of a string, where an end before the first place is that place.
+/// Returns the indexes from `start` to `end`, inclusive, in a string. An `end` before the first byte means
+/// the first byte.
 pub(super) fn places_in_string(start: i64, end: i64, len: usize) -> Range<usize> {
     places(start, end.max(-(len as i64)), len)
 }
 
-/// Milliseconds until a command gives up. 0: never.
+/// Parses a timeout in milliseconds. 0 means no timeout.
 pub(super) fn timeout_ms(text: &[u8]) -> Result<u64, Fail> {
     let ms = words::int(text).ok_or_else(|| Fail::err("timeout is not an integer or out of range"))?;
     u64::try_from(ms).map_err(|_| Fail::err("timeout is negative"))
 }
 
-/// Seconds until a command gives up that waits for a key. None: never.
+/// Parses the timeout of a blocking command, in seconds. Returns `None` for no timeout.
 pub(super) fn timeout(text: &[u8]) -> Result<Option<f64>, Fail> {
     let seconds = words::float(text).ok_or_else(|| Fail::err("timeout is not a float or out of range"))?;
-    // In whole milliseconds, rounded up: so a little less than nothing is nothing.
+    // Rounded up to whole milliseconds, so a timeout between -1 ms and 0 counts as 0.
     let ms = (seconds * 1000.0).ceil();
     Fail::err_when(ms < 0.0, "timeout is negative")?;
     Fail::err_when(ms >= i64::MAX as f64 / 1e3, "timeout is out of range")?;
     Ok(Some(ms / 1000.0).filter(|&seconds| seconds > 0.0))
 }
 
-/// What `SCAN` and its relatives are asked for.
+/// The arguments of `SCAN`, `HSCAN`, `SSCAN` and `ZSCAN`.
 pub(super) struct Scan<'a> {
-    /// Where to go on: a [`cursor`].
+    /// Position to continue from, as [`cursor`] returns it.
     pub(super) from: u64,
-    /// What names must match. None: any name does.
+    /// Pattern that names must match. `None`: any name matches.
     pub(super) pattern: Option<&'a [u8]>,
-    /// How much to look at, roughly.
+    /// Number of elements to look at, approximately.
     pub(super) count: usize,
-    /// Which type the keys must have, in small letters.
+    /// Type that the keys must have, in small letters.
     pub(super) kind: Option<Vec<u8>>,
 }
 
-/// The number of a `SCAN`: where to go on, with its bits reversed. A map says that as the beginning of a hash, so its
-/// lowest bits are zero. The reversed number is small, as in Redis: some programs keep it in a float.
+/// Parses the cursor of a `SCAN`: a position in a map, with the order of its bits reversed. A map's position
+/// is a prefix of a hash, so its lowest bits are zero. The reversed number is small, as in Redis: some
+/// programs keep it in a float.
 pub(super) fn cursor(text: &[u8]) -> Result<u64, Fail> {
     let number = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
     number.ok_or_else(|| Fail::err("invalid cursor"))
 }
 
 impl<'a> Scan<'a> {
-    /// A cursor and the options behind it. `TYPE` is one of them where `has_kind`.
+    /// Parses a cursor and the options after it. The option `TYPE` is allowed if `has_kind`.
     pub(super) fn parse(args: &Args<'a>, has_kind: bool) -> Result<Scan<'a>, Fail> {
         let mut scan = Scan { from: cursor(args[0])?, pattern: None, count: 10, kind: None };
         let options = args[1..].chunks_exact(2);
@@ -181,8 +186,8 @@ impl<'a> Scan<'a> {
         Ok(scan)
     }
 
-    /// Answers what the elements of a key's value are asked for: `f` calls [`answer`](Self::answer), and
-    /// gets whether Redis would have the value in a compact form.
+    /// Scans the elements of a key's value. `f` calls [`answer`](Self::answer); its fourth argument is
+    /// whether Redis would keep the value in a compact encoding.
     pub(super) fn of_value<K: Kind>(
         cx: &mut Cx<'_>,
         args: &Args<'_>,
@@ -203,9 +208,10 @@ impl<'a> Scan<'a> {
         })
     }
 
-    /// Answers what one of the relatives of `SCAN` is asked for: goes on with `step`, which says some elements
-    /// and where the next ones are, until enough were looked at. As Redis does, it answers all that a value has
-    /// if that is in a compact form (`is_compact`). `write` adds an element to the reply, and says as how many.
+    /// Answers a scan. Calls `step`, which returns some elements and the next position, until enough elements
+    /// were seen. If the value is in a compact encoding in Redis (`is_compact`), all its elements are
+    /// answered, as Redis does. `write` writes an element and returns the number of array elements that it
+    /// wrote.
     pub(super) fn answer<'v, T: Copy, I: Iterator<Item = T>>(
         &self,
         is_compact: bool,
@@ -236,7 +242,7 @@ impl<'a> Scan<'a> {
         out.end_array(begun, count);
     }
 
-    /// Whether it asks for this name.
+    /// Returns whether the name matches the pattern.
     pub(super) fn wants(&self, name: &[u8]) -> bool {
         self.pattern.is_none_or(|pattern| words::matches(pattern, name))
     }

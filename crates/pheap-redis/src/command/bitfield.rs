@@ -1,4 +1,4 @@
-//! `BITFIELD`: numbers of any width in a string.
+//! `BITFIELD`: integers of any width within a string.
 
 use super::args::{int, value, word};
 use super::bits::offset;
@@ -20,21 +20,21 @@ pub(super) const COMMANDS: &[Command] = &[
     }),
 ];
 
-/// A kind of number: two's complement, or without a sign.
+/// Type of an integer: signed (two's complement) or unsigned, and its width in bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Kind {
     is_signed: bool,
     bits: u32,
 }
 
-/// What is done if a number does not fit.
+/// What happens if a number does not fit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Overflow {
-    /// Only its lowest bits count.
+    /// Only the lowest bits are kept.
     Wrap,
-    /// It is the greatest, or the least, that fits.
+    /// The number becomes the greatest or the least that fits.
     Saturate,
-    /// Nothing.
+    /// Nothing is stored, and the answer is null.
     Fail,
 }
 
@@ -48,7 +48,7 @@ enum What {
     Increase(i64),
 }
 
-/// A subcommand.
+/// A parsed subcommand.
 #[derive(Debug, Clone, Copy)]
 struct Step {
     what: What,
@@ -72,13 +72,14 @@ impl Kind {
         Ok(Kind { is_signed, bits: bits as u32 })
     }
 
-    /// A number of this kind, from its bits.
+    /// Returns the number of this type that has these bits.
     fn number(self, bits: u64) -> i64 {
         let unused = 64 - self.bits;
         if self.is_signed { (bits << unused) as i64 >> unused } else { (bits << unused >> unused) as i64 }
     }
 
-    /// The number that `number` becomes. None if there is none.
+    /// Returns the number of this type that `number` becomes, or `None` if it does not fit and `overflow` is
+    /// `Fail`.
     fn fit(self, number: i128, overflow: Overflow) -> Option<i64> {
         let (least, most) = if self.is_signed {
             (-(1 << (self.bits - 1)), (1 << (self.bits - 1)) - 1)
@@ -95,13 +96,14 @@ impl Kind {
 }
 
 impl Step {
-    /// The bytes that it concerns, and how far the lowest bit is from their end.
+    /// Returns the range of bytes that contains the number, and the distance of its lowest bit from the end
+    /// of that range.
     fn place(self) -> (usize, usize, u32) {
         let end = self.offset + u64::from(self.kind.bits);
         ((self.offset / 8) as usize, end.div_ceil(8) as usize, (end.next_multiple_of(8) - end) as u32)
     }
 
-    /// The number that is there. Behind the end are zeros.
+    /// Returns the number. Bytes after the end of the string count as zeros.
     fn get(self, bytes: &[u8]) -> i64 {
         let (from, to, shift) = self.place();
         let window = (from..to)
@@ -109,7 +111,7 @@ impl Step {
         self.kind.number((window >> shift) as u64)
     }
 
-    /// Puts a number there, into `bytes`, which begin at the first one that it concerns.
+    /// Stores a number. `bytes` begins at the first byte of the number.
     fn set(self, bytes: &mut [u8], number: i64) {
         let (from, to, shift) = self.place();
         let mask = (u64::MAX >> (64 - self.kind.bits)) as u128;
@@ -147,7 +149,7 @@ fn parse(args: &Args<'_>, limit: Limit) -> Result<Vec<Step>, Fail> {
     Ok(steps)
 }
 
-/// Writes the numbers that are there.
+/// Answers with the numbers at these places.
 fn look(cx: &mut Cx<'_>, key: &[u8], steps: &[Step], out: &mut Reply) -> Done {
     cx.look_at_string(key, |bytes| {
         out.array(steps.len());
@@ -173,7 +175,7 @@ fn bitfield(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         let mut changes = 0;
         for step in &steps {
             let old = step.get(tx[buffer].as_slice(tx, ..));
-            // A negative number is a great one where there are no signs.
+            // For an unsigned type, a negative argument is taken as a large unsigned number.
             let (new, tells_new) = match step.what {
                 What::Get => {
                     out.int(old);

@@ -1,4 +1,4 @@
-//! Bits of strings: one, how many, where, of several.
+//! Bits of strings: `GETBIT`, `SETBIT`, `BITCOUNT`, `BITPOS`, `BITOP`.
 
 use super::args::{int, one_of, places_in_string};
 use super::buffers::{Limit, buffer};
@@ -16,7 +16,8 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("setbit", 4, ADD, KEY, setbit),
 ];
 
-/// Which bit is meant: the first one of the first byte, its highest, is 0. Where fields of `bits` bits are counted, `#` is before the number of one.
+/// Parses the position of a bit. Bit 0 is the highest bit of the first byte. If `bits` is given, `#n` means
+/// the position of field number `n`, where each field has that many bits.
 pub(super) fn offset(text: &[u8], bits: Option<u32>, limit: Limit) -> Result<u64, Fail> {
     let (number, unit) = match (text, bits) {
         ([b'#', number @ ..], Some(bits)) => (number, i64::from(bits)),
@@ -28,7 +29,7 @@ pub(super) fn offset(text: &[u8], bits: Option<u32>, limit: Limit) -> Result<u64
     offset.filter(is_possible).ok_or_else(|| Fail::err("bit offset is not an integer or out of range"))
 }
 
-/// Whether a bit is set. There are no others behind the last byte.
+/// Returns whether a bit is set. Bits after the last byte are not.
 fn is_set(bytes: &[u8], offset: u64) -> bool {
     bytes.get((offset / 8) as usize).is_some_and(|byte| byte << (offset % 8) & 0x80 != 0)
 }
@@ -72,20 +73,20 @@ fn setbit(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     yes_or_no(out, old)
 }
 
-/// Whether a range is one of bits, not of bytes.
+/// Parses the unit of a range. Returns whether it is `BIT`.
 fn is_of_bits(unit: &[u8]) -> Result<bool, Fail> {
     one_of(unit, &[("bit", true), ("byte", false)])
 }
 
-/// The first and the last bit of a range of bits, or of bytes, where negative numbers count from the end. None if there are none in
-/// between.
+/// Returns the first and the last bit of a range of bits or bytes, in which negative numbers count from the
+/// end, or `None` if the range is empty.
 fn bits_of(start: i64, end: i64, is_of_bits: bool, bytes: usize) -> Option<(u64, u64)> {
     let (unit, len) = if is_of_bits { (1, 8 * bytes) } else { (8, bytes) };
     let places = places_in_string(start, end, len);
     (!places.is_empty()).then(|| (unit * places.start as u64, unit * places.end as u64 - 1))
 }
 
-/// How many bits from `first` to `last` are set.
+/// Returns the number of bits that are set from `first` to `last`.
 fn count(bytes: &[u8], first: u64, last: u64) -> u64 {
     let (from, to) = ((first / 8) as usize, (last / 8) as usize);
     let words = bytes[from..=to].chunks_exact(8);
@@ -120,7 +121,7 @@ fn bitcount(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     ones.map(|ones| out.int(ones as i64))
 }
 
-/// The first bit from `first` to `last` that is set, or is not.
+/// Returns the position of the first bit from `first` to `last` that equals `bit`.
 fn find(bytes: &[u8], bit: bool, first: u64, last: u64) -> Option<u64> {
     let flip = if bit { 0 } else { 0xff };
     let (from, to) = ((first / 8) as usize, (last / 8) as usize);
@@ -130,7 +131,7 @@ fn find(bytes: &[u8], bit: bool, first: u64, last: u64) -> Option<u64> {
         place(from, in_first)
     } else {
         let rest = &bytes[from + 1..=to];
-        // Eight at once, as far as they are all the same.
+        // Skips eight bytes at a time while none of their bits equals `bit`.
         let skipped = 8 * rest.chunks_exact(8).take_while(|word| **word == [flip; 8]).count();
         let at = rest[skipped..].iter().position(|&byte| byte != flip);
         at.and_then(|at| place(from + 1 + skipped + at, rest[skipped + at] ^ flip))
@@ -161,7 +162,7 @@ fn bitpos(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         };
         Ok(match find(bytes, bit, first, last) {
             Some(place) => place as i64,
-            // Behind the end are zeros, where none was given.
+            // If no end was given, the string counts as followed by zeros.
             None if !bit && end.is_none() => 8 * bytes.len() as i64,
             None => -1,
         })
@@ -169,7 +170,7 @@ fn bitpos(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     place.map(|place| out.int(place))
 }
 
-/// What `BITOP` does.
+/// Operation of `BITOP`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Op {
     And,
@@ -178,7 +179,7 @@ enum Op {
     Not,
 }
 
-/// Combines `all` with `more`: what is missing of the shorter one are zeros.
+/// Combines `all` with `more`, as if zeros followed the shorter one.
 fn combine(op: Op, all: &mut Vec<u8>, more: &[u8]) {
     if all.len() < more.len() {
         all.resize(more.len(), 0);

@@ -1,4 +1,4 @@
-//! Strings that are changed in the middle.
+//! Strings that are changed in place.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -7,24 +7,25 @@ use pheap::{P, PVec};
 use super::{Cx, Fail};
 use crate::data::{Change, Db, Txn, Value};
 
-/// How long a string may be.
+/// Maximum length of a string, in bytes.
 #[derive(Clone, Copy)]
 pub(super) struct Limit(u64);
 
 impl Limit {
     pub(super) fn of(cx: &Cx<'_>) -> Limit {
-        // A master has done it already.
+        // The master has accepted the length already.
         Limit(if cx.session.is_master { u64::MAX } else { cx.server.limits.bulk.load(Relaxed) })
     }
 
-    /// The length of `len` and `more` bytes, if a string may have so many.
+    /// Returns `len + more`, or an error if that is too long for a string.
     pub(super) fn check(self, len: usize, more: usize) -> Result<usize, Fail> {
         let sum = len.checked_add(more).filter(|&sum| sum as u64 <= self.0);
         sum.ok_or_else(|| Fail::err("string exceeds maximum allowed size (proto-max-bulk-len)"))
     }
 }
 
-/// The bytes of a key's string, which can be changed from now on. An empty one is made if there is no such key.
+/// Returns the bytes of a key's string in a form that can be changed in place. Creates an empty string if
+/// there is no such key.
 pub(super) fn buffer<'r>(
     tx: &mut Txn<'r>,
     db: P<'r, Db<'r>>,

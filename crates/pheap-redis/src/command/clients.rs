@@ -1,4 +1,4 @@
-//! Clients: who is connected, and what is done to them.
+//! `CLIENT`: lists, names, pauses and disconnects clients.
 
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
@@ -78,12 +78,12 @@ fn on_or_off(word: &[u8]) -> Result<bool, Fail> {
     one_of(word, &[("on", true), ("off", false)])
 }
 
-/// Whether it can be a field of `CLIENT LIST`.
+/// Returns whether the text can be a field of `CLIENT LIST`.
 fn is_plain(text: &[u8]) -> bool {
     text.iter().all(|byte| (b'!'..=b'~').contains(byte))
 }
 
-/// What the client wants to be called.
+/// Sets the name of the client.
 pub(super) fn set_name(cx: &Cx<'_>, name: &[u8]) -> Done {
     Fail::err_when(!is_plain(name), "Client names cannot contain spaces, newlines or special characters.")?;
     cx.session.profile.state.lock().name = name.to_vec();
@@ -166,7 +166,7 @@ fn kill(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let some = cx.server.clients.matching(&filter);
     for profile in &some {
         if profile.id == cx.session.id {
-            cx.session.closing = true; // after its reply
+            cx.session.closing = true; // after the reply
         } else {
             cx.server.clients.remove(profile.id);
             cx.server.threads[profile.thread].post(Message::Kill(profile.id));
@@ -184,7 +184,7 @@ fn unblock(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let with_error = last_word(&args[3..], false, &[("timeout", false), ("error", true)])
         .ok_or_else(|| Fail::err("CLIENT UNBLOCK reason should be TIMEOUT or ERROR"))?;
     let profile = cx.server.clients.get(int(args[2])? as u64);
-    // Whoever sets this back lets it go on.
+    // The thread that clears this flag unblocks the client; no other thread does.
     let is_blocked = profile.as_ref().is_some_and(|profile| profile.is_blocked.swap(false, SeqCst));
     if let Some(profile) = profile.filter(|_| is_blocked) {
         cx.server.threads[profile.thread].post(Message::Unblock { client: profile.id, with_error });

@@ -1,4 +1,4 @@
-//! Connections, and transactions of clients.
+//! Commands about the connection, and `MULTI`, `WATCH` and the like.
 
 use super::args::{database, int};
 use super::server::no_cluster;
@@ -33,7 +33,7 @@ pub(super) const COMMANDS: &[Command] = &[
 
 pub(super) const TRANSACTIONS: &[Command] = &[
     Command::new("discard", 1, TRANSACTION.and(Flags::ENDS_MULTI), Keys::None, discard),
-    // With `MULTI`, `execute` runs all of it.
+    // `Execution::exec` runs the `EXEC` of a client.
     Command::new("exec", 1, EXEC, Keys::None, |_, _, _| Err(Fail::err("EXEC without MULTI"))),
     Command::new("multi", 1, TRANSACTION.and(Flags::AT_ONCE), Keys::None, multi),
     Command::new("unwatch", 1, TRANSACTION, Keys::None, |cx, _, out| {
@@ -57,7 +57,7 @@ fn ping(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     Ok(())
 }
 
-/// Whether this is the password. Takes the same time wherever they differ.
+/// Returns whether `given` is the password. The time does not depend on where the two differ.
 fn is_password(cx: &Cx<'_>, given: &[u8]) -> bool {
     let config = cx.server.config.read();
     let password = config.text("requirepass").as_bytes();
@@ -137,7 +137,7 @@ fn hello(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     Ok(())
 }
 
-/// `RESET`: the client is as one that has just connected.
+/// `RESET`: leaves transactions, channels and `MONITOR`, and restores most settings of the connection.
 fn reset(cx: &mut Cx<'_>, _: &Args<'_>, out: &mut Reply) -> Done {
     cx.session.multi = None;
     cx.server.unwatch(cx.session);
@@ -180,7 +180,7 @@ fn watch(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         let (name, now) = ((cx.session.db, key.to_vec()), cx.now);
         if !cx.session.watched.contains_key(&name) {
             cx.server.watched.add(cx.session.db, key, &cx.session.watched_changed);
-            // While a script is slow, nothing is locked for others.
+            // While a script is slow, this command has no shard locked.
             let is_over = cx.keyspace.has(cx.store().shard_of(key))
                 && cx.read(key, |view, db| db.deadline(view, key).is_some_and(|deadline| deadline <= now));
             cx.session.watched.insert(name, is_over);

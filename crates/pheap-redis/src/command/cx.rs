@@ -1,4 +1,4 @@
-//! What a command may touch.
+//! The context of a command: the data that it may read and change.
 
 use std::collections::HashMap;
 
@@ -14,55 +14,58 @@ use crate::connections::mailbox::Parcel;
 use crate::data::{Change, Db, Shard, Store};
 use crate::server::Server;
 
-/// What a command may touch.
+/// The context of a command.
 pub struct Cx<'c> {
-    /// What all clients have in common.
+    /// State shared by all clients.
     pub server: &'c Server,
-    /// Who asks.
+    /// The client that sent the command.
     pub session: &'c mut Session,
-    /// The time, in milliseconds since 1970. It stands still in a transaction.
+    /// The time, in milliseconds since 1970. It does not change during a transaction.
     pub clock: i64,
-    /// Keys have expired whose time came until then: that is `clock`, but for what a master sends. For that, no key has expired, because the master says so when one has.
+    /// Keys whose deadlines are not after this time count as expired. Equal to `clock`, except for commands
+    /// of a master: then it is `i64::MIN`, so that no key counts as expired, because the master sends a
+    /// deletion when one expires.
     pub now: i64,
-    /// Whether it may wait for a key. It may not in a transaction, nor in a script.
+    /// Whether the command may wait for a key: not in a transaction, and not in a script.
     pub may_block: bool,
-    /// What others are to be told, once the command's transaction has been committed.
+    /// Effects on other clients, applied after the commit of the command's transaction.
     pub effects: &'c mut Effects,
-    /// The shards that the command's keys are in.
+    /// The shards of the command's keys.
     pub keyspace: &'c mut dyn Keyspace,
-    /// Who serves other clients while a script does not come to its end.
+    /// Serves other clients while a script is slow.
     pub meanwhile: &'c mut dyn Meanwhile,
 }
 
-/// Who serves other clients while a script does not come to its end.
+/// Serves other clients while a script is slow.
 pub trait Meanwhile {
-    /// Serves those who wait for something now.
+    /// Serves the clients that wait for this thread now.
     fn serve_others(&mut self);
 }
 
-/// What others are to be told of a command.
+/// Effects of commands on other clients.
 #[derive(Debug, Default)]
 pub struct Effects {
-    /// Keys that were written to, and that somebody waits for.
+    /// Keys that were written to and that clients wait for.
     pub signals: IndexSet<Signal>,
-    /// Messages to clients, in the order in which they are sent.
+    /// Messages to clients (by number), in sending order.
     pub messages: Vec<(u64, Vec<u8>)>,
-    /// Bytes of messages of channels to each client.
+    /// Bytes of channel messages in `messages`, by client.
     told: HashMap<u64, u64>,
-    /// Changes, as `rdb_changes_since_last_save` counts them.
+    /// Number of changes, for `rdb_changes_since_last_save`.
     pub dirty: u64,
-    /// Copies of keys that are to be thrown away. They stay if the command fails: who has a copy is told once, and no harm is done if that was needless.
+    /// Invalidation notices. They stay if the command fails: the readers of the key are forgotten already,
+    /// and a needless notice does no harm.
     pub stale: Stale,
 }
 
 impl Effects {
-    /// How much there is.
+    /// Returns the present extent, for [`go_back`](Self::go_back).
     pub fn mark(&self) -> (usize, usize, u64) {
         (self.signals.len(), self.messages.len(), self.dirty)
     }
 
-    /// Sends a message of a channel. A client gets no more of them, in one request, than the hard limit of its output: with the
-    /// message that reaches the limit it will be disconnected.
+    /// Sends a message of a channel. Per request, a client gets messages up to the hard limit of its output;
+    /// the message that reaches the limit gets it disconnected.
     pub fn send(&mut self, server: &Server, to: Listener, parts: &[&[u8]]) {
         let most = server.limits.messages.get().hard;
         let told = self.told.entry(to.client).or_default();
@@ -73,15 +76,16 @@ impl Effects {
         }
     }
 
-    /// Notes that the clients that wait for a key, if there are any, must look at it again.
+    /// Records that the clients that wait for a key, if there are any, must look at the key again.
     pub fn signal(&mut self, server: &Server, db: usize, key: &[u8]) {
-        // A client that begins to wait later looks at the key itself, when this transaction has ended.
+        // A client that begins to wait later looks at the key after this transaction has ended.
         if server.waiting.has(db, key) {
             self.signals.insert(Signal { db, key: key.to_vec() });
         }
     }
 
-    /// Clients that watch a key, or have copies of it, are told that it was written to by a client (0: by nobody).
+    /// Records that client `by` (0: none) has changed a key, for the clients that watch the key or may have
+    /// it cached.
     pub fn modified(&mut self, server: &Server, by: u64, db: usize, key: &[u8]) {
         server.watched.touch(db, key);
         if server.tracking.is_wanted() {
@@ -89,12 +93,12 @@ impl Effects {
         }
     }
 
-    /// Sends a keyspace notification to whom it concerns.
+    /// Sends a keyspace notification to the clients that listen for it.
     pub fn notify(&mut self, server: &Server, event: (usize, u8, &str, &[u8])) {
         server.notify(event, &mut |to, parts| self.send(server, to, parts));
     }
 
-    /// What is sent to others, after commands of a client (0: of nobody).
+    /// Takes the notices and messages to other clients, after commands of client `by` (0: none).
     pub fn parcels(&mut self, server: &Server, by: u64) -> Vec<(u64, Parcel)> {
         let Stale { notices, changed, .. } = &mut self.stale;
         let broadcast = server.tracking.broadcast(&server.clients, by, changed);
@@ -104,7 +108,7 @@ impl Effects {
         notices.chain(messages).chain(broadcast).collect()
     }
 
-    /// Forgets what has come since [`mark`](Self::mark).
+    /// Removes the effects added since [`mark`](Self::mark), except notices.
     pub fn go_back(&mut self, (signals, messages, dirty): (usize, usize, u64)) {
         self.signals.truncate(signals);
         if self.messages.len() > messages {
@@ -119,13 +123,14 @@ impl Effects {
 }
 
 impl Cx<'_> {
-    /// Looks at the shard of a key, in the client's database.
+    /// Calls `f` with the client's database in the shard of a key, for reading.
     pub fn read<R>(&mut self, key: &[u8], f: impl for<'r> FnOnce(&View<'r>, &Db<'r>) -> R) -> R {
         let (shard, db) = (self.shard_of(key), self.session.db);
         self.read_shard(shard, |view, dbs| f(view, &view[dbs.at(db)]))
     }
 
-    /// Changes the shard of a key, in the client's database. Whoever wants to know that a key is new is told if it is.
+    /// Calls `f` with the client's database in the shard of a key, for changes. Sends the notification `new`
+    /// if the key is new.
     pub fn write<R>(&mut self, key: &[u8], f: impl for<'r> FnOnce(&mut Txn<'r>, P<'r, Db<'r>>) -> R) -> R {
         let (shard, db, now) = (self.shard_of(key), self.session.db, self.now);
         if !self.server.wants(b'n') {
@@ -142,7 +147,7 @@ impl Cx<'_> {
         result
     }
 
-    /// Looks at all databases of a shard.
+    /// Calls `f` with all databases of a shard, for reading.
     pub fn read_shard<R>(
         &mut self,
         shard: usize,
@@ -155,7 +160,7 @@ impl Cx<'_> {
         result.expect("a keyspace calls the function once")
     }
 
-    /// Changes all databases of a shard.
+    /// Calls `f` with all databases of a shard, for changes.
     pub fn write_shard<R>(
         &mut self,
         shard: usize,
@@ -169,7 +174,7 @@ impl Cx<'_> {
         result.expect("a keyspace calls the function once")
     }
 
-    /// Removes a key, if it is there, and says so. Whether it was.
+    /// Removes a key and records the deletion. Returns whether the key existed.
     pub fn remove(&mut self, key: &[u8]) -> bool {
         let is_there = self.has(key);
         if is_there {
@@ -179,26 +184,26 @@ impl Cx<'_> {
         is_there
     }
 
-    /// The shard that a key is in: the one that is locked, if there is only one, for the command has said
-    /// so.
+    /// Returns the shard of a key. If only one shard is locked, that shard contains all keys of the command.
     pub(super) fn shard_of(&self, key: &[u8]) -> usize {
         self.keyspace.only().unwrap_or_else(|| self.store().shard_of(key))
     }
 
-    /// The heap's shards.
+    /// Returns the store, which contains all shards.
     pub fn store(&self) -> &Store {
         &self.server.store
     }
 
-    /// A key of the client's database was written to: clients that watch it are told, those that wait for it go on, and who listens gets a keyspace notification, of this class
-    /// (a letter of `notify-keyspace-events`) and name.
+    /// Records a change of a key in the client's database, and sends a keyspace notification. `class` is a
+    /// letter of `notify-keyspace-events`.
     pub fn touched(&mut self, class: u8, event: &str, key: &[u8]) {
         let db = self.session.db;
         self.changed(db, key);
         self.notify(class, event, key);
     }
 
-    /// The same for so many changes at once. Nothing has happened if there are none.
+    /// Records a number of changes of a key as [`touched`](Self::touched) does. Does nothing if there are
+    /// none.
     pub fn touched_often(&mut self, class: u8, event: &str, key: &[u8], changes: u64) {
         if changes > 0 {
             self.touched(class, event, key);
@@ -206,19 +211,20 @@ impl Cx<'_> {
         }
     }
 
-    /// A key of some database was written to: clients that watch it, or have copies of it, are told, and those that wait for it go on.
+    /// Records a change of a key: for the clients that watch it, have it cached or wait for it.
     pub fn changed(&mut self, db: usize, key: &[u8]) {
         self.effects.dirty += 1;
         self.modified(db, key);
         self.effects.signal(self.server, db, key);
     }
 
-    /// Clients that watch a key, or have copies of it, are told that it was written to.
+    /// Records a change of a key for the clients that watch it or have it cached.
     pub fn modified(&mut self, db: usize, key: &[u8]) {
         self.effects.modified(self.server, self.session.id, db, key);
     }
 
-    /// All keys were removed, of this database or of all, which were in these shards. Copies of keys know nothing of databases.
+    /// Records that all keys of one or all databases were removed from these shards. Invalidates all cached
+    /// keys, which are not recorded by database.
     pub fn flushed(&mut self, shards: &[usize]) {
         let server = self.server;
         server.memory.flush(shards);
@@ -227,23 +233,24 @@ impl Cx<'_> {
         }
     }
 
-    /// Lets those look at a key again who wait for it.
+    /// Records that the clients that wait for a key must look at it again.
     pub fn wake(&mut self, key: &[u8]) {
         self.effects.signal(self.server, self.session.db, key);
     }
 
-    /// A keyspace notification about something that is no change of the value.
+    /// Sends a keyspace notification for a key in the client's database, without recording a change.
     pub fn notify(&mut self, class: u8, event: &str, key: &[u8]) {
         self.notify_in(self.session.db, class, event, key);
     }
 
-    /// The same of some database.
+    /// Sends a keyspace notification for a key in some database, without recording a change.
     pub fn notify_in(&mut self, db: usize, class: u8, event: &str, key: &[u8]) {
         self.effects.notify(self.server, (db, class, event, key));
     }
 }
 
-/// Calls `f` with the number of each shard that a command touches, until that is false. Whether it never was.
+/// Calls `f` with the number of each shard that a command touches, until `f` returns false. Returns whether
+/// it never did.
 pub fn shards_of(
     store: &Store,
     command: &Command,
@@ -263,33 +270,33 @@ pub fn shards_of(
     }
 }
 
-/// Shards, locked for as long as a command runs.
+/// The shards that are locked while a command runs.
 pub trait Keyspace {
-    /// The shard, if there is only one.
+    /// Returns the shard if it is the only one.
     fn only(&self) -> Option<usize> {
         None
     }
 
-    /// Whether a shard is among them.
+    /// Returns whether a shard is locked.
     fn has(&self, shard: usize) -> bool {
         self.only() == Some(shard)
     }
 
-    /// Looks at a shard: calls `f` once.
+    /// Calls `f` once with a shard, for reading.
     fn read(&mut self, shard: usize, f: &mut dyn for<'r> FnMut(&View<'r>, P<'r, Shard<'r>>));
 
-    /// Changes a shard: calls `f` once.
+    /// Calls `f` once with a shard, for changes.
     fn write(&mut self, _: usize, _: &mut dyn for<'r> FnMut(&mut Txn<'r>, P<'r, Shard<'r>>)) {
         panic!("the command says that it changes nothing");
     }
 
-    /// Whether shards may be changed.
+    /// Returns whether the shards may be changed.
     fn can_write(&self) -> bool {
         true
     }
 }
 
-/// No shard.
+/// No shards.
 pub struct Nothing;
 
 impl Keyspace for Nothing {
@@ -298,13 +305,13 @@ impl Keyspace for Nothing {
     }
 }
 
-/// A shard that is read.
+/// One shard, for reading.
 pub struct OneRead<'v, 'r> {
-    /// Its number.
+    /// Number of the shard.
     pub shard: usize,
-    /// The view of it.
+    /// View of the shard.
     pub view: &'v View<'r>,
-    /// Its root.
+    /// Root of the shard.
     pub root: P<'r, Shard<'r>>,
 }
 
@@ -322,13 +329,13 @@ impl Keyspace for OneRead<'_, '_> {
     }
 }
 
-/// A shard that may be changed.
+/// One shard, for changes.
 pub struct OneTxn<'t, 'r> {
-    /// Its number.
+    /// Number of the shard.
     pub shard: usize,
     /// The transaction.
     pub tx: &'t mut Txn<'r>,
-    /// Its root.
+    /// Root of the shard.
     pub root: P<'r, Shard<'r>>,
 }
 
@@ -346,11 +353,11 @@ impl Keyspace for OneTxn<'_, '_> {
     }
 }
 
-/// Several shards that may be changed.
+/// Several shards, for changes.
 pub struct Several<'t, 'a> {
-    /// The transaction.
+    /// The transaction over the shards.
     pub shards: &'t mut Shards<'a, Shard<'static>>,
-    /// The number of each shard, in ascending order.
+    /// Numbers of the shards, in ascending order.
     pub numbers: &'t [usize],
 }
 

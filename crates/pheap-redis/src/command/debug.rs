@@ -1,4 +1,4 @@
-//! `DEBUG`: what tests and developers ask of a server.
+//! `DEBUG`: commands for tests and developers.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -23,7 +23,7 @@ pub(super) const COMMANDS: &[Command] = &[Command::new(
     debug,
 )];
 
-/// Bytes of a `DUMP` that are no part of the value: its type, and what is behind it.
+/// Number of bytes of a `DUMP` outside the value: type, version and checksum.
 const DUMP_END: usize = 11;
 
 fn debug(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
@@ -35,7 +35,7 @@ fn debug(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         (b"error", [text]) => return Err(Fail::Error(words::lossy(text).into_owned().into())),
         (b"object", [key]) => return object(cx, key, out),
         (b"panic", []) => panic!("`DEBUG PANIC` was called"),
-        // There is one copy of the data, which a reload would find as it is.
+        // The heap is the only copy of the data, so there is nothing to load from elsewhere.
         (b"reload", _) => cx.store().heap().checkpoint().map_err(|error| Fail::err(&error))?,
         (b"set-active-expire", [flag]) => cx.server.limits.expires.store(int(flag)? != 0, Relaxed),
         (b"sleep", [seconds]) => {

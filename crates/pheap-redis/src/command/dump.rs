@@ -1,4 +1,4 @@
-//! Values as Redis writes them to files: `DUMP` and `RESTORE`.
+//! `DUMP` and `RESTORE`: values in the format of Redis's files.
 
 use super::args::{int, value};
 use super::table::{ADD, KEY, READ};
@@ -13,7 +13,7 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("restore", -4, ADD, KEY, restore).access("OW update"),
 ];
 
-/// What is only called by other servers.
+/// Commands that only other servers call.
 pub(super) const OF_SERVERS: &[Command] =
     &[Command::new("restore-asking", -4, ADD.and(Flags::ASKING), KEY, restore)];
 
@@ -22,7 +22,7 @@ fn dump(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     answer::maybe_bulk(out, dumped.as_deref())
 }
 
-/// What `RESTORE` is asked for.
+/// The options of `RESTORE`.
 #[derive(Default)]
 struct Options {
     replaces: bool,

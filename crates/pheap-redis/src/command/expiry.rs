@@ -1,4 +1,4 @@
-//! When keys expire.
+//! Deadlines of keys: `EXPIRE`, `TTL` and the like.
 
 use super::args::{int, invalid_time};
 use super::table::{GLANCE_FAST, KEY, WRITE_FAST};
@@ -23,16 +23,16 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("ttl", 2, GLANCE_FAST, KEY, |cx, args, out| ttl(cx, args, 1000, false, out)),
 ];
 
-/// When a key is given another deadline.
+/// Conditions for setting a deadline. All that are given must hold.
 #[derive(Clone, Copy, Default)]
 struct Conditions {
-    /// It has none.
+    /// The key has no deadline.
     nx: bool,
-    /// It has one.
+    /// The key has a deadline.
     xx: bool,
-    /// The new one is later. None at all is the latest.
+    /// The new deadline is later than the old one. No deadline counts as infinitely late.
     gt: bool,
-    /// The new one is earlier.
+    /// The new deadline is earlier than the old one, or there is no old one.
     lt: bool,
 }
 

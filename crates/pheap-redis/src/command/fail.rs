@@ -1,4 +1,4 @@
-//! How commands end that do not succeed.
+//! Results of commands that do not succeed.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -6,41 +6,42 @@ use std::ops::Range;
 use crate::resp::input::Words;
 use crate::text::words;
 
-/// How a command ends.
+/// The result of a command.
 pub type Done = Result<(), Fail>;
 
-/// A command that does not succeed, and has changed nothing.
+/// A command did not succeed, and has changed nothing.
 #[derive(Debug)]
 pub enum Fail {
     /// An error for the client: a code in capitals, and a text.
     Error(Cow<'static, str>),
-    /// The heap has failed. If the command has changed something, it must be rolled back.
+    /// The heap has failed. If the command has changed something, the transaction must be rolled back.
     Heap(pheap::Error),
-    /// It is a script that touches shards which are not locked. All is rolled back, and it is run again with all shards.
+    /// A script touches shards that are not locked. The transaction is rolled back, and the script runs again
+    /// with all shards locked.
     MoreShards,
-    /// It waits until one of these keys is written to, and is then run again.
+    /// The command waits until one of its keys is written to, and then runs again.
     Block(Block),
 }
 
-/// What a command waits for.
+/// The condition that a command waits for.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Block {
-    /// Where the keys are among the words of the command.
+    /// Positions of the keys in the command.
     pub keys: Range<usize>,
-    /// Each key has an id, and these are behind the keys.
+    /// Whether each key has an id. The ids follow the keys.
     pub has_ids: bool,
-    /// The word in front of the keys says how many there are.
+    /// Whether the argument before the keys is their number.
     pub is_counted: bool,
-    /// Seconds until it gives up. None: it does not.
+    /// Seconds until the command gives up. `None`: never.
     pub timeout: Option<f64>,
-    /// It ends when one of the keys is removed.
+    /// Whether the command ends when one of the keys is removed.
     pub needs_keys: bool,
-    /// What is run when it goes on, if that is not the command as it was given.
+    /// The command to run when the client goes on, if not the original one.
     pub instead: Option<Vec<Vec<u8>>>,
 }
 
 impl Block {
-    /// The words of the command with one of its keys, the one at this place.
+    /// Returns the command with only the key at position `at`.
     pub fn with_key<'w>(&self, words: &'w [Vec<u8>], at: usize) -> Words<'w> {
         let ids = if self.has_ids { self.keys.len() } else { 0 };
         let mut some: Words<'w> = words[..self.keys.start].iter().map(Vec::as_slice).collect();
@@ -55,42 +56,42 @@ impl Block {
 }
 
 impl Fail {
-    /// An error with the code `ERR`.
+    /// Returns an error with the code `ERR`.
     pub fn err(text: impl std::fmt::Display) -> Fail {
         Fail::Error(format!("ERR {text}").into())
     }
 
-    /// Fails with an error of the code `ERR`, if something is so.
+    /// Fails with an error with the code `ERR` if `is_so`.
     pub fn err_when(is_so: bool, text: impl std::fmt::Display) -> Done {
         if is_so { Err(Fail::err(text)) } else { Ok(()) }
     }
 
-    /// Fails with this error, if something is so.
+    /// Fails with this error if `is_so`.
     pub fn when(self, is_so: bool) -> Done {
         if is_so { Err(self) } else { Ok(()) }
     }
 
-    /// A value of another type than the command is for.
+    /// The value has another type than the command requires.
     pub const WRONG_TYPE: Fail =
         Fail::Error(Cow::Borrowed("WRONGTYPE Operation against a key holding the wrong kind of value"));
-    /// Arguments that make no sense together.
+    /// The arguments are invalid.
     pub const SYNTAX: Fail = Fail::Error(Cow::Borrowed("ERR syntax error"));
-    /// Something that should be a whole number.
+    /// The argument is not a whole number.
     pub const NOT_AN_INTEGER: Fail =
         Fail::Error(Cow::Borrowed("ERR value is not an integer or out of range"));
-    /// Something that should be a number.
+    /// The argument is not a number.
     pub const NOT_A_FLOAT: Fail = Fail::Error(Cow::Borrowed("ERR value is not a valid float"));
-    /// A key that does not exist, but would have to.
+    /// The key does not exist.
     pub const NO_SUCH_KEY: Fail = Fail::Error(Cow::Borrowed("ERR no such key"));
-    /// A position that is none.
+    /// The index is out of range.
     pub const OUT_OF_RANGE: Fail = Fail::Error(Cow::Borrowed("ERR index out of range"));
 
-    /// A command with too few or too many arguments.
+    /// Returns the error for a wrong number of arguments.
     pub fn arity(name: &str) -> Fail {
         Fail::err(format_args!("wrong number of arguments for '{name}' command"))
     }
 
-    /// Arguments of a subcommand that make no sense.
+    /// Returns the error for invalid arguments of a subcommand.
     pub fn bad_subcommand(args: &[&[u8]]) -> Fail {
         let (name, subcommand) = (words::lossy(args[0]).to_uppercase(), words::lossy(short(args[1])));
         Fail::err(format_args!(
@@ -98,14 +99,14 @@ impl Fail {
         ))
     }
 
-    /// A subcommand that there is not.
+    /// Returns the error for an unknown subcommand.
     pub fn no_subcommand(subcommand: &[u8], of: &str) -> Fail {
         let subcommand = words::lossy(short(subcommand));
         Fail::err(format_args!("unknown subcommand '{subcommand}'. Try {} HELP.", of.to_uppercase()))
     }
 }
 
-/// As much of a word as an error has.
+/// Returns as much of a word as an error shows.
 fn short(word: &[u8]) -> &[u8] {
     &word[..word.len().min(128)]
 }

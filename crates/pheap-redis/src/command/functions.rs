@@ -1,4 +1,5 @@
-//! Functions: `FCALL`, and `FUNCTION`, which loads libraries of them. A library's text is in the heap, in a root of its own.
+//! `FCALL`, and `FUNCTION`, which manages libraries of functions. The texts of the libraries are in a
+//! separate root of the heap.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,7 +50,7 @@ fn fcall(cx: &mut Cx<'_>, args: &Args<'_>, is_read_only: bool, out: &mut Reply) 
     may_run(cx, function.declared, is_read_only)?;
     with_engine(&cx.server.scripts, Kind::Functions, |engine| {
         if engine.function(library.number, &function.name).is_none() {
-            // Another thread has loaded it.
+            // Another thread loaded the library.
             keep(engine, &loaded);
             let limit = if cx.session.is_master { LONG_LOAD } else { LOAD_AGAIN };
             engine.load(library.number, library.code(), limit).map_err(Fail::err)?;
@@ -70,7 +71,7 @@ fn fcall(cx: &mut Cx<'_>, args: &Args<'_>, is_read_only: bool, out: &mut Reply) 
     })
 }
 
-/// Runs the text of a library, so that it registers its functions.
+/// Runs the text of a library, which registers the functions of the library.
 fn compile(engine: &Engine, server: &Server, text: &[u8], limit: Duration) -> Result<Library, String> {
     let (name, shebang) = first_line(text)?;
     let number = server.libraries.number();
@@ -95,12 +96,12 @@ fn compiled(server: &Server, text: &[u8], limit: Duration) -> Result<Arc<Library
     })
 }
 
-/// How long a library that a client sends may take to be loaded.
+/// Returns the time limit for loading a library that a client sends.
 fn limit(cx: &Cx<'_>) -> Duration {
     if cx.session.is_master { LONG_LOAD } else { LOAD }
 }
 
-/// Puts the libraries of `loaded` in the heap, in place of those that are there.
+/// Stores the libraries of `loaded` in the heap, in place of the present ones.
 fn store(cx: &mut Cx<'_>, loaded: Loaded) -> Done {
     let (shard, before) = (cx.store().shards().len(), cx.server.libraries.loaded());
     cx.write_shard(shard, |tx, dbs| {
@@ -128,7 +129,7 @@ fn store(cx: &mut Cx<'_>, loaded: Loaded) -> Done {
     Ok(())
 }
 
-/// Lua of this thread forgets libraries that are gone.
+/// Removes libraries that are not in `loaded` from the engine of this thread.
 fn keep(engine: &Engine, loaded: &Loaded) {
     engine.keep(|number| loaded.iter().any(|library| library.number == number));
 }
@@ -210,7 +211,7 @@ fn list(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         }
     }
     let loaded = cx.server.libraries.loaded();
-    // Names are matched whatever their letters' case.
+    // Names are matched in any letter case.
     let pattern = pattern.map(|pattern| pattern.to_ascii_lowercase());
     let is_wanted = |library: &&Arc<Library>| {
         let name = library.name.to_ascii_lowercase();
@@ -284,13 +285,15 @@ const HELP: &[&str] = &[
     "    place of those of the same name (REPLACE).",
 ];
 
-/// Loads the libraries that are in the heap, and no others.
+/// Loads exactly the libraries that are in the heap. A library that cannot be compiled is left out and
+/// logged.
 ///
 /// # Errors
-/// If the heap cannot be read. A library that cannot be loaded is left out, and told of.
+/// If the heap cannot be read.
 pub fn load_libraries(server: &Server) -> pheap::Result<()> {
     let store = &server.store;
-    // All of it with the root locked, so that nobody loads a library meanwhile.
+    // Commits to the root wait until this read ends. A transaction that has set `libraries` but has not yet
+    // committed may run at the same time.
     store.root(store.shards().len()).read_deferred(|view, root| {
         let db = &view[view[root].dbs.at(0)];
         let texts =

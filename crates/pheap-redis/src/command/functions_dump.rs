@@ -1,10 +1,10 @@
-//! Libraries as `FUNCTION DUMP` writes them, and as Redis does: in the format of RDB files.
+//! The format of `FUNCTION DUMP`, which is that of RDB files, as in Redis.
 
 use crate::rdb::{Reader, library, open, put_library, seal};
 
 const DAMAGED: &str = "failed loading the given functions payload";
 
-/// The texts of libraries, with a version and a checksum.
+/// Returns the texts of libraries, followed by a version and a checksum.
 pub(super) fn write<'t>(texts: impl Iterator<Item = &'t [u8]>) -> Vec<u8> {
     let mut out = Vec::new();
     texts.for_each(|text| put_library(&mut out, text));
@@ -12,10 +12,10 @@ pub(super) fn write<'t>(texts: impl Iterator<Item = &'t [u8]>) -> Vec<u8> {
     out
 }
 
-/// The texts of the libraries in a dump.
+/// Returns the texts of the libraries in a dump.
 ///
 /// # Errors
-/// What is wrong with it.
+/// If the dump is invalid. The error says why.
 pub(super) fn read(dump: &[u8]) -> Result<Vec<Vec<u8>>, &'static str> {
     let dump = open(dump).map_err(|_| "DUMP payload version or checksum are wrong")?;
     let (mut from, mut texts) = (Reader::of(dump), Vec::new());

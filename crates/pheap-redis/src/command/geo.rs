@@ -1,4 +1,4 @@
-//! Places on the Earth: sorted sets whose scores are places. What is known of each.
+//! Geographic positions, stored as scores of sorted sets: `GEOADD`, `GEODIST`, `GEOHASH`, `GEOPOS`.
 
 use super::args::{float, word};
 use super::sorted_sets::{How, add};
@@ -15,7 +15,7 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("geopos", -2, READ, KEY, geopos),
 ];
 
-/// A longitude and a latitude.
+/// Parses a longitude and a latitude.
 pub(super) fn place(longitude: &[u8], latitude: &[u8]) -> Result<Place, Fail> {
     let (longitude, latitude) = (float(longitude)?, float(latitude)?);
     let is_within = |(least, greatest): (f64, f64), number: f64| (least..=greatest).contains(&number);
@@ -26,13 +26,13 @@ pub(super) fn place(longitude: &[u8], latitude: &[u8]) -> Result<Place, Fail> {
     Ok(Place { longitude, latitude })
 }
 
-/// Metres that a unit has.
+/// Parses a unit. Returns its length in metres.
 pub(super) fn unit(text: &[u8]) -> Result<f64, Fail> {
     let unit = word(text, &[("m", 1.0), ("km", 1000.0), ("ft", 0.3048), ("mi", 1609.34)]);
     unit.ok_or_else(|| Fail::err("unsupported unit provided. please use M, KM, FT, MI"))
 }
 
-/// Writes a distance, with 4 digits behind the point.
+/// Writes a distance with 4 decimal places.
 pub(super) fn distance(out: &mut Reply, distance: f64) {
     let rounded = (distance * 10_000.0).round_ties_even() as i64;
     out.bulk(format!("{}.{:04}", rounded / 10_000, rounded % 10_000).as_bytes());
@@ -45,7 +45,7 @@ pub(super) fn coordinates(out: &mut Reply, place: Place) {
     out.decimal(place.latitude);
 }
 
-/// Where a member is.
+/// Returns the position of a member.
 pub(super) fn place_of<'r>(view: &View<'r>, sorted: &Sorted<'r>, member: &[u8]) -> Option<Place> {
     sorted.score(view, member).map(Place::of_score)
 }
@@ -78,7 +78,7 @@ fn geodist(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     })
 }
 
-/// Writes something about the place of each member.
+/// Writes an answer about the position of each member.
 fn each(
     cx: &mut Cx<'_>,
     args: &Args<'_>,

@@ -1,4 +1,4 @@
-//! Places on the Earth: which ones are near another.
+//! Searches for geographic positions near another one: `GEOSEARCH`, `GEORADIUS` and their variants.
 
 use super::args::{int, value};
 use super::geo::{coordinates, distance, place, place_of, unit};
@@ -34,7 +34,7 @@ pub(super) const COMMANDS: &[Command] = &[
     .accesses("OW update", "RO access"),
 ];
 
-/// The keys of the older commands: the target is an option.
+/// Adds the keys of `GEORADIUS` and `GEORADIUSBYMEMBER`, whose target is an option.
 fn keys_and_target(args: &Args<'_>, keys: &mut Vec<usize>) {
     let (mut target, mut at) = (None, 5);
     while at + 1 < args.len() {
@@ -48,7 +48,7 @@ fn keys_and_target(args: &Args<'_>, keys: &mut Vec<usize>) {
     keys.extend(target);
 }
 
-/// Which of the commands it is.
+/// Which command is run.
 #[derive(Clone, Copy, PartialEq)]
 enum Variant {
     AroundPlace { may_store: bool },
@@ -67,20 +67,20 @@ impl Variant {
     }
 }
 
-/// What is asked for.
+/// The parsed arguments.
 #[derive(Default)]
 struct Asked<'a> {
     middle: Option<Around<'a>>,
     shape: Option<Shape>,
-    /// Metres of a unit of all distances.
+    /// Length in metres of the unit of all distances.
     unit: f64,
     with_distance: bool,
     with_number: bool,
     with_coordinates: bool,
-    /// Whether what is nearest comes first, or last.
+    /// Order of the result by distance.
     order: Option<Order>,
     count: Option<usize>,
-    /// So many as `count` says are enough, whichever they are.
+    /// Whether any `count` matches are enough, not necessarily the nearest.
     any: bool,
     target: Option<&'a [u8]>,
     stores_distances: bool,
@@ -92,7 +92,7 @@ enum Order {
     NearestLast,
 }
 
-/// The middle of what is searched.
+/// The centre of the search.
 #[derive(Clone, Copy)]
 enum Around<'a> {
     Place(Place),
@@ -120,7 +120,8 @@ impl<'a> Asked<'a> {
         Ok(())
     }
 
-    /// Arguments. `is_member` says whether something is a member of the sorted set; of one that does not exist, anything is.
+    /// Parses the arguments. `exists` says whether the sorted set exists, and `is_member` whether a name is a
+    /// member of it. If it does not exist, any name is accepted.
     fn parse(
         args: &'a Args<'a>,
         variant: Variant,
@@ -142,7 +143,7 @@ impl<'a> Asked<'a> {
             }
             Variant::AroundMember { .. } => {
                 asked.middle = Some(member(args[2])?);
-                // Without the key, nothing looks at the radius.
+                // If the key does not exist, Redis does not check the radius.
                 if exists {
                     asked.circle(args[3], args[4])?;
                 }
@@ -191,7 +192,7 @@ impl<'a> Asked<'a> {
         Ok(asked)
     }
 
-    /// Whether it makes sense together.
+    /// Fails if the options contradict each other.
     fn check(&self, args: &Args<'_>, variant: Variant) -> Done {
         if self.target.is_some() && (self.with_distance || self.with_number || self.with_coordinates) {
             let what = match variant {
@@ -214,7 +215,7 @@ impl<'a> Asked<'a> {
         Fail::err_when(self.any && self.count.is_none(), "the ANY argument requires COUNT argument")
     }
 
-    /// What is found, in the order that is asked for.
+    /// Returns the matches, in the requested order.
     fn find<'v, 'r>(&self, view: &'v View<'r>, sorted: &Sorted<'r>) -> Vec<Found<'v>> {
         let middle = match self.middle {
             Some(Around::Place(place)) => Some(place),
@@ -236,7 +237,7 @@ impl<'a> Asked<'a> {
                 }
             }
         }
-        // So many without an order would be those that are looked at first.
+        // `COUNT` without `ANY` and without an order means the nearest ones.
         let order = self.order.or_else(|| (self.count.is_some() && !self.any).then_some(Order::NearestFirst));
         match order {
             Some(Order::NearestFirst) => found.sort_by(|one, two| one.distance.total_cmp(&two.distance)),
@@ -269,12 +270,12 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// A member that is in the shape.
+/// A match.
 struct Found<'v> {
     member: &'v [u8],
     score: f64,
     place: Place,
-    /// From the middle, in metres.
+    /// Distance from the centre, in metres.
     distance: f64,
 }
 

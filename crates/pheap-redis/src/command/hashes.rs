@@ -35,20 +35,20 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("hvals", 2, READ, KEY, |cx, args, out| all(cx, args[1], Part::Value, out)),
 ];
 
-/// What of an entry is asked for.
+/// The part of an entry that is answered.
 #[derive(Clone, Copy, PartialEq)]
 enum Part {
     Field,
     Value,
 }
 
-/// Gives a field a value. Whether it is new.
+/// Sets the value of a field. Returns whether the field is new.
 fn put<'r>(tx: &mut Txn<'r>, hash: P<'r, Hash<'r>>, field: &[u8], value: &[u8]) -> pheap::Result<bool> {
     let value = tx.alloc_slice_copy(value)?;
     Ok(hash.insert(tx, field, value)?.is_none())
 }
 
-/// Shows `f` the value of a field.
+/// Calls `f` with the value of a field.
 fn with_field(cx: &mut Cx<'_>, args: &Args<'_>, f: impl FnOnce(Option<&[u8]>)) -> Done {
     cx.look::<Hash, _>(args[1], |view, hash| {
         let value = hash.and_then(|hash| hash.get(view, args[2]));
@@ -90,7 +90,7 @@ fn hgetall(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     })
 }
 
-/// All fields, or all values.
+/// Answers with all fields, or with all values.
 fn all(cx: &mut Cx<'_>, key: &[u8], part: Part, out: &mut Reply) -> Done {
     cx.look::<Hash, _>(key, |view, hash| {
         out.array(hash.map_or(0, |hash| view[hash].len()));
@@ -101,7 +101,7 @@ fn all(cx: &mut Cx<'_>, key: &[u8], part: Part, out: &mut Reply) -> Done {
     })
 }
 
-/// Gives fields values. How many are new.
+/// Sets the values of fields. Returns how many fields are new.
 fn set(cx: &mut Cx<'_>, args: &Args<'_>, command: &str) -> Result<usize, Fail> {
     let pairs = args[2..].chunks_exact(2);
     if !pairs.remainder().is_empty() {
@@ -137,7 +137,7 @@ fn hdel(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     count.map(|count| out.count(count.unwrap_or(0)))
 }
 
-/// Gives a field another value, which `new` makes of the old one.
+/// Replaces the value of a field by the one that `new` computes from the old value.
 fn update<R>(
     cx: &mut Cx<'_>,
     args: &Args<'_>,

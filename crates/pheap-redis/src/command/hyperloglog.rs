@@ -22,7 +22,7 @@ impl From<Corrupted> for Fail {
     }
 }
 
-/// Looks at the HyperLogLog of a key, if there is one.
+/// Calls `f` with the HyperLogLog of a key, if there is one.
 fn look<'r, R>(
     view: &View<'r>,
     db: &Db<'r>,
@@ -37,7 +37,7 @@ fn look<'r, R>(
     result.ok_or_else(invalid).map(Some)
 }
 
-/// Stores a HyperLogLog: what has changed of it.
+/// Stores a HyperLogLog. Writes only the range of bytes that has changed.
 fn store<'r>(tx: &mut Txn<'r>, db: P<'r, Db<'r>>, key: &[u8], now: i64, hll: &[u8]) -> Done {
     let buffer = buffer(tx, db, key, now)?;
     let old = tx[buffer].as_slice(tx, ..);
@@ -54,7 +54,7 @@ fn store<'r>(tx: &mut Txn<'r>, db: P<'r, Db<'r>>, key: &[u8], now: i64, hll: &[u
     Ok(())
 }
 
-/// Longest sparse one.
+/// Returns the maximum length of the sparse encoding, in bytes.
 fn most(cx: &Cx<'_>) -> usize {
     cx.server.config.read().int("hll-sparse-max-bytes") as usize
 }
@@ -84,7 +84,7 @@ fn pfadd(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     yes_or_no(out, changes > 0)
 }
 
-/// Adds to a dense one where it is.
+/// Adds elements to a HyperLogLog in dense encoding, in place.
 fn add_to_dense<'r>(
     tx: &mut Txn<'r>,
     db: P<'r, Db<'r>>,
@@ -135,7 +135,7 @@ fn pfcount(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     answer::int(out, count as i64)
 }
 
-/// Merges the HyperLogLogs of all these keys. Whether one of them is dense.
+/// Merges the HyperLogLogs of these keys into `all`. Returns whether one of them has the dense encoding.
 fn merge_all(cx: &mut Cx<'_>, keys: &Args<'_>, all: &mut Registers) -> Result<bool, Fail> {
     let (now, mut is_dense) = (cx.now, false);
     for key in keys {
@@ -205,7 +205,7 @@ fn pfdebug(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     Ok(())
 }
 
-/// Whether sparse and dense ones agree, and how far they are off.
+/// Checks that both encodings agree, and that the error of the estimates is small.
 fn pfselftest(_: &mut Cx<'_>, _: &Args<'_>, out: &mut Reply) -> Done {
     let (mut sparse, mut dense) = (hll::empty(), hll::empty());
     hll::make_dense(&mut dense)?;

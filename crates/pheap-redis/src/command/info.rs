@@ -1,4 +1,4 @@
-//! `INFO`: what the server is, and what it does.
+//! `INFO`: state and statistics of the server.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -18,10 +18,10 @@ use crate::text::words::lossy;
 
 pub(super) const COMMANDS: &[Command] = &[Command::new("info", -1, LOOK, Keys::Everything, info)];
 
-/// A section's name, and what writes it.
+/// Name of a section, and the function that writes it.
 type Section = (&'static str, fn(&mut Cx<'_>, &mut String));
 
-/// Sections that are shown where none is asked for.
+/// Sections that are shown by default.
 const DEFAULT: &[Section] = &[
     ("server", server),
     ("clients", clients),
@@ -36,7 +36,7 @@ const DEFAULT: &[Section] = &[
     ("keyspace", keyspace),
 ];
 
-/// Sections that must be asked for.
+/// Sections that are shown only on request.
 const OTHERS: &[Section] = &[("commandstats", commands), ("latencystats", latencies)];
 
 fn line(text: &mut String, name: &str, value: impl std::fmt::Display) {
@@ -88,7 +88,7 @@ fn server(cx: &mut Cx<'_>, text: &mut String) {
     line(text, "uptime_in_days", uptime / 86400);
     line(text, "hz", config.text("hz"));
     line(text, "configured_hz", config.text("hz"));
-    // Seconds, in 24 bits.
+    // Seconds, modulo 2^24.
     line(text, "lru_clock", (micros / 1_000_000) & 0xff_ffff);
     let path = |path: Option<&Path>| path.map(|path| path.display().to_string()).unwrap_or_default();
     line(text, "executable", path(std::env::current_exe().ok().as_deref()));
@@ -108,7 +108,8 @@ fn clients(cx: &mut Cx<'_>, text: &mut String) {
     line(text, "clients_in_timeout_table", cx.server.stats.timed.load(Relaxed));
 }
 
-/// Bytes of the largest input and the largest output of a client, and of all that clients need.
+/// Returns the largest input buffer of a client, the largest output buffer, and the memory of all clients, in
+/// bytes.
 fn buffers(cx: &Cx<'_>) -> [usize; 3] {
     cx.server.clients.matching(&Filter::default()).iter().fold([0; 3], |[input, output, all], client| {
         let state = client.state.lock();
@@ -116,12 +117,12 @@ fn buffers(cx: &Cx<'_>) -> [usize; 3] {
     })
 }
 
-/// A part of a whole, in percent.
+/// Returns a part of a whole, in percent.
 fn percent(part: u64, whole: u64) -> String {
     format!("{:.2}%", part as f64 * 100.0 / whole.max(1) as f64)
 }
 
-/// A number of bytes, for people.
+/// Formats a number of bytes for people.
 fn human(bytes: u64) -> String {
     let units = [("T", 1u64 << 40), ("G", 1 << 30), ("M", 1 << 20), ("K", 1 << 10)];
     match units.iter().find(|(_, unit)| bytes >= *unit) {
@@ -139,7 +140,7 @@ fn memory(cx: &mut Cx<'_>, text: &mut String) {
     let (scripts, libraries) = (&cx.server.scripts, cx.server.libraries.loaded());
     let [eval, functions] = scripts.memory.each_ref().map(|bytes| bytes.load(Relaxed).max(0) as u64);
     let peak = cx.server.stats.peak.load(Relaxed);
-    // Of the heap's pages in use.
+    // Bytes of the heap's pages in use.
     let active = heap.file_bytes.saturating_sub(heap.free_bytes).max(heap.live_bytes);
     let ratio = |part: u64, whole: u64| format!("{:.2}", part as f64 / whole.max(1) as f64);
     let with_text = [
@@ -157,7 +158,7 @@ fn memory(cx: &mut Cx<'_>, text: &mut String) {
         line(text, &format!("{name}_human"), human(number));
     }
     line(text, "used_memory_peak_perc", percent(used, peak));
-    // Buffers and scripts are not in the heap.
+    // The memory of clients and scripts is not in the heap.
     line(text, "used_memory_overhead", clients as u64 + eval + functions);
     line(text, "used_memory_startup", 0);
     line(text, "used_memory_dataset", used);
@@ -199,7 +200,7 @@ fn memory(cx: &mut Cx<'_>, text: &mut String) {
     line(text, "heap_live_objects", heap.live_objects);
 }
 
-/// Fields about what never happens here.
+/// Writes zeros for fields about things that never happen here.
 fn zeros(text: &mut String, names: &str) {
     names.split(' ').for_each(|name| line(text, name, 0));
 }
@@ -222,7 +223,8 @@ fn persistence(cx: &mut Cx<'_>, text: &mut String) {
     line(text, "rdb_last_bgsave_time_sec", seconds(save.took));
     line(text, "rdb_current_bgsave_time_sec", seconds(save.began.map(|began| began.elapsed())));
     line(text, "rdb_saves", save.count);
-    // The heap's log is what an append-only file is: never rewritten, for checkpoints fold it into the heap.
+    // The heap's log stands for the append-only file. It is never rewritten: checkpoints fold it into the
+    // heap.
     line(text, "aof_enabled", i32::from(durability == pheap::Durability::Wal));
     line(text, "aof_last_rewrite_time_sec", -1);
     line(text, "aof_current_rewrite_time_sec", -1);
@@ -281,7 +283,7 @@ fn stats(cx: &mut Cx<'_>, text: &mut String) {
     line(text, "total_error_replies", stats.errors.load(Relaxed));
     line(text, "total_reads_processed", sum(|of| of.reads));
     line(text, "total_writes_processed", sum(|of| of.writes));
-    // MIGRATE connects anew each time.
+    // `MIGRATE` caches no connections.
     let none = "\
         sync_full sync_partial_ok sync_partial_err expired_time_cap_reached_count latest_fork_usec \
         total_forks migrate_cached_sockets slave_expires_tracked_keys active_defrag_hits \
@@ -318,7 +320,7 @@ fn replication(cx: &mut Cx<'_>, text: &mut String) {
         if !is_up {
             line(text, "master_link_down_since_seconds", seconds(link.down));
         }
-        // Not told by Redis: why it is down.
+        // Redis has no such field: the reason why the link is down.
         if let Some(error) = &link.error {
             line(text, "master_link_error", error);
         }
@@ -371,7 +373,8 @@ fn commands(cx: &mut Cx<'_>, text: &mut String) {
     }
 }
 
-/// Of each command that was called: how long it takes. By the histogram, whose buckets end at powers of two.
+/// Writes the latency percentiles of each command that was called. They are upper bounds of histogram
+/// buckets, which are powers of two.
 fn latencies(cx: &mut Cx<'_>, text: &mut String) {
     let config = cx.server.config.read();
     if !config.is("latency-tracking") {
@@ -395,7 +398,7 @@ fn latencies(cx: &mut Cx<'_>, text: &mut String) {
     }
 }
 
-/// Microseconds that so many of 100 calls take at most.
+/// Returns the number of microseconds within which `share` percent of the calls ended.
 fn at_most(sum: &Sum, share: f64) -> f64 {
     let wanted = (share / 100.0 * sum.calls as f64).ceil() as u64;
     let mut calls = 0;

@@ -1,4 +1,4 @@
-//! `COMMAND`: what commands there are.
+//! `COMMAND`: describes the commands.
 
 use super::table::{Access, LOOK};
 use super::{Args, Command, Cx, Done, Fail, Flags, Group, Keys, Known, all, answer, lookup, resolve, top};
@@ -70,7 +70,7 @@ fn doc(known: Known, out: &mut Reply) {
     }
 }
 
-/// The command that is asked about, its words, and which of these are keys.
+/// Returns the command that is asked about, its words, and the positions of its keys.
 fn keys_of<'w, 'a>(args: &'w Args<'a>) -> Result<(Known, &'w Args<'a>, Vec<usize>), Fail> {
     let words = &args[2..];
     let has_none = |known: Known| {
@@ -94,7 +94,7 @@ fn keys_of<'w, 'a>(args: &'w Args<'a>) -> Result<(Known, &'w Args<'a>, Vec<usize
     Ok((known, words, keys))
 }
 
-/// What a command does to its first key, and to the others.
+/// Returns the access of a command to its first key, and to the others.
 fn access(known: Known, words: &Args<'_>) -> [Access; 2] {
     let by_flags = |only_reads: bool| [if only_reads { "RO access" } else { "RW access update" }; 2];
     match known.name {
@@ -104,7 +104,7 @@ fn access(known: Known, words: &Args<'_>) -> [Access; 2] {
     }
 }
 
-/// Whether a `BITFIELD` has no operation but `GET`.
+/// Returns whether a `BITFIELD` contains no operation except `GET`.
 fn only_reads(words: &Args<'_>) -> bool {
     let mut rest = &words[2..];
     loop {
@@ -134,7 +134,7 @@ fn list(_: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     answer::bulks(out, names.iter())
 }
 
-/// The categories that ACLs know a command by.
+/// Returns the ACL categories of a command.
 pub(super) fn categories(known: &Known) -> Vec<&'static str> {
     let flags = known.flags;
     let mut all = vec![match known.group {

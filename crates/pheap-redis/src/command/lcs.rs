@@ -60,24 +60,24 @@ fn lcs(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     Ok(())
 }
 
-/// How long the longest common subsequence of each two prefixes is.
+/// Length of the longest common subsequence of each pair of prefixes.
 struct Table {
     lens: Vec<u32>,
     width: usize,
 }
 
-/// Equal bytes in a row.
+/// A run of equal bytes.
 #[derive(Debug, PartialEq, Eq)]
 struct Run {
-    /// Where it begins in one string.
+    /// Start in the first string.
     a: usize,
-    /// Where it begins in the other one.
+    /// Start in the second string.
     b: usize,
     len: usize,
 }
 
 impl Table {
-    /// `None` if there is no memory for it.
+    /// Returns the table, or `None` if there is not enough memory for it.
     fn of(a: &[u8], b: &[u8]) -> Option<Table> {
         let width = b.len() + 1;
         let cells = (a.len() + 1).checked_mul(width)?;
@@ -97,7 +97,7 @@ impl Table {
         self.lens[i * self.width + j] as usize
     }
 
-    /// The parts of a longest one, from the end.
+    /// Returns the runs of a longest common subsequence, from the end.
     fn runs(&self, a: &[u8], b: &[u8]) -> Vec<Run> {
         let (mut i, mut j) = (a.len(), b.len());
         let mut runs: Vec<Run> = Vec::new();

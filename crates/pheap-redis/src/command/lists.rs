@@ -1,4 +1,5 @@
-//! Lists: what is at their ends, and at places. See [`lists_inside`](super::lists_inside) and [`lists_waiting`](super::lists_waiting).
+//! Lists: their ends, and elements by index. See also [`lists_inside`](super::lists_inside) and
+//! [`lists_waiting`](super::lists_waiting).
 
 use super::args::{int, maybe_number, one_of, places};
 use super::table::{ADD, ADD_FAST, KEY, READ, READ_FAST, WRITE_FAST};
@@ -38,17 +39,17 @@ impl End {
         one_of(text, &[("left", End::Left), ("right", End::Right)])
     }
 
-    /// The event when something is added there.
+    /// Returns the event of adding an element at this end.
     pub(super) fn pushed(self) -> &'static str {
         if self == End::Left { "lpush" } else { "rpush" }
     }
 
-    /// The event when something is taken from there.
+    /// Returns the event of removing an element from this end.
     pub(super) fn popped(self) -> &'static str {
         if self == End::Left { "lpop" } else { "rpop" }
     }
 
-    /// Adds an element there.
+    /// Adds an element at this end.
     pub(super) fn push<'r>(
         self,
         tx: &mut Txn<'r>,
@@ -58,13 +59,13 @@ impl End {
         if self == End::Left { list.push_front(tx, element) } else { list.push_back(tx, element) }
     }
 
-    /// Takes an element from there.
+    /// Removes the element at this end.
     pub(super) fn pop<'r>(self, tx: &mut Txn<'r>, list: P<'r, List<'r>>) -> Option<Str<'r>> {
         if self == End::Left { list.pop_front(tx) } else { list.pop_back(tx) }
     }
 }
 
-/// A place in a list, which may be counted from its end (-1 is the last one).
+/// Returns the index of an element. Negative numbers count from the end: -1 is the last element.
 fn place(index: i64, len: usize) -> Option<usize> {
     let index = if index < 0 { index.checked_add(len as i64)? } else { index };
     usize::try_from(index).ok().filter(|&index| index < len)
@@ -128,7 +129,8 @@ fn push(cx: &mut Cx<'_>, args: &Args<'_>, end: End, only_if_there: bool, out: &m
     answer::count(out, len)
 }
 
-/// Takes up to `count` elements from one end of a key's list and writes them, after what `head` writes. The key is removed with the last one. Whether there is such a key.
+/// Removes up to `count` elements from one end of a key's list and writes them, after `head`, which gets
+/// their number. Removes the key with its last element. Returns whether the key exists.
 pub(super) fn take(
     cx: &mut Cx<'_>,
     key: &[u8],

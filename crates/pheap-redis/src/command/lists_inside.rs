@@ -1,4 +1,4 @@
-//! Lists: what is within them.
+//! Lists: elements within them (`LINSERT`, `LPOS`, `LREM`, `LTRIM`).
 
 use super::args::{count, int, one_of, places, value};
 use super::table::{ADD, KEY, READ, WRITE};
@@ -14,7 +14,7 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("ltrim", 4, WRITE, KEY, ltrim).access("RW delete"),
 ];
 
-/// Inserts an element before place `index`. What is on the shorter side of it is moved.
+/// Inserts an element before `index`, and moves the elements on its shorter side.
 fn insert<'r>(tx: &mut Txn<'r>, list: P<'r, List<'r>>, index: usize, element: Str<'r>) -> pheap::Result<()> {
     let len = tx[list].len();
     if index < len / 2 {
@@ -40,7 +40,7 @@ fn put<'r>(tx: &mut Txn<'r>, list: P<'r, List<'r>>, index: usize, element: Str<'
     }
 }
 
-/// Removes so many elements from both ends.
+/// Removes `before` elements from the front and `after` from the back.
 fn shorten<'r>(tx: &mut Txn<'r>, list: P<'r, List<'r>>, before: usize, after: usize) {
     for _ in 0..before {
         list.pop_front(tx);
@@ -50,7 +50,8 @@ fn shorten<'r>(tx: &mut Txn<'r>, list: P<'r, List<'r>>, before: usize, after: us
     }
 }
 
-/// Removes the elements at these places, which are in ascending order. What is on the shorter side of them is moved.
+/// Removes the elements at these indexes, which are in ascending order, and moves the elements on their
+/// shorter side.
 fn remove<'r>(tx: &mut Txn<'r>, list: P<'r, List<'r>>, places: &[usize]) {
     let (Some(&first), Some(&last)) = (places.first(), places.last()) else { return };
     let len = tx[list].len();
@@ -139,7 +140,7 @@ fn ltrim(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     if let Some((removed, is_gone)) = trimmed {
         cx.touched(b'l', "ltrim", key);
         cx.effects.dirty += removed as u64;
-        cx.effects.dirty -= 1; // which `touched` has counted
+        cx.effects.dirty -= 1; // `touched` has counted one
         if is_gone {
             cx.notify(b'g', "del", key);
         }

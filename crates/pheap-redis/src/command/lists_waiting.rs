@@ -1,4 +1,4 @@
-//! Lists that elements are moved between, and that clients wait for.
+//! Lists: moves between lists, and blocking commands.
 
 use std::ops::Range;
 
@@ -44,8 +44,8 @@ pub(super) const COMMANDS: &[Command] = &[
     .accesses("RW access delete", "RW insert"),
 ];
 
-/// Answers with what `take` takes from the first of these keys that has something. If none has, it waits for one where `wait` says
-/// which word the first key is, and until when; else there is nothing.
+/// Calls `take` for each key until one has elements. If none has, the command blocks according to `wait`
+/// (position of the first key in the command, and timeout), or answers null.
 pub(super) fn take_first(
     cx: &mut Cx<'_>,
     keys: &Args<'_>,
@@ -57,7 +57,7 @@ pub(super) fn take_first(
         match take(cx, key, out) {
             Ok(false) => {}
             Ok(true) => return Ok(()),
-            // It has become something else while the command was waiting.
+            // The type of the key has changed since the command began to wait.
             Err(Fail::Error(_)) if cx.session.resumes => {}
             Err(fail) => return Err(fail),
         }
@@ -68,7 +68,8 @@ pub(super) fn take_first(
     }
 }
 
-/// What waits for one of these keys. They are counted if there is a word in front of them that says how many there are.
+/// Returns the failure that makes a command wait for one of these keys. If the first key is not the first
+/// argument, the argument before it is the number of keys.
 fn wait_for(keys: Range<usize>, timeout: Option<f64>) -> Fail {
     let (is_counted, has_ids, needs_keys, instead) = (keys.start > 1, false, false, None);
     Fail::Block(Block { keys, has_ids, is_counted, timeout, needs_keys, instead })
@@ -93,7 +94,7 @@ fn blmpop(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     take_several(cx, asked, Some((3, timeout(args[1])?)), out)
 }
 
-/// Takes elements of the first of these keys that is there, and shows the key and an array of them.
+/// Removes elements of the first key that exists, and answers with the key and an array of elements.
 fn take_several(
     cx: &mut Cx<'_>,
     (keys, end, count): (&Args<'_>, End, usize),
@@ -109,12 +110,13 @@ fn take_several(
     })
 }
 
-/// Moves an element from one list to another, or to the other end, and writes it. Whether there was one.
+/// Moves an element from one list to another, or to the other end, and writes it. Returns whether there was
+/// one.
 fn move_one(cx: &mut Cx<'_>, args: &Args<'_>, from: End, to: End, out: &mut Reply) -> Result<bool, Fail> {
     let (source, target, now) = (args[1], args[2], cx.now);
     match cx.look::<List, _>(source, |_, list| Ok(list.is_some())) {
         Ok(true) => {}
-        // Or it has become something else while the command was waiting.
+        // The type of the key may have changed since the command began to wait.
         Err(Fail::Error(_)) if cx.session.resumes => return Ok(false),
         other => return other,
     }
@@ -127,7 +129,7 @@ fn move_one(cx: &mut Cx<'_>, args: &Args<'_>, from: End, to: End, out: &mut Repl
             let target = get_or_new::<List>(tx, db, target, now)?;
             to.push(tx, target, element)?;
             out.bulk(&tx[element]);
-            // Never within one list, whose key stays, with its deadline.
+            // Within one list, the list is never empty here, so its key and deadline stay.
             let is_gone = tx[source_list].is_empty();
             if is_gone {
                 db.remove(tx, source);
@@ -155,7 +157,7 @@ fn move_one(cx: &mut Cx<'_>, args: &Args<'_>, from: End, to: End, out: &mut Repl
     };
     cx.touched(b'l', to.pushed(), target);
     cx.touched(b'l', from.popped(), source);
-    cx.effects.dirty -= 1; // it is one change
+    cx.effects.dirty -= 1; // a move counts as one change
     if is_gone {
         cx.notify(b'g', "del", source);
     }

@@ -1,7 +1,7 @@
-//! `MIGRATE`: keys go to another server, by `RESTORE` there.
+//! `MIGRATE`: moves keys to another server, with `RESTORE` there.
 //!
-//! It needs all shards, so that it is a transaction by itself, and runs once: what it has done at the other server cannot be rolled back. As with Redis, nobody is served meanwhile who needs
-//! the keys.
+//! The command locks all shards, so that it is a separate transaction and runs only once: its effect on the
+//! other server cannot be rolled back. As in Redis, clients that need the keys wait in the meantime.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -19,13 +19,13 @@ use crate::text::words::lossy;
 pub(super) const COMMANDS: &[Command] =
     &[Command::new("migrate", -6, WRITE, Keys::Perhaps { keys: find_keys, everything: |_| true }, migrate)];
 
-/// Where its options begin.
+/// Position of the first option.
 const OPTIONS: usize = 6;
 
 const NOT_WRITTEN: &str = "IOERR error or timeout writing to target instance";
 const NOT_READ: &str = "IOERR error or timeout reading to target instance";
 
-/// A reply has so many bytes at most: those of `AUTH`, `SELECT` and `RESTORE` are short.
+/// Maximum length of a reply in bytes. The replies to `AUTH`, `SELECT` and `RESTORE` are short.
 const LONGEST_REPLY: u64 = 1024;
 
 fn find_keys(args: &Args<'_>, keys: &mut Vec<usize>) {
@@ -43,11 +43,11 @@ fn find_keys(args: &Args<'_>, keys: &mut Vec<usize>) {
     keys.push(3);
 }
 
-/// What it is asked for.
+/// The parsed arguments.
 struct Options<'a> {
     copies: bool,
     replaces: bool,
-    /// The arguments of `AUTH` there.
+    /// The arguments of `AUTH` at the other server.
     auth: &'a [&'a [u8]],
     keys: &'a [&'a [u8]],
 }
@@ -97,7 +97,7 @@ fn migrate(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     for &key in options.keys {
         let Some((value, deadline)) = cx.copy_of(key) else { continue };
         let dumped = rdb::dump(&value).map_err(Fail::err)?;
-        // What has not expired has at least a millisecond left.
+        // A key that has not expired has at least a millisecond left.
         let ttl = deadline.map_or(0, |deadline| deadline - cx.clock).to_string();
         let words = [b"RESTORE", key, ttl.as_bytes(), &dumped, b"REPLACE"];
         put_request(&mut request, if options.replaces { &words } else { &words[..4] });
@@ -106,12 +106,12 @@ fn migrate(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     if keys.is_empty() {
         return answer::simple(out, "NOKEY");
     }
-    // The other server is told of these keys.
+    // The keys must be durable here before the other server gets them.
     if cx.server.limits.always.load(Relaxed) {
         cx.store().heap().sync()?;
     }
     let mut target = connect(args[1], args[2], timeout).map_err(|error| match error.kind() {
-        // Redis connects without waiting, so a refusal meets its first write.
+        // Redis connects asynchronously, so a refused connection shows as a failed write.
         ErrorKind::ConnectionRefused => Fail::Error(NOT_WRITTEN.into()),
         _ => Fail::Error("IOERR error or timeout connecting to the client".into()),
     })?;
@@ -135,7 +135,7 @@ fn migrate(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     }
     match error {
         None => out.ok(),
-        // Some keys are gone, perhaps, so this does not fail as commands do that have changed nothing.
+        // Some keys may be gone, so this is not a `Fail`, which would mean that nothing was changed.
         Some(error) => out.error(&error),
     }
     Ok(())
@@ -158,7 +158,7 @@ fn connect(host: &[u8], port: &[u8], timeout: Duration) -> std::io::Result<BufRe
     Ok(BufReader::new(stream))
 }
 
-/// The next reply, which is one line.
+/// Reads the next reply, which is one line.
 fn reply_of(target: &mut BufReader<TcpStream>) -> std::io::Result<Vec<u8>> {
     let mut line = Vec::new();
     target.take(LONGEST_REPLY).read_until(b'\n', &mut line)?;
@@ -168,7 +168,7 @@ fn reply_of(target: &mut BufReader<TcpStream>) -> std::io::Result<Vec<u8>> {
     }
 }
 
-/// What the client is told of a reply that is an error.
+/// Returns the error for the client if the reply is an error.
 fn error_of(reply: &[u8]) -> Option<String> {
     let error = reply.strip_prefix(b"-")?;
     Some(format!("ERR Target instance replied with error: {}", lossy(error)))

@@ -1,9 +1,9 @@
-//! Commands: what they are called, which keys they touch, what they do. Each family has a file with its table.
+//! Commands: names, keys and functions. Each family has a file with a table.
 //!
-//! To add a command: a row in its family's `COMMANDS`, which has all that is said of it by name, and a
-//! function beside it. Rows of subcommands are behind that of their command. The function gets the part of
-//! the heap that it may touch by the [`Cx`], and its arguments (its own name first), and writes one reply.
-//! If it fails, it has changed nothing, and what it wrote is taken back.
+//! To add a command, add a row to the `COMMANDS` of its family, with its name, arity, flags and keys, and a
+//! function in the same file. Rows of subcommands follow the row of their command. The function reads and
+//! changes the heap through the [`Cx`], gets the arguments (its own name first), and writes one reply. If the
+//! function fails, it must have changed nothing; the part of the reply that it wrote is removed.
 
 mod answer;
 mod args;
@@ -67,5 +67,5 @@ pub use replication::begin as begin_replication;
 pub use slow::{hidden, monitor_line};
 pub use table::{Command, Flags, Group, Keys, Known, Refused, all, lookup, resolve, top};
 
-/// The arguments of a command, its name first.
+/// The arguments of a command, with its name first.
 pub type Args<'a> = [&'a [u8]];

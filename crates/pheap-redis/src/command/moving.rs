@@ -1,4 +1,4 @@
-//! Keys that get another name, or go to another database; copies of them.
+//! Renames, moves and copies keys.
 
 use super::args::{database, int, value};
 use super::table::{ADD, KEY, TWO_KEYS, WRITE, WRITE_FAST};
@@ -21,7 +21,7 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("swapdb", 3, WRITE_FAST, Keys::Everything, swapdb),
 ];
 
-/// Where a key is.
+/// A key in a database.
 #[derive(Clone, Copy, PartialEq)]
 struct Place<'k> {
     db: usize,
@@ -42,7 +42,8 @@ fn store(
     })
 }
 
-/// Moves what a key that exists stands for to another place, where something else may be. Within a shard, that moves a pointer.
+/// Moves the value of an existing key to another key or database, replacing any value there. Within a shard,
+/// only a pointer moves.
 fn relocate(cx: &mut Cx<'_>, from: Place<'_>, to: Place<'_>) -> pheap::Result<()> {
     let [shard, target] = [from.key, to.key].map(|key| cx.shard_of(key));
     if shard == target {
@@ -58,14 +59,14 @@ fn relocate(cx: &mut Cx<'_>, from: Place<'_>, to: Place<'_>) -> pheap::Result<()
     Ok(())
 }
 
-/// Says that there is something at a place where there was nothing, if that is so.
+/// Sends the notification `new` for a key, unless the key existed before.
 fn tell_if_new(cx: &mut Cx<'_>, to: Place<'_>, was_there: bool) {
     if !was_there {
         cx.notify_in(to.db, b'n', "new", to.key);
     }
 }
 
-/// Whether the key has the other name now.
+/// Renames a key. Returns whether it was renamed.
 fn rename(cx: &mut Cx<'_>, args: &Args<'_>, only_if_free: bool) -> Result<bool, Fail> {
     let db = cx.session.db;
     let (from, to) = (Place { db, key: args[1] }, Place { db, key: args[2] });
@@ -136,7 +137,7 @@ fn swapdb(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let (now, shards, server) = (cx.now, cx.store().shards().len(), cx.server);
     for shard in 0..shards {
         cx.write_shard(shard, |tx, dbs| {
-            // What is watched changes if it is in either of them.
+            // A watched key changes if it exists in either database.
             let is_concerned = |watched: usize, key: &[u8]| {
                 (watched == first || watched == second)
                     && [first, second].iter().any(|&db| tx[dbs.at(db)].get(tx, key, now).is_some())

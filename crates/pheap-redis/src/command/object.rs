@@ -1,4 +1,4 @@
-//! How values are stored: `OBJECT`, and how much memory they need: `MEMORY`.
+//! `OBJECT`: encodings and usage of values. `MEMORY`: their sizes.
 
 use super::args::int;
 use super::table::{READ, SUBKEY};
@@ -19,7 +19,7 @@ pub(super) const COMMANDS: &[Command] = &[
         answer::text(out, format!("{:#?}", cx.store().heap().stats()))
     }),
     Command::new("memory|purge", 2, Flags::NONE, Keys::None, |_, _, out| {
-        // The collector gives pages back by itself.
+        // The collector returns free pages without a command.
         ok(out)
     }),
     Command::new("memory|stats", 2, Flags::NONE, Keys::None, |cx, _, out| {
@@ -67,7 +67,7 @@ pub(super) const COMMANDS: &[Command] = &[
             );
         }
         let idle = server.clocks.idle_seconds(args[2], cx.now);
-        // Who asks once may ask again.
+        // Records the usage of keys from now on, because the client may ask again.
         server.clocks.turn_on();
         look(cx, args[2], out, |_, _, out| out.int(idle))
     })
@@ -78,7 +78,7 @@ pub(super) const COMMANDS: &[Command] = &[
     .access("RO"),
 ];
 
-/// Shows `f` what a key has. Null if there is no such key.
+/// Calls `f` with the entry of a key. Answers null if there is no such key.
 fn look(
     cx: &mut Cx<'_>,
     key: &[u8],
@@ -93,7 +93,7 @@ fn look(
     Ok(())
 }
 
-/// What is asked of a key is not noted as long as there is this policy.
+/// Answers null if there is no such key, and otherwise that the eviction policy does not record the property.
 fn not_known(cx: &mut Cx<'_>, key: &[u8], out: &mut Reply, why: &str) -> Done {
     if !cx.has(key) {
         return answer::null(out);
@@ -103,7 +103,7 @@ fn not_known(cx: &mut Cx<'_>, key: &[u8], out: &mut Reply, why: &str) -> Done {
     )))
 }
 
-/// Up to which sizes Redis has compact forms: entries, and bytes of one.
+/// Maximum sizes for compact encodings in Redis: number of entries, and bytes of one entry.
 pub(super) struct Limits {
     hash: [usize; 2],
     sorted: [usize; 2],
@@ -122,18 +122,20 @@ impl Limits {
     }
 }
 
-/// What Redis would call the form in which the value of this key is stored; nothing if there is no such key.
+/// Returns the name of the encoding that Redis would use for the value of a key, or an empty string if there
+/// is no such key.
 pub(super) fn encoding_of(cx: &mut Cx<'_>, key: &[u8]) -> &'static str {
     let (limits, now) = (Limits::of(cx), cx.now);
     cx.read(key, |view, db| db.entry(view, key, now).map_or("", |entry| encoding(view, entry.value, &limits)))
 }
 
-/// Whether Redis would store the value of a key in a compact form.
+/// Returns whether Redis would use a compact encoding for a value.
 pub(super) fn is_compact<'r>(view: &View<'r>, value: Value<'r>, limits: &Limits) -> bool {
     matches!(encoding(view, value, limits), "listpack" | "intset")
 }
 
-/// What Redis would call the form in which a value is stored. (Here, there is one form of each type.)
+/// Returns the name of the encoding that Redis would use for a value. (Here, each type has only one
+/// encoding.)
 fn encoding<'r>(view: &View<'r>, value: Value<'r>, limits: &Limits) -> &'static str {
     let is_small = |mut texts: &mut dyn Iterator<Item = &[u8]>, len: usize, [entries, bytes]: [usize; 2]| {
         len <= entries && Iterator::all(&mut texts, |text| text.len() <= bytes)
@@ -162,10 +164,10 @@ fn encoding<'r>(view: &View<'r>, value: Value<'r>, limits: &Limits) -> &'static 
     }
 }
 
-/// Elements of a value that `MEMORY USAGE` looks at unless something else is said.
+/// Number of elements that `MEMORY USAGE` looks at by default.
 const SAMPLES: usize = 5;
 
-/// About how many bytes a key and its value need.
+/// Answers with the approximate number of bytes of a key and its value.
 fn usage(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let samples = match args[3..] {
         [] => SAMPLES,

@@ -1,4 +1,4 @@
-//! Elements of a collection, chosen at random.
+//! Random elements of a collection.
 
 use std::collections::HashSet;
 
@@ -7,17 +7,18 @@ use crate::resp::Reply;
 use crate::text::random::below;
 use crate::text::words;
 
-/// How many are wanted.
+/// How many elements are wanted.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Wanted {
-    /// So many different ones; fewer, if there are not so many.
+    /// This many distinct elements, or all if there are fewer.
     Distinct(usize),
-    /// So many, each chosen from all.
+    /// This many elements, each chosen among all.
     Any(usize),
 }
 
 impl Wanted {
-    /// A count, as the commands take it: negative if elements may come more than once. Half of that many at most, if each is a `pair`.
+    /// Parses a count. A negative count means that elements may repeat. If each element is a pair, only half
+    /// the range is allowed.
     pub(super) fn parse(text: &[u8], is_pair: bool) -> Result<Wanted, Fail> {
         let count = words::int(text).ok_or(Fail::NOT_AN_INTEGER)?;
         if count == i64::MIN {
@@ -32,7 +33,8 @@ impl Wanted {
         Ok(if count < 0 { Wanted::Any(number) } else { Wanted::Distinct(number) })
     }
 
-    /// A count, and the name of an option behind it that asks for pairs. None: one element is wanted.
+    /// Parses an optional count, and an option `name` after it that asks for pairs. `None`: a single element
+    /// is wanted.
     pub(super) fn of_pairs(args: &Args<'_>, name: &str) -> Result<(Option<Wanted>, bool), Fail> {
         match args {
             [] => Ok((None, false)),
@@ -46,7 +48,7 @@ impl Wanted {
         }
     }
 
-    /// How many that are of `len`, which is not 0.
+    /// Returns the number of elements chosen from a collection of `len` elements, which is not 0.
     pub(super) fn of(self, len: usize) -> usize {
         match self {
             Wanted::Distinct(count) => count.min(len),
@@ -55,7 +57,9 @@ impl Wanted {
     }
 }
 
-/// Chooses elements of a collection that has `len` of them, and is not empty: calls `each` with every one that was chosen, until that is false. `one` chooses one, `all` are all, and `id` tells them apart.
+/// Chooses elements of a non-empty collection of `len` elements. Calls `each` with each chosen element until
+/// it returns false. `one` returns a random element, `all` returns all elements, and `id` identifies an
+/// element.
 pub(super) fn pick<'v, T: Copy, I: Iterator<Item = T>>(
     wanted: Wanted,
     len: usize,
@@ -70,7 +74,7 @@ pub(super) fn pick<'v, T: Copy, I: Iterator<Item = T>>(
     } else if count == len {
         all().all(each);
     } else if count > len / 3 {
-        // Most of what would be tried later has been chosen before.
+        // Random draws would mostly hit elements that were chosen before, so shuffle all elements instead.
         let mut all: Vec<T> = all().collect();
         for at in 0..count.min(all.len()) {
             let other = at + below(all.len() - at);
@@ -91,8 +95,8 @@ pub(super) fn pick<'v, T: Copy, I: Iterator<Item = T>>(
     }
 }
 
-/// Answers `HRANDFIELD` and its relatives: elements of a collection that has `len` of them, or 0 if it is not there. `name` is the
-/// name of one, and `write` writes its other half, if that is asked for.
+/// Answers `HRANDFIELD`, `SRANDMEMBER` and `ZRANDMEMBER`. `len` is the number of elements, or 0 if there is
+/// no collection. `name` returns the name of an element; `write` writes its other half, if pairs are wanted.
 pub(super) fn answer<'v, T: Copy, I: Iterator<Item = T>>(
     (wanted, has_halves): (Option<Wanted>, bool),
     len: usize,

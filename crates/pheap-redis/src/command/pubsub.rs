@@ -1,4 +1,4 @@
-//! Channels.
+//! Channels: `SUBSCRIBE`, `PUBLISH` and the like.
 
 use super::table::{LOOK, tell_subcommands};
 use super::{Args, Command, Cx, Done, Fail, Flags, Keys, answer};
@@ -33,7 +33,7 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("punsubscribe", -1, LISTEN, Keys::None, |cx, args, out| leave(cx, args, Kind::Pattern, out)),
     Command::new("spublish", 3, PUBLISH, Keys::None, |cx, args, out| publish(cx, args, Kind::Shard, out)),
     Command::new("ssubscribe", -2, LISTEN, Keys::None, |cx, args, out| {
-        // As what would wait for a key, it has no place among replies that belong together.
+        // As in Redis, `SSUBSCRIBE` is refused where a command may not block, that is in transactions.
         Fail::err_when(!cx.may_block, "SSUBSCRIBE isn't allowed for a DENY BLOCKING client")?;
         listen(cx, args, Kind::Shard, out)
     }),
@@ -83,7 +83,8 @@ const HELP: &[&str] = &[
     "    Tells how many listen to each of these channels of shards.",
 ];
 
-/// Says that the client does, or does not, listen to something, and to how much in all: of shards, or else.
+/// Confirms a change of subscriptions, with the number of the client's subscriptions: to channels of shards,
+/// or to channels and patterns.
 fn confirm(session: &Session, kind: Kind, what: &str, name: Option<&[u8]>, out: &mut Reply) {
     let of = |kind: Kind| session.listens[kind as usize].len();
     out.push(3);

@@ -1,4 +1,4 @@
-//! Replication, of which there is one half: this server may follow a master (`REPLICAOF`, `ROLE`), and none may follow it.
+//! Replication. This server can follow a master (`REPLICAOF`, `ROLE`), but cannot have replicas.
 
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -14,7 +14,8 @@ use crate::server::Server;
 use crate::server::role::Stage;
 use crate::text::words::lossy;
 
-/// Not in a transaction: who is followed is not only in the heap, so it could not be rolled back.
+/// Flags of `REPLICAOF`. It may not be in a transaction: the link to the master is outside the heap and
+/// cannot be rolled back.
 const FOLLOW: Flags =
     Flags::ADMIN.and(Flags::NOSCRIPT).and(Flags::STALE).and(Flags::NO_MULTI).and(Flags::NO_ASYNC_LOADING);
 const TELL: Flags = LOOK.and(Flags::NOSCRIPT).and(Flags::FAST);
@@ -32,9 +33,9 @@ pub(super) const COMMANDS: &[Command] = &[
 
 fn no_replicas(cx: &mut Cx<'_>, _: &Args<'_>, _: &mut Reply) -> Done {
     if cx.session.is_master {
-        return Ok(()); // The link itself sees to what a master asks.
+        return Ok(()); // The link answers the requests of a master.
     }
-    // A replica of Redis that is told this waits a second between its tries. After any other error, it tries
+    // On this error, a replica of Redis waits a second between its attempts. On any other error, it tries
     // again at once, thousands of times a second.
     Err(Fail::Error("NOMASTERLINK pheap-redis cannot have replicas; it can be one (REPLICAOF)".into()))
 }
@@ -65,9 +66,9 @@ fn replicaof(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         let db = dbs.at(0);
         let before_it = Progress::read(tx, &tx[db]);
         progress = match &master {
-            // Another one may have the same history, if it has been promoted itself.
+            // The new master may have the same history, if it was a replica, so the position is kept.
             Some(_) => Progress { left: None, ..before_it },
-            // From here on, the data are not those of any master.
+            // From now on, the data differ from those of any master.
             None => Progress { left: before.as_ref().map(Master::to_string), ..Progress::default() },
         };
         progress.write(tx, db)
@@ -77,7 +78,7 @@ fn replicaof(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     server.gates.begin();
     server.role.follow(master, progress.position);
     if before.is_none() {
-        // They wait for what this server's clients write, and these do not any more.
+        // The blocked clients wait for writes of clients, which a replica refuses.
         for client in server.clients.matching(&Filter::default()) {
             if client.is_blocked.load(SeqCst) {
                 server.threads[client.thread].post(Message::Unblock { client: client.id, with_error: true });
@@ -87,15 +88,16 @@ fn replicaof(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     ok(out)
 }
 
-/// Begins as the options say, unless the heap says that exactly this master was left. Then the server stays promoted, whatever its start says, until `REPLICAOF` is given again: else a
-/// restart would replace what clients have written since by what an old master has.
+/// Starts to follow the master in the options, unless the heap says that this master was left (`REPLICAOF NO
+/// ONE`). In that case, the server stays promoted until the command `REPLICAOF` is given: otherwise, a
+/// restart would replace the writes since then by the old master's data.
 ///
 /// # Errors
 /// If the heap cannot be read or changed.
 pub fn begin(server: &Server) -> pheap::Result<()> {
     let before = server.store.progress()?;
     let option = server.config.read().text("replicaof").to_owned();
-    // It was looked at when it was set.
+    // The option was checked when it was set.
     let master = option.parse::<Master>().ok().filter(|_| before.left.as_ref() != Some(&option));
     if let Some(master) = master {
         server.gates.begin();
@@ -109,7 +111,7 @@ pub fn begin(server: &Server) -> pheap::Result<()> {
         let _ = server.config.write().set("replicaof", "");
     }
     if before.position.is_some() {
-        // Clients may write now, and then the data are not those of any master.
+        // Clients may write from now on, so the data differ from those of any master.
         server.store.set_progress(&Progress { position: None, ..before })?;
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! All keys: `KEYS`, and `SCAN`, which looks at them in steps.
+//! `KEYS`, and `SCAN`, which visits all keys in steps.
 
 use super::args::{Scan, cursor};
 use super::table::READ;
@@ -32,14 +32,15 @@ fn keys(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     Ok(())
 }
 
-/// The lowest bits of a `SCAN` cursor are the number of the shard. The others are where to go on in it.
+/// The lowest bits of a `SCAN` cursor are the number of the shard. The other bits are the position in the
+/// shard.
 const SHARD_BITS: u32 = 10;
 
 fn first_shard(args: &Args<'_>, shards: usize) -> usize {
     (cursor(args[1]).unwrap_or_default() & ((1 << SHARD_BITS) - 1)) as usize % shards
 }
 
-/// Goes on from shard to shard until it has seen as many keys as it was asked to.
+/// Scans shard after shard until it has seen as many keys as requested.
 fn scan(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let asked = Scan::parse(&args[1..], true)?;
     let (number, now, shards) = (cx.session.db, cx.now, cx.store().shards().len());

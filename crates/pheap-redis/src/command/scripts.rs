@@ -1,4 +1,4 @@
-//! Scripts: `EVAL` and its relatives, `SCRIPT`.
+//! Scripts: `EVAL`, `EVALSHA` and `SCRIPT`.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use crate::resp::Reply;
 use crate::scripts::{Declared, Script, Sha, sha1};
 use crate::server::MASTER_DOWN;
 
-/// What runs scripts and functions.
+/// Flags of commands that run scripts and functions.
 pub(super) const RUN: Flags =
     Flags::NOSCRIPT.and(Flags::STALE).and(Flags::SKIP_MONITOR).and(Flags::MAY_REPLICATE);
-/// The same, if these only look.
+/// Flags of commands that run read-only scripts and functions.
 pub(super) const RUN_READ_ONLY: Flags = READ.and(Flags::NOSCRIPT).and(Flags::STALE).and(Flags::SKIP_MONITOR);
 
 pub(super) const COMMANDS: &[Command] = &[
@@ -38,7 +38,7 @@ pub(super) const COMMANDS: &[Command] = &[
 const NO_SCRIPT: Fail =
     Fail::Error(std::borrow::Cow::Borrowed("NOSCRIPT No matching script. Please use EVAL."));
 
-/// The number of keys of a script.
+/// Checks the number of keys of a script.
 pub(super) fn number_of_keys(args: &Args<'_>, number: i64) -> Result<usize, Fail> {
     match usize::try_from(number) {
         Err(_) => Err(Fail::err("Number of keys can't be negative")),
@@ -49,7 +49,8 @@ pub(super) fn number_of_keys(args: &Args<'_>, number: i64) -> Result<usize, Fail
     }
 }
 
-/// Whether a script that declares this may be run so. Those that declare nothing may: their commands are looked at.
+/// Fails if a script with these declared flags may not run now. A script that declares nothing may always
+/// run: its commands are checked one by one.
 pub(super) fn may_run(cx: &Cx<'_>, declared: Declared, is_read_only: bool) -> Result<(), Fail> {
     if declared.has(Declared::NOTHING) {
         return Ok(());
@@ -72,7 +73,7 @@ pub(super) fn may_run(cx: &Cx<'_>, declared: Declared, is_read_only: bool) -> Re
             return Err(Fail::Error(MASTER_DOWN.into()));
         }
     }
-    // What only looks needs no memory.
+    // A script that only reads needs no memory.
     if cx.session.out_of_memory && !declared.has(Declared::ALLOW_OOM.and(Declared::NO_WRITES)) {
         return Err(Fail::Error(
             "OOM allow-oom flag is not set on the script, can not run it when used memory > 'maxmemory'"
@@ -82,7 +83,7 @@ pub(super) fn may_run(cx: &Cx<'_>, declared: Declared, is_read_only: bool) -> Re
     Ok(())
 }
 
-/// A script that was known, or is now.
+/// Returns the script with this text. Compiles and registers a new one.
 fn known(cx: &Cx<'_>, text: &[u8]) -> Result<Arc<Script>, Fail> {
     let scripts = &cx.server.scripts;
     if let Some(script) = scripts.get(&sha1(text)) {

@@ -1,4 +1,4 @@
-//! The server: its options, what it has counted, its commands.
+//! Commands for the server: `CONFIG`, `SHUTDOWN`, `ACL`, `CLUSTER` and the like.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,7 +31,7 @@ pub(super) const COMMANDS: &[Command] = &[
     }),
     Command::new("acl|whoami", 2, ACL_LOOK, Keys::None, |_, _, out| answer::bulk(out, b"default")),
     Command::new("bgrewriteaof", 1, MANAGE, Keys::None, |_, _, out| {
-        // The heap's log is folded into the heap all the time.
+        // Checkpoints fold the log into the heap, so there is nothing to rewrite.
         answer::simple(out, "Background append only file rewriting started")
     }),
     Command::new("bgsave", -1, MANAGE, Keys::None, |cx, args, out| {
@@ -109,7 +109,7 @@ pub(super) const COMMANDS: &[Command] = &[
             cx.server.role.is_replica(),
             "WAIT cannot be used with replica instances. Please also note that since Redis 4.0 if a replica is configured to be writable (which is not the default) writes to replicas are just local and are not propagated.",
         )?;
-        // Its own replies wait for the disk, and there are no replicas that could have more.
+        // The client's earlier replies have waited for the log, and there are no replicas to wait for.
         int(args[1])?;
         timeout_ms(args[2])?;
         answer::int(out, 0)
@@ -122,7 +122,8 @@ pub(super) fn no_cluster(_: &mut Cx<'_>, _: &Args<'_>, _: &mut Reply) -> Done {
     Err(Fail::err("This instance has cluster support disabled"))
 }
 
-/// `SHUTDOWN`. All data are in the heap, so there is nothing to save; its options are read, and change nothing.
+/// `SHUTDOWN`: stops the server. All data are in the heap, so there is nothing to save. `NOSAVE` stops the
+/// server even while a script is slow; the options `SAVE`, `NOW` and `FORCE` have no effect.
 fn shutdown(cx: &mut Cx<'_>, args: &Args<'_>, _: &mut Reply) -> Done {
     for option in &args[1..] {
         match option.to_ascii_lowercase().as_slice() {
@@ -135,7 +136,7 @@ fn shutdown(cx: &mut Cx<'_>, args: &Args<'_>, _: &mut Reply) -> Done {
     if cx.server.scripts.is_busy() && !is_nosave {
         return Err(Fail::Error(cx.server.scripts.busy_error().into()));
     }
-    // The heap is closed, and so made durable, when all threads have ended. Nothing is answered.
+    // The heap is closed, and made durable, when all threads have ended. There is no reply.
     tracing::info!("{} has asked for the end: SHUTDOWN", cx.session.profile.addresses[0]);
     cx.session.closing = true;
     cx.server.stop();
@@ -171,7 +172,7 @@ fn config_get(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     for pattern in &args[2..] {
         let is_name = !pattern.iter().any(|byte| b"[*?".contains(byte));
         for (name, value) in config.matching(pattern) {
-            // Who asks for one gets the name as they have written it.
+            // A name without wildcards is answered in the client's spelling.
             let shown = if is_name { words::lossy(pattern) } else { name.into() };
             found.entry(name).or_insert((shown, value));
         }
@@ -184,7 +185,7 @@ fn config_get(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     Ok(())
 }
 
-/// The server listens where it began to, and with the certificates that there were then.
+/// Options that need a restart, with the error for an attempt to change them.
 const RESTART: &[(&str, &str)] = &[
     ("port", "Unable to listen on this port: that takes a restart"),
     ("bind", "Failed to bind to specified addresses: that takes a restart"),
@@ -201,7 +202,8 @@ const RESTART: &[(&str, &str)] = &[
 
 const NO_NEW_TLS: &str = "Unable to update TLS configuration: that takes a restart";
 
-/// Whether an option allows the client something: `yes`, or `local` if it is on this machine.
+/// Returns whether an option with the values `yes`, `local` and `no` allows the client something. `local`
+/// allows it to clients on this machine.
 pub(super) fn is_allowed(cx: &Cx<'_>, config: &Config, option: &str) -> bool {
     match config.text(option) {
         "local" => cx.session.profile.is_local(),
@@ -209,7 +211,7 @@ pub(super) fn is_allowed(cx: &Cx<'_>, config: &Config, option: &str) -> bool {
     }
 }
 
-/// The error if an option cannot be changed.
+/// Returns the error for an option that cannot be changed.
 fn not_set(name: &str, why: impl std::fmt::Display) -> Fail {
     Fail::err(format_args!("CONFIG SET failed (possibly related to argument '{name}') - {why}"))
 }
@@ -219,7 +221,8 @@ fn config_set(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     if !pairs.remainder().is_empty() {
         return Err(Fail::arity("config|set"));
     }
-    // Locked until the options are followed: of two who change some at once, none is lost, and what is followed is what they say.
+    // Locked until the options are applied, so that concurrent changes are not lost, and the applied options
+    // are the stored ones.
     let mut current = cx.server.config.write();
     let mut config = current.clone();
     let mut seen = BTreeSet::new();
@@ -254,14 +257,15 @@ fn config_set(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
             ));
         }
     }
-    // The same again is no change.
+    // Setting such an option to its present value is allowed.
     for (name, why) in RESTART {
         if config.text(name) != current.text(name) {
             return Err(not_set(name, why));
         }
     }
     let policy = seen.contains("appendfsync").then(|| config.sync_policy());
-    // Before replies wait no more: who is told by then has what was done in the log's file.
+    // Must precede `limits.follow`, after which replies no longer wait for the log: with these policies,
+    // commits are in the log's file before a reply can be sent.
     if let Some(policy) = policy.filter(|policy| *policy != SyncPolicy::Awaited) {
         cx.store().heap().set_sync_policy(policy)?;
     }
@@ -272,11 +276,13 @@ fn config_set(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let limit = config.int("maxmemory") as u64;
     *current = config;
     if policy == Some(SyncPolicy::Awaited) {
-        // From now on replies wait, and reads for what is counted. What is not any more was committed before, and is synced with this: who appends to the log after that has looked where it ends sees
-        // that replies wait, whatever the processor does. Also where they have waited already: the sync of who has said so first may not be over.
+        // Must follow `limits.follow`: from there on, replies wait, and reads wait for counted writes. This
+        // call also syncs the log, which covers the earlier commits whose counts are gone. If a commit is
+        // too late for this sync, its thread sees that replies wait. The call is needed even if the policy
+        // was `Awaited` before: the sync of an earlier `CONFIG SET` may have failed.
         cx.store().heap().set_sync_policy(SyncPolicy::Awaited)?;
     }
-    // With the new policy.
+    // After the change of `maxmemory-policy`.
     cx.server.memory.set_limit(limit, cx.store());
     drop(current);
     ok(out)

@@ -1,6 +1,7 @@
-//! Sets: what several of them have in common, or not, or together.
+//! Intersections, unions and differences of sets.
 //!
-//! Each key may be in another shard, so elements are copied out of the first set, and looked up in the others.
+//! The keys may be in different shards, so elements are copied out of the first set, and looked up in the
+//! others.
 
 use std::collections::HashSet;
 
@@ -31,20 +32,20 @@ pub(super) const COMMANDS: &[Command] = &[
 
 type Elements = Vec<Vec<u8>>;
 
-/// The length of each key's set; none where there is none.
+/// Returns the length of each key's set, or `None` where there is no key.
 fn lengths(cx: &mut Cx<'_>, keys: &[&[u8]]) -> Result<Vec<Option<usize>>, Fail> {
     let len = |key: &&[u8]| cx.look::<Set, _>(key, |view, set| Ok(set.map(|set| view[set].len())));
     keys.iter().map(len).collect()
 }
 
-/// The elements of a key's set.
+/// Returns the elements of a key's set.
 fn elements(cx: &mut Cx<'_>, key: &[u8]) -> Result<Elements, Fail> {
     cx.look::<Set, _>(key, |view, set| {
         Ok(set.into_iter().flat_map(|set| set.iter(view)).map(<[u8]>::to_vec).collect())
     })
 }
 
-/// Keeps the elements that are in a key's set, or those that are not.
+/// Keeps only the elements that are in a key's set, or, without `is_in`, those that are not.
 fn keep(cx: &mut Cx<'_>, key: &[u8], elements: &mut Elements, is_in: bool) -> Done {
     cx.look::<Set, _>(key, |view, set| {
         elements.retain(|element| set.is_some_and(|set| set.contains(view, element)) == is_in);
@@ -126,7 +127,7 @@ fn sintercard(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     answer::count(out, intersection(cx, keys)?.len().min(limit))
 }
 
-/// How many are counted at most.
+/// Parses the option `LIMIT`: the maximum count.
 pub(super) fn limit(options: &[&[u8]]) -> Result<usize, Fail> {
     let mut limit = 0;
     for option in options.chunks(2) {

@@ -22,7 +22,7 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("sscan", -3, READ, KEY, sscan),
 ];
 
-/// Adds elements to the set of a key, which is made if there is none. How many are new.
+/// Adds elements to the set of a key, which is created if necessary. Returns how many are new.
 fn add(cx: &mut Cx<'_>, key: &[u8], elements: &Args<'_>) -> Result<usize, Fail> {
     let new = cx.fill::<Set, _>(key, |tx, set| {
         let mut new = 0;
@@ -39,7 +39,7 @@ fn sadd(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     add(cx, args[1], &args[2..]).map(|new| out.count(new))
 }
 
-/// Removes elements from the set of a key, and the key with the last one. How many were there.
+/// Removes elements from the set of a key, and the key with its last element. Returns how many were removed.
 fn remove(cx: &mut Cx<'_>, key: &[u8], elements: &Args<'_>) -> Result<usize, Fail> {
     let count = cx.shrink::<Set>(key, "srem", |tx, set, _| {
         Ok(elements.iter().filter(|element| set.remove(tx, *element)).count())

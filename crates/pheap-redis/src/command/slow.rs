@@ -1,4 +1,4 @@
-//! What took long: `SLOWLOG`, `LATENCY`; and who watches all commands, `MONITOR`.
+//! Slow commands: `SLOWLOG` and `LATENCY`. Also `MONITOR`.
 
 use std::ops::Range;
 
@@ -67,7 +67,7 @@ pub(super) const COMMANDS: &[Command] = &[
     }),
 ];
 
-/// Those of a command's arguments that are passwords, or names of users with one: they are not shown.
+/// Returns the positions of arguments that are not shown: passwords, and names of users with passwords.
 pub fn hidden(name: &str, words: &Args<'_>) -> Range<usize> {
     let behind = |option: &[u8], from: usize, count: usize| {
         let at = (from..words.len()).find(|&at| words[at].eq_ignore_ascii_case(option))?;
@@ -84,7 +84,7 @@ pub fn hidden(name: &str, words: &Args<'_>) -> Range<usize> {
     }
 }
 
-/// What those see of a command who watch: when, in which database, whose it is, and its arguments.
+/// Returns the line that `MONITOR` shows: time, database, address of the client, and arguments.
 pub fn monitor_line(db: usize, addr: &str, name: &str, words: &Args<'_>) -> String {
     let now = since_1970();
     let mut line = format!("{}.{:06} [{db} {addr}]", now.as_secs(), now.subsec_micros());
@@ -134,17 +134,17 @@ fn doctor(cx: &mut Cx<'_>, _: &Args<'_>, out: &mut Reply) -> Done {
     answer::text(out, &text)
 }
 
-/// Rows of a graph.
+/// Number of rows of a graph.
 const ROWS: u64 = 4;
 
-/// A bar for each sample, as high as that took long, and below it how long ago it was.
+/// Draws a bar for each sample, with the sample's age below it.
 fn graph(event: &str, series: &Series, now: i64) -> String {
     let times = || series.samples.iter().map(|&(_, ms)| ms);
     let (high, low) = (times().max().unwrap_or(0), times().min().unwrap_or(0));
     let mut text = format!("{event} - high {high} ms, low {low} ms (all time high {} ms)\n", series.longest);
     text += &"-".repeat(80);
     text.push('\n');
-    // In halves of a row; the lowest one has half a row.
+    // In half rows. The lowest bar is half a row high.
     let height = |ms: u64| 1 + (ms - low) * (2 * ROWS - 1) / (high - low).max(1);
     for row in (0..ROWS).rev() {
         let bar = |ms: u64| match height(ms).saturating_sub(2 * row) {
@@ -183,7 +183,7 @@ fn histogram(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         out.bulk(b"histogram_usec");
         let used: Vec<usize> = (0..BUCKETS).filter(|&bucket| sum.histogram[bucket] > 0).collect();
         let (begun, mut pairs) = (out.begin(), 0);
-        // Of each bucket that has some: calls up to its end.
+        // For each bucket that is not empty: the number of calls up to its end.
         for bucket in used {
             out.int(1 << bucket);
             out.int(sum.histogram[..=bucket].iter().sum::<u64>() as i64);

@@ -1,4 +1,4 @@
-//! `SORT`: the elements of a list, set or sorted set in order, perhaps by what other keys stand for.
+//! `SORT`: sorts the elements of a list, set or sorted set, possibly by the values of other keys.
 
 use std::cmp::Ordering;
 
@@ -19,18 +19,18 @@ pub(super) const COMMANDS: &[Command] = &[
     }),
 ];
 
-/// What `SORT` is asked for.
+/// The parsed arguments.
 #[derive(Default)]
 struct Asked<'a> {
     descending: bool,
     by_text: bool,
-    /// The first element, and how many, of all in order.
+    /// Index of the first element to answer, and their number.
     limit: Option<(i64, i64)>,
-    /// What the elements' weights are; their own texts, if that is None.
+    /// Pattern of the keys that contain the weights. `None`: the elements themselves are the weights.
     by: Option<&'a [u8]>,
-    /// What is told of each element; the element itself, if there is none.
+    /// Patterns of the values to answer for each element. Empty: the elements themselves.
     get: Vec<&'a [u8]>,
-    /// Where the result goes.
+    /// Key to store the result in.
     store: Option<&'a [u8]>,
 }
 
@@ -56,13 +56,13 @@ impl<'a> Asked<'a> {
         Ok(asked)
     }
 
-    /// Whether the elements stay in the order in which they are: a pattern that is the same for all.
+    /// Returns whether the elements keep their order: the pattern contains no star.
     fn stays(&self) -> bool {
         self.by.is_some_and(|by| !by.contains(&b'*'))
     }
 }
 
-/// The key, and where the result goes.
+/// Adds the positions of the key and of the key to store in.
 fn keys(args: &Args<'_>, keys: &mut Vec<usize>) {
     keys.push(1);
     let mut at = 2;
@@ -82,14 +82,15 @@ fn keys(args: &Args<'_>, keys: &mut Vec<usize>) {
     keys.extend(store);
 }
 
-/// Whether other keys are looked at: those of a pattern.
+/// Returns whether other keys are read, which a pattern names.
 fn everything(args: &Args<'_>) -> bool {
     Asked::parse(args, true).is_ok_and(|asked| {
         asked.get.iter().chain(&asked.by).any(|pattern| pattern.contains(&b'*') && *pattern != b"#")
     })
 }
 
-/// What a pattern stands for: the element itself for `#`, else the string of the key in which a star is replaced by the element, or a field of its hash behind `->`.
+/// Returns the value of a pattern: for `#`, the element; otherwise the string of the key in which the star is
+/// replaced by the element, or, after `->`, a field of its hash.
 fn by_pattern(cx: &mut Cx<'_>, pattern: &[u8], element: &[u8]) -> Option<Vec<u8>> {
     if pattern == b"#" {
         return Some(element.to_vec());
@@ -109,11 +110,11 @@ fn by_pattern(cx: &mut Cx<'_>, pattern: &[u8], element: &[u8]) -> Option<Vec<u8>
     })
 }
 
-/// What elements are compared by.
+/// The value by which an element is compared.
 #[derive(PartialEq)]
 enum Weight {
     Number(f64),
-    /// None is before all others.
+    /// `None` precedes all others.
     Text(Option<Vec<u8>>),
 }
 
@@ -160,7 +161,7 @@ fn sort(cx: &mut Cx<'_>, args: &Args<'_>, may_store: bool, out: &mut Reply) -> D
         Some(_) => Err(Fail::WRONG_TYPE),
     })?;
     if is_set && asked.stays() && (asked.store.is_some() || cx.session.is_script) {
-        // So that what comes of it does not depend on how the set is stored.
+        // Sorts, so that the result does not depend on the order in which the set is stored.
         (asked.by, asked.by_text) = (None, true);
     }
     if asked.stays() {

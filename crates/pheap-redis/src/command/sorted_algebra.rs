@@ -1,6 +1,6 @@
-//! Sorted sets, and sets: what several of them have in common, or not, or together.
+//! Intersections, unions and differences of sorted sets and sets.
 //!
-//! Each key may be in another shard, so members are copied out of one, and looked up in the others.
+//! The keys may be in different shards, so members are copied out of one, and looked up in the others.
 
 use std::collections::HashMap;
 
@@ -39,7 +39,7 @@ pub(super) const COMMANDS: &[Command] = &[
     .accesses("OW update", "RO access"),
 ];
 
-/// What is made of several sets.
+/// The operation on several sets.
 #[derive(Clone, Copy, PartialEq)]
 enum Op {
     Union,
@@ -47,7 +47,7 @@ enum Op {
     Difference,
 }
 
-/// What becomes of scores of the same member.
+/// How the scores of the same member are combined.
 #[derive(Clone, Copy)]
 enum Aggregate {
     Sum,
@@ -61,7 +61,7 @@ const AGGREGATES: &[(&str, Aggregate)] =
 impl Aggregate {
     fn of(self, one: f64, two: f64) -> f64 {
         match self {
-            // Infinity less infinity.
+            // Infinity minus infinity.
             Aggregate::Sum if (one + two).is_nan() => 0.0,
             Aggregate::Sum => one + two,
             Aggregate::Min if two < one => two,
@@ -71,7 +71,7 @@ impl Aggregate {
     }
 }
 
-/// A sorted set, or a set, whose elements have the score 1.
+/// A sorted set, or a set, whose elements count as having the score 1.
 enum Source<'v, 'r> {
     Sorted(&'v Sorted<'r>),
     Set(P<'r, Set<'r>>),
@@ -102,7 +102,7 @@ impl<'v, 'r> Source<'v, 'r> {
     }
 }
 
-/// Shows `f` what a key stands for, if it is there.
+/// Calls `f` with the sorted set or set of a key, or with `None` if the key does not exist.
 fn with_source<R>(
     cx: &mut Cx<'_>,
     key: &[u8],
@@ -120,17 +120,17 @@ fn with_source<R>(
     })
 }
 
-/// What a command is asked for.
+/// The parsed arguments.
 struct Asked<'a> {
     op: Op,
-    /// Keys, what their scores are multiplied by, and how many members they have.
+    /// For each key: name, weight, and number of members.
     sources: Vec<(&'a [u8], f64, usize)>,
     aggregate: Aggregate,
     with_scores: bool,
     limit: usize,
 }
 
-/// Which options a command has.
+/// Purpose of the command, which determines its options.
 #[derive(Clone, Copy, PartialEq)]
 enum For {
     Answer,
@@ -139,7 +139,7 @@ enum For {
 }
 
 impl<'a> Asked<'a> {
-    /// The number of keys, keys, and options.
+    /// Parses the number of keys, the keys, and the options.
     fn parse(
         cx: &mut Cx<'_>,
         args: &'a Args<'a>,
@@ -187,10 +187,10 @@ impl<'a> Asked<'a> {
         Ok(asked)
     }
 
-    /// The members that come out, in no particular order.
+    /// Returns the members of the result, in no particular order.
     fn combine(mut self, cx: &mut Cx<'_>) -> Result<Scored, Fail> {
         if self.op != Op::Difference {
-            // The smallest one first.
+            // The smallest set comes first.
             self.sources.sort_by_key(|&(_, _, len)| len);
         }
         match self.op {
@@ -254,13 +254,13 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// A score times a weight; 0 if that is no number.
+/// Returns a score times a weight, or 0 instead of NaN.
 fn weighted(weight: f64, score: f64) -> f64 {
     let score = weight * score;
     if score.is_nan() { 0.0 } else { score }
 }
 
-/// All members of a key's sorted set, or set.
+/// Returns all members of a key's sorted set or set, with weighted scores.
 fn copied(cx: &mut Cx<'_>, key: &[u8], weight: f64) -> Result<Scored, Fail> {
     with_source(cx, key, |view, source| {
         let mut all = Vec::new();
@@ -282,7 +282,7 @@ fn answer(cx: &mut Cx<'_>, args: &Args<'_>, op: Op, command: &str, out: &mut Rep
     Ok(())
 }
 
-/// For the commands that store what comes out.
+/// Runs a command that stores its result, and answers with the number of members.
 fn answer_count(cx: &mut Cx<'_>, args: &Args<'_>, op: Op, command: &str, out: &mut Reply) -> Done {
     let found = Asked::parse(cx, &args[2..], op, command, For::Storing)?.combine(cx)?;
     out.count(found.len());

@@ -1,4 +1,4 @@
-//! Sorted sets: taking members from either end.
+//! Sorted sets: removing members from either end.
 
 use super::args::{counted_pop, maybe_number, one_of, timeout};
 use super::lists_waiting::take_first;
@@ -29,27 +29,27 @@ pub(super) const COMMANDS: &[Command] = &[
         .access("RW access delete"),
 ];
 
-/// Which members are taken.
+/// The end at which members are removed.
 #[derive(Clone, Copy, PartialEq)]
 enum End {
     Min,
     Max,
 }
 
-/// How members are shown.
+/// How members are written.
 #[derive(Clone, Copy)]
 enum Shown {
-    /// One behind the other, with their scores.
+    /// One after another, with their scores.
     Flat,
-    /// The same, behind the key.
+    /// The key, then members one after another, with their scores.
     BehindKey,
-    /// In pairs, in an array behind the key.
+    /// The key, then an array of pairs.
     PairsBehindKey,
-    /// As the version of the protocol has them.
+    /// As the version of the protocol prescribes.
     Pairs,
 }
 
-/// Takes up to `count` members of a key's sorted set, and shows them. Whether there is one.
+/// Removes up to `count` members of a key's sorted set and writes them. Returns whether the key exists.
 fn take(
     cx: &mut Cx<'_>,
     key: &[u8],
@@ -122,7 +122,7 @@ fn bzmpop(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     take_several(cx, asked, Some((3, timeout(args[1])?)), out)
 }
 
-/// Takes members of the first of these keys that is there.
+/// Removes members of the first key that exists.
 fn take_several(
     cx: &mut Cx<'_>,
     (keys, end, count): (&Args<'_>, End, usize),

@@ -1,4 +1,4 @@
-//! Sorted sets: members in ranges of ranks, of scores, or of names.
+//! Sorted sets: members in ranges of ranks, scores or names.
 
 use super::args::{int, places};
 use super::sorted_sets::{member, members, store};
@@ -38,7 +38,7 @@ pub(super) const COMMANDS: &[Command] = &[
     }),
 ];
 
-/// What a range is of.
+/// The property that a range is about.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum By {
     Rank,
@@ -52,7 +52,7 @@ type Bound<T> = (T, bool);
 /// A range.
 #[derive(Debug, PartialEq)]
 enum Range<'a> {
-    /// From the first rank to the last, which may be counted from the end (-1 is the last one).
+    /// First and last rank. Negative ranks count from the end: -1 is the last member.
     Ranks(i64, i64),
     Scores(Bound<f64>, Bound<f64>),
     Names(Name<'a>, Name<'a>),
@@ -77,7 +77,8 @@ impl<'a> Name<'a> {
         }
     }
 
-    /// Whether a name is before this bound; where it is the bound, if it `is_included` there.
+    /// Returns whether a name precedes this bound. A name equal to the bound counts if `is_included` says so,
+    /// given whether the bound is excluded.
     fn is_after(&self, name: &[u8], is_included: impl Fn(bool) -> bool) -> bool {
         match self {
             Name::BeforeAll => false,
@@ -102,7 +103,8 @@ impl<'a> Range<'a> {
         })
     }
 
-    /// The ranks that are in it: the first one, and the one behind the last one. Ranks that it speaks of are counted from the last one, if it `is_reverse`.
+    /// Returns the first rank in the range, and the rank after the last one. With `is_reverse`, the ranks in
+    /// `self` are counted from the last member.
     fn ranks<'r>(&self, view: &View<'r>, sorted: &Sorted<'r>, is_reverse: bool) -> (usize, usize) {
         let (first, end) = match self {
             Range::Ranks(start, end) => {
@@ -132,7 +134,7 @@ impl<'a> Range<'a> {
     }
 }
 
-/// What `ZRANGE` and its relatives are asked for.
+/// The parsed arguments of `ZRANGE` and the like.
 struct Asked<'a> {
     range: Range<'a>,
     is_reverse: bool,
@@ -142,8 +144,8 @@ struct Asked<'a> {
 }
 
 impl<'a> Asked<'a> {
-    /// Two bounds, and options behind them. Of the older commands, it is `fixed` what the range is of, and
-    /// whether it is reverse: that is no option of them.
+    /// Parses two bounds and the options after them. `fixed` is set for the older commands: kind and
+    /// direction of their range are not options.
     fn parse(
         args: &'a Args<'a>,
         fixed: Option<(By, bool)>,
@@ -172,7 +174,7 @@ impl<'a> Asked<'a> {
             "syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX",
         )?;
         if by == By::Rank {
-            offset = 0; // as Redis has it: a limit that is none is no error
+            offset = 0; // as in Redis: `LIMIT n -1` is ignored
         }
         Fail::err_when(
             with_scores && by == By::Name,
@@ -182,7 +184,7 @@ impl<'a> Asked<'a> {
         Ok(Asked { range: Range::parse(by, min, max)?, is_reverse, with_scores, offset, limit })
     }
 
-    /// Where to begin, and how many there are.
+    /// Returns the rank to start at, and the number of members.
     fn part<'r>(&self, view: &View<'r>, sorted: &Sorted<'r>) -> (usize, usize) {
         let (first, end) = self.range.ranks(view, sorted, self.is_reverse);
         let Some(offset) = usize::try_from(self.offset).ok().filter(|&offset| offset < end - first) else {
@@ -240,7 +242,7 @@ fn remove(cx: &mut Cx<'_>, args: &Args<'_>, by: By, event: &str, out: &mut Reply
     count.map(|count| out.count(count.unwrap_or(0)))
 }
 
-/// Removes so many members from a rank on.
+/// Removes `count` members from rank `first` on.
 pub(super) fn remove_ranks<'r>(tx: &mut Txn<'r>, sorted: P<'r, Sorted<'r>>, first: usize, count: usize) {
     let items: Vec<_> = tx[sorted].iter(tx, first, count, false).collect();
     let mut member = Vec::new();
@@ -259,7 +261,7 @@ mod tests {
     fn bounds() {
         assert_eq!(score(b"(1.5").unwrap(), (1.5, true));
         assert_eq!(score(b"-inf").unwrap(), (f64::NEG_INFINITY, false));
-        // As Redis has it.
+        // As in Redis.
         assert_eq!(score(b"(").unwrap(), (0.0, true));
         assert_eq!(score(b" 1e400").unwrap(), (f64::INFINITY, false));
         assert_eq!(Name::parse(b"(").unwrap(), Name::At((b"", true)));

@@ -23,17 +23,17 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("zscore", 3, READ_FAST, KEY, zscore),
 ];
 
-/// Members and their scores, copied.
+/// Copied members and their scores.
 pub(super) type Scored = Vec<(Vec<u8>, f64)>;
 
-/// Gives a key these members instead of what it has, or removes it if there are none.
+/// Replaces the value of a key by these members, or removes the key if there are none.
 pub(super) fn store(cx: &mut Cx<'_>, key: &[u8], event: &str, mut members: Scored) -> Done {
-    // Whoever adds them in order gets a smaller tree, sooner.
+    // Inserting in order is faster, and gives a smaller tree.
     sort(&mut members);
     cx.replace(key, b'z', event, &Owned::Sorted(members))
 }
 
-/// Puts members in the order that sorted sets have.
+/// Sorts members in the order of a sorted set.
 pub(super) fn sort(members: &mut Scored) {
     let order = |one: &(Vec<u8>, f64), two: &(Vec<u8>, f64)| {
         one.1.partial_cmp(&two.1).unwrap_or(std::cmp::Ordering::Equal).then_with(|| one.0.cmp(&two.0))
@@ -41,12 +41,12 @@ pub(super) fn sort(members: &mut Scored) {
     members.sort_unstable_by(order);
 }
 
-/// The beginning of so many members, with their scores or not, which [`member`] writes.
+/// Writes the head of an array of members, which [`member`] writes.
 pub(super) fn members(out: &mut Reply, count: usize, with_scores: bool) {
     out.array(if with_scores && !out.is_resp3() { 2 * count } else { count });
 }
 
-/// A member, with its score or not.
+/// Writes a member, and its score if there is one.
 pub(super) fn member(out: &mut Reply, member: &[u8], score: Option<f64>) {
     if score.is_some() && out.is_resp3() {
         out.array(2);
@@ -57,7 +57,7 @@ pub(super) fn member(out: &mut Reply, member: &[u8], score: Option<f64>) {
     }
 }
 
-/// What `ZADD` is to do.
+/// The options of `ZADD`.
 #[derive(Default)]
 pub(super) struct How {
     pub(super) if_absent: bool,
@@ -69,7 +69,8 @@ pub(super) struct How {
 }
 
 impl How {
-    /// The options, those included that only `ZADD` has if it `is_zadd`; and what is behind them.
+    /// Parses the options, including those of `ZADD` alone if `is_zadd`. Returns them and the arguments after
+    /// them.
     pub(super) fn parse<'a>(mut args: &'a Args<'a>, is_zadd: bool) -> (How, &'a Args<'a>) {
         let mut how = How::default();
         while let [option, rest @ ..] = args {
@@ -95,7 +96,8 @@ impl How {
         self.if_absent || self.if_present || self.if_greater || self.if_less
     }
 
-    /// The score that a member gets which has an `old` one, or none. None if it stays as it is.
+    /// Returns the new score of a member, given its `old` score if it has one, or `None` if it does not
+    /// change.
     fn new_score(&self, old: Option<f64>, score: f64) -> Result<Option<f64>, Fail> {
         let Some(old) = old else { return Ok((!self.if_present).then_some(score)) };
         if self.if_absent {
@@ -127,7 +129,8 @@ fn zadd(cx: &mut Cx<'_>, args: &Args<'_>, adds: bool, out: &mut Reply) -> Done {
     add(cx, key, &how, pairs, out)
 }
 
-/// Gives members of a key's sorted set, which is made if there is none, scores, and answers what `ZADD` does.
+/// Sets the scores of members of a key's sorted set, which is created if necessary, and writes the answer of
+/// `ZADD`.
 pub(super) fn add<'a>(
     cx: &mut Cx<'_>,
     key: &[u8],

@@ -1,4 +1,4 @@
-//! Streams: entries that a consumer takes over which another one has got and not acknowledged.
+//! Streams: `XCLAIM` and `XAUTOCLAIM`, by which a consumer takes over pending entries of another one.
 
 use pheap::{P, field};
 use smallvec::SmallVec;
@@ -17,7 +17,7 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("xclaim", -6, WRITE_FAST, KEY, xclaim).access("RW update"),
 ];
 
-/// Who takes over entries. He is made when he takes the first one.
+/// The consumer that takes over entries. It is created with the first entry.
 struct Claimer<'a, 'r> {
     name: &'a [u8],
     consumer: Option<P<'r, Consumer<'r>>>,
@@ -49,7 +49,7 @@ impl<'a, 'r> Claimer<'a, 'r> {
     }
 }
 
-/// Tells how much was changed, and whether the consumer is new.
+/// Records the number of changes, and whether the consumer is new.
 fn tell(cx: &mut Cx<'_>, key: &[u8], (changes, is_new): (u64, bool)) -> Done {
     cx.effects.dirty += changes + u64::from(is_new);
     if is_new {
@@ -58,7 +58,7 @@ fn tell(cx: &mut Cx<'_>, key: &[u8], (changes, is_new): (u64, bool)) -> Done {
     Ok(())
 }
 
-/// Writes an entry that the stream has, or only its id.
+/// Writes an entry of the stream, or only its id.
 fn write<'r>(view: &View<'r>, stream: P<'r, Stream<'r>>, id: Id, only_id: bool, out: &mut Reply) {
     match field!(stream.entries).get(view, &id) {
         Some(&packed) if !only_id => write_entry(out, id, &view[packed]),
@@ -70,7 +70,7 @@ fn number(text: &[u8], what: &str, command: &str) -> Result<i64, Fail> {
     int(text).map_err(|_| Fail::err(format_args!("Invalid {what} argument for {command}")))
 }
 
-/// What is behind the ids of `XCLAIM`.
+/// The options of `XCLAIM`, which follow the ids.
 struct Options {
     at: i64,
     count: Option<i64>,
@@ -169,7 +169,7 @@ fn xautoclaim(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         let (Some(stream), Some(group)) = (stream, group(tx, stream, name)) else {
             return Err(no_group(key, name, ""));
         };
-        // What is looked at, and where the next call goes on.
+        // Collects the entries to claim, and the position for the next call.
         let pending = field!(group.pending);
         let (mut wanted, mut left, mut tries) = (SmallVec::<[(Id, Option<i64>); 32]>::new(), most, 10 * most);
         let mut cursor = 0;

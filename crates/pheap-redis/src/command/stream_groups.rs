@@ -1,4 +1,4 @@
-//! Streams: groups of consumers, and what these have got and not acknowledged.
+//! Streams: consumer groups and pending entries.
 
 use pheap::field;
 
@@ -37,7 +37,7 @@ const HELP: &[&str] = &[
     "    Lets the group go on behind another id.",
 ];
 
-/// The options of `CREATE` and `SETID`: whether the stream is made, and how much was read.
+/// Parses the options of `CREATE` and `SETID`: whether to create the stream, and the number of entries read.
 fn options(args: &Args<'_>, can_make: bool) -> Result<(bool, i64), Fail> {
     let (mut makes, mut read, mut rest) = (false, -1, args[5..].iter());
     while let Some(option) = rest.next() {
@@ -59,7 +59,7 @@ fn no_key() -> Fail {
     )
 }
 
-/// Something about a group was changed.
+/// Records a change of a group.
 fn changed(cx: &mut Cx<'_>, event: &str, key: &[u8]) {
     cx.effects.dirty += 1;
     cx.notify(CLASS, event, key);
@@ -124,7 +124,7 @@ fn destroy(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     })?;
     if is_gone {
         changed(cx, "xgroup-destroy", key);
-        // Who waits for entries of the group is told that it is no more.
+        // Clients that wait for entries of the group get an error.
         cx.wake(key);
     }
     yes_or_no(out, is_gone)
@@ -180,7 +180,7 @@ fn xack(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     answer::int(out, count as i64)
 }
 
-/// Which pending entries `XPENDING` is asked for, one by one.
+/// The pending entries that `XPENDING` lists one by one.
 struct Wanted<'a> {
     idle: i64,
     range: (Id, Id),

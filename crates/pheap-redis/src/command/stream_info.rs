@@ -1,4 +1,4 @@
-//! Streams: what `XINFO` tells of them.
+//! Streams: `XINFO`.
 
 use pheap::P;
 
@@ -45,7 +45,7 @@ fn consumers(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     })
 }
 
-/// How far a group is, and how many entries it has not got yet.
+/// Writes the position of a group, and how many entries it has not read yet.
 fn write_progress(extent: Extent, progress: Progress, out: &mut Reply) {
     let write = |number: Option<i64>, out: &mut Reply| match number {
         Some(number) => out.int(number),
@@ -73,7 +73,7 @@ fn groups(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     })
 }
 
-/// The `COUNT` of `FULL`, if that is asked for.
+/// Parses `FULL` and its `COUNT`. Returns `None` without `FULL`.
 fn full(args: &Args<'_>) -> Result<Option<usize>, Fail> {
     match args[3..] {
         [] => Ok(None),
@@ -94,7 +94,7 @@ fn info(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         let blocks = view[stream].entries.len().div_ceil(block);
         out.map(if full.is_some() { 9 } else { 10 });
         out.field("length").int(extent.len as i64);
-        // There is no such tree here. This is what it would be like.
+        // There is no radix tree here. These are the numbers that one would have.
         out.field("radix-tree-keys").count(blocks);
         out.field("radix-tree-nodes").count(blocks + 1);
         write_id(out.field("last-generated-id"), extent.past.last);
@@ -126,7 +126,7 @@ fn info(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     })
 }
 
-/// What `FULL` tells of a group's pending entries and consumers, at most `count` entries of each (0: all).
+/// Writes the pending entries and consumers of a group for `FULL`, at most `count` entries of each (0: all).
 fn write_group<'r>(view: &View<'r>, group: P<'r, Consumers<'r>>, count: usize, out: &mut Reply) {
     let group = &view[group];
     let most = |len: usize| if count == 0 { len } else { len.min(count) };

@@ -1,4 +1,4 @@
-//! What commands about streams have in common: ids that clients write, streams and groups that keys stand for, entries in replies.
+//! Common parts of the commands for streams: ids, groups, and entries in replies.
 
 use pheap::{P, field};
 
@@ -18,7 +18,7 @@ fn invalid() -> Fail {
     Fail::err("Invalid stream ID specified as stream command argument")
 }
 
-/// Half of an id. It may have what C's `strtoull` allows: spaces, a plus, zeros before it.
+/// Parses half of an id. Spaces, a plus and zeros before it are allowed, as in C's `strtoull`.
 fn half(text: &[u8]) -> Option<u64> {
     let text = text.trim_ascii_start();
     let digits = text.strip_prefix(b"+").unwrap_or(text);
@@ -28,14 +28,14 @@ fn half(text: &[u8]) -> Option<u64> {
     std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
-/// An id as `XADD` takes it.
+/// An id in `XADD`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum NewId {
-    /// Any that is later than all before.
+    /// Any id after all earlier ones.
     Any,
-    /// The next one of this millisecond.
+    /// The next id in this millisecond.
     In(u64),
-    /// This one.
+    /// This id.
     This(Id),
 }
 
@@ -51,7 +51,7 @@ impl NewId {
     }
 }
 
-/// An id: `ms-seq`, or `ms`, which has the number `missing`.
+/// Parses an id: `ms-seq`, or `ms`, where `missing` stands for `seq`.
 pub(super) fn exact(text: &[u8], missing: u64) -> Result<Id, Fail> {
     let parsed = (text.len() < 128).then(|| match text.iter().position(|&byte| byte == b'-') {
         Some(dash) => Some(id(half(&text[..dash])?, half(&text[dash + 1..])?)),
@@ -60,7 +60,7 @@ pub(super) fn exact(text: &[u8], missing: u64) -> Result<Id, Fail> {
     parsed.flatten().ok_or_else(invalid)
 }
 
-/// An id, or `-` or `+` for the least and the greatest one.
+/// Parses an id, or `-` or `+` for the smallest and the greatest id.
 pub(super) fn any(text: &[u8], missing: u64) -> Result<Id, Fail> {
     match text {
         b"-" => Ok(0),
@@ -69,7 +69,7 @@ pub(super) fn any(text: &[u8], missing: u64) -> Result<Id, Fail> {
     }
 }
 
-/// Where a range begins: an id that is in it; or, after `(`, that is not.
+/// Parses the start of a range. An id after `(` is excluded.
 pub(super) fn start(text: &[u8]) -> Result<Id, Fail> {
     match text {
         [b'(', exclusive @ ..] if !exclusive.is_empty() => {
@@ -79,7 +79,7 @@ pub(super) fn start(text: &[u8]) -> Result<Id, Fail> {
     }
 }
 
-/// Where a range ends.
+/// Parses the end of a range. An id after `(` is excluded.
 pub(super) fn end(text: &[u8]) -> Result<Id, Fail> {
     match text {
         [b'(', exclusive @ ..] if !exclusive.is_empty() => exact(exclusive, u64::MAX)?
@@ -89,7 +89,7 @@ pub(super) fn end(text: &[u8]) -> Result<Id, Fail> {
     }
 }
 
-/// A group of a stream.
+/// Returns a group of a stream.
 pub(super) fn group<'r>(
     view: &View<'r>,
     stream: Option<P<'r, Stream<'r>>>,
@@ -99,13 +99,13 @@ pub(super) fn group<'r>(
     field!(stream.groups).get(view, name).copied()
 }
 
-/// There is no such stream, or no such group of it.
+/// Returns the error for a stream or group that does not exist.
 pub(super) fn no_group(key: &[u8], group: &[u8], context: &str) -> Fail {
     let (key, group) = (words::lossy(key), words::lossy(group));
     Fail::Error(format!("NOGROUP No such key '{key}' or consumer group '{group}'{context}").into())
 }
 
-/// There is no such group of a stream.
+/// Returns the error for a group that does not exist in an existing stream.
 pub(super) fn no_such_group(key: &[u8], group: &[u8]) -> Fail {
     let (key, group) = (words::lossy(key), words::lossy(group));
     Fail::Error(format!("NOGROUP No such consumer group '{group}' for key name '{key}'").into())
@@ -130,7 +130,7 @@ pub(super) fn write_entry(out: &mut Reply, id: Id, packed: &[u8]) {
     words.for_each(|word| out.bulk(word));
 }
 
-/// Writes entries of a stream that are in a range, at most `count` of them (0: all), as an array. `seen` gets their ids.
+/// Writes an array of at most `count` entries (0: all) of a stream in a range. Calls `seen` with their ids.
 pub(super) fn write_range<'r>(
     view: &View<'r>,
     stream: P<'r, Stream<'r>>,

@@ -1,4 +1,4 @@
-//! Streams: what is read as it comes, by whoever asks (`XREAD`), or by one of a group (`XREADGROUP`).
+//! Streams: `XREAD` and `XREADGROUP`.
 
 use std::borrow::Cow;
 
@@ -20,10 +20,10 @@ pub(super) const COMMANDS: &[Command] = &[
         .access("RO access"),
 ];
 
-/// How many entries a client gets at most that had to wait, and has not said how many it wants.
+/// Maximum number of entries after waiting, for a client that has not given a count.
 const AFTER_WAITING: usize = 1000;
 
-/// The id `>` of `XREADGROUP`: what nobody of the group has got yet.
+/// The id `>` of `XREADGROUP`: entries that no consumer of the group has received.
 const NEW: Id = Id::MAX;
 
 fn find_keys(args: &Args<'_>, keys: &mut Vec<usize>) {
@@ -42,14 +42,14 @@ fn find_keys(args: &Args<'_>, keys: &mut Vec<usize>) {
     }
 }
 
-/// What is asked for.
+/// The parsed arguments.
 #[derive(Default)]
 struct Read<'a> {
-    /// Milliseconds to wait if there is nothing. 0: for ever.
+    /// Milliseconds to wait if there is nothing. 0: for ever. `None`: not at all.
     block: Option<u64>,
-    /// How many entries of each stream at most. 0: all.
+    /// Maximum number of entries of each stream. 0: no limit.
     count: usize,
-    /// The group, and the consumer.
+    /// The group and the consumer.
     group: Option<[&'a [u8]; 2]>,
     no_ack: bool,
     keys: &'a [&'a [u8]],
@@ -101,7 +101,8 @@ impl<'a> Read<'a> {
         Err(Fail::SYNTAX)
     }
 
-    /// Waits until there is something, if it is so asked. Then only what is behind these ids counts.
+    /// Makes the command wait for entries after these ids, if the option `BLOCK` is given. Otherwise answers
+    /// null.
     fn wait(&self, cx: &Cx<'_>, ids: &[Id], out: &mut Reply) -> Done {
         let Some(ms) = self.block.filter(|_| cx.may_block) else {
             return answer::null_array(out);
@@ -132,7 +133,7 @@ impl<'a> Read<'a> {
         }))
     }
 
-    /// Gives a consumer entries that nobody of the group has got yet. Whether the consumer is a new one.
+    /// Delivers entries that no consumer of the group has received. Returns whether the consumer is new.
     fn new_entries(&self, cx: &mut Cx<'_>, key: &[u8], streams: &mut Streams<'_>) -> Result<bool, Fail> {
         let ([name, consumer], now) = (self.group.unwrap_or_default(), cx.clock);
         cx.change::<Stream, _>(key, |tx, stream| {
@@ -161,7 +162,7 @@ impl<'a> Read<'a> {
         })
     }
 
-    /// Gives a consumer entries again that it has got and not acknowledged. Whether the consumer is a new one.
+    /// Delivers again the pending entries of a consumer. Returns whether the consumer is new.
     fn history(
         &self,
         cx: &mut Cx<'_>,
@@ -202,7 +203,7 @@ impl<'a> Read<'a> {
     }
 }
 
-/// Streams in a reply, each with its key: a map, in RESP2 an array of pairs.
+/// Streams in a reply, by key: a map, or in RESP2 an array of pairs.
 struct Streams<'o> {
     out: &'o mut Reply,
     begun: crate::resp::reply::Begun,
@@ -237,7 +238,7 @@ fn xread(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let resumes = cx.session.resumes;
     let mut ids: SmallVec<[Id; 8]> = SmallVec::new();
     for (key, text) in read.keys.iter().zip(read.ids) {
-        // Who waits already does not mind what else the key stands for meanwhile.
+        // A resumed command has explicit ids, and ignores keys whose types have changed.
         let last = if resumes {
             0
         } else {

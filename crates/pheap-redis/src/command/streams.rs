@@ -1,4 +1,4 @@
-//! Streams: entries that are added, read and removed.
+//! Streams: adding, reading and removing entries.
 
 use pheap::field;
 
@@ -20,15 +20,15 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("xtrim", -4, WRITE, KEY, xtrim).access("RW delete"),
 ];
 
-/// The most bytes that an entry may have.
+/// Maximum number of bytes of an entry.
 const MAX_ENTRY: usize = 1 << 30;
 
-/// What is before the fields of `XADD`, or behind the key of `XTRIM`.
+/// The options of `XADD`, which precede the fields, or of `XTRIM`, which follow the key.
 struct Options {
     trim: Option<Trim>,
     id: NewId,
     only_if_there: bool,
-    /// The number of the first argument behind them.
+    /// Index of the first argument after the options.
     end: usize,
 }
 
@@ -71,7 +71,7 @@ impl Options {
             }
         }
         if cx.session.is_master {
-            // What it has trimmed roughly, it tells exactly, and leaves the limit where it was.
+            // The master sends an approximate trim as an exact one, but with the original `LIMIT`.
             limit = None;
         }
         let has_trim = options.trim.is_some();
@@ -98,7 +98,7 @@ impl Options {
     }
 }
 
-/// The id of an entry that is added now.
+/// Returns the id of a new entry.
 fn new_id(wanted: NewId, last: Id, now: i64) -> Result<Id, Fail> {
     Fail::err_when(
         last == Id::MAX,

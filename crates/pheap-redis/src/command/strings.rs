@@ -33,7 +33,7 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("substr", 4, READ, KEY, getrange),
 ];
 
-/// Writes what a key stands for, which must be a string.
+/// Answers with the string of a key.
 fn bulk(cx: &mut Cx<'_>, key: &[u8], out: &mut Reply) -> Done {
     cx.look_at_string(key, |bytes| answer::maybe_bulk(out, bytes))
 }
@@ -56,14 +56,14 @@ fn getrange(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let (start, end) = (int(args[2])?, int(args[3])?);
     cx.look_at_string(args[1], |bytes| {
         let bytes = bytes.unwrap_or_default();
-        // Both before the beginning, and the wrong way round: nothing.
+        // Both before the start and in the wrong order: an empty range.
         let is_backwards = start < 0 && end < 0 && start > end;
         let places = if is_backwards { 0..0 } else { places_in_string(start, end, bytes.len()) };
         answer::bulk(out, &bytes[places])
     })
 }
 
-/// When `SET` does something.
+/// Condition of `SET`.
 #[derive(Clone, Copy, PartialEq)]
 enum If {
     Always,
@@ -71,21 +71,22 @@ enum If {
     Present,
 }
 
-/// What is to become of a key's deadline.
+/// The new deadline of a key.
 #[derive(Clone, Copy, PartialEq)]
 enum Expiry<'a> {
-    /// What the command does without options.
+    /// The default of the command.
     Default,
-    /// It stays.
+    /// The deadline stays.
     Keep,
-    /// There is none any more.
+    /// The deadline is removed.
     Persist,
-    /// A number, of so many milliseconds each; a time, or how long from now on.
+    /// A number of units of `unit_ms` milliseconds: a point in time if `is_time`, or a time from now.
     At { number: &'a [u8], unit_ms: i64, is_time: bool },
 }
 
 impl<'a> Expiry<'a> {
-    /// The option of this name, and its argument, which is taken from `rest`. The same one may be given again.
+    /// Parses the option `name` and its argument, which is taken from `rest`. The same option may be given
+    /// again.
     fn parse(self, name: &[u8], rest: &mut std::slice::Iter<'_, &'a [u8]>) -> Result<Expiry<'a>, Fail> {
         let (unit_ms, is_time) = match name {
             b"ex" => (1000, false),
@@ -102,7 +103,7 @@ impl<'a> Expiry<'a> {
         Ok(Expiry::At { number: value(rest)?, unit_ms, is_time })
     }
 
-    /// The deadline, if it says one.
+    /// Returns the deadline, if there is one.
     fn deadline(self, now: i64, command: &str) -> Result<Option<i64>, Fail> {
         let Expiry::At { number, unit_ms, is_time } = self else { return Ok(None) };
         deadline_of(int(number)?, unit_ms, is_time, now, command).map(Some)
@@ -172,7 +173,7 @@ fn getex(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     Ok(())
 }
 
-/// When something expires that is given a number of seconds, or milliseconds, or a time.
+/// Returns the deadline for a number of units: a point in time if `is_time`, or a time from now.
 pub(super) fn deadline_of(
     number: i64,
     unit_ms: i64,
@@ -185,12 +186,12 @@ pub(super) fn deadline_of(
     if is_time { Ok(ms) } else { ms.checked_add(now).ok_or_else(invalid) }
 }
 
-/// Gives a key a string.
+/// Sets the string of a key.
 fn store(cx: &mut Cx<'_>, key: &[u8], value: &[u8], deadline: Option<i64>, keeps: bool) -> Done {
     let now = cx.now;
     cx.write(key, |tx, db| {
         let value = Value::string(tx, value)?;
-        // A key that has expired has no deadline to keep.
+        // The deadline of an expired key is not kept.
         if keeps && tx[db].get(tx, key, now).is_some() {
             db.put(tx, key, value)?;
         } else {
@@ -250,7 +251,7 @@ fn msetnx(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     yes_or_no(out, is_free)
 }
 
-/// Keys and values behind a command's name.
+/// Returns the pairs of keys and values after the name of a command.
 fn pairs<'a>(args: &'a Args<'a>, name: &str) -> Result<std::slice::ChunksExact<'a, &'a [u8]>, Fail> {
     let pairs = args[1..].chunks_exact(2);
     if pairs.remainder().is_empty() { Ok(pairs) } else { Err(Fail::arity(name)) }
@@ -261,7 +262,7 @@ fn decrby(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     add(cx, args[1], by, out)
 }
 
-/// Adds to a number.
+/// Adds `by` to the number of a key.
 fn add(cx: &mut Cx<'_>, key: &[u8], by: i64, out: &mut Reply) -> Done {
     let now = cx.now;
     let old = cx.read(key, |view, db| match db.get(view, key, now) {
@@ -278,7 +279,7 @@ fn add(cx: &mut Cx<'_>, key: &[u8], by: i64, out: &mut Reply) -> Done {
     answer::int(out, new)
 }
 
-/// Gives a key another value. Its deadline stays, unless it has expired.
+/// Replaces the value of a key. The deadline stays, unless the key has expired.
 fn put(
     cx: &mut Cx<'_>,
     key: &[u8],

@@ -10,7 +10,7 @@ use super::{Args, Cx, Done, Fail};
 use crate::resp::Reply;
 use crate::text::words::lossy;
 
-/// What a command is like.
+/// Properties of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Flags(u32);
 
@@ -19,109 +19,112 @@ macro_rules! flags {
         impl Flags {
             $($(#[$doc])* pub const $name: Flags = Flags(1 << $bit);)*
 
-            /// Their names, as `COMMAND` tells them.
+            /// Returns the names of the flags, as `COMMAND` shows them.
             pub fn names(self) -> impl Iterator<Item = &'static str> {
-                [$((Flags::$name, $text)),*].into_iter().filter(move |(flag, name)| self.has(*flag) && !name.is_empty()).map(|(_, name)| name)
+                [$((Flags::$name, $text)),*]
+                    .into_iter()
+                    .filter(move |(flag, name)| self.has(*flag) && !name.is_empty())
+                    .map(|(_, name)| name)
             }
         }
     };
 }
 
 flags! {
-    /// It may change something.
+    /// The command may change data.
     WRITE = 0, "write";
-    /// It only looks.
+    /// The command only reads.
     READONLY = 1, "readonly";
-    /// It may need more memory.
+    /// The command may need more memory.
     DENYOOM = 2, "denyoom";
-    /// It is for administrators.
+    /// The command is for administrators.
     ADMIN = 3, "admin";
-    /// It is about channels.
+    /// The command is about channels.
     PUBSUB = 4, "pubsub";
-    /// Scripts may not call it.
+    /// Scripts may not call the command.
     NOSCRIPT = 5, "noscript";
-    /// It may wait for a key.
+    /// The command may wait for a key.
     BLOCKING = 6, "blocking";
-    /// It is answered while data are being loaded.
+    /// The command is answered while data are being loaded.
     LOADING = 7, "loading";
-    /// It is answered by a replica that has lost its master.
+    /// A replica that has lost its master answers the command.
     STALE = 8, "stale";
-    /// `MONITOR` does not show it.
+    /// `MONITOR` does not show the command.
     SKIP_MONITOR = 9, "skip_monitor";
-    /// `SLOWLOG` does not show it.
+    /// `SLOWLOG` does not show the command.
     SKIP_SLOWLOG = 10, "skip_slowlog";
-    /// It takes constant or logarithmic time.
+    /// The command takes constant or logarithmic time.
     FAST = 11, "fast";
-    /// It needs no authentication.
+    /// The command needs no authentication.
     NO_AUTH = 12, "no_auth";
-    /// It may be replicated although it only looks.
+    /// The command may be replicated although it only reads.
     MAY_REPLICATE = 13, "may_replicate";
-    /// Transactions may not contain it.
+    /// Transactions may not contain the command.
     NO_MULTI = 14, "no_multi";
-    /// Its keys cannot be told from its first arguments.
+    /// The positions of the command's keys depend on its arguments.
     MOVABLE_KEYS = 15, "movablekeys";
-    /// It may be run asynchronously with regard to replicas.
+    /// Redis refuses the command during an asynchronous load of a master's data. Shown by `COMMAND` only.
     NO_ASYNC_LOADING = 16, "no_async_loading";
-    /// It may be called while a script is busy.
+    /// The command may be called while a script is slow.
     ALLOW_BUSY = 17, "allow_busy";
-    /// Other servers of a cluster may call it while a slot moves here.
+    /// Other servers of a cluster may call the command while a slot moves to this one.
     ASKING = 18, "asking";
-    /// It is confirmed by messages, and not by a reply.
+    /// Messages confirm the command; it has no reply.
     UNASKED = 19, "";
-    /// A client in RESP2 may call it while it listens to channels.
+    /// A client in RESP2 may call the command while it listens to channels.
     LISTENING = 20, "";
-    /// It is not queued after `MULTI`.
+    /// The command is not queued after `MULTI`.
     AT_ONCE = 21, "";
-    /// The same, and it ends what `MULTI` has begun.
+    /// The command is not queued after `MULTI`, and ends the transaction.
     ENDS_MULTI = 22, "";
-    /// It only looks what its keys are, which is no use of them.
+    /// The command looks at properties of its keys, which is not counted as a use of the keys.
     GLANCE = 23, "";
 }
 
-/// It only looks.
+/// Flags of a command that only reads.
 pub(super) const READ: Flags = Flags::READONLY;
-/// It only looks, and that does not take long.
+/// Flags of a fast command that only reads.
 pub(super) const READ_FAST: Flags = READ.and(Flags::FAST);
-/// The same, and it is no use of its keys.
+/// Flags of a fast command that only reads properties of its keys.
 pub(super) const GLANCE_FAST: Flags = READ_FAST.and(Flags::GLANCE);
-/// It changes something, and needs no more memory.
+/// Flags of a command that changes data and needs no more memory.
 pub(super) const WRITE: Flags = Flags::WRITE;
-/// The same, and that does not take long.
+/// Flags of a fast command that changes data and needs no more memory.
 pub(super) const WRITE_FAST: Flags = WRITE.and(Flags::FAST);
-/// It changes something, and may need more memory.
+/// Flags of a command that changes data and may need more memory.
 pub(super) const ADD: Flags = WRITE.and(Flags::DENYOOM);
-/// The same, and that does not take long.
+/// Flags of a fast command that changes data and may need more memory.
 pub(super) const ADD_FAST: Flags = ADD.and(Flags::FAST);
-/// It tells of the server, or of the connection.
+/// Flags of a command that shows properties of the server or the connection.
 pub(super) const LOOK: Flags = Flags::LOADING.and(Flags::STALE);
-/// It is for administrators.
+/// Flags of a command for administrators.
 pub(super) const ADMIN: Flags = LOOK.and(Flags::ADMIN).and(Flags::NOSCRIPT);
 
-/// The same, though not while data are being loaded, nor by a replica that has lost its master.
+/// Flags of a command for administrators that is refused during loading and on a stale replica.
 pub(super) const MANAGE: Flags = Flags::ADMIN.and(Flags::NOSCRIPT);
-/// The first argument.
+/// The first argument is the key.
 pub(super) const KEY: Keys = Keys::Range(1, 1, 1);
-/// The first argument of a subcommand.
+/// The first argument of the subcommand is the key.
 pub(super) const SUBKEY: Keys = Keys::Range(2, 2, 1);
-/// The first two arguments.
+/// The first two arguments are keys.
 pub(super) const TWO_KEYS: Keys = Keys::Range(1, 2, 1);
-/// All arguments.
+/// All arguments are keys.
 pub(super) const ALL_KEYS: Keys = Keys::Range(1, -1, 1);
-/// As many as the first argument says, behind it.
+/// The first argument is the number of keys; the keys follow it.
 pub(super) const COUNTED: Keys = Keys::Find(|args, keys| counted_keys(args, 1, keys));
-/// The same, with another argument before.
+/// The second argument is the number of keys; the keys follow it.
 pub(super) const COUNTED_BEHIND_ONE: Keys = Keys::Find(|args, keys| counted_keys(args, 2, keys));
 
 impl Flags {
-    /// None of them.
+    /// No flags.
     pub const NONE: Flags = Flags(0);
 
-    /// These, too.
+    /// Returns the union of both.
     pub const fn and(self, other: Flags) -> Flags {
         Flags(self.0 | other.0)
     }
 
-    /// Whether one of these is among them.
+    /// Returns whether at least one of the flags in `other` is set.
     pub const fn has(self, other: Flags) -> bool {
         self.0 & other.0 != 0
     }
@@ -129,14 +132,14 @@ impl Flags {
 
 macro_rules! groups {
     ($($(#[$doc:meta])* $name:ident = $text:literal;)*) => {
-        /// What a command is about. It is an ACL category, too.
+        /// The group of a command, which is also an ACL category.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum Group {
             $($(#[$doc])* $name,)*
         }
 
         impl Group {
-            /// Its name, as `COMMAND DOCS` and ACLs have it.
+            /// Returns the name of the group in `COMMAND DOCS` and ACLs.
             pub fn name(self) -> &'static str {
                 match self {
                     $(Group::$name => $text,)*
@@ -151,9 +154,9 @@ groups! {
     Bitmap = "bitmap";
     /// Connections.
     Connection = "connection";
-    /// Whatever a key stands for.
+    /// Keys of any type.
     Generic = "generic";
-    /// Places.
+    /// Geographic positions.
     Geo = "geo";
     /// Hashes.
     Hash = "hash";
@@ -161,7 +164,7 @@ groups! {
     HyperLogLog = "hyperloglog";
     /// Lists.
     List = "list";
-    /// Channels.
+    /// Channels and messages.
     PubSub = "pubsub";
     /// Scripts.
     Scripting = "scripting";
@@ -179,112 +182,115 @@ groups! {
     Transactions = "transactions";
 }
 
-/// Which keys a command touches.
+/// The keys that a command touches.
 #[derive(Clone, Copy)]
 pub enum Keys {
-    /// None, and no shard.
+    /// No key, and no shard.
     None,
-    /// Those arguments: the first, the last (from the end, if negative), and how far they are apart.
+    /// Arguments: the first, the last (from the end if negative), and the step.
     Range(i32, i32, i32),
-    /// Where they are is said by a function, which adds the arguments' numbers. It gets arguments as many as the command's arity asks for, and may add none if they make no sense.
+    /// The function adds the positions of the keys. It gets at least as many arguments as the arity requires,
+    /// and may add none if they are invalid.
     Find(fn(&Args<'_>, &mut Vec<usize>)),
-    /// As [`Find`](Keys::Find) says, or any key at all, which another function tells from the arguments.
+    /// Like [`Find`](Keys::Find), and possibly any other key.
     Perhaps {
-        /// Adds the numbers of the arguments that are keys.
+        /// Adds the positions of the arguments that are keys.
         keys: fn(&Args<'_>, &mut Vec<usize>),
-        /// Whether it may touch others.
+        /// Returns whether the command may touch other keys, given its arguments.
         everything: fn(&Args<'_>) -> bool,
     },
-    /// Any, in all databases: it looks at all shards.
+    /// Any key, in all databases: the command needs all shards.
     Everything,
-    /// All that is in the heap: shards, libraries of functions, and how far a master was followed.
+    /// The whole heap: all shards, the libraries of functions, and the position in a master's stream.
     Heap,
-    /// Those of a script: their number is the third argument. It may touch others, too.
+    /// The keys of a script: the second argument is their number. The script may touch others, too.
     Script,
-    /// Any of the shards from one on, which a function tells from the arguments and the number of shards. The
-    /// command begins with that one, and asks for all if it needs more ([`Fail::MoreShards`]).
+    /// Keys of any shards from a first one on, which the function computes from the arguments and the number
+    /// of shards. The command starts with that shard, and asks for all shards if it needs more
+    /// ([`Fail::MoreShards`]).
     From(fn(&Args<'_>, usize) -> usize),
-    /// The libraries of functions, which are behind all shards with keys.
+    /// The libraries of functions, whose root has the number after those of the shards.
     Libraries,
 }
 
-/// What a command does.
+/// The function of a command.
 type Run = fn(&mut Cx<'_>, &Args<'_>, &mut Reply) -> Done;
 
-/// What is done to a key: whether it is read (`RO`), changed (`RW`), overwritten (`OW`) or removed (`RM`) as
-/// a whole; and what that means for its value.
+/// How a command accesses a key: whether it reads (`RO`), changes (`RW`), overwrites (`OW`) or removes (`RM`)
+/// the key, and what that means for the value. In the words of `COMMAND GETKEYSANDFLAGS`.
 pub(super) type Access = &'static str;
 
-/// A command.
+/// A row of the table.
 pub struct Command {
-    /// Its name, in small letters. A subcommand's is that of both, with a `|` between, and its row is behind
-    /// that of the command.
+    /// Name in small letters. A subcommand is named `command|subcommand`, and its row follows the command's.
     pub name: &'static str,
-    /// Number of arguments, the name included. At least so many, if it is negative.
+    /// Number of arguments, including the name. If negative, the minimum.
     pub arity: i32,
-    /// What it is like.
+    /// Properties of the command.
     pub flags: Flags,
-    /// Which keys it touches.
+    /// The keys that the command touches.
     pub keys: Keys,
-    /// What is done to the first key, and to the others, if the flags do not say it.
+    /// Access to the first key, and to the others. `None`: the flags say it.
     pub(super) access: Option<[Access; 2]>,
-    /// What it does, without a subcommand.
+    /// The function of the command, called if there is no subcommand.
     pub run: Run,
     has_subcommands: bool,
 }
 
 impl Command {
-    /// A command.
+    /// Returns a row for a command.
     pub const fn new(name: &'static str, arity: i32, flags: Flags, keys: Keys, run: Run) -> Command {
         Command { name, arity, flags, keys, access: None, run, has_subcommands: false }
     }
 
-    /// A command that has subcommands, and does nothing without one.
+    /// Returns a row for a command that has subcommands and cannot be called without one.
     pub const fn container(name: &'static str) -> Command {
         Command::new(name, -2, Flags::NONE, Keys::None, |_, _, _| unreachable!("resolved to its subcommand"))
             .with_subcommands()
     }
 
-    /// A subcommand that tells which subcommands there are.
+    /// Returns a row for a `HELP` subcommand, which lists the subcommands.
     pub const fn help(name: &'static str) -> Command {
         Command::new(name, 2, LOOK, Keys::None, tell_names)
     }
 
-    /// It has subcommands, too.
+    /// Marks the command as having subcommands.
     pub const fn with_subcommands(mut self) -> Command {
         self.has_subcommands = true;
         self
     }
 
-    /// What it does to its keys.
+    /// Sets the access to all keys.
     pub const fn access(self, all: Access) -> Command {
         self.accesses(all, all)
     }
 
-    /// What it does to its first key, and to the others.
+    /// Sets the access to the first key, and to the others.
     pub const fn accesses(mut self, first: Access, others: Access) -> Command {
         self.access = Some([first, others]);
         self
     }
 
-    /// Whether it may have so many arguments, its name included.
+    /// Returns whether this number of arguments, including the name, is allowed.
     pub fn takes(&self, arguments: usize) -> bool {
         let arity = self.arity.unsigned_abs() as usize;
         if self.arity < 0 { arguments >= arity } else { arguments == arity }
     }
 
-    /// Whether it changes nothing. Those that may be replicated remember something in what they look at.
+    /// Returns whether the command changes nothing in the heap. `PFCOUNT`, which may be replicated, only
+    /// reads but stores a cached result.
     pub fn only_looks(&self) -> bool {
         self.flags.has(Flags::READONLY) && !self.flags.has(Flags::MAY_REPLICATE)
     }
 
-    /// Whether it may change what is in the heap. What a read-only script calls may remember something in what it looks at.
+    /// Returns whether the command may change the heap. Scripts count, even read-only ones: they may call
+    /// `PFCOUNT`.
     pub fn may_write(&self) -> bool {
         self.flags.has(Flags::WRITE.and(Flags::MAY_REPLICATE))
             || matches!(self.keys, Keys::Script | Keys::Heap)
     }
 
-    /// The keys that it may touch. None if those are not all.
+    /// Returns all keys that the command may touch, or `None` if the arguments do not name all of them.
     pub fn all_keys<'w>(&self, args: &Args<'w>) -> Option<SmallVec<[&'w [u8]; 1]>> {
         match self.keys {
             Keys::Everything | Keys::Heap | Keys::From(_) | Keys::Libraries | Keys::Script => None,
@@ -294,7 +300,7 @@ impl Command {
         }
     }
 
-    /// The numbers of those of its arguments that are keys.
+    /// Returns the positions of the arguments that are keys.
     pub fn keys(&self, args: &Args<'_>) -> Vec<usize> {
         match self.keys {
             Keys::None | Keys::Everything | Keys::Heap | Keys::From(_) | Keys::Libraries => Vec::new(),
@@ -320,28 +326,28 @@ impl Command {
         }
     }
 
-    /// Calls `f` with those of its arguments that are keys, if it uses these: not if it only looks what they are.
+    /// Calls `f` with each key that the command uses, for the statistics of eviction.
     pub fn touch(&self, args: &Args<'_>, mut f: impl FnMut(&[u8])) {
         match self.keys {
-            Keys::Script => {} // its commands do
+            Keys::Script => {} // its commands call this
             _ if self.flags.has(Flags::GLANCE) => {}
             Keys::Range(1, 1, _) => f(args[1]),
             _ => self.keys(args).into_iter().for_each(|at| f(args[at])),
         }
     }
 
-    /// Its subcommands.
+    /// Returns the subcommands of the command.
     pub fn subcommands(&self) -> impl Iterator<Item = Known> + Clone {
         all().filter(|known| known.name.strip_prefix(self.name).is_some_and(|rest| rest.starts_with('|')))
     }
 
-    /// Its name without that of the command whose subcommand it is.
+    /// Returns the name of the command or subcommand, without the name of its container.
     fn own_name(&self) -> &'static str {
         self.name.rsplit('|').next().unwrap_or_default()
     }
 }
 
-/// All families.
+/// All families of commands.
 const FAMILIES: &[(Group, &[Command])] = &[
     (Group::Bitmap, super::bitfield::COMMANDS),
     (Group::Bitmap, super::bits::COMMANDS),
@@ -388,14 +394,14 @@ const FAMILIES: &[(Group, &[Command])] = &[
     (Group::Transactions, super::connection::TRANSACTIONS),
 ];
 
-/// A command that is in the table: what it is, what it is about, and its number, which counts subcommands, too.
+/// A command of the table, with its group and its number. Subcommands have numbers, too.
 #[derive(Clone, Copy)]
 pub struct Known {
-    /// The command.
+    /// The row of the command.
     pub command: &'static Command,
-    /// What it is about.
+    /// The group of the command.
     pub group: Group,
-    /// Its number.
+    /// Index in the table.
     pub number: usize,
 }
 
@@ -412,12 +418,12 @@ static ALL: LazyLock<Vec<Known>> = LazyLock::new(|| {
     rows.enumerate().map(|(number, (group, command))| Known { command, group, number }).collect()
 });
 
-/// All commands, and their subcommands.
+/// Returns all commands and subcommands.
 pub fn all() -> impl Iterator<Item = Known> + Clone {
     ALL.iter().copied()
 }
 
-/// Those that are no subcommands.
+/// Returns all commands, without subcommands.
 pub fn top() -> impl Iterator<Item = Known> {
     all().filter(|known| !known.name.contains('|'))
 }
@@ -425,7 +431,7 @@ pub fn top() -> impl Iterator<Item = Known> {
 static BY_NAME: LazyLock<HashMap<&'static str, Known>> =
     LazyLock::new(|| all().map(|known| (known.name, known)).collect());
 
-/// The command of this name, whatever its letters' case. That of a subcommand has a `|` in it.
+/// Returns the command of a name, in any letter case. The name of a subcommand contains a `|`.
 pub fn lookup(name: &[u8]) -> Option<Known> {
     let mut lower = [0; 32];
     let lower = lower.get_mut(..name.len())?;
@@ -434,16 +440,16 @@ pub fn lookup(name: &[u8]) -> Option<Known> {
     BY_NAME.get(std::str::from_utf8(lower).ok()?).copied()
 }
 
-/// Why a request is no command.
+/// Why a request is refused.
 #[derive(Debug)]
 pub struct Refused {
-    /// What the client is told.
+    /// Error text for the client.
     pub error: String,
-    /// The number of the command that it would have been.
+    /// Number of the command, if the request names one.
     pub number: Option<usize>,
 }
 
-/// The command that a request means, with as many arguments as it takes; or why there is none.
+/// Returns the command that a request names. Fails if there is none, or if the number of arguments is wrong.
 pub fn resolve(words: &Args<'_>) -> Result<Known, Refused> {
     let refused = |fail: Fail, number| {
         let error = match fail {
@@ -453,7 +459,7 @@ pub fn resolve(words: &Args<'_>) -> Result<Known, Refused> {
         Err(Refused { error, number })
     };
     let Some(known) = lookup(words[0]).filter(|known| !known.name.contains('|')) else {
-        // As C prints it: up to a byte that is 0.
+        // As C prints strings: up to the first zero byte.
         let shown = |word: &[u8], most: usize| {
             let word = &word[..word.len().min(most)];
             lossy(word.split(|&byte| byte == 0).next().unwrap_or_default()).into_owned()
@@ -484,7 +490,7 @@ pub fn resolve(words: &Args<'_>) -> Result<Known, Refused> {
     Ok(known)
 }
 
-/// `HELP` of a command that has subcommands: their names.
+/// Answers `HELP` with the names of the subcommands.
 fn tell_names(_: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let subcommands = lookup(args[0]).into_iter().flat_map(|known| known.command.subcommands());
     let names: Vec<String> = subcommands.map(|sub| sub.own_name().to_uppercase()).collect();
@@ -492,7 +498,7 @@ fn tell_names(_: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     tell_all(args, names.iter().map(String::as_str), out)
 }
 
-/// `HELP` of a command that has subcommands: these lines.
+/// Answers `HELP` with these lines.
 pub(super) fn tell_subcommands(args: &Args<'_>, lines: &[&str], out: &mut Reply) -> Done {
     out.array(lines.len() + 3);
     tell_all(args, lines.iter().copied().chain(["HELP", "    Prints this help."]), out)

@@ -1,4 +1,4 @@
-//! Client-side caching: a client says whether, and how, it is told that keys have changed.
+//! Client-side caching: `CLIENT TRACKING` and `CLIENT CACHING`.
 
 use std::sync::atomic::Ordering;
 
@@ -8,7 +8,7 @@ use crate::clients::client::{Options, Reads};
 use crate::resp::Reply;
 use crate::text::words::lossy;
 
-/// What `CLIENT TRACKING` asks for.
+/// The parsed options of `CLIENT TRACKING`.
 #[derive(Default)]
 struct Asked<'a> {
     options: Options,
@@ -53,7 +53,7 @@ fn asked<'a>(cx: &Cx<'_>, args: &Args<'a>) -> Result<Asked<'a>, Fail> {
     Ok(asked)
 }
 
-/// Whether all that is asked for goes together, also with what the client has.
+/// Fails if the options contradict each other or the client's present mode.
 fn check(cx: &Cx<'_>, asked: &Asked<'_>) -> Done {
     let Asked { options, opts_in, opts_out, ref prefixes } = *asked;
     let before = cx.session.tracking;

@@ -1,4 +1,4 @@
-//! What keys stand for, by its kind: looked at, changed, made, and removed with its last element.
+//! Values by type: reading, changing and creating them, and removing them with their last elements.
 
 use pheap::Persist;
 
@@ -7,21 +7,21 @@ use crate::data::streams::Stream;
 use crate::data::{Change, Db, Hash, List, Owned, P, Set, Sorted, Txn, Value, View};
 use crate::resp::Reply;
 
-/// A kind of values: lists, hashes, sets, sorted sets, streams.
+/// A type of values: lists, hashes, sets, sorted sets, streams.
 pub(super) trait Kind: Persist {
-    /// The class of keyspace notifications about it.
+    /// The class of keyspace notifications about this type.
     const CLASS: u8;
 
-    /// A value that is of this kind.
+    /// Returns a value as this type, if it has this type.
     fn of<'r>(value: Value<'r>) -> Option<P<'r, Self::At<'r>>>;
 
-    /// One of this kind as a value.
+    /// Returns a value of this type as a [`Value`].
     fn value<'r>(this: P<'r, Self::At<'r>>) -> Value<'r>;
 
-    /// A new one, without elements.
+    /// Creates an empty value.
     fn new<'r>(tx: &Txn<'r>) -> pheap::Result<P<'r, Self::At<'r>>>;
 
-    /// The number of its elements.
+    /// Returns the number of elements.
     fn len<'r>(view: &View<'r>, this: P<'r, Self::At<'r>>) -> usize;
 }
 
@@ -58,7 +58,7 @@ kinds! {
     Stream: Stream, b't', |tx| Stream::default(), |this| this.entries.len();
 }
 
-/// What a key stands for, if it exists.
+/// Returns the value of a key, if the key exists.
 pub(super) fn get<'r, K: Kind>(
     view: &View<'r>,
     db: &Db<'r>,
@@ -69,7 +69,7 @@ pub(super) fn get<'r, K: Kind>(
     value.map(|value| K::of(value).ok_or(Fail::WRONG_TYPE)).transpose()
 }
 
-/// What a key stands for, which is made if it does not exist.
+/// Returns the value of a key, which is created if the key does not exist.
 pub(super) fn get_or_new<'r, K: Kind>(
     tx: &mut Txn<'r>,
     db: P<'r, Db<'r>>,
@@ -85,23 +85,23 @@ pub(super) fn get_or_new<'r, K: Kind>(
 }
 
 impl Cx<'_> {
-    /// Whether a key exists.
+    /// Returns whether a key exists.
     pub(super) fn has(&mut self, key: &[u8]) -> bool {
         self.has_in(self.session.db, key)
     }
 
-    /// Whether a key of some database exists.
+    /// Returns whether a key in some database exists.
     pub(super) fn has_in(&mut self, db: usize, key: &[u8]) -> bool {
         let (now, shard) = (self.now, self.shard_of(key));
         self.read_shard(shard, |view, dbs| view[dbs.at(db)].get(view, key, now).is_some())
     }
 
-    /// A copy of what a key stands for, and its deadline.
+    /// Returns a copy of the value of a key, and its deadline.
     pub(super) fn copy_of(&mut self, key: &[u8]) -> Option<(Owned, Option<i64>)> {
         self.copy_in(self.session.db, key)
     }
 
-    /// The same of a key of some database.
+    /// Returns a copy of the value of a key in some database, and its deadline.
     pub(super) fn copy_in(&mut self, db: usize, key: &[u8]) -> Option<(Owned, Option<i64>)> {
         let (now, shard) = (self.now, self.shard_of(key));
         self.read_shard(shard, |view, dbs| {
@@ -110,7 +110,7 @@ impl Cx<'_> {
         })
     }
 
-    /// Looks at what a key stands for.
+    /// Calls `f` with the value of a key, for reading.
     pub(super) fn look<K: Kind, R>(
         &mut self,
         key: &[u8],
@@ -120,7 +120,7 @@ impl Cx<'_> {
         self.read(key, |view, db| f(view, get::<K>(view, db, key, now)?))
     }
 
-    /// Looks at the string that a key stands for.
+    /// Calls `f` with the string of a key, for reading.
     pub(super) fn look_at_string<R>(
         &mut self,
         key: &[u8],
@@ -133,7 +133,7 @@ impl Cx<'_> {
         })
     }
 
-    /// Changes what a key stands for.
+    /// Calls `f` with the value of a key, for changes.
     pub(super) fn change<K: Kind, R>(
         &mut self,
         key: &[u8],
@@ -146,7 +146,7 @@ impl Cx<'_> {
         })
     }
 
-    /// Changes what a key stands for, which is made if it does not exist.
+    /// Calls `f` with the value of a key, for changes. Creates the value if the key does not exist.
     pub(super) fn fill<K: Kind, R>(
         &mut self,
         key: &[u8],
@@ -159,9 +159,9 @@ impl Cx<'_> {
         })
     }
 
-    /// Removes elements of what a key stands for: `f` gets their number, and returns how many are removed.
-    /// If these are all, the key is removed, and `f` may leave them where they are. Returns what `f` does,
-    /// if the key exists.
+    /// Removes elements of the value of a key. `f` gets their number, and returns how many it removes. If it
+    /// returns their number, the key is removed, and `f` may leave the elements in place. Returns the result
+    /// of `f`, or `None` if there is no such key.
     pub(super) fn shrink<K: Kind>(
         &mut self,
         key: &[u8],
@@ -187,7 +187,7 @@ impl Cx<'_> {
         Ok(removed.map(|(count, _)| count))
     }
 
-    /// Gives a key a value instead of what it has, or removes it if the value has no elements.
+    /// Replaces the value of a key, or removes the key if the new value is empty.
     pub(super) fn replace(&mut self, key: &[u8], class: u8, event: &str, value: &Owned) -> Done {
         if value.is_empty() {
             self.remove(key);
@@ -202,7 +202,7 @@ impl Cx<'_> {
     }
 }
 
-/// The number of elements of what a key stands for.
+/// Answers with the number of elements of the value of a key.
 pub(super) fn len<K: Kind>(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let len = cx.look::<K, _>(args[1], |view, this| Ok(this.map_or(0, |this| K::len(view, this))));
     len.map(|len| out.count(len))

@@ -6,18 +6,18 @@ use crate::resp::input::Words;
 use crate::scripts::Declared;
 use crate::server::OUT_OF_MEMORY;
 
-/// What is to be done about a request.
+/// The decision about a request.
 pub(super) enum Admitted {
     Run(Known),
     Exec(Known),
     Queue(Known),
     Refused(Refused),
-    /// Not now.
+    /// Clients are paused: the request runs later.
     Paused,
 }
 
 impl Execution<'_> {
-    /// Whether, and how, a request is run, which means this command, if that is known already.
+    /// Decides about a request. `known` is its command, if the caller has resolved it already.
     pub(super) fn admit(&mut self, known: Option<Known>, words: &Args<'_>) -> Admitted {
         let known = match known.map_or_else(|| resolve(words), Ok) {
             Ok(known) => known,
@@ -56,11 +56,12 @@ impl Execution<'_> {
         Admitted::Run(known)
     }
 
-    /// Why a command is refused that would not be at another time.
+    /// Returns why a command is refused in the server's present state (memory, replica, slow script), if it
+    /// is.
     pub(super) fn refused_for_now(&self, known: Known) -> Option<&'static str> {
         let needs_memory = || {
             known.flags.has(Flags::DENYOOM)
-                // What is queued needs some, whatever it is.
+                // Queueing a command needs memory, whatever the command does.
                 || self.session.multi.is_some() && !known.flags.has(Flags::ENDS_MULTI)
                 || known.name == "exec" && self.has_queued(|known, _| known.flags.has(Flags::DENYOOM))
         };
@@ -76,7 +77,8 @@ impl Execution<'_> {
         None
     }
 
-    /// Whether a command changes something, or would be told to replicas: such ones wait while writes are paused.
+    /// Returns whether a command may change data or would be replicated. Such commands wait while writes are
+    /// paused.
     pub(super) fn may_change(&self, known: Known, words: &Args<'_>) -> bool {
         let declares_not_to = || {
             let declared = match known.name {
@@ -97,7 +99,7 @@ impl Execution<'_> {
             || known.name == "exec" && self.has_queued(|known, words| self.may_change(known, words))
     }
 
-    /// Whether there is such a command among those that wait for `EXEC`.
+    /// Returns whether `is_one` holds for a command that is queued for `EXEC`.
     pub(super) fn has_queued(&self, is_one: impl Fn(Known, &Args<'_>) -> bool) -> bool {
         let is_one = |words: &Vec<Vec<u8>>| {
             let words: Words<'_> = words.iter().map(Vec::as_slice).collect();
@@ -106,13 +108,13 @@ impl Execution<'_> {
         self.session.multi.as_ref().is_some_and(|multi| multi.queue.iter().any(is_one))
     }
 
-    /// Tells the client of an error.
+    /// Writes an error reply, and counts the error.
     pub(super) fn error(&mut self, text: &str) {
         self.server.count_error(text.split(' ').next().unwrap_or_default());
         self.output.reply.error(text);
     }
 
-    /// Answers what is not run. A transaction that it would have been in is not run, either.
+    /// Answers a refused request with an error. If the client is in a transaction, `EXEC` will fail.
     pub(super) fn refuse(&mut self, refused: &Refused) {
         if let Some(multi) = &mut self.session.multi {
             multi.refused = true;

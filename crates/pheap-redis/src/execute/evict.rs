@@ -1,7 +1,8 @@
-//! Keys are removed when the data need more memory than they may (`maxmemory`), as `maxmemory-policy` says.
+//! Evicts keys when the data need more memory than `maxmemory`, according to `maxmemory-policy`.
 //!
-//! As in Redis, some keys are looked at, which are chosen at random, and the best of them go. Here, these are keys of one shard, for it has as many as say enough about all; where shards
-//! have few keys, they are keys of several. Those that go from one shard go in one transaction.
+//! As in Redis, a random sample of keys is scored, and the best candidates are evicted. The sample comes from
+//! one shard if that has enough keys to represent all of them, and otherwise from several. The candidates of
+//! one shard are removed in one transaction.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -15,27 +16,27 @@ use crate::server::clocks::Clocks;
 use crate::server::{Server, now};
 use crate::text::random::{below, random, weighted};
 
-/// Keys are looked at in one shard after the other until these have so many.
+/// Shards are sampled one after another until the sampled shards have at least this many keys together.
 const ENOUGH: usize = 1024;
 
-/// A shard of many keys is one in which the samples of so many choices are taken at once.
+/// Number of evictions for which samples are drawn at once in a shard of at least [`ENOUGH`] keys.
 const CHOICES: usize = 8;
 
-/// Elements of a value that are looked at to say how large it is.
+/// Number of elements of a value whose sizes are read to estimate the size of the value.
 const SAMPLES: usize = 16;
 
-/// How it went.
+/// Result of [`make_room`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Room {
-    /// The data need no more memory than they may.
+    /// The data are within the limit.
     Enough,
-    /// They need more, and there was no time to change that, or it cannot be changed just now. Others go on with it.
+    /// The data exceed the limit, but time is up, or eviction is impossible just now. Later calls go on.
     Later,
-    /// They need more, and there is nothing that may be removed.
+    /// The data exceed the limit, and no key may be evicted.
     None,
 }
 
-/// Which keys go first.
+/// Which keys are evicted first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Order {
     Idle,
@@ -44,11 +45,11 @@ enum Order {
     FirstToExpire,
 }
 
-/// What `maxmemory-policy` and its relatives say.
+/// `maxmemory-policy` and `maxmemory-samples`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Policy {
     order: Order,
-    /// Whether only keys go that have a deadline.
+    /// Whether only keys with a deadline may be evicted.
     is_volatile: bool,
     samples: usize,
 }
@@ -70,7 +71,8 @@ impl Policy {
         if self.is_volatile { db.deadlines().len() } else { db.len() }
     }
 
-    /// Calls `f` with keys that are chosen at random, at most so many, and how good it is that they go. How many they were.
+    /// Calls `f` with the score and the name of at most `wanted` random keys. A higher score is evicted
+    /// first. Returns the number of keys.
     fn choose<'r>(
         self,
         view: &View<'r>,
@@ -94,7 +96,7 @@ impl Policy {
             Order::FirstToExpire => i64::MAX.saturating_sub(deadline) as u64,
             Order::Random => 0,
         };
-        // Those whose hashes are beside one another have nothing else in common.
+        // A scan from a random hash gives a random sample: keys with similar hashes are otherwise unrelated.
         if self.is_volatile {
             some(db.deadlines().scan(view, random()).0, wanted, |(key, &at)| f(score(key, at), key))
         } else {
@@ -103,13 +105,13 @@ impl Policy {
     }
 }
 
-/// Calls `f` with as many of these as are wanted, beginning at any. How many they were.
+/// Calls `f` with at most `wanted` consecutive items from a random start. Returns their number.
 fn some<T>(items: impl ExactSizeIterator<Item = T>, wanted: usize, f: impl FnMut(T)) -> usize {
     let len = items.len();
     items.skip(below(len.saturating_sub(wanted) + 1)).take(wanted).map(f).count()
 }
 
-/// A key that may go.
+/// A key that may be evicted.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Candidate {
     score: u64,
@@ -118,7 +120,7 @@ struct Candidate {
     key: Vec<u8>,
 }
 
-/// How long commands wait at most until there is memory: what `maxmemory-eviction-tenacity` means in Redis.
+/// Returns how long a command may evict: the meaning of `maxmemory-eviction-tenacity` in Redis.
 fn patience(tenacity: i64) -> Duration {
     match tenacity {
         ..=10 => Duration::from_micros(50 * tenacity.max(0) as u64),
@@ -127,16 +129,18 @@ fn patience(tenacity: i64) -> Duration {
     }
 }
 
-/// Removes keys until the data need no more memory than they may. Leaves what others are to be told of that, and when it is durable. This thread has passed no gates, and is in no transaction.
+/// Evicts keys until the data are within the limit. Adds the effects on other clients, and the commits. The
+/// caller must hold no gate and be in no transaction.
 ///
 /// # Errors
-/// If the heap cannot be changed. What was left until then counts.
+/// If the heap cannot be changed. The effects and commits that were added until then are valid.
 pub fn make_room(server: &Server, effects: &mut Effects, commits: &mut Vec<Commit>) -> pheap::Result<Room> {
     let memory = &server.memory;
     if memory.excess() == 0 {
         return Ok(Room::Enough);
     }
-    // A thread that serves others while its script is slow is in a transaction; while clients are paused, the data stay as they are; and what a replica has is its master's affair.
+    // A thread that serves others during its slow script is in a transaction; while clients are paused, the
+    // data must not change; and a replica changes only as its master says.
     if server.role.is_replica() || server.scripts.is_busy() || server.paused().is_some() {
         return Ok(Room::Later);
     }
@@ -157,7 +161,7 @@ pub fn make_room(server: &Server, effects: &mut Effects, commits: &mut Vec<Commi
     room
 }
 
-/// What removes keys, and where it leaves what others are to be told of that, and when it is durable.
+/// Evicts keys; collects the effects on other clients and the commits.
 struct Eviction<'e> {
     server: &'e Server,
     effects: &'e mut Effects,
@@ -175,7 +179,7 @@ impl Eviction<'_> {
             if has_removed && is_over() {
                 return Ok(Room::Later);
             }
-            // Garbage first: what is found costs nobody a key.
+            // Garbage first: collecting it evicts no key.
             if let Some(doubtful) = memory.doubtful(false) {
                 if doubtful.is_small && !is_over() && collect(server, doubtful.shard)? {
                     continue;
@@ -194,17 +198,17 @@ impl Eviction<'_> {
                     continue;
                 }
             }
-            // Nothing may go, so whatever was written is looked at.
+            // No key may be evicted, so even small amounts of suspected garbage are collected.
             match memory.doubtful(true) {
                 Some(doubtful) if doubtful.is_small && !is_over() && collect(server, doubtful.shard)? => {}
-                // A command that is refused although there is memory is worse than one that waits for it.
+                // Waiting for a collection is better than refusing a command although there is garbage.
                 Some(doubtful) if doubtful.is_much => {
                     let Ok(_passed) = server.gates.pass([doubtful.shard], true, &server.scripts) else {
                         return Ok(Room::Later);
                     };
                     memory.collect(&server.store, doubtful.shard)?;
                 }
-                // Another thread may have collected it meanwhile.
+                // Another thread may have collected the shard in between.
                 _ if memory.excess() == 0 => return Ok(Room::Enough),
                 doubtful => {
                     if doubtful.is_none_or(|doubtful| !doubtful.is_small) {
@@ -217,7 +221,8 @@ impl Eviction<'_> {
         }
     }
 
-    /// Removes some keys. Whether there were such that may go; none if a script is slow by now.
+    /// Evicts the best of a sample of keys. Returns whether there were candidates, or `None` if a script is
+    /// slow.
     fn evict(&mut self, policy: Policy) -> pheap::Result<Option<bool>> {
         let server = self.server;
         let Some(mut candidates) = candidates(server, policy)? else { return Ok(None) };
@@ -234,17 +239,18 @@ impl Eviction<'_> {
         Ok(Some(there_are_some))
     }
 
-    /// Removes these keys of a shard, which is behind the gate, until there is room.
+    /// Removes these keys of a shard until the data are within the limit. The caller has passed the shard's
+    /// gate.
     fn remove(&mut self, policy: Policy, shard: usize, group: &[Candidate]) -> pheap::Result<()> {
         let Eviction { server, effects, commits } = self;
-        // A little more than necessary, so that not each command has to look for keys.
+        // A little more than necessary, so that the next commands need not evict.
         let wanted = server.memory.excess() + server.memory.limit() / 1024;
         let mut gone: Vec<&Candidate> = Vec::new();
         let (freed, commit) = server.store.root(shard).txn_deferred(|tx, root| {
             let mut freed = 0;
             for candidate in group {
                 let (db, key) = (tx[root].dbs.at(candidate.db), &candidate.key);
-                // Somebody else may have been faster.
+                // Another thread may have removed the key.
                 let Some(entry) = tx[db].entry(tx, key, i64::MIN) else { continue };
                 let has_deadline = tx[db].deadline(tx, key).is_some();
                 if policy.is_volatile && !has_deadline {
@@ -273,13 +279,13 @@ impl Eviction<'_> {
     }
 }
 
-/// Collects a shard, if nobody is at work there. Whether it did.
+/// Collects a shard if its gate is free. Returns whether it did.
 fn collect(server: &Server, shard: usize) -> pheap::Result<bool> {
     let Some(_passed) = server.gates.try_pass(shard) else { return Ok(false) };
     server.memory.collect(&server.store, shard).map(|()| true)
 }
 
-/// Keys that may go, the best first.
+/// Returns keys that may be evicted, the best first, or `None` if a script is slow.
 fn candidates(server: &Server, policy: Policy) -> pheap::Result<Option<Vec<Candidate>>> {
     let (shards, now) = (server.store.shards(), now());
     let (mut all, mut seen) = (Vec::new(), 0);
@@ -308,7 +314,7 @@ fn candidates(server: &Server, policy: Policy) -> pheap::Result<Option<Vec<Candi
     }
     all.sort_unstable_by(|a, b| b.cmp(a));
     all.dedup_by(|a, b| (a.db, &a.key) == (b.db, &b.key));
-    // Of as many as one is chosen from, one.
+    // One of each `samples` sampled keys is evicted.
     let best = (all.len() / policy.samples).max(1);
     all.truncate(best);
     Ok(Some(all))

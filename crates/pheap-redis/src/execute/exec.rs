@@ -1,4 +1,4 @@
-//! `EXEC`: all commands that were queued, as one transaction.
+//! `EXEC`: runs the queued commands as one transaction.
 
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -9,7 +9,7 @@ use crate::resp::input::Words;
 use crate::server::now;
 
 impl Execution<'_> {
-    /// `EXEC`: all commands that were queued, as one transaction.
+    /// Runs the queued commands as one transaction.
     pub(super) fn exec(&mut self, known: Known) {
         self.session.last_command = known.command.name;
         let Some(Multi { queue, refused, .. }) = self.session.multi.take() else {
@@ -30,7 +30,7 @@ impl Execution<'_> {
             return self.error(&format!("EXECABORT Transaction discarded because of: {busy}"));
         };
         let result = self.in_keyspace(server, &plan, |execution, keyspace| {
-            // With the shards locked: who writes to a watched key says so while he has them.
+            // Checked with the shards locked: writers set the flag under the shard lock of the watched key.
             if execution.session.watched_changed.load(SeqCst) {
                 execution.output.reply.null_array();
                 return Ok(());
@@ -58,14 +58,15 @@ impl Execution<'_> {
         self.ended(known, &[b"exec"], result.is_err());
     }
 
-    /// A watched key has changed if its time has come since, whether it was removed or not.
+    /// Marks the watched keys as changed if one of them has expired since `WATCH`, whether it was removed or
+    /// not.
     pub(super) fn watch_the_time(&mut self, now: i64) {
         for ((db, key), was_over) in &self.session.watched {
             if *was_over || self.session.watched_changed.load(SeqCst) {
                 continue;
             }
             let (server, store) = (self.server, &self.server.store);
-            // Where a script is slow, this transaction is refused anyway.
+            // If a script is slow, `EXEC` is refused anyway.
             let Ok(_passed) = server.gates.pass([store.shard_of(key)], false, &server.scripts) else {
                 continue;
             };
@@ -73,7 +74,7 @@ impl Execution<'_> {
                 let deadline = view[view[root].dbs.at(*db)].deadline(view, key);
                 deadline.is_some_and(|deadline| deadline <= now)
             });
-            // If that has failed, so will the transaction.
+            // If this read fails, the transaction fails, too.
             if let Ok((true, commit)) = is_over {
                 self.session.watched_changed.store(true, SeqCst);
                 self.output.commits.push(commit);

@@ -1,4 +1,4 @@
-//! Removes keys whose time has come, a few at a time. (Until then they are as good as absent.)
+//! Removes expired keys, a few at a time. Until then, commands treat them as absent.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
@@ -9,24 +9,25 @@ use crate::command::Effects;
 use crate::data::{Change, DATABASES};
 use crate::server::{Server, now};
 
-/// Keys that are looked at in a turn.
+/// Number of keys with deadlines that one turn looks at, approximately.
 const TURN: usize = 200;
 
-/// Where the next turn goes on.
+/// Position of the next turn.
 #[derive(Debug, Default)]
 pub struct Expiry {
     shard: usize,
     db: usize,
     cursor: u64,
-    /// For each shard: keys that were removed since it was said that it is worth collecting.
+    /// Per shard: number of keys removed since the shard was last given to the collector.
     removed: Vec<usize>,
 }
 
 impl Expiry {
-    /// Removes keys that have expired. Goes on until `until` where many have. Leaves what others are to be told of that, and when it is durable.
+    /// Removes expired keys. Continues until `until` while more than a tenth of the keys looked at have
+    /// expired. Adds the effects on other clients, and the commits.
     ///
     /// # Errors
-    /// If the heap cannot be changed. What was left until then counts.
+    /// If the heap cannot be changed. The effects and commits that were added until then are valid.
     pub fn run(
         &mut self,
         server: &Server,
@@ -42,7 +43,7 @@ impl Expiry {
         }
     }
 
-    /// Looks at some keys that have deadlines. How many these were, and how many had expired.
+    /// Looks at some keys with deadlines. Returns how many it has seen, and how many of these had expired.
     fn turn(
         &mut self,
         server: &Server,
@@ -77,7 +78,7 @@ impl Expiry {
                 let (left, commit) = root.txn_deferred(|tx, shard| {
                     let db = tx[shard].dbs.at(self.db);
                     for key in &due {
-                        // It may have been given another one since.
+                        // The key may have a new deadline since.
                         if tx[db].deadline(tx, key).is_some_and(|at| at <= now) {
                             db.remove(tx, key);
                             effects.modified(server, 0, self.db, key);
@@ -88,7 +89,7 @@ impl Expiry {
                     }
                     let left = tx[db].len();
                     if left == 0 {
-                        // Maps keep what they have grown to.
+                        // A map keeps its capacity when keys are removed; clearing an empty one frees it.
                         db.clear(tx);
                     }
                     Ok(left)
@@ -97,7 +98,7 @@ impl Expiry {
                 self.removed.resize(shards.len(), 0);
                 let removed_here = &mut self.removed[self.shard];
                 *removed_here += due.len();
-                // A collection looks at what is left, so it costs no more than the removals did.
+                // A collection visits the keys that are left, so it costs no more than the removals did.
                 if *removed_here >= left {
                     *removed_here = 0;
                     server.memory.flush(&[self.shard]);
@@ -125,7 +126,7 @@ mod tests {
     use crate::data::{Store, Value};
     use std::time::Duration;
 
-    /// Sets keys that have had their time, and others.
+    /// Returns a server with this many expired keys, and others that do not expire.
     fn server(expired: usize, others: usize) -> Server {
         let store = Store::in_memory().unwrap();
         for number in 0..expired + others {
@@ -156,7 +157,7 @@ mod tests {
         let (mut expiry, mut effects, mut commits) = (Expiry::default(), Effects::default(), Vec::new());
         expiry.run(&server, Instant::now() + Duration::from_secs(1000), &mut effects, &mut commits).unwrap();
         assert!(left(&server) < 10 + 5000 / 10 && !commits.is_empty());
-        // No more than one turn where the time is over.
+        // After `until`, there is only one turn.
         let before = left(&server);
         expiry.run(&server, Instant::now(), &mut effects, &mut commits).unwrap();
         assert!(left(&server) + TURN >= before);

@@ -1,9 +1,12 @@
-//! Commands in transactions.
+//! Runs commands in transactions of the heap.
 //!
-//! What one client has sent is run in order. Commands in a row that touch one shard, the same one, and may change it, are one transaction of the heap; so they cost one commit. A command
-//! with keys in several shards, and `EXEC`, are a transaction over all of these.
+//! The commands of one client run in order. Consecutive commands that may change the same single shard form
+//! one transaction, so they share one commit. `EXEC`, and a command with keys in several shards, are one
+//! transaction over all these shards.
 //!
-//! Nothing waits for the disk here: each transaction leaves a [`Commit`], and the replies are held back until that is durable. So does a read, if it may have seen what is not.
+//! Nothing waits for the disk here. Each transaction leaves a [`Commit`], and the client's replies are held
+//! back until that commit is durable. A read leaves a commit, too, if it may have seen a write that is not
+//! yet durable.
 
 mod admit;
 pub mod evict;
@@ -39,63 +42,66 @@ use crate::scripts::gates::Busy;
 use crate::server::{Server, now};
 use crate::text::words::lossy;
 
-/// Length of the reply, effects on others, whether the client wants replies, its database.
+/// State to return to if a command fails: length of the reply, [`Effects::mark`], the client's reply mode,
+/// its database.
 type Mark = (usize, (usize, usize, u64), Replies, usize);
 
-/// What a command waits for, and its arguments.
+/// The condition that a blocked command waits for, and its arguments.
 type Waits = (Block, Vec<Vec<u8>>);
 
-/// Why the commands of a client do not go on.
+/// Why the loop over a client's commands stops.
 #[derive(Debug)]
 pub enum Stop {
-    /// There are no more for now.
+    /// The input contains no further complete command.
     Nothing,
-    /// Somebody waits for a key that was written to, and is served before this client goes on.
+    /// A key that other clients wait for was written to. They are served before this client goes on.
     Signals,
-    /// The client waits for a key. This is the command.
+    /// The client waits for a key, with this command.
     Blocked(Block, Vec<Vec<u8>>),
-    /// Clients are not served for some time.
+    /// Clients are paused (`CLIENT PAUSE`).
     Paused,
-    /// The replies are longer than may wait to be sent.
+    /// The replies reach the limit of the client's output.
     TooLong,
-    /// It has sent what is no request, or wants to leave: nothing more that it sends counts.
+    /// The client sent malformed input or leaves. The rest of its input is ignored.
     Closing,
 }
 
-/// Where commands of a client leave what they have to say.
+/// Where commands put their results.
 pub struct Output<'o> {
-    /// For the client.
+    /// Replies to the client.
     pub reply: &'o mut Reply,
-    /// For others.
+    /// Effects on other clients: signals, messages, notices.
     pub effects: &'o mut Effects,
-    /// When all that is durable.
+    /// Commits that the replies wait for.
     pub commits: &'o mut Vec<Commit>,
-    /// Writes that reads of the same keys wait for, until it is.
+    /// Writes of this client in [`Unsynced`](crate::clients::unsynced::Unsynced). Reads of the same keys wait
+    /// for the log until these are uncounted.
     pub counted: &'o mut Counted,
 }
 
-/// A client's commands, to be run.
+/// Runs the commands of one client.
 pub struct Execution<'e> {
-    /// What all clients have in common.
+    /// State shared by all clients.
     pub server: &'e Server,
     /// The client.
     pub session: &'e mut Session,
-    /// Where to leave what they have to say.
+    /// Where the commands put their results.
     pub output: Output<'e>,
-    /// The number of the thread.
+    /// Number of the thread, under which its commands are counted.
     pub thread: usize,
-    /// When the last command ended.
+    /// When the previous command ended; the start of the measured time of the next one.
     pub clock: Instant,
-    /// Who serves other clients while a script does not come to its end.
+    /// Serves other clients while a script is slow.
     pub meanwhile: &'e mut dyn Meanwhile,
 }
 
 impl Execution<'_> {
-    /// Runs all commands that are in `input`.
+    /// Runs the commands in `input` until one of the reasons in [`Stop`] applies.
     pub fn run(&mut self, input: &mut Input) -> Stop {
-        // After a transaction of several commands was rolled back: each is tried by itself up to here.
+        // Set after the rollback of a transaction of several commands: commands before this position run
+        // alone.
         let mut alone_until = 0;
-        // The command that has ended a row, and what it needs.
+        // The command that ended the last transaction, and its plan, which are thus known already.
         let mut next = None;
         loop {
             let limits = self.limits();
@@ -167,7 +173,7 @@ impl Execution<'_> {
         }
     }
 
-    /// Why the commands of the client do not go on behind those that were answered, if they do not.
+    /// Sends pending notices to the client itself, and returns why its loop must stop, if it must.
     fn stop(&mut self) -> Option<Stop> {
         self.tell_itself();
         if self.output.reply.is_too_long() {
@@ -179,10 +185,11 @@ impl Execution<'_> {
         }
     }
 
-    /// Runs a command again that waits for keys, with those that may have been written to. None: it was answered.
+    /// Runs a blocked command again, with a key that may have been written to. Returns the new condition if
+    /// the command still waits, or `None` if it was answered.
     ///
     /// # Errors
-    /// If a script is slow. Then it is to be tried again afterwards.
+    /// If a script is slow. The caller must try again when the script has ended.
     pub fn retry(&mut self, words: &Args<'_>) -> Result<Option<Block>, Busy> {
         let Ok(command) = resolve(words) else { return Ok(None) };
         let mark = self.output.reply.len();
@@ -203,7 +210,8 @@ impl Execution<'_> {
         Limits { bulk, authenticated: self.session.authenticated }
     }
 
-    /// A command was answered. Some clients do not want to know.
+    /// Ends a command: resets `CLIENT CACHING`, and removes the reply from `mark` on if `CLIENT REPLY`
+    /// suppresses it.
     fn answered(&mut self, mark: usize) {
         if self.session.caching
             && self.session.multi.is_none()
@@ -217,14 +225,14 @@ impl Execution<'_> {
             Replies::SkipNext => self.session.replies = Replies::Skip,
             Replies::Skip => self.session.replies = Replies::On,
         }
-        // What was not asked for, and so is no reply, is sent nevertheless.
+        // Confirmations of e.g. `SUBSCRIBE` are messages, not replies, so they are sent in any case.
         if !lookup(self.session.last_command.as_bytes()).is_some_and(|known| known.flags.has(Flags::UNASKED))
         {
             self.output.reply.truncate(mark);
         }
     }
 
-    /// Copies that the client has of what it has changed itself are told after its reply.
+    /// Writes the invalidation notices for keys that the client has changed itself, after its reply.
     fn tell_itself(&mut self) {
         if self.output.effects.stale.own.is_empty() {
             return;
@@ -238,9 +246,12 @@ impl Execution<'_> {
         }
     }
 
-    /// Runs the first command of `input`, which may change one shard, and those behind it that may change
-    /// the same one, in a transaction. The command that ends the row is the `next` one, with what it needs.
-    /// If the transaction fails for several: up to where each is to be tried by itself.
+    /// Runs the first command of `input`, which may change `shard`, and all following commands that may
+    /// change the same shard, as one transaction. Stores the command that ends the row, and its plan, in
+    /// `next`.
+    ///
+    /// If a transaction of several commands fails, returns the input position up to which each command must
+    /// run alone.
     fn run_in_a_row(
         &mut self,
         input: &mut Input,
@@ -289,7 +300,8 @@ impl Execution<'_> {
                 let Ok(known) = resolve(&words) else { return Ok(None) };
                 let needs = execution.plan(known, &words);
                 if !known.flags.has(Flags::WRITE.and(Flags::MAY_REPLICATE)) || needs != plan {
-                    // What may be called while a script is busy needs something else then.
+                    // A command with `ALLOW_BUSY` has another plan while a script is slow, so the plan is not
+                    // kept.
                     *next = (!known.flags.has(Flags::ALLOW_BUSY)).then_some((known, needs));
                     return Ok(None);
                 }
@@ -304,7 +316,7 @@ impl Execution<'_> {
                 return Err(tried_until);
             }
             if wants_more_shards(&error) {
-                // It is run as one that needs all of them.
+                // Run the command again, with a plan over all shards.
                 return Err(start);
             }
             self.heap_error(&error);
@@ -314,7 +326,7 @@ impl Execution<'_> {
         })
     }
 
-    /// Runs a command, and answers it, unless it waits for a key.
+    /// Runs one command. Returns the condition if it waits for a key; otherwise the command was answered.
     fn run_one(&mut self, command: Known, words: &Args<'_>, plan: &Plan) -> Result<Option<Block>, Busy> {
         let (server, now) = (self.server, now());
         let mut run = |plan: &Plan| {
@@ -331,7 +343,7 @@ impl Execution<'_> {
         };
         let is_durable = self.output.commits.last().is_none_or(Commit::is_durable);
         if !is_durable && command.only_looks() && *plan != Plan::Nothing && result.is_ok() {
-            // It has seen its keys only, whatever else was done to their shards.
+            // The read needs to wait only for writes to its own keys, not for other writes to their shards.
             let has_seen = |keys: &[&[u8]]| keys.iter().any(|key| server.unsynced.has(key));
             if command.all_keys(words).is_some_and(|keys| !has_seen(&keys)) {
                 self.output.commits.pop();
@@ -343,8 +355,8 @@ impl Execution<'_> {
         }))
     }
 
-    /// Calls `f` with the shards of a plan. If it fails or panics, all that it did to them is rolled back, and
-    /// what was said is taken back.
+    /// Calls `f` with the shards of a plan, in one transaction. If `f` fails or panics, the transaction is
+    /// rolled back, and the replies and effects of `f` are removed.
     fn in_keyspace<R>(
         &mut self,
         server: &Server,
@@ -359,9 +371,10 @@ impl Execution<'_> {
             });
         if result.is_err() {
             self.take_back(mark);
-            // Libraries of functions that it has loaded are not in the heap.
+            // Libraries of functions that `f` loaded are outside the heap, so the rollback does not remove
+            // them.
             if server.libraries.are_unsure() {
-                // If that fails, so will whatever comes next.
+                // If this fails, the heap has failed, and the next command reports it.
                 let _ = load_libraries(server);
             }
         }
@@ -408,13 +421,13 @@ impl Execution<'_> {
         Ok(result)
     }
 
-    /// What a command can change that is taken back if it fails, beside the heap.
+    /// Returns the state outside the heap that must be restored if a command fails.
     fn mark(&self) -> Mark {
         let Self { session, output, .. } = self;
         (output.reply.len(), output.effects.mark(), session.replies, session.db)
     }
 
-    /// Takes back what was said since then.
+    /// Restores the state that `mark` describes.
     fn take_back(&mut self, mark: Mark) {
         let (reply, effects, replies, db) = mark;
         self.output.reply.truncate(reply);
@@ -422,15 +435,15 @@ impl Execution<'_> {
         (self.session.replies, self.session.db) = (replies, db);
     }
 
-    /// The heap has an error: a client is told, and if it will not be the last one, whoever reads the log.
+    /// Reports a heap error to the client. Logs an error that will recur.
     fn heap_error(&mut self, error: &pheap::Error) {
         self.server.look_at(error);
         self.error(&heap_error(error));
-        // What is left of the session is not known.
+        // After a panic, the state of the session is unknown.
         self.session.closing |= matches!(error, pheap::Error::Aborted(reason) if reason == PANICKED);
     }
 
-    /// Calls a command's function. What it waits for, if it does.
+    /// Calls the function of a command. Returns the condition if the command waits for a key.
     fn call(
         &mut self,
         known: Known,
@@ -440,7 +453,8 @@ impl Execution<'_> {
         may_block: bool,
     ) -> pheap::Result<Option<Block>> {
         self.session.last_command = known.name;
-        // With the shards locked, so that nothing is done any more that was admitted before the server has begun to follow a master.
+        // Checked with the shards locked: a write admitted before the server became a replica must not run
+        // after.
         if let Some(why) = self.refused_as_replica(known) {
             self.server.counts(self.thread, known.number).reject();
             self.error(why);
@@ -466,7 +480,7 @@ impl Execution<'_> {
         self.output.reply.set_resp3(self.session.resp3);
         let mut has_failed = result.is_err();
         if let (Ok(()), [b'-', text @ ..]) = (&result, self.output.reply.since(mark.0)) {
-            // Scripts tell of their errors by themselves.
+            // A script counts its errors itself.
             if !std::mem::take(&mut self.session.error_is_counted) {
                 let code = text.split(|byte| byte.is_ascii_whitespace()).next().unwrap_or_default();
                 self.server.count_error(&lossy(code));
@@ -490,22 +504,22 @@ impl Execution<'_> {
     }
 }
 
-/// By this, a transaction is known that was rolled back for a script that touches more shards.
+/// Reason of the rollback if a script touches shards that are not locked.
 const MORE_SHARDS: &str = "a script touches more shards than were locked";
 
-/// By this, a transaction is known that was rolled back by a panic.
+/// Reason of the rollback after a panic.
 const PANICKED: &str = "the command has panicked, which is a mistake of this server";
 
 fn wants_more_shards(error: &pheap::Error) -> bool {
     matches!(error, pheap::Error::Aborted(reason) if reason == MORE_SHARDS)
 }
 
-/// Arguments that outlive the buffer they came in.
+/// Copies arguments, so that they outlive the input buffer.
 fn owned(words: &Args<'_>) -> Vec<Vec<u8>> {
     words.iter().map(|word| word.to_vec()).collect()
 }
 
-/// What a client is told of an error of the heap.
+/// Returns the error text that a client gets for a heap error.
 pub fn heap_error(error: &pheap::Error) -> String {
     match error {
         pheap::Error::OutOfSpace { .. } | pheap::Error::ReservationFull { .. } => {

@@ -1,4 +1,4 @@
-//! What others see of a command: how often and how long it was called, `SLOWLOG`, `MONITOR`; and which keys a client may have copies of.
+//! Statistics of commands, `SLOWLOG`, `MONITOR`, and the keys that a client may have cached.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
@@ -9,9 +9,9 @@ use crate::data::Lookups;
 use crate::server::now;
 
 impl Execution<'_> {
-    /// The client is to be told when these keys change, if it has read them.
+    /// Registers the client for invalidation notices about the keys that the command has read.
     pub(super) fn remember(&mut self, known: Known, words: &Args<'_>) {
-        // What scripts read is seen when they do. `WATCH` reads nothing.
+        // The reads of a script are registered while it runs. `WATCH` reads no value.
         let reads = known.flags.has(Flags::READONLY)
             && !matches!(known.keys, Keys::Script)
             && known.group != Group::Transactions;
@@ -21,7 +21,7 @@ impl Execution<'_> {
         }
     }
 
-    /// A command was called: how often, how long, and whether it has failed.
+    /// Records the end of a command: number of calls, time, failures, `SLOWLOG` and `LATENCY`.
     pub(super) fn ended(&mut self, known: Known, words: &Args<'_>, has_failed: bool) {
         let ended = Instant::now();
         let took = ended - self.clock;
@@ -48,10 +48,10 @@ impl Execution<'_> {
         }
     }
 
-    /// Lets those see a command who watch.
+    /// Sends the command to the clients that run `MONITOR`.
     pub(super) fn tell_monitors(&mut self, known: Known, words: &Args<'_>) {
         const HIDDEN: Flags = Flags::SKIP_MONITOR.and(Flags::ADMIN);
-        // A script is shown before the commands that it runs.
+        // A script is shown nevertheless, before the commands that it runs.
         let is_hidden = known.flags.has(HIDDEN) && !matches!(known.keys, Keys::Script);
         if self.server.limits.monitors.load(Relaxed) == 0 || is_hidden {
             return;

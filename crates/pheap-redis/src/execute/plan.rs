@@ -1,4 +1,4 @@
-//! Which shards a command needs.
+//! Plans: which shards a command needs, and how.
 
 use smallvec::SmallVec;
 
@@ -8,7 +8,7 @@ use crate::resp::input::Words;
 use crate::scripts::gates::{Busy, Passed};
 use crate::server::Server;
 
-/// Which shards a command needs.
+/// The shards that a command locks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Plan {
     Nothing,
@@ -18,7 +18,7 @@ pub(super) enum Plan {
 }
 
 impl Plan {
-    /// One for these shards, in any order.
+    /// Returns the plan for these shards, which may be in any order and repeated.
     fn of(mut shards: SmallVec<[usize; 8]>, only_looks: bool) -> Plan {
         shards.sort_unstable();
         shards.dedup();
@@ -30,7 +30,7 @@ impl Plan {
         }
     }
 
-    /// Its shards, in ascending order.
+    /// Returns the numbers of the shards, in ascending order.
     pub(super) fn shards(&self) -> &[usize] {
         match self {
             Plan::Nothing => &[],
@@ -43,7 +43,7 @@ impl Plan {
         matches!(self, Plan::Nothing | Plan::Read(_))
     }
 
-    /// Passes the gates of its shards.
+    /// Passes the gates of the shards.
     pub(super) fn pass<'s>(&self, server: &'s Server) -> Result<Passed<'s>, Busy> {
         server.gates.pass(self.shards().iter().copied(), !self.only_looks(), &server.scripts)
     }
@@ -54,10 +54,11 @@ impl Execution<'_> {
         Plan::Several((0..self.server.store.shards().len()).collect())
     }
 
-    /// Which shards a command needs.
+    /// Returns the plan of a command.
     pub(super) fn plan(&self, command: Known, words: &Args<'_>) -> Plan {
         if command.flags.has(Flags::ALLOW_BUSY) && self.server.scripts.is_busy() {
-            // It was allowed for it needs none; a slow script of this thread may have them locked.
+            // Such a command needs no shard while a script is slow; that script may run on this thread and
+            // hold the locks.
             return Plan::Nothing;
         }
         let store = &self.server.store;
@@ -72,9 +73,10 @@ impl Execution<'_> {
         Plan::of(shards, command.only_looks())
     }
 
-    /// The shards that any of these commands needs, and those of watched keys.
+    /// Returns one plan for all these commands and the watched keys.
     pub(super) fn plan_all(&self, queue: &[Vec<Vec<u8>>]) -> Plan {
-        // Who writes to a watched key says so while he has its shard locked, and before that has happened: so it is known only to who has it locked as well, and is not beside him as one who reads.
+        // Writers set the flag of a watched key with its shard locked, before they change the key. A reader
+        // (`Plan::Read`) may run at the same time as a writer, so `EXEC` locks these shards for changes.
         let watched = self.session.watched.keys();
         let mut all: SmallVec<[usize; 8]> = watched.map(|(_, key)| self.server.store.shard_of(key)).collect();
         let mut only_looks = all.is_empty();
@@ -82,7 +84,8 @@ impl Execution<'_> {
             let words: Words<'_> = words.iter().map(Vec::as_slice).collect();
             let Ok(command) = resolve(&words) else { continue };
             if matches!(command.keys, Keys::Script | Keys::From(_)) {
-                // How many shards it needs is not known, and what was done before it is not to be done again.
+                // Such a command may turn out to need more shards. The commands before it in the queue must
+                // not run twice, so all shards are locked at once.
                 all.extend(0..self.server.store.shards().len());
                 only_looks = false;
                 continue;

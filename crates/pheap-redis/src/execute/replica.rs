@@ -1,4 +1,4 @@
-//! What is different while this server follows a master: what clients are refused, and how that is run which the master sends.
+//! The server as a replica: which commands it refuses to clients, and how it runs the commands of its master.
 
 use std::sync::atomic::Ordering::Acquire;
 use std::time::Duration;
@@ -12,29 +12,29 @@ use crate::scripts::gates::Busy;
 use crate::server::{LOADING, MASTER_DOWN, READONLY, now};
 use crate::text::words::lossy;
 
-/// Refused commands of a master that are told of in one part of its stream.
+/// Maximum number of refused commands that are reported for one part of the master's stream.
 const TOLD: usize = 10;
 
-/// What is to be noted in the heap together with what a master has sent.
+/// A record for the heap, written in the transaction that runs a part of the master's stream.
 #[derive(Debug)]
 pub enum Note {
-    /// Up to here, its commands were run.
+    /// The commands up to this position have been run.
     Position(Position),
-    /// Its data, as a whole, are there up to here.
+    /// The full copy of the master's data is complete, as of this position.
     Complete(Position),
-    /// What was there is gone, and its data begin to come.
+    /// The old data are gone, and a full copy of the master's data begins.
     Begin,
-    /// They have not come to their end, and are gone.
+    /// The full copy was broken off, and its data are gone.
     Nothing,
 }
 
-/// Why nothing of a part of a master's stream was run.
+/// Why a part of the master's stream was not run.
 #[derive(Debug, thiserror::Error)]
 pub enum Unfollowed {
-    /// The server follows somebody else, or is being stopped.
+    /// The server follows another master, or is being stopped.
     #[error("another master is followed")]
     Left,
-    /// It would go on in the wrong database.
+    /// The next commands would run in the wrong database.
     #[error("the master has data that this server cannot have: {0}")]
     Database(String),
     /// The heap has failed.
@@ -43,7 +43,7 @@ pub enum Unfollowed {
 }
 
 impl Execution<'_> {
-    /// Why a client of a replica is refused a command, if it is. A master is refused nothing.
+    /// Returns why a replica refuses a command to a client, if it does. The master is refused nothing.
     pub(super) fn refused_as_replica(&self, known: Known) -> Option<&'static str> {
         let (role, is_exec) = (&self.server.role, known.name == "exec");
         if !role.is_replica() || self.session.is_master {
@@ -62,11 +62,12 @@ impl Execution<'_> {
         (role.is_loading() && lacks(Flags::LOADING)).then_some(LOADING)
     }
 
-    /// Runs a part of what a master has sent, as one transaction, in which it is also noted up to where that was. All of it is run, or nothing. `MULTI` and `EXEC` are in one part.
-    /// What is refused is told, as some texts; the master has run it, so that should not be. (Redis goes on, too.)
+    /// Runs a part of the master's stream and records `note`, as one transaction. `MULTI` and its `EXEC` are
+    /// in the same part. Returns some texts about commands that were refused; the master has run these, so
+    /// that should not happen. (Redis goes on, too.)
     ///
     /// # Errors
-    /// If nothing was run, and nothing noted.
+    /// If nothing was run and nothing was recorded.
     pub fn follow(
         &mut self,
         commands: &[Vec<Vec<u8>>],
@@ -80,7 +81,9 @@ impl Execution<'_> {
             numbers.push(root);
         }
         let is_left = || server.role.generation() != generation || server.stopping.load(Acquire);
-        // Who reads may do so beside this transaction, and a script does not get in beside it. But if there may be a script in it, all others are to find that out at the gates.
+        // A shared pass lets readers through and keeps scripts out. If this part may contain a script, the
+        // pass is exclusive, so that other threads wait at the gate, where they learn that the script is
+        // slow.
         let is_alone = numbers.len() > server.store.shards().len();
         let _passed = loop {
             match server.gates.pass(numbers.iter().copied(), is_alone, &server.scripts) {
@@ -123,14 +126,14 @@ impl Execution<'_> {
         });
         if let Err(error) = result {
             debug_assert!(!wants_more_shards(&error), "scripts have them all");
-            // The heap may have refused what has been said already.
+            // The commit may have failed after the flag was set.
             server.role.set_loading(was_loading);
             return Err(reason.unwrap_or(Unfollowed::Heap(error)));
         }
         Ok(refused)
     }
 
-    /// Runs a command of a master. The inner error is what a client would have been told.
+    /// Runs a command of the master. The inner error is the text that a client would get.
     fn obey(
         &mut self,
         words: &Args<'_>,
@@ -138,7 +141,7 @@ impl Execution<'_> {
         now: i64,
     ) -> pheap::Result<Result<(), String>> {
         let command = match resolve(words) {
-            // All of it is one transaction anyway.
+            // The whole part is one transaction anyway.
             Ok(known) if ["multi", "exec"].contains(&known.name) => return Ok(Ok(())),
             Ok(known) => known,
             Err(refused) => return Ok(Err(refused.error)),
@@ -156,7 +159,7 @@ impl Execution<'_> {
 }
 
 impl Note {
-    /// `selected` is the database that the next command is about.
+    /// Writes the note to the heap. `selected` is the database of the next command.
     fn write<'r>(&self, tx: &mut Txn<'r>, db: P<'r, Db<'r>>, selected: usize) -> pheap::Result<()> {
         let position = match self {
             Note::Position(position) | Note::Complete(position) => {

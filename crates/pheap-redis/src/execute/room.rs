@@ -1,10 +1,11 @@
-//! Before a command: is there memory for it (`maxmemory`)? Keys may have to go.
+//! Makes room for a command if the data exceed `maxmemory`, by eviction.
 
 use super::Execution;
 use crate::execute::evict::{Room, make_room};
 
 impl Execution<'_> {
-    /// Removes keys if the data need more memory than they may. If that does not help, commands that need memory are refused.
+    /// Evicts keys if the data exceed `maxmemory`. If that does not help, commands that need memory are
+    /// refused.
     pub(super) fn make_room(&mut self) {
         let memory = &self.server.memory;
         if memory.excess() == 0 {
@@ -13,11 +14,12 @@ impl Execution<'_> {
         }
         let before = self.output.effects.stale.notices.len();
         let room = make_room(self.server, self.output.effects, self.output.commits);
-        // If the heap has failed, the command will say so.
+        // If the heap has failed, the command reports it.
         let room = room.unwrap_or(Room::Later);
         memory.set_exceeded(room != Room::Enough);
         self.session.out_of_memory = room == Room::None;
-        // Copies that the client itself has are told before the reply: it may be about what the key is then.
+        // The client's own notices go before the reply: the reply may contain the new value of an evicted
+        // key.
         let notices = &mut self.output.effects.stale.notices;
         if notices.len() > before {
             let own = notices.extract_if(before.., |(to, _)| *to == self.session.id).collect::<Vec<_>>();
@@ -25,7 +27,7 @@ impl Execution<'_> {
         }
     }
 
-    /// Transactions over these shards are over, which have changed so many keys.
+    /// Accounts for a transaction over these shards that made `changes` changes.
     pub(super) fn settle(&self, shards: &[usize], changes: u64) {
         let memory = &self.server.memory;
         if memory.limit() > 0 {

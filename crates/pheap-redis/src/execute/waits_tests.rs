@@ -1,4 +1,4 @@
-//! What replies wait for: the log of these servers is synced by nobody until somebody asks.
+//! Which commits replies wait for. The log of these servers is synced only on request.
 
 use std::io::{Read, Write};
 use std::path::Path;
@@ -38,7 +38,7 @@ impl Client {
         Client { server, session: session(), counted: Vec::new() }
     }
 
-    /// Runs commands, and returns those of their transactions that the reply waits for.
+    /// Runs commands, and returns the commits that the replies wait for.
     fn run(&mut self, commands: &[&str]) -> Vec<Commit> {
         run(&self.server, &mut self.session, &mut self.counted, commands)
     }
@@ -91,7 +91,7 @@ fn a_read_waits_for_writes_to_its_keys() {
     }
 }
 
-/// What they touch is not known, and every read waits for them.
+/// The keys of these writes are unknown, so every read waits for them.
 #[test]
 fn a_read_waits_for_writes_that_may_be_to_any_key() {
     let folder = tempfile::tempdir().unwrap();
@@ -99,7 +99,7 @@ fn a_read_waits_for_writes_that_may_be_to_any_key() {
     for write in ["flushall", "eval \"return redis.call('set', 'x', 'y')\" 0", "swapdb 0 1"] {
         client.run(&["set a 1"]);
         let Some(last) = client.run(&[write]).pop() else { panic!("{write}") };
-        // What was written before to this key is known.
+        // Uncount the first write, whose key is known.
         client.counted.remove(0);
         assert_eq!(client.run(&["get b"]).len(), 1, "{write}");
         last.wait().unwrap();
@@ -107,12 +107,12 @@ fn a_read_waits_for_writes_that_may_be_to_any_key() {
         client.server.unsynced = Default::default();
         assert!(client.run(&["get b"]).is_empty());
     }
-    // Commands of a transaction are commands.
+    // The queued commands of a transaction count like single commands.
     client.run(&["multi", "set a 2", "exec"]);
     assert_eq!((client.run(&["get a"]).len(), client.run(&["get b"]).len()), (1, 0));
 }
 
-/// A read has seen no more than its shard's last transaction, which may be older than what its client has written.
+/// The last commit of a read is that of its shard, which may be older than the client's last write.
 #[test]
 fn a_reply_waits_for_all_that_comes_before_it() {
     let folder = tempfile::tempdir().unwrap();
@@ -121,7 +121,7 @@ fn a_reply_waits_for_all_that_comes_before_it() {
     assert!(commits.len() >= 3 && commits.iter().all(|commit| commit.is_before(commits.last().unwrap())));
 }
 
-/// A look is no write, and only what is written is waited for.
+/// A read is not counted as a write, and reads wait only for writes to their keys.
 #[test]
 fn reads_of_several_shards_are_reads() {
     let folder = tempfile::tempdir().unwrap();
@@ -142,7 +142,7 @@ fn reads_of_several_shards_are_reads() {
     assert!(client.run(&["get b"]).is_empty());
 }
 
-/// It tells that somebody has written to a key, which may be in no shard of the transaction's own.
+/// The reply reveals a write to the watched key, whose shard may be outside the queued commands' shards.
 #[test]
 fn who_is_told_that_a_watched_key_has_changed_waits_for_that() {
     let folder = tempfile::tempdir().unwrap();
@@ -166,7 +166,7 @@ fn who_is_told_that_a_watched_key_has_changed_waits_for_that() {
     }
 }
 
-/// Each of two writes what the other one watches: one of them is too late.
+/// Each of two transactions writes the key that the other one watches, so exactly one must fail.
 #[test]
 fn of_two_who_watch_what_the_other_one_writes_one_is_told() {
     let folder = tempfile::tempdir().unwrap();
@@ -205,7 +205,7 @@ fn of_two_who_watch_what_the_other_one_writes_one_is_told() {
     }
 }
 
-/// They are counted until their turn ends.
+/// Writes are counted until the client's turn ends.
 #[test]
 fn what_was_written_while_no_reply_waited_is_synced_when_they_begin_to() {
     let folder = tempfile::tempdir().unwrap();
@@ -214,14 +214,14 @@ fn what_was_written_while_no_reply_waited_is_synced_when_they_begin_to() {
     let [set] = &client.run(&["set a 1"])[..] else { panic!("nobody has synced it") };
     client.run(&["config set appendfsync always"]);
     assert!(set.is_durable());
-    // In a transaction, too.
+    // The same in a transaction.
     client.run(&["config set appendfsync everysec"]);
     let [set] = &client.run(&["set a 2"])[..] else { panic!("nobody has synced it") };
     client.run(&["multi", "set b 1", "config set appendfsync always", "get a", "exec"]);
     assert!(set.is_durable() && client.run(&["get b"]).len() == 1);
 }
 
-/// Each of them changes all options, and must not undo what the other one has done.
+/// Each client sets one option and must not undo the change of the other one.
 #[test]
 fn two_who_change_options_at_once() {
     let folder = tempfile::tempdir().unwrap();
@@ -252,7 +252,7 @@ fn two_who_change_options_at_once() {
     });
 }
 
-/// Another server is told of a key when that is durable here.
+/// `MIGRATE` sends a key only when it is durable here.
 #[test]
 fn what_migrates_is_durable() {
     let folder = tempfile::tempdir().unwrap();
@@ -274,7 +274,7 @@ fn what_migrates_is_durable() {
     assert!(was_durable);
 }
 
-/// `INFO` looks at everything, and changes nothing.
+/// These commands run in transactions that may write, but change nothing.
 #[test]
 fn what_changes_nothing_is_not_counted() {
     let folder = tempfile::tempdir().unwrap();
@@ -284,7 +284,7 @@ fn what_changes_nothing_is_not_counted() {
     assert!(client.run(&["get b"]).is_empty());
 }
 
-/// `INFO` and the like look at shards. They are taken for what they are.
+/// These commands touch keys without the flag `READONLY`. They must not count as writes.
 #[test]
 fn these_change_nothing_though_their_flags_do_not_say_so() {
     let has_keys = |known: &Known| !matches!(known.keys, Keys::None);

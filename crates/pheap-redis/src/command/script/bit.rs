@@ -1,17 +1,17 @@
-//! `bit`: operations on 32 bits, as LuaJIT's BitOp has them.
+//! `bit`: operations on 32-bit integers, as in LuaJIT's BitOp.
 
 use mlua::{Lua, Result, Table, Value, Variadic};
 
 use super::native::{Given, add, bad, text};
 
-/// The 32 bits of the number that is argument `at` of the function `name`: it wraps around.
+/// Returns argument `at` of the function `name` as a 32-bit integer, modulo 2^32.
 fn bits(lua: &Lua, name: &str, at: usize, value: &Value) -> Given<u32> {
     let number = lua.coerce_number(value.clone()).map_err(text)?;
     let number = number.ok_or_else(|| {
         let found = if value.is_nil() { "no value" } else { value.type_name() };
         bad(name, at, format_args!("number expected, got {found}"))
     })?;
-    // To the nearest whole number; of two, to the even one.
+    // To the nearest integer; halves go to the even one.
     let whole = number.round_ties_even();
     Ok(whole.rem_euclid(4_294_967_296.0) as u32)
 }

@@ -1,4 +1,4 @@
-//! `cmsgpack`: values as MessagePack, and back.
+//! `cmsgpack`: converts values to MessagePack, and back.
 
 use std::io::Read;
 
@@ -8,10 +8,10 @@ use rmp::{Marker, decode, encode};
 use super::convert::Budget;
 use super::native::{Given, add, bad, string as string_argument, text};
 
-/// How deep tables may be nested. What is deeper becomes nil.
+/// Maximum nesting of packed tables. Deeper tables become nil.
 const DEEPEST: usize = 16;
 
-/// How deep what is unpacked may be nested.
+/// Maximum nesting of unpacked values.
 const DEEPEST_UNPACKED: usize = 1000;
 
 pub(super) fn library(lua: &Lua) -> Result<Table> {
@@ -42,7 +42,7 @@ pub(super) fn library(lua: &Lua) -> Result<Table> {
     Ok(library)
 }
 
-/// Writing to memory does not fail.
+/// Asserts that a write to memory has succeeded, as it always does.
 fn wrote<E>(result: std::result::Result<impl Sized, E>) {
     debug_assert!(result.is_ok());
 }
@@ -98,10 +98,11 @@ fn pack_table(table: &Table, depth: usize, budget: &mut Budget, out: &mut Vec<u8
     })
 }
 
-/// At most so many values from there on, and before them where to go on: -1 at the end.
+/// Unpacks at most `limit` values from position `from` on. The first result is the position after them, or -1
+/// at the end. If `limit` and `from` are 0, unpacks all values, without a position.
 fn limited(lua: &Lua, packed: &[u8], limit: i64, from: i64) -> Given<MultiValue> {
     let (Ok(limit), Ok(start)) = (usize::try_from(limit), usize::try_from(from)) else {
-        // As Redis says it, which means the length.
+        // As in Redis, which prints the length here.
         let len = packed.len();
         return Err(format!("Invalid request to unpack with offset of {from} and limit of {len}."));
     };
@@ -171,7 +172,7 @@ fn bytes<const N: usize>(rest: &mut &[u8]) -> Given<[u8; N]> {
     Ok(bytes)
 }
 
-/// A length of so many bytes.
+/// Reads a length of `N` bytes.
 fn len<const N: usize>(rest: &mut &[u8]) -> Given<u32> {
     Ok(bytes::<N>(rest)?.into_iter().fold(0, |len, byte| len << 8 | u32::from(byte)))
 }
@@ -195,7 +196,7 @@ fn map(lua: &Lua, len: u32, rest: &mut &[u8], depth: usize) -> Given<Value> {
     let table = lua.create_table().map_err(text)?;
     for _ in 0..len {
         let (key, value) = (unpack(lua, rest, depth + 1)?, unpack(lua, rest, depth + 1)?);
-        // A key that Lua cannot have is an error.
+        // A key that Lua does not allow is an error.
         table.raw_set(key, value).map_err(text)?;
     }
     Ok(Value::Table(table))

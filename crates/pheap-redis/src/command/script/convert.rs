@@ -1,13 +1,13 @@
-//! Replies of commands as scripts see them, and what scripts return as replies.
+//! Converts replies of commands to values of Lua, and values that scripts return to replies.
 
 use mlua::{Lua, LuaString, Result, Table, Value};
 
 use crate::resp::Reply;
 
-/// How deep what a script returns may be nested.
+/// Maximum nesting of a value that a script returns.
 const DEEPEST: usize = 1000;
 
-/// Names of fields, which are looked up for each table that a script returns.
+/// Names of fields that are looked up in each table that a script returns. Kept as strings of Lua.
 pub(super) struct Names {
     err: LuaString,
     ok: LuaString,
@@ -33,7 +33,7 @@ impl Names {
     }
 }
 
-/// A reply that is there as a whole.
+/// Parser of a complete reply.
 pub(super) struct Parser<'a> {
     rest: &'a [u8],
 }
@@ -43,7 +43,7 @@ impl<'a> Parser<'a> {
         Parser { rest: reply }
     }
 
-    /// The kind of what comes next, and the rest of its line.
+    /// Returns the type of the next reply, and the rest of its line.
     fn line(&mut self) -> (u8, &'a [u8]) {
         let end = self.rest.windows(2).position(|two| two == b"\r\n").unwrap_or(self.rest.len());
         let (line, rest) = self.rest.split_at(end);
@@ -58,7 +58,7 @@ impl<'a> Parser<'a> {
         Some(bytes)
     }
 
-    /// The next reply as Lua has it.
+    /// Returns the next reply as a value of Lua.
     pub(super) fn value(&mut self, lua: &Lua, names: &Names) -> Result<Value> {
         let with = |name: &LuaString, value: Value| -> Result<Value> {
             let table = lua.create_table_with_capacity(0, 1)?;
@@ -121,7 +121,7 @@ fn number(text: &[u8]) -> i64 {
     crate::text::words::int(text).unwrap_or(-1)
 }
 
-/// An error as scripts see it: a code in capitals, and a text.
+/// Returns an error as scripts see it: a code in capitals, and a text.
 pub(super) fn error(lua: &Lua, names: &Names, text: &[u8]) -> Result<Table> {
     let table = lua.create_table_with_capacity(0, 2)?;
     if text.contains(&b' ') {
@@ -133,8 +133,8 @@ pub(super) fn error(lua: &Lua, names: &Names, text: &[u8]) -> Result<Table> {
     Ok(table)
 }
 
-/// How much may still be written of values of a script, which cannot be killed meanwhile. (A table may be in itself
-/// many times over.)
+/// Remaining number of bytes that may be written from values of a script. The script cannot be killed while
+/// it is used, and tables that share parts may be exponentially larger when written.
 pub(super) struct Budget(usize);
 
 impl Budget {
@@ -142,14 +142,14 @@ impl Budget {
         Budget(1 << 30)
     }
 
-    /// Bytes are written or moved.
+    /// Uses up bytes that are written or moved.
     fn bytes(&mut self, len: usize) -> Result<()> {
         let left = self.0.checked_sub(len);
         self.0 = left.ok_or_else(|| mlua::Error::runtime("the result is too large"))?;
         Ok(())
     }
 
-    /// A value is written. It counts as so many bytes as take about as long.
+    /// Uses up as many bytes as take about the time of writing a value.
     pub(super) fn value(&mut self, value: &Value) -> Result<()> {
         self.bytes(match value {
             Value::Table(_) => 512,
@@ -159,7 +159,8 @@ impl Budget {
     }
 }
 
-/// Writes what a script has returned. Whether the script itself has asked for RESP3 decides what true and false are.
+/// Writes the value that a script has returned. `resp3` is whether the script has selected RESP3, which decides
+/// how booleans are written.
 pub(super) fn reply(value: &Value, names: &Names, resp3: bool, out: &mut Reply) -> Result<()> {
     nested(value, names, resp3, DEEPEST, &mut Budget::new(), out)
 }
@@ -197,7 +198,7 @@ fn nested(
                 let digits: Vec<u8> = text.as_bytes().iter().map(one_line).collect();
                 if out.is_resp3() { out.line(b'(', &digits) } else { out.bulk(&digits) }
             } else if let Some((format, text)) = verbatim(&table.raw_get(&names.verbatim_string)?)? {
-                // As Redis does with one that has not three bytes.
+                // As in Redis: the format ends at a zero byte, and is cut or padded to three bytes.
                 let format = format.as_bytes();
                 let mut format: Vec<u8> = format.iter().copied().take_while(|byte| *byte != 0).collect();
                 format.resize(3, b' ');
@@ -232,7 +233,7 @@ fn nested(
         _ => out.null(),
     }
     if value.is_table() {
-        // Its head moved what is in it.
+        // Inserting the head of the array moved the array's elements.
         budget.bytes(out.len() - start)?;
     }
     Ok(())
@@ -254,13 +255,13 @@ fn verbatim(value: &Value) -> Result<Option<(LuaString, LuaString)>> {
     }
 }
 
-/// An error. Line ends behind it are left out.
+/// Writes an error, without the line ends at its end.
 pub(super) fn write_error(text: &[u8], out: &mut Reply) {
     let end = text.iter().rposition(|byte| !matches!(byte, b'\r' | b'\n')).map_or(0, |at| at + 1);
     out.line(b'-', &text[..end]);
 }
 
-/// A number as a command gets it: C's `%.17g`.
+/// Formats a number as an argument of a command, like C's `%.17g`.
 pub(super) fn show(number: f64, text: &mut Vec<u8>) {
     if number == number.trunc() && number.abs() < 1e17 {
         let mut digits = [0; 20];
@@ -272,7 +273,7 @@ pub(super) fn show(number: f64, text: &mut Vec<u8>) {
     text.extend_from_slice(crate::text::words::show_float(number).as_bytes());
 }
 
-/// A number without its fraction. One that is too large is what it is to Redis on x86-64.
+/// Truncates a number to an integer. Numbers out of range become `i64::MIN`, as in Redis on x86-64.
 fn whole(number: f64) -> i64 {
     if number < i64::MAX as f64 { number as i64 } else { i64::MIN }
 }

@@ -1,4 +1,4 @@
-//! Lua of one thread.
+//! The Lua of a thread.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -17,17 +17,18 @@ use crate::command::{Args, Cx, Done, Fail};
 use crate::resp::Reply;
 use crate::scripts::{Script, Scripts};
 
-/// Instructions of Lua between two looks at the clock.
+/// Number of Lua instructions between two calls of the hook.
 const HOOK: u32 = 100_000;
 
-/// How long a library may take to be loaded.
+/// Time limit for loading a library.
 pub(in crate::command) const LOAD: Duration = Duration::from_millis(500);
-/// The same of a library that another thread has loaded: it may take longer here, but other clients wait.
+/// Time limit for loading a library that another thread has loaded. Longer, because it may be slower here;
+/// but not long, because other clients wait.
 pub(in crate::command) const LOAD_AGAIN: Duration = LOAD.saturating_mul(2);
-/// The same of a library that is in the heap when it is opened, or that a master has sent.
+/// Time limit for loading a library from the heap at its opening, or from a master.
 pub(in crate::command) const LONG_LOAD: Duration = Duration::from_secs(30);
 
-/// What an engine is for.
+/// The purpose of an engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::command) enum Kind {
     /// `EVAL`.
@@ -36,18 +37,18 @@ pub(in crate::command) enum Kind {
     Functions,
 }
 
-/// What functions that are called by Lua need to know.
+/// State shared with the functions that Lua calls.
 #[derive(Debug, Default)]
 pub(super) struct State {
-    /// A command is being run.
+    /// Whether a command is running.
     pub(super) in_call: Cell<bool>,
-    /// The script is to end, whatever it does.
+    /// Whether the script must end, even if it catches errors.
     pub(super) is_aborted: Cell<bool>,
-    /// When a library must have been loaded.
+    /// Time limit of the library that is being loaded, if there is one.
     deadline: Cell<Option<Instant>>,
 }
 
-/// Lua of one thread.
+/// The Lua of a thread.
 pub(in crate::command) struct Engine {
     lua: Lua,
     pub(super) names: Names,
@@ -56,34 +57,35 @@ pub(in crate::command) struct Engine {
     eval: Function,
     call: Function,
     load: Function,
-    /// Scripts that were compiled, by their SHA-1. (In a table of Lua, for Rust can have some thousand things of Lua at a time.)
+    /// Compiled scripts by SHA-1. In a table of Lua, because Rust can hold only some thousand references to
+    /// values of Lua.
     scripts: Table,
-    /// Tables of the functions of libraries, by the numbers of these.
+    /// Tables of the functions of libraries, by number of the library.
     libraries: Table,
-    /// Which scripts these were, see [`Scripts::generation`].
+    /// [`Scripts::generation`] when the engine was created.
     generation: u64,
-    /// The client as which scripts run commands, and what they are answered.
+    /// The client as which scripts run commands, and the reply to its last command.
     pub(super) client: RefCell<(Session, Reply)>,
-    /// Bytes that were counted.
+    /// Bytes of this engine that are included in `Scripts::memory`.
     counted: Cell<i64>,
 }
 
-/// A script or function, to be run.
+/// A script or function to run.
 pub(in crate::command) struct Call<'a> {
-    /// How it is called in the command: its text, SHA-1 or name.
+    /// Name in the command: text, SHA-1 or name of the function.
     pub(in crate::command) called: &'a [u8],
-    /// Its SHA-1 or name.
+    /// SHA-1 of the script, or name of the function.
     pub(in crate::command) name: &'a str,
-    /// The text of Lua that it is from.
+    /// Lua text that contains it.
     pub(in crate::command) code: &'a [u8],
     pub(in crate::command) function: Function,
     pub(in crate::command) kind: Kind,
-    /// The command: its name, the script, the number of keys, keys and arguments.
+    /// The whole command: name, script, number of keys, keys and arguments.
     pub(in crate::command) command: &'a Args<'a>,
     /// Number of keys.
     pub(in crate::command) keys: usize,
     pub(in crate::command) is_read_only: bool,
-    /// It may need memory where there is none.
+    /// Whether it may run commands that need memory when there is none.
     pub(in crate::command) may_need_memory: bool,
 }
 
@@ -98,7 +100,7 @@ thread_local! {
     static ENGINES: RefCell<[Option<Rc<Engine>>; 2]> = const { RefCell::new([None, None]) };
 }
 
-/// Calls `f` with the Lua of this thread.
+/// Calls `f` with the engine of this thread, which is created or replaced if necessary.
 pub(in crate::command) fn with_engine<R>(
     scripts: &Scripts,
     kind: Kind,
@@ -153,12 +155,13 @@ impl Engine {
                 return Err(mlua::Error::runtime("the script was ended"));
             }
             if !state.in_call.get() {
-                // An error of this hook ends the script: a script that caught it would run without the hook.
+                // An error of this hook must end the script: if the script caught the error, it would go on
+                // without the hook.
                 interrupt.call::<()>(()).inspect_err(|_| state.is_aborted.set(true))?;
             }
             Ok(VmState::Continue)
         })?;
-        // What was needed once is not carried along.
+        // Frees the garbage of the setup.
         lua.gc_collect()?;
         Ok(Engine {
             names: Names::new(&lua)?,
@@ -184,7 +187,7 @@ impl Engine {
         chunk.set_environment(self.environment.clone()).into_function().map_err(|error| message(&error))
     }
 
-    /// The function that a script is.
+    /// Returns the function of a script, which is compiled if necessary.
     pub(in crate::command) fn script(&self, script: &Script) -> Result<Function, Fail> {
         let sha = self.lua.create_string(script.sha).map_err(failed)?;
         if let Ok(Value::Function(function)) = self.scripts.raw_get(&sha) {
@@ -197,16 +200,16 @@ impl Engine {
         Ok(function)
     }
 
-    /// A function of a library that was loaded.
+    /// Returns a function of a loaded library.
     pub(in crate::command) fn function(&self, library: u64, name: &str) -> Option<Function> {
         let functions: Option<Table> = self.libraries.raw_get(library).ok()?;
         functions?.raw_get(name).ok()?
     }
 
-    /// Loads a library under this number. What it has registered.
+    /// Loads a library under a number, and returns the functions that it has registered.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// If the library is invalid. The error says why.
     pub(in crate::command) fn load(
         &self,
         number: u64,
@@ -247,11 +250,11 @@ impl Engine {
         Ok(registered)
     }
 
-    /// Forgets all libraries but these.
+    /// Removes all libraries except those whose numbers `is_kept` accepts.
     pub(in crate::command) fn keep(&self, is_kept: impl Fn(u64) -> bool) {
         let numbers = self.libraries.pairs::<u64, Table>().filter_map(|pair| Some(pair.ok()?.0));
         let gone: Vec<u64> = numbers.filter(|number| !is_kept(*number)).collect();
-        // Nothing is allocated to remove something, so it does not fail.
+        // Removing an entry allocates nothing, so it cannot fail.
         gone.into_iter().for_each(|number| drop(self.libraries.raw_set(number, Value::Nil)));
     }
 
@@ -267,7 +270,7 @@ impl Engine {
             out.is_resp3()
         };
         debug_assert_eq!(resp3, cx.session.resp3);
-        // A panic in an earlier script or load may have left any of them.
+        // A panic in an earlier script or load may have left these set.
         self.state.is_aborted.set(false);
         self.state.in_call.set(false);
         self.state.deadline.set(None);
@@ -290,7 +293,7 @@ impl Engine {
             };
             run.call::<(bool, Value)>((&call.function, host, redis_call, table(keys)?, table(arguments)?))
         });
-        // A script may have stopped the collector, which is that of all scripts of this thread.
+        // The script may have stopped the garbage collector, which all scripts of this thread share.
         self.lua.gc_restart();
         let (abort, counted) = running.into_inner().end();
         match abort {
@@ -321,16 +324,16 @@ impl Engine {
         Ok(())
     }
 
-    /// Tells of an error in a script, and where it was.
+    /// Writes an error of a script, with its place.
     fn report(&self, problem: &Table, call: &Call<'_>, out: &mut Reply) -> mlua::Result<()> {
-        // (No functions of the script are called: nothing would end them.)
+        // Raw access only: nothing would end a function of the script that is called here.
         let text: Option<LuaString> = problem.raw_get("err")?;
         let mut shown = text.map(|text| text.as_bytes().to_vec()).unwrap_or_else(|| b"(null)".to_vec());
         let (source, line): (Option<LuaString>, Option<usize>) =
             (problem.raw_get("source")?, problem.raw_get("line")?);
         let (source, line) = match source {
             Some(source) => (source.to_string_lossy(), line),
-            // A function that is called in a `return` takes the place of its caller, which is gone when it fails.
+            // A tail call replaces the frame of its caller, so the place is unknown.
             None if call.kind == Kind::Scripts => ("@user_script".into(), line_of_return(call.code)),
             None => ("@user_function".into(), line_of_return(call.code)),
         };
@@ -341,7 +344,7 @@ impl Engine {
     }
 }
 
-/// The line that has a `return`, if only one has.
+/// Returns the line that contains `return`, if there is exactly one.
 fn line_of_return(code: &[u8]) -> Option<usize> {
     let has_return = |line: &[u8]| line.windows(6).any(|word| word == b"return");
     let mut lines = code.split(|byte| *byte == b'\n').zip(1..).filter(|(line, _)| has_return(line));
@@ -349,7 +352,7 @@ fn line_of_return(code: &[u8]) -> Option<usize> {
     lines.next().is_none().then_some(line)
 }
 
-/// What an error of Lua says.
+/// Returns the text of an error of Lua.
 pub(super) fn message(error: &mlua::Error) -> String {
     match error {
         mlua::Error::SyntaxError { message, .. } | mlua::Error::RuntimeError(message) => message.clone(),

@@ -1,4 +1,4 @@
-//! What the server does for a script that runs.
+//! The functions that the server offers to a running script.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,20 +16,20 @@ use crate::scripts::Slow;
 use crate::server::{OUT_OF_MEMORY, READONLY};
 use crate::text::words::lossy;
 
-/// How long commands of a script may take until the script is interrupted after one.
+/// Time of commands after which a script is interrupted when a command ends.
 const BETWEEN: Duration = Duration::from_millis(20);
 
-/// Why a script ends that has not come to its end.
+/// Why a script was ended early.
 pub(super) enum Abort {
-    /// The heap has failed.
+    /// The heap has failed, or the server is being stopped.
     Heap(pheap::Error),
-    /// It touches shards that are not locked.
+    /// The script touches shards that are not locked.
     MoreShards,
-    /// Somebody has killed it.
+    /// A client has killed the script.
     Killed,
 }
 
-/// A script that runs.
+/// A running script.
 pub(super) struct Run<'a, 'c> {
     engine: &'a Engine,
     cx: &'a mut Cx<'c>,
@@ -37,21 +37,22 @@ pub(super) struct Run<'a, 'c> {
     started: Instant,
     /// When the last command ended.
     ended: Instant,
-    /// The same when the script was last interrupted.
+    /// The value of `ended` when the script was last interrupted.
     interrupted: Instant,
     has_written: bool,
     slow: Option<Arc<Slow>>,
     abort: Option<Abort>,
-    /// Whether the last command was answered with an error.
+    /// Whether the reply to the last command was an error.
     is_error: bool,
-    /// The last error that a command gave: such ones are counted when they come up, and not again when the script ends with them.
+    /// The last error of a command. It was counted when it occurred, and is not counted again if the script
+    /// ends with it.
     counted: Option<String>,
-    /// Arguments of the command that runs, one after the other.
+    /// Arguments of the running command, concatenated.
     arguments: Vec<u8>,
 }
 
 impl Drop for Run<'_, '_> {
-    /// Also if a command of the script has panicked: other clients would be told for ever that it is slow.
+    /// Also after a panic of a command: otherwise, other clients would get `BUSY` for ever.
     fn drop(&mut self) {
         if let Some(slow) = &self.slow {
             self.cx.server.scripts.end_slow(slow);
@@ -77,7 +78,7 @@ impl<'a, 'c> Run<'a, 'c> {
         }
     }
 
-    /// The script has ended. Why, if it did not by itself; and the last error that was counted.
+    /// Ends the run. Returns why the script was ended early, if it was, and the last error that was counted.
     pub(super) fn end(mut self) -> (Option<Abort>, Option<String>) {
         if let Some(Abort::MoreShards) = self.abort {
             self.cx.server.scripts.set_wide(self.call.called);
@@ -85,7 +86,8 @@ impl<'a, 'c> Run<'a, 'c> {
         (self.abort.take(), self.counted.take())
     }
 
-    /// Does what `sandbox.lua` asks for by a number: whether that is an error, and the result.
+    /// Runs the request of `sandbox.lua` whose number is the first argument. Returns whether the result is an
+    /// error, and the result.
     pub(super) fn host(&mut self, lua: &Lua, mut words: MultiValue) -> Result<(bool, Value)> {
         match words.pop_front().and_then(|what| what.as_i64()) {
             Some(1) => Ok((false, self.command(lua, &words)?)),
@@ -114,7 +116,8 @@ impl<'a, 'c> Run<'a, 'c> {
         convert::error(lua, &self.engine.names, text.as_bytes()).map(Value::Table)
     }
 
-    /// Leaves the arguments one after the other in `arguments`, and where they end; or says what is wrong with them.
+    /// Stores the concatenated arguments in `arguments`. Returns the end of each one, or an error if one is
+    /// invalid.
     fn read(&mut self, words: &MultiValue) -> std::result::Result<SmallVec<[usize; 8]>, &'static str> {
         self.arguments.clear();
         let mut ends = SmallVec::new();
@@ -133,7 +136,7 @@ impl<'a, 'c> Run<'a, 'c> {
         Ok(ends)
     }
 
-    /// `redis.call`: an error is raised.
+    /// `redis.call`: raises an error if the reply is one.
     pub(super) fn call(&mut self, lua: &Lua, words: &MultiValue) -> Result<Value> {
         let value = self.command(lua, words)?;
         if !self.is_error {
@@ -144,7 +147,7 @@ impl<'a, 'c> Run<'a, 'c> {
         Err(mlua::Error::external(CommandError(text.to_string_lossy())))
     }
 
-    /// Runs a command. `is_error` tells whether its reply is an error.
+    /// Runs a command. Sets `is_error` if the reply is an error.
     fn command(&mut self, lua: &Lua, words: &MultiValue) -> Result<Value> {
         if self.abort.is_some() {
             return Err(mlua::Error::runtime("the script was ended"));
@@ -169,7 +172,7 @@ impl<'a, 'c> Run<'a, 'c> {
         drop(words);
         self.engine.state.in_call.set(false);
         self.arguments = arguments;
-        // Commands that take long are few between two calls of the hook.
+        // The hook counts instructions, so it is rarely called between slow commands.
         if result.is_ok() && self.ended.saturating_duration_since(self.interrupted) > BETWEEN {
             self.interrupt()?;
         }
@@ -246,7 +249,7 @@ impl<'a, 'c> Run<'a, 'c> {
         Parser::new(reply.since(0)).value(lua, &self.engine.names)
     }
 
-    /// The command that words mean, if the script may run it; or why not.
+    /// Returns the command if the script may run it, or the error.
     fn admit(&mut self, words: &[&[u8]]) -> std::result::Result<Known, String> {
         let command = resolve(words).map_err(|refused| match refused.number {
             Some(_) => "ERR Wrong number of args calling Redis command from script",
@@ -264,7 +267,7 @@ impl<'a, 'c> Run<'a, 'c> {
         }
     }
 
-    /// Why a command is not run, if it is not.
+    /// Returns why the script may not run a command, if it may not.
     fn refusal(&self, command: Known) -> Option<&'static str> {
         if command.flags.has(Flags::NOSCRIPT) {
             return Some("ERR This Redis command is not allowed from script");
@@ -282,7 +285,7 @@ impl<'a, 'c> Run<'a, 'c> {
         if is_replica && !command.flags.has(Flags::STALE) && self.cx.server.is_stale() {
             return Some("ERR Can not execute the command on a stale replica");
         }
-        // Once it has written, it is not stopped half way.
+        // A script that has written is not stopped half way.
         let needs_memory =
             command.flags.has(Flags::DENYOOM) && !self.call.may_need_memory && !self.has_written;
         (needs_memory && self.cx.session.out_of_memory).then_some(OUT_OF_MEMORY)
@@ -300,7 +303,7 @@ impl<'a, 'c> Run<'a, 'c> {
         }
     }
 
-    /// Called now and then while the script runs. If it is slow, other clients are served.
+    /// Called at intervals while the script runs. Serves other clients if the script is slow.
     fn interrupt(&mut self) -> Result<()> {
         self.interrupted = self.ended;
         let server = self.cx.server;
@@ -341,7 +344,7 @@ impl<'a, 'c> Run<'a, 'c> {
     }
 }
 
-/// The first word of an error.
+/// Returns the first word of an error.
 fn code(error: &str) -> &str {
     error.split(' ').next().unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! Functions that `sandbox.lua` needs, and the libraries that Lua itself does not have.
+//! Functions for `sandbox.lua`, and libraries that are not part of Lua.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -11,7 +11,7 @@ use super::{bit, cjson, cmsgpack, structs};
 use crate::REDIS_VERSION;
 use crate::scripts::{Declared, sha1};
 
-/// What a function of a library gives: its results, or what is wrong.
+/// Result of a function of a library. The error is its text.
 pub(super) type Given<R> = std::result::Result<R, String>;
 
 /// Adds a function to a library.
@@ -37,7 +37,7 @@ pub(super) fn add<A: FromLuaMulti + 'static, R: IntoLuaMulti>(
     library.raw_set(name, function)
 }
 
-/// An argument that must be a string, or a number.
+/// Returns an argument as a string. A number is converted.
 pub(super) fn string(lua: &Lua, name: &str, at: usize, value: Value) -> Given<LuaString> {
     let found = if value.is_nil() { "no value" } else { value.type_name() };
     lua.coerce_string(value)
@@ -45,17 +45,17 @@ pub(super) fn string(lua: &Lua, name: &str, at: usize, value: Value) -> Given<Lu
         .ok_or_else(|| bad(name, at, format_args!("string expected, got {found}")))
 }
 
-/// What is said of an argument that is wrong.
+/// Returns the error text for an invalid argument.
 pub(super) fn bad(name: &str, at: usize, why: impl std::fmt::Display) -> String {
     format!("bad argument #{at} to '{name}' ({why})")
 }
 
-/// An error of Lua as the text of it.
+/// Returns the text of an error of Lua.
 pub(super) fn text(error: mlua::Error) -> String {
     message(&error)
 }
 
-/// All of them.
+/// Returns the table of all functions and libraries.
 pub(super) fn table(lua: &Lua, state: &Rc<State>) -> Result<Table> {
     let natives = lua.create_table()?;
     let aborted = state.clone();
@@ -104,7 +104,8 @@ pub(super) fn table(lua: &Lua, state: &Rc<State>) -> Result<Table> {
 #[error("{0}")]
 pub(super) struct CommandError(pub(super) String);
 
-/// An error as scripts see it, if it was raised in Rust: that of a command as a table, others as texts.
+/// Converts an error that Rust has raised to the value that scripts see: a table for an error of a command,
+/// otherwise a text.
 fn translate(lua: &Lua, problem: Value) -> Result<Value> {
     let Value::Error(error) = problem else { return Ok(problem) };
     if let Some(CommandError(text)) = error.downcast_ref() {
@@ -116,7 +117,7 @@ fn translate(lua: &Lua, problem: Value) -> Result<Value> {
     message(&error).into_lua(lua)
 }
 
-/// Where in the script an error was raised.
+/// Returns the source and the line of the script at which an error was raised.
 fn place(lua: &Lua) -> (Option<String>, Option<usize>) {
     for level in 1..64 {
         let found = lua.inspect_stack(level, |frame| {

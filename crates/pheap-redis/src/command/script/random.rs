@@ -1,4 +1,4 @@
-//! `math.random`: the same numbers as in Redis for the same seed.
+//! `math.random`, with the same numbers as in Redis for the same seed.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -10,11 +10,11 @@ use super::native::Given;
 #[derive(Debug)]
 pub(super) struct Random(u64);
 
-/// Numbers are below this.
+/// Upper bound of the numbers, exclusive.
 const MAX: u64 = i32::MAX as u64;
 
 impl Random {
-    /// One that starts anywhere.
+    /// Returns a generator with a random seed.
     pub(super) fn new() -> Random {
         Random(RandomState::new().hash_one(0) & ((1 << 48) - 1))
     }
@@ -28,7 +28,7 @@ impl Random {
         self.0 >> 17
     }
 
-    /// A number from 0 up to 1, or a whole one within limits.
+    /// Returns a number from 0 to 1 (exclusive), or an integer within the limits (inclusive).
     pub(super) fn within(&mut self, limits: &MultiValue) -> Given<f64> {
         let part = (self.next() % MAX) as f64 / MAX as f64;
         let limit = |at: usize| {

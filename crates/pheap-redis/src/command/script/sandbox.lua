@@ -1,7 +1,8 @@
--- What scripts find, and what they may not change.
+-- The environment of scripts, and the protection of its tables.
 --
--- LuaJIT has no tables that cannot be changed. So scripts get empty tables that show the content of others: what is absent is looked up there, and what is new is refused. Functions that
--- do not ask metatables (`rawset`, `table.insert`, ...) are replaced by ones that look whether they were given such a table.
+-- LuaJIT has no read-only tables. So scripts get empty proxy tables: a metatable looks absent fields up in
+-- the table behind, and refuses new fields. Functions that ignore metatables (`rawset`, `table.insert`, ...)
+-- are replaced by ones that check for proxies.
 
 local native, is_eval = ...
 
@@ -13,7 +14,7 @@ local concat, sort = table.concat, table.sort
 
 local globals = getfenv(0)
 
--- From tables that scripts see to those whose content they show.
+-- From proxy tables to the tables behind them.
 local behind = setmetatable({}, { __mode = "k" })
 
 local READ_ONLY = "Attempt to modify a readonly table"
@@ -34,33 +35,34 @@ local missing = {
     end,
 }
 
--- An error as the commands of Redis have it.
+-- Raises an error in the form of an error of a command.
 local function raise(text)
     error({ err = "ERR " .. text }, 0)
 end
 
--- ## What Lua brings
+-- ## Functions of Lua
 
--- (`getfenv` and `setfenv` would let a script change what others are run with; Redis has given them up for that.)
+-- `getfenv` and `setfenv` would let a script change the environment of other scripts. Redis removed them,
+-- too.
 for _, name in next, { "dofile", "loadfile", "print", "require", "module", "package", "debug", "io", "os", "getfenv", "setfenv", "newproxy" } do
     globals[name] = nil
 end
 
--- (LuaJIT's own, which Lua 5.1 does not have. `table.move` does not ask metatables.)
+-- Extensions of LuaJIT that Lua 5.1 does not have. `table.move` ignores metatables.
 globals.table.move, globals.coroutine.isyieldable = nil, nil
 
 -- ## Recursion in C
 --
--- LuaJIT limits the stack of each coroutine, but not how deep functions of C that call functions of Lua are nested.
--- Each level needs some of the thread's stack, and `string.gsub` 9 KiB. So these functions are counted here, over all
--- coroutines. All of them are called in a protected call, which sets the depth back to what it was when it began:
--- the depth is right after an error, too.
+-- LuaJIT limits the stack of each coroutine, but not the nesting of C functions that call Lua functions. Each
+-- level needs some of the thread's stack; `string.gsub` needs 9 KiB. So calls of these functions are counted
+-- here, over all coroutines. Each is a protected call, which restores the depth afterwards, so the depth is
+-- right after an error, too.
 
--- As many as in Lua 5.1.
+-- The limit of Lua 5.1.
 local DEEPEST = 200
 local depth = 0
 
--- A script that is to end does not go on because it has caught the error.
+-- If the script must end, raises a caught error again.
 local function returned(level, ok, ...)
     depth = level
     if ok then
@@ -98,8 +100,8 @@ function globals.pcall(...)
     return caught(protected(...))
 end
 
--- (The handler is called after the error. While an error of the hook is raised, the hook is not called, so nothing
--- would end a handler that does not end.)
+-- The handler is called after the error. While the hook raises an error, the hook is not called, so nothing
+-- would end a handler that runs for ever.
 local function handled_by(handler, ok, ...)
     if ok or depth >= DEEPEST then
         return ok, ...
@@ -120,7 +122,7 @@ local function returned_or_raised(ok, ...)
         return ...
     end
     local problem = ...
-    -- A function of C that is called in a protected call does not know where the script is.
+    -- A C function in a protected call does not know the place in the script.
     local is_placed = type(problem) ~= "string" or find(problem, "^[^:]*:%d+: ")
     error(problem, is_placed and 0 or 2)
 end
@@ -167,7 +169,7 @@ function globals.string.gsub(...)
     return gsub(...)
 end
 
--- (It calls `__tostring` of tables.)
+-- Calls `__tostring` of tables.
 function globals.string.format(...)
     for i = 2, select("#", ...) do
         if type((select(i, ...))) == "table" then
@@ -184,7 +186,7 @@ function globals.table.sort(...)
     return sort(...)
 end
 
--- ## Tables that cannot be changed
+-- ## Read-only tables
 
 function globals.rawget(of, name)
     return rawget(behind[of] or of, name)
@@ -235,8 +237,8 @@ function globals.setmetatable(of, metatable)
     return setmetatable(of, metatable)
 end
 
--- A function of C moves all elements from a place on, and cannot be ended while it does: from a place far before the
--- first one, or one that is no 32-bit number, it would do so for ever.
+-- `table.insert` moves all elements from the position on, in C, where it cannot be interrupted. From a
+-- position far before the first element, or one that is no 32-bit integer, that would take for ever.
 local insert = globals.table.insert
 function globals.table.insert(of, at, ...)
     if select("#", ...) == 0 then
@@ -258,7 +260,7 @@ for _, name in next, { "insert", "remove", "sort", "setn" } do
         end
 end
 
--- Only texts are loaded: compiled code could do anything.
+-- Loads source text only: compiled code could do anything.
 local function loaded(f, problem)
     if f then
         return f
@@ -282,7 +284,7 @@ function globals.load(pieces, name)
     return loaded(deeper(load, pieces, name, "t"))
 end
 
--- What Lua 5.1 has, and LuaJIT has not.
+-- Functions of Lua 5.1 that LuaJIT does not have.
 globals.math.mod = math.fmod
 globals.string.gfind = string.gmatch
 
@@ -294,7 +296,7 @@ end
 
 -- ## `redis`
 
--- What runs commands while a script runs.
+-- The function that runs commands, while a script runs.
 local host
 local PCALL, INTERRUPT, RESP, KNOWS = 1, 2, 3, 4
 
@@ -312,7 +314,7 @@ local function ask(what, ...)
     return answered(host(what, ...))
 end
 
--- `redis.call` is another function each time that a script is run.
+-- `redis.call` is a new function for each run of a script.
 local redis = {}
 
 function redis.pcall(...)
@@ -428,7 +430,7 @@ globals.redis = redis
 
 -- ## Libraries of functions
 
--- Functions that the library that is being loaded has registered.
+-- Functions registered so far by the library that is being loaded.
 local loading
 
 local function is_text(value)
@@ -551,7 +553,7 @@ local function handler(problem)
     return problem
 end
 
--- An error for want of Lua's stack or memory comes without a handler.
+-- Lua calls no handler if its stack or memory is exhausted.
 local function handled(ok, result)
     if not ok and type(result) ~= "table" then
         result = handler(result)
@@ -590,7 +592,7 @@ function interface.call(f, with, call, keys, arguments)
     return ok, result
 end
 
--- (What it sets, `call` sets back: a load that takes too long may end at any place.)
+-- A load that takes too long may end anywhere, so `call` resets the variables that `load` sets.
 function interface.load(f)
     depth, host, loading = 0, nil, {}
     of_environment.__index = library

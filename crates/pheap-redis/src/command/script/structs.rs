@@ -1,22 +1,22 @@
-//! `struct`: numbers and strings as the bytes that C has for them.
+//! `struct`: packs numbers and strings as structures of C.
 
 use mlua::{Lua, MultiValue, Result, Table, Value};
 
 use super::native::{Given, add, bad, string, text};
 
-/// Longest number, in bytes.
+/// Maximum size of an integer, in bytes.
 const LONGEST: usize = 32;
 
-/// A format, read from the left.
+/// A format, which is read from the left.
 struct Format<'f> {
     rest: &'f [u8],
     is_big: bool,
     align: usize,
-    /// The function that reads it.
+    /// Name of the function that reads the format, for errors.
     name: &'static str,
 }
 
-/// One thing that a format asks for: a letter, a size, and how many bytes there are before it, so that it is aligned.
+/// An item of a format: letter, size, and number of padding bytes before it.
 struct Item {
     letter: u8,
     size: usize,
@@ -39,7 +39,7 @@ impl<'f> Format<'f> {
         number.map(|number| number as usize).ok_or_else(|| "integral size overflow".to_owned())
     }
 
-    /// What is asked for next, after so many bytes.
+    /// Returns the next item, at position `at` in the data.
     fn next(&mut self, at: usize) -> Given<Option<Item>> {
         while let Some((&letter, rest)) = self.rest.split_first() {
             self.rest = rest;
@@ -81,7 +81,7 @@ impl<'f> Format<'f> {
         Ok(None)
     }
 
-    /// Bytes from the least significant one, in the order that is asked for; or back.
+    /// Converts bytes from little endian to the byte order of the format, or back.
     fn order(&self, bytes: &mut [u8]) {
         if self.is_big {
             bytes.reverse();
@@ -149,7 +149,7 @@ fn pack(lua: &Lua, format: &[u8], values: MultiValue) -> Given<Vec<u8>> {
             b'f' => out.extend_from_slice(&(number as f32).to_le_bytes()),
             b'd' => out.extend_from_slice(&number.to_le_bytes()),
             _ => {
-                // Negative numbers as two's complement; those too great for a signed one are as they are.
+                // Negative numbers as two's complement; numbers above the signed range as unsigned ones.
                 let whole = if number < 0.0 { number as i64 as u64 } else { number as u64 };
                 let fill = if number < 0.0 { 0xff } else { 0 };
                 let bytes = whole.to_le_bytes().into_iter().chain(std::iter::repeat(fill));
@@ -161,7 +161,7 @@ fn pack(lua: &Lua, format: &[u8], values: MultiValue) -> Given<Vec<u8>> {
     Ok(out)
 }
 
-/// What is there from a place on (from 1), and at last where it ends.
+/// Returns the values from position `from` on (the first byte is 1), and the position after them.
 fn unpack(lua: &Lua, format: &[u8], data: &[u8], from: i64) -> Given<MultiValue> {
     let at = usize::try_from(from).ok().and_then(|from| from.checked_sub(1));
     let mut at = at.ok_or_else(|| bad("unpack", 3, "offset must be 1 or greater"))?;
@@ -197,7 +197,7 @@ fn unpack(lua: &Lua, format: &[u8], data: &[u8], from: i64) -> Given<MultiValue>
     Ok(values)
 }
 
-/// A whole number of any length. What is beyond 64 bits does not count.
+/// Returns an integer of any size. Bytes above the lowest eight are ignored.
 fn whole(bytes: &[u8], is_signed: bool) -> f64 {
     let is_negative = is_signed && bytes.last().is_some_and(|byte| byte & 0x80 != 0);
     let mut all = [if is_negative { 0xff } else { 0 }; 8];

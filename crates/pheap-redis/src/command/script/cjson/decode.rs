@@ -1,4 +1,4 @@
-//! JSON as values of Lua.
+//! Converts JSON to values of Lua.
 
 use mlua::{Lua, Value};
 
@@ -44,7 +44,7 @@ fn expected(what: &str, found: &Token, at: usize) -> String {
     format!("Expected {what} but found {} at character {}", found.name(), at + 1)
 }
 
-/// Reads a value.
+/// Parser of JSON.
 pub(super) struct Decoder<'d> {
     lua: &'d Lua,
     json: &'d [u8],
@@ -58,7 +58,7 @@ impl<'d> Decoder<'d> {
         Decoder { lua, json, at: 0, depth: 0, choices }
     }
 
-    /// The value that all of it is.
+    /// Returns the value of the whole text.
     pub(super) fn all(mut self) -> Given<Value> {
         let value = self.value()?;
         match self.token()? {
@@ -86,7 +86,7 @@ impl<'d> Decoder<'d> {
 
     fn deeper(&mut self, f: impl FnOnce(&mut Self) -> Given<Value>) -> Given<Value> {
         self.depth += 1;
-        // Deeper than that, this program's own stack would not last.
+        // Deeper values could overflow the stack of this thread.
         if self.depth > self.choices.decode_depth.min(DEFAULT.decode_depth) {
             return Err(format!(
                 "Found too many nested data structures ({}) at character {}",
@@ -139,7 +139,7 @@ impl<'d> Decoder<'d> {
         Ok(Value::Table(table))
     }
 
-    /// The next token, and where it begins.
+    /// Returns the next token, and its position.
     fn token(&mut self) -> Given<(usize, Token)> {
         while self.json.get(self.at).is_some_and(|byte| matches!(byte, b' ' | b'\t' | b'\n' | b'\r')) {
             self.at += 1;
@@ -162,7 +162,7 @@ impl<'d> Decoder<'d> {
         }
         if first == b'"' {
             let token = self.text();
-            // What is wrong is not always at the beginning.
+            // The error may be in the middle of the string.
             let at = if matches!(token, Token::Wrong(_)) { self.at } else { at };
             return Ok((at, token));
         }
@@ -262,7 +262,7 @@ impl<'d> Decoder<'d> {
         Some(unit)
     }
 
-    /// What follows `\u`: one unit, or a pair of them.
+    /// Parses the digits after `\u`: one code unit, or a surrogate pair.
     fn code_point(&mut self) -> Option<char> {
         let unit = self.code_unit()?;
         if !(0xd800..0xe000).contains(&unit) {
@@ -277,7 +277,7 @@ impl<'d> Decoder<'d> {
     }
 }
 
-/// The length of the number in decimal notation with which a text begins.
+/// Returns the length of the decimal number at the start of a text.
 fn float_len(text: &[u8]) -> usize {
     let digits = |from: usize| text[from..].iter().take_while(|byte| byte.is_ascii_digit()).count();
     let mut len = digits(0);

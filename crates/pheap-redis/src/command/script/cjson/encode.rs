@@ -1,4 +1,4 @@
-//! Values of Lua as JSON.
+//! Converts values of Lua to JSON.
 
 use mlua::{Table, Value};
 
@@ -7,7 +7,7 @@ use crate::command::script::convert::Budget;
 use crate::command::script::native::{Given, text};
 use crate::text::words::general;
 
-/// Writes a value.
+/// Writer of JSON.
 pub(super) struct Encoder<'e> {
     choices: Choices,
     budget: Budget,
@@ -19,7 +19,7 @@ impl<'e> Encoder<'e> {
         Encoder { choices, budget: Budget::new(), out }
     }
 
-    /// Writes a value, which is within so many tables.
+    /// Writes a value that is nested in `depth` tables.
     pub(super) fn value(&mut self, value: &Value, depth: i64) -> Given<()> {
         self.budget.value(value).map_err(text)?;
         match value {
@@ -84,7 +84,7 @@ impl<'e> Encoder<'e> {
         self.out.push(b'"');
     }
 
-    /// The length of a table that is an array. None: it is none.
+    /// Returns the length of a table that is an array, or `None` if it is not.
     fn array_len(&self, table: &Table) -> Given<Option<usize>> {
         let (mut most, mut len, mut is_array) = (0, 0, true);
         let look = |key: Value, _: Value| {
@@ -113,7 +113,7 @@ impl<'e> Encoder<'e> {
     }
 
     fn table(&mut self, table: &Table, depth: i64) -> Given<()> {
-        // Deeper than that, this program's own stack would not last.
+        // Deeper tables could overflow the stack of this thread.
         if depth > self.choices.encode_depth.min(DEFAULT.encode_depth) {
             return Err(format!("Cannot serialise, excessive nesting ({depth})"));
         }

@@ -1,4 +1,4 @@
-//! `cjson`: tables as JSON, and back. Strings may be any bytes.
+//! `cjson`: converts tables to JSON, and back. Strings may contain any bytes.
 
 mod decode;
 mod encode;
@@ -12,7 +12,7 @@ use self::decode::Decoder;
 use self::encode::Encoder;
 use super::native::{Given, add, bad, string, text};
 
-/// What scripts may choose. It stays until they choose again.
+/// Settings of the library. A script's changes stay for later scripts.
 #[derive(Debug, Clone, Copy)]
 struct Choices {
     sparse_to_object: bool,
@@ -20,14 +20,14 @@ struct Choices {
     sparse_safe: i64,
     encode_depth: i64,
     decode_depth: i64,
-    /// Digits of a number.
+    /// Number of significant digits.
     precision: i64,
     keep_buffer: bool,
     encode_invalid: Invalid,
     decode_invalid: bool,
 }
 
-/// What becomes of numbers that JSON does not have.
+/// How numbers are written that JSON does not have.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Invalid {
     Error,
@@ -79,7 +79,7 @@ pub(super) fn library(lua: &Lua) -> Result<Table> {
     Ok(library)
 }
 
-/// A number that was chosen, within limits; or the one there is.
+/// Returns an argument as a number within limits, or the present value if there is no argument.
 fn choose(
     lua: &Lua,
     (name, at): (&str, usize),
@@ -94,10 +94,10 @@ fn choose(
         .ok_or_else(|| bad(name, at, format_args!("expected integer between {least} and {most}")))
 }
 
-/// A number that scripts choose.
+/// Selects a setting that is a number.
 type Field = fn(&mut Choices) -> &mut i64;
 
-/// The functions by which scripts choose. Each gives what is the case then.
+/// Adds the functions that change settings. Each returns the resulting settings.
 fn choosers(lua: &Lua, library: &Table, choices: &Rc<RefCell<Choices>>) -> Result<()> {
     let limit = i64::from(i32::MAX);
     let with = choices.clone();
@@ -127,7 +127,7 @@ fn choosers(lua: &Lua, library: &Table, choices: &Rc<RefCell<Choices>>) -> Resul
     }
     let with = choices.clone();
     add(lua, library, "encode_keep_buffer", move |_, chosen: Option<bool>| {
-        // There is no buffer that is kept, so nothing depends on it.
+        // No buffer is kept in either case.
         let mut with = with.borrow_mut();
         with.keep_buffer = chosen.unwrap_or(with.keep_buffer);
         Ok(with.keep_buffer)
@@ -141,7 +141,7 @@ fn choosers(lua: &Lua, library: &Table, choices: &Rc<RefCell<Choices>>) -> Resul
             Some(Value::Boolean(true)) => Invalid::Written,
             Some(Value::String(word)) if word.as_bytes() == *b"null" => Invalid::Null,
             Some(other) => {
-                // (No `__tostring` is called: it could call this library.)
+                // Does not call `__tostring`, which could call this library.
                 let option = lua.coerce_string(other.clone()).map_err(text)?;
                 let option = option.map_or(other.type_name().to_owned(), |text| text.to_string_lossy());
                 return Err(bad("encode_invalid_numbers", 1, format_args!("invalid option '{option}'")));
