@@ -1,7 +1,7 @@
 //! A server that speaks the Redis protocol and keeps its data in a persistent heap. A write that the server
 //! acknowledged is durable. Other clients do not wait for the sync of a write. A restart takes milliseconds.
 //!
-//! | room | modules | what is in it |
+//! | room | modules | contents |
 //! |---|---|---|
 //! | [`text`] | `words`, `random`, `extended`, `geo`, `hll` | parsing and formatting of byte strings |
 //! | [`resp`] | | the protocol: parses requests, writes replies |
