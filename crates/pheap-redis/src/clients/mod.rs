@@ -186,7 +186,7 @@ impl Default for Profile {
 }
 
 impl Profile {
-    /// Returns a profile without a client. Scripts have it before a client calls them.
+    /// Returns a profile without a client, for example for a script before a client calls it.
     pub fn nobody() -> Profile {
         let now = Instant::now();
         Profile {

@@ -123,7 +123,8 @@ impl Memory {
         }
     }
 
-    /// Counts a transaction that has changed `changes` keys of a shard.
+    /// Counts a transaction that has changed `changes` keys of a shard. `u64::MAX` means that all live bytes
+    /// may be garbage.
     pub fn settle(&self, store: &Store, shard: usize, changes: u64) {
         if self.limit() == 0 {
             return;

@@ -73,7 +73,7 @@ pub enum Lost {
     /// The master's data are damaged or have an unknown format.
     #[error("the master's data cannot be loaded, byte {at}: {error}")]
     Data {
-        /// Up to where they were read.
+        /// The position up to which the data were read, in bytes.
         at: u64,
         /// The problem.
         error: rdb::Error,

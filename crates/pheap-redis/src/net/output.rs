@@ -65,7 +65,7 @@ impl Output {
         mut look: impl FnMut(&Commit) -> Poll<pheap::Result<()>>,
     ) -> io::Result<Paused> {
         while let Some(chunk) = self.chunks.front_mut() {
-            // The last commit first: when it is durable, the others usually are too.
+            // The last commit is checked first: when it is durable, the others usually are, too.
             while let Some(commit) = chunk.commits.last() {
                 match look(commit) {
                     Poll::Pending => return Ok(Paused::NotDurable),

@@ -107,7 +107,7 @@ impl<'s> Syncs<'s> {
 
     /// Returns whether more commits are durable or have failed since the last call.
     pub(super) fn has_news(&mut self) -> bool {
-        // This load makes the writes of the log before its wake-up visible.
+        // This swap makes visible the writes that the log made before it woke the thread.
         if !self.told.news.swap(false, Ordering::AcqRel) {
             return false;
         }

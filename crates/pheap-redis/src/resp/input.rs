@@ -30,8 +30,8 @@ impl Input {
             self.bytes.drain(..self.start);
             self.start = 0;
         }
-        // At most as much as has come: an announced length alone allocates no memory. A read clears the
-        // memory first.
+        // At most as much as has come: an announced length alone allocates no memory. A reader may also fill
+        // the room with zeros before it reads, which takes time.
         let come = self.bytes.len() - self.start;
         let wanted = self.parser.wanted(come).min(come).min(1 << 20);
         (&mut self.bytes, least.max(wanted))

@@ -38,7 +38,7 @@ impl Turn<'_> {
         }
         connection.session.profile.is_blocked.store(true, SeqCst);
         connection.blocked = Some(Blocked { words, block, places, until, db, seen: Vec::new() });
-        // Only a client whose command has failed again is counted. It is then served in the order of the
+        // Only a client whose command must go on waiting is counted. It is then served in the order of the
         // waiting clients.
         if !self.try_again(connection, None, signals) {
             self.server.stats.blocked.fetch_add(1, Relaxed);
