@@ -1,25 +1,26 @@
-//! A server that speaks the protocol of Redis, and whose data are a persistent heap: a write that was acknowledged is durable, other clients do not wait for its sync, and a
-//! restart takes milliseconds.
+//! A server that speaks the Redis protocol and keeps its data in a persistent heap. A write that the server
+//! acknowledged is durable. Other clients do not wait for the sync of a write. A restart takes milliseconds.
 //!
-//! | room | modules | what is in it |
+//! | room | modules | contents |
 //! |---|---|---|
-//! | [`text`] | `words`, `random`, `extended`, `geo`, `hll` | what strings of bytes stand for |
-//! | [`resp`] | | the protocol: requests are parsed, replies are written |
-//! | [`data`] | `files`, `data`, `memory` | what is stored: the heap, its shards, databases, values |
-//! | [`rdb`] | | values and files as Redis writes them |
-//! | [`clients`] | `buffers`, `pubsub`, `clients`, `client`, `tracking`, `waiting`, `unsynced` | clients |
+//! | [`text`] | `words`, `random`, `extended`, `geo`, `hll` | parsing and formatting of byte strings |
+//! | [`resp`] | | the protocol: parses requests, writes replies |
+//! | [`data`] | `files`, `data`, `memory` | the stored data: the heap, its shards, databases, values |
+//! | [`rdb`] | | values and files in the format of Redis |
+//! | [`clients`] | `buffers`, `pubsub`, `clients`, `client`, `tracking`, `waiting`, `unsynced` | client state
+//! |
 //! | [`config`] | | options: the command line, `redis.conf`, `CONFIG` |
-//! | [`stats`] | `counts`, `rates`, `slowlog`, `usage` | what is told of the server |
-//! | [`scripts`] | `scripts`, `libraries`, `gates` | scripts that all threads know, libraries, slow scripts |
-//! | [`connections`] | `tls`, `stream`, `mailbox` | connections, and what other threads leave for one |
-//! | [`server`] | `clocks`, `role`, `server` | what all clients have in common |
-//! | [`copies`] | `save`, `import`, `export` | copies of the heap; RDB files, read and written |
+//! | [`stats`] | `counts`, `rates`, `slowlog`, `usage` | statistics of the server |
+//! | [`scripts`] | `scripts`, `libraries`, `gates` | shared scripts, function libraries, slow scripts |
+//! | [`connections`] | `tls`, `stream`, `mailbox` | connections, and messages between threads |
+//! | [`server`] | `clocks`, `role`, `server` | state that all clients share |
+//! | [`copies`] | `save`, `import`, `export` | copies of the heap; RDB files to read and write |
 //! | [`process`] | `logging`, `descriptors`, `ping`, `process` | the log, open files, signals, systemd |
-//! | [`command`] | | what commands are called and do |
-//! | [`metrics`] | | what Prometheus collects |
-//! | [`execute`] | `evict`, `execute`, `expire` | commands in transactions; keys that go by themselves |
-//! | [`link`] | | the connection to a master: its data, and then what it sends |
-//! | [`net`] | | threads, connections, and what waits there: for keys, for the disk |
+//! | [`command`] | | names and implementations of the commands |
+//! | [`metrics`] | | the figures that Prometheus collects |
+//! | [`execute`] | `evict`, `execute`, `expire` | runs commands in transactions; expires and evicts keys |
+//! | [`link`] | | the connection to a master: loads its data, then applies its stream |
+//! | [`net`] | | threads, connections, and clients that wait for keys or for the disk |
 //!
 //! A room is a folder. A module imports only from rooms above its own, and from modules on its left in its
 //! room. The room's name stands for all other files of the room (`tests/layers.rs`).
@@ -44,5 +45,5 @@ pub mod server;
 pub mod stats;
 pub mod text;
 
-/// The version of Redis whose commands this server has.
+/// The version of Redis whose commands this server implements.
 pub const REDIS_VERSION: &str = "7.0.15";

@@ -1,4 +1,4 @@
-//! `pheap-redis`: see the library.
+//! The server `pheap-redis`: parses its arguments, starts the threads, and opens and closes the heap.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ use pheap_redis::scripts;
 use pheap_redis::server::clocks::Clocks;
 use pheap_redis::server::{Server, now};
 
-/// What `--help` says besides.
+/// The text of `--help` behind the arguments.
 const HELP: &str = "\
 Options of redis.conf are in a file, or written as for redis-server (`--port 7000 --bind 127.0.0.1`), or each behind
 --set ('port 7000'): port, bind, unixsocket, requirepass, maxmemory, maxmemory-policy, appendfsync, replicaof,
@@ -65,14 +65,16 @@ struct Arguments {
     /// server may have the heap open: of one that is in use, SAVE makes a copy.
     #[arg(long, value_name = "FILE", conflicts_with = "import")]
     export: Option<PathBuf>,
-    /// Asks the server that runs with these options whether it answers, and ends: with 0 if it does. For those who watch over it.
+    /// Asks the server that runs with these options whether it answers, and ends: with 0 if it does. For
+    /// those who watch over it.
     #[arg(long, conflicts_with_all = ["import", "export"])]
     ping: bool,
     /// Threads that serve clients, like the option io-threads [default: 1].
     #[arg(long)]
     threads: Option<usize>,
-    /// Parts of a heap that is made, each with a lock of its own; one that exists keeps those that it has. Commands in a row for one part are one transaction, so fewer parts are faster for
-    /// one thread that serves pipelines; several threads need many [default: 16 for one thread, 64 for several].
+    /// Parts of a heap that is made, each with a lock of its own; one that exists keeps those that it has.
+    /// Commands in a row for one part are one transaction, so fewer parts are faster for one thread that
+    /// serves pipelines; several threads need many [default: 16 for one thread, 64 for several].
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_SHARDS)))]
     shards: Option<u32>,
     /// Any other option, as in redis.conf: `--set 'requirepass secret'`.
@@ -103,7 +105,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Takes the command line apart: options of `redis.conf`, and arguments of this program.
+/// Splits the command line into options of `redis.conf` and arguments of this program.
 fn split() -> (Line, Arguments) {
     let mut command = Arguments::command();
     command.build();
@@ -117,7 +119,7 @@ fn split() -> (Line, Arguments) {
     (line, arguments)
 }
 
-/// Reads the options. Returns them with sentences for the person who starts the server.
+/// Reads the options. Returns them with sentences for the person that starts the server.
 fn options(line: Line, arguments: &Arguments) -> Result<(Config, Vec<String>), Box<dyn std::error::Error>> {
     let (mut reader, mut given) = (Reader::default(), line.options);
     if let Some(path) = &arguments.config {
@@ -138,7 +140,7 @@ fn options(line: Line, arguments: &Arguments) -> Result<(Config, Vec<String>), B
     Ok(reader.finish())
 }
 
-/// Logs a sentence for the person who starts the server. If the log is a file, prints it, too.
+/// Logs a sentence for the person that starts the server. If the log is a file, also prints it.
 fn say(sentence: &str) {
     tracing::warn!("{sentence}");
     if logging::is_in_file() {
@@ -178,7 +180,7 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
     tracing::info!(pid = std::process::id(), "pheap-redis {} begins", env!("CARGO_PKG_VERSION"));
     notes.iter().for_each(|note| say(note));
     let end = End::new()?;
-    // Before the heap is opened, which may take long: what is in use is told at once.
+    // Opening the heap may take long, so a port in use is reported first.
     let listeners = Listener::all(&config)?;
     let link = Link::new(&config)?;
     let exporter = match config.text("metrics") {
@@ -196,7 +198,8 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
         config.set("maxclients", &clients.to_string())?;
     }
     let store = open(&path, settings, shards, arguments.without_dax)?;
-    // Not before the heap is this process' own: the file may be another's that has it.
+    // The file may be that of another process which has the heap open, so it is written only after the heap
+    // is open.
     let _pid_file = match config.text("pidfile") {
         "" => None,
         path => PidFile::new(Path::new(path))
@@ -223,7 +226,7 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
     server.clocks = clocks;
     pheap_redis::command::load_libraries(&server)?;
     pheap_redis::command::begin_replication(&server)?;
-    // Whoever reads that it is there may ask it to end.
+    // A program that reads the next line of the log may send a signal at once.
     end.begin();
     tracing::info!(threads = workers.len(), "clients connect to {}", addresses.join(", "));
     if let Some(exporter) = &exporter {
@@ -238,7 +241,7 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Returns the file that is to be imported. If none is to be, but a Redis has left one, says so.
+/// Returns the file to import. If the arguments name none and a Redis has left one, says so.
 fn to_import(
     store: &Store,
     config: &Config,
@@ -268,7 +271,7 @@ fn to_import(
     Ok(file)
 }
 
-/// Serves clients until the server is stopped.
+/// Serves clients until the server stops.
 fn serve(
     server: &Server,
     workers: Vec<Worker>,
@@ -316,7 +319,7 @@ fn serve(
     })
 }
 
-/// Opens the heap, and tells how long that took, and what there was to do.
+/// Opens the heap. Logs how long that took and what recovery did.
 fn open(path: &Path, settings: Settings, shards: u32, without_dax: bool) -> Result<Store, OpenError> {
     let (began, is_new) = (Instant::now(), !path.exists());
     let store = Store::open(path, settings, shards)?;
@@ -326,7 +329,7 @@ fn open(path: &Path, settings: Settings, shards: u32, without_dax: bool) -> Resu
     {
         store.close()?;
         if is_new {
-            // It was made by this process just now.
+            // This call has just created the file, so removing it is safe.
             let _ = std::fs::remove_file(path);
         }
         return Err(OpenError::NotPersistent(path.to_owned()));
@@ -350,7 +353,7 @@ fn open(path: &Path, settings: Settings, shards: u32, without_dax: bool) -> Resu
     Ok(store)
 }
 
-/// A thread that ends lets the others end, also if it panics.
+/// Stops the server when it is dropped, so that a thread that ends or panics also ends the others.
 struct StopsOthers<'s>(&'s Server);
 
 impl Drop for StopsOthers<'_> {

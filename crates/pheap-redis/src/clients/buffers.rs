@@ -1,4 +1,4 @@
-//! How much may wait to be sent to a client: `client-output-buffer-limit`.
+//! Limits of the unread output of clients: `client-output-buffer-limit`.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -6,33 +6,34 @@ use std::time::{Duration, Instant};
 
 use crate::text::words;
 
-/// How much may wait to be sent to a client. 0: as much as there is.
+/// Limits of a client's unread output. 0 means no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Limit {
-    /// With so many bytes it is disconnected.
+    /// Bytes at which the client is disconnected at once.
     pub hard: u64,
-    /// With so many bytes it is disconnected after some time.
+    /// Bytes at which the client is disconnected after `seconds`.
     pub soft: u64,
-    /// That time, in seconds.
+    /// Seconds for which the output may reach the soft limit.
     pub seconds: u64,
 }
 
 /// The limits of each kind of client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Limits {
-    /// Clients that listen to nothing.
+    /// Clients that subscribe to no channels.
     pub normal: Limit,
-    /// Servers that follow this one. There are none.
+    /// Replicas. This server has none, so this limit has no effect.
     pub replica: Limit,
-    /// Clients that listen to channels.
+    /// Clients that subscribe to channels.
     pub pubsub: Limit,
 }
 
 impl Limits {
-    /// Changes what a text names: a kind of client, two numbers of bytes, and seconds; perhaps several times.
+    /// Changes the limits in a text: a kind of client, two numbers of bytes, and seconds; repeatedly, if
+    /// wanted.
     ///
     /// # Errors
-    /// What is wrong with the text. Then nothing is changed.
+    /// The problem with the text. Then the limits are unchanged.
     pub fn set(&mut self, text: &str) -> Result<(), &'static str> {
         let (words, mut new): (Vec<&str>, _) = (text.split_whitespace().collect(), *self);
         let groups = words.chunks_exact(4);
@@ -70,32 +71,32 @@ impl fmt::Display for Limits {
     }
 }
 
-/// A limit that all threads look at.
+/// Limits that all threads read.
 #[derive(Debug, Default)]
 pub struct Shared([AtomicU64; 3]);
 
 impl Shared {
-    /// The limit is this from now on.
+    /// Sets the limits.
     pub fn set(&self, limit: Limit) {
         let Limit { hard, soft, seconds } = limit;
         self.0.iter().zip([hard, soft, seconds]).for_each(|(shared, new)| shared.store(new, Relaxed));
     }
 
-    /// What the limit is.
+    /// Returns the limits.
     pub fn get(&self) -> Limit {
         let [hard, soft, seconds] = self.0.each_ref().map(|shared| shared.load(Relaxed));
         Limit { hard, soft, seconds }
     }
 }
 
-/// How long a client has been above its soft limit.
+/// The time for which a client has reached its soft limit.
 #[derive(Debug, Default)]
 pub struct Watch {
     since: Option<Instant>,
 }
 
 impl Watch {
-    /// Whether a client for which so many bytes wait is to be disconnected.
+    /// Returns whether a client with so many bytes of unread output has to be disconnected.
     pub fn is_over(&mut self, bytes: usize, limit: Limit) -> bool {
         let reaches = |limit: u64| limit > 0 && bytes as u64 >= limit;
         if !reaches(limit.soft) {

@@ -1,4 +1,4 @@
-//! What a client has: its database, its transaction, what it watches and listens to.
+//! The state of a client: its database, transaction, watched keys, and subscriptions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,119 +9,121 @@ use crate::clients::Profile;
 use crate::clients::pubsub::Kind;
 use crate::text::words;
 
-/// A database, and a key in it.
+/// A database and a key in it.
 pub type Name = (usize, Vec<u8>);
 
-/// A client, as commands see it.
+/// The state of a client that commands use.
 #[derive(Debug, Default)]
 pub struct Session {
-    /// Its number. No other client of this server has had it.
+    /// The client's id. No other client of this run of the server has it.
     pub id: u64,
-    /// The database that its commands are about.
+    /// The selected database.
     pub db: usize,
-    /// What others may know of it.
+    /// The state that other threads may read.
     pub profile: Arc<Profile>,
-    /// Whether it may do more than say who it is.
+    /// Whether the client has authenticated, or no password is set.
     pub authenticated: bool,
-    /// Commands that wait for `EXEC`.
+    /// The queue of commands that wait for `EXEC`, after `MULTI`.
     pub multi: Option<Multi>,
-    /// Keys that `EXEC` depends on, and whether their time had come before.
+    /// Watched keys, and whether each had already expired when the client watched it.
     pub watched: BTreeMap<Name, bool>,
-    /// Whether one of them was written to.
+    /// Whether a watched key was written to. Threads that write to the key set it.
     pub watched_changed: Arc<AtomicBool>,
-    /// Channels, patterns of such, and channels of shards that it listens to.
+    /// Subscribed channels, patterns, and shard channels.
     pub listens: [BTreeSet<Vec<u8>>; 3],
-    /// Which of its commands are answered.
+    /// Which of the client's commands get a reply.
     pub replies: Replies,
-    /// Whether its connection is closed when everything was sent.
+    /// Whether to close the connection when all output was sent.
     pub closing: bool,
-    /// Whether replies are RESP3.
+    /// Whether replies use RESP3.
     pub resp3: bool,
-    /// The error that its command has given was counted already.
+    /// Whether the error of the present command was counted already.
     pub error_is_counted: bool,
-    /// Whether it is the master that this server follows.
+    /// Whether this is the master that this server follows.
     pub is_master: bool,
-    /// Whether it is a script that runs commands.
+    /// Whether this is a script that runs commands.
     pub is_script: bool,
-    /// Whether it watches all commands.
+    /// Whether the client uses `MONITOR`.
     pub monitors: bool,
-    /// Whether it is spared when clients need too much memory.
+    /// Whether the client is exempt from `maxmemory-clients`.
     pub never_evicted: bool,
-    /// Its commands are no use of a key that counts.
+    /// Whether the client's commands do not update the usage of keys.
     pub touches_nothing: bool,
-    /// There was no memory for its command when that began.
+    /// Whether memory was short when the present command began.
     pub out_of_memory: bool,
-    /// How it is told of changes to keys that it has read, if it is.
+    /// The tracking options, if the client tracks keys.
     pub tracking: Option<Options>,
-    /// It has said `CLIENT CACHING` about what it reads next.
+    /// Whether `CLIENT CACHING` applies to the client's next reads.
     pub caching: bool,
-    /// Its last command.
+    /// The name of the last command.
     pub last_command: &'static str,
-    /// Bytes of what it has sent that were not answered when its commands began to run.
+    /// Bytes of input without a reply when the present commands began to run.
     pub input: usize,
-    /// Bytes that were to be sent to it then.
+    /// Bytes of output still to send at that time.
     pub output: usize,
-    /// Whether a command is run again that has waited for a key. It waits on if the key has another type than it is for.
+    /// Whether the present command runs again after it has waited for a key. It then goes on waiting if the
+    /// key has a wrong type.
     pub resumes: bool,
 }
 
-/// How a client wants to be told of keys that it may have copies of.
+/// Options of `CLIENT TRACKING`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Options {
-    /// Another client gets the messages.
+    /// The id of the client that gets the messages instead.
     pub redirect: Option<u64>,
-    /// It is told of all keys that begin with one of its prefixes, whether it has read them or not.
+    /// Whether the client gets messages about all keys with certain prefixes, whether or not it has read
+    /// them.
     pub broadcast: bool,
-    /// Which of its reads count.
+    /// The reads after which the client may have copies.
     pub reads: Reads,
-    /// It is not told of what it has changed itself.
+    /// Whether the client gets no messages about its own changes.
     pub no_loop: bool,
 }
 
-/// Which reads of a client count.
+/// The reads after which a client may have copies of the keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Reads {
-    /// All.
+    /// All reads.
     #[default]
     All,
-    /// Those after `CLIENT CACHING YES`.
+    /// Reads after `CLIENT CACHING YES`.
     OptIn,
-    /// All but those after `CLIENT CACHING NO`.
+    /// All reads except those after `CLIENT CACHING NO`.
     OptOut,
 }
 
 /// Commands that wait for `EXEC`.
 #[derive(Debug, Default)]
 pub struct Multi {
-    /// Their arguments.
+    /// The arguments of each command.
     pub queue: Vec<Vec<Vec<u8>>>,
-    /// Bytes of these.
+    /// Bytes of all arguments.
     pub bytes: usize,
-    /// One of them was refused, so `EXEC` will be.
+    /// Whether a command was refused, so that `EXEC` fails.
     pub refused: bool,
 }
 
-/// Which commands are answered.
+/// The commands that get a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Replies {
-    /// All.
+    /// All commands.
     #[default]
     On,
-    /// None.
+    /// No command.
     Off,
-    /// Not the next one.
+    /// All commands except the next one.
     SkipNext,
-    /// Not this one, but those after it.
+    /// All commands except the present one.
     Skip,
 }
 
 impl Session {
-    /// One that has done nothing yet.
+    /// Makes the session of a new client.
     pub fn new(profile: Arc<Profile>, authenticated: bool) -> Session {
         Session { id: profile.id, profile, authenticated, last_command: "NULL", ..Session::default() }
     }
 
-    /// Lets others know what it does.
+    /// Publishes the state for other threads.
     pub fn publish(&self) {
         let mut state = self.profile.state.lock();
         state.db = self.db;
@@ -146,7 +148,8 @@ impl Session {
         state.redirects_to = self.redirects_to();
     }
 
-    /// Whether it still wants what others have sent it: that may have come later than it has left a channel, or `MONITOR`.
+    /// Returns whether the client still wants a message of other clients. The message may have come after the
+    /// client unsubscribed or ended `MONITOR`.
     pub fn wants(&self, message: &[u8]) -> bool {
         if message.starts_with(b"+") {
             return self.monitors;
@@ -167,22 +170,23 @@ impl Session {
         }
     }
 
-    /// How much it listens to.
+    /// Returns the number of subscriptions.
     pub fn subscriptions(&self) -> usize {
         self.listens.iter().map(BTreeSet::len).sum()
     }
 
-    /// What it listens to of this kind.
+    /// Returns the subscriptions of a kind.
     pub fn listens_to(&mut self, kind: Kind) -> &mut BTreeSet<Vec<u8>> {
         &mut self.listens[kind as usize]
     }
 
-    /// Who gets the messages about keys that it has read: -1 if it wants none, 0 itself, or another client.
+    /// Returns the client that gets the tracking messages: -1 if this one does not track keys, 0 for itself,
+    /// or an id.
     pub fn redirects_to(&self) -> i64 {
         self.tracking.map_or(-1, |options| options.redirect.unwrap_or(0) as i64)
     }
 
-    /// Whether it is told of changes to what it reads now.
+    /// Returns whether the client may keep copies of the keys that it reads now.
     pub fn keeps_copies(&self) -> bool {
         self.tracking.is_some_and(|options| {
             !options.broadcast
@@ -194,7 +198,8 @@ impl Session {
         })
     }
 
-    /// Whether it may do nothing but listen: so it is in RESP2 while it listens.
+    /// Returns whether the client may only subscribe and unsubscribe: RESP2 allows nothing else during a
+    /// subscription.
     pub fn only_listens(&self) -> bool {
         !self.resp3 && self.subscriptions() > 0
     }

@@ -1,5 +1,5 @@
-//! What is known of clients. In this file: who is connected, as others see it (`CLIENT LIST`, `KILL`,
-//! `UNBLOCK`, `PAUSE`).
+//! State of the clients. This file has the list of connected clients as other clients see it (`CLIENT LIST`,
+//! `KILL`, `UNBLOCK`, `PAUSE`).
 
 pub mod buffers;
 pub mod client;
@@ -19,67 +19,68 @@ use parking_lot::Mutex;
 
 use crate::text::words::lossy;
 
-/// The clients that are connected.
+/// The connected clients, by id.
 #[derive(Debug, Default)]
 pub struct Clients(Mutex<BTreeMap<u64, Arc<Profile>>>);
 
-/// What others may know of a client.
+/// The state of a client that other threads may read.
 #[derive(Debug)]
 pub struct Profile {
-    /// Its number.
+    /// The client's id.
     pub id: u64,
-    /// The number of its thread.
+    /// The index of the client's thread.
     pub thread: usize,
-    /// The address of its end, and of this one.
+    /// The addresses of the client's end and of the server's end.
     pub addresses: [String; 2],
-    /// Its file descriptor.
+    /// The connection's file descriptor.
     pub descriptor: i32,
-    /// Whether it is connected by a UNIX socket.
+    /// Whether the client is connected by a Unix socket.
     pub is_unix: bool,
-    /// When it came.
+    /// When the client connected.
     pub since: Instant,
-    /// Whether it waits for a key.
+    /// Whether the client waits for a key.
     pub is_blocked: AtomicBool,
-    /// Whether the client is gone that gets the messages about keys that it has read.
+    /// Whether the client that should get this one's tracking messages has disconnected.
     pub redirect_is_broken: AtomicBool,
-    /// What it does. Its own thread says so when it has served it.
+    /// State that changes. The client's thread updates it after it has served the client.
     pub state: Mutex<State>,
 }
 
-/// What a client does.
+/// State of a client that changes.
 #[derive(Debug, Clone)]
 pub struct State {
-    /// What it calls itself.
+    /// The name that the client gave itself.
     pub name: Vec<u8>,
-    /// The name and the version of the library that it uses, if it has told.
+    /// The name and the version of the client's library, if it has sent them.
     pub library: [Vec<u8>; 2],
-    /// When it has last sent something.
+    /// When the client last sent something.
     pub last_heard: Instant,
-    /// Its database.
+    /// The selected database.
     pub db: usize,
-    /// Number of channels, patterns, and channels of shards that it listens to.
+    /// Number of channels, patterns, and shard channels that the client subscribes to.
     pub listens: [usize; 3],
-    /// Number of commands that wait for `EXEC`, if it has said `MULTI`, and their bytes.
+    /// Number of commands that wait for `EXEC` and their bytes, after `MULTI`.
     pub queued: Option<(usize, usize)>,
-    /// Letters that say more, as `CLIENT LIST` has them.
+    /// Further flags, as letters of `CLIENT LIST`.
     pub flags: String,
-    /// Bytes that it has sent and that were not answered.
+    /// Bytes of input without a reply.
     pub input: usize,
-    /// Bytes that are to be sent to it.
+    /// Bytes of output still to send.
     pub output: usize,
-    /// Its last command.
+    /// The name of the last command.
     pub command: &'static str,
-    /// Whether it is answered by RESP3.
+    /// Whether replies use RESP3.
     pub resp3: bool,
-    /// Who gets the messages about keys that it has read: -1 if it wants none, 0 itself, or another client.
+    /// The client that gets the tracking messages: -1 if the client does not track keys, 0 for itself, or an
+    /// id.
     pub redirects_to: i64,
 }
 
-/// Bytes of the buffer that a client's output has without a list, as `CLIENT LIST` tells of it.
+/// Bytes of output that `CLIENT LIST` shows as a buffer. It shows the rest as a list.
 pub const OUTPUT_BUFFER: usize = 16 << 10;
 
 impl State {
-    /// That of a client that has come now.
+    /// Returns the state of a client that connects at `now`.
     pub fn new(now: Instant) -> State {
         State {
             name: Vec::new(),
@@ -99,61 +100,61 @@ impl State {
 }
 
 impl State {
-    /// Bytes of its buffers.
+    /// Returns the bytes of the client's buffers.
     pub fn bytes(&self) -> usize {
         self.input + self.output + self.queued.map_or(0, |(_, bytes)| bytes)
     }
 }
 
-/// Which clients are meant. What is None does not matter.
+/// Selects clients. A field that is None selects all.
 #[derive(Debug, Default)]
 pub struct Filter {
-    /// That one.
+    /// The client with this id.
     pub id: Option<u64>,
-    /// Those whose end has this address.
+    /// Clients with this address.
     pub addr: Option<Vec<u8>>,
-    /// Those that have connected to this address.
+    /// Clients that have connected to this address of the server.
     pub laddr: Option<Vec<u8>>,
-    /// Those of this kind.
+    /// Clients of this kind.
     pub kind: Option<Kind>,
-    /// All but that one.
+    /// All clients except this id.
     pub not: Option<u64>,
 }
 
-/// Kinds of clients.
+/// The kind of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Those that send commands.
+    /// A client that sends commands.
     Normal,
-    /// Those that listen to channels.
+    /// A client that subscribes to channels.
     PubSub,
-    /// Servers that follow this one, or that this one follows. There are none.
+    /// A master or replica. No client has this kind, because the link to a master is not in the list.
     Server,
 }
 
 impl Clients {
-    /// A client has come.
+    /// Adds a client.
     pub fn add(&self, profile: Arc<Profile>) {
         self.0.lock().insert(profile.id, profile);
     }
 
-    /// It is gone.
+    /// Removes a client.
     pub fn remove(&self, id: u64) {
         self.0.lock().remove(&id);
     }
 
-    /// Number of clients.
+    /// Returns the number of clients.
     pub fn count(&self) -> usize {
         self.0.lock().len()
     }
 
-    /// One of them.
+    /// Returns a client by its id.
     pub fn get(&self, id: u64) -> Option<Arc<Profile>> {
         self.0.lock().get(&id).cloned()
     }
 
-    /// The clients that need most memory, with how much: so many that the others need no more than `limit`
-    /// bytes. Those that are spared (`CLIENT NO-EVICT`) do not count.
+    /// Returns the clients that need most memory, and how much each needs: as many as it takes for the others
+    /// to need at most `limit` bytes. Clients with `CLIENT NO-EVICT` do not count.
     pub fn above(&self, limit: usize) -> Vec<(Arc<Profile>, usize)> {
         let mut all = Vec::new();
         for profile in self.0.lock().values() {
@@ -172,7 +173,7 @@ impl Clients {
         all.into_iter().take_while(is_above).collect()
     }
 
-    /// Those that are meant, in the order in which they came.
+    /// Returns the selected clients, in the order in which they connected.
     pub fn matching(&self, filter: &Filter) -> Vec<Arc<Profile>> {
         self.0.lock().values().filter(|profile| profile.is_meant(filter)).cloned().collect()
     }
@@ -185,7 +186,7 @@ impl Default for Profile {
 }
 
 impl Profile {
-    /// That of nobody, who has come now: what scripts run commands as before one has a client.
+    /// Returns a profile without a client, for example for a script before a client calls it.
     pub fn nobody() -> Profile {
         let now = Instant::now();
         Profile {
@@ -201,7 +202,7 @@ impl Profile {
         }
     }
 
-    /// Whether its other end is on this machine.
+    /// Returns whether the client is on this machine.
     pub fn is_local(&self) -> bool {
         let addr = self.addresses[0].parse::<SocketAddr>();
         self.is_unix || addr.is_ok_and(|addr| addr.ip().to_canonical().is_loopback())
@@ -222,7 +223,7 @@ impl Profile {
         if self.state.lock().listens == [0; 3] { Kind::Normal } else { Kind::PubSub }
     }
 
-    /// What `CLIENT LIST` shows of it: fields and values in a line.
+    /// Returns the client's line of `CLIENT LIST`: fields and values.
     pub fn line(&self) -> String {
         let state = self.state.lock();
         let mut flags = state.flags.clone();
@@ -274,12 +275,12 @@ impl Profile {
     }
 }
 
-/// How long clients are not served, and which of their commands.
+/// A pause of the clients, and which commands it stops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pause {
-    /// Until then.
+    /// The end of the pause.
     pub until: Instant,
-    /// All commands wait, not only those that change something.
+    /// Whether all commands wait, and not only writes.
     pub all: bool,
 }
 

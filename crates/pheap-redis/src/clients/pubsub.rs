@@ -1,4 +1,4 @@
-//! Channels: who listens to which, and what they are sent.
+//! Channels: the subscribers of each, and the messages that they get.
 
 use std::collections::HashMap;
 use std::fmt::{self, Write};
@@ -9,30 +9,30 @@ use parking_lot::Mutex;
 use crate::resp::Reply;
 use crate::text::words;
 
-/// Who listens.
+/// A subscriber.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Listener {
-    /// The client's number.
+    /// The client's id.
     pub client: u64,
-    /// Whether it is sent messages by RESP3.
+    /// Whether the client gets messages in RESP3.
     pub resp3: bool,
 }
 
-/// What clients listen to.
+/// The kind of a subscription.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Channels.
+    /// A channel.
     Channel,
     /// All channels whose names match a pattern.
     Pattern,
-    /// Channels of shards, whose names are other ones, though they may be spelt alike.
+    /// A shard channel. It is distinct from a channel of the same name.
     Shard,
 }
 
-/// Channels, and who listens to them.
+/// The subscribers of channels.
 #[derive(Debug, Default)]
 pub struct Channels {
-    /// Listeners, each counted for each channel and pattern.
+    /// Number of all subscriptions.
     count: AtomicUsize,
     names: [Mutex<HashMap<Vec<u8>, Vec<Listener>>>; 3],
 }
@@ -42,13 +42,13 @@ impl Channels {
         &self.names[kind as usize]
     }
 
-    /// Listens to a channel, or to all whose names match a pattern.
+    /// Adds a subscription to a channel or pattern.
     pub fn add(&self, name: &[u8], kind: Kind, listener: Listener) {
         self.names(kind).lock().entry(name.to_vec()).or_default().push(listener);
         self.count.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// No longer.
+    /// Removes a subscription.
     pub fn remove(&self, name: &[u8], kind: Kind, client: u64) {
         let mut names = self.names(kind).lock();
         let Some(listeners) = names.get_mut(name) else { return };
@@ -60,7 +60,8 @@ impl Channels {
         }
     }
 
-    /// Calls `send` with each listener to a channel, of shards or not, and with the parts of its message.
+    /// Calls `send` with each subscriber of a channel or shard channel, and with the parts of the message for
+    /// it.
     pub fn publish(
         &self,
         kind: Kind,
@@ -85,23 +86,23 @@ impl Channels {
         }
     }
 
-    /// Channels that match a pattern and have listeners.
+    /// Returns the channels that match a pattern and have subscribers.
     pub fn matching(&self, kind: Kind, pattern: &[u8]) -> Vec<Vec<u8>> {
         self.names(kind).lock().keys().filter(|name| words::matches(pattern, name)).cloned().collect()
     }
 
-    /// How many listen to a channel.
+    /// Returns the number of subscribers of a channel.
     pub fn listeners(&self, kind: Kind, channel: &[u8]) -> usize {
         self.names(kind).lock().get(channel).map_or(0, Vec::len)
     }
 
-    /// Number of channels or patterns that somebody listens to.
+    /// Returns the number of channels or patterns that have subscribers.
     pub fn count(&self, kind: Kind) -> usize {
         self.names(kind).lock().len()
     }
 }
 
-/// A message, as a client gets it.
+/// Encodes a message for a client.
 pub fn push(resp3: bool, parts: &[&[u8]]) -> Vec<u8> {
     let mut reply = Reply::new(resp3);
     reply.push(parts.len());
@@ -109,15 +110,15 @@ pub fn push(resp3: bool, parts: &[&[u8]]) -> Vec<u8> {
     reply.take()
 }
 
-/// Which keyspace notifications are wanted (`notify-keyspace-events`): a bit for each letter.
+/// The wanted keyspace notifications (`notify-keyspace-events`): a bit for each letter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Wanted(pub u32);
 
-/// Letters that stand for a kind of event. The first ten are what `A` means.
+/// Letters of event classes. `A` stands for the first ten.
 const CLASSES: &[u8] = b"g$lshzxetdnmKE";
 
 impl Wanted {
-    /// What the letters of the option say. None if one of them means nothing.
+    /// Parses the letters of the option. Returns None if a letter is unknown.
     pub fn parse(text: &str) -> Option<Wanted> {
         let bit = |letter: u8| match letter {
             b'A' => Some((1 << 10) - 1),
@@ -126,7 +127,7 @@ impl Wanted {
         text.bytes().try_fold(0, |all, letter| Some(all | bit(letter)?)).map(Wanted)
     }
 
-    /// Whether a letter is among them.
+    /// Returns whether a letter is among them.
     pub fn has(self, class: u8) -> bool {
         CLASSES.iter().position(|&letter| letter == class).is_some_and(|bit| self.0 & 1 << bit != 0)
     }

@@ -1,7 +1,9 @@
-//! Client-side caching: which clients may have copies of which keys, and what they are told when these change.
+//! Client-side caching: which clients may have copies of which keys, and the messages about changes of these
+//! keys.
 //!
-//! Who reads a key is remembered while its shard is locked, and so is looked up who has read one that changes. So whoever has read what was there before is told. That is told even if
-//! the change is rolled back: a copy that is thrown away needlessly does no harm.
+//! Readers of a key are recorded, and looked up at a change, while the key's shard is locked. Each reader of
+//! the old value therefore gets a message. It gets the message even if the change is rolled back: dropping a
+//! valid copy does no harm.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
@@ -14,44 +16,44 @@ use crate::clients::client::{Options, Session};
 use crate::clients::{Clients, Profile};
 use crate::resp::Reply;
 
-/// Keys whose copies are to be thrown away. None: all of them.
+/// The keys whose copies are invalid. None means all keys.
 pub type Keys = Option<Arc<[Vec<u8>]>>;
 
-/// What a client is told. How it is written, is decided when it is sent.
+/// A message to a client. It is encoded when it is sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Notice {
-    /// Copies are to be thrown away.
+    /// Copies are invalid.
     Invalid {
-        /// Of these keys.
+        /// The keys of the copies.
         keys: Keys,
-        /// They are another client's.
+        /// Whether the copies are those of another client, which redirects its messages.
         redirected: bool,
     },
-    /// The client is gone that its messages were to be sent to.
+    /// The client with this id, which should get this client's messages, has disconnected.
     RedirectBroken(u64),
 }
 
-/// What is to be told after changes.
+/// The messages that changes cause.
 #[derive(Debug, Default)]
 pub struct Stale {
-    /// Notices, to whom.
+    /// The messages, and the client that gets each.
     pub notices: Vec<(u64, Notice)>,
-    /// What the client is to be told that has made them, after its reply. None: that all keys have changed.
+    /// The changed keys of which the writer itself gets messages, after its reply. None means all keys.
     pub own: Vec<Option<Vec<u8>>>,
-    /// Keys, for those who are told of all.
+    /// The changed keys, for the clients in broadcast mode.
     pub changed: BTreeSet<Vec<u8>>,
 }
 
-/// Who may have copies of what.
+/// The keys of which clients may have copies.
 #[derive(Debug, Default)]
 pub struct Tracking {
-    /// Number of clients that want to be told. While there are none, nothing is remembered.
+    /// Number of clients that track keys. If there are none, no reads are recorded.
     clients: AtomicUsize,
-    /// Number of keys that are remembered.
+    /// Number of recorded keys.
     keys: AtomicUsize,
     /// Number of prefixes.
     prefixes: AtomicUsize,
-    /// How many keys may be remembered. 0: any number.
+    /// The most keys that may be recorded; 0: no limit.
     limit: AtomicU64,
     table: Mutex<Table>,
 }
@@ -59,17 +61,17 @@ pub struct Tracking {
 #[derive(Debug, Default)]
 struct Table {
     trackers: HashMap<u64, Tracker>,
-    /// Who has read which key. Some of them are no longer there, or do not want to know any more.
+    /// The readers of each key. Some may have disconnected or ended tracking.
     readers: BTreeMap<Vec<u8>, BTreeSet<u64>>,
-    /// Readers of all keys.
+    /// Sum of the readers of all keys.
     items: usize,
-    /// Who is told of all keys with a prefix.
+    /// The clients in broadcast mode, by prefix.
     prefixes: BTreeMap<Vec<u8>, BTreeSet<u64>>,
-    /// The last key that was forgotten because there were too many.
+    /// The last key that `forget` has dropped. The next call continues behind it.
     forgotten: Vec<u8>,
 }
 
-/// A client that wants to be told.
+/// A client that tracks keys.
 #[derive(Debug)]
 struct Tracker {
     options: Options,
@@ -77,14 +79,15 @@ struct Tracker {
     profile: Arc<Profile>,
 }
 
-/// Keys that are forgotten in a turn, if there are too many.
+/// The most keys that one call of [`Tracking::forget`] drops.
 const TURN: usize = 1000;
 
-/// The channel on which clients in RESP2 are told.
+/// The channel of the messages to clients in RESP2.
 const CHANNEL: &[u8] = b"__redis__:invalidate";
 
 impl Notice {
-    /// Writes it for a client that is in RESP3, or listens to channels. Others cannot be told anything.
+    /// Encodes the message for a client in RESP3, or for one in RESP2 that subscribes to channels. Other
+    /// clients cannot get it.
     pub fn write(&self, session: &Session, reply: &mut Reply) {
         match self {
             Notice::Invalid { keys, redirected } => {
@@ -117,7 +120,7 @@ impl Notice {
 }
 
 impl Tracker {
-    /// What is told to whom.
+    /// Returns the message about `keys`, and the client that gets it.
     fn notice(&self, clients: &Clients, keys: Keys) -> (u64, Notice) {
         match self.options.redirect {
             None => (self.profile.id, Notice::Invalid { keys, redirected: false }),
@@ -131,31 +134,31 @@ impl Tracker {
 }
 
 impl Table {
-    /// Who reads no longer what a key had, for it has changed.
+    /// Removes and returns the readers of a key.
     fn take(&mut self, key: &[u8]) -> BTreeSet<u64> {
         let readers = self.readers.remove(key).unwrap_or_default();
         self.items -= readers.len();
         readers
     }
 
-    /// A client that is told what others do to keys that it has read.
+    /// Returns a client's tracker if it tracks the keys that it reads.
     fn reader(&self, client: u64) -> Option<&Tracker> {
         self.trackers.get(&client).filter(|tracker| !tracker.options.broadcast)
     }
 }
 
 impl Tracking {
-    /// Whether somebody wants to be told.
+    /// Returns whether any client tracks keys.
     pub fn is_wanted(&self) -> bool {
         self.clients.load(Ordering::Relaxed) > 0
     }
 
-    /// So many keys may be remembered.
+    /// Sets the most keys that may be recorded.
     pub fn set_limit(&self, keys: u64) {
         self.limit.store(keys, Ordering::Relaxed);
     }
 
-    /// A client wants to be told from now on; of keys with these prefixes, if it is told of all. It keeps the ones that it had.
+    /// Begins tracking for a client. In broadcast mode, it adds these prefixes to those that the client has.
     pub fn enable(&self, session: &mut Session, options: Options, prefixes: &[&[u8]]) {
         let (id, profile) = (session.id, &session.profile);
         session.tracking = Some(options);
@@ -175,7 +178,7 @@ impl Tracking {
         self.count(&table);
     }
 
-    /// A client does not want to be told any more.
+    /// Ends tracking for a client.
     pub fn disable(&self, session: &mut Session) {
         session.caching = false;
         if session.tracking.take().is_none() {
@@ -193,7 +196,7 @@ impl Tracking {
             }
         }
         if table.trackers.is_empty() {
-            // Else what it has read is forgotten when that changes.
+            // While other clients track keys, the records of this client stay until the keys change.
             *table = Table::default();
         }
         self.count(&table);
@@ -205,19 +208,19 @@ impl Tracking {
         self.prefixes.store(table.prefixes.len(), Ordering::SeqCst);
     }
 
-    /// The prefixes of a client.
+    /// Returns the prefixes of a client.
     pub fn prefixes_of(&self, client: u64) -> Vec<Vec<u8>> {
         let table = self.table.lock();
         table.trackers.get(&client).map_or(Vec::new(), |tracker| tracker.prefixes.iter().cloned().collect())
     }
 
-    /// Number of clients, of keys, of readers of all keys, and of prefixes.
+    /// Returns the number of clients, of keys, of readers of all keys, and of prefixes.
     pub fn totals(&self) -> [usize; 4] {
         let table = self.table.lock();
         [table.trackers.len(), table.readers.len(), table.items, table.prefixes.len()]
     }
 
-    /// A client reads keys. Called while their shards are locked.
+    /// Records that a client reads keys. Called while the keys' shards are locked.
     pub fn remember<'k>(&self, client: u64, keys: impl Iterator<Item = &'k [u8]>) {
         let mut table = self.table.lock();
         for key in keys {
@@ -230,7 +233,7 @@ impl Tracking {
         self.count(&table);
     }
 
-    /// A key is changed by a client. Called while its shard is locked.
+    /// Handles a change of a key by a client. Called while the key's shard is locked.
     pub fn changed(&self, clients: &Clients, by: u64, key: &[u8], stale: &mut Stale) {
         if self.prefixes.load(Ordering::SeqCst) > 0 && !stale.changed.contains(key) {
             stale.changed.insert(key.to_vec());
@@ -255,7 +258,7 @@ impl Tracking {
         }
     }
 
-    /// All keys are removed by a client. Called while all shards are locked.
+    /// Handles the removal of all keys by a client. Called while all shards are locked.
     pub fn flushed(&self, clients: &Clients, by: u64, stale: &mut Stale) {
         let mut table = self.table.lock();
         table.readers.clear();
@@ -270,13 +273,14 @@ impl Tracking {
         }
     }
 
-    /// What a client is told of a key that it has changed, or of all of them; and who gets that.
+    /// Returns the message to a client about its own change of a key, or of all keys if `key` is None, and
+    /// the client that gets it.
     pub fn own(&self, clients: &Clients, client: u64, key: Option<Vec<u8>>) -> Option<(u64, Notice)> {
         let table = self.table.lock();
         Some(table.trackers.get(&client)?.notice(clients, key.map(|key| Arc::from([key]))))
     }
 
-    /// What those are told of changes by a client who are told of all.
+    /// Returns the messages to clients in broadcast mode about changes by a client.
     pub fn broadcast(&self, clients: &Clients, by: u64, changed: &BTreeSet<Vec<u8>>) -> Vec<(u64, Notice)> {
         let mut notices = Vec::new();
         if changed.is_empty() {
@@ -297,7 +301,8 @@ impl Tracking {
         notices
     }
 
-    /// Forgets keys, if there are more than may be remembered. Who has read them is told as if they had changed.
+    /// Drops recorded keys if there are more than the limit. Returns messages to their readers, as if the
+    /// keys had changed.
     pub fn forget(&self, clients: &Clients) -> Vec<(u64, Notice)> {
         let limit = usize::try_from(self.limit.load(Ordering::Relaxed)).unwrap_or(usize::MAX);
         let mut notices = Vec::new();
@@ -356,7 +361,7 @@ mod tests {
         stale = Stale::default();
         tracking.changed(&clients, 2, b"a", &mut stale);
         assert!(stale.notices.is_empty() && stale.own.is_empty());
-        // The other client is gone.
+        // The client that gets the messages has disconnected.
         tracking.disable(&mut three);
         clients.remove(3);
         tracking.changed(&clients, 1, b"b", &mut stale);
@@ -400,7 +405,7 @@ mod tests {
         let rest = tracking.forget(&clients);
         assert_eq!((rest.len(), &rest[0].1), (500, &invalid(&["1000"], false)));
         assert!(tracking.forget(&clients).is_empty());
-        // The next ones, and not always those that come first.
+        // The next call goes on with later keys, and does not always drop the first ones.
         tracking.remember(1, [&b"0"[..]].into_iter());
         assert_eq!(tracking.forget(&clients), [(1, invalid(&["1500"], false))]);
         assert_eq!(tracking.totals(), [1, 1500, 1500, 0]);

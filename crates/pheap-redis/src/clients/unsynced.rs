@@ -1,25 +1,28 @@
-//! Which keys were written to since the log was synced, so that reads of all others wait for no disk.
+//! Tracks which keys have unsynced writes, so that reads of other keys do not wait for the disk.
 //!
-//! What a read has seen of a shard is durable when the shard's last transaction is. Most reads have seen nothing of that one. So writes are counted by the hash slots of their keys, until they
-//! are durable, and a read of keys in other slots is answered at once.
+//! The state that a read sees of a shard is durable when the last transaction of the shard is. But that
+//! transaction rarely wrote the keys that the read asks for. Writes are therefore counted by the hash slots
+//! of their keys until they are durable. A read of keys in other slots gets its reply at once.
 //!
-//! Keys that go because their time has come, or because there is no memory, are not counted. After a power failure the former are gone again, and the latter may be back as they were.
+//! Expired and evicted keys are not counted. After a power failure an expired key expires again, and an
+//! evicted key may be there as before.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::data::{SLOTS, slot};
 
-/// Stands for all slots.
+/// The index of the count for writes to any key.
 const ALL: usize = SLOTS;
 
-/// Counts of writes that may not be durable, by slots.
+/// Counts of writes that may not be durable, by slot.
 #[derive(Debug)]
 pub struct Unsynced {
-    /// One for each slot, and one for writes that may have touched any.
+    /// One count for each slot, and one for writes that may have changed any key.
     counts: Box<[AtomicU32]>,
 }
 
-/// Writes that are counted, in one of the places of [`Unsynced`] each. They must be [uncounted](Unsynced::uncount) when they are durable, and not before.
+/// The counted writes, as indexes of the counts in [`Unsynced`]. The owner must [uncount](Unsynced::uncount)
+/// them when they are durable, and not earlier.
 pub type Counted = Vec<u16>;
 
 impl Default for Unsynced {
@@ -29,7 +32,9 @@ impl Default for Unsynced {
 }
 
 impl Unsynced {
-    /// Counts a write to keys; to any, if there are none. Called with their shards locked, before it happens: so whoever sees the write sees the count, unless the write is durable.
+    /// Counts a write to keys, or to any key if `keys` is None. The caller holds the locks of the shards, and
+    /// the write comes afterwards. A thread that sees the write therefore sees the count, unless the write is
+    /// durable.
     pub fn count<'k>(&self, keys: Option<impl IntoIterator<Item = &'k [u8]>>, counted: &mut Counted) {
         let mut add = |place: usize| {
             self.counts[place].fetch_add(1, Ordering::Relaxed);
@@ -41,14 +46,14 @@ impl Unsynced {
         }
     }
 
-    /// These are durable.
+    /// Uncounts writes that are durable.
     pub fn uncount(&self, counted: &mut Counted) {
         for place in counted.drain(..) {
             self.counts[usize::from(place)].fetch_sub(1, Ordering::Release);
         }
     }
 
-    /// Whether a write to a key may not be durable that somebody has seen by now.
+    /// Returns whether a write to a key that this thread may have seen may not be durable.
     pub fn has(&self, key: &[u8]) -> bool {
         [ALL, slot(key)].iter().any(|&place| self.counts[place].load(Ordering::Acquire) > 0)
     }

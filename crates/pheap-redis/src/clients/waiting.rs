@@ -1,4 +1,4 @@
-//! Keys that clients wait for, and in which order they go on.
+//! The keys for which clients wait, and the order in which the clients are served.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,49 +7,50 @@ use parking_lot::Mutex;
 
 use crate::data::DATABASES;
 
-/// Keys that clients wait for.
+/// The keys for which clients wait.
 #[derive(Debug, Default)]
 pub struct Waiting {
     count: AtomicUsize,
-    /// Of each database. Who came first is first.
+    /// For each database: the waiting clients of each key, in the order in which they began to wait.
     keys: Mutex<[HashMap<Vec<u8>, Vec<Waiter>>; DATABASES]>,
 }
 
 /// A client that waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Waiter {
-    /// Its number.
+    /// The client's id.
     pub client: u64,
-    /// The number of its thread.
+    /// The index of the client's thread.
     pub thread: usize,
-    /// Whether it ends when the key is removed.
+    /// Whether the client gets an error when the key is removed.
     pub needs_key: bool,
 }
 
-/// A key was written to that somebody waits for.
+/// A key that was written to and for which a client waits.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Signal {
-    /// Its database.
+    /// The database of the key.
     pub db: usize,
     /// The key.
     pub key: Vec<u8>,
 }
 
-/// What is still to be done after a write: one client after the other looks whether it can go on. Threads hand it on to each other, so that who came first is first.
+/// The work that is left after a write: the waiting clients try their commands one after the other. Threads
+/// pass it to each other, so that the client that waited first is served first.
 #[derive(Debug, Default)]
 pub struct Wakeup {
-    /// The key whose turn it is.
+    /// The key whose clients are trying now.
     pub key: Option<Signal>,
-    /// Who waits for it and has not looked yet.
+    /// The clients that wait for that key and have not tried yet.
     pub waiters: VecDeque<Waiter>,
-    /// Keys whose turn comes then.
+    /// The keys that come afterwards.
     pub signals: VecDeque<Signal>,
-    /// Who has written: it goes on when all have looked, and is not answered before.
+    /// The writer. Its reply is held until all these clients have tried.
     pub writer: Option<Waiter>,
 }
 
 impl Waiting {
-    /// Waits for a key.
+    /// Adds a client that waits for a key.
     pub fn add(&self, db: usize, key: &[u8], waiter: Waiter) {
         let mut keys = self.keys.lock();
         let waiters = keys[db].entry(key.to_vec()).or_default();
@@ -59,7 +60,7 @@ impl Waiting {
         }
     }
 
-    /// No longer.
+    /// Removes a client that waited for a key.
     pub fn remove(&self, db: usize, key: &[u8], waiter: Waiter) {
         let mut keys = self.keys.lock();
         let Some(waiters) = keys[db].get_mut(key) else { return };
@@ -71,12 +72,14 @@ impl Waiting {
         }
     }
 
-    /// Whether somebody waits for a key. Who begins to wait later looks at the key after that.
+    /// Returns whether a client waits for a key. A client that begins to wait later looks at the key
+    /// afterwards.
     pub fn has(&self, db: usize, key: &[u8]) -> bool {
         self.count.load(Ordering::SeqCst) > 0 && self.keys.lock()[db].contains_key(key)
     }
 
-    /// The keys in a database that clients wait for, if a client needs the key to stay, or `is_there` is true of the key.
+    /// Returns the keys of a database for which clients wait, and which either exist (`is_there`) or are
+    /// needed by a client to exist.
     pub fn keys_in(&self, db: usize, mut is_there: impl FnMut(&[u8]) -> bool) -> Vec<Signal> {
         let keys = &self.keys.lock()[db];
         let concerned = keys
@@ -85,7 +88,7 @@ impl Waiting {
         concerned.map(|(key, _)| Signal { db, key: key.clone() }).collect()
     }
 
-    /// Who waits for a key.
+    /// Returns the clients that wait for a key.
     pub fn for_key(&self, db: usize, key: &[u8]) -> VecDeque<Waiter> {
         self.keys.lock()[db].get(key).into_iter().flatten().copied().collect()
     }

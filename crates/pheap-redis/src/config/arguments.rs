@@ -1,38 +1,38 @@
-//! Options as a command line has them: `redis-server`'s form (`--save 60 1 --loglevel warning`), apart from
-//! the other arguments.
+//! Options of a command line, in the form of `redis-server` (`--save 60 1 --loglevel warning`), separated
+//! from the other arguments.
 
 use std::ffi::OsString;
 
 use super::{Reader, foreign, setting};
 use crate::text::words;
 
-/// How an option was given.
+/// The form in which an option was given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     /// `--NAME VALUE…`, as for redis-server.
     Plain,
     /// `--set 'NAME VALUE…'`.
     Set,
-    /// An argument of this program that stands for an option.
+    /// An argument of this program that sets an option.
     Own,
 }
 
 /// An option of a command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Given {
-    /// Its form.
+    /// The form.
     pub form: Form,
-    /// Its name.
+    /// The name.
     pub name: String,
     /// The words of its value.
     pub values: Vec<String>,
 }
 
 impl Given {
-    /// The option that `--set` has behind it.
+    /// Parses the option behind `--set`.
     ///
     /// # Errors
-    /// If it names none.
+    /// If it has no name, or a quote is not closed.
     pub fn set(text: &str) -> Result<Given, String> {
         let words =
             words::split(text.as_bytes()).ok_or_else(|| format!("--set '{text}': a quote is not closed"))?;
@@ -49,13 +49,13 @@ pub struct Arguments {
     pub others: Vec<OsString>,
     /// Options, in order.
     pub options: Vec<Given>,
-    /// Whether options are also read from the standard input: `-`.
+    /// Whether `-` asks to read options from the standard input too.
     pub reads_input: bool,
 }
 
 impl Arguments {
-    /// Takes a command line apart. `own` tells of a name whether it is an argument of this program, and then
-    /// whether a value follows.
+    /// Splits a command line. `own` returns Some if a name is an argument of this program: whether a value
+    /// follows it.
     pub fn split(all: impl IntoIterator<Item = OsString>, own: impl Fn(&str) -> Option<bool>) -> Arguments {
         let (mut found, mut all) = (Arguments::default(), all.into_iter().peekable());
         found.others.extend(all.next());
@@ -72,7 +72,7 @@ impl Arguments {
                 found.others.extend(all.next_if(|_| has_value));
                 continue;
             }
-            // `--name value` may be one argument, and so may `--name=value`.
+            // `--name value` or `--name=value` may be one argument.
             let mut words: Vec<String> = match text.split_once('=') {
                 Some((name, value)) if is_option(name) => vec![name.to_owned(), value.to_owned()],
                 _ => words::split(text.as_bytes())
@@ -88,11 +88,11 @@ impl Arguments {
             let name = words.remove(0);
             let most = setting(&name).map_or(usize::MAX, |setting| setting.kind.words().1);
             let is_name = |next: &OsString| next.as_encoded_bytes().starts_with(b"--");
-            // A value may begin with `--`, as in Redis; but `--save` alone means that there is none.
+            // As in Redis, a value may begin with `--`. But `--save` alone has no value.
             if words.is_empty() && !name.eq_ignore_ascii_case("save") {
                 words.extend(all.next().map(|value| value.to_string_lossy().into_owned()));
             }
-            // One word may be both of a server's: `--replicaof "host port"`.
+            // One argument may have both words of a server: `--replicaof "host port"`.
             while words.len() < most
                 && !words[0..].first().is_some_and(|word| most == 2 && word.contains(' '))
             {
@@ -111,10 +111,10 @@ fn is_option(name: &str) -> bool {
 }
 
 impl Reader {
-    /// Sets options of a command line. Of one that is there twice in the same form, the last one counts.
+    /// Sets the options of a command line. If an option occurs twice in the same form, the last one counts.
     ///
     /// # Errors
-    /// If one cannot be set, or two forms say different things.
+    /// If an option is invalid, or two forms contradict each other.
     pub fn arguments(&mut self, all: &[Given]) -> Result<(), String> {
         for (i, given) in all.iter().enumerate() {
             let is_other = |other: &&Given| {

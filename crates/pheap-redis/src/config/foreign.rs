@@ -1,20 +1,20 @@
 //! Options of Redis 7.0 that this server does not have.
 
-/// Why there are no users.
+/// The error for options about users.
 const USERS: &str =
     "there are no users but `default` here, so it would keep nobody out; leave it out, and set `requirepass`";
-/// Why there are no modules.
+/// The error for options about modules.
 const MODULES: &str =
     "there are no modules here, so its commands would be missing; leave it out if nobody needs them";
-/// Why there are no replicas.
+/// The error for options about replicas.
 const REPLICAS: &str = "there are no replicas here, so each write would be acknowledged without them; \
     leave it out if that will do";
-/// What TLS there is.
+/// The error for options about TLS.
 const TLS: &str = "connections by TLS have no such option here; leave it out if the others will do \
     (tls-cert-file, tls-key-file, tls-ca-cert-file, tls-auth-clients, tls-protocols)";
 
-/// Options that say who may do what, or what an acknowledgement means, and that are not supported. Each has
-/// the values that ask for nothing, and the error for all others.
+/// Options about permissions or about the meaning of an acknowledgement that this server does not support.
+/// Each has the values that ask for nothing, and the error for all other values.
 const REFUSED: &[(&str, &[&str], &str)] = &[
     ("user", &[], USERS),
     ("aclfile", &[""], USERS),
@@ -45,7 +45,7 @@ const REFUSED: &[(&str, &[&str], &str)] = &[
     ("tls-prefer-server-ciphers", &["no"], TLS),
 ];
 
-/// Options that do nothing here, whatever they say: about forks, files of Redis, its memory and its cluster.
+/// Options without effect here, about forks, files of Redis, its memory, and its cluster.
 const IGNORED: &str = "\
     acl-pubsub-default active-defrag-cycle-max active-defrag-cycle-min active-defrag-ignore-bytes \
     active-defrag-max-scan-fields active-defrag-threshold-lower active-defrag-threshold-upper activedefrag \
@@ -71,7 +71,7 @@ const IGNORED: &str = "\
     syslog-enabled syslog-facility syslog-ident tls-session-cache-size tls-session-cache-timeout \
     tls-session-caching";
 
-/// Options that `CONFIG` knows, and that do nothing here if they have another value than the default.
+/// Options that `CONFIG` knows, and that have no effect here if they differ from the default.
 const WITHOUT_EFFECT: &str = "\
     acllog-max-len active-expire-effort activerehashing appendonly hz lazyfree-lazy-eviction \
     lazyfree-lazy-expire lazyfree-lazy-server-del lazyfree-lazy-user-del rdbcompression repl-backlog-size \
@@ -81,18 +81,18 @@ fn names(all: &str, name: &str) -> bool {
     all.split(' ').any(|other| other == name)
 }
 
-/// Returns why this server refuses an option, given by its name in small letters, if it does.
+/// Returns the error for an option that this server refuses. `name` is lowercase.
 pub(super) fn refusal(name: &str, value: &str) -> Option<&'static str> {
     let (_, harmless, why) = REFUSED.iter().find(|(other, ..)| *other == name)?;
     (!harmless.contains(&value)).then_some(*why)
 }
 
-/// Whether Redis has an option, given by its name in small letters, of which nothing is known here.
+/// Returns whether Redis has an option that `SETTINGS` lacks. `name` is lowercase.
 pub(super) fn is_of_redis(name: &str) -> bool {
     names(IGNORED, name) || REFUSED.iter().any(|(other, ..)| *other == name)
 }
 
-/// Whether an option does nothing here, given by its name in small letters.
+/// Returns whether an option has no effect here. `name` is lowercase.
 pub(super) fn is_ignored(name: &str) -> bool {
     names(IGNORED, name) || names(WITHOUT_EFFECT, name)
 }

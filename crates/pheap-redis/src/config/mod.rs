@@ -1,4 +1,4 @@
-//! Options: what they are called, what they are, and which can be changed while the server runs.
+//! Options: their names, values and defaults, and which of them can change while the server runs.
 
 mod arguments;
 mod foreign;
@@ -21,14 +21,14 @@ use crate::clients::pubsub::Wanted;
 use crate::data::files;
 use crate::text::words;
 
-/// How an option is written.
+/// The kind of an option's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A whole number in this range.
     Int(i64, i64),
-    /// A number of bytes, perhaps with a unit.
+    /// A number of bytes, with an optional unit.
     Bytes,
-    /// A number of bytes, at least so many.
+    /// A number of bytes, at least this one.
     BytesFrom(i64),
     /// A number of bytes, or a percentage of `maxmemory`.
     Percent,
@@ -36,11 +36,11 @@ pub enum Kind {
     YesNo,
     /// One of these words.
     OneOf(&'static [&'static str]),
-    /// Another server: `HOST PORT`. `no one`, or nothing: none.
+    /// Another server: `HOST PORT`. `no one` or an empty value means none.
     Master,
-    /// The mode of a file: an octal number, at most 777.
+    /// A file mode: an octal number, at most 777.
     Mode,
-    /// The name of a file, without a folder.
+    /// A file name without a folder.
     FileName,
     /// Any text.
     Text,
@@ -49,7 +49,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// How many words the option has, at least and at most.
+    /// Returns the least and the greatest number of words of a value.
     fn words(self) -> (usize, usize) {
         match self {
             Kind::Words => (0, usize::MAX),
@@ -60,12 +60,12 @@ impl Kind {
     }
 }
 
-/// Another server.
+/// The address of a master.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Master {
-    /// Its name, or its address.
+    /// The host name or IP address.
     pub host: String,
-    /// Its port.
+    /// The port.
     pub port: u16,
 }
 
@@ -91,11 +91,11 @@ impl fmt::Display for Master {
 pub struct Setting {
     /// Its name.
     pub name: &'static str,
-    /// How it is written.
+    /// The kind of the value.
     pub kind: Kind,
-    /// What it is unless something else was said.
+    /// The default value.
     pub default: &'static str,
-    /// Whether it can be changed while the server runs.
+    /// Whether it can change while the server runs.
     pub mutable: bool,
 }
 
@@ -220,7 +220,7 @@ pub const SETTINGS: &[Setting] = &[
     mutable("sanitize-dump-payload", Kind::OneOf(&["no", "yes", "clients"]), "no"),
 ];
 
-/// What a name stands for twice.
+/// Pairs of names for the same option.
 const SAME: &[(&str, &str)] = &[
     ("hash-max-listpack-entries", "hash-max-ziplist-entries"),
     ("hash-max-listpack-value", "hash-max-ziplist-value"),
@@ -244,13 +244,13 @@ impl Default for Config {
     }
 }
 
-/// The option of this name.
+/// Returns the option with this name.
 pub fn setting(name: &str) -> Option<&'static Setting> {
     SETTINGS.iter().find(|setting| setting.name.eq_ignore_ascii_case(name))
 }
 
 impl Config {
-    /// What an option is.
+    /// Returns the value of an option.
     ///
     /// # Panics
     /// If there is no such option.
@@ -258,15 +258,15 @@ impl Config {
         self.0.get(name).unwrap_or_else(|| panic!("there is no option {name}"))
     }
 
-    /// An option that is a number, or a number of bytes.
+    /// Returns the value of an option that is a number, or a number of bytes.
     ///
     /// # Panics
-    /// If there is no such option, or it is none.
+    /// If there is no such option, or its value is not a number.
     pub fn int(&self, name: &str) -> i64 {
         self.text(name).parse().unwrap_or_else(|_| panic!("the option {name} is no number"))
     }
 
-    /// An option that is `yes` or `no`.
+    /// Returns whether an option is `yes`.
     ///
     /// # Panics
     /// If there is no such option.
@@ -274,18 +274,20 @@ impl Config {
         self.text(name) == "yes"
     }
 
-    /// When a log on a disk is synced: `appendfsync`.
+    /// Returns when to sync a log on a disk: `appendfsync`.
     pub fn sync_policy(&self) -> SyncPolicy {
         match self.text("appendfsync") {
-            // Once for all that a thread has done in a turn. Until then replies wait, so nobody misses what the end of the process takes.
+            // One sync covers all writes of a thread's turn. Replies wait for it, so no client has a reply to
+            // a write that a crash loses.
             "always" => SyncPolicy::Awaited,
             "everysec" => SyncPolicy::Every(Duration::from_secs(1)),
             _ => SyncPolicy::OnDemand,
         }
     }
 
-    /// Bytes that all clients may need together (`maxmemory-clients`), of which a percentage is one of
-    /// `maxmemory`; 0: no limit. At least 128 KiB, for with less a client could not even change this.
+    /// Returns the most bytes that all clients may need together (`maxmemory-clients`); 0: no limit. A
+    /// percentage is one of `maxmemory`. The result is at least 128 KiB, because with less a client could not
+    /// even change the option.
     pub fn client_memory(&self) -> u64 {
         let text = self.text("maxmemory-clients");
         let bytes = match text.strip_suffix('%').and_then(|percent| percent.parse::<u128>().ok()) {
@@ -295,14 +297,14 @@ impl Config {
         if bytes == 0 { 0 } else { bytes.max(128 << 10) }
     }
 
-    /// How much may wait to be sent to a client.
+    /// Returns the limits of the unread output of clients.
     pub fn output_limits(&self) -> buffers::Limits {
         let mut limits = buffers::Limits::default();
-        let _ = limits.set(self.text("client-output-buffer-limit")); // it was looked at when it was set
+        let _ = limits.set(self.text("client-output-buffer-limit")); // the value was checked when it was set
         limits
     }
 
-    /// All options whose names match a pattern, in small letters or large ones, and what they are.
+    /// Returns all options whose names match a pattern, in any case, and their values.
     pub fn matching<'a>(&'a self, pattern: &[u8]) -> impl Iterator<Item = (&'static str, &'a str)> + 'a {
         let pattern = pattern.to_ascii_lowercase();
         let all = self.0.iter().filter(move |(name, _)| words::matches(&pattern, name.as_bytes()));
@@ -312,7 +314,7 @@ impl Config {
     /// Sets an option.
     ///
     /// # Errors
-    /// If there is no such option, or it cannot be this: a text that says so.
+    /// A text, if there is no such option or its value is invalid.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
         let setting = setting(name).ok_or_else(|| format!("there is no option '{name}'"))?;
         if let Some(why) = foreign::refusal(setting.name, value) {
@@ -331,7 +333,7 @@ impl Config {
                 value = wanted.ok_or("Invalid event class character. Use 'Ag$lshzxeKEtmdn'.")?.to_string();
             }
             "client-output-buffer-limit" => {
-                // What is not named stays.
+                // The kinds of clients that are not named keep their limits.
                 let mut limits = self.output_limits();
                 limits.set(&value)?;
                 value = limits.to_string();
@@ -348,12 +350,12 @@ impl Config {
 }
 
 impl Config {
-    /// Writes all options that do not have their defaults to a file. Its other lines stay: comments,
-    /// `include`, and options that this server does not have. Its permissions stay, too: there may be
-    /// passwords in it. A link to it stays a link.
+    /// Writes all options that differ from their defaults to a file. Keeps the file's other lines: comments,
+    /// `include`, and options that this server does not have. Keeps its permissions, because it may have
+    /// passwords. A symbolic link remains one.
     ///
     /// # Errors
-    /// If it cannot be written, or is no regular file. Then it is as it was.
+    /// If the file cannot be written, or is no regular file. Then it is unchanged.
     pub fn rewrite(&self, path: &Path) -> io::Result<()> {
         let path = &std::fs::canonicalize(path)?;
         if !std::fs::metadata(path)?.is_file() {
@@ -396,15 +398,15 @@ impl Config {
     }
 }
 
-/// How the value of an option is written, if it can be that.
+/// Returns the canonical form of a value, if it is valid.
 fn canonical(kind: Kind, value: &str) -> Result<String, String> {
-    // What stands for bytes that are no text. A password of such bytes would be one that anybody can guess.
+    // This character replaces bytes that are not UTF-8. A password of such bytes would be easy to guess.
     if value.contains(char::REPLACEMENT_CHARACTER) {
         return Err("argument must be UTF-8".into());
     }
     match kind {
         Kind::Text => Ok(value.to_owned()),
-        // In one line of a file.
+        // The value has to fit in one line of a file.
         Kind::Words => Ok(value.split_whitespace().collect::<Vec<_>>().join(" ")),
         Kind::FileName if value.is_empty() || value.contains('/') => {
             Err("it is the name of a file in the folder `dir`, so it has no '/'".into())

@@ -1,4 +1,4 @@
-//! Options as files and command lines have them, each with where it was written.
+//! Reads options from files and command lines. Errors name the place of an option.
 
 use std::collections::BTreeSet;
 use std::fmt::Display;
@@ -7,26 +7,26 @@ use std::path::{Path, PathBuf};
 use super::{Config, foreign, setting};
 use crate::text::words;
 
-/// Files that include one another, at most: Redis would open files until it has no more descriptors.
+/// The most levels of `include`. Redis has no limit and would run out of file descriptors.
 const DEEPEST: usize = 64;
 
-/// Reads options: a file, then what counts more. Of an option that is there twice, the last one counts.
+/// Reads options from several sources. If an option occurs twice, the last one counts.
 #[derive(Debug, Default)]
 pub struct Reader {
-    /// The options that were read until now.
+    /// The options read so far.
     pub config: Config,
-    /// Names of options that do nothing.
+    /// Names of options that have no effect here.
     ignored: BTreeSet<String>,
-    /// Sentences about options that do not do here what they do in Redis.
+    /// Sentences about options that have another effect than in Redis.
     notes: Vec<String>,
-    /// Where `appendfsync` was set last.
+    /// The place that last set `appendfsync`.
     sync: Option<String>,
-    /// The files that are being read, each included by the one before it.
+    /// The files that are being read. Each was included by the one before it.
     within: Vec<PathBuf>,
 }
 
 impl Reader {
-    /// Reads a file, in the syntax of `redis.conf`.
+    /// Reads a file in the syntax of `redis.conf`.
     ///
     /// # Errors
     /// A text that names the file, the line and the fault.
@@ -42,7 +42,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Reads lines. `shown` is where they are from.
+    /// Reads lines of options. `shown` names their source in errors.
     ///
     /// # Errors
     /// As [`file`](Self::file).
@@ -62,7 +62,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Sets an option. `place` is where it was written.
+    /// Sets an option. `place` names its place in errors.
     ///
     /// # Errors
     /// As [`file`](Self::file).
@@ -112,8 +112,8 @@ impl Reader {
         Ok(())
     }
 
-    /// Reads the file of this name, or all files whose names match a pattern, in the order of their names. A
-    /// pattern that none matches is no error, as in Redis.
+    /// Reads the file with this name, or all files whose names match a pattern, in the order of their names.
+    /// As in Redis, a pattern without a match is no error.
     fn include(&mut self, pattern: &str) -> Result<(), String> {
         if !pattern.contains(['*', '?', '[']) {
             return self.file(Path::new(pattern));
@@ -125,7 +125,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Returns the options, and sentences for the person who starts the server.
+    /// Returns the options, and sentences for the person that starts the server.
     pub fn finish(self) -> (Config, Vec<String>) {
         let mut notes = self.notes;
         if !self.ignored.is_empty() {
@@ -152,7 +152,7 @@ impl Reader {
 mod tests {
     use super::*;
 
-    /// Reads a file with this text.
+    /// Reads this text as a file.
     fn read(text: &str) -> Result<Reader, String> {
         let mut reader = Reader::default();
         reader.text("redis.conf", text.as_bytes()).map(|()| reader)

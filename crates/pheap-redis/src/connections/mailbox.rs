@@ -1,4 +1,5 @@
-//! What other threads leave for one: messages, and that something became durable.
+//! The mailbox of a thread. Other threads put messages into it, or wake the thread because a commit is
+//! durable.
 
 use std::io;
 use std::sync::Arc;
@@ -12,49 +13,49 @@ use crate::clients::tracking::Notice;
 use crate::clients::waiting::Wakeup;
 use crate::connections::stream::Stream;
 
-/// What a client is sent that it has not asked for.
+/// A message for a client that the client did not ask for.
 #[derive(Debug, Clone)]
 pub enum Parcel {
-    /// By the protocol that it uses.
+    /// Encoded bytes.
     Bytes(Vec<u8>),
-    /// About copies of keys.
+    /// A message about copies of keys, which is encoded for the client's protocol.
     Notice(Notice),
 }
 
-/// What a thread is told.
+/// A message to a thread.
 #[derive(Debug)]
 pub enum Message {
-    /// A client has connected.
+    /// A client has connected, and this thread shall serve it.
     Connected(Stream),
-    /// A client is sent something.
+    /// Sends a parcel to the client with this id.
     Send(u64, Parcel),
-    /// A client does not wait for keys any more.
+    /// Ends a client's wait for keys.
     Unblock {
-        /// The client.
+        /// The client's id.
         client: u64,
-        /// It is told that it was unblocked, and not as if its time had come.
+        /// Whether the reply is an error, and not that of a timeout.
         with_error: bool,
     },
-    /// A client is disconnected.
+    /// Disconnects the client with this id.
     Kill(u64),
-    /// Keys were written to that clients wait for. One of this thread is next.
+    /// Keys were written to. The next client that waits for them belongs to this thread.
     Wake(Wakeup),
 }
 
-/// Where messages for a thread are left.
+/// The mailbox of a thread.
 #[derive(Debug)]
 pub struct Mailbox {
     messages: Mutex<Vec<Message>>,
     waker: Waker,
-    /// The thread will look before it sleeps.
+    /// Whether the thread was woken and has not read the mailbox since.
     is_woken: AtomicBool,
 }
 
 impl Mailbox {
-    /// The mailbox of the thread that polls `registry`.
+    /// Makes the mailbox of the thread that polls `registry`.
     ///
     /// # Errors
-    /// If the system cannot make it.
+    /// If the system cannot create the waker.
     pub fn new(registry: &Registry, token: Token) -> io::Result<Mailbox> {
         Ok(Mailbox {
             messages: Mutex::default(),
@@ -63,23 +64,23 @@ impl Mailbox {
         })
     }
 
-    /// Leaves a message.
+    /// Adds a message and wakes the thread.
     pub fn post(&self, message: Message) {
         self.messages.lock().push(message);
         self.wake_up();
     }
 
-    /// Lets the thread look.
+    /// Wakes the thread.
     pub fn wake_up(&self) {
         if !self.is_woken.swap(true, Ordering::AcqRel) {
-            // It fails only if the thread is gone.
+            // This fails only if the thread has ended.
             let _ = self.waker.wake();
         }
     }
 
-    /// What was left. From now on, whoever leaves something wakes the thread again.
+    /// Takes all messages. After this call, a new message wakes the thread again.
     pub(crate) fn take(&self) -> Vec<Message> {
-        // What was done before it was woken is seen from here on.
+        // This makes the writes that came before the wake-up visible.
         self.is_woken.swap(false, Ordering::AcqRel);
         std::mem::take(&mut self.messages.lock())
     }

@@ -1,4 +1,4 @@
-//! Connections, encrypted or not, and what other threads leave for them.
+//! Connections, encrypted or not, and the mailboxes through which threads send each other messages.
 
 pub mod mailbox;
 pub mod stream;

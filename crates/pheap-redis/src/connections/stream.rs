@@ -15,19 +15,20 @@ use crate::connections::tls::Encrypted;
 /// A connection.
 #[derive(Debug)]
 pub enum Stream {
-    /// Over the network.
+    /// TCP.
     Tcp(TcpStream),
-    /// On this machine.
+    /// A Unix socket.
     Unix(UnixStream),
-    /// Over the network, encrypted.
+    /// TCP, encrypted.
     Tls(Box<dyn Encrypted>),
 }
 
 impl Stream {
-    /// Without delay, and with keep-alive probes every so many seconds (0: none).
+    /// Turns off the delay of small packets, and sends keep-alive probes after so many idle seconds (0:
+    /// none).
     pub(crate) fn prepare(&self, keepalive: u64) {
         if let Some(stream) = self.tcp() {
-            // It works without either.
+            // The connection works without either.
             let _ = stream.set_nodelay(true);
             if keepalive > 0 {
                 let probes = TcpKeepalive::new().with_time(Duration::from_secs(keepalive));
@@ -36,7 +37,7 @@ impl Stream {
         }
     }
 
-    /// What it is over the network.
+    /// Returns the TCP socket, if there is one.
     fn tcp(&self) -> Option<&TcpStream> {
         match self {
             Stream::Tcp(stream) => Some(stream),
@@ -45,7 +46,7 @@ impl Stream {
         }
     }
 
-    /// What events are about.
+    /// Returns the socket to register for events.
     fn source(&mut self) -> &mut dyn Source {
         match self {
             Stream::Tcp(stream) => stream,
@@ -54,7 +55,7 @@ impl Stream {
         }
     }
 
-    /// Its file descriptor.
+    /// Returns the file descriptor.
     pub(crate) fn descriptor(&self) -> i32 {
         match self {
             Stream::Tcp(stream) => stream.as_raw_fd(),
@@ -63,28 +64,28 @@ impl Stream {
         }
     }
 
-    /// Whether it is a UNIX socket.
+    /// Returns whether this is a Unix socket.
     pub(crate) fn is_unix(&self) -> bool {
         matches!(self, Stream::Unix(_))
     }
 
-    /// Whether it gives less than has come: what was decrypted waits in it, and no event tells of that.
+    /// Returns whether a read may leave decrypted data behind, for which no event comes.
     pub(crate) fn is_encrypted(&self) -> bool {
         matches!(self, Stream::Tls(_))
     }
 
-    /// Whether the handshake is not over yet.
+    /// Returns whether the TLS handshake is not complete.
     pub(crate) fn is_greeting(&self) -> bool {
         matches!(self, Stream::Tls(stream) if stream.is_greeting())
     }
 
-    /// Whether the other end is on this machine.
+    /// Returns whether the peer is on this machine.
     pub(crate) fn is_local(&self) -> bool {
         self.tcp()
             .is_none_or(|stream| stream.peer_addr().is_ok_and(|addr| addr.ip().to_canonical().is_loopback()))
     }
 
-    /// The addresses of the other end and of this one, as `CLIENT LIST` shows them.
+    /// Returns the addresses of the peer's end and of this end, as `CLIENT LIST` shows them.
     pub(crate) fn addresses(&self) -> [String; 2] {
         let shown = |addr: io::Result<std::net::SocketAddr>| {
             addr.map_or_else(|_| "?:0".to_owned(), |addr| addr.to_string())

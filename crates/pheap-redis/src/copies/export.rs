@@ -1,4 +1,4 @@
-//! A heap becomes an RDB file.
+//! Exports a heap to an RDB file.
 
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ pub enum ExportError {
     /// The file cannot be written.
     #[error("the file cannot be written: {0}")]
     Write(#[from] rdb::Error),
-    /// There is something under its name.
+    /// A file with this name exists.
     #[error("{} is there already, and is not replaced; choose another name, or move it away", .0.display())]
     Exists(PathBuf),
     /// The heap has failed.
@@ -28,11 +28,11 @@ impl From<std::io::Error> for ExportError {
     }
 }
 
-/// Writes all that is in the heap to a new RDB file, which appears when it is complete. Returns the number of
+/// Writes all data of the heap to a new RDB file, which appears when it is complete. Returns the number of
 /// keys.
 ///
 /// # Errors
-/// If that is not possible, or there is a file of this name.
+/// If that fails, or if a file with this name exists.
 pub fn export(store: &Store, path: &Path) -> Result<u64, ExportError> {
     let (mut keys, is_free) = (0, || match path.symlink_metadata() {
         Ok(_) => Err(ExportError::Exists(path.to_owned())),
@@ -43,7 +43,7 @@ pub fn export(store: &Store, path: &Path) -> Result<u64, ExportError> {
         let mut file = BufWriter::with_capacity(1 << 16, file);
         keys = write(store, &mut file)?;
         file.flush()?;
-        // It took some time.
+        // The name may have been taken since the first check.
         is_free()
     })?;
     Ok(keys)
@@ -75,7 +75,7 @@ fn write(store: &Store, file: impl Write) -> Result<u64, ExportError> {
             keys += root.read(|view, shard| {
                 let (db, mut keys) = (&view[view[shard].dbs.at(number)], 0);
                 for (key, _) in db.keys().iter(view) {
-                    // Those that have expired are left out.
+                    // Expired keys are left out.
                     if let Some(value) = db.get(view, key, now) {
                         writer.entry(key, &Owned::of(view, value), db.deadline(view, key))?;
                         keys += 1;

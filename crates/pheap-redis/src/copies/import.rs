@@ -1,4 +1,4 @@
-//! An RDB file becomes a heap.
+//! Imports an RDB file into a heap.
 
 use std::fs::File;
 use std::io::BufReader;
@@ -13,7 +13,7 @@ use crate::server::clocks::{Clocks, Usage};
 use crate::server::now;
 use crate::text::words::lossy;
 
-/// Keys of about so many bytes of the file are put in the heap at once, by one transaction for each shard.
+/// Bytes of the file whose keys are stored at once, by one transaction for each shard.
 const BATCH: u64 = 1 << 20;
 
 /// Why a file was not imported.
@@ -24,35 +24,35 @@ pub enum ImportError {
     Open {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The error of the system.
         error: std::io::Error,
     },
-    /// There is something wrong with it.
+    /// The file is damaged, or has unknown parts.
     #[error("{} cannot be imported, byte {at}: {error}", path.display())]
     Wrong {
         /// The file.
         path: PathBuf,
-        /// Up to where it was read.
+        /// The position up to which it was read.
         at: u64,
-        /// What is wrong.
+        /// The problem.
         error: rdb::Error,
     },
-    /// There is the log of a Redis, which may be newer.
+    /// The folder has the log of a Redis, which may be newer than the RDB file.
     #[error(
         "{} is the log (AOF) of a Redis, which cannot be read here, and may have newer data than its RDB \
          file; start that Redis again, and have it write one (`redis-cli save`); then give `--import FILE`, \
          or `--appendonly no` with `--import auto`", .0.display()
     )]
     Log(PathBuf),
-    /// The heap has keys, or libraries.
+    /// The heap has keys or libraries.
     #[error(
         "there are keys or functions in the heap already; choose another path for the heap, or leave --import out"
     )]
     NotEmpty,
-    /// A database that there is not.
+    /// The number of a database is too large.
     #[error("the file has keys in database {0}; there are databases 0 to {last} here", last = DATABASES - 1)]
     Database(u64),
-    /// A key is there twice.
+    /// A key occurs twice.
     #[error("the file has key '{key}' of database {db} twice")]
     Twice {
         /// The number of the database.
@@ -60,7 +60,7 @@ pub enum ImportError {
         /// The key.
         key: String,
     },
-    /// A library that is none.
+    /// A library is invalid.
     #[error("the file has a library of functions that is wrong: {0}")]
     Library(String),
     /// The heap has failed.
@@ -68,17 +68,17 @@ pub enum ImportError {
     Heap(#[from] pheap::Error),
 }
 
-/// What a Redis has left in the folder where this server starts.
+/// The files that a Redis has left in the folder where this server starts.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Left {
     /// Its RDB file.
     rdb: Option<PathBuf>,
-    /// Its log (AOF), which cannot be read here: a folder, or the file of a Redis before 7.0.
+    /// Its log (AOF), which this server cannot read: a folder, or the file of a Redis before 7.0.
     log: Option<PathBuf>,
 }
 
 impl Left {
-    /// Looks for it by the names that the options say.
+    /// Finds the files by the names that the options give.
     pub fn find(config: &Config) -> Left {
         let path = |name: &str| Path::new(config.text("dir")).join(name);
         let is_rdb = |path: &PathBuf| matches!(files::kind(path), Ok(files::Kind::Rdb));
@@ -89,7 +89,7 @@ impl Left {
         Left { rdb, log: folder.or(file) }
     }
 
-    /// Says how to import the data, for a start with an empty heap.
+    /// Returns sentences that say how to import the data, for a start with an empty heap.
     pub fn advice(&self, heap: &Path) -> Vec<String> {
         let heap = heap.display();
         let rdb = self.rdb.iter().map(|path| {
@@ -110,10 +110,10 @@ impl Left {
         rdb.chain(log).collect()
     }
 
-    /// The file that is to be imported, if there is one.
+    /// Returns the file to import, if there is one.
     ///
     /// # Errors
-    /// If the log may have newer data: Redis reads that, unless the options say `appendonly no`.
+    /// If the log may have newer data: Redis reads the log, unless the options say `appendonly no`.
     pub fn choose(self, config: &Config) -> Result<Option<PathBuf>, ImportError> {
         match self.log {
             Some(log) if config.is("appendonly") => Err(ImportError::Log(log)),
@@ -122,23 +122,24 @@ impl Left {
     }
 }
 
-/// What was imported.
+/// Counts of an import.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Imported {
-    /// Number of keys.
+    /// Number of imported keys.
     pub keys: u64,
-    /// Number of those that were left out, because they had expired.
+    /// Number of keys that were left out because they had expired.
     pub expired: u64,
-    /// Number of those that were left out, because they had no elements.
+    /// Number of keys that were left out because they had no elements.
     pub empty: u64,
-    /// Number of libraries of functions.
+    /// Number of function libraries.
     pub libraries: u64,
 }
 
-/// Puts what is in an RDB file in the heap, which must be empty; and in `clocks`, when its keys were used, if that is noted.
+/// Imports an RDB file into the heap, which must be empty. Records the usage of its keys in `clocks`, if that
+/// is on.
 ///
 /// # Errors
-/// If that is not possible. Then the heap has perhaps a part of it, and cannot be opened again.
+/// If that fails. Then the heap may have a part of the file, and cannot be opened again.
 pub fn import(store: &Store, clocks: &Clocks, path: &Path) -> Result<Imported, ImportError> {
     let open = || File::open(path).and_then(|file| Ok((file.metadata()?.len(), file)));
     let (size, file) = open().map_err(|error| ImportError::Open { path: path.to_owned(), error })?;
@@ -172,7 +173,7 @@ pub fn import(store: &Store, clocks: &Clocks, path: &Path) -> Result<Imported, I
     Ok(imported)
 }
 
-/// Notes when a key was used.
+/// Records the usage of a key.
 fn note(clocks: &Clocks, entry: &Entry, now: i64) {
     let idle = entry.idle.map(|seconds| Usage::Idle(i64::try_from(seconds).unwrap_or(i64::MAX)));
     if let Some(usage) = idle.or(entry.often.map(Usage::Often))
@@ -182,12 +183,12 @@ fn note(clocks: &Clocks, entry: &Entry, now: i64) {
     }
 }
 
-/// Keys that are still to be put in the heap.
+/// Keys that are still to be stored in the heap.
 pub(crate) struct Batch<'s> {
     store: &'s Store,
     clocks: &'s Clocks,
     by_shard: Vec<Vec<Entry>>,
-    /// Up to where the file had been read when the last ones were.
+    /// The position in the file at which the last batch was stored.
     begun: u64,
 }
 
@@ -217,7 +218,7 @@ impl Batch<'_> {
             let ((), commit) = self.store.root(shard).try_txn_deferred::<_, ImportError>(|tx, root| {
                 for Entry { db, key, value, deadline, .. } in entries.drain(..) {
                     let place = tx[root].dbs.at(db as usize);
-                    // None has expired when this begins.
+                    // With this time, no key counts as expired.
                     if tx[place].get(tx, &key, i64::MIN).is_some() {
                         return Err(ImportError::Twice { db, key: lossy(&key).into_owned() });
                     }
@@ -235,7 +236,7 @@ impl Batch<'_> {
     }
 }
 
-/// Puts the text of a library in the heap. Whether it is right is seen when it is loaded.
+/// Stores the text of a library in the heap. Loading the library later shows whether it is valid.
 fn add_library(store: &Store, text: &[u8]) -> Result<(), ImportError> {
     let (name, _) = first_line(text).map_err(ImportError::Library)?;
     store.root(store.shards().len()).try_txn(|tx, root| {

@@ -1,4 +1,5 @@
-//! Copies of the heap, made while it is in use: `SAVE` and `BGSAVE`. No fork, and nothing waits.
+//! Copies the heap while it is in use: `SAVE` and `BGSAVE`. They do not fork, and no client waits for
+//! `BGSAVE`.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use pheap::Heap;
 use crate::data::files;
 use crate::server::{Save, Server, now as clock};
 
-/// A copy that is to be made.
+/// A copy to make.
 struct Copy {
     heap: Heap,
     path: PathBuf,
@@ -22,20 +23,20 @@ struct Copy {
 /// Copies the heap to the file `dbfilename` in the folder `dir`.
 ///
 /// # Errors
-/// A text that says what has failed.
+/// A text that names the failure.
 pub fn now(server: &Server) -> Result<(), String> {
     begin(server)?.make()
 }
 
-/// The same in a thread of its own.
+/// Copies the heap in a new thread.
 ///
 /// # Errors
-/// A text that says what has failed before that.
+/// A text that names the failure, if the thread did not begin.
 pub fn in_background(server: &Server) -> Result<(), String> {
     let copy = begin(server)?;
     let state = copy.state.clone();
     let thread = std::thread::Builder::new().name("save".into()).spawn(move || {
-        // What fails is logged, and told by INFO.
+        // A failure is logged, and `INFO` shows it.
         let _ = copy.make();
     });
     thread.map(drop).map_err(|error| {
@@ -81,11 +82,11 @@ impl Copy {
         result
     }
 
-    /// The old copy is there until the new one is complete.
+    /// Writes the copy. The old copy exists until the new one is complete.
     fn write(&self) -> Result<(), Box<dyn std::error::Error>> {
         let new = files::unfinished(&self.path);
         // Another program may have written a file there since the check of `begin`. An interrupted attempt
-        // left a heap.
+        // has left a heap.
         for name in [&self.path, &new] {
             files::may_become_copy(name)?;
         }

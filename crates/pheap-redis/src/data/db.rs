@@ -1,55 +1,56 @@
-//! A database's part of a shard: keys, values, deadlines.
+//! The part of a database that is in one shard: keys, values, deadlines.
 
 use pheap::{P, PHashMap, Persist, Txn, View, field};
 
 use super::lookups::Lookups;
 use super::value::{Str, Value};
 
-/// What a key has.
+/// The data of a key.
 #[derive(Persist, Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Entry<'r> {
-    /// What it stands for.
+    /// The value of the key.
     pub value: Value<'r>,
 }
 
-/// A database's part of a shard.
+/// The part of a database that is in one shard.
 #[derive(Persist, Default)]
 #[repr(C)]
 pub struct Db<'r> {
     keys: PHashMap<'r, Str<'r>, Entry<'r>>,
-    /// When keys expire, in milliseconds since 1970: of those that do, for a note beside each value would take more than all other keys need.
+    /// Expiry times, in milliseconds since 1970, of the keys that have a deadline. A field next to each value
+    /// would take more memory for all keys without a deadline.
     deadlines: PHashMap<'r, Str<'r>, i64>,
 }
 
 /// Reading.
 impl<'r> Db<'r> {
-    /// Number of keys, those included that have expired and are still to be removed.
+    /// Returns the number of keys. Expired keys count until they are removed.
     pub fn len(&self) -> usize {
         self.keys.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no keys.
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }
 
-    /// All keys, and what they have; also those that have expired.
+    /// Returns all keys and their entries, including those that have expired.
     pub fn keys(&self) -> &PHashMap<'r, Str<'r>, Entry<'r>> {
         &self.keys
     }
 
-    /// The keys that have a deadline, and when they expire.
+    /// Returns the keys that have a deadline, and when they expire.
     pub fn deadlines(&self) -> &PHashMap<'r, Str<'r>, i64> {
         &self.deadlines
     }
 
-    /// What a key stands for, unless it has expired at `now`.
+    /// Returns the value of a key, unless the key has expired at `now`.
     pub fn get(&self, view: &View<'r>, key: &[u8], now: i64) -> Option<Value<'r>> {
         self.entry(view, key, now).map(|entry| entry.value)
     }
 
-    /// All that a key has, unless it has expired at `now`.
+    /// Returns the entry of a key, unless the key has expired at `now`. Counts the lookup.
     pub fn entry(&self, view: &View<'r>, key: &[u8], now: i64) -> Option<Entry<'r>> {
         let is_there = |_: &Entry<'r>| self.deadline(view, key).is_none_or(|at| now < at);
         let entry = self.keys.get(view, key).copied().filter(is_there);
@@ -57,33 +58,34 @@ impl<'r> Db<'r> {
         entry
     }
 
-    /// When a key expires, or has expired.
+    /// Returns when a key expires or has expired.
     pub fn deadline(&self, view: &View<'r>, key: &[u8]) -> Option<i64> {
         if self.deadlines.is_empty() { None } else { self.deadlines.get(view, key).copied() }
     }
 }
 
-/// Writing. Keys that have expired are as good as absent, and removed on the way.
+/// Changes to a database. The methods do not check deadlines. A caller to which an expired key counts as
+/// absent checks with [`Db::get`] first.
 pub trait Change<'r>: Copy {
-    /// Gives a key a value, and no deadline.
+    /// Sets the value of a key, and removes its deadline.
     ///
     /// # Errors
-    /// If there is no memory for it.
+    /// If the heap has no memory for it.
     fn set(self, tx: &mut Txn<'r>, key: &[u8], value: Value<'r>) -> pheap::Result<()>;
 
-    /// Gives a key another value. Its deadline stays, if it has one.
+    /// Replaces the value of a key. If the key has a deadline, it stays.
     ///
     /// # Errors
-    /// If there is no memory for it.
+    /// If the heap has no memory for it.
     fn put(self, tx: &mut Txn<'r>, key: &[u8], value: Value<'r>) -> pheap::Result<()>;
 
-    /// Removes a key. What it stood for, and when it would have expired.
+    /// Removes a key. Returns its value and its deadline.
     fn remove(self, tx: &mut Txn<'r>, key: &[u8]) -> Option<(Value<'r>, Option<i64>)>;
 
-    /// Gives a key that exists a deadline, or takes it away.
+    /// Sets or removes the deadline of a key that exists.
     ///
     /// # Errors
-    /// If there is no memory for it.
+    /// If the heap has no memory for it.
     fn set_deadline(self, tx: &mut Txn<'r>, key: &[u8], at: Option<i64>) -> pheap::Result<()>;
 
     /// Removes all keys.

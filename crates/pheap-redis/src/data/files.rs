@@ -1,4 +1,5 @@
-//! Files that others may need: what a file is, and how a complete new one takes its name.
+//! Files that other programs may need: finds out what kind of file has a name, and gives a complete new file
+//! its name.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
@@ -7,34 +8,34 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
-/// How a heap begins.
+/// The first bytes of a heap.
 const HEAP: &[u8] = b"\x89PHEAP\r\n";
 
-/// How an RDB file begins.
+/// The first bytes of an RDB file.
 const RDB: &[u8] = b"REDIS";
 
-/// What there is under a name.
+/// What kind of file has a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Nothing.
+    /// No file.
     Nothing,
     /// A heap of any program.
     Heap,
     /// An RDB file, as Redis writes it.
     Rdb,
-    /// Anything else: also an empty file, a folder, a device.
+    /// Anything else, including an empty file, a folder, a device.
     Other,
 }
 
-/// Returns what there is under a name, by its first bytes.
+/// Returns what kind of file has this name, by its first bytes.
 ///
 /// # Errors
-/// If it cannot be read.
+/// If the file cannot be read.
 pub fn kind(path: &Path) -> io::Result<Kind> {
     match std::fs::metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Kind::Nothing),
         Err(error) => return Err(error),
-        // To open a pipe could wait for ever.
+        // Opening a pipe could block forever.
         Ok(found) if !found.is_file() => return Ok(Kind::Other),
         Ok(_) => {}
     }
@@ -47,10 +48,11 @@ pub fn kind(path: &Path) -> io::Result<Kind> {
     })
 }
 
-/// Checks that a copy of a heap may take this name: nothing has it, or a heap that no program has open.
+/// Checks that a copy of a heap may take this name: either no file has it, or a heap that no program has
+/// open.
 ///
 /// # Errors
-/// A text that names the file and its kind, and says what to do.
+/// Returns a text that names the file and its kind, and says what to do.
 pub fn may_become_copy(path: &Path) -> Result<(), String> {
     let shown = path.display();
     let failed = |error: io::Error| format!("{shown} cannot be read: {error}");
@@ -60,7 +62,7 @@ pub fn may_become_copy(path: &Path) -> Result<(), String> {
             let file = File::open(path).map_err(failed)?;
             match flock(&file, FlockOperation::NonBlockingLockShared) {
                 Err(Errno::WOULDBLOCK) => "is a heap that is open, this server's or another program's",
-                // Some file systems have no locks. Then the file counts as one that is not open.
+                // Some file systems have no locks. Then the heap counts as not open.
                 _ => return Ok(()),
             }
         }
@@ -72,18 +74,18 @@ pub fn may_become_copy(path: &Path) -> Result<(), String> {
     ))
 }
 
-/// Returns the name that a file has until it is complete.
+/// Returns the name of a file while it is incomplete.
 pub fn unfinished(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".new");
     path.with_file_name(name)
 }
 
-/// Writes a file beside `path`, and renames it to `path`, durably, when it is complete.
+/// Writes a new file in the folder of `path`, and durably renames it to `path` when it is complete.
 ///
 /// # Errors
-/// Those of `write`, or of the system; `AlreadyExists` if another file has the name of the unfinished one.
-/// Then the file at `path` stays as it was.
+/// Those of `write` or of the system; `AlreadyExists` if another file has the name of the incomplete one.
+/// Then the file at `path` is unchanged.
 pub fn replace<E: From<io::Error>>(
     path: &Path,
     write: impl FnOnce(&mut File) -> Result<(), E>,
@@ -101,13 +103,13 @@ pub fn replace<E: From<io::Error>>(
     let written =
         write(&mut file).and_then(|()| Ok(file.sync_all()?)).and_then(|()| Ok(publish(&new, path)?));
     if written.is_err() {
-        // It is the one that was made here.
+        // This call made the file, so removing it is safe.
         let _ = std::fs::remove_file(&new);
     }
     written
 }
 
-/// Gives a complete file its name, durably.
+/// Durably renames a complete file.
 ///
 /// # Errors
 /// Those of the system.
@@ -137,7 +139,7 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
         let heap = pheap::Heap::open(&path).unwrap();
         assert!(may_become_copy(&path).unwrap_err().contains("is a heap that is open"));
-        // Under another name, too.
+        // The same holds for another name of that heap.
         let other = folder.path().join("other");
         std::os::unix::fs::symlink(&path, &other).unwrap();
         assert!(may_become_copy(&other).unwrap_err().contains("is a heap that is open"));

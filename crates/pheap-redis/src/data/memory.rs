@@ -1,8 +1,12 @@
-//! How much memory the data need, and where the collector is to look for garbage, if that is limited (`maxmemory`).
+//! Measures how much memory the data need, and chooses shards to collect, if the memory is limited
+//! (`maxmemory`).
 //!
-//! The heap counts as alive what its collector has not found dead yet. So what was evicted is counted here, by its estimated size, until it is found; `used_memory` is the difference.
-//! What else has become garbage is not known: keys that were deleted, values that were replaced. It is *doubted* of a shard as much as was written there since it was collected. Before
-//! anything is evicted, and before the limit is reached, shards of which much is doubted are collected: small ones by who needs the memory, large ones by a thread of its own.
+//! The heap counts an object as alive until its collector has found it dead. This module therefore estimates
+//! the bytes of evicted keys and counts them until the collector has found them: `used_memory` is the live
+//! bytes less these. It cannot count other garbage: deleted keys and replaced values. It assumes that as much
+//! of a shard may be garbage (is *doubted*) as was written there since the last collection. Before the server
+//! evicts keys, and before it reaches the limit, it collects the shards with the most doubted bytes. The
+//! thread that needs memory collects small shards itself. The collector thread collects large ones.
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -12,80 +16,85 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::data::Store;
 
-/// A shard with so much is collected at once by who needs the memory: a matter of a millisecond or so.
+/// Live bytes up to which the thread that needs memory collects a shard itself, which takes about a
+/// millisecond.
 const SMALL: u64 = 1 << 20;
 
-/// One part of so many of what a collection looks at is much to find.
+/// A collection is expected to find much if at least 1/`MUCH` of the bytes that it will mark are doubted.
 const MUCH: u64 = 16;
 
-/// What is known of a shard.
+/// What this module knows of a shard. The mutex around it protects all fields.
 #[derive(Debug, Default)]
 struct Figures {
-    /// Bytes that were alive, as the heap counts, when it was last looked at.
+    /// Live bytes of the heap's count at the last [`Memory::look`].
     alive: u64,
-    /// Bytes of these that were evicted.
+    /// Estimated bytes of `alive` that were evicted and that the collector has not found yet.
     evicted: u64,
-    /// Bytes of these that may be garbage.
+    /// Bytes of `alive` that may be garbage.
     doubted: u64,
-    /// All bytes that ever came to be doubted.
+    /// Sum of all bytes that were ever added to `doubted`.
     ever_doubted: u64,
-    /// Bytes that the last collection found alive: about so many will the next one look at.
+    /// Bytes that the last collection found alive. The next one will mark about as many.
     marked: u64,
-    /// All bytes that were ever evicted.
+    /// Sum of all bytes that were ever added to `evicted`.
     ever_evicted: u64,
-    /// It is worth while to collect it: much is garbage. See [`Memory::flush`].
+    /// Whether much of the shard is garbage, so that the collector thread should collect it soon. See
+    /// [`Memory::flush`].
     is_flushed: bool,
 }
 
 impl Figures {
-    /// So much more may be garbage.
+    /// Adds bytes that may be garbage.
     fn doubt(&mut self, bytes: u64) {
         self.doubted += bytes;
         self.ever_doubted += bytes;
     }
 }
 
-/// How much memory the data need. Nothing is counted while there is no limit.
+/// The memory that the data need. Nothing is counted while there is no limit.
 #[derive(Debug, Default)]
 pub struct Memory {
     limit: AtomicU64,
-    /// Sums over all shards.
+    /// Sums of `Figures::alive` and `Figures::evicted` over all shards.
     alive: AtomicU64,
     evicted: AtomicU64,
     shards: Vec<Mutex<Figures>>,
-    /// Nothing more can be freed, unless something is written, or an option changes.
+    /// Whether nothing more can be freed until the data or an option change.
     stuck: AtomicBool,
-    /// Since when more is needed than the limit, if it is; and how long that was so before.
+    /// The time since which more memory is needed than the limit, if it is now; and the total of the times
+    /// before.
     exceeded: Mutex<(Option<Instant>, Duration)>,
     is_exceeded: AtomicBool,
-    /// Whether the collecting thread is to look for something to do.
+    /// Whether the collector thread has to look for a shard to collect. [`Memory::wake_collector`] sets it,
+    /// and the thread clears it.
     wanted: Mutex<bool>,
     wake: Condvar,
 }
 
-/// A shard that is to be collected.
+/// A shard that should be collected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Doubtful {
-    /// Its number.
+    /// The number of the shard.
     pub shard: usize,
-    /// Whether that takes so little time that who needs the memory may do it.
+    /// Whether collecting takes so little time that the thread that needs memory may do it.
     pub is_small: bool,
-    /// Whether so much of it may be garbage that who needs the memory had better wait for that, however long it takes, than do without.
+    /// Whether so much of the shard may be garbage that a thread which needs memory should collect it before
+    /// it refuses a command, however long that takes.
     pub is_much: bool,
 }
 
 impl Memory {
-    /// Without a limit.
+    /// Makes one without a limit.
     pub fn new(shards: usize) -> Memory {
         Memory { shards: (0..shards).map(|_| Mutex::default()).collect(), ..Memory::default() }
     }
 
-    /// Bytes that may be needed; 0 if there is no limit.
+    /// Returns the limit in bytes; 0 if there is none.
     pub fn limit(&self) -> u64 {
         self.limit.load(Relaxed)
     }
 
-    /// Sets the limit, or takes it away (0).
+    /// Sets the limit in bytes; 0 removes it.
     pub fn set_limit(&self, limit: u64, store: &Store) {
         let had_one = self.limit.swap(limit, SeqCst) > 0;
         if limit > 0 && !had_one {
@@ -95,17 +104,18 @@ impl Memory {
         self.wake_collector();
     }
 
-    /// Counts what was written and nobody has [said](Self::settle): all of it may be garbage.
+    /// Counts the live bytes of all shards, for writes that no call of [`settle`](Self::settle) has reported.
+    /// All of them may be garbage.
     pub fn count(&self, store: &Store) {
         (0..self.shards.len()).for_each(|shard| self.settle(store, shard, u64::MAX));
     }
 
-    /// Bytes that the data need.
+    /// Returns the bytes that the data need.
     pub fn used(&self) -> u64 {
         self.alive.load(Relaxed).saturating_sub(self.evicted.load(Relaxed))
     }
 
-    /// By how many bytes that is more than may be.
+    /// Returns by how many bytes the data exceed the limit.
     pub fn excess(&self) -> u64 {
         match self.limit() {
             0 => 0,
@@ -113,7 +123,8 @@ impl Memory {
         }
     }
 
-    /// A transaction has changed a shard: so many keys.
+    /// Counts a transaction that has changed `changes` keys of a shard. `u64::MAX` means that all live bytes
+    /// may be garbage.
     pub fn settle(&self, store: &Store, shard: usize, changes: u64) {
         if self.limit() == 0 {
             return;
@@ -128,7 +139,7 @@ impl Memory {
         }
     }
 
-    /// A transaction has evicted keys from a shard: about so many bytes.
+    /// Counts a transaction that has evicted keys of about `bytes` bytes from a shard.
     pub fn evict(&self, store: &Store, shard: usize, bytes: u64) {
         let mut figures = self.shards[shard].lock();
         self.look(store, shard, &mut figures, 0);
@@ -143,7 +154,8 @@ impl Memory {
         }
     }
 
-    /// Of these shards, all keys of a database were removed, or as many have expired as are left.
+    /// Counts all bytes of these shards as doubted, and has the collector thread collect them. Callers have
+    /// removed all keys of a database, or at least as many expired keys as are left.
     pub fn flush(&self, shards: &[usize]) {
         for &shard in shards {
             let mut figures = self.shards[shard].lock();
@@ -155,40 +167,44 @@ impl Memory {
         self.wake_collector();
     }
 
-    /// Looks how much of a shard is alive now.
+    /// Updates the figures of a shard from the heap's count of live bytes.
     fn look(&self, store: &Store, shard: usize, figures: &mut Figures, changes: u64) {
         let live = store.root(shard).live();
         let before = std::mem::replace(&mut figures.alive, live.bytes);
-        // (The sum is right, however these wrap around.)
+        // The difference may wrap around, and the sum is right all the same.
         self.alive.fetch_add(live.bytes.wrapping_sub(before), Relaxed);
         if live.bytes < before || changes == u64::MAX {
             figures.marked = live.bytes;
         }
-        // Garbage was found: the collector has worked. It is what was evicted, as far as that goes.
+        // The collector has found `before - live` bytes of garbage. Evicted bytes are assumed to be the first
+        // of it.
         let found = before.saturating_sub(live.bytes);
         let of_evicted = found.min(figures.evicted);
         figures.evicted -= of_evicted;
         self.evicted.fetch_sub(of_evicted, Relaxed);
-        // A key that was changed has left nothing that is larger than what is new, as far as is known; one that was deleted, a name and a value.
+        // Estimates the garbage of the changes as the greater of two values. A changed key left at most as
+        // much garbage as the new value takes. A deleted key left a name and a value of average size.
         let deleted = changes.saturating_mul(2 * live.bytes / live.objects.max(1)).min(live.bytes);
         let new = live.bytes.saturating_sub(before).max(deleted);
         figures.doubted = figures.doubted.saturating_sub(found);
         figures.doubt(new);
     }
 
-    /// How much may be doubted of a shard before it is collected.
+    /// Returns the doubted bytes from which on a shard is collected.
     fn tolerated(&self, figures: &Figures) -> u64 {
         let share = self.limit() / (32 * self.shards.len() as u64);
         figures.alive.saturating_sub(figures.evicted) / 2 + share
     }
 
-    /// Whether the limit is near, or exceeded, for what is alive as the heap counts: then it is worth while to look for garbage.
+    /// Returns whether the live bytes of the heap's count are near or above the limit, so that looking for
+    /// garbage is worth its cost.
     fn is_near(&self) -> bool {
         let limit = self.limit();
         limit > 0 && self.alive.load(Relaxed) > limit - limit / 8
     }
 
-    /// The shard of which most is doubted: if that is much, or anything at all.
+    /// Returns the shard with the most doubted bytes: if `at_all`, of all shards, else only of those above
+    /// the tolerated amount.
     pub fn doubtful(&self, at_all: bool) -> Option<Doubtful> {
         let mut most = (0, None);
         for (shard, figures) in self.shards.iter().enumerate() {
@@ -202,15 +218,16 @@ impl Memory {
         most.1
     }
 
-    /// Whether so much more is needed than may be that nobody waits for the collector any longer.
+    /// Returns whether the data exceed the limit by so much that threads evict keys instead of waiting for
+    /// the collector.
     pub fn is_far_over(&self) -> bool {
         self.excess() > self.limit() / 8
     }
 
-    /// Collects a shard. Afterwards nothing is doubted of it but what came meanwhile.
+    /// Collects a shard. Afterwards only the bytes that were written during the collection are doubted.
     ///
     /// # Errors
-    /// If the heap does not want to be collected any more.
+    /// If the heap refuses the collection.
     pub fn collect(&self, store: &Store, shard: usize) -> pheap::Result<()> {
         if self.limit() == 0 {
             return store.root(shard).collect();
@@ -221,18 +238,19 @@ impl Memory {
         Ok(())
     }
 
-    /// A shard is going to be collected. How much was ever doubted of it, and evicted from it.
+    /// Begins a collection of a shard. Returns the bytes that were ever doubted and ever evicted, for
+    /// `has_collected`.
     fn will_collect(&self, store: &Store, shard: usize) -> [u64; 2] {
         let mut figures = self.shards[shard].lock();
         self.look(store, shard, &mut figures, 0);
         [figures.ever_doubted, figures.ever_evicted]
     }
 
-    /// A shard was collected. Others may have collected it meanwhile.
+    /// Ends a collection of a shard. Other threads may have collected the shard at the same time.
     fn has_collected(&self, store: &Store, shard: usize, [ever_doubted, ever_evicted]: [u64; 2]) {
         let mut figures = self.shards[shard].lock();
         self.look(store, shard, &mut figures, 0);
-        // Garbage that was found has been taken off already.
+        // `look` has already subtracted the garbage that was found.
         figures.doubted = figures.doubted.min(figures.ever_doubted - ever_doubted);
         figures.marked = figures.alive;
         let since = figures.ever_evicted - ever_evicted;
@@ -241,17 +259,17 @@ impl Memory {
         self.evicted.fetch_sub(found, Relaxed);
     }
 
-    /// Nothing more can be freed, as things are.
+    /// Notes that nothing more can be freed until the data or an option change.
     pub fn set_stuck(&self) {
         self.stuck.store(true, Relaxed);
     }
 
-    /// Whether nothing more can be freed, unless something has changed.
+    /// Returns whether nothing more can be freed until the data or an option change.
     pub fn is_stuck(&self) -> bool {
         self.stuck.load(Relaxed)
     }
 
-    /// Notes whether more is needed than may be, which could not be freed at once.
+    /// Notes whether the data exceed the limit and could not be freed at once.
     pub fn set_exceeded(&self, is_exceeded: bool) {
         if self.is_exceeded.load(Relaxed) == is_exceeded {
             return;
@@ -264,14 +282,14 @@ impl Memory {
         }
     }
 
-    /// How long more was needed than may be: in total, and since when it is so now.
+    /// Returns how long the data exceeded the limit: in total, and in the present period.
     pub fn exceeded(&self) -> [Duration; 2] {
         let (since, before) = *self.exceeded.lock();
         let now = since.map_or(Duration::ZERO, |since| since.elapsed());
         [before + now, now]
     }
 
-    /// Lets the collecting thread look for something to do; or end.
+    /// Wakes the collector thread, which looks for a shard to collect, or ends if the server stops.
     pub fn wake_collector(&self) {
         let mut wanted = self.wanted.lock();
         if !*wanted {
@@ -280,7 +298,7 @@ impl Memory {
         }
     }
 
-    /// The collecting thread: collects shards when that is worth while, until `stopping`.
+    /// Runs the collector thread: it collects shards while that is worth its cost, until `stopping`.
     pub fn run_collector(&self, store: &Store, stopping: &AtomicBool) {
         loop {
             {
@@ -297,7 +315,7 @@ impl Memory {
                 }
             }
             while !stopping.load(SeqCst) && self.is_near() {
-                // Where nothing else helps, whatever was written may have left garbage.
+                // If nothing else can be freed, every doubted byte counts, below the tolerated amount too.
                 let Some(next) = self.doubtful(self.is_stuck()) else { break };
                 if self.collect(store, next.shard).is_err() {
                     return;
@@ -318,7 +336,7 @@ mod tests {
     use super::*;
     use crate::data::{Change, Value, size};
 
-    /// Sets keys of one shard, or removes them.
+    /// Sets or removes keys of one shard. Returns the estimated bytes of the removed ones.
     fn write(store: &Store, keys: std::ops::Range<usize>, is_set: bool) -> u64 {
         store
             .root(3)
@@ -338,7 +356,7 @@ mod tests {
             .unwrap()
     }
 
-    /// Bytes that are alive, as the heap counts.
+    /// Returns the live bytes of the heap's count.
     fn alive(store: &Store) -> u64 {
         (0..=store.shards().len()).map(|shard| store.root(shard).live().bytes).sum()
     }
@@ -365,13 +383,13 @@ mod tests {
         memory.evict(&store, 3, freed);
         let used = memory.used();
         assert!(used > empty && used < full / 2 && memory.excess() == 0, "{empty} {used} {full}");
-        // When it is found, that is as was said.
+        // After the collection, the count of the heap confirms the estimate.
         assert_eq!(memory.doubtful(false), Some(Doubtful { shard: 3, is_small: true, is_much: true }));
         memory.collect(&store, 3).unwrap();
         assert_eq!(memory.used(), alive(&store));
         assert!(memory.used().abs_diff(used) < full / 20, "{used} was {}", memory.used());
         assert_eq!(memory.doubtful(true), None);
-        // Also if the heap finds it by itself.
+        // The same holds if the heap collects without being asked.
         let freed = write(&store, 900..1000, false);
         memory.evict(&store, 3, freed);
         store.heap().collect().unwrap();
@@ -391,7 +409,7 @@ mod tests {
         let before = memory.used();
         memory.collect(&store, 3).unwrap();
         assert!(memory.used() < before / 2 && memory.doubtful(true).is_none());
-        // Keys that were set are doubted when they are as much as was there, or more.
+        // Keys that were set are doubted if they take as much as the shard had, or more.
         write(&store, 0..90, true);
         memory.settle(&store, 3, 90);
         assert!(memory.doubtful(false).is_none_or(|doubtful| doubtful.shard == 3));
@@ -399,7 +417,7 @@ mod tests {
         assert!(memory.doubtful(false).is_some());
     }
 
-    /// What was written since the other one came to its end is doubted still.
+    /// The bytes that were written after the other collection ended are still doubted.
     #[test]
     fn two_who_collect_a_shard_at_once() {
         let (store, memory) = with_limit(10_000_000);
@@ -424,7 +442,8 @@ mod tests {
         std::thread::scope(|scope| {
             scope.spawn(|| memory.run_collector(&store, &stopping));
             for _ in 0..200 {
-                // The same keys, again and again: the limit would be exceeded twenty times.
+                // Each round replaces the same keys. Without collections they would exceed the limit twenty
+                // times over.
                 write(&store, 0..200, true);
                 memory.settle(&store, 3, 200);
                 while memory.excess() > 0 && memory.doubtful(false).is_some() {

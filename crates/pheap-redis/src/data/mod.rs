@@ -1,4 +1,5 @@
-//! What is stored: shards, which are roots of the heap; databases; values. Knows nothing of clients and commands.
+//! The stored data: shards, which are roots of the heap; databases; values. This module knows nothing of
+//! clients and commands.
 
 mod db;
 pub mod files;

@@ -1,4 +1,5 @@
-//! A value outside of the heap: what is copied from one shard to another, dumped, and restored.
+//! Values outside of the heap. Commands use them to copy a value to another shard, and to dump and restore
+//! it.
 
 use pheap::{P, PBTreeSet, PHashMap, PHashSet, PVecDeque, Txn, View, field};
 
@@ -17,7 +18,7 @@ pub enum Owned {
     Hash(Vec<(Vec<u8>, Vec<u8>)>),
     /// A set.
     Set(Vec<Vec<u8>>),
-    /// A sorted set: members and their scores, in no order.
+    /// A sorted set: members and their scores, in no particular order.
     Sorted(Vec<(Vec<u8>, f64)>),
     /// A stream.
     Stream(OwnedStream),
@@ -26,29 +27,30 @@ pub enum Owned {
 /// A stream outside of the heap.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct OwnedStream {
-    /// Ids, and fields and values as [`pack`](super::streams::pack) writes them.
+    /// Ids, and the fields and values of each entry as [`pack`](super::streams::pack) writes them.
     pub entries: Vec<(Id, Vec<u8>)>,
-    /// What has been.
+    /// The stream's counters.
     pub past: Past,
     /// Groups of consumers.
     pub groups: Vec<OwnedGroup>,
 }
 
-/// A group of consumers outside of the heap.
+/// A consumer group outside of the heap.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct OwnedGroup {
-    /// Its name.
+    /// The name of the group.
     pub name: Vec<u8>,
-    /// How far it is.
+    /// How far the group has read.
     pub progress: Progress,
-    /// The consumers' names, and when they were last seen, in milliseconds since 1970.
+    /// The consumers' names, and when each was last seen, in milliseconds since 1970.
     pub consumers: Vec<(Vec<u8>, i64)>,
-    /// What was delivered and not acknowledged: the entry, whose it is (by its place in `consumers`), when it was, how many times.
+    /// Entries that were delivered and not acknowledged: the id, the index of the consumer in `consumers`,
+    /// the time of the last delivery in milliseconds since 1970, and the number of deliveries.
     pub pending: Vec<(Id, usize, i64, i64)>,
 }
 
 impl Owned {
-    /// A copy of a value.
+    /// Copies a value out of the heap.
     pub fn of<'r>(view: &View<'r>, value: Value<'r>) -> Owned {
         match value {
             Value::Int(_) | Value::Bytes(_) | Value::Buffer(_) => {
@@ -69,7 +71,8 @@ impl Owned {
         }
     }
 
-    /// Whether it is a string of no bytes, or has no elements. A stream may have none, and is a value.
+    /// Returns whether the value is a string of no bytes, or a container without elements. A stream counts as
+    /// not empty, because a stream without entries is a valid value.
     pub fn is_empty(&self) -> bool {
         match self {
             Owned::String(bytes) => bytes.is_empty(),
@@ -80,10 +83,10 @@ impl Owned {
         }
     }
 
-    /// The same in the heap.
+    /// Stores the value in the heap.
     ///
     /// # Errors
-    /// If there is no memory for it.
+    /// If the heap has no memory for it.
     pub fn store<'r>(&self, tx: &mut Txn<'r>) -> pheap::Result<Value<'r>> {
         match self {
             Owned::String(bytes) => Value::string(tx, bytes),

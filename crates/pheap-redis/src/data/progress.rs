@@ -1,5 +1,7 @@
-//! How far this server has followed a master: in a root of its own, which is part of each transaction that runs what the master has sent. So after a crash at any moment, the data and the
-//! position are those of the same moment, and the server goes on behind the last command that it has, neither leaving one out nor running one twice.
+//! Records how far this server has followed a master. A separate root holds the record. Each transaction that
+//! applies commands of the master updates it too. After a crash at any moment, the data and the position
+//! therefore agree, and the server continues behind the last command that the heap has: it neither skips a
+//! command nor applies one twice.
 
 use pheap::{P, Txn, View};
 
@@ -12,30 +14,31 @@ const ID: &[u8] = b"id";
 const OFFSET: &[u8] = b"offset";
 const DB: &[u8] = b"db";
 
-/// How far a master's stream was followed.
+/// A position in a master's replication stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Position {
-    /// What the master calls its history: 40 hexadecimal digits.
+    /// The master's replication ID: 40 hexadecimal digits.
     pub id: String,
     /// Bytes of the stream whose commands are in the heap.
     pub offset: u64,
-    /// The database that the next command is about.
+    /// The database that the stream has selected at this position.
     pub db: usize,
 }
 
 /// How far this server has followed a master.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Progress {
-    /// The master that it has followed until it was promoted: `host port`.
+    /// The address (`host port`) of the master that this server followed until it was promoted.
     pub left: Option<String>,
-    /// The data of a master have begun to come, and what is there is only a part of them.
+    /// Whether the heap has only a part of a master's data, because the transfer has begun and is not
+    /// complete.
     pub is_partial: bool,
-    /// How far it has followed. None: not at all, or what is there has changed since.
+    /// The position in the stream. None if this server follows no stream, or if its data have changed since.
     pub position: Option<Position>,
 }
 
 impl Progress {
-    /// What is in the root.
+    /// Reads the record from the root's database.
     pub fn read<'r>(view: &View<'r>, db: &Db<'r>) -> Progress {
         let value = |key: &[u8]| db.get(view, key, i64::MIN);
         let text = |key: &[u8]| value(key)?.with_bytes(view, |bytes| String::from_utf8_lossy(bytes).into());
@@ -50,7 +53,7 @@ impl Progress {
         Progress { left: text(LEFT), is_partial: number(PARTIAL).is_some(), position: position() }
     }
 
-    /// Puts this in the root.
+    /// Writes the record to the root's database.
     ///
     /// # Errors
     /// If there is no memory for it.
@@ -73,7 +76,7 @@ impl Progress {
 }
 
 impl Position {
-    /// Puts this in the root.
+    /// Writes the position to the root's database.
     ///
     /// # Errors
     /// If there is no memory for it.

@@ -1,19 +1,20 @@
-//! About how many bytes of the heap a key and its value need.
+//! Estimates how many bytes of the heap a key and its value need.
 
 use pheap::View;
 
 use super::streams::Stream;
 use super::value::Value;
 
-/// Bytes of an element beside its text: what leads to it, and on average what its place is larger than it.
+/// Bytes of an element in addition to its text: the pointer to it, and the average unused part of its block.
 const OVERHEAD: usize = 24;
 
-/// Bytes of a string: its length is in front of it, and it takes whole words.
+/// Returns the bytes of a string: an 8-byte length and the text, rounded up to whole words.
 pub fn text(len: usize) -> usize {
     (len + 8).next_multiple_of(8)
 }
 
-/// About how many bytes a value needs. Of the elements that it has, the first `samples` are looked at, and the others are taken to be like them.
+/// Estimates the bytes of a value. It measures the first `samples` elements, and assumes that the others have
+/// the same average size.
 pub fn value<'r>(view: &View<'r>, value: Value<'r>, samples: usize) -> usize {
     let element = |text: &[u8]| text.len() + OVERHEAD;
     match value {
@@ -35,7 +36,7 @@ pub fn value<'r>(view: &View<'r>, value: Value<'r>, samples: usize) -> usize {
         }
         Value::Sorted(sorted) => {
             let sorted = &view[sorted];
-            // A member's text is there twice: to find it by its name, and in order.
+            // The heap stores a member's text twice: in the hash by name, and in the order.
             let members = sorted.scores().iter(view).map(|(member, _)| 2 * text(member.len()) + 40);
             all(members, sorted.len(), samples)
         }
@@ -53,7 +54,7 @@ fn of_stream<'r>(view: &View<'r>, stream: &Stream<'r>, samples: usize) -> usize 
     all(entries, stream.entries.len(), samples) + groups.sum::<usize>()
 }
 
-/// The sum over all elements, estimated by the first ones.
+/// Estimates the sum over all `len` elements from the first `samples` of them.
 fn all(sizes: impl Iterator<Item = usize>, len: usize, samples: usize) -> usize {
     let (sum, count) = sizes.take(samples).fold((0, 0), |(sum, count), size| (sum + size as u128, count + 1));
     (sum * len as u128).checked_div(count).unwrap_or(0) as usize

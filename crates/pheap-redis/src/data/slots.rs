@@ -1,16 +1,17 @@
-//! Which slot a key is in, as in a Redis cluster: CRC-16/XMODEM of the key, or of the part of it in braces.
+//! The hash slot of a key, as in a Redis cluster: CRC-16/XMODEM of the key, or of the part of it in braces.
 
 use crc::{CRC_16_XMODEM, Crc, Table};
 
 /// Number of slots.
 pub const SLOTS: usize = 16384;
 
-/// The slot of a key.
+/// Returns the slot of a key.
 pub fn slot(key: &[u8]) -> usize {
     usize::from(CRC.checksum(tag(key))) % SLOTS
 }
 
-/// The part of the key that counts: what is between the first `{` and the next `}`, if that is something.
+/// Returns the part of the key that is hashed: the text between the first `{` and the next `}`, if it is not
+/// empty; else the whole key.
 fn tag(key: &[u8]) -> &[u8] {
     let Some(open) = key.iter().position(|&byte| byte == b'{') else { return key };
     let inner = &key[open + 1..];

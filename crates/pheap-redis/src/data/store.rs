@@ -1,4 +1,4 @@
-//! The heap that all is stored in: opened, made, checked.
+//! Opens, creates and checks the heap that holds all data.
 
 use std::cmp::Ordering;
 use std::path::PathBuf;
@@ -9,20 +9,22 @@ use super::db::{Change, Db};
 use super::progress::Progress;
 use super::slots::{SLOTS, slot};
 
-/// Number of databases. (`databases` in the configuration may only be less.)
+/// Number of databases. The option `databases` may only be less.
 pub const DATABASES: usize = 16;
 
-/// Shards of a heap that is made, unless something else is asked for.
+/// Default number of shards of a new heap.
 pub const SHARDS: u32 = 64;
-/// The same, if one thread serves all clients. It serves pipelines the better the fewer there are; but another time there may be more threads.
+/// Default number of shards of a new heap if one thread serves all clients. Fewer shards make pipelines
+/// faster. It is more than one because the server may later run with more threads.
 pub const SHARDS_OF_ONE: u32 = 16;
 /// The greatest number of shards.
 pub const MOST_SHARDS: u32 = 1024;
 
-/// What the data look like. A later version that stores them differently has a greater number.
+/// The format version of the data. A later version of this program that stores them differently has a greater
+/// number.
 const VERSION: u32 = 3;
 
-/// What a heap of this server is known by.
+/// The root by which a heap of this server is recognized.
 #[derive(Persist, Default)]
 #[repr(C)]
 struct Header {
@@ -30,85 +32,98 @@ struct Header {
     shards: u32,
 }
 
-/// What is in one part of all slots: so many databases.
+/// The data of one shard: a part of all slots, in each database.
 #[derive(Persist)]
 #[repr(C)]
 pub struct Shard<'r> {
-    /// The databases.
+    /// The databases, by number.
     pub dbs: P<'r, [Db<'r>]>,
 }
 
-/// When what was written is durable.
+/// When a write is durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Settings {
-    /// Each write, in memory that outlives power (DAX).
+    /// At each write, in memory that keeps its data without power (DAX).
     Pmem,
-    /// When the process ends in whatever way; a power failure may destroy the heap.
+    /// When the process ends in any way. A power failure may destroy the heap.
     Process,
-    /// A write-ahead log on a disk.
+    /// When the write-ahead log on a disk is synced.
     Log {
-        /// When it is synced.
+        /// When to sync the log.
         policy: SyncPolicy,
-        /// Bytes that it has at most. It is folded into the heap's file when it has half of that.
+        /// Size of the log in bytes from which transactions wait for a checkpoint. A checkpoint begins when
+        /// the log is half full.
         log_limit: u64,
     },
 }
 
 #[cfg(test)]
 impl Settings {
-    /// For tests: a log that is synced by nobody until somebody asks.
+    /// For tests: a log that is synced only on demand.
     pub(crate) const QUIET_LOG: Settings = Settings::Log { policy: SyncPolicy::OnDemand, log_limit: 1 << 20 };
 }
 
-/// With less, the log would be folded for every few commands.
+/// Least limit of the log in bytes. With less, every few commands would start a checkpoint.
 const LEAST_LOG: u64 = 256 << 10;
 
-/// The root of a heap that is not complete yet: an import has begun, and has not ended.
+/// Name of the root that marks a heap as incomplete: an import has begun and has not ended.
 const UNFINISHED: &str = "unfinished-import";
 
 /// The shards of an open heap.
 pub struct Store {
     heap: Heap,
     shards: Vec<Root<Shard<'static>>>,
-    /// Names and texts of libraries of functions, as keys and values of one database. Heaps of earlier versions get it when they are opened.
+    /// Names and texts of function libraries, as keys and values of one database. When the server opens a
+    /// heap of an earlier version, it adds this root.
     libraries: Root<Shard<'static>>,
-    /// How far a master was followed: keys and values of one database, too.
+    /// How far this server has followed a master, as keys and values of one database.
     progress: Root<Shard<'static>>,
 }
 
 /// Why a heap cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// It cannot be opened.
+    /// The heap library cannot open it.
     #[error(transparent)]
     Heap(pheap::Error),
-    /// Another server has it.
+    /// Another process has it open.
     #[error("{} is open in another process; stop that one first, or choose another path", .0.display())]
     InUse(PathBuf),
-    /// It is one of another program.
+    /// Another program made it.
     #[error("{} is a heap of another program; choose another path", .0.display())]
     Foreign(PathBuf),
-    /// An import into it has not come to its end.
-    #[error("{} is not complete, because an import into it was interrupted; delete it, and import again", .0.display())]
+    /// An import into it was interrupted.
+    #[error(
+        "{} is not complete, because an import into it was interrupted; delete it, and import again",
+        .0.display()
+    )]
     Unfinished(PathBuf),
-    /// Its memory does not outlive power, though that was asked for.
+    /// A power failure may destroy the heap on this file system, although the durability `pmem` was asked
+    /// for.
     #[error("{} would be on a file system that is neither DAX nor tmpfs, where a power failure may destroy \
-        it with `--durability pmem`; leave that out, choose another path, or say `--without-dax`", .0.display())]
+        it with `--durability pmem`; leave that out, choose another path, or say `--without-dax`",
+        .0.display())]
     NotPersistent(PathBuf),
-    /// An older version made it.
-    #[error("{} was made by an older pheap-redis (format {found}, this one has {VERSION}); write an RDB file with that one (--export), and read it into a new heap with this one (--import)", path.display())]
+    /// An older version of this program made it.
+    #[error(
+        "{} was made by an older pheap-redis (format {found}, this one has {VERSION}); write an RDB file with that one (--export), and read it into a new heap with this one (--import)",
+        path.display()
+    )]
     Older {
         /// The file.
         path: PathBuf,
-        /// The format it has.
+        /// The format of the file.
         found: u32,
     },
-    /// A newer version made it.
-    #[error("{} was made by a newer pheap-redis (format {found}, this one knows {VERSION}); use that one", path.display())]
+    /// A newer version of this program made it.
+    #[error(
+        "{} was made by a newer pheap-redis (format {found}, this one knows {VERSION}); use that one",
+        path.display()
+    )]
     Newer {
         /// The file.
         path: PathBuf,
-        /// The format it has.
+        /// The format of the file.
         found: u32,
     },
 }
@@ -123,10 +138,11 @@ impl From<pheap::Error> for OpenError {
 }
 
 impl Store {
-    /// Opens the heap at `path`, or makes it, with so many shards. One that exists keeps those that it has.
+    /// Opens the heap at `path`, or creates it with `shards` shards. A heap that exists keeps its number of
+    /// shards.
     ///
     /// # Errors
-    /// If that is not possible. Then nothing in it was changed.
+    /// If the heap cannot be opened or created. A heap of another program or of another version is unchanged.
     pub fn open(path: &std::path::Path, settings: Settings, shards: u32) -> Result<Store, OpenError> {
         let options = match settings {
             Settings::Pmem => Options::new().durability(Durability::Pmem),
@@ -140,7 +156,7 @@ impl Store {
         Store::of(heap, path, shards)
     }
 
-    /// A store that is in memory only, and gone with the process.
+    /// Makes a store in memory, which ends with the process.
     ///
     /// # Errors
     /// If there is no memory for it.
@@ -148,10 +164,10 @@ impl Store {
         Store::in_heap(Heap::in_memory()?, SHARDS)
     }
 
-    /// A store in this heap, with so many shards if it is new.
+    /// Makes a store in this heap, with `shards` shards if the heap is new.
     ///
     /// # Errors
-    /// If there is something else in it, or no memory.
+    /// If the heap has other data, or there is no memory.
     pub fn in_heap(heap: Heap, shards: u32) -> Result<Store, OpenError> {
         let path = heap.path().map_or_else(|| PathBuf::from("memory"), std::path::Path::to_owned);
         Store::of(heap, &path, shards)
@@ -188,7 +204,7 @@ impl Store {
         Ok(store)
     }
 
-    /// How far a master was followed.
+    /// Returns how far this server has followed a master.
     ///
     /// # Errors
     /// If the heap cannot be read.
@@ -196,7 +212,7 @@ impl Store {
         self.progress.read(|view, root| Progress::read(view, &view[view[root].dbs.at(0)]))
     }
 
-    /// Changes that. The data stay.
+    /// Records how far this server has followed a master. The data do not change.
     ///
     /// # Errors
     /// If the heap cannot be changed.
@@ -207,7 +223,7 @@ impl Store {
         })
     }
 
-    /// Removes a part of a master's data: all keys and libraries.
+    /// Removes all keys and libraries, which are only a part of a master's data.
     fn clear(&self) -> pheap::Result<()> {
         let roots: Vec<_> = (0..self.shards.len() + 2).map(|number| self.root(number).clone()).collect();
         let before = self.progress()?;
@@ -225,7 +241,7 @@ impl Store {
         })
     }
 
-    /// Whether there are no keys and no libraries.
+    /// Returns whether there are no keys and no libraries.
     ///
     /// # Errors
     /// If the heap cannot be read.
@@ -239,33 +255,35 @@ impl Store {
         Ok(true)
     }
 
-    /// An import begins: until it has ended, the heap cannot be opened again.
+    /// Marks the heap as incomplete until [`end_import`](Self::end_import). Until then it cannot be opened
+    /// again.
     ///
     /// # Errors
-    /// If that cannot be noted.
+    /// If the heap cannot be changed.
     pub fn begin_import(&self) -> pheap::Result<()> {
         self.heap.root::<u64>(UNFINISHED).map(drop)
     }
 
-    /// An import has ended.
+    /// Marks the heap as complete.
     ///
     /// # Errors
-    /// If that cannot be noted.
+    /// If the heap cannot be changed.
     pub fn end_import(&self) -> pheap::Result<()> {
         self.heap.remove_root(UNFINISHED)
     }
 
-    /// The heap.
+    /// Returns the heap.
     pub fn heap(&self) -> &Heap {
         &self.heap
     }
 
-    /// The shards.
+    /// Returns the roots of the shards, by number.
     pub fn shards(&self) -> &[Root<Shard<'static>>] {
         &self.shards
     }
 
-    /// A shard, by its number; or, behind all of them, what libraries of functions are in; or, behind that, how far a master was followed.
+    /// Returns the root of a shard by its number. The number behind the last shard is the root of the
+    /// function libraries. The number behind that is the root of the replication progress.
     pub fn root(&self, shard: usize) -> &Root<Shard<'static>> {
         match self.shards.get(shard) {
             Some(shard) => shard,
@@ -274,16 +292,16 @@ impl Store {
         }
     }
 
-    /// The number of the shard that a key is in.
+    /// Returns the number of the shard that has a key.
     pub fn shard_of(&self, key: &[u8]) -> usize {
-        // Where there is one, it need not be computed: a twentieth of a `SET`.
+        // With one shard, skipping the hash saves a twentieth of a `SET`.
         if self.shards.len() == 1 { 0 } else { slot(key) * self.shards.len() / SLOTS }
     }
 
-    /// Closes the heap: everything is durable then.
+    /// Makes everything durable and closes the heap.
     ///
     /// # Errors
-    /// If that is not possible.
+    /// If the heap cannot be closed.
     pub fn close(self) -> pheap::Result<()> {
         drop((self.shards, self.libraries, self.progress));
         self.heap.close()
@@ -314,7 +332,7 @@ mod tests {
         let Err(error) = Store::open(&path, Settings::Process, 4) else { panic!("it was opened") };
         assert!(matches!(error, OpenError::Newer { found, .. } if found == VERSION + 1), "{error}");
         assert!(error.to_string().contains("was made by a newer pheap-redis"));
-        // It is as it was, for the one that knows it.
+        // The newer server can still open it.
         let heap = Options::new().durability(Durability::Process).open(&path).unwrap();
         assert_eq!(heap.roots().len(), 7);
         let header: Root<Header> = heap.existing_root("pheap-redis").unwrap();

@@ -1,86 +1,88 @@
-//! Streams: entries in the order of their ids, and groups of consumers that share them.
+//! Streams: entries in the order of their ids, and consumer groups that share them.
 //!
-//! The parts of a stream are read and written one by one, by pointers to them (`field!`): so a transaction that has written to one of them need not put it together again when
-//! all are read.
+//! Functions read and write the parts of a stream one by one, through pointers to the fields (`field!`).
+//! After a write to one part, a transaction then need not build a copy of the whole stream to read another
+//! part.
 
 use pheap::{P, PBTreeMap, PBTreeSet, Persist, Txn, View, field};
 use smallvec::SmallVec;
 
 use super::value::Str;
 
-/// What an entry is known by: milliseconds in the upper half, and a number among those of the same millisecond in the lower one.
+/// The id of an entry: milliseconds in the upper half, and in the lower half a sequence number within the
+/// millisecond.
 pub type Id = u128;
 
-/// The id of an entry.
+/// Makes an id.
 pub const fn id(ms: u64, seq: u64) -> Id {
     (ms as Id) << 64 | seq as Id
 }
 
-/// The milliseconds of an id.
+/// Returns the milliseconds of an id.
 pub const fn ms(id: Id) -> u64 {
     (id >> 64) as u64
 }
 
-/// The number of an id among those of the same millisecond.
+/// Returns the sequence number of an id.
 pub const fn seq(id: Id) -> u64 {
     id as u64
 }
 
-/// A stream. One without entries is kept.
+/// A stream. A stream without entries is kept.
 #[derive(Persist, Default)]
 #[repr(C)]
 pub struct Stream<'r> {
-    /// Fields and values of each entry, in turn, as [`pack`] writes them.
+    /// The fields and values of each entry, alternating, as [`pack`] writes them.
     pub entries: PBTreeMap<'r, Id, Str<'r>>,
-    /// Groups of consumers, by their names.
+    /// The consumer groups, by name.
     pub groups: PBTreeMap<'r, Str<'r>, P<'r, Consumers<'r>>>,
-    /// What has been.
+    /// The stream's counters, which outlive deleted entries.
     pub past: Past,
 }
 
-/// What has been in a stream.
+/// Counters of a stream, which outlive deleted entries.
 #[derive(Persist, Default, Clone, Copy, Debug, PartialEq)]
 #[repr(C)]
 pub struct Past {
-    /// The greatest id that was given.
+    /// The greatest id of all entries ever added.
     pub last: Id,
-    /// The greatest one of the entries that were deleted one by one.
+    /// The greatest id of the entries that `XDEL` removed.
     pub deleted: Id,
-    /// Number of entries that were ever added.
+    /// Number of entries ever added.
     pub added: u64,
 }
 
-/// A group of consumers, each of which gets some of the entries.
+/// A consumer group. Each of its consumers gets some of the entries.
 #[derive(Persist, Default)]
 #[repr(C)]
 pub struct Consumers<'r> {
-    /// Entries that a consumer has got and not acknowledged.
+    /// Entries that were delivered to a consumer and not acknowledged.
     pub pending: PBTreeMap<'r, Id, Delivery<'r>>,
-    /// The consumers, by their names.
+    /// The consumers, by name.
     pub names: PBTreeMap<'r, Str<'r>, P<'r, Consumer<'r>>>,
-    /// How far it is.
+    /// How far the group has read.
     pub progress: Progress,
 }
 
-/// How far a group is.
+/// How far a group has read.
 #[derive(Persist, Default, Clone, Copy, Debug, PartialEq)]
 #[repr(C)]
 pub struct Progress {
-    /// The last entry that a consumer has got.
+    /// The id of the last entry that a consumer got.
     pub last: Id,
-    /// How many entries that were ever added are not behind that one. Negative if that is not known.
+    /// Number of entries ever added up to `last`. Negative if it is unknown.
     pub read: i64,
 }
 
-/// An entry that a consumer has got.
+/// The delivery of an entry to a consumer.
 #[derive(Persist, Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Delivery<'r> {
-    /// Who.
+    /// The consumer.
     pub consumer: P<'r, Consumer<'r>>,
-    /// When, in milliseconds since 1970. The last time counts.
+    /// The time of the last delivery, in milliseconds since 1970.
     pub at: i64,
-    /// How many times.
+    /// Number of deliveries.
     pub count: i64,
 }
 
@@ -88,40 +90,41 @@ pub struct Delivery<'r> {
 #[derive(Persist)]
 #[repr(C)]
 pub struct Consumer<'r> {
-    /// Its name.
+    /// The name.
     pub name: Str<'r>,
-    /// When it was last seen, in milliseconds since 1970.
+    /// When the consumer was last seen, in milliseconds since 1970.
     pub seen: i64,
-    /// The entries that it has got and not acknowledged. What else is known of them is in [`Consumers::pending`].
+    /// The entries that were delivered to this consumer and not acknowledged. Their deliveries are in
+    /// [`Consumers::pending`].
     pub pending: PBTreeSet<'r, Id>,
 }
 
-/// The entries of a stream, as far as groups depend on them.
+/// The figures of a stream on which the progress of groups depends.
 #[derive(Debug, Clone, Copy)]
 pub struct Extent {
-    /// How many there are.
+    /// Number of entries.
     pub len: u64,
-    /// The id of the first one, or 0.
+    /// The id of the first entry, or 0.
     pub first: Id,
-    /// What has been.
+    /// The stream's counters.
     pub past: Past,
 }
 
 impl Extent {
-    /// That of a stream.
+    /// Returns the figures of a stream.
     pub fn of<'r>(view: &View<'r>, stream: P<'r, Stream<'r>>) -> Extent {
         let entries = field!(stream.entries);
         let first = entries.iter(view).next().map_or(0, |(id, _)| *id);
         Extent { len: view[entries].len() as u64, first, past: view[field!(stream.past)] }
     }
 
-    /// Whether an entry may have been deleted from `from` on.
+    /// Returns whether an entry at `from` or behind it may have been deleted.
     fn has_gaps_from(&self, from: Id) -> bool {
         let deleted = self.past.deleted;
         self.len > 0 && deleted > 0 && self.first <= deleted && from <= deleted
     }
 
-    /// How many entries that were ever added are not behind this id, if that can be told.
+    /// Returns the number of entries ever added up to this id, if it is known.
     pub fn position(&self, id: Id) -> Option<i64> {
         let Past { last, deleted, added } = self.past;
         if added == 0 {
@@ -141,7 +144,7 @@ impl Extent {
         }
     }
 
-    /// How many entries there are that a group has not got yet, if that can be told.
+    /// Returns the number of entries that a group has not read yet, if it is known.
     pub fn lag(&self, progress: Progress) -> Option<i64> {
         let added = self.past.added as i64;
         if added == 0 {
@@ -153,7 +156,7 @@ impl Extent {
         self.position(progress.last).map(|position| added.wrapping_sub(position))
     }
 
-    /// A group gets the next entry.
+    /// Moves a group's progress to its next entry, `id`.
     pub fn advance(&self, progress: &mut Progress, id: Id) {
         if id <= progress.last {
             return;
@@ -167,7 +170,8 @@ impl Extent {
     }
 }
 
-/// Writes words one behind the other: their number, then the length and the bytes of each one. Numbers have 7 bits in a byte, the lowest first; the last byte is below 128.
+/// Encodes words one after the other: the number of words, then the length and the bytes of each word. A
+/// number has 7 bits in each byte, the lowest first. The last byte of a number is below 128.
 pub fn pack(words: &[&[u8]]) -> SmallVec<[u8; 256]> {
     let mut packed = SmallVec::with_capacity(words.iter().map(|word| word.len() + 2).sum::<usize>() + 2);
     let number = |packed: &mut SmallVec<[u8; 256]>, mut number: usize| {
@@ -185,7 +189,7 @@ pub fn pack(words: &[&[u8]]) -> SmallVec<[u8; 256]> {
     packed
 }
 
-/// Reads what [`pack`] wrote: how many words there are, and they.
+/// Decodes the output of [`pack`]. Returns the number of words, and the words.
 pub fn unpack(mut packed: &[u8]) -> (usize, impl Iterator<Item = &[u8]>) {
     fn number(packed: &mut &[u8]) -> usize {
         let (mut number, mut shift) = (0, 0);
@@ -212,7 +216,7 @@ pub fn unpack(mut packed: &[u8]) -> (usize, impl Iterator<Item = &[u8]>) {
 /// Adds an entry behind all others.
 ///
 /// # Errors
-/// If there is no memory for it.
+/// If the heap has no memory for it.
 pub fn append<'r>(tx: &mut Txn<'r>, stream: P<'r, Stream<'r>>, id: Id, words: &[&[u8]]) -> pheap::Result<()> {
     let packed = tx.alloc_slice_copy(&pack(words))?;
     field!(stream.entries).insert(tx, &id, packed)?;
@@ -222,36 +226,36 @@ pub fn append<'r>(tx: &mut Txn<'r>, stream: P<'r, Stream<'r>>, id: Id, words: &[
     Ok(())
 }
 
-/// Which entries are to go, from the first one on.
+/// Selects entries to remove from the beginning.
 #[derive(Debug, Clone, Copy)]
 pub struct Trim {
-    /// Which ones.
+    /// The bound of the entries to remove.
     pub to: TrimTo,
-    /// If it need not be all of them.
+    /// Set if some of these entries may stay.
     pub roughly: Option<Roughly>,
 }
 
-/// What need not be removed.
+/// Limits of an approximate removal.
 #[derive(Debug, Clone, Copy)]
 pub struct Roughly {
-    /// Only whole blocks of so many entries are removed; fewer if entries are long.
+    /// Entries of a block: only whole blocks are removed. A block has fewer entries if they are long.
     pub block: u64,
-    /// Bytes of a block (0: any number).
+    /// Bytes of a block; 0: no limit.
     pub block_bytes: u64,
-    /// Entries that are removed at most (0: any number).
+    /// The most entries to remove; 0: no limit.
     pub most: u64,
 }
 
-/// Which entries are to go.
+/// The bound of the entries to remove.
 #[derive(Debug, Clone, Copy)]
 pub enum TrimTo {
-    /// Those before the last so many.
+    /// Keeps the last so many entries.
     Len(u64),
-    /// Those with lesser ids.
+    /// Removes the entries with lesser ids.
     Id(Id),
 }
 
-/// Removes entries. How many.
+/// Removes entries from the beginning. Returns how many.
 pub fn trim<'r>(tx: &mut Txn<'r>, stream: P<'r, Stream<'r>>, trim: Trim) -> u64 {
     let entries = field!(stream.entries);
     let (len, added) = (tx[entries].len() as u64, tx[field!(stream.past)].added);
@@ -279,7 +283,8 @@ pub fn trim<'r>(tx: &mut Txn<'r>, stream: P<'r, Stream<'r>>, trim: Trim) -> u64 
     count
 }
 
-/// How many entries there are in the whole blocks at the beginning that have no more than `most` together. Blocks begin at each `block`th entry that was ever added.
+/// Returns the number of entries in the leading blocks that together have at most `most` entries. Each
+/// `block`th entry ever added begins a block.
 fn whole_blocks(len: u64, added: u64, block: u64, most: u64) -> u64 {
     if most >= len {
         return len;
@@ -288,10 +293,11 @@ fn whole_blocks(len: u64, added: u64, block: u64, most: u64) -> u64 {
     if first > most { 0 } else { first + (most - first) / block * block }
 }
 
-/// The consumer of a name, which is seen now, and is made if there is none; and whether it was made.
+/// Returns the consumer with this name, and whether this call created it. Sets the time when it was last seen
+/// to `now`.
 ///
 /// # Errors
-/// If there is no memory for it.
+/// If the heap has no memory for it.
 pub fn consumer_or_new<'r>(
     tx: &mut Txn<'r>,
     group: P<'r, Consumers<'r>>,
@@ -308,10 +314,10 @@ pub fn consumer_or_new<'r>(
     Ok((consumer, true))
 }
 
-/// A consumer gets an entry. If another one has it, it is taken from that one.
+/// Delivers an entry to a consumer. If another consumer has it, that one loses it.
 ///
 /// # Errors
-/// If there is no memory for it.
+/// If the heap has no memory for it.
 pub fn deliver<'r>(
     tx: &mut Txn<'r>,
     group: P<'r, Consumers<'r>>,
@@ -330,7 +336,7 @@ pub fn deliver<'r>(
     Ok(())
 }
 
-/// An entry is not pending any more. Whether it was.
+/// Removes an entry from the pending ones. Returns whether it was pending.
 pub fn settle<'r>(tx: &mut Txn<'r>, group: P<'r, Consumers<'r>>, id: Id) -> bool {
     let Some(Delivery { consumer, .. }) = field!(group.pending).remove(tx, &id) else { return false };
     field!(consumer.pending).remove(tx, &id);
@@ -353,7 +359,7 @@ mod tests {
 
     #[test]
     fn blocks_begin_at_round_numbers() {
-        // 1000 were added, 55 of the block that begins at the 400th are left.
+        // 1000 were added. Of the block that begins at the 400th, 55 are left.
         assert_eq!(whole_blocks(555, 1000, 100, 54), 0);
         assert_eq!(whole_blocks(555, 1000, 100, 111), 55);
         assert_eq!(whole_blocks(555, 1000, 100, 155), 155);
@@ -374,10 +380,10 @@ mod tests {
         let whole = extent(5, 1, 0);
         assert_eq!([lag(whole, 0, -1), lag(whole, 1, -1), lag(whole, 2, -1)], [Some(5), Some(4), None]);
         assert_eq!([lag(whole, 2, 2), lag(whole, 5, -1), lag(whole, 6, -1)], [Some(3), Some(0), None]);
-        // The third one was deleted.
+        // The third entry was deleted.
         let gap = extent(4, 1, 3);
         assert_eq!([lag(gap, 2, 2), lag(gap, 4, 4), lag(gap, 5, -1)], [None, Some(1), Some(0)]);
-        // It was the first one.
+        // The deleted entry was the first one.
         assert_eq!(lag(extent(2, 4, 3), 2, 2), Some(3));
         assert_eq!(lag(extent(0, 0, 3), 2, -1), Some(0));
         let mut progress = Progress { last: 2, read: 2 };

@@ -1,4 +1,4 @@
-//! What a key stands for.
+//! The value of a key.
 
 use pheap::{P, PHashMap, PHashSet, PVec, PVecDeque, Persist, Txn, View};
 
@@ -6,10 +6,10 @@ use super::sorted::Sorted;
 use super::streams::Stream;
 use crate::text::words;
 
-/// A string that never changes.
+/// An immutable string.
 pub type Str<'r> = P<'r, [u8]>;
 
-/// A list: strings, which can be added and removed at both ends.
+/// A list of strings, which grows and shrinks at both ends.
 pub type List<'r> = PVecDeque<'r, Str<'r>>;
 
 /// A hash: fields and their values.
@@ -18,15 +18,16 @@ pub type Hash<'r> = PHashMap<'r, Str<'r>, Str<'r>>;
 /// A set of strings.
 pub type Set<'r> = PHashSet<'r, Str<'r>>;
 
-/// What a key stands for. Empty lists, hashes, sets and sorted sets are not kept: their keys are removed.
+/// The value of a key. Empty lists, hashes, sets and sorted sets are not kept: the command that removes the
+/// last element removes the key.
 #[derive(Persist, Clone, Copy, Debug)]
 #[repr(u8)]
 pub enum Value<'r> {
-    /// A string that is a whole number, written canonically.
+    /// A string that is a whole number in canonical decimal form.
     Int(i64),
     /// A string.
     Bytes(Str<'r>),
-    /// A string that was changed in the middle, or at its end, and may be again.
+    /// A string that a command changed in the middle or at its end. It has room to change again.
     Buffer(P<'r, PVec<'r, u8>>),
     /// A list.
     List(P<'r, List<'r>>),
@@ -41,7 +42,7 @@ pub enum Value<'r> {
 }
 
 impl<'r> Value<'r> {
-    /// A string, stored in the smallest form.
+    /// Makes a string value in the smallest form.
     ///
     /// # Errors
     /// As for [`Txn::alloc`].
@@ -52,7 +53,7 @@ impl<'r> Value<'r> {
         }
     }
 
-    /// The name of its type, as `TYPE` tells it.
+    /// Returns the name of the type, as `TYPE` replies it.
     pub fn type_name(&self) -> &'static str {
         match self {
             Value::Int(_) | Value::Bytes(_) | Value::Buffer(_) => "string",
@@ -64,7 +65,7 @@ impl<'r> Value<'r> {
         }
     }
 
-    /// Shows `f` a string's bytes. None if it is no string.
+    /// Calls `f` with the bytes of a string. Returns None if the value is not a string.
     pub fn with_bytes<R>(&self, view: &View<'r>, f: impl FnOnce(&[u8]) -> R) -> Option<R> {
         Some(match self {
             Value::Int(number) => f(words::decimal(*number, &mut [0; 20])),

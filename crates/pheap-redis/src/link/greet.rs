@@ -1,4 +1,4 @@
-//! What this server and its master say to each other first.
+//! The handshake with a master.
 
 use super::Lost;
 use super::wire::Wire;
@@ -6,15 +6,15 @@ use crate::data::Position;
 use crate::server::Server;
 use crate::text::words::lossy;
 
-/// What the master says to `PSYNC`.
+/// The master's reply to `PSYNC`.
 pub(super) enum Greeting {
-    /// What was not read yet of its stream follows. It may have another name by now.
+    /// The stream goes on behind this server's position. The master may have a new replication ID.
     Continue(Option<String>),
-    /// Its data as a whole follow, and then what comes behind this.
+    /// All data follow, and then the stream from this position on.
     Full(Position),
 }
 
-/// Says who this server is, and asks for what it has not got yet.
+/// Introduces this server, and asks for the stream behind `position`, or for all data.
 pub(super) fn greet(
     server: &Server,
     wire: &mut Wire<'_>,
@@ -41,7 +41,7 @@ pub(super) fn greet(
         ask(wire, "AUTH", words)?
             .map_err(|why| Lost::Refused { what: "AUTH (`masterauth`, `masteruser`)", why })?;
     }
-    // What it does not know of these does not matter.
+    // A master that does not know these options works without them.
     let _ = ask(wire, "REPLCONF", &[b"REPLCONF", b"listening-port", port.as_bytes()])?;
     let _ = ask(wire, "REPLCONF", &[b"REPLCONF", b"capa", b"eof", b"capa", b"psync2"])?;
     let (id, from) = match position {
@@ -63,13 +63,13 @@ pub(super) fn greet(
     }
 }
 
-/// Sends a command. What is answered, or the error.
+/// Sends a command. Returns the reply, or the master's error.
 fn ask(wire: &mut Wire<'_>, what: &str, words: &[&[u8]]) -> Result<Result<String, String>, Lost> {
     wire.send(words)?;
     loop {
         let line = wire.line()?;
         return match &line[..] {
-            // It says that it is still there.
+            // The master shows that it is still there.
             [] => continue,
             [b'+', text @ ..] => Ok(Ok(lossy(text).into_owned())),
             [b'-', text @ ..] => Ok(Err(lossy(text).into_owned())),

@@ -1,7 +1,8 @@
-//! The data of a master as a whole: an RDB file, which is loaded as it comes.
+//! Loads all data of a master: an RDB file, which is loaded as it comes.
 //!
-//! What was there before is removed when the file's beginning was looked at, and it has a version that is known here. From then on until all of it is there, commands are answered with
-//! `LOADING`; and the heap says that it is a part, so whoever opens it after a crash begins with nothing.
+//! The old data are removed after the beginning of the file has shown a known version. From then on, commands
+//! get the error `LOADING` until the data are complete. The heap also records that its data are incomplete.
+//! If the process ends before that, the next start removes them.
 
 use std::io::Read;
 
@@ -14,19 +15,19 @@ use crate::execute::Note;
 use crate::rdb::{self, FileReader, Part};
 use crate::text::words::{self, lossy};
 
-/// Length of what follows a file whose length is not known before.
+/// Bytes of the mark that ends a file of unknown length.
 const MARK: usize = 40;
 
-/// How the end of a file is known.
+/// The end of a file.
 enum End {
-    /// It has so many bytes.
+    /// The file has so many bytes.
     Size(u64),
-    /// This follows.
+    /// These bytes follow the file.
     Mark(Vec<u8>),
 }
 
 impl Follower<'_> {
-    /// Loads the data of a master, in place of what is there. Behind them, the stream goes on at `position`.
+    /// Replaces the data by those of a master. The stream goes on at `position` behind them.
     pub(super) fn load(&mut self, wire: &mut Wire<'_>, position: Position) -> Result<(), Lost> {
         let end = announced(wire)?;
         let size = match end {
@@ -44,13 +45,13 @@ impl Follower<'_> {
         let result = self.parts(&mut file);
         let at = file.position();
         let result = match result {
-            // The connection's error says more than that reading has failed.
+            // The error of the connection says more than the failed read.
             Err(lost) => Err(wire.take_lost().unwrap_or(lost)),
             Ok(()) => end.check(wire, at),
         };
         wire.expect_data(None);
         if let Err(lost) = result {
-            // If that fails, too, the next start does it.
+            // If this fails too, the next start removes the data.
             self.run(&flush, Note::Nothing)?;
             return Err(lost);
         }
@@ -60,7 +61,7 @@ impl Follower<'_> {
         Ok(())
     }
 
-    /// Puts all that is in the file in the heap.
+    /// Stores all parts of the file in the heap.
     fn parts(&mut self, file: &mut FileReader<&mut Wire<'_>>) -> Result<(), Lost> {
         let server = self.server();
         let mut batch = Batch::new(&server.store, &server.clocks);
@@ -68,7 +69,7 @@ impl Follower<'_> {
             let part = file.next_part().map_err(|error| Lost::Data { at: file.position(), error })?;
             match part {
                 None => break,
-                // Also those that have expired: the master says so when it removes them.
+                // Expired keys too: the master sends a command when it removes them.
                 Some(Part::Entry(entry)) => batch.add(entry, file.position())?,
                 Some(Part::Library(text)) => {
                     let load = [&b"FUNCTION"[..], b"LOAD", b"REPLACE"].map(<[u8]>::to_vec);
@@ -82,7 +83,7 @@ impl Follower<'_> {
 }
 
 impl End {
-    /// Looks whether a file of so many bytes was all of it.
+    /// Checks that a file of `len` bytes is complete.
     fn check(&self, wire: &mut Wire<'_>, len: u64) -> Result<(), Lost> {
         match self {
             End::Size(size) if *size == len => Ok(()),
@@ -102,12 +103,12 @@ impl End {
     }
 }
 
-/// What the master says of the file that follows.
+/// Reads the master's announcement of the file.
 fn announced(wire: &mut Wire<'_>) -> Result<End, Lost> {
     loop {
         let line = wire.line()?;
         return match &line[..] {
-            // It says that it is still there.
+            // The master shows that it is still there.
             [] => continue,
             [b'-', why @ ..] => Err(Lost::Refused { what: "its data", why: lossy(why).into_owned() }),
             [b'$', b'E', b'O', b'F', b':', mark @ ..] if mark.len() == MARK => Ok(End::Mark(mark.to_vec())),

@@ -1,14 +1,16 @@
-//! The link to a master: a thread of its own, which connects, gets the data as a whole if it must, and then runs what the master sends, as it comes.
+//! The link to a master. Its thread connects to the master, loads all its data if necessary, and then applies
+//! the commands that the master sends.
 //!
-//! | file | what is in it |
+//! | file | contents |
 //! |---|---|
 //! | `wire` | the connection |
-//! | `greet` | what they say to each other first |
-//! | `load` | the data as a whole |
-//! | `stream` | what comes then |
+//! | `greet` | the handshake |
+//! | `load` | the transfer of all data |
+//! | `stream` | the stream of commands |
 //!
-//! How far that was is in the heap, and was put there by the transactions that have run it (`execute::replica`). So whenever the link, or the process, ends, the next one asks for what comes
-//! behind that. The thread has no clients; what others are to be told is posted to their threads.
+//! The heap has the position in the stream. The transactions that apply the commands write it
+//! (`execute::replica`). Whenever the link or the process ends, the next link therefore asks for the stream
+//! behind that position. The thread has no clients. It posts messages for clients to their threads.
 
 mod greet;
 mod load;
@@ -32,16 +34,17 @@ use crate::rdb;
 use crate::server::Server;
 use crate::server::role::Stage;
 
-/// How long it waits at first until it tries again.
+/// The first pause before the next attempt to connect. Each failed attempt doubles it.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// How long it waits at most; and if the master has given its data in vain, which costs it something.
+/// The longest pause; and the longest one after a failed transfer of all data, which is expensive for the
+/// master.
 const MOST_PATIENCE: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)];
 
 /// Why there is no link.
 #[derive(Debug, thiserror::Error)]
 pub enum Lost {
-    /// The server follows somebody else, or is being stopped.
+    /// The server now follows another master or none, or it stops.
     #[error("another master is followed")]
     Left,
     /// The master cannot be reached.
@@ -50,35 +53,35 @@ pub enum Lost {
     /// The connection has failed.
     #[error("the connection to the master has failed: {0}")]
     Io(io::Error),
-    /// The master has ended it.
+    /// The master has closed the connection.
     #[error("the master has closed the connection")]
     Closed,
-    /// Nothing has come from it.
+    /// The master was silent for longer than `repl-timeout`.
     #[error("nothing has come from the master for {0} seconds (`repl-timeout`)")]
     Silent(u64),
-    /// It does not want to.
+    /// The master refuses a command or request.
     #[error("the master refuses {what}: {why}")]
     Refused {
-        /// What it was asked for.
+        /// The command or request.
         what: &'static str,
-        /// What it has answered.
+        /// The master's reply.
         why: String,
     },
-    /// What comes is not what should.
+    /// The master has sent something that is invalid here.
     #[error("the master sends what cannot be understood: {0}")]
     Nonsense(String),
-    /// There is something wrong with its data.
+    /// The master's data are damaged or have an unknown format.
     #[error("the master's data cannot be loaded, byte {at}: {error}")]
     Data {
-        /// Up to where they were read.
+        /// The position up to which the data were read, in bytes.
         at: u64,
-        /// What is wrong.
+        /// The problem.
         error: rdb::Error,
     },
-    /// They cannot be put in the heap.
+    /// The master's data cannot be stored in the heap.
     #[error("the master's data cannot be stored: {0}")]
     Store(ImportError),
-    /// What it sends cannot be run.
+    /// A command of the master cannot be run.
     #[error("what the master sends cannot be run: {0}")]
     Run(Unfollowed),
     /// The heap has failed.
@@ -105,10 +108,10 @@ impl From<ImportError> for Lost {
     }
 }
 
-/// Why there can be no link.
+/// Why the link cannot be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum LinkError {
-    /// There are no certificates, or no TLS.
+    /// The certificates are missing or invalid, or this build has no TLS.
     #[error(transparent)]
     Tls(#[from] TlsError),
     /// The system refuses.
@@ -116,30 +119,30 @@ pub enum LinkError {
     Io(#[from] io::Error),
 }
 
-/// The thread that has the link to a master, if there is one.
+/// The thread of the link to a master. It runs even if there is no master.
 pub struct Link {
     sleeper: Sleeper,
     tls: Option<Connector>,
 }
 
 impl Link {
-    /// One that is not connected, and will be as the options say.
+    /// Makes a link that is not connected, with the TLS options.
     ///
     /// # Errors
-    /// If certificates are missing, or the system cannot make it.
+    /// If certificates are missing, or the system cannot create the poll.
     pub fn new(config: &Config) -> Result<Link, LinkError> {
         Ok(Link { tls: connector(config)?, sleeper: Sleeper::new()? })
     }
 
-    /// By this, it is told that something has changed.
+    /// Returns the mailbox, through which other threads wake this one when something has changed.
     pub fn mailbox(&self) -> Arc<Mailbox> {
         self.sleeper.mailbox().clone()
     }
 
-    /// Follows whatever master the server has, until the server is stopped.
+    /// Follows the server's present master, until the server stops.
     ///
     /// # Errors
-    /// If the system refuses to tell what happens.
+    /// If polling for events fails.
     pub fn run(mut self, server: &Server) -> io::Result<()> {
         let mut patience = PATIENCE;
         let mut told = String::new();
@@ -162,9 +165,9 @@ impl Link {
             if let Lost::Heap(error) = &lost {
                 server.look_at(error);
             }
-            // An error of a master may be of several lines.
+            // A master's error reply may have several lines.
             let text = lost.to_string().replace(['\r', '\n'], " ");
-            // The same again and again is told once.
+            // A repeated error is logged once.
             if was_connected || text != told {
                 tracing::warn!("no link to the master {master}: {text}");
             }

@@ -1,6 +1,8 @@
-//! What a master does, as it comes: parts of it are run as one transaction each, in which it is noted how far that was.
+//! Applies the stream of a master's commands. Each part of it runs as one transaction, which also records the
+//! position.
 //!
-//! The master is told once a second, and when it asks, up to where this server has it: with `appendfsync always`, what is durable; else what was run.
+//! The server reports its position to the master once a second, and when the master asks for it. With
+//! `appendfsync always` it reports the durable position, else the applied one.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -30,49 +32,50 @@ use crate::resp::request::Limits;
 use crate::server::Server;
 use crate::server::role::Stage;
 
-/// Bytes that are read at once.
+/// The most bytes of one read.
 const CHUNK: usize = 64 << 10;
 
-/// Commands, and bytes of them, that are run as one transaction, at most, unless they are one transaction of the master.
+/// The most commands, and the most bytes of them, that run as one transaction. A transaction of the master
+/// may exceed both.
 const PART: (usize, usize) = (1000, 1 << 20);
 
-/// How often the master is told how far this server is.
+/// The interval at which this server reports its position.
 const TELL: Duration = Duration::from_secs(1);
 
-/// Runs what a master sends.
+/// Applies the commands of a master.
 pub(super) struct Follower<'s> {
     server: &'s Server,
     generation: u64,
     session: Session,
     position: Option<Position>,
     waker: Waker,
-    /// What others are to be told when it is durable, and up to where the stream is then.
+    /// Messages to clients that wait until their commits are durable, and the position of each.
     pending: VecDeque<Pending>,
-    /// Up to where the stream is durable, or need not be.
+    /// The offset up to which the stream is durable, or was applied if it need not be durable.
     done: u64,
 }
 
 struct Pending {
     commits: Vec<Commit>,
-    /// Writes that reads wait for until then.
+    /// Writes that are counted as unsynced until the commits are durable.
     counted: Counted,
     messages: Vec<(u64, Parcel)>,
     offset: u64,
 }
 
-/// Commands that have come and were not run.
+/// Commands that have come and were not applied.
 struct Part {
     commands: Vec<Vec<Vec<u8>>>,
     bytes: usize,
-    /// Up to where the stream was read.
+    /// The offset up to which the stream was read.
     read: u64,
-    /// Where a transaction has begun whose end has not come: before which command, and how far the stream was.
+    /// The start of a transaction whose end has not come: its index in `commands`, and the offset before it.
     multi: Option<(usize, u64)>,
-    /// The master wants to know when everything up to here was run.
+    /// The offset at which the master has asked for a report of the position.
     asked: Option<u64>,
 }
 
-/// There are no clients of this thread.
+/// This thread has no clients to serve.
 struct Nobody;
 
 impl Meanwhile for Nobody {
@@ -81,7 +84,7 @@ impl Meanwhile for Nobody {
 
 impl Drop for Follower<'_> {
     fn drop(&mut self) {
-        // If the disk has failed, whoever needs it is told so.
+        // If the disk has failed, later waits for it report the error.
         let _ = self.settle();
     }
 }
@@ -108,12 +111,12 @@ impl<'s> Follower<'s> {
         self.server
     }
 
-    /// Up to where the stream is in the heap.
+    /// Returns the position up to which the heap has the commands.
     pub(super) fn position(&self) -> Option<&Position> {
         self.position.as_ref()
     }
 
-    /// The stream goes on where it was. It may have another name by now.
+    /// Continues the stream at the present position, with a new replication ID if the master has sent one.
     pub(super) fn go_on(&mut self, id: Option<String>) -> Result<(), Lost> {
         match (&self.position, id) {
             (Some(position), Some(id)) if position.id != id => {
@@ -124,7 +127,7 @@ impl<'s> Follower<'s> {
         }
     }
 
-    /// Runs commands as one transaction, and notes this.
+    /// Runs commands as one transaction, which also records `note`.
     pub(super) fn run(&mut self, commands: &[Vec<Vec<u8>>], note: Note) -> Result<(), Lost> {
         let (server, thread) = (self.server, self.server.threads.len());
         let (mut reply, mut effects) = (Reply::new(false), Effects::default());
@@ -173,7 +176,7 @@ impl<'s> Follower<'s> {
         self.deliver()
     }
 
-    /// Tells others what is durable by now.
+    /// Sends the messages whose commits are durable by now.
     fn deliver(&mut self) -> Result<(), Lost> {
         let mut context = Context::from_waker(&self.waker);
         while let Some(first) = self.pending.front_mut() {
@@ -197,7 +200,7 @@ impl<'s> Follower<'s> {
         Ok(())
     }
 
-    /// Runs what the master sends, until the link is lost.
+    /// Applies the stream, until the link is lost.
     pub(super) fn stream(mut self, wire: &mut Wire<'_>) -> Result<Infallible, Lost> {
         self.server.role.set_stage(Stage::Connected, self.generation, |link| {
             link.error = None;
@@ -209,9 +212,11 @@ impl<'s> Follower<'s> {
         result
     }
 
-    /// Waits until all that was run is durable: others wait for messages about it, and reads for its keys, whatever becomes of the link.
+    /// Waits until all applied commands are durable. Clients wait for messages about them, and reads wait for
+    /// their keys, even if the link is lost.
     fn settle(&mut self) -> Result<(), Lost> {
-        // They stay where they are until all are durable: if the disk has failed, nothing is told, whoever settles once more.
+        // The entries stay in `pending` until all are durable. If the disk has failed, no later call sends
+        // their messages.
         self.pending.iter().flat_map(|pending| &pending.commits).try_for_each(Commit::wait)?;
         self.deliver()
     }
@@ -239,9 +244,9 @@ impl<'s> Follower<'s> {
         }
     }
 
-    /// Takes the commands that have come, and runs them.
+    /// Takes complete commands from the input, and runs them.
     fn take(&mut self, input: &mut Input, part: &mut Part) -> Result<(), Lost> {
-        // A master may send what clients may not.
+        // The limits of clients do not apply to a master.
         let limits = Limits { bulk: i64::MAX.cast_unsigned(), authenticated: true };
         while input.is_ready(limits).map_err(|malformed| Lost::Nonsense(malformed.to_string()))? {
             let (start, before) = (input.start(), part.read);
@@ -266,7 +271,7 @@ impl<'s> Follower<'s> {
         self.run_part(part)
     }
 
-    /// Runs commands up to the last one that is not in a transaction whose end is still to come.
+    /// Runs the commands before the first one of an incomplete transaction.
     fn run_part(&mut self, part: &mut Part) -> Result<(), Lost> {
         let (len, offset) = part.multi.unwrap_or((part.commands.len(), part.read));
         let Some(before) = self.position.clone().filter(|position| position.offset < offset) else {
@@ -306,7 +311,7 @@ mod tests {
         text.split(' ').map(|word| word.as_bytes().to_vec()).collect()
     }
 
-    /// Reads of its keys would wait for the disk ever after.
+    /// Otherwise reads of these keys would wait for the disk forever.
     #[test]
     fn what_was_counted_is_uncounted_when_the_link_is_lost() {
         let folder = tempfile::tempdir().unwrap();
@@ -315,7 +320,7 @@ mod tests {
         one.run(&[words("set a 1"), words("flushall")], Note::Nothing).unwrap();
         drop(one);
         assert!(!server.unsynced.has(b"a") && !server.unsynced.has(b"b"));
-        // What comes to nothing is no write.
+        // A failed transaction counts no write.
         let mut one = follower(&server);
         assert!(one.run(&[words("flushall"), words("select 99")], Note::Nothing).is_err());
         assert!(!server.unsynced.has(b"a"));
@@ -327,7 +332,8 @@ mod tests {
         let server = server(&folder);
         let mut one = follower(&server);
         one.run(&[words("set a 1")], Note::Nothing).unwrap();
-        // A sync finds that the heap is gone, unless the log was found within the last millisecond.
+        // The next sync finds that the files of the heap are gone, except within a millisecond of the last
+        // check.
         folder.close().unwrap();
         std::thread::sleep(Duration::from_millis(2));
         for _ in 0..2 {

@@ -1,4 +1,5 @@
-//! The connection to a master. It waits for whatever comes first: bytes, the time, or that somebody wakes the thread.
+//! The connection to a master. A wait ends when bytes come, when the time is over, or when another thread
+//! wakes this one.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -22,19 +23,19 @@ use crate::server::Server;
 pub(super) const MAILBOX: Token = Token(0);
 const MASTER: Token = Token(1);
 
-/// Bytes that are read at once.
+/// The most bytes of one read.
 const CHUNK: usize = 256 << 10;
 
-/// Longest line that a master says.
+/// The most bytes of a line of the master.
 const LINE: usize = 64 << 10;
 
-/// How often the master hears of this server while its data come.
+/// The interval at which this server sends a newline while the master sends its data.
 const SIGN: Duration = Duration::from_secs(1);
 
-/// How often the link looks whether it still needs the address that it has asked for.
+/// The interval at which the link checks whether it still needs the address that it is resolving.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Where the thread of the link sleeps.
+/// The poll on which the thread of the link sleeps.
 pub(super) struct Sleeper {
     poll: Poll,
     mailbox: Arc<Mailbox>,
@@ -52,9 +53,9 @@ impl Sleeper {
         &self.mailbox
     }
 
-    /// Sleeps until something happens, or until then.
+    /// Sleeps until an event or until `until`.
     pub(super) fn sleep(&mut self, until: Instant) -> io::Result<()> {
-        // From here on, it is woken again.
+        // From here on, another thread can wake this one again.
         self.mailbox.take();
         match self.poll.poll(&mut self.events, Some(until.saturating_duration_since(Instant::now()))) {
             Err(error) if error.kind() != io::ErrorKind::Interrupted => Err(error),
@@ -69,23 +70,24 @@ pub(super) struct Wire<'w> {
     generation: u64,
     sleeper: &'w mut Sleeper,
     stream: Stream,
-    /// What has come, from `at` on.
+    /// Received bytes. Those before `at` were used.
     incoming: Vec<u8>,
     at: usize,
     outgoing: Vec<u8>,
     /// How long the master may be silent.
     patience: Duration,
     heard: Instant,
-    /// While its data come: when it has last heard of this server, and how many bytes there are, if it has said so.
+    /// Set while the master sends its data: when this server last sent a newline, and the size of the data if
+    /// known.
     signs: Option<(Instant, Option<u64>)>,
-    /// Bytes of its data that have come.
+    /// Bytes of the master's data that have come.
     data: u64,
-    /// Why reading has failed.
+    /// The error of the last read.
     lost: Option<Lost>,
 }
 
 impl<'w> Wire<'w> {
-    /// Connects to a master, by whichever of its addresses answers.
+    /// Connects to the first of the master's addresses that answers.
     pub(super) fn connect(
         server: &'w Server,
         generation: u64,
@@ -129,7 +131,7 @@ impl<'w> Wire<'w> {
         self.flush_out()
     }
 
-    /// Sends what can be sent now.
+    /// Sends as much as the socket takes now.
     fn flush_out(&mut self) -> Result<(), Lost> {
         while !self.outgoing.is_empty() {
             match self.stream.write(&self.outgoing) {
@@ -140,19 +142,19 @@ impl<'w> Wire<'w> {
                 Err(error) => return Err(Lost::Io(error)),
             }
         }
-        // What an encrypted connection has taken need not have been sent.
+        // An encrypted connection may have buffered bytes without sending them.
         match self.stream.flush() {
             Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(Lost::Io(error)),
             _ => Ok(()),
         }
     }
 
-    /// Whether everything was sent.
+    /// Returns whether everything was sent.
     pub(super) fn is_flushed(&self) -> bool {
         self.outgoing.is_empty()
     }
 
-    /// The next line, without its end.
+    /// Returns the next line, without its end.
     pub(super) fn line(&mut self) -> Result<Vec<u8>, Lost> {
         loop {
             let rest = &self.incoming[self.at..];
@@ -168,25 +170,26 @@ impl<'w> Wire<'w> {
         }
     }
 
-    /// What has come and was not used.
+    /// Returns the received bytes that were not used.
     pub(super) fn rest(&mut self) -> Vec<u8> {
         self.incoming.drain(..self.at);
         self.at = 0;
         std::mem::take(&mut self.incoming)
     }
 
-    /// The data of the master come now: so many bytes, if that is known. Or they have come.
+    /// Begins the transfer of the master's data, of `size` bytes if that is known; or ends it, if `size` is
+    /// None.
     pub(super) fn expect_data(&mut self, size: Option<Option<u64>>) {
         self.signs = size.map(|size| (Instant::now(), size));
         self.data = 0;
     }
 
-    /// Why reading has failed, if it was the connection.
+    /// Returns the error that the last read has failed with, if it came from the connection.
     pub(super) fn take_lost(&mut self) -> Option<Lost> {
         self.lost.take()
     }
 
-    /// Waits until more has come, and appends it to what has.
+    /// Waits for more bytes, and appends them to the received ones.
     fn fill(&mut self) -> Result<(), Lost> {
         if self.at == self.incoming.len() {
             self.incoming.clear();
@@ -219,12 +222,12 @@ impl<'w> Wire<'w> {
         result
     }
 
-    /// Appends what has come already: so many bytes, at most. How many they were.
+    /// Appends at most `most` bytes that have come already. Returns how many.
     pub(super) fn receive(&mut self, to: &mut Vec<u8>, most: usize) -> Result<usize, Lost> {
         let before = to.len();
         to.resize(before + most, 0);
         let result = loop {
-            // Also of a master that never lets this thread wait.
+            // Even a master that sends without a pause must not keep this thread from noticing a change.
             if let Err(lost) = check(self.server, self.generation) {
                 break Err(lost);
             }
@@ -248,7 +251,7 @@ impl<'w> Wire<'w> {
         result
     }
 
-    /// Sleeps until something happens, or until then.
+    /// Sends pending bytes, and sleeps until an event or until `until`.
     pub(super) fn wait(&mut self, until: Instant) -> Result<(), Lost> {
         check(self.server, self.generation)?;
         if self.heard.elapsed() >= self.patience {
@@ -275,7 +278,7 @@ impl Read for Wire<'_> {
     }
 }
 
-/// Whether the same master is still followed.
+/// Fails if the server has changed its master or stops.
 fn check(server: &Server, generation: u64) -> Result<(), Lost> {
     if server.role.generation() != generation || server.stopping.load(Acquire) {
         return Err(Lost::Left);
@@ -283,14 +286,14 @@ fn check(server: &Server, generation: u64) -> Result<(), Lost> {
     Ok(())
 }
 
-/// The addresses of a master. A resolver may take seconds. Meanwhile, this notices that there is another master, or that
-/// the server ends.
+/// Resolves the addresses of a master. A resolver may take seconds, so a separate thread asks it, and this
+/// one notices if the server changes its master or stops.
 fn resolve(server: &Server, generation: u64, master: &Master) -> Result<Vec<SocketAddr>, Lost> {
     let name = (master.host.clone(), master.port);
     let (answer, answered) = mpsc::channel();
     let ask = move || {
         let addresses = (name.0.as_str(), name.1).to_socket_addrs();
-        let _ = answer.send(addresses.map(Iterator::collect)); // nobody waits any more
+        let _ = answer.send(addresses.map(Iterator::collect)); // the link may not wait for it any more
     };
     thread::Builder::new().name("resolver".into()).spawn(ask).map_err(Lost::Connect)?;
     loop {
@@ -328,7 +331,7 @@ fn connect(
         sleeper.sleep(until).map_err(Lost::Io)?;
         check(server, generation)?;
     }
-    // It works without.
+    // The connection works without this option.
     let _ = stream.set_nodelay(true);
     Ok(stream)
 }

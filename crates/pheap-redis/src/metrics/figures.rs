@@ -1,4 +1,5 @@
-//! What is collected: names as those of redis_exporter where there are some, and the heap's own.
+//! The exported figures. They have the names of redis_exporter where it has them, and further ones for the
+//! heap.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -12,7 +13,7 @@ use crate::server::{Server, since_1970};
 use crate::stats::counts::{BUCKETS, Sum};
 use crate::stats::usage::Whose;
 
-/// All figures, as they are now.
+/// Returns all figures as they are now.
 pub(super) fn all(server: &Server) -> String {
     let mut text = Text::default();
     process(server, &mut text);
@@ -105,7 +106,7 @@ fn counted(server: &Server, text: &mut Text) {
     }
 }
 
-/// Of each command that was called.
+/// Appends the figures of each command that was called.
 fn each_command(server: &Server, text: &mut Text) {
     let called: Vec<(&str, Sum)> = commands()
         .map(|known| (known.command.name, server.counted(known.number)))
@@ -124,7 +125,7 @@ fn each_command(server: &Server, text: &mut Text) {
         let mut calls = 0;
         for (bucket, count) in sum.histogram.iter().enumerate() {
             calls += count;
-            // The last one has no end.
+            // The last bucket has no upper bound.
             let most = if bucket == BUCKETS - 1 { "+Inf".to_owned() } else { (1u64 << bucket).to_string() };
             text.figure("redis_commands_latencies_usec_bucket", &[("cmd", cmd), ("le", &most)], calls);
         }
@@ -133,7 +134,8 @@ fn each_command(server: &Server, text: &mut Text) {
     }
 }
 
-/// Of each database, one shard after the other: no command waits for more than that. Nothing while a script is slow, for that has shards locked.
+/// Appends the figures of each database. It reads one shard at a time, so that commands wait for no more than
+/// that. It appends nothing while a script is slow, because the script has locked shards.
 fn keys(server: &Server, text: &mut Text) {
     let mut counts = [[0; 2]; DATABASES];
     for shard in 0..server.store.shards().len() {
@@ -176,7 +178,7 @@ fn copies(server: &Server, text: &mut Text) {
     figures.into_iter().for_each(|(name, help, value)| text.one(name, Gauge, help, value));
 }
 
-/// Of a server that follows a master.
+/// Appends the figures of a server that follows a master.
 fn replication(server: &Server, text: &mut Text) {
     let link = server.role.link();
     let Some(master) = &link.master else { return };
@@ -227,7 +229,7 @@ fn heap(server: &Server, text: &mut Text) {
     let (collecting, longest) = (heap.collecting.as_secs_f64(), heap.pauses.longest().as_secs_f64());
     text.one("pheap_collecting_seconds_total", Counter, "How long collections took.", collecting);
     text.one("pheap_collector_longest_pause_seconds", Gauge, "The longest pause by a collection.", longest);
-    // The most that so many of the pauses took.
+    // Upper bounds of these fractions of the pauses.
     text.begin("pheap_collector_pause_seconds", Gauge, "Pauses by collections, by their share.");
     for (share, name) in [(0.5, "0.5"), (0.99, "0.99"), (0.999, "0.999")] {
         let pause = heap.pauses.quantile(share).as_secs_f64();

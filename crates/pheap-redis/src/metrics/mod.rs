@@ -1,4 +1,5 @@
-//! What Prometheus collects: threads of their own answer `GET /metrics`, and wait for nobody who serves clients longer than a look at one shard takes.
+//! Exports figures for Prometheus. Separate threads answer `GET /metrics`. They never block the threads that
+//! serve clients for longer than a read of one shard takes.
 
 mod figures;
 mod text;
@@ -16,40 +17,41 @@ use mio::{Events, Interest, Poll, Token};
 
 use crate::server::Server;
 
-/// How long the thread sleeps at most, until it looks whether the server is to stop.
+/// The longest sleep of the thread before it checks whether the server stops.
 const TICK: Duration = Duration::from_millis(200);
-/// How long somebody may take to ask and to read the answer, together.
+/// The longest time of a request and its response together.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Connections that are answered at once, each in a thread of its own. More are closed: a scrape comes again.
+/// The most requests at once, each in its own thread. Further connections are closed, because the next scrape
+/// comes soon.
 const AT_ONCE: usize = 64;
-/// What others are told in protected mode.
+/// The response to other machines in protected mode.
 const PROTECTED: &str = "This server is in protected mode: it answers other machines only if `requirepass` is set, or `protected-mode` is `no`.\n";
-/// Bytes of the longest request.
+/// The most bytes of a request.
 const LONGEST: usize = 8 << 10;
 
-/// Where Prometheus connects.
+/// The listener for Prometheus.
 #[derive(Debug)]
 pub struct Exporter {
     listener: TcpListener,
     poll: Poll,
 }
 
-/// Why nothing can be collected.
+/// Why figures cannot be exported.
 #[derive(Debug, thiserror::Error)]
 pub enum MetricsError {
-    /// The option is no address.
+    /// The option is not a valid address.
     #[error("metrics: '{0}' is no address; give one of this machine's and a port, as 127.0.0.1:9121")]
     Address(String),
-    /// The system refuses.
+    /// The system refuses to listen.
     #[error("metrics: cannot listen on {0}: {1}; if something else uses it, choose another port")]
     Io(SocketAddr, io::Error),
 }
 
 impl Exporter {
-    /// One that listens on this address.
+    /// Listens on this address.
     ///
     /// # Errors
-    /// If that is no address, or it cannot be had.
+    /// If the address is invalid, or the system refuses.
     pub fn new(address: &str) -> Result<Exporter, MetricsError> {
         let address: SocketAddr = address.parse().map_err(|_| MetricsError::Address(address.to_owned()))?;
         let listen = || {
@@ -63,23 +65,23 @@ impl Exporter {
         listen().map_err(|error| MetricsError::Io(address, error))
     }
 
-    /// Where it listens.
+    /// Returns the address of the listener.
     ///
     /// # Errors
-    /// If the system does not know.
+    /// If the system does not know it.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Answers until the server is stopped.
+    /// Answers requests until the server stops.
     pub fn run(mut self, server: &Server) {
         let mut events = Events::with_capacity(1);
         let slow = AtomicUsize::new(0);
         thread::scope(|scope| {
             while !server.stopping.load(Acquire) {
-                // What is wrong with the system, if anything, is told by those who serve clients.
+                // If polling fails, the threads that serve clients report it.
                 let _ = self.poll.poll(&mut events, Some(TICK));
-                // However many wait in a row, the end of the server waits no longer than for one of them.
+                // Without this check, the end of the server would have to wait for all pending connections.
                 while !server.stopping.load(Acquire)
                     && let Ok((stream, _)) = self.listener.accept()
                 {
@@ -89,8 +91,8 @@ impl Exporter {
                         }
                         slow.fetch_sub(1, AcqRel);
                     };
-                    // If there are as many already, or there can be no thread, the connection is closed: this thread must not wait
-                    // for a client.
+                    // If there are too many requests already, or no thread can start, the connection is
+                    // closed, because this thread must not wait for a client.
                     let is_room = slow.fetch_add(1, AcqRel) < AT_ONCE;
                     if !is_room || thread::Builder::new().spawn_scoped(scope, answered).is_err() {
                         slow.fetch_sub(1, AcqRel);
@@ -101,14 +103,14 @@ impl Exporter {
     }
 }
 
-/// Whether somebody may not see figures, as clients would not be served.
+/// Returns whether protected mode forbids the figures for this peer, as it forbids commands for a client.
 fn is_protected(stream: &TcpStream, server: &Server) -> bool {
     let config = server.config.read();
     let is_local = || stream.peer_addr().is_ok_and(|addr| addr.ip().to_canonical().is_loopback());
     config.is("protected-mode") && config.text("requirepass").is_empty() && !is_local()
 }
 
-/// A connection that is given up at some time.
+/// A connection whose reads and writes fail after `until`.
 struct Hurried {
     stream: TcpStream,
     until: Instant,
@@ -157,7 +159,7 @@ fn answer(stream: TcpStream, server: &Server) -> io::Result<()> {
     stream.write_all((head + &body).as_bytes())
 }
 
-/// What somebody gets, or None if it is no such request.
+/// Reads a request. Returns its path, or None if it is not a `GET` request.
 fn path(stream: &mut impl Read) -> io::Result<Option<String>> {
     let mut bytes = Vec::new();
     loop {

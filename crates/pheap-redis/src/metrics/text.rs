@@ -2,14 +2,14 @@
 
 use std::fmt::{Display, Write};
 
-/// What a figure does.
+/// The kind of a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// It goes up only, until the server is started again, or told to count anew.
+    /// The figure only rises, until the server restarts or resets its counters.
     Counter,
-    /// It goes up and down.
+    /// The figure rises and falls.
     Gauge,
-    /// Counts of what was at most so much.
+    /// Counts of values up to certain bounds.
     Histogram,
 }
 
@@ -18,7 +18,7 @@ pub(super) enum Kind {
 pub(super) struct Text(String);
 
 impl Text {
-    /// Figures of one name follow.
+    /// Begins the figures of one name.
     pub(super) fn begin(&mut self, name: &str, kind: Kind, help: &str) {
         let kind = match kind {
             Kind::Counter => "counter",
@@ -29,7 +29,7 @@ impl Text {
         let _ = write!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
     }
 
-    /// A figure, with labels that tell it from others of its name.
+    /// Appends a figure, with labels that distinguish it from others of its name.
     pub(super) fn figure(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
         self.0.push_str(name);
         for (i, (label, text)) in labels.iter().enumerate() {
@@ -40,13 +40,13 @@ impl Text {
         let _ = writeln!(self.0, "{end} {value}");
     }
 
-    /// A figure that is alone.
+    /// Appends the only figure of a name.
     pub(super) fn one(&mut self, name: &str, kind: Kind, help: &str, value: impl Display) {
         self.begin(name, kind, help);
         self.figure(name, &[], value);
     }
 
-    /// All of it.
+    /// Returns the text.
     pub(super) fn finish(self) -> String {
         self.0
     }

@@ -1,4 +1,4 @@
-//! A client's connection.
+//! The connection of a client.
 
 use std::collections::HashMap;
 use std::io::{self, Read};
@@ -16,49 +16,51 @@ use crate::resp::input::Input;
 use crate::server::Limits;
 use crate::stats::counts::Traffic;
 
-/// Bytes that may wait to be sent to a client that has not said the password.
+/// The most bytes of unread output of a client that has not authenticated.
 const MOST_UNAUTHENTICATED: usize = 64 << 10;
 
-/// A client's connection.
+/// The connection of a client, owned by its thread.
 pub(super) struct Connection {
     pub(super) stream: Stream,
     pub(super) session: Session,
     pub(super) input: Input,
     pub(super) output: Output,
-    /// Replies of commands that run just now.
+    /// The replies of the running commands. They move to `output` when the commands end.
     pub(super) reply: Reply,
-    /// What it waits for, if it does.
+    /// The command and keys with which the client waits, if it waits.
     pub(super) blocked: Option<Blocked>,
-    /// Others look first whether they can go on after what it has written.
+    /// Whether clients that wait for keys it wrote still have to look, before it is served again.
     pub(super) is_held: bool,
-    /// There may be more to read.
+    /// Whether there may be more to read.
     pub(super) is_readable: bool,
-    /// A read may leave room though there is more to read: its end, or what is behind a byte out of band.
+    /// Whether a read that does not fill the buffer may still leave data to read: the end of the stream, or
+    /// data behind an urgent byte.
     pub(super) leaves_room: bool,
-    /// It sends nothing more.
+    /// Whether the client has closed its sending side.
     pub(super) is_at_end: bool,
-    /// It is slow to read: how long already.
+    /// How long its unread output has exceeded the soft limit.
     pub(super) slowness: Watch,
-    /// More waits to be sent to it, or was sent by it, than may: it is disconnected.
+    /// Whether its input or unread output exceeds a limit, so that it has to be disconnected.
     pub(super) is_over: bool,
-    /// When it has last sent something.
+    /// When the client last sent something.
     pub(super) last_heard: Instant,
 }
 
-/// What a client waits for.
+/// The state of a client that waits for keys.
 #[derive(Debug)]
 pub(super) struct Blocked {
-    /// The command.
+    /// The words of the command.
     pub(super) words: Vec<Vec<u8>>,
-    /// The keys, and until when.
+    /// The keys, and the timeout.
     pub(super) block: Block,
-    /// Where each key is among the words.
+    /// The index of each key in `words`.
     pub(super) places: HashMap<Vec<u8>, usize>,
-    /// When it gives up.
+    /// The end of the timeout; None if the client waits without limit.
     pub(super) until: Option<Instant>,
     /// The database of the keys.
     pub(super) db: usize,
-    /// Must be durable before it is told that there was nothing: what it has seen when it last looked.
+    /// The commits that its last look has seen. They must be durable before a reply says that there was
+    /// nothing.
     pub(super) seen: Vec<pheap::Commit>,
 }
 
@@ -81,8 +83,8 @@ impl Connection {
         }
     }
 
-    /// How much may wait to be sent to it. As in Redis, the first 16 KiB do not count: with any limit, it can still
-    /// be set higher.
+    /// Returns the limits of its unread output. As in Redis, the first 16 KiB do not count, so that the
+    /// client can raise any limit.
     pub(super) fn limit(&self, limits: &Limits) -> Limit {
         let mut limit =
             if self.session.subscriptions() > 0 { limits.messages.get() } else { limits.output.get() };
@@ -93,32 +95,32 @@ impl Connection {
         limit
     }
 
-    /// What all clients may need together (`maxmemory-clients`), if it counts for this one; else 0.
+    /// Returns the limit of all clients' memory (`maxmemory-clients`) if it applies to this client; else 0.
     fn of_all(&self, limits: &Limits) -> u64 {
         if self.session.never_evicted { 0 } else { limits.clients.load(Relaxed) }
     }
 
-    /// Whether it alone needs what all clients may need together.
+    /// Returns whether this client alone reaches the limit of all clients' memory.
     pub(super) fn needs_all(&self, limits: &Limits) -> bool {
         let (clients, bytes) = (self.of_all(limits), self.input.pending() + self.output.len());
         clients > 0 && bytes as u64 >= clients
     }
 
-    /// Looks whether too much waits to be sent to it. Who has not said the password gets errors only, and may
-    /// not leave many of them unread.
+    /// Checks whether its unread output exceeds a limit. A client that has not authenticated gets only
+    /// errors, and has a low limit.
     pub(super) fn look_at_output(&mut self, limits: &Limits) {
         self.is_over |= !self.session.authenticated && self.output.len() > MOST_UNAUTHENTICATED;
         let listed = self.output.len().saturating_sub(OUTPUT_BUFFER);
         self.is_over |= self.slowness.is_over(listed, self.limit(limits));
     }
 
-    /// Looks whether it has sent too much that was not answered.
+    /// Checks whether its unanswered input exceeds the limit.
     pub(super) fn look_at_input(&mut self, limits: &Limits) {
         let queued = self.session.multi.as_ref().map_or(0, |multi| multi.bytes);
         self.is_over |= (self.input.pending() + queued) as u64 > limits.input.load(Relaxed);
     }
 
-    /// Replies that are longer than may wait are not written to their end.
+    /// Limits the length of the next replies to the room that the output limit leaves.
     pub(super) fn limit_reply(&mut self, limits: &Limits) {
         let limit = match self.limit(limits).hard {
             0 => usize::MAX,
@@ -127,14 +129,15 @@ impl Connection {
         self.reply.set_limit(limit);
     }
 
-    /// Lets others know what the client does.
+    /// Publishes the client's state for other threads.
     pub(super) fn publish(&mut self) {
         (self.session.input, self.session.output) = (self.input.pending(), self.output.len());
         self.session.publish();
         self.session.profile.state.lock().last_heard = self.last_heard;
     }
 
-    /// Reads what has come, by way of `buffer`, but not more than fits there: others have a turn in between.
+    /// Reads into `buffer` and appends to the input. Reads at most one buffer, so that other clients have a
+    /// turn.
     pub(super) fn read(&mut self, buffer: &mut [u8], traffic: &Traffic) -> io::Result<()> {
         match self.stream.read(buffer) {
             Ok(0) => {
@@ -145,7 +148,8 @@ impl Connection {
                 traffic.read(n);
                 self.input.append(&buffer[..n]);
                 self.last_heard = Instant::now();
-                // A socket that leaves room has nothing more, and there is an event for what comes then; but none again for what has come already.
+                // If a read did not fill the buffer, the socket is empty, and a later event reports new data.
+                // No event reports again data that had already come.
                 self.is_readable = n == buffer.len() || self.stream.is_encrypted() || self.leaves_room;
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.is_readable = false,

@@ -1,4 +1,4 @@
-//! Where clients connect.
+//! The sockets on which the server accepts clients.
 
 use std::fmt;
 use std::io::{self, ErrorKind};
@@ -15,36 +15,36 @@ use crate::config::Config;
 use crate::connections::stream::Stream;
 use crate::connections::tls::{Acceptor, TlsError, acceptor};
 
-/// Where clients connect.
+/// A socket on which the server accepts clients.
 #[derive(Debug)]
 pub enum Listener {
-    /// A port.
+    /// A TCP port.
     Tcp(TcpListener),
-    /// A port where clients speak TLS.
+    /// A TCP port for TLS.
     Tls(TcpListener, Acceptor),
-    /// A socket in the file system, which is removed in the end.
+    /// A Unix socket with its path. Dropping the listener removes the path.
     Unix(UnixListener, PathBuf),
 }
 
-/// Why nobody can connect.
+/// Why a listener cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
-    /// What `bind` says is no address.
+    /// An address in `bind` is invalid.
     #[error("bind: '{0}' is not an IP address; use one of this machine's, `*` or `::*`")]
     Address(String),
-    /// There are no certificates, or no TLS.
+    /// The certificates are missing or invalid, or this build has no TLS.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// The system refuses.
+    /// The system refuses to listen.
     #[error("cannot listen on {0}: {1}; if something else uses it, choose another `port`, or `unixsocket`")]
     Io(String, io::Error),
 }
 
 impl Listener {
-    /// All that the options ask for.
+    /// Opens all listeners that the options ask for.
     ///
     /// # Errors
-    /// If one cannot be had.
+    /// If one of them cannot be opened.
     pub fn all(config: &Config) -> Result<Vec<Listener>, ListenError> {
         let mut all = Vec::new();
         all.extend(ports(config, "port")?.into_iter().map(Listener::Tcp));
@@ -65,7 +65,7 @@ impl Listener {
         Ok(all)
     }
 
-    /// The next client, if one has come.
+    /// Accepts the next client.
     pub(super) fn accept(&self) -> io::Result<Stream> {
         match self {
             Listener::Tcp(listener) => Ok(Stream::Tcp(listener.accept()?.0)),
@@ -104,11 +104,12 @@ impl Drop for Listener {
     }
 }
 
-/// Removes a socket that is left from before. (Redis removes whatever is there, also if another server listens.)
+/// Removes a socket that an earlier run left. (Redis removes any file with this name, even the socket of a
+/// server that is running.)
 fn remove_socket(path: &Path) -> io::Result<()> {
     match std::fs::symlink_metadata(path) {
         Ok(found) if found.file_type().is_socket() => {
-            // Nobody is told that there is nobody, unless it is so.
+            // Only a refused connection shows that no server listens.
             let Err(error) = UnixStream::connect(path) else { return Err(ErrorKind::AddrInUse.into()) };
             if error.kind() == ErrorKind::ConnectionRefused { std::fs::remove_file(path) } else { Err(error) }
         }
@@ -118,7 +119,7 @@ fn remove_socket(path: &Path) -> io::Result<()> {
     }
 }
 
-/// A port at all addresses of this machine that are asked for. One with a `-` before it may be absent.
+/// Listens on a port at each address in `bind`. An address with a `-` before it may be missing.
 fn ports(config: &Config, option: &str) -> Result<Vec<TcpListener>, ListenError> {
     let (port, mut all) = (config.int(option) as u16, Vec::new());
     for text in config.text("bind").split_whitespace().filter(|_| port != 0) {

@@ -1,4 +1,5 @@
-//! Threads, each with its connections, and what waits there: for more input, for keys, for the disk.
+//! The threads that serve clients, their connections, and the clients that wait for input, for keys, or for
+//! the disk.
 
 mod connection;
 mod listener;

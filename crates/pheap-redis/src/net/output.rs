@@ -1,4 +1,4 @@
-//! What is to be sent to a client, in order, and what must be durable before.
+//! The output queue of a client: bytes to send in order, and the commits that must be durable first.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
@@ -6,39 +6,39 @@ use std::task::Poll;
 
 use pheap::Commit;
 
-/// Bytes of chunks that are put together. What was sent of a chunk is kept until all of it was.
+/// The most bytes to which chunks are merged. A chunk's memory is freed when all of the chunk was sent.
 const MERGED: usize = 64 << 10;
 
-/// What is to be sent.
+/// The output queue of a client.
 #[derive(Debug, Default)]
 pub(super) struct Output {
     chunks: VecDeque<Chunk>,
     /// Bytes of the first chunk that were sent.
     sent: usize,
-    /// Bytes of all chunks.
+    /// Bytes of all chunks, including the sent part of the first one.
     len: usize,
 }
 
 #[derive(Debug)]
 struct Chunk {
     bytes: Vec<u8>,
-    /// Must be durable before this is sent.
+    /// Commits that must be durable before this chunk is sent.
     commits: Vec<Commit>,
 }
 
-/// Why sending does not go on.
+/// Why sending has stopped.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Paused {
     /// Everything was sent.
     Empty,
-    /// The client is slow.
+    /// The socket's buffer is full.
     Full,
-    /// Something is not durable yet.
+    /// The next chunk waits for a commit that is not durable.
     NotDurable,
 }
 
 impl Output {
-    /// Adds what is to be sent when `commits` are durable.
+    /// Adds bytes to send when `commits` are durable.
     pub(super) fn push(&mut self, bytes: Vec<u8>, commits: Vec<Commit>) {
         self.len += bytes.len();
         match self.chunks.back_mut() {
@@ -49,22 +49,23 @@ impl Output {
         }
     }
 
-    /// Bytes that are still to be sent.
+    /// Returns the number of bytes still to send.
     pub(super) fn len(&self) -> usize {
         self.len - self.sent
     }
 
-    /// Sends what can be sent now. `look` tells whether a commit is durable, immediately before what waits for that is sent.
+    /// Sends as much as possible now. Calls `look` to check whether a commit is durable, immediately before
+    /// it sends bytes that wait for the commit.
     ///
     /// # Errors
-    /// If the connection, or the disk, has failed.
+    /// If the connection or the disk has failed.
     pub(super) fn send(
         &mut self,
         to: &mut impl Write,
         mut look: impl FnMut(&Commit) -> Poll<pheap::Result<()>>,
     ) -> io::Result<Paused> {
         while let Some(chunk) = self.chunks.front_mut() {
-            // The last one first: when that is durable, the others are as well.
+            // The last commit is checked first: when it is durable, the others usually are, too.
             while let Some(commit) = chunk.commits.last() {
                 match look(commit) {
                     Poll::Pending => return Ok(Paused::NotDurable),
@@ -85,7 +86,7 @@ impl Output {
             self.sent = 0;
             self.chunks.pop_front();
         }
-        // What an encrypted connection has taken need not have been sent.
+        // An encrypted connection may have buffered bytes without sending them.
         match to.flush() {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(Paused::Full),
             flushed => flushed.map(|()| Paused::Empty),
@@ -101,7 +102,7 @@ mod tests {
         unreachable!("nothing waits for a commit")
     }
 
-    /// Takes so many bytes, and then no more.
+    /// A writer that accepts so many bytes, and then no more.
     struct Slow(usize, Vec<u8>);
 
     impl Write for Slow {
@@ -123,7 +124,7 @@ mod tests {
     #[test]
     fn what_was_sent_is_not_kept() {
         let mut output = Output::default();
-        // Never all of it is sent, and never much is left.
+        // The queue is never empty and never long.
         let mut to = Slow(0, Vec::new());
         for _ in 0..10_000 {
             output.push(vec![b'x'; 1000], Vec::new());

@@ -1,4 +1,5 @@
-//! What a thread waits for that is not durable yet: the log is asked to sync once for all that was done in a turn, and tells once.
+//! Commits for which a thread waits. The thread asks the log for one sync for all commits of a turn, and the
+//! log wakes the thread once.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -12,23 +13,23 @@ use pheap::Commit;
 use crate::clients::unsynced::{Counted, Unsynced};
 use crate::connections::mailbox::Mailbox;
 
-/// Commits that replies wait for, and writes that reads wait for.
+/// Commits for which replies wait, and unsynced writes for which reads wait.
 #[derive(Debug)]
 pub(super) struct Syncs<'s> {
     unsynced: &'s Unsynced,
     told: Arc<Told>,
     waker: Waker,
-    /// The last commit of this turn.
+    /// The latest commit noted in this turn.
     last: Option<Commit>,
-    /// What was written in this turn.
+    /// The writes of this turn.
     counted: Counted,
-    /// The same of turns before, as far as the log has not told that they are durable.
+    /// The latest commit and the writes of each earlier turn that the log has not reported as durable.
     turns: VecDeque<(Commit, Counted)>,
-    /// None will become durable any more.
+    /// Whether a sync has failed, after which no commit becomes durable any more.
     has_failed: bool,
 }
 
-/// The log has told something.
+/// The waker that the log calls when a commit is durable or has failed. It also wakes the thread.
 #[derive(Debug)]
 struct Told {
     mailbox: Arc<Mailbox>,
@@ -61,7 +62,8 @@ impl<'s> Syncs<'s> {
         }
     }
 
-    /// Notes that somebody waits for these commits. A read that comes later may have seen less.
+    /// Notes commits for which replies wait, and keeps the latest. A later call may note an earlier commit,
+    /// because a read may have seen only an earlier state.
     pub(super) fn note(&mut self, commits: &[Commit]) {
         for commit in commits {
             if self.last.as_ref().is_none_or(|last| !commit.is_before(last)) {
@@ -70,15 +72,16 @@ impl<'s> Syncs<'s> {
         }
     }
 
-    /// Notes what was written in this turn. Its commit was [noted](Self::note) before, or is durable, or no reply waits for it.
+    /// Notes the writes of this turn. Their commit was [noted](Self::note) before, or is durable, or no reply
+    /// waits for it.
     pub(super) fn count(&mut self, counted: &mut Counted) {
         self.counted.append(counted);
     }
 
-    /// Whether a commit is durable.
+    /// Returns whether a commit is durable.
     ///
     /// # Errors
-    /// It never will be.
+    /// If it never will be.
     pub(super) fn look(&self, commit: &Commit) -> Poll<pheap::Result<()>> {
         if commit.is_durable() {
             Poll::Ready(Ok(()))
@@ -89,7 +92,7 @@ impl<'s> Syncs<'s> {
         }
     }
 
-    /// Ends a turn: asks the log for a sync if somebody waits for one.
+    /// Ends a turn: asks the log for a sync if a reply waits for one.
     pub(super) fn ask(&mut self) {
         let mut counted = std::mem::take(&mut self.counted);
         let Some(mut last) = self.last.take() else { return self.unsynced.uncount(&mut counted) };
@@ -98,13 +101,13 @@ impl<'s> Syncs<'s> {
             Poll::Ready(Ok(())) => self.unsynced.uncount(&mut counted),
             Poll::Ready(Err(_)) => {}
         }
-        // Who has looked before is to look again.
+        // Replies that found the commit pending in this turn have to look again.
         self.waker.wake_by_ref();
     }
 
-    /// Whether more is durable than there was before, or never will be.
+    /// Returns whether more commits are durable or have failed since the last call.
     pub(super) fn has_news(&mut self) -> bool {
-        // What the log did before it told is seen from here on.
+        // This swap makes visible the writes that the log made before it woke the thread.
         if !self.told.news.swap(false, Ordering::AcqRel) {
             return false;
         }
@@ -115,7 +118,7 @@ impl<'s> Syncs<'s> {
                     break;
                 }
                 Poll::Ready(Ok(())) => self.unsynced.uncount(&mut counted),
-                // They stay counted: nobody will ever say that they are durable.
+                // These writes stay counted, because they never become durable.
                 Poll::Ready(Err(_)) => {}
             }
         }
@@ -158,7 +161,7 @@ mod tests {
             let third = add(&heap, "a");
             unsynced.count(Some([key]), &mut counted);
             syncs.count(&mut counted);
-            // The last ones that are noted need not be the last ones that were made.
+            // The order of noting need not be the order of the commits.
             syncs.note(&[third.clone(), first.clone()]);
             syncs.note(&[second]);
             assert!(syncs.last.as_ref().is_some_and(|last| third.is_before(last)));

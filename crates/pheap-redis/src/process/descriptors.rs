@@ -1,19 +1,19 @@
-//! How many files may be open, and so how many clients there may be.
+//! The limit of open files, and therefore of clients.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Descriptors that clients leave for the rest: copies of the heap, a master's data, `MIGRATE`, metrics, the
-/// log, and a client that gets an error because there are too many.
+/// File descriptors reserved for other uses than clients: copies of the heap, a master's data, `MIGRATE`,
+/// metrics, the log, and a client that gets an error because there are too many.
 const RESERVE: u64 = 32;
 
-/// Descriptors that a server has without clients, where `/proc` is missing and they cannot be counted.
+/// The number of descriptors to assume for a server without clients if `/proc` is missing.
 const USUAL: u64 = 64;
 
-/// Has the system allow as many open files as so many clients need. `connected` of them are there already.
-/// Returns how many clients there may be: fewer, if the system does not allow more.
+/// Raises the limit of open files for so many clients, of which `connected` are connected already. Returns
+/// the number of clients that the limit allows, at most `clients`.
 ///
 /// # Errors
-/// A text that says what to do, if there may be none.
+/// A text that says what to do, if the limit allows no client.
 pub fn make_room(clients: u64, connected: u64) -> Result<u64, String> {
     let open = std::fs::read_dir("/proc/self/fd").map_or(USUAL, |all| all.count() as u64);
     let others = open.saturating_sub(connected) + RESERVE;

@@ -1,4 +1,4 @@
-//! What is logged, where to, and from which level on: `loglevel` and `logfile`.
+//! The log: its level and its destination, by `loglevel` and `logfile`.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -20,26 +20,29 @@ static LEVEL: OnceLock<reload::Handle<LevelFilter, Registry>> = OnceLock::new();
 /// Whether the log is a file.
 static IS_IN_FILE: AtomicBool = AtomicBool::new(false);
 
-/// Why nothing can be logged.
+/// Why the log cannot begin.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
     /// The file cannot be written.
-    #[error("logfile {}: {error}; give a file that can be written, or none, to log to the standard output", path.display())]
+    #[error(
+        "logfile {}: {error}; give a file that can be written, or none, to log to the standard output",
+        path.display()
+    )]
     File {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         error: io::Error,
     },
-    /// It has begun already.
+    /// The process has a log already.
     #[error("this process has a log already")]
     Twice,
 }
 
-/// Begins the log: events of this server and of its heap.
+/// Begins the log of events of this server and of its heap.
 ///
 /// # Errors
-/// If the file cannot be written, or the log has begun already.
+/// If the file cannot be written, or the process has a log already.
 pub fn begin(config: &Config) -> Result<(), LogError> {
     let writer = match config.text("logfile") {
         "" => BoxMakeWriter::new(io::stdout),
@@ -47,29 +50,30 @@ pub fn begin(config: &Config) -> Result<(), LogError> {
             let path = PathBuf::from(path);
             open(&path).map_err(|error| LogError::File { path: path.clone(), error })?;
             IS_IN_FILE.store(true, Relaxed);
-            // Opened anew for each event, so that the file can be moved away. If it cannot be any more, events go where somebody may see them.
+            // Each event opens the file again, so that the file can be moved away. If it cannot be opened
+            // later, events go to the standard error.
             BoxMakeWriter::new(move || -> Box<dyn Write> {
                 open(&path).map_or_else(|_| Box::new(io::stderr()) as Box<dyn Write>, |file| Box::new(file))
             })
         }
     };
     let (filter, handle) = reload::Layer::new(level(config));
-    // Nobody need read the log; if it cannot be written, the server goes on.
+    // If the log cannot be written, the server goes on without it.
     let lines =
         fmt::layer().with_writer(writer).with_ansi(false).with_target(false).log_internal_errors(false);
     tracing_subscriber::registry().with(filter).with(lines).try_init().map_err(|_| LogError::Twice)?;
     LEVEL.set(handle).map_err(|_| LogError::Twice)
 }
 
-/// Whether events go to a file, where nobody sees them at once.
+/// Returns whether the log is a file. Then the person that starts the server does not see events at once.
 pub fn is_in_file() -> bool {
     IS_IN_FILE.load(Relaxed)
 }
 
-/// From now on, events of the level that the options say, and above.
+/// Sets the level to that of the options.
 pub fn set_level(config: &Config) {
     if let Some(handle) = LEVEL.get() {
-        // It fails only if there is no log.
+        // This fails only if there is no log.
         let _ = handle.reload(level(config));
     }
 }

@@ -1,4 +1,4 @@
-//! The process: signals that end it, the file with its number, and what a service manager is told.
+//! The process: signals that end it, the PID file, and messages to the service manager.
 
 pub mod descriptors;
 pub mod logging;
@@ -19,40 +19,43 @@ use signal_hook::low_level::signal_name;
 
 use crate::server::Server;
 
-/// Signals that end the process as it should: SIGTERM and SIGINT.
+/// The signals that end the server: SIGTERM and SIGINT.
 #[derive(Debug)]
 pub struct End {
     signals: Signals,
-    /// The next one ends the process at once.
+    /// Whether the next signal ends the process at once.
     is_last: Arc<AtomicBool>,
 }
 
 impl End {
-    /// From now on, one of these signals ends the process at once, which loses nothing that was acknowledged: also the first process of a container, which they would not end otherwise.
+    /// Handles the signals. Until [`begin`](Self::begin), a signal ends the process at once, which loses no
+    /// acknowledged write. The first process of a container needs this, because it ignores signals without a
+    /// handler.
     ///
     /// # Errors
     /// If the system refuses.
     pub fn new() -> io::Result<End> {
         let is_last = Arc::new(AtomicBool::new(true));
         for signal in [SIGTERM, SIGINT] {
-            // In this order: what the first one sets, the second one finds.
+            // The order matters: the first signal finds the flag as it was, and sets it for the second one.
             flag::register_conditional_shutdown(signal, 1, is_last.clone())?;
             flag::register(signal, is_last.clone())?;
         }
         Ok(End { signals: Signals::new([SIGTERM, SIGINT])?, is_last })
     }
 
-    /// There is something to be ended by now: the next signal does nothing until [`wait`](Self::wait) looks at it. A second one ends the process at once, also while the heap is being closed.
+    /// From now on, a first signal only wakes [`wait`](Self::wait). A second one ends the process at once,
+    /// even while the heap is being closed.
     pub fn begin(&self) {
         self.is_last.store(false, SeqCst);
     }
 
-    /// What ends [`wait`](Self::wait).
+    /// Returns the handle that ends [`wait`](Self::wait).
     pub fn handle(&self) -> Handle {
         self.signals.handle()
     }
 
-    /// Stops the server when a signal says so.
+    /// Stops the server when a signal comes.
     pub fn wait(mut self, server: &Server) {
         for signal in self.signals.forever() {
             let name = signal_name(signal).unwrap_or("a signal");
@@ -62,15 +65,15 @@ impl End {
     }
 }
 
-/// A file with the number of the process, which is removed when this is dropped.
+/// A file with the PID of the process. Dropping it removes the file.
 #[derive(Debug)]
 pub struct PidFile(PathBuf);
 
 impl PidFile {
-    /// Writes it. It replaces only a file that has a number, or nothing.
+    /// Writes the file. It replaces only a file that has a number or is missing.
     ///
     /// # Errors
-    /// If that is not possible.
+    /// If the file cannot be written, or has other content.
     pub fn new(path: &Path) -> io::Result<PidFile> {
         let is_number = |text: &[u8]| {
             (1..32).contains(&text.len())
@@ -93,12 +96,12 @@ impl PidFile {
 
 impl Drop for PidFile {
     fn drop(&mut self) {
-        // Who reads it finds that there is no such process.
+        // If this fails, a reader of the file finds that no such process exists.
         let _ = std::fs::remove_file(&self.0);
     }
 }
 
-/// Tells systemd (`Type=notify`) how it is: `READY=1`, `STOPPING=1`. Nothing, if it does not want to know.
+/// Sends the state (`READY=1`, `STOPPING=1`) to systemd (`Type=notify`), if systemd asks for it.
 pub fn notify(state: &str) {
     let Some(name) = std::env::var_os("NOTIFY_SOCKET") else { return };
     let told = || {

@@ -1,4 +1,5 @@
-//! Asks a server that runs whether it answers (`--ping`): for those who watch over it, as Docker does, where there is no redis-cli.
+//! Checks whether a running server answers (`--ping`). Supervisors such as Docker use it where redis-cli is
+//! missing.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
@@ -7,27 +8,27 @@ use std::time::Duration;
 
 use crate::config::Config;
 
-/// How long it may take.
+/// The longest time to wait for the connection, and for the reply.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Errors by which a server says that it is there.
+/// Error replies that show that the server is running.
 const ALIVE: &[&str] = &["-NOAUTH", "-LOADING", "-BUSY", "-MASTERDOWN"];
 
-/// Why it does not.
+/// Why the check has failed.
 #[derive(Debug, thiserror::Error)]
 pub enum PingError {
-    /// The options name nothing to connect to.
+    /// The options name no port and no socket to connect to.
     #[error("--ping connects without TLS, and neither `port` nor `unixsocket` is set")]
     Nowhere,
-    /// Nobody answers.
+    /// The server does not answer.
     #[error("no answer from {0}: {1}")]
     Io(String, io::Error),
-    /// It answers something else.
+    /// The reply is unexpected.
     #[error("{0} has answered: {1}")]
     Refused(String, String),
 }
 
-/// Asks the server that has these options.
+/// Sends `PING` to the server that has these options.
 ///
 /// # Errors
 /// If it does not answer, or refuses to.
@@ -56,7 +57,7 @@ pub fn ping(config: &Config) -> Result<(), PingError> {
     if is_alive { Ok(()) } else { Err(PingError::Refused(shown, answer)) }
 }
 
-/// Where a server can be reached that listens to these.
+/// Returns an address of a server that listens on these addresses.
 fn address(bind: &str) -> IpAddr {
     let first = bind.split_whitespace().next().unwrap_or_default();
     match first.trim_start_matches('-') {

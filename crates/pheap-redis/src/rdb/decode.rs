@@ -1,4 +1,4 @@
-//! Values, read.
+//! Decodes values.
 
 use std::collections::HashSet;
 use std::io::Read;
@@ -8,10 +8,10 @@ use super::read::score;
 use super::{Error, Reader, Result, kinds, old, streams};
 use crate::data::Owned;
 
-/// Reads a value of this type (as a number).
+/// Reads a value of the type with the number `kind`.
 ///
 /// # Errors
-/// If there is none. Only if it is [`Error::Empty`], it was read to its end.
+/// If there is no valid value. Only after [`Error::Empty`] is the reader at the end of the value.
 pub fn decode<R: Read>(kind: u8, from: &mut Reader<R>) -> Result<Owned> {
     let value = match kind {
         kinds::STRING => Owned::String(from.string()?),
@@ -47,13 +47,14 @@ pub fn decode<R: Read>(kind: u8, from: &mut Reader<R>) -> Result<Owned> {
     if len == distinct { Ok(value) } else { Err(Error::Corrupt("an element is there twice")) }
 }
 
-/// A number, and so many of what `one` reads.
+/// Reads a count, and then so many items by `one`.
 pub(super) fn many<R: Read, T>(
     from: &mut Reader<R>,
     mut one: impl FnMut(&mut Reader<R>) -> Result<T>,
 ) -> Result<Vec<T>> {
     let count = from.length()?;
-    // Each has a byte at least. What comes is not known yet, so the memory is not asked for now.
+    // Each item has at least a byte. The count may be wrong, so the memory for the items is not allocated
+    // yet.
     if count > from.left() {
         return Err(Error::Truncated);
     }
@@ -68,7 +69,7 @@ fn distinct<'v>(all: impl ExactSizeIterator<Item = &'v Vec<u8>>) -> usize {
     all.collect::<HashSet<_>>().len()
 }
 
-/// What `make` makes of a string's elements, which `read` finds.
+/// Reads a string, decodes its elements by `read`, and converts them by `make`.
 fn packed<R: Read, T>(
     from: &mut Reader<R>,
     read: for<'d> fn(&'d [u8], &mut u64) -> Result<Vec<Element<'d>>>,
@@ -82,7 +83,7 @@ fn texts(elements: &[Element<'_>]) -> Result<Vec<Vec<u8>>> {
     Ok(elements.iter().map(|element| element.to_vec()).collect())
 }
 
-/// Strings, each with what `second` makes of the element behind it.
+/// Pairs of elements: a string, and the result of `second` for the next element.
 fn with_second<T>(
     elements: &[Element<'_>],
     second: impl Fn(Element<'_>) -> Result<T>,
@@ -105,7 +106,7 @@ fn scores(elements: &[Element<'_>]) -> Result<Vec<(Vec<u8>, f64)>> {
     })
 }
 
-/// A list in parts, each of which is a ziplist; or, in new ones, a listpack or one element.
+/// Reads a list in parts, each of which is a ziplist; in new lists, a listpack or a single element.
 fn quicklist<R: Read>(from: &mut Reader<R>, is_new: bool) -> Result<Vec<Vec<u8>>> {
     const ONE_ELEMENT: u64 = 1;
     const PACKED: u64 = 2;

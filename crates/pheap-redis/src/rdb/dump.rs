@@ -1,16 +1,17 @@
-//! Values as `DUMP` tells them: the type, the value; the version of the format and a checksum behind them.
+//! Values as `DUMP` replies them: the type, the value, the version of the format, and a checksum.
 
 use super::{CRC, Error, Reader, Result, VERSION, decode, encode, kind};
 use crate::data::Owned;
 
-/// A value may have this number of elements in compressed parts, and one more for each byte of the payload. Without a
-/// limit, a MiB from a client would become some GiB. (An element takes two bytes where it is not compressed.)
+/// A dumped value may have this many elements in compressed parts, and one more for each byte of the payload.
+/// Without a limit, a MiB from a client could become some GiB. (An uncompressed element takes at least two
+/// bytes.)
 const MOST_ELEMENTS: u64 = 4 << 20;
 
-/// A value, with its type, version and checksum.
+/// Encodes a value with its type, version and checksum.
 ///
 /// # Errors
-/// If it is larger than the format allows.
+/// If the value is too large for the format.
 pub fn dump(value: &Owned) -> Result<Vec<u8>> {
     let mut out = vec![kind(value)];
     encode(value, &mut out)?;
@@ -18,27 +19,27 @@ pub fn dump(value: &Owned) -> Result<Vec<u8>> {
     Ok(out)
 }
 
-/// The value that [`dump`] wrote, or Redis. What is behind it does not matter.
+/// Decodes an [opened](open) dump of this server or of Redis. Ignores bytes behind the value.
 ///
 /// # Errors
-/// If it is none. The checksum is not looked at: see [`open`].
+/// If there is no valid value. This does not check the checksum: see [`open`].
 pub fn restore(opened: &[u8]) -> Result<Owned> {
     let mut from = Reader::of(opened);
     from.elements = MOST_ELEMENTS + opened.len() as u64;
     decode(from.byte()?, &mut from)
 }
 
-/// Adds the version of the format, and the checksum.
+/// Appends the version of the format and the checksum.
 pub fn seal(out: &mut Vec<u8>) {
     out.extend_from_slice(&VERSION.to_le_bytes());
     let sum = CRC.checksum(out);
     out.extend_from_slice(&sum.to_le_bytes());
 }
 
-/// What is before the version and the checksum, if these are right.
+/// Checks the version and the checksum, and returns the bytes before them.
 ///
 /// # Errors
-/// If they are not.
+/// If one of them is wrong.
 pub fn open(sealed: &[u8]) -> Result<&[u8]> {
     let (all, sum) = sealed.split_last_chunk().ok_or(Error::Truncated)?;
     let (opened, version) = all.split_last_chunk().ok_or(Error::Truncated)?;
@@ -56,7 +57,7 @@ mod tests {
     use super::super::{encodings, kinds};
     use super::*;
 
-    /// A list of one part, of so many small numbers.
+    /// Makes a list in one compressed part with so many small numbers.
     fn list_of(numbers: usize) -> Result<Owned> {
         let mut listpack = Listpack::new();
         (0..numbers).for_each(|_| listpack.push_int(1));

@@ -1,10 +1,10 @@
-//! Values, written in forms that all versions of Redis read, as far as they have the type.
+//! Encodes values, in the forms that the oldest version of Redis with the type can read.
 
 use super::write::{put_length, put_string};
 use super::{Result, kinds, streams};
 use crate::data::Owned;
 
-/// The type of a value, as a number.
+/// Returns the number of a value's type.
 pub fn kind(value: &Owned) -> u8 {
     match value {
         Owned::String(_) => kinds::STRING,
@@ -16,10 +16,10 @@ pub fn kind(value: &Owned) -> u8 {
     }
 }
 
-/// Adds a value, without its type.
+/// Appends a value, without its type.
 ///
 /// # Errors
-/// If it is larger than the format allows.
+/// If the value is too large for the format.
 pub fn encode(value: &Owned, out: &mut Vec<u8>) -> Result<()> {
     match value {
         Owned::String(bytes) => put_string(out, bytes),

@@ -1,4 +1,4 @@
-//! Files: a version, then parts, each of which begins with what it is.
+//! Reads and writes RDB files: a version, then parts, each of which begins with its opcode or type.
 
 use std::io::{Read, Write};
 
@@ -8,47 +8,47 @@ use super::write::{put_length, put_string};
 use super::{CRC, Error, Reader, Result, VERSION, decode, encode, kind, opcodes};
 use crate::data::Owned;
 
-/// What a file begins with; then comes its version, as four digits.
+/// The first bytes of a file. Four digits of the version follow.
 const MAGIC: &[u8; 5] = b"REDIS";
 
-/// Versions from this one on have a checksum.
+/// The first version with a checksum.
 const FIRST_WITH_SUM: u32 = 5;
 
-/// A key and what it stands for.
+/// A key and its value.
 #[derive(Debug, PartialEq)]
 pub struct Entry {
     /// The number of the database.
     pub db: u64,
     /// The key.
     pub key: Vec<u8>,
-    /// What it stands for.
+    /// The value.
     pub value: Owned,
-    /// When it expires, in milliseconds since 1970.
+    /// When the key expires, in milliseconds since 1970.
     pub deadline: Option<i64>,
-    /// For how many seconds it was not used.
+    /// Seconds since the last use of the key.
     pub idle: Option<u64>,
-    /// How often it was used, as `OBJECT FREQ` tells it.
+    /// The frequency of uses of the key, as `OBJECT FREQ` replies it.
     pub often: Option<u8>,
 }
 
 /// A part of a file.
 #[derive(Debug, PartialEq)]
 pub enum Part {
-    /// The text of a library of functions.
+    /// The text of a function library.
     Library(Vec<u8>),
-    /// A key and what it stands for.
+    /// A key and its value.
     Entry(Entry),
 }
 
-/// Reads the text of a library, behind the byte that says what it is. None if that says something else.
+/// Reads the text of a library, behind its opcode. Returns None if the opcode is another one.
 ///
 /// # Errors
-/// If it cannot be read.
+/// If the text cannot be read.
 pub fn library<R: Read>(opcode: u8, from: &mut Reader<R>) -> Result<Option<Vec<u8>>> {
     match opcode {
         opcodes::FUNCTION_2 => from.string().map(Some),
         opcodes::FUNCTION => {
-            // Of the time before 7.0, when the name and the engine were not in the text.
+            // Versions before 7.0 stored the name and the engine separately from the text.
             let (name, engine) = (from.string()?, from.string()?);
             if from.length()? != 0 {
                 from.string()?; // a description
@@ -60,13 +60,13 @@ pub fn library<R: Read>(opcode: u8, from: &mut Reader<R>) -> Result<Option<Vec<u
     }
 }
 
-/// Adds the text of a library.
+/// Appends the text of a library.
 pub fn put_library(out: &mut Vec<u8>, text: &[u8]) {
     out.push(opcodes::FUNCTION_2);
     put_string(out, text);
 }
 
-/// Reads, and adds up what it has read.
+/// A reader that computes the checksum of its bytes.
 struct Summed<R> {
     inner: R,
     digest: Digest<'static, u64, Table<16>>,
@@ -90,10 +90,10 @@ pub struct FileReader<R> {
 }
 
 impl<R: Read> FileReader<R> {
-    /// Reads a file of this size.
+    /// Begins to read a file of `size` bytes.
     ///
     /// # Errors
-    /// If it is no such file, or of a newer version.
+    /// If this is no RDB file, or one of a newer version.
     pub fn new(inner: R, size: u64) -> Result<FileReader<R>> {
         let mut from = Reader::new(Summed { inner, digest: CRC.digest() }, size);
         let (magic, digits) = (from.array()?, from.array::<4>()?);
@@ -105,20 +105,21 @@ impl<R: Read> FileReader<R> {
         Ok(FileReader { from, version, db: 0, empty: 0, size })
     }
 
-    /// How many bytes were read.
+    /// Returns the number of bytes read.
     pub fn position(&self) -> u64 {
         self.size - self.from.left()
     }
 
-    /// How many keys were left out, because they had lists, hashes, sets or sorted sets without elements. (Redis leaves them out, too.)
+    /// Returns the number of skipped keys: they had lists, hashes, sets or sorted sets without elements.
+    /// (Redis skips them too.)
     pub fn empty(&self) -> u64 {
         self.empty
     }
 
-    /// The next part. None at the end, if the checksum is right.
+    /// Reads the next part. Returns None at the end, if the checksum is right.
     ///
     /// # Errors
-    /// If the file is damaged, or has what is not known here.
+    /// If the file is damaged, or has a part that is unknown here.
     pub fn next_part(&mut self) -> Result<Option<Part>> {
         let (from, mut deadline, mut idle, mut often) = (&mut self.from, None, None, None);
         loop {
@@ -160,7 +161,7 @@ impl<R: Read> FileReader<R> {
             return Ok(());
         }
         let read = self.from.inner().digest.clone().finalize();
-        // 0 if whoever wrote it has not added up.
+        // The checksum is 0 if the writer has not computed it.
         match u64::from_le_bytes(self.from.array()?) {
             0 => Ok(()),
             sum if sum == read => Ok(()),
@@ -177,10 +178,10 @@ pub struct FileWriter<W> {
 }
 
 impl<W: Write> FileWriter<W> {
-    /// Begins a file, and says by whom it is written.
+    /// Begins a file with the fields that name the version of the writer.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// If the file cannot be written.
     pub fn new(inner: W) -> Result<FileWriter<W>> {
         let mut writer = FileWriter { inner, digest: CRC.digest(), part: Vec::new() };
         writer.part.extend_from_slice(MAGIC);
@@ -202,19 +203,19 @@ impl<W: Write> FileWriter<W> {
         Ok(())
     }
 
-    /// Writes a library of functions. Libraries are before all databases.
+    /// Writes a function library. Libraries come before all databases.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// If the file cannot be written.
     pub fn library(&mut self, text: &[u8]) -> Result<()> {
         put_library(&mut self.part, text);
         self.write_part()
     }
 
-    /// Keys of this database follow: about so many, of which so many expire.
+    /// Begins a database of about `keys` keys, of which about `expiring` have a deadline.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// If the file cannot be written.
     pub fn database(&mut self, db: u64, keys: u64, expiring: u64) -> Result<()> {
         self.part.push(opcodes::SELECT_DB);
         put_length(&mut self.part, db);
@@ -224,10 +225,10 @@ impl<W: Write> FileWriter<W> {
         self.write_part()
     }
 
-    /// Writes a key and what it stands for.
+    /// Writes a key and its value.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// If the file cannot be written.
     pub fn entry(&mut self, key: &[u8], value: &Owned, deadline: Option<i64>) -> Result<()> {
         if let Some(deadline) = deadline {
             self.part.push(opcodes::EXPIRE_TIME_MS);
@@ -242,7 +243,7 @@ impl<W: Write> FileWriter<W> {
     /// Ends the file.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// If the file cannot be written.
     pub fn finish(mut self) -> Result<W> {
         self.part.push(opcodes::EOF);
         self.write_part()?;

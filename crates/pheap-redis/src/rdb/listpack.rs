@@ -1,4 +1,5 @@
-//! Listpacks: elements, which are numbers or strings, one behind the other in one string. Behind each is its length, so that they can be read backwards, too.
+//! Listpacks: numbers and strings, one after the other in one string. The length of each element follows it,
+//! so that a listpack can also be read backwards.
 
 use std::borrow::Cow;
 
@@ -15,7 +16,7 @@ pub(super) enum Element<'d> {
 }
 
 impl<'d> Element<'d> {
-    /// The same as a string.
+    /// Returns the element as a string.
     pub(super) fn text(self) -> Cow<'d, [u8]> {
         match self {
             Element::Int(number) => Cow::Owned(words::decimal(number, &mut [0; 20]).to_vec()),
@@ -23,12 +24,12 @@ impl<'d> Element<'d> {
         }
     }
 
-    /// The same as a string of its own.
+    /// Returns the element as an owned string.
     pub(super) fn to_vec(self) -> Vec<u8> {
         self.text().into_owned()
     }
 
-    /// The number that it is.
+    /// Returns the number, if the element is a number or a string of one.
     pub(super) fn int(self) -> Option<i64> {
         match self {
             Element::Int(number) => Some(number),
@@ -37,17 +38,17 @@ impl<'d> Element<'d> {
     }
 }
 
-/// The total length, and the number of elements.
+/// Bytes of the header: the total length, and the number of elements.
 const HEADER: usize = 4 + 2;
 
-/// The number of elements, if it is this or more.
+/// The number of elements in the header if there are this many or more.
 const MANY: u16 = u16::MAX;
 
 const END: u8 = 255;
 
 const DAMAGED: Error = Error::Corrupt("a listpack is damaged");
 
-/// How many bytes tell the length of an element that has this one. Some lengths have more than they need.
+/// Returns how many bytes encode the length of an element. Some lengths get more bytes than they need.
 fn backward_len(len: usize) -> usize {
     match len {
         ..128 => 1,
@@ -58,7 +59,8 @@ fn backward_len(len: usize) -> usize {
     }
 }
 
-/// Adds the length of an element for those who read backwards: 7 bits in a byte, the lowest last, and all but the first one marked.
+/// Appends the length of an element for backward reading: 7 bits in each byte, the lowest last. All bytes
+/// except the first have the top bit set.
 fn put_backward(out: &mut Vec<u8>, len: usize) {
     for at in (0..backward_len(len)).rev() {
         let is_first = at == backward_len(len) - 1;
@@ -66,28 +68,28 @@ fn put_backward(out: &mut Vec<u8>, len: usize) {
     }
 }
 
-/// The next bytes.
+/// Takes the next `N` bytes.
 pub(super) fn take<'d, const N: usize>(rest: &mut &'d [u8], damaged: Error) -> Result<&'d [u8; N]> {
     let (taken, after) = rest.split_first_chunk().ok_or(damaged)?;
     *rest = after;
     Ok(taken)
 }
 
-/// So many bytes.
+/// Takes the next `len` bytes.
 pub(super) fn string<'d>(rest: &mut &'d [u8], len: usize, damaged: Error) -> Result<&'d [u8]> {
     let (taken, after) = rest.split_at_checked(len).ok_or(damaged)?;
     *rest = after;
     Ok(taken)
 }
 
-/// The signed number that these are, at most 8 bytes, the lowest first.
+/// Decodes a signed little-endian number of at most 8 bytes.
 pub(super) fn number(bytes: &[u8]) -> i64 {
     let mut whole = [0; 8];
     whole[8 - bytes.len()..].copy_from_slice(bytes);
     i64::from_le_bytes(whole) >> (64 - 8 * bytes.len())
 }
 
-/// The element at the beginning of `rest`, without the length behind it.
+/// Takes the element at the beginning of `rest`, without the length behind it.
 fn element<'d>(rest: &mut &'d [u8]) -> Result<Element<'d>> {
     let [first] = *take(rest, DAMAGED)?;
     Ok(Element::Int(match first {
@@ -95,7 +97,7 @@ fn element<'d>(rest: &mut &'d [u8]) -> Result<Element<'d>> {
         0x80..=0xbf => return string(rest, usize::from(first & 63), DAMAGED).map(Element::Bytes),
         0xc0..=0xdf => {
             let [second] = *take(rest, DAMAGED)?;
-            // The upper bits are those of the sign.
+            // The shifts extend the sign.
             i64::from((u16::from(first) << 11 | u16::from(second) << 3) as i16 >> 3)
         }
         0xe0..=0xef => {
@@ -115,13 +117,13 @@ fn element<'d>(rest: &mut &'d [u8]) -> Result<Element<'d>> {
     }))
 }
 
-/// Notes an element of a string that may have been compressed. `left` are how many there may be.
+/// Counts an element of a string that may have been compressed. `left` is how many more are allowed.
 pub(super) fn spend(left: &mut u64) -> Result<()> {
     *left = left.checked_sub(1).ok_or(Error::Corrupt("it has too many elements for its length"))?;
     Ok(())
 }
 
-/// All elements. `left` are how many there may be.
+/// Decodes all elements. `left` is how many more are allowed.
 pub(super) fn elements<'d>(listpack: &'d [u8], left: &mut u64) -> Result<Vec<Element<'d>>> {
     let mut rest = listpack;
     let len = u32::from_le_bytes(*take(&mut rest, DAMAGED)?);
@@ -152,17 +154,17 @@ pub(super) struct Listpack {
 }
 
 impl Listpack {
-    /// One without elements.
+    /// Makes a listpack without elements.
     pub(super) fn new() -> Listpack {
         Listpack { bytes: vec![0; HEADER], count: 0 }
     }
 
-    /// How long it is.
+    /// Returns the present length in bytes.
     pub(super) fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Adds a string, as a number if it is one.
+    /// Appends a string, or a number if the string is one.
     pub(super) fn push(&mut self, text: &[u8]) -> Result<()> {
         if let Some(number) = words::int(text) {
             self.push_int(number);
@@ -183,7 +185,7 @@ impl Listpack {
         Ok(())
     }
 
-    /// Adds a number.
+    /// Appends a number.
     pub(super) fn push_int(&mut self, number: i64) {
         let start = self.bytes.len();
         match number {
@@ -209,13 +211,13 @@ impl Listpack {
         self.count += 1;
     }
 
-    /// Adds the elements of another one.
+    /// Appends the elements of another listpack.
     pub(super) fn append(&mut self, other: Listpack) {
         self.bytes.extend_from_slice(&other.bytes[HEADER..]);
         self.count += other.count;
     }
 
-    /// Its bytes.
+    /// Returns the complete listpack.
     pub(super) fn finish(mut self) -> Result<Vec<u8>> {
         self.bytes.push(END);
         let len = u32::try_from(self.bytes.len()).map_err(|_| Error::TooLarge)?;
@@ -255,14 +257,14 @@ mod tests {
 
     #[test]
     fn as_redis_writes_them() {
-        // Of `RPUSH k 1 -5 300 a`.
+        // From `RPUSH k 1 -5 300 a`.
         let bytes = b"\x12\x00\x00\x00\x04\x00\x01\x01\xdf\xfb\x02\xc1\x2c\x02\x81a\x02\xff";
         let mut listpack = Listpack::new();
         [&b"1"[..], b"-5", b"300", b"a"].iter().for_each(|text| listpack.push(text).unwrap());
         assert_eq!(listpack.finish().unwrap(), bytes);
         let expected = [Element::Int(1), Element::Int(-5), Element::Int(300), Element::Bytes(b"a")];
         assert_eq!(elements(bytes, &mut 100_000).unwrap(), expected);
-        // There is another valid element if one of these is changed.
+        // A change of these bytes makes another valid element.
         for at in (0..bytes.len()).filter(|at| ![6, 9, 11, 12, 14, 15].contains(at)) {
             let mut wrong = *bytes;
             wrong[at] ^= 0x40;

@@ -1,29 +1,29 @@
-//! Strings that are compressed by LZF (the format of Marc Lehmann's library): runs of bytes, and references to
-//! what was before.
+//! Compresses and expands strings by LZF (the format of Marc Lehmann's library): literal runs, and references
+//! to earlier bytes.
 
 use super::{Error, Result};
 
-/// The shortest reference, of three bytes, stands for so many.
+/// The most bytes that a reference stands for. Such a reference takes three bytes.
 const MOST_PER_REFERENCE: u64 = 7 + 255 + 2;
 
-/// Bytes of the shortest run that a reference stands for, and of the longest.
+/// The least and the most bytes that a reference stands for.
 const LEAST: usize = 3;
 const MOST: usize = MOST_PER_REFERENCE as usize;
-/// How far back a reference can reach.
+/// The greatest distance of a reference.
 const REACH: usize = 1 << 13;
-/// Bytes of a run that is written as it is, at most.
+/// The most bytes of a literal run.
 const RUN: usize = 32;
 
 const DAMAGED: Error = Error::Corrupt("a compressed string is damaged");
 
-/// What was compressed, which has this length.
+/// Expands a compressed string of `len` bytes.
 pub(super) fn expand(mut rest: &[u8], len: u64) -> Result<Vec<u8>> {
     if len > rest.len() as u64 * MOST_PER_REFERENCE / 2 {
         return Err(DAMAGED);
     }
     let len = usize::try_from(len).map_err(|_| DAMAGED)?;
     let mut out: Vec<u8> = Vec::new();
-    // Up to 132 times the bytes that came, which may be more than the system has.
+    // `len` is up to 132 times the input, which may be more memory than the system has.
     out.try_reserve_exact(len).map_err(|_| DAMAGED)?;
     let byte = |rest: &mut &[u8]| {
         let (first, after) = rest.split_first().ok_or(DAMAGED)?;
@@ -46,7 +46,7 @@ pub(super) fn expand(mut rest: &[u8], len: u64) -> Result<Vec<u8>> {
             if back >= copied {
                 out.extend_from_within(start..start + copied);
             } else {
-                // It overlaps what is being written.
+                // The source overlaps the destination.
                 (start..start + copied).for_each(|at| out.push(out[at]));
             }
         }
@@ -57,10 +57,10 @@ pub(super) fn expand(mut rest: &[u8], len: u64) -> Result<Vec<u8>> {
     if out.len() == len { Ok(out) } else { Err(DAMAGED) }
 }
 
-/// The text, compressed; `None` if that would not save at least four bytes.
+/// Compresses a text. Returns None if that does not save at least four bytes.
 pub(super) fn compress(text: &[u8]) -> Option<Vec<u8>> {
     let bits = text.len().clamp(64, REACH).next_power_of_two().ilog2();
-    // Where three bytes with this hash were last; 0: nowhere, otherwise one more than that.
+    // For each hash of three bytes: their last position plus one, or 0 if they did not occur.
     let mut last = vec![0u32; 1 << bits];
     let most = text.len().checked_sub(4)?;
     let mut out = Vec::with_capacity(most);

@@ -1,17 +1,18 @@
-//! The format of RDB files, version 10: what Redis 7.0 writes, and what older ones wrote. `DUMP` has it, too.
+//! The format of RDB files: version 10, which Redis 7.0 writes, and older ones. `DUMP` uses it too.
 //!
-//! | module | what is in it |
+//! | module | contents |
 //! |---|---|
-//! | `read` | numbers and strings, from whatever they are read from |
-//! | `write` | the same, written |
+//! | `read` | reads numbers and strings |
+//! | `write` | writes numbers and strings |
 //! | `lzf` | compressed strings |
 //! | `listpack`, `old` | lists in one string: listpacks; ziplists, zipmaps and intsets of older versions |
-//! | `decode`, `encode` | values |
-//! | `streams` | values that are streams |
-//! | `dump` | values with a checksum, as `DUMP` tells them |
+//! | `decode`, `encode` | reads and writes values |
+//! | `streams` | reads and writes streams |
+//! | `dump` | values with a checksum, as `DUMP` replies them |
 //! | `file` | files: keys, values, deadlines, libraries |
 //!
-//! What is read may be anything: it is checked, and no more memory is used than some multiple of its length.
+//! The input may be anything. It is checked, and the memory that reading uses is at most a multiple of the
+//! length of the input.
 
 mod decode;
 mod dump;
@@ -40,34 +41,34 @@ use crc::{CRC_64_REDIS, Crc, Table};
 /// The version that is written, and the latest one that is read.
 pub const VERSION: u16 = 10;
 
-/// The checksum.
+/// The checksum of files and dumps.
 static CRC: Crc<u64, Table<16>> = Crc::<u64, Table<16>>::new(&CRC_64_REDIS);
 
-/// Why something cannot be read or written.
+/// Why reading or writing has failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// More should follow.
+    /// The input ends too early.
     #[error("it ends too early")]
     Truncated,
-    /// It is not what should be there.
+    /// The input is damaged.
     #[error("it is damaged: {0}")]
     Corrupt(&'static str),
-    /// A list, hash, set or sorted set without elements, which was read to its end.
+    /// A list, hash, set or sorted set without elements. The reader is at its end.
     #[error("it is a value without elements")]
     Empty,
-    /// It is not known here.
+    /// The input has a part that is unknown here.
     #[error("it has {0}, which this server does not know")]
     Unknown(&'static str),
-    /// A version that is not known here.
+    /// The input has a version that is unknown here.
     #[error("it has version {0} of the format; versions 1 to {VERSION} are known")]
     Version(u32),
-    /// It has another checksum than it says.
+    /// The checksum is wrong.
     #[error("its checksum is wrong")]
     Checksum,
     /// A value is too large for the format.
     #[error("an entry of a stream is larger than the format allows")]
     TooLarge,
-    /// The file cannot be read or written.
+    /// Reading or writing the file has failed.
     #[error(transparent)]
     Io(std::io::Error),
 }
@@ -81,10 +82,10 @@ impl From<std::io::Error> for Error {
     }
 }
 
-/// What reading ends with.
+/// The result of reading or writing.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// The types of values, as numbers.
+/// The numbers of the types of values.
 mod kinds {
     pub(super) const STRING: u8 = 0;
     pub(super) const LIST: u8 = 1;
@@ -107,7 +108,7 @@ mod kinds {
     pub(super) const STREAM_LISTPACKS_2: u8 = 19;
 }
 
-/// What begins parts of a file that are no values, as numbers.
+/// The numbers that begin other parts of a file.
 mod opcodes {
     pub(super) const FUNCTION_2: u8 = 245;
     pub(super) const FUNCTION: u8 = 246;
@@ -122,7 +123,7 @@ mod opcodes {
     pub(super) const EOF: u8 = 255;
 }
 
-/// How strings are written that are not written as they are, as numbers.
+/// The numbers of the encodings of strings.
 mod encodings {
     pub(super) const INT_8: u8 = 0;
     pub(super) const INT_16: u8 = 1;

@@ -1,11 +1,11 @@
-//! What listpacks are now, in older versions: ziplists, zipmaps; and sets of numbers.
+//! The formats that older versions used instead of listpacks: ziplists, zipmaps, and sets of numbers.
 
 use super::listpack::{Element, number, spend, string, take};
 use super::{Error, Result};
 
 const ZIPLIST: Error = Error::Corrupt("a ziplist is damaged");
 
-/// An element of a ziplist, without what is before it.
+/// Takes an element of a ziplist, without the length before it.
 fn zip_element<'d>(rest: &mut &'d [u8]) -> Result<Element<'d>> {
     let [first] = *take(rest, ZIPLIST)?;
     let len = match first {
@@ -27,7 +27,8 @@ fn zip_element<'d>(rest: &mut &'d [u8]) -> Result<Element<'d>> {
     string(rest, len, ZIPLIST).map(Element::Bytes)
 }
 
-/// All elements of a ziplist: its length, where its last element is, how many there are, the elements with the length of the one before.
+/// Decodes a ziplist: its length, the offset of its last element, the number of elements, and the elements.
+/// The length of the previous element precedes each.
 pub(super) fn ziplist<'d>(ziplist: &'d [u8], left: &mut u64) -> Result<Vec<Element<'d>>> {
     const END: u8 = 255;
     const MANY: u16 = u16::MAX;
@@ -58,7 +59,8 @@ pub(super) fn ziplist<'d>(ziplist: &'d [u8], left: &mut u64) -> Result<Vec<Eleme
     Ok(elements)
 }
 
-/// All fields and values of a zipmap, in turn: how many pairs there are, then each with its length; behind that of a value, how many bytes follow it that mean nothing.
+/// Decodes a zipmap to alternating fields and values: the number of pairs, then each field and value with its
+/// length. Behind a value's length is the number of unused bytes that follow the value.
 pub(super) fn zipmap<'d>(zipmap: &'d [u8], left: &mut u64) -> Result<Vec<Element<'d>>> {
     const ZIPMAP: Error = Error::Corrupt("a zipmap is damaged");
     const END: u8 = 255;
@@ -87,7 +89,7 @@ pub(super) fn zipmap<'d>(zipmap: &'d [u8], left: &mut u64) -> Result<Vec<Element
     Ok(elements)
 }
 
-/// All numbers of an intset: how many bytes each has, how many there are, the numbers in ascending order.
+/// Decodes an intset: the bytes of a number, how many numbers there are, and the numbers in ascending order.
 pub(super) fn intset<'d>(intset: &'d [u8], left: &mut u64) -> Result<Vec<Element<'d>>> {
     const INTSET: Error = Error::Corrupt("a set of numbers is damaged");
     let mut rest = intset;

@@ -1,47 +1,47 @@
-//! Numbers and strings, read.
+//! Reads numbers and strings.
 
 use std::io::Read;
 
 use super::{Error, Result, encodings, lzf};
 use crate::text::words;
 
-/// Memory that is asked for before what it is for has come.
+/// The most memory to allocate before the bytes for it have come.
 const AHEAD: u64 = 1 << 20;
 
-/// Reads from something of a known length.
+/// Reads from an input of known length.
 #[derive(Debug)]
 pub struct Reader<R> {
     inner: R,
-    /// So many bytes follow, at most.
+    /// The most bytes that may follow.
     left: u64,
-    /// So many elements may still come of strings that can be compressed.
+    /// The most elements that may still come in strings that can be compressed.
     pub(super) elements: u64,
 }
 
 impl<'d> Reader<&'d [u8]> {
-    /// Reads these bytes.
+    /// Makes a reader of these bytes.
     pub fn of(bytes: &'d [u8]) -> Reader<&'d [u8]> {
         Reader::new(bytes, bytes.len() as u64)
     }
 }
 
 impl<R: Read> Reader<R> {
-    /// Reads so many bytes, at most, from `inner`.
+    /// Makes a reader of at most `left` bytes from `inner`.
     pub fn new(inner: R, left: u64) -> Reader<R> {
         Reader { inner, left, elements: u64::MAX }
     }
 
-    /// How many bytes follow, at most.
+    /// Returns how many bytes may follow at most.
     pub fn left(&self) -> u64 {
         self.left
     }
 
-    /// What it reads from.
+    /// Returns the underlying reader.
     pub(super) fn inner(&self) -> &R {
         &self.inner
     }
 
-    /// The next bytes.
+    /// Reads the next `N` bytes.
     pub(super) fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
         let mut bytes = [0; N];
         self.left = self.left.checked_sub(N as u64).ok_or(Error::Truncated)?;
@@ -49,10 +49,10 @@ impl<R: Read> Reader<R> {
         Ok(bytes)
     }
 
-    /// So many bytes.
+    /// Reads the next `len` bytes.
     pub(super) fn bytes(&mut self, len: u64) -> Result<Vec<u8>> {
         self.left = self.left.checked_sub(len).ok_or(Error::Truncated)?;
-        // What comes from another server has perhaps no known length, and then this may be any number.
+        // Data from another server may have no known length, so `len` may be any number.
         let mut bytes = Vec::with_capacity(len.min(AHEAD) as usize);
         if self.inner.by_ref().take(len).read_to_end(&mut bytes)? as u64 != len {
             return Err(Error::Truncated);
@@ -60,7 +60,7 @@ impl<R: Read> Reader<R> {
         Ok(bytes)
     }
 
-    /// The next byte.
+    /// Reads a byte.
     ///
     /// # Errors
     /// If there is none.
@@ -68,7 +68,7 @@ impl<R: Read> Reader<R> {
         self.array::<1>().map(|[byte]| byte)
     }
 
-    /// A length; or, if it is none, how the string is written that follows.
+    /// Reads a length; or the number of the encoding of the string that follows.
     fn length_or_encoding(&mut self) -> Result<std::result::Result<u64, u8>> {
         let first = self.byte()?;
         Ok(match (first >> 6, first) {
@@ -81,15 +81,15 @@ impl<R: Read> Reader<R> {
         })
     }
 
-    /// A length.
+    /// Reads a length.
     pub(super) fn length(&mut self) -> Result<u64> {
         self.length_or_encoding()?.map_err(|_| Error::Corrupt("there is a string where a length should be"))
     }
 
-    /// A string.
+    /// Reads a string.
     ///
     /// # Errors
-    /// If there is none.
+    /// If there is no valid string.
     pub fn string(&mut self) -> Result<Vec<u8>> {
         let number = match self.length_or_encoding()? {
             Ok(len) => return self.bytes(len),
@@ -105,7 +105,7 @@ impl<R: Read> Reader<R> {
         Ok(words::decimal(number, &mut [0; 20]).to_vec())
     }
 
-    /// A number as old versions wrote it: as a text.
+    /// Reads a number as text, as old versions wrote it.
     pub(super) fn text_double(&mut self) -> Result<f64> {
         match self.byte()? {
             255 => Ok(f64::NEG_INFINITY),
@@ -115,14 +115,14 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// A number.
+    /// Reads a number.
     pub(super) fn double(&mut self) -> Result<f64> {
         let number = f64::from_le_bytes(self.array()?);
         if number.is_nan() { Err(Error::Corrupt("a score is not a number")) } else { Ok(number) }
     }
 }
 
-/// A score that is written as a text.
+/// Parses a score that is written as text.
 pub(super) fn score(text: &[u8]) -> Result<f64> {
     words::float(text).ok_or(Error::Corrupt("a score is not a number"))
 }

@@ -1,4 +1,4 @@
-//! Values as Redis 7.0.15 dumps them, for tests and for the fuzzer, which damages them.
+//! Values that Redis 7.0.15 has dumped, for tests and for the fuzzer, which damages them.
 
 pub(super) const STRING: &[u8] = b"\x00\x05hello\x0a\x00cr\xdfve4 \x0a";
 pub(super) const INT_8: &[u8] = b"\x00\xc0\xfb\x0a\x00I\xc4\xc6\xf4\xd7&?h";

@@ -1,6 +1,7 @@
-//! Streams, read and written.
+//! Reads and writes streams.
 //!
-//! Entries are in listpacks. At the beginning of one are the fields of its first entry, which are not repeated for the others that have the same.
+//! Entries are in listpacks. A listpack begins with the fields of its first entry. Other entries with the
+//! same fields do not repeat them.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -13,23 +14,24 @@ use super::{Error, Reader, Result};
 use crate::data::streams::{Extent, Id, Past, Progress, id, ms, pack, seq, unpack};
 use crate::data::{OwnedGroup, OwnedStream};
 
-/// An entry has the fields that are at the beginning.
+/// Flag: the entry has the fields at the beginning of the listpack.
 const SAME_FIELDS: i64 = 2;
-/// An entry was deleted.
+/// Flag: the entry was deleted.
 const DELETED: i64 = 1;
 
-/// Entries of a listpack, and roughly its length, at most: as Redis has them if nothing else is configured.
+/// The most entries of a listpack, and its approximate greatest length in bytes: the defaults of Redis.
 const MOST_ENTRIES: usize = 100;
 const MOST_BYTES: usize = 4096;
 
-/// Bytes of field names that the entries of a stream repeat: so many, and so many more for each byte of its listpacks, at
-/// most. Else a payload of a few MiB would become some GiB.
+/// The most bytes of repeated field names in the entries of a stream, and how many more for each byte of its
+/// listpacks. Without a limit, a payload of a few MiB could become some GiB.
 const MOST_REPEATED: usize = 16 << 20;
 const REPEATED_PER_BYTE: usize = 16;
 
 const DAMAGED: Error = Error::Corrupt("a stream is damaged");
 
-/// Reads a stream. The old form has no first id, and does not say what was deleted, nor how far groups are.
+/// Reads a stream. The old form lacks the first id, the greatest deleted id, the number of added entries, and
+/// how far groups have read.
 pub(super) fn decode<R: Read>(from: &mut Reader<R>, is_new: bool) -> Result<OwnedStream> {
     let (mut entries, mut left) = (Vec::new(), MOST_REPEATED);
     let parts = many(from, |from| {
@@ -45,7 +47,7 @@ pub(super) fn decode<R: Read>(from: &mut Reader<R>, is_new: bool) -> Result<Owne
     }
     let mut past = Past { last: read_id(from)?, deleted: 0, added: entries.len() as u64 };
     if is_new {
-        // The first id, which is known.
+        // The first id is redundant.
         read_id(from)?;
         past.deleted = read_id(from)?;
         past.added = from.length()?;
@@ -66,7 +68,8 @@ fn read_id<R: Read>(from: &mut Reader<R>) -> Result<Id> {
     Ok(id(from.length()?, from.length()?))
 }
 
-/// Adds the entries of a listpack, whose ids are relative to `base`. They may repeat `left` bytes of field names.
+/// Decodes the entries of a listpack, whose ids are relative to `base`. They may repeat at most `left` bytes
+/// of field names.
 fn read_entries(
     base: Id,
     elements: &[Element<'_>],
@@ -91,7 +94,7 @@ fn read_entries(
         let id = id(ms(base).wrapping_add(ms_after as u64), seq(base).wrapping_add(seq_after as u64));
         let has_same = flags & SAME_FIELDS != 0;
         let fields = if has_same { fields } else { count(int(&mut rest)?)? };
-        // Fields and values in turn.
+        // Alternating fields and values.
         let mut words: Vec<Cow<'_, [u8]>> = Vec::with_capacity(2 * fields);
         for at in 0..fields {
             let field = match same_fields.get(at).filter(|_| has_same) {
@@ -125,7 +128,7 @@ fn read_time<R: Read>(from: &mut Reader<R>) -> Result<i64> {
     Ok(i64::from_le_bytes(from.array()?))
 }
 
-/// A group: how far it is; all that is pending; the consumers, and what is pending for each.
+/// Reads a group: how far it has read, all pending entries, the consumers, and the pending entries of each.
 fn read_group<R: Read>(from: &mut Reader<R>, is_new: bool, extent: &Extent) -> Result<OwnedGroup> {
     let (name, last) = (from.string()?, read_id(from)?);
     let read = if is_new { from.length()? as i64 } else { extent.position(last).unwrap_or(-1) };
@@ -143,7 +146,7 @@ fn read_group<R: Read>(from: &mut Reader<R>, is_new: bool, extent: &Extent) -> R
         let (name, seen) = (from.string()?, read_time(from)?);
         many(from, |from| {
             let id = read_raw_id(from)?;
-            // Whoever has it, no other one has.
+            // An entry is pending for at most one consumer.
             let (at, count) = deliveries.remove(&id).ok_or(DAMAGED)?;
             pending.push((id, number, at, count));
             Ok(())
@@ -155,12 +158,12 @@ fn read_group<R: Read>(from: &mut Reader<R>, is_new: bool, extent: &Extent) -> R
     if !deliveries.is_empty() || names.len() != consumers.len() {
         return Err(DAMAGED);
     }
-    // As the heap has them.
+    // The heap has them in this order.
     pending.sort_unstable();
     Ok(OwnedGroup { name, progress: Progress { last, read }, consumers, pending })
 }
 
-/// Adds a stream.
+/// Appends a stream.
 pub(super) fn encode(stream: &OwnedStream, out: &mut Vec<u8>) -> Result<()> {
     let mut parts = Vec::new();
     let mut rest = &stream.entries[..];
@@ -189,7 +192,7 @@ fn put_id(out: &mut Vec<u8>, id: Id) {
     put_length(out, seq(id));
 }
 
-/// The words of an entry: fields, then values.
+/// Splits the words of an entry into fields and values.
 fn fields_and_values(packed: &[u8]) -> (Vec<&[u8]>, Vec<&[u8]>) {
     let (_, words) = unpack(packed);
     let words: Vec<&[u8]> = words.collect();
@@ -197,7 +200,8 @@ fn fields_and_values(packed: &[u8]) -> (Vec<&[u8]>, Vec<&[u8]>) {
     (pairs.iter().map(|[field, _]| *field).collect(), pairs.iter().map(|[_, value]| *value).collect())
 }
 
-/// A listpack of some of these entries, from the first one on; the id that theirs are relative to; and the other ones.
+/// Writes a listpack of the first entries. Returns the id to which their ids are relative, the listpack, and
+/// the other entries.
 #[expect(clippy::type_complexity, reason = "three things that are used at once")]
 fn write_entries(entries: &[(Id, Vec<u8>)]) -> Result<(Id, Vec<u8>, &[(Id, Vec<u8>)])> {
     let (base, first) = &entries[0];
@@ -262,7 +266,7 @@ fn put_group(out: &mut Vec<u8>, group: &OwnedGroup) {
 mod tests {
     use super::*;
 
-    /// A listpack of entries that all have one field, of so many bytes.
+    /// Makes a listpack of entries with one field, whose name has `field` bytes.
     fn listpack(entries: i64, field: usize) -> Vec<u8> {
         let mut listpack = Listpack::new();
         [entries, 0, 1].iter().for_each(|number| listpack.push_int(*number));

@@ -1,4 +1,4 @@
-//! What Redis has dumped is restored and dumped again, and what becomes of it when it is damaged.
+//! Restores dumps of Redis and dumps them again, and checks damaged dumps.
 
 use std::io::Cursor;
 
@@ -25,7 +25,7 @@ fn string(text: &str) -> Owned {
     Owned::String(text.as_bytes().to_vec())
 }
 
-/// What [`STREAM`] is.
+/// The value of [`STREAM`].
 fn stream() -> OwnedStream {
     let seen = 0x01a2_134e_b93d;
     let group = |name: &str, last, consumers: &[&str], pending: &[(u128, usize)]| OwnedGroup {
@@ -82,7 +82,7 @@ fn what_redis_dumps_is_read() {
         assert_eq!(value, expected);
         assert_eq!(restore(open(&dump(&value).unwrap()).unwrap()).unwrap(), value);
     }
-    // Of these there is only one form.
+    // These values have only one form.
     for payload in [STRING, INT_8, INT_16, INT_32, INT_64, SET, HASH, ZSET_2, EMPTY_STREAM] {
         assert_eq!(dump(&restore(open(payload).unwrap()).unwrap()).unwrap(), payload);
     }
@@ -106,7 +106,8 @@ fn what_older_versions_dumped_is_read() {
 
 #[test]
 fn streams_of_older_versions_are_read() {
-    // Without what is known only since 7.0: the first id, that of what was deleted, how much was added, how far groups are.
+    // Without the parts that version 7.0 added: the first id, the greatest deleted id, the number of added
+    // entries, and how far groups have read.
     let opened = open(STREAM).unwrap();
     let without = |bytes: &[u8], part: &[u8]| {
         let at = bytes.windows(part.len()).position(|window| window == part).unwrap();
@@ -119,7 +120,8 @@ fn streams_of_older_versions_are_read() {
     let mut expected = stream();
     expected.past = Past { last: id(9, 0), deleted: 0, added: 3 };
     assert_eq!(restore(&old).unwrap(), Owned::Stream(expected.clone()));
-    // Where a group is can be told if that is the first or the last entry.
+    // Whether the position of a group is known depends on whether its last entry is the first or the last
+    // one.
     let at = old.windows(4).rposition(|window| window == b"\x02g2\x03").unwrap();
     old[at + 3] = 9;
     expected.groups[1].progress = Progress { last: id(9, 0), read: 3 };
@@ -138,14 +140,14 @@ fn what_is_wrong_is_refused() {
     }
     assert!(matches!(kind(b"\x07\x01"), Error::Unknown(_)) && matches!(kind(b"\x08\x01"), Error::Unknown(_)));
     for corrupt in [
-        // Twice the same.
+        // An element occurs twice.
         &b"\x02\x02\x01a\x01a"[..],
         b"\x04\x02\x01a\x01b\x01a\x01c",
         // Not a number.
         b"\x05\x01\x01a\0\0\0\0\0\0\xf8\x7f",
         b"\x03\x01\x01a\xfd",
         b"\x03\x01\x01a\x01x",
-        // Lengths and strings of other kinds than there are.
+        // Unknown kinds of lengths and strings.
         b"\x00\x82\0\0\0\0",
         b"\x00\xc4\0",
         b"\x01\xc0\x01",
@@ -165,13 +167,13 @@ fn what_is_wrong_is_refused() {
     assert!(matches!(open(&sealed), Err(Error::Version(11))));
     sealed[version] = 9;
     assert!(matches!(open(&sealed), Err(Error::Checksum)));
-    // A checksum of 0 is no checksum only in files.
+    // Only in files does a checksum of 0 mean that there is none.
     let at = sealed.len() - 8;
     sealed[at..].fill(0);
     assert!(matches!(open(&sealed), Err(Error::Checksum)));
 }
 
-/// Numbers that look random, and are the same each time.
+/// A deterministic source of pseudorandom numbers.
 struct Random(u64);
 
 impl Random {
@@ -200,7 +202,7 @@ impl Random {
     }
 }
 
-/// Number of bytes of a value's strings, and of what they are in.
+/// Returns the number of bytes of a value's strings and of their containers.
 fn weight(value: &Owned) -> usize {
     let all = |strings: &mut dyn Iterator<Item = &Vec<u8>>| strings.map(|string| string.len() + 24).sum();
     match value {
@@ -230,14 +232,14 @@ fn damaged_values_are_refused_or_read() {
     assert!(read > 1000 && refused > 1000, "{read} {refused}");
 }
 
-/// All parts of a file.
+/// Reads all parts of a file.
 fn parts(file: &[u8]) -> Result<(Vec<Part>, u64)> {
     let mut reader = FileReader::new(file, file.len() as u64)?;
     let parts = std::iter::from_fn(|| reader.next_part().transpose()).collect::<Result<_>>()?;
     Ok((parts, reader.empty()))
 }
 
-/// A file, and what is in it.
+/// Returns a file and its parts.
 fn file() -> (Vec<u8>, Vec<Part>) {
     let mut writer = FileWriter::new(Cursor::new(Vec::new())).unwrap();
     writer.library(b"#!lua name=a\n").unwrap();
@@ -265,7 +267,7 @@ fn file() -> (Vec<u8>, Vec<Part>) {
 fn files() {
     let (mut bytes, expected) = file();
     assert_eq!(parts(&bytes).unwrap(), (expected, 0));
-    // What is behind it may be anything.
+    // The bytes behind the end may be anything.
     bytes.push(7);
     assert!(parts(&bytes).is_ok());
     bytes.pop();
@@ -284,7 +286,7 @@ fn files() {
 
 #[test]
 fn files_of_older_versions() {
-    // No checksum, a deadline in seconds; then an empty set that would have expired, and how old keys are.
+    // No checksum, a deadline in seconds; then an empty set that would have expired, and the usage of keys.
     let old = b"REDIS0004\xfe\x03\xfd\x02\0\0\0\x00\x01a\x01b\xfd\x02\0\0\0\x02\x01e\0\xf8\x05\xf9\x01\x00\x01c\x01d\xff";
     let entry = |key: &str, text, deadline, idle, often| {
         Part::Entry(Entry { db: 3, key: key.as_bytes().to_vec(), value: string(text), deadline, idle, often })
@@ -305,7 +307,7 @@ fn damaged_files_are_refused_or_read() {
         let mut bytes = bytes.clone();
         random.damage(&mut bytes);
         if let Ok((parts, _)) = parts(&bytes) {
-            // Only what is behind the end was damaged, or nothing.
+            // Only bytes behind the end were damaged, or none.
             assert_eq!(parts, expected);
             read += 1;
         }

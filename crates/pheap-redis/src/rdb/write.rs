@@ -1,9 +1,9 @@
-//! Numbers and strings, written.
+//! Writes numbers and strings.
 
 use super::{encodings, lzf};
 use crate::text::words;
 
-/// Adds a length.
+/// Appends a length.
 pub(super) fn put_length(out: &mut Vec<u8>, len: u64) {
     match len {
         ..64 => out.push(len as u8),
@@ -19,7 +19,7 @@ pub(super) fn put_length(out: &mut Vec<u8>, len: u64) {
     }
 }
 
-/// Adds a string: as a number, or compressed, if that is shorter.
+/// Appends a string, as a number or compressed if that is shorter.
 pub(super) fn put_string(out: &mut Vec<u8>, text: &[u8]) {
     let number = if text.len() <= 11 { words::int(text) } else { None };
     if let Some(number) = number.and_then(|number| i32::try_from(number).ok()) {
@@ -32,7 +32,7 @@ pub(super) fn put_string(out: &mut Vec<u8>, text: &[u8]) {
         out.extend_from_slice(&number.to_le_bytes()[..len]);
         return;
     }
-    // As Redis does: shorter ones are not tried.
+    // Redis does not compress shorter strings either.
     let compressed = if text.len() > 20 { lzf::compress(text) } else { None };
     match compressed {
         Some(compressed) => {
@@ -45,7 +45,7 @@ pub(super) fn put_string(out: &mut Vec<u8>, text: &[u8]) {
     }
 }
 
-/// Adds a string as it is.
+/// Appends a string as it is.
 pub(super) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     put_length(out, bytes.len() as u64);
     out.extend_from_slice(bytes);

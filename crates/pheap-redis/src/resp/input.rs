@@ -1,19 +1,19 @@
-//! What a client has sent: a buffer, and the next request in it.
+//! The input of a client: a buffer, and the next request in it.
 
 use smallvec::SmallVec;
 
 use super::request::{Arguments, Limits, Malformed, Parser};
 
-/// Bytes that a buffer may have for the next request.
+/// The most bytes that an empty buffer keeps allocated.
 const KEPT: usize = 1 << 20;
 
-/// What a client has sent and was not answered yet.
+/// The bytes that a client has sent and that have no reply yet.
 #[derive(Debug, Default)]
 pub struct Input {
     bytes: Vec<u8>,
     start: usize,
     parser: Parser,
-    /// The next request, if it is there as a whole, and its length.
+    /// The arguments of the next request and its length, if it is complete.
     request: Option<(Arguments, usize)>,
 }
 
@@ -21,7 +21,7 @@ pub struct Input {
 pub type Words<'a> = SmallVec<[&'a [u8]; 8]>;
 
 impl Input {
-    /// Where more is to be appended, and how many bytes at once: at least `least`.
+    /// Returns the buffer to which input is appended, and how many bytes to read at once: at least `least`.
     pub fn room(&mut self, least: usize) -> (&mut Vec<u8>, usize) {
         if self.start == self.bytes.len() {
             self.bytes.clear();
@@ -30,31 +30,32 @@ impl Input {
             self.bytes.drain(..self.start);
             self.start = 0;
         }
-        // Never much more than has come: what a client only announces needs no memory. And what is read at once is overwritten before.
+        // At most as much as has come: an announced length alone allocates no memory. A reader may also fill
+        // the room with zeros before it reads, which takes time.
         let come = self.bytes.len() - self.start;
         let wanted = self.parser.wanted(come).min(come).min(1 << 20);
         (&mut self.bytes, least.max(wanted))
     }
 
-    /// Appends what has come.
+    /// Appends input.
     pub fn append(&mut self, bytes: &[u8]) {
         self.room(0).0.extend_from_slice(bytes);
     }
 
-    /// Bytes that were not answered yet.
+    /// Returns the number of bytes without a reply.
     pub fn pending(&self) -> usize {
         self.bytes.len() - self.start
     }
 
-    /// Where the next request begins.
+    /// Returns where the next request begins in the buffer.
     pub fn start(&self) -> usize {
         self.start
     }
 
-    /// Whether the next request is there as a whole.
+    /// Returns whether the next request is complete.
     ///
     /// # Errors
-    /// If it is no request. Then asking again says the same.
+    /// If it is malformed. Then each later call fails in the same way.
     pub fn is_ready(&mut self, limits: Limits) -> Result<bool, Malformed> {
         if self.request.is_none() {
             let parsed = self.parser.parse(&self.bytes[self.start..], limits);
@@ -63,26 +64,26 @@ impl Input {
         Ok(self.request.is_some())
     }
 
-    /// The next request, which is there.
+    /// Returns the arguments of the next request, which must be complete.
     pub fn words(&self) -> Words<'_> {
         let request =
             self.request.as_ref().map(|(arguments, _)| arguments.in_buffer(&self.bytes[self.start..]));
         request.into_iter().flatten().collect()
     }
 
-    /// It was answered.
+    /// Moves behind the next request, because it has been run.
     pub fn consume(&mut self) {
         self.start += self.request.take().map_or(0, |(_, len)| len);
     }
 
-    /// Lets go of memory that was needed for a long request, if all was answered.
+    /// Frees the memory of a long request, if no input is left.
     pub fn tidy(&mut self) {
         if self.pending() == 0 && self.bytes.capacity() > KEPT {
             *self = Input::default();
         }
     }
 
-    /// Goes back to a request that was answered.
+    /// Moves back to an earlier request.
     pub fn go_back(&mut self, start: usize) {
         (self.start, self.request, self.parser) = (start, None, Parser::default());
     }

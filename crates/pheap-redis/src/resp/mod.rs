@@ -1,4 +1,5 @@
-//! The protocol of Redis, RESP2 and RESP3: requests are [parsed](request), replies are [written](reply). Knows nothing of commands.
+//! The protocol of Redis, RESP2 and RESP3: [requests](request) are parsed, [replies](reply) are written. This
+//! module knows nothing of commands.
 
 pub mod input;
 pub mod reply;

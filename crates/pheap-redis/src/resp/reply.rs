@@ -1,73 +1,73 @@
-//! Replies, written as the client wants them: by RESP2 or RESP3.
+//! Writes replies in the client's version of the protocol, RESP2 or RESP3.
 
 use crate::text::words;
 
-/// Replies to a client, in the order in which they are sent.
+/// Encoded replies to a client, in the order in which they are sent.
 #[derive(Debug)]
 pub struct Reply {
     bytes: Vec<u8>,
     resp3: bool,
-    /// So many bytes are too many.
+    /// The number of bytes that is too many.
     limit: usize,
 }
 
-/// Where a collection begins whose length is not known yet.
+/// The start of a collection whose length is not known yet.
 #[derive(Debug, Clone, Copy)]
 #[must_use = "its length is still to be written"]
 pub struct Begun(usize);
 
 impl Reply {
-    /// None yet.
+    /// Makes an empty buffer of replies.
     pub fn new(resp3: bool) -> Reply {
         Reply { bytes: Vec::new(), resp3, limit: usize::MAX }
     }
 
-    /// Whether this is RESP3.
+    /// Returns whether replies use RESP3.
     pub fn is_resp3(&self) -> bool {
         self.resp3
     }
 
-    /// Goes on in this version.
+    /// Sets the version for the following replies.
     pub fn set_resp3(&mut self, resp3: bool) {
         self.resp3 = resp3;
     }
 
-    /// Length in bytes.
+    /// Returns the length in bytes.
     pub fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// So many bytes are too many.
+    /// Sets the number of bytes that is too many.
     pub fn set_limit(&mut self, limit: usize) {
         self.limit = limit;
     }
 
-    /// Whether there are too many bytes for the client: it will not get them.
+    /// Returns whether there are too many bytes. Then the client does not get them.
     pub fn is_too_long(&self) -> bool {
         self.bytes.len() >= self.limit
     }
 
-    /// Whether nothing was written.
+    /// Returns whether nothing was written.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// Takes back all but the first `len` bytes.
+    /// Removes all bytes except the first `len`.
     pub fn truncate(&mut self, len: usize) {
         self.bytes.truncate(len);
     }
 
-    /// What was written from `len` on.
+    /// Returns the bytes from `len` on.
     pub fn since(&self, len: usize) -> &[u8] {
         &self.bytes[len..]
     }
 
-    /// What was written.
+    /// Takes all bytes.
     pub fn take(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.bytes)
     }
 
-    /// Something that is a reply already.
+    /// Appends bytes that are encoded already.
     pub fn raw(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
@@ -79,60 +79,60 @@ impl Reply {
         self.bytes.extend_from_slice(b"\r\n");
     }
 
-    /// A short text without line ends, such as `OK`.
+    /// Appends a short text without line ends, such as `OK`.
     pub fn simple(&mut self, text: &str) {
         self.bytes.push(b'+');
         self.bytes.extend_from_slice(text.as_bytes());
         self.bytes.extend_from_slice(b"\r\n");
     }
 
-    /// `OK`.
+    /// Appends `OK`.
     pub fn ok(&mut self) {
         self.bytes.extend_from_slice(b"+OK\r\n");
     }
 
-    /// An error: a code in capitals, and a text. Line ends become spaces.
+    /// Appends an error: a code in capitals, and a text. Line ends become spaces.
     pub fn error(&mut self, text: &str) {
         self.line(b'-', text.as_bytes());
     }
 
-    /// A reply of some kind that is one line. Line ends in it become spaces.
+    /// Appends a reply of one line. Line ends in it become spaces.
     pub fn line(&mut self, kind: u8, text: &[u8]) {
         self.bytes.push(kind);
         self.bytes.extend(text.iter().map(|byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { *byte }));
         self.bytes.extend_from_slice(b"\r\n");
     }
 
-    /// A whole number.
+    /// Appends an integer.
     pub fn int(&mut self, number: i64) {
         self.head(b':', number);
     }
 
-    /// A number of things.
+    /// Appends a count as an integer.
     pub fn count(&mut self, number: usize) {
         self.int(number as i64);
     }
 
-    /// A string.
+    /// Appends a string.
     pub fn bulk(&mut self, text: &[u8]) {
         self.head(b'$', text.len() as i64);
         self.bytes.extend_from_slice(text);
         self.bytes.extend_from_slice(b"\r\n");
     }
 
-    /// The name of a field, whose value follows.
+    /// Appends the name of a field, whose value follows.
     pub fn field(&mut self, name: &str) -> &mut Reply {
         self.bulk(name.as_bytes());
         self
     }
 
-    /// A whole number as a string.
+    /// Appends an integer as a string.
     pub fn bulk_int(&mut self, number: i64) {
         let mut digits = [0; 20];
         self.bulk(words::decimal(number, &mut digits));
     }
 
-    /// A string, or that there is none.
+    /// Appends a string or null.
     pub fn maybe_bulk(&mut self, text: Option<&[u8]>) {
         match text {
             Some(text) => self.bulk(text),
@@ -140,37 +140,37 @@ impl Reply {
         }
     }
 
-    /// That there is no such thing.
+    /// Appends null.
     pub fn null(&mut self) {
         self.raw(if self.resp3 { b"_\r\n" } else { b"$-1\r\n" });
     }
 
-    /// That there is no such thing, where there would have been an array.
+    /// Appends null in place of an array.
     pub fn null_array(&mut self) {
         self.raw(if self.resp3 { b"_\r\n" } else { b"*-1\r\n" });
     }
 
-    /// The beginning of an array. So many replies follow.
+    /// Begins an array of `len` replies.
     pub fn array(&mut self, len: usize) {
         self.head(b'*', len as i64);
     }
 
-    /// The beginning of a map; in RESP2, of an array. So many pairs follow.
+    /// Begins a map of `pairs` pairs; in RESP2, an array.
     pub fn map(&mut self, pairs: usize) {
         if self.resp3 { self.head(b'%', pairs as i64) } else { self.array(2 * pairs) }
     }
 
-    /// The beginning of a set; in RESP2, of an array.
+    /// Begins a set; in RESP2, an array.
     pub fn set(&mut self, len: usize) {
         self.head(if self.resp3 { b'~' } else { b'*' }, len as i64);
     }
 
-    /// The beginning of what was not asked for; in RESP2, of an array.
+    /// Begins a push message; in RESP2, an array.
     pub fn push(&mut self, len: usize) {
         self.head(if self.resp3 { b'>' } else { b'*' }, len as i64);
     }
 
-    /// A number with a fraction; in RESP2, a string.
+    /// Appends a floating-point number; in RESP2, as a string.
     pub fn double(&mut self, number: f64) {
         if self.resp3 {
             self.line(b',', words::show_float(number).as_bytes());
@@ -179,7 +179,7 @@ impl Reply {
         }
     }
 
-    /// A number with a fraction, or that there is none.
+    /// Appends a floating-point number or null.
     pub fn maybe_double(&mut self, number: Option<f64>) {
         match number {
             Some(number) => self.double(number),
@@ -187,12 +187,12 @@ impl Reply {
         }
     }
 
-    /// A number with a fraction as a string.
+    /// Appends a floating-point number as a string.
     pub fn bulk_float(&mut self, number: f64) {
         self.bulk(words::show_float(number).as_bytes());
     }
 
-    /// A number with up to 17 digits behind the point, and no exponent; in RESP2, a string.
+    /// Appends a number with up to 17 decimal places and no exponent; in RESP2, as a string.
     pub fn decimal(&mut self, number: f64) {
         let text = format!("{number:.17}");
         let text = text.trim_end_matches('0').trim_end_matches('.');
@@ -204,7 +204,7 @@ impl Reply {
         }
     }
 
-    /// True or false; in RESP2, 1 or 0.
+    /// Appends a boolean; in RESP2, 1 or 0.
     pub fn boolean(&mut self, is_so: bool) {
         match (self.resp3, is_so) {
             (true, true) => self.raw(b"#t\r\n"),
@@ -213,18 +213,18 @@ impl Reply {
         }
     }
 
-    /// An array of strings.
+    /// Appends an array of strings.
     pub fn bulks(&mut self, texts: impl ExactSizeIterator<Item: AsRef<[u8]>>) {
         self.array(texts.len());
         texts.for_each(|text| self.bulk(text.as_ref()));
     }
 
-    /// Text for people.
+    /// Appends plain text for people.
     pub fn text(&mut self, text: impl AsRef<[u8]>) {
         self.verbatim("txt", text);
     }
 
-    /// Text for people: `kind` is `txt` or `mkd`. In RESP2, a string.
+    /// Appends text for people, of the kind `txt` or `mkd`; in RESP2, as a string.
     pub fn verbatim(&mut self, kind: impl AsRef<[u8]>, text: impl AsRef<[u8]>) {
         let (kind, text) = (kind.as_ref(), text.as_ref());
         if self.resp3 {
@@ -238,17 +238,17 @@ impl Reply {
         }
     }
 
-    /// The beginning of an array whose length is not known yet; see [`end_array`](Self::end_array).
+    /// Begins a collection whose length is not known yet; see [`end_array`](Self::end_array).
     pub fn begin(&mut self) -> Begun {
         Begun(self.bytes.len())
     }
 
-    /// Says how many replies there have been since `begun`, which are an array.
+    /// Makes an array of the `len` replies since `begun`.
     pub fn end_array(&mut self, begun: Begun, len: usize) {
         self.insert_head(begun, b'*', len);
     }
 
-    /// Says how many pairs there have been since `begun`, which are a map.
+    /// Makes a map of the `pairs` pairs since `begun`.
     pub fn end_map(&mut self, begun: Begun, pairs: usize) {
         if self.resp3 {
             self.insert_head(begun, b'%', pairs)
@@ -257,7 +257,7 @@ impl Reply {
         }
     }
 
-    /// Says how many replies there have been since `begun`, which are a set.
+    /// Makes a set of the `len` replies since `begun`.
     pub fn end_set(&mut self, begun: Begun, len: usize) {
         self.insert_head(begun, if self.resp3 { b'~' } else { b'*' }, len);
     }

@@ -1,18 +1,19 @@
-//! Requests, as they arrive: arrays of bulk strings, or a line of words.
+//! Parses requests: arrays of bulk strings, or lines of words.
 //!
-//! A request that is not all there yet is parsed on from where its last part ended, so one of a million arguments costs no more if it comes in many pieces.
+//! When more of an incomplete request comes, parsing continues where it stopped. A request with a million
+//! arguments therefore costs no more if it comes in many pieces.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
 use crate::text::words;
 
-/// Longest line: an inline command, or a length.
+/// The most bytes of a line, which is an inline command or a length.
 const LINE: usize = 64 << 10;
-/// Most arguments of a request.
+/// The most arguments of a request.
 const ARGUMENTS: i64 = i32::MAX as i64;
 
-/// Adds a request as clients send it.
+/// Appends a request in the form in which clients send it.
 pub fn put_request(out: &mut Vec<u8>, words: &[&[u8]]) {
     out.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
     for word in words {
@@ -22,53 +23,54 @@ pub fn put_request(out: &mut Vec<u8>, words: &[&[u8]]) {
     }
 }
 
-/// What a client may send.
+/// Limits of the requests of a client.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Longest argument, in bytes (`proto-max-bulk-len`).
+    /// The longest argument in bytes (`proto-max-bulk-len`).
     pub bulk: u64,
-    /// Whether the client has said who it is. One that has not is allowed little.
+    /// Whether the client has authenticated. Otherwise lower limits apply.
     pub authenticated: bool,
 }
 
-/// What cannot be understood. The connection is closed after this has been answered.
+/// A malformed request. The connection is closed after the reply.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("Protocol error: {0}")]
 pub struct Malformed(Cow<'static, str>);
 
-/// Where the arguments of a request are.
+/// The places of a request's arguments.
 #[derive(Debug, Default)]
 pub struct Arguments {
-    /// Of an array of bulk strings: places in the buffer.
+    /// Arguments of an array: ranges of the buffer.
     places: Vec<Range<usize>>,
-    /// Of an inline command: its words, with quotes resolved.
+    /// Arguments of an inline command, with quotes resolved.
     words: Vec<Vec<u8>>,
 }
 
 impl Arguments {
-    /// The arguments. `buffer` is the one that was parsed.
+    /// Returns the arguments. `buffer` must be the buffer that was parsed.
     pub fn in_buffer<'a>(&'a self, buffer: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
         self.places.iter().map(|place| &buffer[place.clone()]).chain(self.words.iter().map(Vec::as_slice))
     }
 }
 
-/// How far a request has been parsed.
+/// The state of parsing a request.
 #[derive(Debug, Default)]
 pub struct Parser {
     arguments: Arguments,
-    /// What of the buffer was understood.
+    /// Bytes of the buffer that were parsed.
     at: usize,
-    /// Arguments that are still to come. None before the first line.
+    /// Number of arguments that are missing. None before the first line.
     missing: Option<usize>,
-    /// Length of the next argument, if that is known.
+    /// Length of the next argument, if it is known.
     bulk: Option<usize>,
 }
 
 impl Parser {
-    /// Goes on with the request that begins at the beginning of `buffer`. If it is there as a whole, its arguments and its length in bytes; there may be no arguments.
+    /// Continues to parse the request at the start of `buffer`. If it is complete, returns its arguments,
+    /// which may be none, and its length in bytes.
     ///
     /// # Errors
-    /// If it is no request.
+    /// If the request is malformed.
     pub fn parse(&mut self, buffer: &[u8], limits: Limits) -> Result<Option<(Arguments, usize)>, Malformed> {
         if self.missing.is_none() {
             match buffer.first() {
@@ -95,7 +97,7 @@ impl Parser {
         Ok(Some(self.done()))
     }
 
-    /// Bytes that the rest of the request has at least, for a buffer to be made long enough.
+    /// Returns the least number of bytes that the request still needs, to size the buffer.
     pub fn wanted(&self, buffered: usize) -> usize {
         self.bulk.map_or(0, |bulk| (self.at + bulk + 2).saturating_sub(buffered))
     }
@@ -105,7 +107,7 @@ impl Parser {
         (arguments, at)
     }
 
-    /// The next line, without its end.
+    /// Returns the next line, without its end.
     fn line<'b>(&mut self, buffer: &'b [u8], too_long: &'static str) -> Result<Option<&'b [u8]>, Malformed> {
         let rest = &buffer[self.at..];
         let Some(end) = rest.iter().take(LINE + 2).position(|&byte| byte == b'\r') else {

@@ -1,7 +1,9 @@
-//! Gates before the shards: where a thread waits that must not wait for a slow script of another one.
+//! Gates in front of the shards. A thread passes a shard's gate before it locks the shard, so that it does
+//! not block in a lock of the heap while another thread's script is slow.
 //!
-//! Who has passed a shard's gate finds the shard free, or free soon. So nobody is stuck in a lock of the heap while a script goes on and on: he is still at the gate, and learns that the script has
-//! become slow. If there is one thread only, and no link to a master, there is nobody to wait for, and the gates stay open.
+//! A thread that has passed a shard's gate finds the shard free, or free soon. While a slow script holds the
+//! gate, other threads wait at the gate, where they can learn that the script has become slow. With only one
+//! thread and no link to a master, no thread has to wait, and the gates stay open.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
@@ -11,7 +13,7 @@ use smallvec::SmallVec;
 
 use crate::scripts::Scripts;
 
-/// How long a thread waits until it asks again whether a script has become slow.
+/// How long a thread waits at a gate before it checks again whether a script has become slow.
 const PATIENCE: Duration = Duration::from_millis(5);
 
 /// A gate for each shard.
@@ -21,11 +23,11 @@ pub struct Gates {
     are_used: AtomicBool,
 }
 
-/// A script is slow, so nobody waits.
+/// A script is slow, so the thread must not wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Busy;
 
-/// Gates that were passed.
+/// Passed gates, which stay shut to others until this is dropped.
 #[derive(Debug)]
 #[must_use = "they are open again when this is dropped"]
 pub struct Passed<'g> {
@@ -41,13 +43,14 @@ enum Guard<'g> {
 }
 
 impl Gates {
-    /// Gates for so many shards. They are not used if there is one thread.
+    /// Makes gates for so many shards. They are not used if there is only one thread.
     pub fn new(shards: usize, threads: usize) -> Gates {
         let gates = (0..shards).map(|_| RwLock::new(())).collect();
         Gates { gates, are_used: AtomicBool::new(threads > 1) }
     }
 
-    /// There is one more thread, from now on: they are used. Called by the only other one, or before there are any.
+    /// Begins to use the gates, because one more thread begins. The caller is the only other thread, or no
+    /// thread has begun.
     pub fn begin(&self) {
         self.are_used.store(true, Relaxed);
     }
@@ -56,10 +59,10 @@ impl Gates {
         self.gates.get(shard).filter(|_| self.are_used.load(Relaxed))
     }
 
-    /// Passes the gates of shards, in ascending order: alone, or with others who only look.
+    /// Passes the gates of shards, in ascending order: exclusively, or shared with other readers.
     ///
     /// # Errors
-    /// If a slow script is behind one of them.
+    /// If a slow script holds one of them.
     pub fn pass(
         &self,
         shards: impl IntoIterator<Item = usize>,
@@ -85,7 +88,7 @@ impl Gates {
         Ok(Passed { guards })
     }
 
-    /// Passes a shard's gate alone, if nobody is behind it.
+    /// Passes a shard's gate exclusively, if no thread holds it.
     pub fn try_pass(&self, shard: usize) -> Option<Passed<'_>> {
         let Some(gate) = self.get(shard) else { return Some(Passed { guards: SmallVec::new() }) };
         let guard = Guard::Alone(gate.try_write()?);

@@ -1,4 +1,4 @@
-//! Libraries of functions that are loaded, as all threads have them in common. Their texts are in the heap, too.
+//! The loaded function libraries, which all threads share. The heap has their texts too.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -11,13 +11,13 @@ use crate::scripts::Declared;
 /// A library.
 #[derive(Debug)]
 pub struct Library {
-    /// What threads know it by. No other one of this server has had it.
+    /// The number by which threads know it. No other library of this run of the server has it.
     pub number: u64,
     /// Its name.
     pub name: String,
     /// Its text.
     pub text: Vec<u8>,
-    /// Length of the first line, which is not for Lua.
+    /// Length of the first line, which Lua does not compile.
     pub shebang: usize,
     /// Its functions.
     pub functions: Vec<Function>,
@@ -28,61 +28,61 @@ pub struct Library {
 pub struct Function {
     /// Its name.
     pub name: String,
-    /// What its author says of it.
+    /// The description that its author gave.
     pub description: Option<Vec<u8>>,
-    /// What it declares.
+    /// The flags that it declares.
     pub declared: Declared,
 }
 
 impl Library {
-    /// What Lua is to compile.
+    /// Returns the text for Lua.
     pub fn code(&self) -> &[u8] {
         &self.text[self.shebang..]
     }
 }
 
-/// All libraries at some time.
+/// All libraries at one time.
 #[derive(Debug, Clone, Default)]
 pub struct Loaded {
     by_name: BTreeMap<String, Arc<Library>>,
-    /// By names in small letters: the library, and which of its functions.
+    /// Functions by their lowercase names: the library, and the index in `Library::functions`.
     functions: HashMap<String, (Arc<Library>, usize)>,
 }
 
 impl Loaded {
-    /// The library of this name.
+    /// Returns the library with this name.
     pub fn get(&self, name: &[u8]) -> Option<&Arc<Library>> {
         self.by_name.get(std::str::from_utf8(name).ok()?)
     }
 
-    /// The function of this name, whatever its letters' case: its library, and which it is there.
+    /// Returns the function with this name in any case, and its library.
     pub fn function(&self, name: &[u8]) -> Option<(&Arc<Library>, &Function)> {
         let name = std::str::from_utf8(name).ok()?.to_ascii_lowercase();
         let (library, at) = self.functions.get(&name)?;
         Some((library, &library.functions[*at]))
     }
 
-    /// All libraries, by name.
+    /// Returns all libraries, by name.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &Arc<Library>> {
         self.by_name.values()
     }
 
-    /// Number of functions.
+    /// Returns the number of functions.
     pub fn functions(&self) -> usize {
         self.functions.len()
     }
 
-    /// Removes the library of this name.
+    /// Removes the library with this name.
     pub fn remove(&mut self, name: &str) -> Option<Arc<Library>> {
         let library = self.by_name.remove(name)?;
         self.functions.retain(|_, (of, _)| of.number != library.number);
         Some(library)
     }
 
-    /// Adds a library. There must be none of this name.
+    /// Adds a library. No library may have this name yet.
     ///
     /// # Errors
-    /// The name of a function that another library has, too. Then nothing was changed.
+    /// The name of a function that another library has too. Then nothing is changed.
     pub fn add(&mut self, library: Arc<Library>) -> Result<(), String> {
         let lower = |function: &Function| function.name.to_ascii_lowercase();
         if let Some(taken) = library.functions.iter().find(|f| self.functions.contains_key(&lower(f))) {
@@ -96,42 +96,42 @@ impl Loaded {
     }
 }
 
-/// Libraries that are loaded.
+/// The loaded libraries.
 #[derive(Debug, Default)]
 pub struct Libraries {
     loaded: RwLock<Arc<Loaded>>,
     next: AtomicU64,
-    /// Whether some may be loaded that are not in the heap, should what has loaded them be rolled back.
+    /// Whether `loaded` may differ from the heap if the transaction that set it is rolled back.
     is_unsure: AtomicBool,
 }
 
 impl Libraries {
-    /// Those that are loaded now.
+    /// Returns the libraries that are loaded now.
     pub fn loaded(&self) -> Arc<Loaded> {
         self.loaded.read().clone()
     }
 
-    /// These are loaded from now on. Called while the heap's root of libraries is locked.
+    /// Replaces the loaded libraries. Called while the heap's root of libraries is locked.
     pub fn set(&self, loaded: Loaded) {
         *self.loaded.write() = Arc::new(loaded);
         self.is_unsure.store(true, Ordering::Release);
     }
 
-    /// A number for a library.
+    /// Returns a new number for a library.
     pub fn number(&self) -> u64 {
         self.next.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Whether they should be compared with the heap, now that something was rolled back. Asking makes them sure.
+    /// Returns whether the libraries have to be compared with the heap after a rollback, and resets that.
     pub fn are_unsure(&self) -> bool {
         self.is_unsure.swap(false, Ordering::AcqRel)
     }
 }
 
-/// The name and engine in the first line of a library, and that line's length.
+/// Parses the first line of a library. Returns the library's name and the length of the line.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The problem with that line.
 pub fn first_line(text: &[u8]) -> Result<(String, usize), String> {
     if !text.starts_with(b"#!") {
         return Err("Missing library metadata".into());
@@ -163,7 +163,7 @@ pub fn first_line(text: &[u8]) -> Result<(String, usize), String> {
     Ok((shown(name), end))
 }
 
-/// Whether a library, or a function, may have this name.
+/// Returns whether a library or function may have this name.
 pub fn is_name(name: &[u8]) -> bool {
     !name.is_empty() && name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_')
 }

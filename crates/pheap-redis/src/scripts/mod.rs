@@ -1,4 +1,4 @@
-//! Scripts that all threads know, and which of them are slow.
+//! Scripts that all threads share, and the slow scripts that run now.
 
 pub mod gates;
 pub mod libraries;
@@ -14,59 +14,60 @@ use sha1::{Digest, Sha1};
 
 use crate::text::words;
 
-/// Bytes of stack of a thread that runs scripts. Scripts may nest 200 calls of functions of C, see `sandbox.lua`.
-/// With `string.gsub` these need 2 MiB; with `load`, each in the middle of a text that is nested 180 levels deep, up to 16.
+/// Bytes of stack of a thread that runs scripts. Scripts may nest 200 calls of C functions, see
+/// `sandbox.lua`. With `string.gsub` these need 2 MiB. With `load`, each in a text that is nested 180 levels
+/// deep, they need up to 16 MiB.
 pub const STACK: usize = 64 << 20;
 
-/// Runs in a thread with the stack of a thread that runs scripts: that of a test is too small for values as deep as
-/// they may be.
+/// Runs `f` in a thread with the stack of a thread that runs scripts. The stack of a test is too small for
+/// values of the greatest allowed depth.
 #[cfg(test)]
 pub(crate) fn with_stack<R: Send + 'static>(f: impl FnOnce() -> R + Send + 'static) -> R {
     std::thread::Builder::new().stack_size(STACK).spawn(f).unwrap().join().unwrap()
 }
 
-/// The SHA-1 of a script in hexadecimal digits, in small letters.
+/// The SHA-1 of a script, in lowercase hexadecimal digits.
 pub type Sha = [u8; 40];
 
-/// What a script has declared about itself.
+/// The flags that a script declares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Declared(u8);
 
 impl Declared {
-    /// It only looks.
+    /// The script only reads.
     pub const NO_WRITES: Declared = Declared(1);
-    /// It runs although there is no memory.
+    /// The script runs although memory is short.
     pub const ALLOW_OOM: Declared = Declared(2);
-    /// It runs although what it sees may be old.
+    /// The script runs although the data may be stale.
     pub const ALLOW_STALE: Declared = Declared(4);
-    /// It says nothing: each of its commands is asked.
+    /// The script declares no flags, so the server checks each of its commands.
     pub const NOTHING: Declared = Declared(32);
 
     const NAMES: [&'static str; 5] =
         ["no-writes", "allow-oom", "allow-stale", "no-cluster", "allow-cross-slot-keys"];
 
-    /// What one word declares.
+    /// Parses the name of a flag.
     pub fn parse(name: &[u8]) -> Option<Declared> {
         Declared::NAMES.iter().position(|known| known.as_bytes() == name).map(|bit| Declared(1 << bit))
     }
 
-    /// What a script of this text declares.
+    /// Returns the flags that a script's text declares.
     pub fn of_text(text: &[u8]) -> Option<Declared> {
         first_line(text).ok().map(|(declared, _)| declared)
     }
 
-    /// This, too.
+    /// Adds flags.
     #[must_use]
     pub fn and(self, other: Declared) -> Declared {
         Declared(self.0 | other.0)
     }
 
-    /// Whether this is declared.
+    /// Returns whether any of these flags is declared.
     pub fn has(self, other: Declared) -> bool {
         self.0 & other.0 != 0
     }
 
-    /// The words.
+    /// Returns the names of the flags.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
         Declared::NAMES.into_iter().enumerate().filter(move |(bit, _)| self.0 & 1 << bit != 0).map(|(_, n)| n)
     }
@@ -75,33 +76,33 @@ impl Declared {
 /// A script.
 #[derive(Debug)]
 pub struct Script {
-    /// What it is known by.
+    /// The SHA-1, by which clients call it.
     pub sha: Sha,
-    /// What it declares in its first line.
+    /// The flags that its first line declares.
     pub declared: Declared,
     /// Its text.
     pub text: Vec<u8>,
-    /// Length of a first line that is not for Lua.
+    /// Length of the `#!` line, which Lua does not compile.
     pub shebang: usize,
 }
 
 impl Script {
-    /// A script of this text. None of it was looked at but a first line that begins with `#!`.
+    /// Makes a script from its text. Parses only a first line that begins with `#!`.
     ///
     /// # Errors
-    /// What is wrong with that line.
+    /// The problem with that line.
     pub fn new(text: &[u8]) -> Result<Script, String> {
         let (declared, shebang) = first_line(text)?;
         Ok(Script { sha: sha1(text), declared, text: text.to_vec(), shebang })
     }
 
-    /// What Lua is to compile.
+    /// Returns the text for Lua.
     pub fn code(&self) -> &[u8] {
         &self.text[self.shebang..]
     }
 }
 
-/// The SHA-1 of a text.
+/// Returns the SHA-1 of a text.
 pub fn sha1(text: &[u8]) -> Sha {
     let mut sha = [0; 40];
     for (digits, byte) in sha.chunks_exact_mut(2).zip(Sha1::digest(text)) {
@@ -111,7 +112,7 @@ pub fn sha1(text: &[u8]) -> Sha {
     sha
 }
 
-/// What a first line that begins with `#!` declares, and its length.
+/// Parses a first line that begins with `#!`. Returns its flags and its length.
 fn first_line(text: &[u8]) -> Result<(Declared, usize), String> {
     if !text.starts_with(b"#!") {
         return Ok((Declared::NOTHING, 0));
@@ -135,86 +136,87 @@ fn first_line(text: &[u8]) -> Result<(Declared, usize), String> {
     Ok((declared, end))
 }
 
-/// A script that has run for long.
+/// A script that has run for a long time.
 #[derive(Debug)]
 pub struct Slow {
-    /// Whether it is no function of a library.
+    /// Whether it is a script of `EVAL` or `EVALSHA`, and not a library function.
     pub is_eval: bool,
-    /// Whether a master has sent it, and so has run it.
+    /// Whether a master sent it, and has therefore run it.
     pub is_of_master: bool,
-    /// Its SHA-1, or the function's name.
+    /// Its SHA-1, or the name of the function.
     pub name: String,
     /// The command that runs it.
     pub command: Vec<Vec<u8>>,
     /// When it began.
     pub started: Instant,
-    /// Whether it has written something.
+    /// Whether it has written.
     pub has_written: AtomicBool,
-    /// Whether somebody wants it to end.
+    /// Whether a client has asked to end it.
     pub is_killed: AtomicBool,
 }
 
-/// Scripts that all threads know.
+/// The scripts that all threads share.
 #[derive(Debug, Default)]
 pub struct Scripts {
     known: RwLock<HashMap<Sha, Arc<Script>>>,
-    /// How often all were forgotten.
+    /// Number of calls of [`Scripts::flush`].
     generation: AtomicU64,
-    /// Number of slow ones.
+    /// Number of slow scripts.
     busy: AtomicUsize,
     slow: Mutex<Vec<Arc<Slow>>>,
-    /// Hashes of the names and texts of those that have touched keys in other shards than they have declared.
+    /// Hashes of the names and texts of scripts that have accessed keys in shards that they did not declare.
     wide: RwLock<HashSet<u64>>,
     has_wide: AtomicBool,
     hasher: RandomState,
-    /// Bytes that Lua uses for scripts, in all threads; and for functions.
+    /// Bytes that Lua uses in all threads: for scripts, and for functions.
     pub memory: [AtomicI64; 2],
 }
 
-/// Names of wide scripts that are kept.
+/// The most names of wide scripts to keep.
 const WIDE: usize = 10_000;
 
-/// What a client is told while a script does not come to an end.
+/// The error reply to commands while a script is slow.
 pub const BUSY_EVAL: &str =
     "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.";
-/// The same, if it is a function.
+/// The error reply to commands while a library function is slow.
 pub const BUSY_FUNCTION: &str =
     "BUSY Redis is busy running a script. You can only call FUNCTION KILL or SHUTDOWN NOSAVE.";
 
 impl Scripts {
-    /// The script with this SHA-1.
+    /// Returns the script with this SHA-1.
     pub fn get(&self, sha: &Sha) -> Option<Arc<Script>> {
         self.known.read().get(sha).cloned()
     }
 
-    /// Makes a script known.
+    /// Adds a script.
     pub fn add(&self, script: Arc<Script>) {
         self.known.write().insert(script.sha, script);
     }
 
-    /// Number of scripts that are known.
+    /// Returns the number of scripts.
     pub fn count(&self) -> usize {
         self.known.read().len()
     }
 
-    /// Forgets all.
+    /// Removes all scripts.
     pub fn flush(&self) {
         let mut known = self.known.write();
         known.clear();
         self.generation.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// How often all were forgotten.
+    /// Returns the number of calls of [`Scripts::flush`].
     pub fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// Whether a script needs all shards, although it has not declared keys in all. `name` is how it is called: its text, SHA-1 or function.
+    /// Returns whether a script needs all shards although it does not declare keys in all of them. `name` is
+    /// the text, SHA-1 or function by which a client calls it.
     pub fn is_wide(&self, name: &[u8]) -> bool {
         self.has_wide.load(Ordering::Relaxed) && self.wide.read().contains(&self.hasher.hash_one(name))
     }
 
-    /// It does.
+    /// Records that a script needs all shards.
     pub fn set_wide(&self, name: &[u8]) {
         let mut wide = self.wide.write();
         if wide.len() >= WIDE {
@@ -224,37 +226,37 @@ impl Scripts {
         self.has_wide.store(true, Ordering::Relaxed);
     }
 
-    /// Whether a slow script runs.
+    /// Returns whether a slow script runs.
     pub fn is_busy(&self) -> bool {
         self.busy.load(Ordering::Acquire) > 0
     }
 
-    /// The slow script that has run for longest.
+    /// Returns the slow script that has run longest.
     pub fn slowest(&self) -> Option<Arc<Slow>> {
         self.slow.lock().first().cloned()
     }
 
-    /// What clients are told meanwhile.
+    /// Returns the error reply to commands while a script is slow.
     pub fn busy_error(&self) -> &'static str {
         if self.slowest().is_some_and(|slow| !slow.is_eval) { BUSY_FUNCTION } else { BUSY_EVAL }
     }
 
-    /// A script is slow.
+    /// Adds a slow script.
     pub fn begin_slow(&self, slow: Arc<Slow>) {
         self.slow.lock().push(slow);
         self.busy.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// It has ended.
+    /// Removes a slow script, because it has ended.
     pub fn end_slow(&self, slow: &Arc<Slow>) {
         self.slow.lock().retain(|other| !Arc::ptr_eq(other, slow));
         self.busy.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// Lets the slowest script end, if it has written nothing yet.
+    /// Ends the slowest script, if it has not written.
     ///
     /// # Errors
-    /// Why not, as the client is told.
+    /// The error reply.
     pub fn kill(&self, is_eval: bool) -> Result<(), &'static str> {
         let slow = self.slowest().ok_or("NOTBUSY No scripts in execution right now.")?;
         if slow.is_of_master {

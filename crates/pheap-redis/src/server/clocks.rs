@@ -1,8 +1,9 @@
-//! When, and how often, keys were used: for `OBJECT IDLETIME` and `FREQ`, and for the choice of keys to evict.
+//! When and how often keys were used: for `OBJECT IDLETIME` and `FREQ`, and for the choice of keys to evict.
 //!
-//! That is not in the heap, so reads write nothing there, and a restart forgets it: all keys are then as if they were last used when the server was started. Keys are not in the table,
-//! either: each has a place, by its hash, which it may share with others. There are about twice as many places as keys. A key that shares one is taken for as much in use as the others.
-//! Nothing is noted as long as no policy needs it, and nobody has asked.
+//! The heap does not have these times, so reads do not write to it. A restart forgets them: all keys then
+//! count as last used when the server started. The table does not have keys either: the hash of a key selects
+//! a place, which several keys may share. There are about twice as many places as keys. Keys that share a
+//! place have the usage of all of them. The table is empty until a policy or a command needs it.
 
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -11,22 +12,23 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
 use crate::config::Config;
 use crate::text::random::random;
 
-/// Places are in parts, so that few are moved at once when there are to be more.
+/// The table has parts, so that growing moves only a few places at once.
 const PARTS: usize = 64;
-/// The least number of places in a part is 2 to this power, and the greatest one to that.
+/// The range of the binary logarithm of a part's number of places.
 const SIZES: std::ops::Range<usize> = 10..28;
-/// So many places are moved at once, about.
+/// The approximate number of places that one call of [`Clocks::fit`] moves.
 const MOVES: usize = 1 << 21;
 
-/// The unit of times, in milliseconds. They wrap around after 13 years.
+/// The unit of times, in milliseconds. Times in this unit wrap around after 13 years.
 const UNIT: i64 = 100;
-/// How often a new key counts as used.
+/// The usage count of a new key.
 const NEW: u8 = 5;
 
-/// A part of the table. Smaller ones stay when there are more places, until the server ends; they are as large as this one together.
+/// A part of the table. The smaller arrays of places stay allocated when the part grows. Together they are as
+/// large as the present one.
 #[derive(Debug, Default)]
 struct Part {
-    /// 2 to this power is the number of places.
+    /// The binary logarithm of the number of places, and the index of the present array.
     size: AtomicUsize,
     places: [OnceLock<Box<[AtomicU32]>>; SIZES.end],
 }
@@ -37,7 +39,7 @@ impl Part {
         places.get(hash as usize & (places.len() - 1))
     }
 
-    /// Whether there are more places now.
+    /// Grows to 2^`size` places. Returns whether that was more than before.
     fn grow(&self, size: usize) -> bool {
         let old = self.size.load(Relaxed);
         if old >= size {
@@ -53,25 +55,25 @@ impl Part {
     }
 }
 
-/// When, and how often, keys were used.
+/// When and how often keys were used.
 #[derive(Debug)]
 pub struct Clocks {
     is_on: AtomicBool,
-    /// Whether it is noted how often keys are used, not when.
+    /// Whether the places hold counts of uses and not times of last use.
     counts: AtomicBool,
     log_factor: AtomicU32,
     decay_minutes: AtomicU32,
-    /// The time of keys of which nothing was noted.
+    /// The time of keys without a record: the start of the server.
     since: AtomicU32,
     parts: Box<[Part]>,
 }
 
-/// How much a key is in use: what `RESTORE` and RDB files say of it.
+/// The usage of a key, as `RESTORE` and RDB files give it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Usage {
-    /// For so many seconds, it was not.
+    /// Seconds since the last use.
     Idle(i64),
-    /// How often, on the scale of `OBJECT FREQ`.
+    /// The frequency of uses, on the scale of `OBJECT FREQ`.
     Often(u8),
 }
 
@@ -83,7 +85,7 @@ fn minutes(now: i64) -> u32 {
     (now / 60_000) as u32 & 0xff_ffff
 }
 
-/// A hash of a key. (Who chooses keys so that they meet makes a worse choice of his own keys.)
+/// Hashes a key. (If a client chooses keys with equal hashes, only the eviction of these keys gets worse.)
 fn hash(key: &[u8]) -> u64 {
     const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
     let mix = |hash: u64, word: u64| (hash.rotate_left(23) ^ word).wrapping_mul(FACTOR);
@@ -109,7 +111,7 @@ impl Default for Clocks {
 }
 
 impl Clocks {
-    /// As options say, for a server that was started at this time.
+    /// Makes a table as the options say, for a server that started at `started`.
     pub fn new(config: &Config, started: i64) -> Clocks {
         let clocks = Clocks::default();
         clocks.since.store(time(started), Relaxed);
@@ -117,7 +119,7 @@ impl Clocks {
         clocks
     }
 
-    /// Does what the options say.
+    /// Applies the options.
     pub fn follow(&self, config: &Config) {
         self.log_factor.store(config.int("lfu-log-factor") as u32, Relaxed);
         self.decay_minutes.store(config.int("lfu-decay-time") as u32, Relaxed);
@@ -128,7 +130,7 @@ impl Clocks {
         }
     }
 
-    /// From now on it is noted when keys are used.
+    /// Begins to record the uses of keys.
     pub fn turn_on(&self) {
         if !self.is_on.load(SeqCst) {
             self.parts.iter().for_each(|part| _ = part.grow(SIZES.start));
@@ -136,18 +138,18 @@ impl Clocks {
         }
     }
 
-    /// Whether it is noted how often keys are used, not when.
+    /// Returns whether the places hold counts of uses and not times of last use.
     pub fn counts(&self) -> bool {
         self.counts.load(Relaxed)
     }
 
-    /// Whether anything is noted.
+    /// Returns whether uses are recorded.
     #[inline]
     pub fn is_on(&self) -> bool {
         self.is_on.load(Relaxed)
     }
 
-    /// Makes more places, if there are few for so many objects: a key has one at least beside its name.
+    /// Grows the table for so many objects. A key is at least one object in addition to its name.
     pub fn fit(&self, objects: u64) {
         if !self.is_on() {
             return;
@@ -167,7 +169,7 @@ impl Clocks {
         self.parts[(hash >> 58) as usize % PARTS].place(hash)
     }
 
-    /// A key is used.
+    /// Records a use of a key.
     pub fn touch(&self, key: &[u8], now: i64) {
         let Some(place) = self.place(key) else { return };
         if !self.counts() {
@@ -182,21 +184,21 @@ impl Clocks {
         place.store(minutes(now) << 8 | u32::from(count), Relaxed);
     }
 
-    /// For how many units of time a key was not used.
+    /// Returns the units of time since the last use of a key.
     pub fn idle(&self, key: &[u8], now: i64) -> u64 {
         let at = self.place(key).map_or(0, |place| place.load(Relaxed));
         let at = if at == 0 { self.since.load(Relaxed) } else { at };
         let idle = time(now).wrapping_sub(at);
-        // What is a little later than now is of another thread.
+        // A time slightly in the future was recorded by another thread.
         if idle > u32::MAX - 600 { 0 } else { u64::from(idle) }
     }
 
-    /// For how many seconds a key was not used.
+    /// Returns the seconds since the last use of a key.
     pub fn idle_seconds(&self, key: &[u8], now: i64) -> i64 {
         self.idle(key, now) as i64 * UNIT / 1000
     }
 
-    /// How often a key was used of late, on a logarithmic scale.
+    /// Returns the recent frequency of uses of a key, on a logarithmic scale.
     pub fn often(&self, key: &[u8], now: i64) -> u8 {
         self.often_at(self.place(key).map_or(0, |place| place.load(Relaxed)), now)
     }
@@ -210,7 +212,7 @@ impl Clocks {
         (noted as u8).saturating_sub(u8::try_from(decay).unwrap_or(u8::MAX))
     }
 
-    /// A key is in use as somebody else says, if it is that what is noted.
+    /// Sets the usage of a key, if `usage` has the kind that the table records.
     pub fn set(&self, key: &[u8], usage: Usage, now: i64) {
         self.turn_on();
         let Some(place) = self.place(key) else { return };
@@ -226,7 +228,7 @@ impl Clocks {
         }
     }
 
-    /// A key is gone: one that gets its name is a new one.
+    /// Forgets the usage of a key, because it was removed. A later key of this name counts as new.
     pub fn forget(&self, key: &[u8]) {
         if let Some(place) = self.place(key) {
             place.store(0, Relaxed);
@@ -271,7 +273,7 @@ mod tests {
         (0..10_000).for_each(|_| clocks.touch(b"a", NOW));
         let often = clocks.often(b"a", NOW);
         assert!((30..80).contains(&often), "{often}");
-        // Once a minute it is one less.
+        // The count falls by one each minute.
         assert_eq!(clocks.often(b"a", NOW + 600_000), often - 10);
         assert_eq!(clocks.often(b"a", NOW + 600_000_000), 0);
         clocks.set(b"a", Usage::Often(100), NOW);
@@ -290,7 +292,8 @@ mod tests {
         assert!(clocks.parts[0].size.load(Relaxed) > SIZES.start);
         let is_known = |key: &&String| clocks.idle_seconds(key.as_bytes(), NOW + 9000) == 0;
         assert!(keys.iter().all(|key| is_known(&key)));
-        // Few of the others share a place with one of them, now that new ones have been noted in their own.
+        // Few other keys share a place with one of these, because this table had its size before the first
+        // use.
         let clocks = self::clocks("allkeys-lru", NOW);
         clocks.fit(40_000);
         keys.iter().for_each(|key| clocks.touch(key.as_bytes(), NOW + 9000));

@@ -1,4 +1,4 @@
-//! What all clients have in common.
+//! State that all clients share.
 
 pub mod clocks;
 pub mod role;
@@ -33,134 +33,135 @@ use crate::stats::slowlog::{Latency, SlowLog};
 use crate::stats::usage;
 use crate::text::random::random;
 
-/// What a client is told whose command needs memory where there is none.
+/// The error reply to a command that needs memory while the data exceed `maxmemory`.
 pub const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
 
-/// What a client is told that wants to write to a replica.
+/// The error reply to a write on a replica.
 pub const READONLY: &str = "READONLY You can't write against a read only replica.";
 
-/// What a client is told by a replica that has lost its master, and may not say what is old.
+/// The error reply of a replica that has lost its master and may not serve old data.
 pub const MASTER_DOWN: &str =
     "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.";
 
-/// What a client is told while the data of a master come.
+/// The error reply while a replica loads the data of its master.
 pub const LOADING: &str = "LOADING Redis is loading the dataset in memory";
 
-/// How long nothing is logged of writes for which there is no space, once it was.
+/// The shortest time between two log lines about writes for which the heap has no space.
 const NO_SPACE_AGAIN: Duration = Duration::from_secs(60);
 
-/// What all clients have in common.
+/// State that all clients share.
 pub struct Server {
     /// The data.
     pub store: Store,
     /// The options.
     pub config: RwLock<Config>,
-    /// How much memory the data need.
+    /// The memory that the data need.
     pub memory: Memory,
-    /// When keys were used.
+    /// When and how often keys were used.
     pub clocks: Clocks,
-    /// Keys that `EXEC` depends on.
+    /// Keys that clients watch for `EXEC`.
     pub watched: Watched,
-    /// Who listens to channels.
+    /// The clients that subscribe to each channel.
     pub channels: Channels,
     /// Keys that clients wait for.
     pub waiting: Waiting,
-    /// Where threads wait for shards.
+    /// Locks that a thread passes before it locks shards.
     pub gates: Gates,
-    /// Keys that clients may have copies of.
+    /// Keys of which clients may have copies.
     pub tracking: Tracking,
-    /// Scripts that all threads know.
+    /// Scripts that all threads share.
     pub scripts: Scripts,
-    /// Libraries of functions.
+    /// The function libraries.
     pub libraries: Libraries,
-    /// Whether it follows another server.
+    /// Whether this server follows a master, and how far.
     pub role: Role,
-    /// What was counted.
+    /// Counters since the start of the server.
     pub stats: Stats,
     /// The clients that are connected.
     pub clients: Clients,
-    /// Commands that took long.
+    /// Slow commands.
     pub slowlog: SlowLog,
-    /// Events that took long.
+    /// Slow events.
     pub latency: Latency,
-    /// How often clients were told of which error.
+    /// How often clients got each error code.
     pub errors: Mutex<BTreeMap<String, u64>>,
-    /// For each thread: what was counted of each command.
+    /// Counts of each command, by thread. The last entry is that of the link to a master.
     counts: Vec<Vec<Counts>>,
-    /// For each thread, and behind them for the link to a master: what was read and written.
+    /// Bytes read and written, by thread. The last entry is that of the link to a master.
     pub traffic: Vec<Traffic>,
-    /// How much is done in a second.
+    /// Rates of commands and bytes per second.
     pub rates: Mutex<Rates>,
-    /// Who watches all commands.
+    /// The ids of the clients that use `MONITOR`.
     monitors: Mutex<Vec<u64>>,
-    /// How long clients are not served.
+    /// The pause of the clients, if there is one. `limits.paused` mirrors it.
     paused: Mutex<Option<Pause>>,
-    /// Where messages to threads are left.
+    /// The mailboxes of the threads.
     pub threads: Vec<Arc<Mailbox>>,
-    /// Set when the server is to stop.
+    /// Whether the server has to stop.
     pub stopping: AtomicBool,
-    /// When it was started.
+    /// When the server started.
     pub started: Instant,
-    /// A name that no other run of a server has: 40 hexadecimal digits.
+    /// A random id of this run of the server: 40 hexadecimal digits.
     pub run_id: String,
-    /// The file of options that it was started with, if any.
+    /// The file of options with which the server started, if any.
     pub config_file: Option<PathBuf>,
-    /// What is known of the last copy of the heap.
+    /// The state of the last copy of the heap.
     pub save: Arc<Mutex<Save>>,
-    /// Numbers that clients were given.
+    /// The id of the next client.
     next_client: AtomicU64,
-    /// When it was last logged that there is no space.
+    /// When the log last reported that the heap has no space.
     told_of_no_space: Mutex<Option<Instant>>,
-    /// Options that are looked at for each command.
+    /// Options that the server reads for each command.
     pub limits: Limits,
-    /// Which keys were written to since the log was synced.
+    /// Keys that were written to and whose writes are not synced.
     pub unsynced: Unsynced,
 }
 
-/// Options that are looked at for each command, so that they have a place of their own.
+/// Options that the server reads for each command. They are atomics, so that a command need not lock the
+/// configuration.
 #[derive(Debug, Default)]
 pub struct Limits {
-    /// Longest argument, in bytes.
+    /// The longest argument, in bytes.
     pub bulk: AtomicU64,
-    /// Bytes that a client may have sent that were not answered.
+    /// The most bytes of input that a client may have sent without a reply.
     pub input: AtomicU64,
-    /// Bytes that all clients may need together, and so one of them; 0: as many as there are.
+    /// The most bytes that all clients may need together, which also limits each one; 0: no limit.
     pub clients: AtomicU64,
-    /// Bytes that may wait to be sent to a client.
+    /// The most bytes of unread output of a client.
     pub output: buffers::Shared,
-    /// The same, of clients that listen to channels.
+    /// The most bytes of unread output of a client that subscribes to channels.
     pub messages: buffers::Shared,
-    /// Whether replies are held back until what they tell is durable: if there is a log, and each write is to be.
+    /// Whether replies wait until their writes are durable: there is a log, and `appendfsync` is `always`.
     pub always: AtomicBool,
-    /// Whether there is a log, and so what is committed may not be durable.
+    /// Whether the heap has a log, so that committed writes may not be durable yet.
     pub has_log: bool,
-    /// Which keyspace notifications are wanted: the number in [`Wanted`].
+    /// The wanted keyspace notifications, as the number in [`Wanted`].
     pub notifications: AtomicU32,
-    /// From how many microseconds on a command is slow. Negative: never.
+    /// The microseconds from which a command counts as slow; negative: never.
     pub slow: AtomicI64,
-    /// From how many milliseconds on an event is told by `LATENCY`. 0: never.
+    /// The milliseconds from which `LATENCY` records an event; 0: never.
     pub latency: AtomicI64,
     /// Whether clients may not write to a replica.
     pub read_only: AtomicBool,
-    /// Whether a replica is silent that has lost its master.
+    /// Whether a replica that has lost its master refuses to serve data.
     pub silent: AtomicBool,
-    /// Whether keys are removed when their time has come, and not only when somebody asks for them.
+    /// Whether the server removes expired keys periodically, and not only when a command accesses them.
     pub expires: AtomicBool,
-    /// Number of clients that watch all commands.
+    /// Number of clients that use `MONITOR`.
     pub monitors: AtomicUsize,
-    /// Whether clients are not served: 0 all are, 1 only if they change nothing, 2 none is.
+    /// 0 if clients are not paused, 1 if their writes are, 2 if all their commands are.
     pub paused: AtomicU8,
 }
 
-/// A limit that also holds where the option sets none (0): a quarter of the machine's memory. A client that asks for
-/// more, or does not read, must not end the server.
+/// Returns the limit, with a quarter of the machine's memory as the hard limit if the option sets none (0). A
+/// client that asks for more, or does not read, must not exhaust the memory.
 fn or_of_machine(limit: Limit) -> Limit {
     let (_, machine) = usage::memory();
     Limit { hard: if limit.hard == 0 { machine / 4 } else { limit.hard }, ..limit }
 }
 
 impl Limits {
-    /// Does what the options say.
+    /// Sets all limits from the options.
     pub fn follow(&self, config: &Config) {
         self.bulk.store(config.int("proto-max-bulk-len") as u64, Ordering::Relaxed);
         self.input.store(config.int("client-query-buffer-limit") as u64, Ordering::Relaxed);
@@ -178,56 +179,56 @@ impl Limits {
     }
 }
 
-/// What is known of the last copy of the heap (`SAVE`, `BGSAVE`).
+/// The state of the last copy of the heap (`SAVE`, `BGSAVE`).
 #[derive(Debug, Default)]
 pub struct Save {
-    /// When it was made, in seconds since 1970; or when the server was started.
+    /// When it was made, in seconds since 1970; before the first copy, when the server started.
     pub at: i64,
-    /// Changes until then.
+    /// The value of [`Stats::dirty`] at the last copy.
     pub dirty: u64,
-    /// One is being made.
+    /// Whether a copy is being made.
     pub is_running: bool,
-    /// The last attempt failed.
+    /// Whether the last attempt failed.
     pub failed: bool,
-    /// When the one that is being made began.
+    /// When the copy that is being made began.
     pub began: Option<Instant>,
-    /// How long the last one took.
+    /// How long the last copy took.
     pub took: Option<Duration>,
-    /// How many were made.
+    /// Number of copies made.
     pub count: u64,
 }
 
-/// What was counted since the server was started.
+/// Counters since the start of the server.
 #[derive(Debug, Default)]
 pub struct Stats {
-    /// Connections.
+    /// Connections accepted.
     pub connections: AtomicU64,
-    /// Clients that wait for keys.
+    /// Clients that wait for keys or for the end of a pause.
     pub blocked: AtomicUsize,
-    /// Keys that were removed because their time had come.
+    /// Keys removed because they had expired.
     pub expired: AtomicU64,
-    /// Keys that were removed because there was no memory.
+    /// Keys evicted because memory was short.
     pub evicted: AtomicU64,
-    /// Changes.
+    /// Changes to the data.
     pub dirty: AtomicU64,
-    /// Clients that were disconnected because of `maxmemory-clients`.
+    /// Clients disconnected because of `maxmemory-clients`.
     pub evicted_clients: AtomicU64,
-    /// Connections that were refused.
+    /// Connections refused.
     pub rejected: AtomicU64,
-    /// Errors that clients were told of.
+    /// Error replies.
     pub errors: AtomicU64,
     /// The most bytes that the data have needed.
     pub peak: AtomicU64,
-    /// Clients that wait for keys, and give up at some time.
+    /// Clients that wait for keys with a timeout.
     pub timed: AtomicUsize,
-    /// Microseconds that were spent on keys whose time had come.
+    /// Microseconds spent on removing expired keys.
     pub expiring: AtomicU64,
-    /// Writing to the heap has failed, so nothing is changed any more.
+    /// Whether a write to the heap has failed, after which the data do not change any more.
     pub has_failed: AtomicBool,
 }
 
 impl Stats {
-    /// Begins anew, but for what is now.
+    /// Resets the counters, except those of the present state.
     fn reset(&self) {
         let all = [
             &self.connections,
@@ -245,7 +246,8 @@ impl Stats {
 }
 
 impl Server {
-    /// One that serves what is in `store`, in threads with these mailboxes, and counts the calls of so many commands.
+    /// Makes a server for the data in `store`, with a thread for each mailbox and counters for `commands`
+    /// commands.
     pub fn new(store: Store, config: Config, threads: Vec<Arc<Mailbox>>, commands: usize) -> Server {
         let limits = Limits {
             has_log: store.heap().durability() == pheap::Durability::Wal,
@@ -253,7 +255,7 @@ impl Server {
             ..Limits::default()
         };
         limits.follow(&config);
-        // Behind the last shard are libraries of functions, and how far a master was followed.
+        // Two more: the roots of the function libraries and of the replication progress.
         let memory = Memory::new(store.shards().len() + 2);
         memory.set_limit(config.int("maxmemory") as u64, &store);
         let tracking = Tracking::default();
@@ -275,7 +277,7 @@ impl Server {
             slowlog: SlowLog::default(),
             latency: Latency::default(),
             errors: Mutex::default(),
-            // One more, for what a master sends.
+            // One more, for the commands of a master.
             counts: (0..=threads.len()).map(|_| (0..commands).map(|_| Counts::default()).collect()).collect(),
             traffic: (0..=threads.len()).map(|_| Traffic::default()).collect(),
             rates: Mutex::default(),
@@ -295,31 +297,31 @@ impl Server {
         }
     }
 
-    /// A number for a client. Its thread can be told from it.
+    /// Returns a new client id.
     pub fn client_id(&self) -> u64 {
         self.next_client.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// What a thread has counted of a command.
+    /// Returns the counts of a command in a thread.
     pub fn counts(&self, thread: usize, command: usize) -> &Counts {
         &self.counts[thread][command]
     }
 
-    /// What all threads have counted of a command.
+    /// Returns the sum of a command's counts over all threads.
     pub fn counted(&self, command: usize) -> Sum {
         let mut sum = Sum::default();
         self.counts.iter().for_each(|thread| sum.add(&thread[command]));
         sum
     }
 
-    /// What all threads have counted of all commands.
+    /// Returns the sum of all commands' counts over all threads.
     pub fn counted_in_all(&self) -> Sum {
         let mut sum = Sum::default();
         self.counts.iter().flatten().for_each(|counts| sum.add(counts));
         sum
     }
 
-    /// How many commands were called, and how many bytes came and went: see [`crate::stats::rates`].
+    /// Returns the number of calls, and of bytes read and written: see [`crate::stats::rates`].
     pub fn totals(&self) -> [u64; crate::stats::rates::COUNTED] {
         let calls = self.counts.iter().flatten().map(Counts::calls).sum();
         let (master, clients) = self.traffic.split_last().expect("one is that of a master");
@@ -330,7 +332,7 @@ impl Server {
         [calls, input, output, master.get().input]
     }
 
-    /// Bytes that the data need.
+    /// Returns the bytes that the data need.
     pub fn used_memory(&self) -> u64 {
         let used =
             if self.memory.limit() > 0 { self.memory.used() } else { self.store.heap().stats().live_bytes };
@@ -338,14 +340,14 @@ impl Server {
         used
     }
 
-    /// Takes note of how much is done, and waits for nobody. Called about ten times a second.
+    /// Samples the rates and the peak memory. Called about ten times a second.
     pub fn sample(&self) {
         let live = self.store.shards().iter().map(|root| root.live().bytes).sum();
         self.stats.peak.fetch_max(live, Ordering::Relaxed);
         self.rates.lock().sample(Instant::now(), self.totals());
     }
 
-    /// Begins to count anew.
+    /// Resets all counts.
     pub fn reset_counts(&self) {
         self.traffic.iter().for_each(Traffic::reset);
         self.counts.iter().flatten().for_each(Counts::reset);
@@ -353,10 +355,10 @@ impl Server {
         self.errors.lock().clear();
     }
 
-    /// A client was told of an error.
+    /// Counts an error reply.
     pub fn count_error(&self, code: &str) {
         let mut errors = self.errors.lock();
-        // The codes come from commands, and scripts: there is an end to how many are told apart.
+        // Commands and scripts choose the codes, so the number of distinct ones is limited.
         if let Some(count) = errors.get_mut(code) {
             *count += 1;
         } else if errors.len() < 128 {
@@ -366,17 +368,18 @@ impl Server {
         self.stats.errors.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Whether clients may not write if this server is a replica.
+    /// Returns whether clients may not write if this server is a replica.
     pub fn is_read_only(&self) -> bool {
         self.limits.read_only.load(Ordering::Relaxed)
     }
 
-    /// Whether it has lost its master, and may not say what is old.
+    /// Returns whether this server has lost its master and may not serve old data.
     pub fn is_stale(&self) -> bool {
         self.limits.silent.load(Ordering::Relaxed) && self.role.is_down()
     }
 
-    /// Looks at an error of the heap. If nothing can be changed any more, that is logged, once; if there is no space, once a minute.
+    /// Logs an error of the heap: once if the data cannot change any more, and once a minute if there is no
+    /// space.
     pub fn look_at(&self, error: &pheap::Error) {
         if matches!(error, pheap::Error::OutOfSpace { .. } | pheap::Error::ReservationFull { .. }) {
             let mut told = self.told_of_no_space.lock();
@@ -396,7 +399,7 @@ impl Server {
         }
     }
 
-    /// A client watches all commands from now on.
+    /// Adds a client that uses `MONITOR`.
     pub fn add_monitor(&self, client: u64) {
         let mut monitors = self.monitors.lock();
         if !monitors.contains(&client) {
@@ -405,20 +408,21 @@ impl Server {
         self.limits.monitors.store(monitors.len(), Ordering::SeqCst);
     }
 
-    /// No longer.
+    /// Removes a client that used `MONITOR`.
     pub fn remove_monitor(&self, client: u64) {
         let mut monitors = self.monitors.lock();
         monitors.retain(|other| *other != client);
         self.limits.monitors.store(monitors.len(), Ordering::SeqCst);
     }
 
-    /// A line about a command, for all who watch.
+    /// Returns a line about a command for each client that uses `MONITOR`.
     pub fn monitored(&self, line: &str) -> Vec<(u64, Vec<u8>)> {
         let line = format!("+{line}\r\n").into_bytes();
         self.monitors.lock().iter().map(|client| (*client, line.clone())).collect()
     }
 
-    /// Clients are not served for some time, or are served again. What is asked for while they are not served only makes that longer, and stricter.
+    /// Pauses the clients, or ends the pause. A new pause during another one can only make it longer and
+    /// stricter.
     pub fn pause(&self, pause: Option<Pause>) {
         let mut paused = self.paused.lock();
         *paused = match (pause, *paused) {
@@ -431,7 +435,7 @@ impl Server {
         self.threads.iter().for_each(|thread| thread.wake_up());
     }
 
-    /// How long clients are not served, if it is so now.
+    /// Returns the pause of the clients, if there is one now.
     pub fn paused(&self) -> Option<Pause> {
         if self.limits.paused.load(Ordering::SeqCst) == 0 {
             return None;
@@ -444,7 +448,7 @@ impl Server {
         *paused
     }
 
-    /// Disconnects the clients that need most memory, until the others need no more than `maxmemory-clients`.
+    /// Disconnects the clients that need most memory, until the others need at most `maxmemory-clients`.
     pub fn evict_clients(&self) {
         let limit = self.limits.clients.load(Ordering::Relaxed) as usize;
         if limit == 0 {
@@ -461,7 +465,7 @@ impl Server {
         }
     }
 
-    /// A client watches nothing any more.
+    /// Removes all watches of a client.
     pub fn unwatch(&self, session: &mut Session) {
         let flag = std::mem::take(&mut session.watched_changed);
         for (db, key) in std::mem::take(&mut session.watched).into_keys() {
@@ -469,7 +473,7 @@ impl Server {
         }
     }
 
-    /// Whether notifications of a class are wanted.
+    /// Returns whether notifications of a class are wanted.
     pub fn wants(&self, class: u8) -> bool {
         Wanted(self.limits.notifications.load(Ordering::Relaxed)).has(class)
     }
@@ -491,7 +495,7 @@ impl Server {
         }
     }
 
-    /// A client listens to nothing any more.
+    /// Removes all subscriptions of a client.
     pub fn listen_to_nothing(&self, session: &mut Session) {
         for kind in [Kind::Channel, Kind::Pattern, Kind::Shard] {
             for name in std::mem::take(session.listens_to(kind)) {
@@ -500,7 +504,7 @@ impl Server {
         }
     }
 
-    /// Lets all threads end.
+    /// Makes all threads end.
     pub fn stop(&self) {
         self.stopping.store(true, Ordering::SeqCst);
         self.memory.wake_collector();
@@ -509,17 +513,17 @@ impl Server {
     }
 }
 
-/// The time since 1970.
+/// Returns the time since 1970.
 pub fn since_1970() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
-/// The same, in milliseconds.
+/// Returns the milliseconds since 1970.
 pub fn now() -> i64 {
     i64::try_from(since_1970().as_millis()).unwrap_or(i64::MAX)
 }
 
-/// Keys that `EXEC` depends on, and flags that are set when they are written to.
+/// Keys that clients watch for `EXEC`, and the flags to set when they are written to.
 #[derive(Debug, Default)]
 pub struct Watched {
     count: AtomicUsize,
@@ -527,13 +531,13 @@ pub struct Watched {
 }
 
 impl Watched {
-    /// Sets `flag` when the key is written to.
+    /// Sets `flag` at each later write to the key.
     pub fn add(&self, db: usize, key: &[u8], flag: &Arc<AtomicBool>) {
         self.keys.lock().entry((db, key.to_vec())).or_default().push(flag.clone());
         self.count.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// No longer.
+    /// Removes a watch.
     pub fn remove(&self, db: usize, key: &[u8], flag: &Arc<AtomicBool>) {
         let mut keys = self.keys.lock();
         let name = (db, key.to_vec());
@@ -546,7 +550,8 @@ impl Watched {
         }
     }
 
-    /// A key is being written to. Called while its shard is locked, so that `EXEC`, which looks with the shard locked, cannot miss it.
+    /// Sets the flags of a key that is being written to. The caller holds the shard's lock. `EXEC` reads the
+    /// flag under that lock, so it sees each write.
     pub fn touch(&self, db: usize, key: &[u8]) {
         if self.count.load(Ordering::SeqCst) > 0 {
             for flag in self.keys.lock().get(&(db, key.to_vec())).into_iter().flatten() {
@@ -555,7 +560,7 @@ impl Watched {
         }
     }
 
-    /// All keys of these databases for which `is_concerned` are being written to.
+    /// Sets the flags of all keys for which `is_concerned` is true.
     pub fn touch_all(&self, mut is_concerned: impl FnMut(usize, &[u8]) -> bool) {
         if self.count.load(Ordering::SeqCst) > 0 {
             for ((db, key), flags) in &*self.keys.lock() {

@@ -1,4 +1,5 @@
-//! Whether this server follows another one (its master), and how far it is with that. How far that is must outlive the process, so it is in the heap (`data::Progress`), too.
+//! Whether this server follows a master, and how far. The position must outlive the process, so the heap has
+//! it too (`data::Progress`).
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -10,24 +11,24 @@ use crate::config::Master;
 use crate::connections::mailbox::Mailbox;
 use crate::data::Position;
 
-/// How far the link to the master is.
+/// The stage of the link to the master.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Stage {
-    /// There is none. It is tried again.
+    /// There is no link. The thread of the link tries to connect again.
     #[default]
     Down,
-    /// It is being connected.
+    /// The connection is being made.
     Connecting,
-    /// They greet each other.
+    /// The servers exchange greetings.
     Handshake,
-    /// The data come, as a whole.
+    /// The master sends all its data.
     Sync,
-    /// What the master does comes as it is done.
+    /// The master sends its commands as it runs them.
     Connected,
 }
 
 impl Stage {
-    /// Its name, as `ROLE` tells it.
+    /// Returns the name of the stage, as `ROLE` replies it.
     pub fn name(self) -> &'static str {
         match self {
             Stage::Down => "connect",
@@ -39,24 +40,24 @@ impl Stage {
     }
 }
 
-/// What is known of the link to the master.
+/// The state of the link to the master.
 #[derive(Debug, Default)]
 pub struct Link {
-    /// The master. None: this server follows none.
+    /// The master; None if this server follows none.
     pub master: Option<Master>,
-    /// How far the link is.
+    /// The stage of the link.
     pub stage: Stage,
-    /// Why it was lost, or could not be made.
+    /// Why the link was lost or could not be made.
     pub error: Option<String>,
-    /// How far the master's stream is in the heap.
+    /// The position in the master's stream up to which the heap has the commands.
     pub position: Option<Position>,
-    /// How far it was read.
+    /// The offset in the stream up to which this server has read.
     pub read: u64,
-    /// When something has last come.
+    /// When the master last sent something.
     pub heard: Option<Instant>,
-    /// Since when it is down.
+    /// Since when the link is down.
     pub down: Option<Instant>,
-    /// Bytes of the data that have come, and how many there are, if the master has said so.
+    /// Bytes of the data that have come, and the size of the data if the master has sent it.
     pub data: (u64, Option<u64>),
 }
 
@@ -64,41 +65,43 @@ const FOLLOWS: u8 = 1;
 const LOADING: u8 = 2;
 const CONNECTED: u8 = 4;
 
-/// Whether this server follows another one, and how far it is with that.
+/// Whether this server follows a master, and how far.
 #[derive(Debug, Default)]
 pub struct Role {
-    /// What is asked for each command. 0 of a server that follows none.
+    /// `FOLLOWS`, `LOADING` and `CONNECTED`; 0 if this server follows no master. Each command reads it.
     flags: AtomicU8,
-    /// Counts the changes of whom it follows. It changes while the whole heap is locked, and what a master sends is run only if it is still the same with the shards locked.
+    /// Number of changes of the master. It changes while the whole heap is locked. A thread applies the
+    /// commands of a master only if it finds the same number with the shards locked.
     generation: AtomicU64,
     link: Mutex<Link>,
     thread: OnceLock<Arc<Mailbox>>,
 }
 
 impl Role {
-    /// Whether it follows a master.
+    /// Returns whether this server follows a master.
     #[inline]
     pub fn is_replica(&self) -> bool {
         self.flags.load(Ordering::SeqCst) != 0
     }
 
-    /// Whether a part of the master's data is there, and the rest is still to come.
+    /// Returns whether only a part of the master's data is here and the rest is still to come.
     pub fn is_loading(&self) -> bool {
         self.flags.load(Ordering::SeqCst) & LOADING != 0
     }
 
-    /// Whether it follows a master, and has no link to it.
+    /// Returns whether this server follows a master and has no link to it.
     pub fn is_down(&self) -> bool {
         let flags = self.flags.load(Ordering::SeqCst);
         flags & FOLLOWS != 0 && flags & CONNECTED == 0
     }
 
-    /// How often it has changed whom it follows.
+    /// Returns the number of changes of the master.
     pub fn generation(&self) -> u64 {
         self.generation.load(Ordering::SeqCst)
     }
 
-    /// It follows another master now, or none. Called while the whole heap is locked, or before anybody is served.
+    /// Changes the master, or follows none. Called while the whole heap is locked, or before the server has
+    /// clients.
     pub fn follow(&self, master: Option<Master>, position: Option<Position>) {
         let read = position.as_ref().map_or(0, |position| position.offset);
         let mut link = self.link.lock();
@@ -109,7 +112,7 @@ impl Role {
         self.wake_up();
     }
 
-    /// Data of the master begin to come, or are complete. Called while the whole heap is locked.
+    /// Notes whether the data of the master are incomplete. Called while the whole heap is locked.
     pub fn set_loading(&self, is_loading: bool) {
         if is_loading {
             self.flags.fetch_or(LOADING, Ordering::SeqCst);
@@ -118,7 +121,7 @@ impl Role {
         }
     }
 
-    /// The link is so far, unless another master is followed by now than in this generation.
+    /// Sets the stage of the link, and calls `change`, unless the master has changed since `generation`.
     pub fn set_stage(&self, stage: Stage, generation: u64, change: impl FnOnce(&mut Link)) {
         let mut link = self.link.lock();
         if self.generation() != generation {
@@ -136,18 +139,18 @@ impl Role {
         change(&mut link);
     }
 
-    /// What is known of the link.
+    /// Locks and returns the state of the link.
     pub fn link(&self) -> MutexGuard<'_, Link> {
         self.link.lock()
     }
 
-    /// The thread that has the link is woken by this.
+    /// Sets the mailbox of the link's thread.
     pub fn set_thread(&self, mailbox: Arc<Mailbox>) {
-        // There is one link.
+        // It is called once, so it cannot fail.
         let _ = self.thread.set(mailbox);
     }
 
-    /// Lets the thread of the link look what has changed.
+    /// Wakes the thread of the link, which looks for changes.
     pub fn wake_up(&self) {
         if let Some(thread) = self.thread.get() {
             thread.wake_up();

@@ -1,11 +1,11 @@
-//! How often commands were called, and how long they took; what was read and sent. Each thread has counters of
-//! its own, so that threads do not meet.
+//! Counts calls of commands, their time, and the bytes read and written. Each thread has its own counters, so
+//! that threads do not share cache lines.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::data::Lookups;
 
-/// Counters of one command in one thread.
+/// The counters of one command in one thread. Only this thread adds to them.
 #[derive(Debug, Default)]
 pub struct Counts {
     calls: AtomicU64,
@@ -14,57 +14,57 @@ pub struct Counts {
     failed: AtomicU64,
     hits: AtomicU64,
     misses: AtomicU64,
-    /// By the logarithm of the microseconds.
+    /// Calls, by the binary logarithm of their microseconds.
     histogram: [AtomicU64; BUCKETS],
 }
 
-/// Calls that took up to 1, 2, 4 … microseconds.
+/// Number of buckets of the histogram: calls of up to 1, 2, 4 … microseconds.
 pub const BUCKETS: usize = 31;
 
-/// What was counted of one command.
+/// The counts of a command, summed over threads.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Sum {
-    /// Calls.
+    /// Number of calls.
     pub calls: u64,
-    /// How long they took.
+    /// Time of all calls.
     pub nanoseconds: u64,
     /// Calls that were refused before they began.
     pub rejected: u64,
     /// Calls that ended with an error.
     pub failed: u64,
-    /// Keys that were looked up and were there, if it only looks.
+    /// Lookups that found their key, by commands that only read.
     pub hits: u64,
-    /// Keys that were not there.
+    /// Lookups that missed, by commands that only read.
     pub misses: u64,
-    /// Calls by the logarithm of the microseconds they took.
+    /// Calls, by the binary logarithm of their microseconds.
     pub histogram: [u64; BUCKETS],
 }
 
-/// What one thread has read from connections, and written to them.
+/// The bytes that one thread has read from connections and written to them.
 #[derive(Debug, Default)]
 pub struct Traffic([AtomicU64; 4]);
 
-/// What was read from connections, and written to them.
+/// Traffic of connections.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Transferred {
-    /// Bytes that were read.
+    /// Bytes read.
     pub input: u64,
-    /// Bytes that were written.
+    /// Bytes written.
     pub output: u64,
-    /// Reads that gave something.
+    /// Reads that returned bytes.
     pub reads: u64,
-    /// Writes that took something.
+    /// Writes that took bytes.
     pub writes: u64,
 }
 
 impl Traffic {
-    /// So many bytes were read at once.
+    /// Counts one read of `bytes` bytes.
     pub fn read(&self, bytes: usize) {
         add(&self.0[0], bytes as u64);
         add(&self.0[2], 1);
     }
 
-    /// So many bytes were written, perhaps none.
+    /// Counts one write of `bytes` bytes, if there are any.
     pub fn wrote(&self, bytes: usize) {
         if bytes > 0 {
             add(&self.0[1], bytes as u64);
@@ -72,13 +72,13 @@ impl Traffic {
         }
     }
 
-    /// All that.
+    /// Returns the counts.
     pub fn get(&self) -> Transferred {
         let [input, output, reads, writes] = self.0.each_ref().map(|number| number.load(Relaxed));
         Transferred { input, output, reads, writes }
     }
 
-    /// Begins anew.
+    /// Resets the counts.
     pub fn reset(&self) {
         self.0.iter().for_each(|number| number.store(0, Relaxed));
     }
@@ -90,7 +90,7 @@ fn add(to: &AtomicU64, more: u64) {
 }
 
 impl Counts {
-    /// A call that took so long, and has perhaps ended with an error.
+    /// Counts a call.
     pub fn call(&self, nanoseconds: u64, has_failed: bool) {
         add(&self.calls, 1);
         add(&self.nanoseconds, nanoseconds);
@@ -102,23 +102,24 @@ impl Counts {
         add(&self.histogram[bucket.min(BUCKETS - 1)], 1);
     }
 
-    /// Number of calls.
+    /// Returns the number of calls.
     pub fn calls(&self) -> u64 {
         self.calls.load(Relaxed)
     }
 
-    /// A command that only looks has found so many keys, and others not.
+    /// Counts the lookups of a command that only reads.
     pub fn look_up(&self, lookups: Lookups) {
         add(&self.hits, lookups.hits);
         add(&self.misses, lookups.misses);
     }
 
-    /// A call that was refused.
+    /// Counts a refused call.
     pub fn reject(&self) {
         add(&self.rejected, 1);
     }
 
-    /// Begins anew. (A call that another thread counts meanwhile may be counted twice, or not.)
+    /// Resets the counters. (A call that another thread counts at the same time may keep the old count, or be
+    /// lost.)
     pub fn reset(&self) {
         let Counts { calls, nanoseconds, rejected, failed, hits, misses, histogram } = self;
         for number in [calls, nanoseconds, rejected, failed, hits, misses].into_iter().chain(histogram) {
@@ -128,7 +129,7 @@ impl Counts {
 }
 
 impl Sum {
-    /// Adds what one thread has counted.
+    /// Adds the counts of one thread.
     pub fn add(&mut self, counts: &Counts) {
         self.calls += counts.calls.load(Relaxed);
         self.nanoseconds += counts.nanoseconds.load(Relaxed);

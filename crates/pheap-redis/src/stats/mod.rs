@@ -1,4 +1,4 @@
-//! What is told of the server: calls of commands, how many in a second, slow ones, processor time.
+//! Statistics of the server: calls of commands, rates, slow commands, processor time.
 
 pub mod counts;
 pub mod rates;

@@ -1,14 +1,14 @@
-//! How much is done in a second, as `INFO` tells: the mean of the last samples.
+//! Rates per second, as `INFO` shows them: the mean of the last samples.
 
 use std::time::Instant;
 
-/// Samples that count: those of 1.6 seconds, as in Redis.
+/// The number of samples in the mean. They cover 1.6 seconds, as in Redis.
 const SAMPLES: usize = 16;
 
-/// What is counted: commands, bytes from clients, bytes to them, and bytes from a master.
+/// The number of rates: commands, bytes from clients, bytes to clients, and bytes from a master.
 pub const COUNTED: usize = 4;
 
-/// How much is done in a second.
+/// Rates per second.
 #[derive(Debug, Default)]
 pub struct Rates {
     last: Option<(Instant, [u64; COUNTED])>,
@@ -17,7 +17,7 @@ pub struct Rates {
 }
 
 impl Rates {
-    /// By now, so much was done since the server was started.
+    /// Adds a sample: the totals since the start of the server.
     pub fn sample(&mut self, now: Instant, totals: [u64; COUNTED]) {
         if let Some((then, before)) = self.last.replace((now, totals)) {
             let seconds = now.saturating_duration_since(then).as_secs_f64().max(0.001);
@@ -27,7 +27,7 @@ impl Rates {
         }
     }
 
-    /// So much was done in a second.
+    /// Returns the rates.
     pub fn get(&self) -> [f64; COUNTED] {
         std::array::from_fn(|i| self.samples.iter().map(|sample| sample[i]).sum::<f64>() / SAMPLES as f64)
     }
@@ -50,7 +50,7 @@ mod tests {
         }
         let [commands, input, output, _] = rates.get().map(f64::round);
         assert_eq!([commands, input, output], [100.0, 0.0, 3.0]);
-        // The counters begin anew.
+        // The counters were reset.
         (17..=33).for_each(|tenths| rates.sample(at(tenths), [0; 4]));
         assert_eq!(rates.get(), [0.0; 4]);
     }

@@ -1,11 +1,11 @@
-//! Commands that took long: `SLOWLOG`, and `LATENCY`'s events.
+//! Slow commands (`SLOWLOG`), and slow events (`LATENCY`).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 
-/// Commands that took long, the last one first.
+/// Slow commands, the last one first.
 #[derive(Debug, Default)]
 pub struct SlowLog(Mutex<Entries>);
 
@@ -15,27 +15,27 @@ struct Entries {
     entries: VecDeque<Entry>,
 }
 
-/// A command that took long.
+/// A slow command.
 #[derive(Debug, Clone)]
 pub struct Entry {
-    /// Its number.
+    /// The number of the entry.
     pub number: u64,
     /// When it was called, in seconds since 1970.
     pub at: i64,
     /// How long it took.
     pub took: Duration,
-    /// Its arguments; long ones, and those of long commands, not as a whole.
+    /// Its arguments, shortened if they are long or many.
     pub words: Vec<Vec<u8>>,
     /// The address of the client.
     pub addr: String,
-    /// What the client calls itself.
+    /// The name that the client gave itself.
     pub name: Vec<u8>,
 }
 
-/// Arguments that are kept of a command, and bytes of an argument.
+/// The most arguments of a command, and the most bytes of an argument, to keep.
 const MOST: (usize, usize) = (32, 128);
 
-/// The arguments of a command as they are kept.
+/// Shortens the arguments of a command for the log.
 fn shortened<'w>(words: impl ExactSizeIterator<Item = &'w [u8]>) -> Vec<Vec<u8>> {
     let len = words.len();
     let kept = if len > MOST.0 { MOST.0 - 1 } else { len };
@@ -55,7 +55,7 @@ fn shortened<'w>(words: impl ExactSizeIterator<Item = &'w [u8]>) -> Vec<Vec<u8>>
 }
 
 impl SlowLog {
-    /// Adds a command, and forgets the oldest ones where there are more than `most`.
+    /// Adds a command. Drops the oldest entries if there are more than `most`.
     pub fn add<'w>(
         &self,
         at: i64,
@@ -74,40 +74,40 @@ impl SlowLog {
         log.entries.truncate(most);
     }
 
-    /// The last so many commands.
+    /// Returns the last `count` commands.
     pub fn last(&self, count: usize) -> Vec<Entry> {
         self.0.lock().entries.iter().take(count).cloned().collect()
     }
 
-    /// Number of commands.
+    /// Returns the number of commands.
     pub fn count(&self) -> usize {
         self.0.lock().entries.len()
     }
 
-    /// Forgets all of them.
+    /// Removes all commands.
     pub fn clear(&self) {
         self.0.lock().entries.clear();
     }
 }
 
-/// What took longer than `latency-monitor-threshold`, by the kind of event.
+/// Events that took longer than `latency-monitor-threshold`, by their kind.
 #[derive(Debug, Default)]
 pub struct Latency(Mutex<BTreeMap<&'static str, Series>>);
 
-/// Events of a kind.
+/// The events of a kind.
 #[derive(Debug, Clone, Default)]
 pub struct Series {
-    /// When, in seconds since 1970, and how many milliseconds it took; the longest of each second.
+    /// The longest event of each second: the second since 1970, and the milliseconds.
     pub samples: VecDeque<(i64, u64)>,
-    /// The longest of all, in milliseconds.
+    /// The longest event of all, in milliseconds.
     pub longest: u64,
 }
 
-/// Seconds that are kept of each kind.
+/// The most samples of a kind to keep.
 const SAMPLES: usize = 160;
 
 impl Latency {
-    /// An event that took so many milliseconds.
+    /// Adds an event that took `ms` milliseconds.
     pub fn add(&self, event: &'static str, at: i64, ms: u64) {
         let mut events = self.0.lock();
         let series = events.entry(event).or_default();
@@ -123,17 +123,18 @@ impl Latency {
         }
     }
 
-    /// All kinds of events that there were.
+    /// Returns all kinds of events that have occurred.
     pub fn all(&self) -> Vec<(&'static str, Series)> {
         self.0.lock().iter().map(|(event, series)| (*event, series.clone())).collect()
     }
 
-    /// Events of a kind.
+    /// Returns the events of a kind.
     pub fn of(&self, event: &str) -> Option<Series> {
         self.0.lock().get(event).cloned()
     }
 
-    /// Forgets the events of these kinds, or all. Of how many kinds there were some.
+    /// Removes the events of these kinds, or all if there are none given. Returns the number of kinds
+    /// removed.
     pub fn forget(&self, events: &[&str]) -> usize {
         let mut all = self.0.lock();
         let before = all.len();

@@ -1,20 +1,20 @@
-//! What the system says of this process.
+//! Figures of the operating system about this process.
 
-/// Whose processor time is asked for.
+/// Which processor time to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Whose {
-    /// That of this process.
+    /// The time of this process.
     Process,
-    /// That of the thread that asks.
+    /// The time of the calling thread.
     Thread,
-    /// That of the children of this process that have ended.
+    /// The time of this process's children that have ended.
     Children,
 }
 
-/// Seconds of processor time of the system and of the user.
+/// Returns the seconds of processor time in the system and in user mode.
 pub fn times(whose: Whose) -> [f64; 2] {
-    // Of /proc/PID/stat (proc(5)): fields 14 and 15, and 16 and 17, in ticks, of which there are 100 in a second
-    // on Linux.
+    // In /proc/PID/stat (proc(5)), these are the fields 14 and 15, or 16 and 17. They are in ticks, of which
+    // Linux has 100 in a second.
     let file = if whose == Whose::Thread { "/proc/thread-self/stat" } else { "/proc/self/stat" };
     let text = std::fs::read_to_string(file).unwrap_or_default();
     let behind_name = text.rsplit(')').next().unwrap_or_default();
@@ -25,7 +25,7 @@ pub fn times(whose: Whose) -> [f64; 2] {
     if whose == Whose::Children { [field(17), field(16)] } else { [field(15), field(14)] }
 }
 
-/// Bytes of memory that this process has, and that the machine has.
+/// Returns the bytes of resident memory of this process, and the bytes of memory of the machine.
 pub fn memory() -> (u64, u64) {
     let kilobytes = |file: &str, name: &str| -> Option<u64> {
         let text = std::fs::read_to_string(file).ok()?;

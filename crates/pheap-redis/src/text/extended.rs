@@ -1,28 +1,30 @@
-//! Numbers as x87 has them, with 64 significant bits, which C calls `long double` and Redis adds with: so that sums have the texts that they have there.
+//! Floating-point numbers of the x87 with 64 significant bits, the `long double` of C. Redis adds with them,
+//! so sums here have the same text as in Redis.
 
-/// A number that is finite.
+/// A finite number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Extended {
     is_negative: bool,
-    /// Its highest bit is set, or it is 0.
+    /// Its highest bit is set, unless it is 0.
     mantissa: u64,
-    /// Of 2, to multiply the mantissa with.
+    /// The power of 2 by which the mantissa is multiplied.
     exponent: i32,
 }
 
-/// The highest bit of a number is worth less than this power of 2.
+/// The highest bit of a number is worth less than 2 to this power.
 const MOST: i64 = 16384;
-/// It is worth more than this power of 2.
+/// The highest bit of a number is worth at least 2 to this power.
 const LEAST: i64 = -16446;
 
-/// Longest text that is read.
+/// Texts of this length or longer are refused.
 const LONGEST: usize = 5 * 1024;
 
 impl Extended {
-    /// Nothing.
+    /// Zero.
     pub const ZERO: Extended = Extended { is_negative: false, mantissa: 0, exponent: 0 };
 
-    /// Reads what `strtold` reads: decimal, hexadecimal, `inf` (then there is no number: `Some(None)`). None if it is something else, or too large or small for a number.
+    /// Parses a number as `strtold` does: decimal, hexadecimal, or `inf`, which returns `Some(None)`. Returns
+    /// None if the text is something else, or the number is out of range.
     pub fn parse(text: &[u8]) -> Option<Option<Extended>> {
         if text.len() >= LONGEST {
             return None;
@@ -42,13 +44,13 @@ impl Extended {
         Some(Some(Extended { is_negative, ..magnitude }))
     }
 
-    /// A whole number.
+    /// Converts a whole number.
     pub fn of(number: i64) -> Extended {
         let rounded = round(u128::from(number.unsigned_abs()), 0).unwrap_or(Extended::ZERO);
         Extended { is_negative: number < 0, ..rounded }
     }
 
-    /// The sum, unless it is too large.
+    /// Adds. Returns None if the sum is too large.
     pub fn plus(self, other: Extended) -> Option<Extended> {
         let (large, small) = match (self.mantissa, other.mantissa) {
             (0, _) => return Some(other),
@@ -56,7 +58,8 @@ impl Extended {
             _ if self.exponent >= other.exponent => (self, other),
             _ => (other, self),
         };
-        // Far behind the last bit that stays, all that counts of the smaller one is that it is there.
+        // Bits of the smaller number that are far behind the last bit of the result matter only by not being
+        // all 0.
         let (a, wide) = (u128::from(large.mantissa) << 63, u128::from(small.mantissa) << 63);
         let shift = large.exponent.abs_diff(small.exponent);
         let kept = wide.checked_shr(shift).unwrap_or(0);
@@ -71,7 +74,7 @@ impl Extended {
         Some(Extended { is_negative, ..round(sum, i64::from(large.exponent) - 63)? })
     }
 
-    /// As Redis shows it to people: with up to 17 digits behind the point, and without zeros at the end.
+    /// Returns the text that Redis shows to people: up to 17 decimal places, without trailing zeros.
     pub fn show(self) -> String {
         let (whole, fraction) = match u32::try_from(-self.exponent) {
             Err(_) => (Big::of(u128::from(self.mantissa)).shifted(self.exponent as usize).to_string(), 0),
@@ -83,7 +86,7 @@ impl Extended {
                     1..128 => (wide >> shift, wide << (128 - shift)),
                     _ => (0, 0), // less than half of the last digit
                 };
-                // To the nearest, and to the even one of two that are as near.
+                // Round to nearest, ties to even.
                 let half = 1 << 127;
                 let kept = kept + u128::from(rest > half || rest == half && kept % 2 == 1);
                 ((kept / scale).to_string(), kept % scale)
@@ -101,7 +104,7 @@ impl Extended {
     }
 }
 
-/// `number` times 2 to the power of `exponent`, to the nearest that has 64 bits. None if it is out of range.
+/// Rounds `number` times 2 to the power of `exponent` to 64 bits. Returns None if it is out of range.
 fn round(number: u128, exponent: i64) -> Option<Extended> {
     if number == 0 {
         return Some(Extended::ZERO);
@@ -122,7 +125,8 @@ fn round(number: u128, exponent: i64) -> Option<Extended> {
     is_in_range.then_some(Extended { is_negative: false, mantissa, exponent: exponent as i32 })
 }
 
-/// Digits with a point among them, and how many are behind it. What comes then.
+/// Parses digits with an optional point. Returns the digits, how many are behind the point, and the rest of
+/// the text.
 fn digits(text: &[u8], radix: u32) -> Option<(Vec<u32>, i64, &[u8])> {
     let (mut digits, mut behind, mut is_behind, mut any) = (Vec::new(), 0, false, false);
     let mut rest = text;
@@ -143,7 +147,7 @@ fn digits(text: &[u8], radix: u32) -> Option<(Vec<u32>, i64, &[u8])> {
     any.then_some((digits, behind, rest))
 }
 
-/// What is behind an `e` or `p`.
+/// Parses the exponent behind an `e` or `p`.
 fn exponent(text: &[u8], letter: u8) -> Option<i64> {
     match text {
         [] => Some(0),
@@ -180,7 +184,7 @@ fn decimal(text: &[u8]) -> Option<Extended> {
         (0..exponent).for_each(|_| big.multiply(10, 0));
         return big.rounded(0);
     }
-    // Enough bits that 64 and more are left.
+    // Enough bits that more than 64 remain.
     let bits = (-exponent * 10 / 3 + 100) as usize;
     let (mut big, mut is_exact) = (big.shifted(bits), true);
     (0..-exponent).for_each(|_| is_exact &= big.divide(10) == 0);
@@ -200,7 +204,7 @@ fn hexadecimal(text: &[u8]) -> Option<Extended> {
     big.rounded(exponent - 4 * behind)
 }
 
-/// A whole number of any size: its digits to the base of 2 to the power of 32, the lowest first.
+/// A whole number of any size: digits to the base 2³², the lowest first.
 #[derive(Default)]
 struct Big(Vec<u32>);
 
@@ -209,7 +213,7 @@ impl Big {
         Big((0..4).map(|i| (number >> (32 * i)) as u32).collect())
     }
 
-    /// Times `factor`, plus `more`.
+    /// Multiplies by `factor`, and adds `more`.
     fn multiply(&mut self, factor: u32, more: u32) {
         let mut carry = u64::from(more);
         for digit in &mut self.0 {
@@ -222,7 +226,7 @@ impl Big {
         }
     }
 
-    /// By `divisor`. What remains.
+    /// Divides by `divisor`. Returns the remainder.
     fn divide(&mut self, divisor: u32) -> u32 {
         let mut rest = 0;
         for digit in self.0.iter_mut().rev() {
@@ -236,19 +240,20 @@ impl Big {
         rest as u32
     }
 
-    /// Times 2 to the power of `bits`.
+    /// Returns the number times 2 to the power of `bits`.
     fn shifted(&self, bits: usize) -> Big {
         let mut shifted = Big([vec![0; bits / 32], self.0.clone()].concat());
         shifted.multiply(1 << (bits % 32), 0);
         shifted
     }
 
-    /// Times 2 to the power of `exponent`, to the nearest that has 64 bits.
+    /// Rounds the number times 2 to the power of `exponent` to 64 bits.
     fn rounded(&self, exponent: i64) -> Option<Extended> {
         let highest = self.0.iter().rposition(|&digit| digit > 0).map_or(0, |at| at + 1);
         let lowest = highest.saturating_sub(4);
         let top = self.0[lowest..highest].iter().rev().fold(0, |top, &digit| top << 32 | u128::from(digit));
-        // It has at least 97 bits if there is something below, which only counts if it is all that is behind a half.
+        // If there are lower digits, `top` has at least 97 bits. They then matter only if the bits behind the
+        // mantissa are exactly one half.
         let below = self.0[..lowest].iter().any(|&digit| digit > 0);
         round(top | u128::from(below), exponent + 32 * lowest as i64)
     }

@@ -1,18 +1,20 @@
-//! Places on the Earth as numbers (geohashes, by G. Niemeyer, 2008), and which numbers are near a place.
+//! Encodes places on the Earth as numbers (geohashes, by G. Niemeyer, 2008), and finds the numbers near a
+//! place.
 //!
-//! A cell is a part of the map: 2ˢ columns and as many rows, of which each step divides each into two. Its number has the bits of its row and of its column by turns, so all that is
-//! in a cell has numbers in a row. Rows end short of the poles, as those of web maps do.
+//! A cell is a part of the map. At step s, the map has 2ˢ columns and as many rows. The next step divides
+//! each of them in two. The number of a cell interleaves the bits of its row and its column, so the places in
+//! a cell have consecutive numbers. As on web maps, the rows do not reach the poles.
 
 /// The least and the greatest longitude.
 pub const LONGITUDE: (f64, f64) = (-180.0, 180.0);
 /// The least and the greatest latitude.
 pub const LATITUDE: (f64, f64) = (-85.05112878, 85.05112878);
-/// Columns are divided so often in the numbers that are stored; rows, too.
+/// The step of the numbers that are stored.
 const STEPS: u32 = 26;
 
-/// In metres: the quadratic mean of the Earth's radius.
+/// The quadratic mean radius of the Earth, in metres.
 const EARTH_RADIUS: f64 = 6372797.560856;
-/// Half of the Earth's circumference as Mercator's projection has it, in metres.
+/// Half of the Earth's circumference in the Mercator projection, in metres.
 const MERCATOR_MAX: f64 = 20037726.37;
 
 /// A place, in degrees.
@@ -25,12 +27,12 @@ pub struct Place {
 }
 
 impl Place {
-    /// The number that it is stored as.
+    /// Returns the number that stores this place.
     pub fn number(self) -> u64 {
         Cell::of(self, STEPS, LATITUDE).number()
     }
 
-    /// The place that a number stands for: the middle of its cell.
+    /// Returns the place of a number: the middle of its cell.
     pub fn of(number: u64) -> Place {
         let area = Cell { step: STEPS, column: even_bits(number >> 1), row: even_bits(number) }.area();
         Place {
@@ -39,7 +41,8 @@ impl Place {
         }
     }
 
-    /// The place that a score stands for. Fractions are left out; what is no such number at all means what it means to Redis on x86-64.
+    /// Returns the place of a score, without its fraction. A score out of range gives the same number as in
+    /// Redis on x86-64.
     pub fn of_score(score: f64) -> Place {
         const LIMIT: f64 = (1_u64 << 63) as f64;
         Place::of(match score {
@@ -49,7 +52,8 @@ impl Place {
         })
     }
 
-    /// Its geohash as others write it, in 11 characters: there, rows go to the poles. The last character is always 0.
+    /// Returns the usual geohash in 11 characters, whose rows reach the poles. The last character is always
+    /// 0.
     pub fn geohash(self) -> [u8; 11] {
         const ALPHABET: &[u8; 32] = b"0123456789bcdefghjkmnpqrstuvwxyz";
         let number = Cell::of(self, STEPS, (-90.0, 90.0)).number();
@@ -59,7 +63,7 @@ impl Place {
         })
     }
 
-    /// The distance to another place in metres, by the haversine formula.
+    /// Returns the distance to another place in metres, by the haversine formula.
     pub fn distance(self, other: Place) -> f64 {
         let across = ((other.longitude.to_radians() - self.longitude.to_radians()) / 2.0).sin();
         if across == 0.0 {
@@ -71,13 +75,13 @@ impl Place {
         2.0 * EARTH_RADIUS * a.sqrt().asin()
     }
 
-    /// How far another place is to the north, or to the south.
+    /// Returns the distance of the latitudes in metres.
     fn distance_north(self, other: Place) -> f64 {
         EARTH_RADIUS * (other.latitude.to_radians() - self.latitude.to_radians()).abs()
     }
 }
 
-/// Spreads the bits of a number over the even ones of another.
+/// Spreads the bits of a number over the even bits of the result.
 fn spread(number: u32) -> u64 {
     [(16, 0x0000_ffff_0000_ffff), (8, 0x00ff_00ff_00ff_00ff), (4, 0x0f0f_0f0f_0f0f_0f0f)]
         .into_iter()
@@ -85,7 +89,7 @@ fn spread(number: u32) -> u64 {
         .fold(u64::from(number), |bits, (shift, mask): (u32, u64)| (bits | bits << shift) & mask)
 }
 
-/// The even bits of a number.
+/// Collects the even bits of a number.
 fn even_bits(number: u64) -> u32 {
     [(0, 0x5555_5555_5555_5555), (1, 0x3333_3333_3333_3333), (2, 0x0f0f_0f0f_0f0f_0f0f)]
         .into_iter()
@@ -101,7 +105,7 @@ struct Cell {
     row: u32,
 }
 
-/// Degrees between which a cell is.
+/// The bounds of a cell, in degrees.
 struct Area {
     west: f64,
     east: f64,
@@ -110,7 +114,7 @@ struct Area {
 }
 
 impl Cell {
-    /// The cell of a place, where rows are those of these latitudes.
+    /// Returns the cell of a place. `south` and `north` are the bounds of the rows.
     fn of(place: Place, step: u32, (south, north): (f64, f64)) -> Cell {
         let cells = (1u64 << step) as f64;
         let (west, east) = LONGITUDE;
@@ -137,7 +141,8 @@ impl Cell {
         }
     }
 
-    /// The cell so many columns to the east, and rows to the north. Behind the last one comes the first.
+    /// Returns the cell `east` columns to the east and `north` rows to the north. Behind the last cell comes
+    /// the first.
     fn beside(self, east: i32, north: i32) -> Cell {
         let mask = (1u32 << self.step) - 1;
         Cell {
@@ -147,22 +152,22 @@ impl Cell {
         }
     }
 
-    /// The numbers of all that is in it: the first one, and the one behind the last one.
+    /// Returns the range of the numbers in the cell: the first one, and the one behind the last.
     fn numbers(self) -> (u64, u64) {
         let shift = 2 * (STEPS - self.step);
         (self.number() << shift, (self.number() + 1) << shift)
     }
 }
 
-/// A part of the Earth, in metres.
+/// A shape around a place, in metres.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Shape {
-    /// All that is not farther away.
+    /// All places within a radius.
     Circle {
-        /// How far.
+        /// The radius.
         radius: f64,
     },
-    /// All that is not farther to the sides.
+    /// All places within a rectangle.
     Box {
         /// From west to east.
         width: f64,
@@ -172,7 +177,7 @@ pub enum Shape {
 }
 
 impl Shape {
-    /// How far a place is from the middle of the shape, if it is in it.
+    /// Returns the distance of a place from the middle of the shape, if the place is in it.
     pub fn distance(self, middle: Place, place: Place) -> Option<f64> {
         match self {
             Shape::Circle { radius } => Some(middle.distance(place)).filter(|&distance| distance <= radius),
@@ -185,14 +190,15 @@ impl Shape {
         }
     }
 
-    /// The numbers that places in this shape may have, in the order in which Redis looks at them: the first of a range, and the one behind its last.
+    /// Returns ranges that cover the numbers of all places in this shape, in the order in which Redis
+    /// searches them: the first number, and the one behind the last.
     pub fn numbers(self, middle: Place) -> Vec<(u64, u64)> {
         let (half_width, half_height, reach) = match self {
             Shape::Circle { radius } => (radius, radius, radius),
             Shape::Box { width, height } => (width / 2.0, height / 2.0, (width / 2.0).hypot(height / 2.0)),
         };
         let up = (half_height / EARTH_RADIUS).to_degrees();
-        // Nearer to the pole, as many metres are more degrees.
+        // Nearer to a pole, the same distance spans more degrees of longitude.
         let widest = if middle.latitude < 0.0 { middle.latitude - up } else { middle.latitude + up };
         let aside = (half_width / EARTH_RADIUS / widest.to_radians().cos()).to_degrees();
         let (west, east) = (middle.longitude - aside, middle.longitude + aside);
@@ -218,7 +224,7 @@ impl Shape {
         let mut numbers = Vec::with_capacity(around.len());
         for (columns, rows) in around {
             let range = cell.beside(columns, rows).numbers();
-            // Of very large cells there are so few that some are neighbours twice.
+            // The largest cells are so few that one may be a neighbour on both sides.
             if is_needed(columns, rows) && !numbers.contains(&range) {
                 numbers.push(range);
             }
@@ -227,7 +233,8 @@ impl Shape {
     }
 }
 
-/// How small cells may be so that one and its neighbours have all that is within so many metres, in most cases.
+/// Returns the greatest step at which a cell and its neighbours contain everything within `reach` metres in
+/// most cases.
 fn steps(reach: f64, latitude: f64) -> u32 {
     if reach == 0.0 {
         return STEPS;
@@ -276,7 +283,7 @@ mod tests {
         }
     }
 
-    /// A place that is at random, anywhere.
+    /// Returns a random place.
     fn somewhere() -> Place {
         let degrees = |(least, greatest): (f64, f64)| {
             least + (greatest - least) * below(1_000_000) as f64 / 1_000_000.0

@@ -1,9 +1,12 @@
-//! HyperLogLogs, in the format of Redis: how many different elements were added, about, in few bytes.
+//! HyperLogLogs in the format of Redis: they estimate how many different elements were added, in few bytes.
 //!
-//! There are 16384 registers. An element's hash says which one it belongs to, and the register has the greatest number of zeros, plus one, that another part of such a hash began with.
+//! There are 16384 registers. The hash of an element selects a register. Another part of the hash begins, at
+//! its lowest bit, with some number of zeros. The register has the greatest such number plus one.
 //!
-//! A string with a HyperLogLog begins with `HYLL`, a byte that says how registers are stored, three zeros, and in 8 bytes, the lowest first, the number of elements, as far as that is
-//! known: the highest bit says that it is not. Then come registers: six bits each, from the lowest bit of the first byte on (dense); or runs of equal registers (sparse):
+//! The string of a HyperLogLog begins with `HYLL`, a byte for the encoding, three zeros, and the cached
+//! number of elements in 8 bytes, the lowest first. If the highest bit is set, the cached number is invalid.
+//! The registers follow: six bits each, from the lowest bit of the first byte on (dense); or runs of equal
+//! registers (sparse):
 //!
 //! | byte | run |
 //! |---|---|
@@ -15,34 +18,34 @@
 pub const REGISTERS: usize = 1 << 14;
 /// Bytes before the registers.
 const HEADER: usize = 16;
-/// Length of a dense one.
+/// Length of a dense HyperLogLog.
 const DENSE: usize = HEADER + REGISTERS * 6 / 8;
-/// Greatest value that a sparse one has.
+/// The greatest register value of a sparse HyperLogLog.
 const GREATEST: u8 = 32;
 
-/// The greatest value that each register has had.
+/// The values of all registers.
 pub type Registers = [u8; REGISTERS];
 
-/// A string that is not what its beginning says.
+/// A HyperLogLog whose registers do not match its encoding.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Corrupted;
 
-/// How registers are stored.
+/// The encoding of the registers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Encoding {
-    /// Six bits each.
+    /// Six bits for each register.
     Dense,
-    /// Runs of equal ones.
+    /// Runs of equal registers.
     Sparse,
 }
 
-/// One without elements.
+/// Returns an empty HyperLogLog.
 pub fn empty() -> Vec<u8> {
     let zeros = encode(0, REGISTERS);
     [b"HYLL\x01\0\0\0\0\0\0\0\0\0\0\0", &zeros[..]].concat()
 }
 
-/// How registers are stored in a string. None if it is no HyperLogLog.
+/// Returns the encoding. None if the string is no HyperLogLog.
 pub fn encoding(hll: &[u8]) -> Option<Encoding> {
     match hll {
         [b'H', b'Y', b'L', b'L', 0, ..] if hll.len() == DENSE => Some(Encoding::Dense),
@@ -51,28 +54,28 @@ pub fn encoding(hll: &[u8]) -> Option<Encoding> {
     }
 }
 
-/// The number of elements, if it is known.
+/// Returns the cached number of elements, if it is valid.
 pub fn cached(hll: &[u8]) -> Option<u64> {
     let number = hll[8..HEADER].try_into().map_or(u64::MAX, u64::from_le_bytes);
     (number >> 63 == 0).then_some(number)
 }
 
-/// The header's last bytes, when the number of elements is known.
+/// Returns the header's last bytes for a valid number of elements.
 pub fn cache(count: u64) -> [u8; 8] {
     count.to_le_bytes()
 }
 
-/// Where they go.
+/// The place of these bytes.
 pub const CACHE: std::ops::Range<usize> = 8..HEADER;
 
-/// The number of elements is not known any more. (The other bits stay, as in Redis.)
+/// Marks the cached number as invalid. (As in Redis, the other bits stay.)
 pub fn forget(cache: &mut [u8]) {
     if let Some(highest) = cache.last_mut() {
         *highest |= 0x80;
     }
 }
 
-/// The register of an element, and the value for it.
+/// Returns the register of an element, and the value for it.
 pub fn pattern(element: &[u8]) -> (usize, u8) {
     let hash = murmur(element, 0xadc8_3b19);
     let rest = hash >> 14 | 1 << 50;
@@ -98,7 +101,8 @@ fn murmur(text: &[u8], seed: u64) -> u64 {
     hash ^ hash >> 47
 }
 
-/// Where a register of a dense one is: its two bytes (or the last one), and the number of bits before it.
+/// Returns the place of a register in a dense HyperLogLog: the range of its two bytes (or one at the end),
+/// and the number of bits before it.
 pub fn place(register: usize) -> (std::ops::Range<usize>, u32) {
     let bit = 6 * register;
     let byte = HEADER + bit / 8;
@@ -109,18 +113,18 @@ fn word(bytes: &[u8]) -> u16 {
     bytes.iter().rev().fold(0, |word, byte| word << 8 | u16::from(*byte))
 }
 
-/// The value of a register, in the bytes at its [`place`].
+/// Returns the value of a register from the bytes at its [`place`].
 pub fn get(bytes: &[u8], shift: u32) -> u8 {
     (word(bytes) >> shift) as u8 & 63
 }
 
-/// Gives a register a value, in the bytes at its [`place`].
+/// Sets the value of a register in the bytes at its [`place`].
 pub fn put(bytes: &mut [u8], shift: u32, value: u8) {
     let word = word(bytes) & !(63 << shift) | u16::from(value) << shift;
     bytes.iter_mut().zip(word.to_le_bytes()).for_each(|(byte, new)| *byte = new);
 }
 
-/// A run: the value, how many registers have it, the number of bytes that say that.
+/// Decodes a run: the value, the number of registers, and the number of bytes of the encoding.
 fn run(hll: &[u8], at: usize) -> (u8, usize, usize) {
     let byte = hll[at];
     let low = usize::from(byte & 63);
@@ -131,7 +135,7 @@ fn run(hll: &[u8], at: usize) -> (u8, usize, usize) {
     }
 }
 
-/// The runs of a sparse one: the value, and how many registers have it.
+/// Returns the runs of a sparse HyperLogLog, as `run` decodes them.
 pub fn runs(hll: &[u8]) -> impl Iterator<Item = (u8, usize, usize)> {
     let mut at = HEADER;
     std::iter::from_fn(move || {
@@ -141,7 +145,7 @@ pub fn runs(hll: &[u8]) -> impl Iterator<Item = (u8, usize, usize)> {
     })
 }
 
-/// The bytes of a run: one, or two.
+/// Encodes a run in one or two bytes.
 fn encode(value: u8, len: usize) -> Vec<u8> {
     let rest = len - 1;
     match value {
@@ -151,7 +155,7 @@ fn encode(value: u8, len: usize) -> Vec<u8> {
     }
 }
 
-/// Sets `all` to the greater of its registers and those of `hll`.
+/// Raises the registers `all` to those of `hll` where these are greater.
 pub fn merge(all: &mut Registers, hll: &[u8]) -> Result<(), Corrupted> {
     if encoding(hll) == Some(Encoding::Dense) {
         for (register, greatest) in all.iter_mut().enumerate() {
@@ -171,7 +175,7 @@ pub fn merge(all: &mut Registers, hll: &[u8]) -> Result<(), Corrupted> {
     if at == REGISTERS { Ok(()) } else { Err(Corrupted) }
 }
 
-/// Makes a sparse one dense. Whether it was sparse.
+/// Makes a sparse HyperLogLog dense. Returns whether it was sparse.
 pub fn make_dense(hll: &mut Vec<u8>) -> Result<bool, Corrupted> {
     if encoding(hll) == Some(Encoding::Dense) {
         return Ok(false);
@@ -188,7 +192,8 @@ pub fn make_dense(hll: &mut Vec<u8>) -> Result<bool, Corrupted> {
     Ok(true)
 }
 
-/// Sets a register, unless its value is as great or greater. Whether it was set. A sparse one that would be longer than `most` bytes becomes dense.
+/// Raises a register to `value`. Returns whether the register was less. A sparse HyperLogLog that would
+/// exceed `most` bytes becomes dense.
 pub fn set(hll: &mut Vec<u8>, register: usize, value: u8, most: usize) -> Result<bool, Corrupted> {
     if encoding(hll) == Some(Encoding::Sparse) {
         if let Some(is_set) = set_sparse(hll, register, value, most)? {
@@ -204,7 +209,7 @@ pub fn set(hll: &mut Vec<u8>, register: usize, value: u8, most: usize) -> Result
     Ok(is_greater)
 }
 
-/// The same for a sparse one. None if it must become dense.
+/// Does the same for a sparse HyperLogLog. Returns None if it has to become dense.
 fn set_sparse(hll: &mut Vec<u8>, register: usize, value: u8, most: usize) -> Result<Option<bool>, Corrupted> {
     if value > GREATEST {
         return Ok(None);
@@ -223,7 +228,7 @@ fn set_sparse(hll: &mut Vec<u8>, register: usize, value: u8, most: usize) -> Res
     if old >= value {
         return Ok(Some(false));
     }
-    // What is before the register in its run, the register, what is behind it.
+    // The part of the run before the register, the register, and the part behind it.
     let mut new = Vec::with_capacity(5);
     if register > first {
         new.extend(encode(old, register - first));
@@ -241,7 +246,7 @@ fn set_sparse(hll: &mut Vec<u8>, register: usize, value: u8, most: usize) -> Res
     Ok(Some(true))
 }
 
-/// Joins runs of the same value, as Redis does: those that begin among five steps from `at` on.
+/// Joins adjacent runs of the same value, as Redis does: runs that begin within five steps from `at`.
 fn join(hll: &mut Vec<u8>, mut at: usize) {
     for _ in 0..5 {
         if at >= hll.len() {
@@ -260,11 +265,11 @@ fn join(hll: &mut Vec<u8>, mut at: usize) {
     }
 }
 
-/// How many registers have each value.
+/// Counts the registers with each value.
 pub fn histogram(hll: &[u8]) -> Result<[u32; 64], Corrupted> {
     let mut histogram = [0; 64];
     if encoding(hll) == Some(Encoding::Dense) {
-        // Four registers at once, which are three bytes.
+        // Three bytes have four registers.
         for bytes in hll[HEADER..].chunks_exact(3) {
             let four = bytes.iter().rev().fold(0, |word: u32, byte| word << 8 | u32::from(*byte));
             (0..4).for_each(|i| histogram[(four >> (6 * i)) as usize & 63] += 1);
@@ -279,14 +284,15 @@ pub fn histogram(hll: &[u8]) -> Result<[u32; 64], Corrupted> {
     if all == REGISTERS { Ok(histogram) } else { Err(Corrupted) }
 }
 
-/// How many registers have each value.
+/// Counts the registers with each value.
 pub fn histogram_of(registers: &Registers) -> [u32; 64] {
     let mut histogram = [0; 64];
     registers.iter().for_each(|value| histogram[usize::from(*value) & 63] += 1);
     histogram
 }
 
-/// About how many elements were added, by Otmar Ertl, "New cardinality estimation algorithms for HyperLogLog sketches", arXiv:1702.01284.
+/// Estimates the number of elements, by Otmar Ertl, "New cardinality estimation algorithms for HyperLogLog
+/// sketches", arXiv:1702.01284.
 pub fn estimate(histogram: &[u32; 64]) -> u64 {
     const ALPHA: f64 = 0.721_347_520_444_481_7; // 1 / (2 ln 2)
     let m = REGISTERS as f64;
@@ -334,7 +340,7 @@ fn tau(mut x: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// A sparse one, a dense one, and mere registers say the same of the same elements.
+    /// A sparse and a dense HyperLogLog and plain registers agree.
     #[test]
     fn all_forms_say_the_same() {
         let (mut sparse, mut dense, mut registers) = (empty(), empty(), [0; REGISTERS]);

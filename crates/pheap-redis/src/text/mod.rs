@@ -1,4 +1,5 @@
-//! What strings of bytes stand for: words, numbers, places, HyperLogLogs. Knows nothing of the heap.
+//! Values that byte strings encode: words, numbers, places, HyperLogLogs. This module knows nothing of the
+//! heap.
 
 pub mod extended;
 pub mod geo;

@@ -1,14 +1,15 @@
-//! Numbers at random: for choices, not for secrets.
+//! Pseudorandom numbers for choices. They are not secure.
 
 use std::cell::Cell;
 use std::hash::{BuildHasher, RandomState};
 
 thread_local! {
-    /// Where this thread's sequence is. Each begins elsewhere.
+    /// The state of this thread's generator, which starts with a random value.
     static STATE: Cell<u64> = Cell::new(RandomState::new().hash_one(0));
 }
 
-/// The next number. They are uniformly distributed: SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014).
+/// Returns the next number, uniformly distributed: SplitMix64 (Steele, Lea and Flood, "Fast splittable
+/// pseudorandom number generators", 2014).
 pub fn random() -> u64 {
     let state = STATE.get().wrapping_add(0x9e37_79b9_7f4a_7c15);
     STATE.set(state);
@@ -17,12 +18,12 @@ pub fn random() -> u64 {
     mixed ^ mixed >> 31
 }
 
-/// A number below `end`, which is not 0. (The bias is less than `end` in 2⁶⁴.)
+/// Returns a number below `end`, which must not be 0. (The bias is less than `end` in 2⁶⁴.)
 pub fn below(end: usize) -> usize {
     ((u128::from(random()) * end as u128) >> 64) as usize
 }
 
-/// The place of one of these numbers, each as probable as it is large. None if all are 0.
+/// Returns an index with a probability in proportion to its size. None if all sizes are 0.
 pub fn weighted(sizes: &[usize]) -> Option<usize> {
     let all = sizes.iter().sum();
     let mut nth = if all == 0 { return None } else { below(all) };

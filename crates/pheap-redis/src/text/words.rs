@@ -1,8 +1,8 @@
-//! Text: numbers as Redis reads and writes them, words in quotes, patterns.
+//! Text: numbers as Redis reads and writes them, quoted words, patterns.
 
 use std::borrow::Cow;
 
-/// A whole number, written as Redis would write it: no plus, no leading zeros, no spaces.
+/// Parses a whole number in the form in which Redis writes it: no plus, no leading zeros, no spaces.
 pub fn int(text: &[u8]) -> Option<i64> {
     let digits = text.strip_prefix(b"-").unwrap_or(text);
     let is_canonical = match digits {
@@ -16,7 +16,8 @@ pub fn int(text: &[u8]) -> Option<i64> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// A number with a fraction, `inf`, or a hexadecimal one; no NaN, nothing around it, and none that is too large, or too small to be told from 0.
+/// Parses a floating-point number, decimal or hexadecimal, or `inf`. Returns None for NaN, for spaces, and
+/// for a number that is too large or too close to 0.
 pub fn float(text: &[u8]) -> Option<f64> {
     let number = rounded_float(text)?;
     let is_rounded_away = number.is_infinite() && text.iter().any(u8::is_ascii_digit)
@@ -24,14 +25,15 @@ pub fn float(text: &[u8]) -> Option<f64> {
     (!is_rounded_away).then_some(number)
 }
 
-/// As C's `strtod` takes all of a text, which ends with it or before a byte that is 0: there may be spaces before the number; what is too large is infinite, what is too small is 0,
-/// and so is what is empty.
+/// Parses a number as C's `strtod` does, if that consumes the text up to its end or up to a zero byte. Spaces
+/// may precede the number. A number that is too large is infinite. One that is too small is 0, and an empty
+/// text too.
 pub fn c_float(text: &[u8]) -> Option<f64> {
     let text = text.split(|&byte| byte == 0).next().unwrap_or_default();
     if text.is_empty() { Some(0.0) } else { rounded_float(text.trim_ascii_start()) }
 }
 
-/// As [`float`], but what is too large is infinite, and what is too small is 0.
+/// Parses like [`float`], but a number that is too large is infinite, and one that is too small is 0.
 fn rounded_float(text: &[u8]) -> Option<f64> {
     let text = std::str::from_utf8(text).ok().filter(|text| text.len() <= 5 * 1024)?;
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
@@ -49,7 +51,7 @@ fn has_other_digit_than_0(text: &[u8]) -> bool {
     text.iter().take_while(|byte| !exponent.contains(byte)).any(|byte| !zeros.contains(byte))
 }
 
-/// `1.8p3` is 1.5 * 2^3.
+/// Parses hexadecimal digits with an optional exponent: `1.8p3` is 1.5 * 2^3.
 fn hexadecimal(text: &str) -> Option<f64> {
     let (digits, exponent) = text.split_once(['p', 'P']).unwrap_or((text, "0"));
     let exponent: i64 = exponent.parse().ok()?;
@@ -61,16 +63,16 @@ fn hexadecimal(text: &str) -> Option<f64> {
     for (at, digit) in whole.chars().chain(fraction.chars()).enumerate() {
         let digit = digit.to_digit(16)?;
         let is_kept = number < 1 << 120;
-        // Of digits that are too many to be kept, it counts only whether they are 0.
+        // Digits that do not fit matter only by not being 0.
         number = if is_kept { number << 4 | u128::from(digit) } else { number | u128::from(digit > 0) };
         power = power.saturating_add(4 * (i64::from(!is_kept) - i64::from(at >= whole.len())));
     }
-    // In steps, for what the number is multiplied with may be too large.
+    // In two steps, because the whole power may be out of range.
     let power = power.clamp(-2000, 2000) as i32;
     Some(number as f64 * 2_f64.powi(power / 2) * 2_f64.powi(power - power / 2))
 }
 
-/// A number as Redis shows it: as C's `%.17g` does, so 0.1 is 0.10000000000000001.
+/// Formats a number as Redis does: like C's `%.17g`, so 0.1 is 0.10000000000000001.
 pub fn show_float(number: f64) -> String {
     if number.is_nan() {
         return if number.is_sign_negative() { "-nan" } else { "nan" }.to_owned();
@@ -84,7 +86,7 @@ pub fn show_float(number: f64) -> String {
     general(number, 17)
 }
 
-/// A finite number with so many digits: C's `%.*g`.
+/// Formats a finite number with so many significant digits, like C's `%.*g`.
 pub fn general(number: f64, digits: usize) -> String {
     let scientific = format!("{number:.*e}", digits - 1);
     let (mantissa, exponent) = scientific.split_once('e').expect("this format has one");
@@ -100,7 +102,7 @@ pub fn general(number: f64, digits: usize) -> String {
     format!("{}e{sign}{:02}", short(mantissa), exponent.abs())
 }
 
-/// A number's digits, at the end of `buffer`.
+/// Returns the decimal digits of a number, at the end of `buffer`.
 pub fn decimal(number: i64, buffer: &mut [u8; 20]) -> &[u8] {
     let (mut rest, mut at) = (number.unsigned_abs(), buffer.len());
     loop {
@@ -118,7 +120,8 @@ pub fn decimal(number: i64, buffer: &mut [u8; 20]) -> &[u8] {
     &buffer[at..]
 }
 
-/// Words between spaces, in quotes where they contain some: `"a\n"` with escapes, `'a'` without. None if a quote is not closed, or is followed by more than a space.
+/// Splits a line into words at spaces. A word with spaces is in quotes: `"a\n"` with escapes, `'a'` without.
+/// Returns None if a quote is not closed, or if no space follows it.
 pub fn split(line: &[u8]) -> Option<Vec<Vec<u8>>> {
     let (mut words, mut rest) = (Vec::new(), line);
     loop {
@@ -145,8 +148,8 @@ pub fn split(line: &[u8]) -> Option<Vec<Vec<u8>>> {
     }
 }
 
-/// Adds what is before the closing quote to a word. What is behind it, which must be a space. Between single
-/// quotes, nothing is escaped but these.
+/// Appends the text before the closing quote to a word. Returns the text behind the quote, which must begin
+/// with a space. Between single quotes, only these can be escaped.
 fn quoted_part<'t>(mut rest: &'t [u8], quote: u8, word: &mut Vec<u8>) -> Option<&'t [u8]> {
     let hex = |digit: u8| char::from(digit).to_digit(16).map(|digit| digit as u8);
     let has_escapes = quote == b'"';
@@ -181,9 +184,10 @@ fn quoted_part<'t>(mut rest: &'t [u8], quote: u8, word: &mut Vec<u8>) -> Option<
     }
 }
 
-/// Whether a text matches a pattern: `*`, `?`, `[a-z]`, `[^a]`, and `\` before what is meant as it is. Takes time in proportion to the product of the lengths at most.
+/// Returns whether a text matches a pattern: `*`, `?`, `[a-z]`, `[^a]`, and `\` before a literal byte. The
+/// time is at most proportional to the product of the lengths.
 pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
-    // After the last star: where the pattern goes on, and how much of the text that star has taken.
+    // The last star: where the pattern continues behind it, and the end of the text that it has matched.
     let mut star: Option<(usize, usize)> = None;
     let (mut p, mut t) = (0, 0);
     while t < text.len() {
@@ -203,7 +207,7 @@ pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
     pattern[p..].iter().all(|&byte| byte == b'*')
 }
 
-/// Length of the first element of a pattern, if a byte matches it.
+/// Returns the length of the first element of a pattern, if a byte matches it.
 fn one(pattern: &[u8], byte: u8) -> Option<usize> {
     match pattern {
         [] => None,
@@ -214,7 +218,7 @@ fn one(pattern: &[u8], byte: u8) -> Option<usize> {
     }
 }
 
-/// The same for `[…]`. One that is not closed goes to the end.
+/// Does the same for an element `[…]`. Without `]`, the element extends to the end.
 fn class(pattern: &[u8], byte: u8) -> Option<usize> {
     let is_negated = pattern.get(1) == Some(&b'^');
     let mut at = if is_negated { 2 } else { 1 };
@@ -243,7 +247,7 @@ fn class(pattern: &[u8], byte: u8) -> Option<usize> {
     (is_in != is_negated).then_some(at)
 }
 
-/// A text in quotes, with escapes for whatever cannot be shown.
+/// Returns a text in quotes, with escapes for bytes that cannot be shown.
 pub fn quoted(text: &[u8]) -> String {
     let mut quoted = String::from("\"");
     for &byte in text {
@@ -263,7 +267,8 @@ pub fn quoted(text: &[u8]) -> String {
     quoted
 }
 
-/// A number of bytes, as `redis.conf` has it: `k`, `m` and `g` are powers of 1000, `kb`, `mb` and `gb` of 1024.
+/// Parses a number of bytes as in `redis.conf`: `k`, `m` and `g` are powers of 1000, `kb`, `mb` and `gb` of
+/// 1024.
 pub fn bytes(text: &str) -> Option<u64> {
     let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let unit = match text[digits..].to_ascii_lowercase().as_str() {
@@ -279,7 +284,7 @@ pub fn bytes(text: &str) -> Option<u64> {
     text[..digits].parse::<u64>().ok()?.checked_mul(unit)
 }
 
-/// Text for an error message.
+/// Converts bytes to text for an error message.
 pub fn lossy(text: &[u8]) -> Cow<'_, str> {
     String::from_utf8_lossy(text)
 }

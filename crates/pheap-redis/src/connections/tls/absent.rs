@@ -1,4 +1,4 @@
-//! What there is where TLS is not: the same, but no values of it.
+//! Replaces the TLS modules in a build without TLS. Its types have no values.
 
 use std::io;
 
@@ -7,31 +7,31 @@ use mio::net::TcpStream;
 use super::Encrypted;
 use crate::config::Config;
 
-/// Why nobody can connect by TLS.
+/// Why TLS cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// What is asked for is not there.
+    /// An option asks for TLS, which this build does not have.
     #[error("{0} is set, but this pheap-redis was built without TLS; build it with `--features tls`")]
     Absent(&'static str),
 }
 
-/// By what clients are let in.
+/// Accepts TLS clients.
 #[derive(Debug, Clone)]
 pub enum Acceptor {}
 
-/// By what a master is connected to.
+/// Connects to a master by TLS.
 #[derive(Debug, Clone)]
 pub enum Connector {}
 
-/// Nothing, if the options do not ask for it.
+/// Returns None if the options do not ask for TLS.
 ///
 /// # Errors
-/// If they do.
+/// If the options ask for it.
 pub fn acceptor(config: &Config) -> Result<Option<Acceptor>, TlsError> {
     if config.int("tls-port") != 0 { Err(TlsError::Absent("tls-port")) } else { Ok(None) }
 }
 
-/// The same.
+/// Returns None if the options do not ask for TLS to a master.
 ///
 /// # Errors
 /// If the options ask for it.

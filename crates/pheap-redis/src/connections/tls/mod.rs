@@ -1,4 +1,4 @@
-//! Connections by TLS, if this was built with the feature `tls`: certificates, and a stream that is encrypted.
+//! TLS connections, if this build has the feature `tls`: certificates, and the encrypted stream.
 
 use std::fmt::Debug;
 use std::io::{Read, Write};
@@ -17,14 +17,14 @@ pub use absent::{Acceptor, Connector, TlsError, acceptor, connector};
 #[cfg(feature = "tls")]
 pub use setup::{Acceptor, Connector, TlsError, acceptor, connector};
 
-/// A connection whose bytes are encrypted.
+/// An encrypted connection.
 pub trait Encrypted: Read + Write + Debug + Send {
-    /// Whether the handshake is not over yet.
+    /// Returns whether the handshake is not complete.
     fn is_greeting(&self) -> bool;
 
-    /// What is encrypted.
+    /// Returns the underlying socket.
     fn socket(&self) -> &TcpStream;
 
-    /// The same.
+    /// Returns the underlying socket.
     fn socket_mut(&mut self) -> &mut TcpStream;
 }

@@ -1,4 +1,4 @@
-//! What the options say of certificates.
+//! Reads the certificates that the options name.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,17 +13,17 @@ use rustls::{ClientConfig, RootCertStore, ServerConfig, SupportedProtocolVersion
 
 use crate::config::Config;
 
-/// Why nobody can connect by TLS.
+/// Why TLS cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// An option is missing.
+    /// A required option is missing.
     #[error("{asked} is set, but {option} is not: {what}")]
     Missing {
-        /// The option that needs it.
+        /// The option that requires it.
         asked: &'static str,
-        /// The option.
+        /// The missing option.
         option: &'static str,
-        /// What it must name.
+        /// The file that the option must name.
         what: &'static str,
     },
     /// A file cannot be read.
@@ -33,32 +33,32 @@ pub enum TlsError {
         option: &'static str,
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The problem.
         error: pem::Error,
     },
-    /// A file has none of what it should.
+    /// The file has no usable certificate.
     #[error("tls-ca-cert-file {}: there is no certificate in it that can be used", .0.display())]
     NoAuthority(PathBuf),
-    /// What is in the files does not fit.
+    /// The certificate and the key do not fit together or cannot be used.
     #[error("tls-cert-file and tls-key-file cannot be used: {0}")]
     Certificate(rustls::Error),
-    /// There is no such version.
+    /// A TLS version is unknown.
     #[error("tls-protocols: '{0}' is not known here; give TLSv1.2, TLSv1.3 or both")]
     Protocol(String),
 }
 
-/// By what clients are let in.
+/// Accepts TLS clients.
 #[derive(Debug, Clone)]
 pub struct Acceptor(pub(super) Arc<ServerConfig>);
 
-/// By what a master is connected to.
+/// Connects to a master by TLS.
 #[derive(Debug, Clone)]
 pub struct Connector(pub(super) Arc<ClientConfig>);
 
-/// By what clients are let in, if there is a `tls-port`.
+/// Returns the acceptor of TLS clients, if there is a `tls-port`.
 ///
 /// # Errors
-/// If an option is missing, or a file is not what it should be.
+/// If an option is missing, or a file is invalid.
 pub fn acceptor(config: &Config) -> Result<Option<Acceptor>, TlsError> {
     if config.int("tls-port") == 0 {
         return Ok(None);
@@ -77,10 +77,11 @@ pub fn acceptor(config: &Config) -> Result<Option<Acceptor>, TlsError> {
     Ok(Some(Acceptor(Arc::new(config))))
 }
 
-/// By what a master is connected to, with `tls-replication yes`. It is told this server's certificate, if there is one.
+/// Returns the TLS connector to a master, if `tls-replication` is `yes`. It sends this server's certificate
+/// if there is one.
 ///
 /// # Errors
-/// If an option is missing, or a file is not what it should be.
+/// If an option is missing, or a file is invalid.
 pub fn connector(config: &Config) -> Result<Option<Connector>, TlsError> {
     let asked = "tls-replication";
     if !config.is(asked) {
@@ -100,7 +101,7 @@ pub fn connector(config: &Config) -> Result<Option<Connector>, TlsError> {
     Ok(Some(Connector(Arc::new(config))))
 }
 
-/// The certificate of this server, and its key.
+/// Reads the certificate of this server and its key.
 fn own(
     config: &Config,
     asked: &'static str,
@@ -111,7 +112,7 @@ fn own(
     Ok((chain, key.map_err(|error| TlsError::File { option: "tls-key-file", path, error })?))
 }
 
-/// Who says whether the certificates of others are good.
+/// Reads the certificate authorities that may sign the certificates of peers.
 fn authorities(config: &Config, asked: &'static str, what: &'static str) -> Result<RootCertStore, TlsError> {
     let mut roots = RootCertStore::empty();
     let (good, _) = roots.add_parsable_certificates(certificates(config, asked, "tls-ca-cert-file", what)?);
@@ -127,7 +128,7 @@ fn versions(text: &str) -> Result<Vec<&'static SupportedProtocolVersion>, TlsErr
     if text.is_empty() { Ok(vec![&TLS12, &TLS13]) } else { text.split_whitespace().map(version).collect() }
 }
 
-/// Who says whether a client's certificate is good.
+/// Makes the verifier of clients' certificates.
 fn verifier(
     config: &Config,
     provider: &Arc<rustls::crypto::CryptoProvider>,

@@ -1,4 +1,5 @@
-//! A stream that is encrypted. Nothing here waits: what cannot go on says `WouldBlock`, the handshake included.
+//! An encrypted stream. Its calls do not block: if one cannot go on, it fails with `WouldBlock`, during the
+//! handshake too.
 
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
@@ -10,14 +11,14 @@ use rustls::{ClientConnection, Connection, ServerConnection};
 use super::Encrypted;
 use super::setup::{Acceptor, Connector};
 
-/// A connection by TLS.
+/// A TLS connection.
 struct TlsStream {
     socket: TcpStream,
     tls: Connection,
 }
 
 impl Acceptor {
-    /// The connection of a client. The handshake is done as it is read.
+    /// Makes the connection of a client. Reads carry out the handshake.
     pub(crate) fn accept(&self, socket: TcpStream) -> io::Result<Box<dyn Encrypted>> {
         let tls = ServerConnection::new(self.0.clone()).map_err(io::Error::other)?;
         Ok(Box::new(TlsStream { socket, tls: tls.into() }))
@@ -25,7 +26,8 @@ impl Acceptor {
 }
 
 impl Connector {
-    /// One to another server, which must have a certificate of this name. The handshake is done as it is written and read.
+    /// Makes a connection to another server, which must have a certificate for this name. Writes and reads
+    /// carry out the handshake.
     pub(crate) fn connect(&self, socket: TcpStream, host: &str) -> io::Result<Box<dyn Encrypted>> {
         let name = ServerName::try_from(host.to_owned())
             .map_err(|error| io::Error::new(ErrorKind::InvalidInput, error))?;
@@ -49,7 +51,7 @@ impl Encrypted for TlsStream {
 }
 
 impl TlsStream {
-    /// Sends what has been encrypted.
+    /// Sends the encrypted bytes.
     fn send(&mut self) -> io::Result<()> {
         while self.tls.wants_write() {
             match self.tls.write_tls(&mut self.socket) {
@@ -61,7 +63,7 @@ impl TlsStream {
         Ok(())
     }
 
-    /// The same; what the socket does not take now is sent later.
+    /// Sends as many encrypted bytes as the socket takes now.
     fn try_to_send(&mut self) -> io::Result<()> {
         match self.send() {
             Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(()),
@@ -72,7 +74,8 @@ impl TlsStream {
     /// Reads decrypted bytes.
     fn decrypted(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self.tls.reader().read(buffer) {
-            // The peer is gone, and has not said so. Whether a request is whole can be told from the request.
+            // The peer has disconnected without closing TLS. A request shows by itself whether it is
+            // complete.
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(0),
             result => result,
         }
@@ -80,8 +83,8 @@ impl TlsStream {
 }
 
 impl Read for TlsStream {
-    /// Reads from the socket once at most. If that was no data, this says `Interrupted`: a peer that sends nothing but
-    /// changes of keys holds no thread.
+    /// Reads from the socket at most once. If that gave no data, it fails with `Interrupted`, so that a peer
+    /// that sends only key updates does not block the thread.
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self.decrypted(buffer) {
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}
@@ -89,7 +92,7 @@ impl Read for TlsStream {
         }
         self.tls.read_tls(&mut self.socket)?;
         if let Err(error) = self.tls.process_new_packets() {
-            // The peer is sent the reason, if it still reads.
+            // Sends the peer the reason, if it still reads.
             let _ = self.send();
             return Err(io::Error::new(ErrorKind::InvalidData, error));
         }
@@ -105,19 +108,19 @@ impl Write for TlsStream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut taken = self.tls.writer().write(bytes)?;
         if taken == 0 {
-            // As much is encrypted as may wait.
+            // The buffer of encrypted bytes is full.
             self.send()?;
             taken = self.tls.writer().write(bytes)?;
         }
         if taken == 0 && !bytes.is_empty() {
-            // The handshake is not over.
+            // The handshake is not complete.
             return Err(ErrorKind::WouldBlock.into());
         }
         self.try_to_send()?;
         Ok(taken)
     }
 
-    /// Sends all that was written.
+    /// Sends all written bytes.
     fn flush(&mut self) -> io::Result<()> {
         self.send()
     }
@@ -125,7 +128,7 @@ impl Write for TlsStream {
 
 impl Drop for TlsStream {
     fn drop(&mut self) {
-        // The client can tell that nothing was cut off.
+        // This shows the client that the stream was not cut off.
         self.tls.send_close_notify();
         let _ = self.send();
     }

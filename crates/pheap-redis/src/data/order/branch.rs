@@ -1,7 +1,9 @@
-//! Branches: where each child begins, how many items are below it, and where it is. In fields of their own, so that a search looks at the scores and little else, and a count is a store to
-//! one word.
+//! Branches: for each child, its first item, the number of items below it, and a pointer to it. These are
+//! separate arrays. A search therefore reads the scores and little else, and counting an item stores one
+//! word.
 //!
-//! What must hold: places behind the last child have the score NaN, and point to nothing. Each child is a leaf or a branch; all children of a branch are the same.
+//! Invariants: The entries behind the last child have the score NaN and no pointers. The children of a branch
+//! are either all leaves or all branches.
 
 use pheap::{P, Persist, Txn, View, field, txn};
 use smallvec::SmallVec;
@@ -10,7 +12,7 @@ use super::Item;
 use super::leaf::Leaf;
 use crate::data::value::Str;
 
-/// Children at most.
+/// The most children of a branch.
 pub(super) const BRANCH: usize = 31;
 
 #[derive(Persist, Clone, Copy)]
@@ -22,7 +24,7 @@ pub(super) struct Branch<'r> {
     branches: [Option<P<'r, Branch<'r>>>; BRANCH],
 }
 
-/// What most searches look at.
+/// The part of a branch that most searches read.
 #[derive(Persist, Clone, Copy)]
 #[repr(C)]
 struct Head<'r> {
@@ -38,7 +40,7 @@ pub(super) enum Node<'r> {
 }
 
 impl<'r> Node<'r> {
-    /// Number of its items, or children.
+    /// Returns the number of items of a leaf, or of children of a branch.
     pub(super) fn len(self, view: &View<'r>) -> usize {
         match self {
             Node::Leaf(leaf) => view[leaf].len(),
@@ -47,11 +49,11 @@ impl<'r> Node<'r> {
     }
 }
 
-/// What a branch knows of a child.
+/// A child of a branch, with the data that the branch has of it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Child<'r> {
     pub(super) first: Item<'r>,
-    /// Number of items below it.
+    /// Number of items below the child.
     pub(super) count: u64,
     pub(super) node: Node<'r>,
 }
@@ -60,7 +62,7 @@ pub(super) struct Child<'r> {
 pub(super) type Children<'r> = SmallVec<[Child<'r>; BRANCH + 1]>;
 
 impl<'r> Branch<'r> {
-    /// One with these children.
+    /// Makes a branch with these children.
     pub(super) fn of(children: &[Child<'r>]) -> Branch<'r> {
         let mut branch = Branch {
             head: Head { len: children.len() as u64, scores: [f64::NAN; BRANCH], leaves: [None; BRANCH] },
@@ -81,9 +83,9 @@ impl<'r> Branch<'r> {
     }
 }
 
-/// Gives a branch these children.
+/// Replaces the children of a branch.
 pub(super) fn set<'r>(tx: &mut Txn<'r>, branch: P<'r, Branch<'r>>, children: &[Child<'r>]) {
-    // By fields, for the whole is larger than what a short transaction copies.
+    // Field by field, because the whole branch is larger than the copies of a short transaction.
     let Branch { head, members, counts, branches } = Branch::of(children);
     tx[field!(branch.head)] = head;
     tx[field!(branch.members)] = members;
@@ -97,7 +99,7 @@ pub(super) fn add<'r>(tx: &mut Txn<'r>, branch: P<'r, Branch<'r>>, at: usize) {
     tx[branch].counts[at] += 1;
 }
 
-/// Counts one less.
+/// Counts one less item below child `at`.
 #[txn]
 pub(super) fn subtract<'r>(tx: &mut Txn<'r>, branch: P<'r, Branch<'r>>, at: usize) {
     tx[branch].counts[at] -= 1;
@@ -111,7 +113,7 @@ pub(super) fn counts<'v, 'r>(view: &'v View<'r>, branch: P<'r, Branch<'r>>) -> &
     &view[field!(branch.counts)][..len(view, branch)]
 }
 
-/// Child `at`, if there is one.
+/// Returns child `at`, if there is one.
 pub(super) fn node<'r>(view: &View<'r>, branch: P<'r, Branch<'r>>, at: usize) -> Option<Node<'r>> {
     node_of(view, branch, &view[field!(branch.head)], at)
 }
@@ -123,7 +125,7 @@ fn node_of<'r>(view: &View<'r>, branch: P<'r, Branch<'r>>, head: &Head<'r>, at: 
     }
 }
 
-/// All children.
+/// Returns all children.
 pub(super) fn children<'r>(view: &View<'r>, branch: P<'r, Branch<'r>>) -> Children<'r> {
     let (head, members) = (&view[field!(branch.head)], &view[field!(branch.members)]);
     let counts = counts(view, branch);
@@ -134,7 +136,8 @@ pub(super) fn children<'r>(view: &View<'r>, branch: P<'r, Branch<'r>>) -> Childr
     (0..counts.len()).filter_map(child).collect()
 }
 
-/// The last child whose first item is not behind a member with this score, or the first child; and its number.
+/// Returns the index of the last child whose first item is at or in front of a member with this score, and
+/// the child. If there is no such child, it returns the first one.
 pub(super) fn find<'r>(
     view: &View<'r>,
     branch: P<'r, Branch<'r>>,
@@ -153,7 +156,7 @@ pub(super) fn find<'r>(
     (at, node_of(view, branch, head, at))
 }
 
-/// The number of the last child whose first item is before something, or of the first child.
+/// Returns the index of the last child for whose first item `is_before` is true, or of the first child.
 pub(super) fn child_of<'r>(
     view: &View<'r>,
     branch: P<'r, Branch<'r>>,
@@ -178,7 +181,7 @@ pub(super) fn child_of<'r>(
 pub(super) mod tests {
     use super::*;
 
-    /// Whether what must hold of a branch itself does.
+    /// Checks the invariants of the branch itself.
     pub(in crate::data::order) fn check<'r>(view: &View<'r>, branch: P<'r, Branch<'r>>) {
         let branch = &view[branch];
         for at in 0..BRANCH {

@@ -1,4 +1,4 @@
-//! Items in order, from a rank on.
+//! Iterates over items in order, from a rank on.
 
 use pheap::{P, PVec, View};
 
@@ -6,7 +6,7 @@ use super::branch::{self, Node};
 use super::leaf::Leaf;
 use super::{Item, Order, Top, Way};
 
-/// Items in order.
+/// An iterator over items in order.
 pub struct Items<'v, 'r> {
     view: &'v View<'r>,
     way: Way<'r>,
@@ -16,7 +16,7 @@ pub struct Items<'v, 'r> {
     is_reverse: bool,
 }
 
-/// Where the next items are.
+/// The node that has the next items.
 #[derive(Clone, Copy)]
 enum Source<'v, 'r> {
     Few(P<'r, PVec<'r, Item<'r>>>),
@@ -40,7 +40,8 @@ impl<'r> Source<'_, 'r> {
 }
 
 impl<'r> Order<'r> {
-    /// So many items (at most) from a rank on, which counts from 0; backwards from it, if `is_reverse`.
+    /// Returns at most `count` items from `rank` on, which counts from 0. If `is_reverse`, it goes backwards
+    /// from that rank.
     pub(in crate::data) fn iter<'v>(
         &self,
         view: &'v View<'r>,
@@ -54,7 +55,7 @@ impl<'r> Order<'r> {
             Top::Many(mut branch) => loop {
                 let counts = branch::counts(view, branch);
                 let mut at = 0;
-                // If there are not so many, whatever leaf this ends in.
+                // If the rank is too high, this ends in the last leaf.
                 while at + 1 < counts.len() && rest >= counts[at] as usize {
                     rest -= counts[at] as usize;
                     at += 1;
@@ -72,7 +73,7 @@ impl<'r> Order<'r> {
 }
 
 impl Items<'_, '_> {
-    /// Goes to the next leaf. Whether there is one.
+    /// Moves to the next leaf. Returns whether there is one.
     fn turn_over(&mut self) -> bool {
         let Self { view, way, is_reverse, .. } = self;
         let step = |at: usize| if *is_reverse { at.wrapping_sub(1) } else { at + 1 };

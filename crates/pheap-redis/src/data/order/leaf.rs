@@ -1,14 +1,16 @@
-//! Leaves: items that stay in the slots that they were written to, and their order, so that to add or remove one is two small stores.
+//! Leaves: items stay in the slots to which they were written, and a separate permutation has their order.
+//! Adding or removing an item therefore takes two small stores.
 //!
-//! What must hold: the `places` are a permutation of the slots. Those of the items come first, as they are sorted. The other slots have no member, and a score that is NaN, so that a
-//! search compares all slots without asking which are in use.
+//! Invariants: The `places` are a permutation of the slots. The slots with items come first, in the order of
+//! the items. The other slots have no member and the score NaN, so that a search compares all slots without
+//! checking which ones are in use.
 
 use pheap::{P, Persist, Txn, View, txn};
 
 use super::{Item, Run};
 use crate::data::value::Str;
 
-/// Items at most: a leaf takes eight cache lines.
+/// The most items of a leaf. With them a leaf takes eight cache lines.
 pub(super) const LEAF: usize = 30;
 
 #[derive(Persist, Clone, Copy)]
@@ -18,7 +20,7 @@ pub(super) struct Leaf<'r> {
     slots: [Slot<'r>; LEAF],
 }
 
-/// Which slots have items, in their order; behind them those that are free.
+/// The slots with items, in the order of the items; behind them, the free slots.
 #[derive(Persist, Clone, Copy)]
 #[repr(C, align(8))]
 pub(super) struct Places {
@@ -43,7 +45,7 @@ impl Places {
         usize::from(self.len)
     }
 
-    /// Takes a free slot for an item that comes to place `at`.
+    /// Takes a free slot for a new item at place `at`. Returns the slot.
     fn insert(&mut self, at: usize) -> usize {
         let len = self.len();
         let slot = self.slots[len];
@@ -53,7 +55,7 @@ impl Places {
         usize::from(slot)
     }
 
-    /// Frees the slot of the item at place `at`.
+    /// Frees the slot of the item at place `at`. Returns the slot.
     fn remove(&mut self, at: usize) -> usize {
         let last = self.len() - 1;
         let slot = self.slots[at];
@@ -65,7 +67,7 @@ impl Places {
 }
 
 impl<'r> Leaf<'r> {
-    /// One of these items, which are sorted.
+    /// Makes a leaf with these sorted items.
     pub(super) fn of(items: &[Item<'r>]) -> Leaf<'r> {
         let places =
             Places { slots: std::array::from_fn(|slot| slot as u8), unused: 0, len: items.len() as u8 };
@@ -84,7 +86,7 @@ impl<'r> Leaf<'r> {
         &self.places
     }
 
-    /// The slots of the items, in their order.
+    /// Returns the slots with items, in the order of the items.
     fn in_use(&self) -> &[u8] {
         &self.places.slots[..self.len()]
     }
@@ -94,7 +96,7 @@ impl<'r> Leaf<'r> {
         Some(Item { score, member: member? })
     }
 
-    /// The item at place `at`, if there is one.
+    /// Returns the item at place `at`, if there is one.
     pub(super) fn get(&self, at: usize) -> Option<Item<'r>> {
         self.item_in(*self.in_use().get(at)?)
     }
@@ -103,19 +105,19 @@ impl<'r> Leaf<'r> {
         self.in_use().iter().filter_map(|&slot| self.item_in(slot)).collect()
     }
 
-    /// How many items are before what `is_before` says.
+    /// Returns the number of items for which `is_before` is true.
     pub(super) fn count_before(&self, is_before: impl Fn(&Item<'r>) -> bool) -> usize {
         self.in_use().partition_point(|&slot| self.item_in(slot).is_some_and(|item| is_before(&item)))
     }
 
-    /// How many items have a lower score, and how many this one.
+    /// Returns the number of items with a lower score, and the number with this score.
     fn count(&self, score: f64) -> (usize, usize) {
         self.slots.iter().fold((0, 0), |(lower, same), slot| {
             (lower + usize::from(slot.score < score), same + usize::from(slot.score == score))
         })
     }
 
-    /// Which place a new member comes to.
+    /// Returns the place for a new member.
     pub(super) fn place_for(&self, view: &View<'r>, score: f64, member: &[u8]) -> usize {
         let (lower, same) = self.count(score);
         let same = &self.in_use()[lower..lower + same];
@@ -123,7 +125,8 @@ impl<'r> Leaf<'r> {
             + same.partition_point(|&slot| self.item_in(slot).is_some_and(|item| view[item.member] < *member))
     }
 
-    /// The place of a member, whose score this is: it is the only one with that score, or has to be looked for among those with it.
+    /// Returns the place of a member with this score. It compares members only if several items have the
+    /// score. If one item has the score, the caller knows that it is this member.
     pub(super) fn place_of(&self, view: &View<'r>, score: f64, member: &[u8]) -> Option<usize> {
         match self.count(score) {
             (_, 0) => None,
@@ -139,7 +142,7 @@ impl<'r> Leaf<'r> {
     }
 }
 
-/// Adds an item at place `at` to a leaf that is not full. It has these `places`.
+/// Adds an item at place `at` to a leaf that is not full. `places` is the leaf's present permutation.
 pub(super) fn insert<'r>(
     tx: &mut Txn<'r>,
     leaf: P<'r, Leaf<'r>>,
@@ -151,7 +154,7 @@ pub(super) fn insert<'r>(
     put(tx, leaf, places, slot, Slot { score: item.score, member: Some(item.member) });
 }
 
-/// Removes the item at place `at`.
+/// Removes the item at place `at`. `places` is the leaf's present permutation.
 pub(super) fn remove<'r>(tx: &mut Txn<'r>, leaf: P<'r, Leaf<'r>>, mut places: Places, at: usize) {
     let slot = places.remove(at);
     put(tx, leaf, places, slot, Slot::FREE);
@@ -168,7 +171,7 @@ mod tests {
     use super::*;
 
     impl<'r> Leaf<'r> {
-        /// Whether what must hold does.
+        /// Checks the invariants of the leaf.
         pub(in crate::data::order) fn check(&self, view: &View<'r>) {
             let mut slots = self.places.slots;
             slots.sort_unstable();

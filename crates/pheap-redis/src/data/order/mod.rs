@@ -1,8 +1,11 @@
-//! Members in the order of their scores, counted: a B⁺-tree (Bayer and McCreight, "Organization and maintenance of large ordered indices", 1972; Comer, "The ubiquitous B-tree", 1979) whose
-//! branches know how many items are below each child. So a rank, the item of a rank, and how many items are before something are found on one way down. Few items are a sorted vector.
+//! Members in the order of their scores, with counts: a B⁺-tree (Bayer and McCreight, "Organization and
+//! maintenance of large ordered indices", 1972; Comer, "The ubiquitous B-tree", 1979). Its branches have the
+//! number of items below each child. The rank of an item, the item at a rank, and the number of items in
+//! front of a bound therefore take one descent each. A set with few items is a sorted vector.
 //!
-//! What must hold: all items of a child are not before its `first`, and all of the children before it are; that of the first child of a branch may be anything, and is not looked at.
-//! All leaves are equally deep. Only the only leaf of a tree may be empty.
+//! Invariants: All items of a child are at or behind the child's `first`, and all items of the children
+//! before it are in front of that `first`. The `first` of a branch's first child may be anything, because no
+//! search reads it. All leaves have the same depth. A leaf is not empty unless it is the only one.
 
 mod branch;
 mod iter;
@@ -20,7 +23,7 @@ pub use self::iter::Items;
 use self::leaf::{LEAF, Leaf};
 use super::value::Str;
 
-/// With fewer items or children, a node is merged with the next one, if that leaves it some room.
+/// A node with fewer items or children is merged with a neighbor, if both together have at most `ROOMY`.
 const FEW: usize = LEAF / 4;
 const ROOMY: usize = LEAF * 3 / 4;
 
@@ -28,14 +31,14 @@ const ROOMY: usize = LEAF * 3 / 4;
 #[derive(Persist, Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Item<'r> {
-    /// What orders it. Never NaN.
+    /// The score, which orders items. Never NaN.
     pub score: f64,
-    /// What orders it among those of the same score.
+    /// The member, which orders items of the same score.
     pub member: Str<'r>,
 }
 
 impl<'r> Item<'r> {
-    /// How it is ordered, compared with another member and its score.
+    /// Compares this item with another member and its score.
     pub fn compare(&self, view: &View<'r>, score: f64, member: &[u8]) -> Ordering {
         match self.score.partial_cmp(&score) {
             None | Some(Ordering::Equal) => view[self.member].cmp(member),
@@ -47,14 +50,14 @@ impl<'r> Item<'r> {
 /// The items of a leaf, and one more.
 type Run<'r> = SmallVec<[Item<'r>; LEAF + 1]>;
 
-/// The branches on the way to a leaf, and which child the way takes.
+/// The branches on the way to a leaf, and the index of the child that the way takes in each.
 type Way<'r> = SmallVec<[(P<'r, Branch<'r>>, usize); 8]>;
 
-/// All items.
+/// The root of the tree.
 #[derive(Persist, Clone, Copy, Debug)]
 #[repr(u8)]
 enum Top<'r> {
-    /// No more than a leaf has.
+    /// A sorted vector, which has no more items than a leaf.
     Few(P<'r, PVec<'r, Item<'r>>>),
     Many(P<'r, Branch<'r>>),
 }
@@ -67,15 +70,16 @@ pub(super) struct Order<'r> {
 }
 
 impl<'r> Order<'r> {
-    /// One without members.
+    /// Makes an empty order.
     ///
     /// # Errors
-    /// If there is no memory for it.
+    /// If the heap has no memory for it.
     pub(super) fn new(tx: &Txn<'r>) -> pheap::Result<Order<'r>> {
         Ok(Order { root: Top::Few(tx.alloc(PVec::new())?) })
     }
 
-    /// How many items are before what `is_before` says. It must be true of all items up to some place, and false of all others.
+    /// Returns the number of items for which `is_before` is true. It must be true of the first items up to
+    /// some rank, and false of all others.
     pub(super) fn count_before(&self, view: &View<'r>, is_before: impl Fn(&Item<'r>) -> bool) -> usize {
         let mut branch = match self.root {
             Top::Few(items) => return view[items].partition_point(view, is_before),
@@ -93,7 +97,7 @@ impl<'r> Order<'r> {
         }
     }
 
-    /// How many items are before one of this score.
+    /// Returns the number of items in front of this member and score.
     pub(super) fn rank(&self, view: &View<'r>, score: f64, member: &[u8]) -> usize {
         let mut branch = match self.root {
             Top::Few(items) => return place_in_few(view, items, score, member),
@@ -111,10 +115,10 @@ impl<'r> Order<'r> {
         }
     }
 
-    /// Adds a member that is not there.
+    /// Adds a member that is absent.
     ///
     /// # Errors
-    /// If there is no memory for it. Then the tree may be damaged: the transaction must not commit.
+    /// If the heap has no memory for it. Then the tree may be damaged: the transaction must not commit.
     pub(super) fn insert(this: P<'r, Order<'r>>, tx: &mut Txn<'r>, item: Item<'r>) -> pheap::Result<()> {
         let root = match tx[this].root {
             Top::Few(items) => return Self::insert_in_few(this, tx, items, item),
@@ -173,7 +177,8 @@ impl<'r> Order<'r> {
         Ok(())
     }
 
-    /// Removes a member that is there with this score. The item that it had; none, if no member has this score.
+    /// Removes a member, which must have this score if any member has it. Returns its item, or None if no
+    /// member has this score.
     pub(super) fn remove(
         this: P<'r, Order<'r>>,
         tx: &mut Txn<'r>,
@@ -197,7 +202,7 @@ impl<'r> Order<'r> {
         let mut is_smaller = below == 0;
         for (depth, &(branch, at)) in way.iter().enumerate().rev() {
             branch::subtract(tx, branch, at);
-            // Most are large enough, and then so is what is above.
+            // A node that is large enough is not merged, so its parent keeps its children.
             if below >= FEW {
                 continue;
             }
@@ -217,7 +222,7 @@ impl<'r> Order<'r> {
         Some(item)
     }
 
-    /// A root with one child is none.
+    /// Replaces a root that has only one child by that child.
     fn lower(this: P<'r, Order<'r>>, tx: &mut Txn<'r>) {
         while let Top::Many(root) = tx[this].root
             && branch::len(tx, root) == 1
@@ -226,7 +231,7 @@ impl<'r> Order<'r> {
                 Some(Node::Branch(below)) => Top::Many(below),
                 Some(Node::Leaf(leaf)) => {
                     let few = PVec::from_slice(tx, &tx[leaf].items()).and_then(|items| tx.alloc(items));
-                    // Without memory for it the leaf stays.
+                    // Without memory for the vector, the leaf stays.
                     let Ok(few) = few else { return };
                     Top::Few(few)
                 }
@@ -237,7 +242,7 @@ impl<'r> Order<'r> {
     }
 }
 
-/// The leaf that a member is in, or would be, and the way to it.
+/// Returns the leaf that has a member, or to which it would be added, and the way to that leaf.
 fn way_to<'r>(
     view: &View<'r>,
     mut branch: P<'r, Branch<'r>>,
@@ -255,17 +260,18 @@ fn way_to<'r>(
     }
 }
 
-/// Where a member is among few, or would be.
+/// Returns the place of a member in a sorted vector, or the place where it would be inserted.
 fn place_in_few<'r>(view: &View<'r>, items: P<'r, PVec<'r, Item<'r>>>, score: f64, member: &[u8]) -> usize {
     view[items].partition_point(view, |item| item.compare(view, score, member).is_lt())
 }
 
-/// What stays, and what a new node gets, of items or children of which there is one too many. Whoever adds them in order gets nodes that are full.
+/// Splits a full node's items or children, and one more, into those that stay and those of a new node. If the
+/// additional one `is_last`, only that one moves, so that members which are added in order fill the nodes.
 fn split<T>(all: &[T], is_last: bool) -> (&[T], &[T]) {
     all.split_at(if is_last { all.len() - 1 } else { all.len() / 2 })
 }
 
-/// A new leaf of these items.
+/// Makes a leaf with these items.
 fn leaf_of<'r>(tx: &Txn<'r>, items: &[Item<'r>]) -> pheap::Result<Child<'r>> {
     let leaf = tx.alloc(Leaf::of(items))?;
     Ok(Child { first: items[0], count: items.len() as u64, node: Node::Leaf(leaf) })
@@ -276,7 +282,8 @@ fn first_and_count<'r>(view: &View<'r>, branch: P<'r, Branch<'r>>) -> (Item<'r>,
     (children[0].first, children.iter().map(|child| child.count).sum())
 }
 
-/// Counts one more item below child `at`, of which a `new` one was split off. What is split off the branch then.
+/// Counts one more item below child `at`, and adds the child `new`, which was split off that child. Returns
+/// the branch that is split off this one, if it was full.
 fn add_child<'r>(
     tx: &mut Txn<'r>,
     branch: P<'r, Branch<'r>>,
@@ -297,7 +304,8 @@ fn add_child<'r>(
     Ok(Some(Child { first: right[0].first, count, node: Node::Branch(new) }))
 }
 
-/// Merges child `at` with the one after or before it, if they are small enough together. Whether they were.
+/// Merges child `at` with the next or the previous one, if both together are small enough. Returns whether it
+/// did.
 fn merge<'r>(tx: &mut Txn<'r>, branch: P<'r, Branch<'r>>, at: usize) -> bool {
     for left in [at, at.wrapping_sub(1)] {
         let (Some(to), Some(from)) =

@@ -1,4 +1,4 @@
-//! The tree does what a set of the standard library does.
+//! Compares the tree with a set of the standard library.
 
 use std::collections::BTreeSet;
 
@@ -12,12 +12,12 @@ struct Tree<'r> {
     order: Order<'r>,
 }
 
-/// Numbers as members of so many different scores.
+/// Maps numbers to members with `scores` different scores.
 fn model_item(number: u64, scores: u64) -> (u64, [u8; 8]) {
     (number % scores, number.to_be_bytes())
 }
 
-/// The number of items below a branch, and that what must hold does.
+/// Checks the invariants of a branch. Returns the number of items below it.
 fn check_branch<'r>(view: &View<'r>, branch: P<'r, Branch<'r>>, depth: usize) -> u64 {
     branch::tests::check(view, branch);
     let children = branch::children(view, branch);
@@ -61,7 +61,7 @@ fn check<'r>(view: &View<'r>, order: &Order<'r>, model: &BTreeSet<(u64, [u8; 8])
     }
 }
 
-/// Adds and removes numbers that `next` says, and compares with a set of the standard library.
+/// Adds and removes the numbers that `next` returns, and compares with a set of the standard library.
 fn like_a_model(scores: u64, steps: usize, mut next: impl FnMut(usize) -> (u64, bool)) {
     let heap = Heap::in_memory().unwrap();
     let root: Root<Tree<'static>> = heap.root_or("tree", |tx| Ok(Tree { order: Order::new(tx)? })).unwrap();
@@ -92,7 +92,7 @@ fn like_a_model(scores: u64, steps: usize, mut next: impl FnMut(usize) -> (u64, 
 #[test]
 fn at_random() {
     for scores in [1, 7, 1 << 40] {
-        // Grows to some thousands, shrinks to nothing, and grows again.
+        // The tree grows to some thousands of items, becomes empty, and grows again.
         like_a_model(scores, 40_000, |step| {
             let number = crate::text::random::random() % 4000;
             (number, (crate::text::random::random() % 16 < 10) == ((step / 10_000) % 2 == 0))
@@ -104,11 +104,11 @@ fn at_random() {
 fn in_order() {
     like_a_model(1 << 40, 20_000, |step| (step as u64, true));
     like_a_model(1 << 40, 20_000, |step| (1_000_000 - step as u64, true));
-    // A queue.
+    // The tree as a queue.
     like_a_model(1 << 40, 20_000, |step| {
         if step % 2 == 0 || step < 5000 { (step as u64, true) } else { ((step - 5000) as u64, false) }
     });
-    // All away again, from either end, and from the middle.
+    // Removes all items from either end and from the middle.
     for away in [|step| step, |step| 9_999 - step, |step| if step < 5000 { 5000 + step } else { step - 5000 }]
     {
         like_a_model(1 << 40, 20_000, |step| {
@@ -146,10 +146,10 @@ fn members_that_were_removed_are_freed() {
     change(true, &mut numbers.clone());
     let full = live();
     assert!(full > empty + 5000 * 16);
-    // A branch may point to a member that it began with, and that is gone.
+    // A branch may point to a member that was removed and was once the first of a child.
     change(false, &mut (100..5000));
     assert!(live() < empty + (full - empty) / 20);
     change(false, &mut (0..100));
-    // The vector that the few were in keeps its buffer.
+    // The vector of a small set keeps its buffer.
     assert!(live() <= empty + (LEAF * size_of::<Item<'_>>()) as u64 + 64);
 }

@@ -1,4 +1,4 @@
-//! Clients come and go.
+//! Accepts and disconnects clients.
 
 use std::fs::File;
 use std::io;
@@ -16,10 +16,10 @@ use crate::connections::stream::Stream;
 use crate::net::connection::Connection;
 use crate::resp::Reply;
 
-/// What a client is told for which there is no place.
+/// The error that a client gets if there are `maxclients` clients already.
 const TOO_MANY_CLIENTS: &str = "ERR max number of clients reached";
 
-/// The system's error if this process has as many files open as it may.
+/// The system's error code if this process has as many files open as it may.
 const TOO_MANY_FILES: i32 = Errno::MFILE.raw_os_error();
 
 impl Turn<'_> {
@@ -27,7 +27,8 @@ impl Turn<'_> {
         loop {
             self.spare = self.spare.take().or_else(|| File::open("/dev/null").ok());
             let mut accepted = self.listeners[listener].accept();
-            // The spare descriptor is for a client that gets an error; or the system now tells that none waits.
+            // If the process has too many open files, closing the spare descriptor lets it accept one more
+            // client, which gets an error. If no client waits, the second attempt fails with `WouldBlock`.
             let is_full = matches!(&accepted, Err(error) if error.raw_os_error() == Some(TOO_MANY_FILES));
             if is_full && self.spare.take().is_some() {
                 accepted = self.listeners[listener].accept();
@@ -48,7 +49,8 @@ impl Turn<'_> {
                     return;
                 }
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
-                // There is no memory, say, and no event tells when that is over.
+                // The system may be short of memory, for example. No event reports the end of that, so the
+                // tick tries again.
                 Err(error) => {
                     if self.deaf.insert(listener) {
                         tracing::warn!(
@@ -61,7 +63,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Tells a client why it is not served, and closes the connection.
+    /// Sends a client the reason why it is refused, and closes the connection.
     fn refuse(&self, mut stream: Stream, why: &str) {
         self.server.stats.rejected.fetch_add(1, Relaxed);
         tracing::debug!("{stream} was refused: {why}");
@@ -128,7 +130,7 @@ impl Turn<'_> {
         self.server.unwatch(session);
         self.server.listen_to_nothing(session);
         self.server.tracking.disable(session);
-        // The descriptor is closed, which also ends that; it fails only if it never was there.
+        // Closing the descriptor deregisters it, too. An error means that it was not registered.
         let _ = self.poll.registry().deregister(stream);
         self.server.clients.remove(client);
         if session.monitors {

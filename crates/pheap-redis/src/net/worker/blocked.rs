@@ -1,4 +1,4 @@
-//! Clients that wait for keys, until they are written to or their time has come.
+//! Clients that wait for keys, until the keys are written to or the timeout ends.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -14,7 +14,8 @@ use crate::resp::input::Words;
 use crate::server::now;
 
 impl Turn<'_> {
-    /// A client waits for keys. They may have been written to since it looked, so it looks again.
+    /// Makes a client wait for keys. The keys may have changed since its command ran, so it tries the command
+    /// again.
     pub(super) fn block(
         &mut self,
         connection: &mut Connection,
@@ -28,7 +29,7 @@ impl Turn<'_> {
         let until = block.timeout.map(|seconds| Instant::now() + Duration::from_secs_f64(seconds));
         let words = block.instead.clone().unwrap_or(words);
         let mut places: HashMap<Vec<u8>, usize> = HashMap::new();
-        // The first place counts of a key that is there twice.
+        // If a key is given twice, its first position counts.
         block.keys.clone().for_each(|at| _ = places.entry(words[at].clone()).or_insert(at));
         places.keys().for_each(|key| self.server.waiting.add(db, key, waiter));
         if let Some(until) = until {
@@ -37,13 +38,15 @@ impl Turn<'_> {
         }
         connection.session.profile.is_blocked.store(true, SeqCst);
         connection.blocked = Some(Blocked { words, block, places, until, db, seen: Vec::new() });
-        // Who is counted has had that look, and is served in the order of those who wait.
+        // Only a client whose command must go on waiting is counted. It is then served in the order of the
+        // waiting clients.
         if !self.try_again(connection, None, signals) {
             self.server.stats.blocked.fetch_add(1, Relaxed);
         }
     }
 
-    /// Runs what a blocked client waits with, but only with the key that was written to, if that is known. Whether it goes on.
+    /// Runs the command of a blocked client again. If the key that was written to is known, the command gets
+    /// only that key. Returns whether the client goes on.
     fn try_again(
         &mut self,
         connection: &mut Connection,
@@ -65,7 +68,7 @@ impl Turn<'_> {
         drop(words);
         self.syncs.count(&mut counted);
         if still.is_err() {
-            // It looks at its keys again when no script is slow any more.
+            // A script is slow. The client looks at its keys again when the script has ended.
             let db = connection.session.db;
             let signals = blocked.places.keys().map(|key| Signal { db, key: key.clone() }).collect();
             self.postponed.push(Message::Wake(Wakeup { signals, ..Wakeup::default() }));
@@ -84,7 +87,7 @@ impl Turn<'_> {
         true
     }
 
-    /// A client that was counted does not wait any more.
+    /// Removes a client from the counted waiting clients.
     pub(super) fn unblock(&mut self, client: u64, blocked: &Blocked) {
         self.server.stats.blocked.fetch_sub(1, Relaxed);
         self.wait_no_more(client, blocked);
@@ -99,7 +102,8 @@ impl Turn<'_> {
         }
     }
 
-    /// Runs what a client waits with, if it waits for this key. Whether it does so still.
+    /// Runs the command of a client again if it waits for this key. Returns whether it still waits for the
+    /// key.
     fn retry(&mut self, client: u64, by: &Signal, signals: &mut VecDeque<Signal>) -> bool {
         let Some(mut connection) = self.connections.remove(&client) else { return false };
         let waits = |connection: &Connection| {
@@ -117,8 +121,9 @@ impl Turn<'_> {
         was_waiting && !is_served
     }
 
-    /// Lets those go on that wait for keys that were written to, in the order in which they came; and those whom that concerns. The writer, if that is done; else another thread goes
-    /// on with it.
+    /// Runs the commands of clients that wait for the written keys, in the order in which the clients began
+    /// to wait, and of clients that wait for the writes of these commands. If all have run, returns the
+    /// writer. If a client of another thread is next, passes the rest to that thread and returns None.
     pub(super) fn wake_waiters(&mut self, mut wake: Wakeup) -> Option<Waiter> {
         loop {
             while let (Some(key), Some(&waiter)) = (&wake.key, wake.waiters.front()) {
@@ -128,7 +133,8 @@ impl Turn<'_> {
                 }
                 wake.waiters.pop_front();
                 let waits_on = self.retry(waiter.client, key, &mut wake.signals);
-                // Others that wait for it would not find it, either; but some are to be told.
+                // The key is missing, so others that wait for an element would also fail. Clients that need
+                // the key to exist still have to get their error.
                 if waits_on && !self.exists(key) {
                     wake.waiters.retain(|waiter| waiter.needs_key);
                 }
@@ -139,7 +145,7 @@ impl Turn<'_> {
         }
     }
 
-    /// All have looked who wait for what this client has written.
+    /// Lets a writer go on, after all clients that wait for its keys have looked.
     pub(super) fn release(&mut self, writer: Waiter) {
         if writer.thread != self.number {
             let wake = Wakeup { writer: Some(writer), ..Wakeup::default() };
@@ -158,11 +164,11 @@ impl Turn<'_> {
         };
         let exists = store.shards()[store.shard_of(key)]
             .read_deferred(|view, root| view[view[root].dbs.at(*db)].get(view, key, now()).is_some());
-        // If the heap has failed, those who look are told so.
+        // If the heap has failed, the waiting clients' commands reply with the error.
         exists.map_or(true, |(exists, _)| exists)
     }
 
-    /// Answers those who have waited long enough, and goes on with those who were not served for some time.
+    /// Replies to clients whose timeout has ended, and serves paused clients when the pause has ended.
     pub(super) fn give_up(&mut self) {
         while let Some(&(at, client)) = self.timeouts.first() {
             if at > Instant::now() {
@@ -178,7 +184,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Answers a client that waits as if its time had come, or with an error.
+    /// Replies to a waiting client as if its timeout had ended, or with an error.
     pub(super) fn let_go(&mut self, client: u64, with_error: bool) {
         let Some(mut connection) = self.connections.remove(&client) else { return };
         if let Some(blocked) = connection.blocked.take() {

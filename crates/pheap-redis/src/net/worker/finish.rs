@@ -1,4 +1,4 @@
-//! The server is to stop: what was done is still told.
+//! The end of the server: sends the replies to commands that were done.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -8,17 +8,18 @@ use mio::Events;
 use super::{TICK, Turn};
 use crate::net::output::Paused;
 
-/// How long clients have to read what they are still told.
+/// How long clients have to read their last replies.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
 impl Turn<'_> {
-    /// Nobody can connect any more, and nothing that clients send is done. What waits for the disk is answered when it is durable, as far as clients read that soon.
+    /// Accepts no more clients and runs no more commands. Sends the replies that wait for the disk as soon as
+    /// they are durable, to each client that reads them in time.
     pub(super) fn finish(&mut self, events: &mut Events) -> io::Result<()> {
         self.listeners.clear();
         let until = Instant::now() + LAST_WORDS;
         loop {
             self.read_mail();
-            // Others, which end a little later, may have written what clients of this thread wait for.
+            // Threads that end later may write to keys for which clients of this thread wait.
             self.syncs.ask();
             self.send_messages();
             let mut connections = std::mem::take(&mut self.connections);

@@ -1,4 +1,4 @@
-//! A thread that serves clients: reads what they send, runs it, and sends what is to be sent.
+//! A thread that serves clients: it reads and runs their commands, and sends the replies.
 
 mod arrivals;
 mod blocked;
@@ -31,16 +31,16 @@ use crate::execute::expire::Expiry;
 use crate::resp::Reply;
 use crate::server::Server;
 
-/// Bytes that are read at once.
+/// The most bytes of one read.
 const CHUNK: usize = 64 << 10;
 
-/// How long a thread sleeps at most.
+/// The longest sleep of a thread, and the interval of periodic work.
 const TICK: Duration = Duration::from_millis(100);
 
 const MAILBOX: Token = Token(0);
-/// Listeners have the tokens from here on.
+/// The token of the first listener.
 const LISTENERS: usize = 1;
-/// Clients have the tokens from here on, by their numbers.
+/// The token of a client is this plus its id.
 const CLIENTS: usize = 1 << 10;
 
 /// A thread that serves clients.
@@ -50,25 +50,26 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// One that has no clients yet.
+    /// Makes a thread without clients.
     ///
     /// # Errors
-    /// If the system cannot make it.
+    /// If the system cannot create the poll or the mailbox.
     pub fn new() -> io::Result<Worker> {
         let poll = Poll::new()?;
         let mailbox = Arc::new(Mailbox::new(poll.registry(), MAILBOX)?);
         Ok(Worker { poll, mailbox })
     }
 
-    /// Where to leave messages for it.
+    /// Returns the mailbox of this thread.
     pub fn mailbox(&self) -> Arc<Mailbox> {
         self.mailbox.clone()
     }
 
-    /// Serves clients until the server is stopped. `number` is which of its threads this is. It accepts who connects to `listeners`.
+    /// Serves clients until the server stops. `number` is the index of this thread. The thread accepts the
+    /// clients that connect to `listeners`.
     ///
     /// # Errors
-    /// If the system refuses to tell what happens.
+    /// If polling for events fails.
     pub fn run(self, server: &Server, number: usize, mut listeners: Vec<Listener>) -> io::Result<()> {
         for (i, listener) in listeners.iter_mut().enumerate() {
             listener.register(self.poll.registry(), Token(LISTENERS + i))?;
@@ -107,14 +108,14 @@ impl Worker {
     }
 }
 
-/// Messages that are sent at the same moment.
+/// Messages that are sent together.
 struct Announcement {
-    /// Must be durable before. With that, all is that those before wait for.
+    /// The commit that must be durable first. It covers the commits of all earlier announcements, too.
     commit: Option<Commit>,
     messages: Vec<(u64, Parcel)>,
 }
 
-/// What a thread has.
+/// The state of a thread that serves clients.
 struct Turn<'s> {
     server: &'s Server,
     number: usize,
@@ -122,39 +123,42 @@ struct Turn<'s> {
     poll: Poll,
     mailbox: Arc<Mailbox>,
     listeners: Vec<Listener>,
-    /// In boxes, for they are taken out while they are served.
+    /// The clients' connections by client id. They are in boxes because serving a client takes its connection
+    /// out.
     connections: BTreeMap<u64, Box<Connection>>,
-    /// Clients that something is to be done for, in the order in which that came up: who has sent something first is served first.
+    /// Clients with something to do, in the order in which it arose: the client that sent something first is
+    /// first.
     ready: IndexSet<u64>,
-    /// Clients whose replies wait for the disk.
+    /// Clients whose output waits for a commit.
     not_durable: IndexSet<u64>,
-    /// Clients that are not served for some time.
+    /// Clients that a pause has stopped.
     paused: BTreeSet<u64>,
-    /// When clients give up that wait for keys.
+    /// The ends of the timeouts of clients that wait for keys.
     timeouts: BTreeSet<(Instant, u64)>,
-    /// Listeners that could not accept a client.
+    /// Listeners whose last `accept` failed. The tick tries them again.
     deaf: BTreeSet<usize>,
-    /// A descriptor for a client that comes when too many files are open.
+    /// A spare file descriptor, to accept and refuse a client when too many files are open.
     spare: Option<File>,
-    /// The thread that gets the next client.
+    /// The index of the thread that gets the next client.
     next_thread: usize,
     last_tick: Instant,
-    /// What was read last. It is here so that nobody has to make a new one, of zeros, for each read.
+    /// The read buffer. All reads share it, because allocating a zeroed one for each would cost time.
     buffer: Box<[u8]>,
-    /// Keys go for want of memory, and there was no time for more of them.
+    /// Whether eviction has run out of time, so that it should continue at once.
     evicts: bool,
     expiry: Expiry,
-    /// Clients that are served just now, one after the other.
+    /// Clients of this round whose commands were not run yet.
     round: VecDeque<u64>,
-    /// Clients that were served, and are to be told.
+    /// Clients of this round whose commands were run and whose output is still to be sent.
     heard: VecDeque<u64>,
-    /// A client's script is slow, and others are served meanwhile.
+    /// Whether this thread serves other clients while the script of one of its clients is slow.
     is_meanwhile: bool,
-    /// Clients that something has happened to while they were served.
+    /// Clients for which an event came while `is_meanwhile` and their connections were taken out of
+    /// `connections`.
     missed: BTreeSet<u64>,
-    /// Messages that can be read only afterwards.
+    /// Mailbox messages that have to wait until the slow script has ended.
     postponed: Vec<Message>,
-    /// Messages to clients, in the order in which what they tell of was done.
+    /// Messages to clients, in the order of the writes that they report.
     messages: VecDeque<Announcement>,
 }
 
@@ -172,7 +176,7 @@ impl Turn<'_> {
         self.finish(&mut events)
     }
 
-    /// Waits until something is to be done, and does it.
+    /// Waits for events for at most `sleep`, and handles them.
     fn turn(&mut self, events: &mut Events, sleep: Duration) -> io::Result<()> {
         match self.poll.poll(events, Some(sleep)) {
             Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
@@ -203,7 +207,7 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// How long nothing is to be done.
+    /// Returns how long the thread may sleep.
     fn until_next(&self) -> Duration {
         let first =
             self.timeouts.first().map_or(TICK, |(at, _)| at.saturating_duration_since(Instant::now()));
@@ -216,7 +220,7 @@ impl Turn<'_> {
         let postponed = if self.is_meanwhile { Vec::new() } else { std::mem::take(&mut self.postponed) };
         for message in postponed.into_iter().chain(self.mailbox.take()) {
             match message {
-                // The client may be the one whose script is slow; and what it waits for is in a shard.
+                // The client may be the one with the slow script, and its keys may be in a locked shard.
                 Message::Send(..) | Message::Wake(_) | Message::Unblock { .. } if self.is_meanwhile => {
                     self.postponed.push(message);
                 }
@@ -244,7 +248,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Something for a client that it has not asked for.
+    /// Queues a message that a client did not ask for.
     fn deliver(&mut self, client: u64, parcel: Parcel) {
         if let Some(connection) = self.connections.get_mut(&client) {
             let bytes = match parcel {
@@ -262,14 +266,14 @@ impl Turn<'_> {
         }
     }
 
-    /// Sends messages to clients, as far as they are durable.
+    /// Sends the messages whose commits are durable, in order.
     fn send_messages(&mut self) {
         while let Some(next) = self.messages.front() {
             let durable = next.commit.as_ref().map(|commit| self.syncs.look(commit));
             if matches!(durable, Some(task::Poll::Pending)) {
                 return;
             }
-            // What has failed to become durable is told to nobody.
+            // A message about a write that failed to become durable is dropped.
             let is_told = !matches!(durable, Some(task::Poll::Ready(Err(_))));
             if let Some(next) = self.messages.pop_front().filter(|_| is_told) {
                 self.post(next.messages);
@@ -277,7 +281,9 @@ impl Turn<'_> {
         }
     }
 
-    /// Has messages sent when these commits are durable, and all messages before them are sent. What else is to wait for that waits for what these commits become.
+    /// Queues messages that are sent when `commits` are durable, behind all earlier messages. Replaces
+    /// `commits` by the latest commit of these and of the earlier messages, so that a reply that waits for
+    /// `commits` also waits for the messages.
     fn announce(&mut self, commits: &mut Vec<Commit>, messages: Vec<(u64, Parcel)>) {
         if messages.is_empty() {
             return;
@@ -288,7 +294,8 @@ impl Turn<'_> {
         self.messages.push_back(Announcement { commit, messages });
     }
 
-    /// Sends a client what it can be sent now. Messages go first: who has its reply may rely on it that those are under way which tell of something before.
+    /// Sends a client as much of its output as possible. Sends the announced messages first: when a client
+    /// has its reply, the notifications of all earlier writes are on their way.
     fn send(&mut self, connection: &mut Connection) -> io::Result<Paused> {
         self.send_messages();
         let Connection { output, stream, .. } = connection;
@@ -304,7 +311,7 @@ impl Turn<'_> {
         paused
     }
 
-    /// Sends messages to other clients.
+    /// Posts messages to the threads of other clients.
     fn post(&self, messages: Vec<(u64, Parcel)>) {
         for (client, parcel) in messages {
             if self.connections.contains_key(&client) || self.server.threads.len() == 1 {
@@ -317,7 +324,7 @@ impl Turn<'_> {
         }
     }
 
-    /// If too many keys are remembered that clients may have copies of, some are told to throw theirs away.
+    /// If the tracking table has too many keys, tells some clients to drop their copies of keys.
     fn forget(&self) {
         let notices = self.server.tracking.forget(&self.server.clients);
         self.post(notices.into_iter().map(|(to, notice)| (to, Parcel::Notice(notice))).collect());
@@ -329,7 +336,7 @@ impl Meanwhile for Turn<'_> {
         if std::mem::replace(&mut self.is_meanwhile, true) {
             return;
         }
-        // If the system refuses to tell what happens, it will do so again when the script has ended.
+        // If polling fails, it will fail again when the script has ended, and the error is handled there.
         let mut turn = || _ = self.turn(&mut Events::with_capacity(64), Duration::ZERO);
         let turned = panic::catch_unwind(AssertUnwindSafe(&mut turn));
         self.is_meanwhile = false;

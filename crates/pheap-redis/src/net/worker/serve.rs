@@ -1,4 +1,4 @@
-//! What is done for a client: what it has sent is read and run, and what it is to be told is sent.
+//! Serves a client: reads and runs its commands, and sends it replies and messages.
 
 use std::collections::VecDeque;
 use std::io;
@@ -13,14 +13,14 @@ use crate::execute::{Execution, Output, Stop};
 use crate::net::connection::Connection;
 use crate::net::output::Paused;
 
-/// A round begins no handshake after this time: each may take milliseconds. The handshakes that are left have
-/// their turn in the next round.
+/// A round begins no TLS handshake after this time, because each handshake may take milliseconds. The next
+/// round continues with the others.
 const GREETINGS: Duration = Duration::from_millis(10);
 
 impl Turn<'_> {
-    /// Serves each client once: first the commands of all clients are run, then the replies are sent. Sending
-    /// makes the system wake the client's program, which takes longer than many a command; a program that has
-    /// many connections wakes up once, for all of them.
+    /// Serves each ready client once: first runs the commands of all clients, then sends the replies. Sending
+    /// makes the system wake the client's program, which takes longer than many commands. A program that has
+    /// many connections then wakes up once for all of them.
     pub(super) fn serve(&mut self) {
         self.round.extend(self.ready.drain(..));
         let begun = Instant::now();
@@ -33,13 +33,16 @@ impl Turn<'_> {
         }
     }
 
-    /// Does something with a client's connection, if it is there, unless others go on first whom it has let go on. It stays if that says so.
+    /// Calls `what` with a client's connection. Keeps the connection if `what` returns true; else disconnects
+    /// it. A connection that is held until waiting clients have seen its writes is kept, and `what` is not
+    /// called.
     fn with(&mut self, client: u64, what: impl Fn(&mut Self, &mut Connection) -> io::Result<bool>) {
         let Some(mut connection) = self.connections.remove(&client) else { return };
         let result = if connection.is_over || connection.is_held {
             Ok(!connection.is_over)
         } else {
-            // Its transaction was rolled back: a mistake of this program costs one connection, and no others.
+            // The panic has rolled the transaction back. A bug in a command therefore costs one connection
+            // and not the others.
             panic::catch_unwind(AssertUnwindSafe(|| what(self, &mut connection))).unwrap_or_else(|_| {
                 let command = connection.session.last_command;
                 tracing::error!("{} was closed: `{command}` has panicked", connection.stream);
@@ -59,10 +62,11 @@ impl Turn<'_> {
         }
     }
 
-    /// Reads what a client has sent, and runs it, in a round that began at `begun`. Whether the connection stays.
+    /// Reads and runs the commands that a client has sent, in a round that began at `begun`. Returns whether
+    /// the connection stays.
     fn hear(&mut self, connection: &mut Connection, begun: Instant) -> io::Result<bool> {
         if connection.stream.is_greeting() && begun.elapsed() > GREETINGS {
-            // `tell` notes that it is still to be read.
+            // `is_readable` is still set, so `tell` puts the client in the next round.
             return Ok(true);
         }
         if connection.is_readable && !connection.session.closing {
@@ -71,7 +75,8 @@ impl Turn<'_> {
             if connection.is_over {
                 return Ok(false);
             }
-            // Who has gone takes nothing from those who are heard after it.
+            // A blocked client that has disconnected is removed now, so that it takes no elements that other
+            // clients of this round add.
             if connection.is_at_end && connection.blocked.is_some() {
                 return self.tell(connection);
             }
@@ -86,7 +91,7 @@ impl Turn<'_> {
         Ok(!connection.is_over)
     }
 
-    /// Sends what a client is to be told. Whether the connection stays.
+    /// Sends a client its output. Returns whether the connection stays.
     fn tell(&mut self, connection: &mut Connection) -> io::Result<bool> {
         let client = connection.session.id;
         let paused = self.send(connection)?;
@@ -99,7 +104,7 @@ impl Turn<'_> {
             self.not_durable.insert(client);
         }
         if self.missed.remove(&client) {
-            // What has happened is not known.
+            // The event itself is lost, so this assumes every kind of event.
             (connection.is_readable, connection.leaves_room) = (true, true);
         }
         if connection.is_readable && !connection.session.closing {
@@ -111,7 +116,8 @@ impl Turn<'_> {
         Ok(!is_done && !is_gone)
     }
 
-    /// Runs what a client has sent. Whether there may be more, for others were served in between who wait for what it has written.
+    /// Runs the commands that a client has sent. Returns whether to call it again: it stops after a write for
+    /// which other clients wait, to serve these first.
     fn run_commands(&mut self, connection: &mut Connection) -> bool {
         let mut signals = VecDeque::new();
         let (mut effects, mut commits, mut counted) = (Effects::default(), Vec::new(), Vec::new());
@@ -125,7 +131,7 @@ impl Turn<'_> {
         connection.input.tidy();
         self.leave(connection, effects, commits, &mut signals);
         self.syncs.count(&mut counted);
-        // After `TooLong`, more is allowed if it listens to channels by now.
+        // After `TooLong`, the limit may be higher, because the client has subscribed to channels.
         let goes_on = matches!(stop, Stop::Signals | Stop::TooLong) && !connection.is_over;
         match stop {
             Stop::Blocked(block, words) => self.block(connection, block, words, &mut signals),
@@ -143,7 +149,7 @@ impl Turn<'_> {
         goes_on && !connection.is_held
     }
 
-    /// What commands have left.
+    /// Queues the replies and messages of commands, and collects their signals.
     pub(super) fn leave(
         &mut self,
         connection: &mut Connection,
@@ -151,7 +157,7 @@ impl Turn<'_> {
         commits: Vec<pheap::Commit>,
         signals: &mut VecDeque<Signal>,
     ) {
-        // All threads have this number in common.
+        // All threads share this counter, so it changes only if necessary.
         if effects.dirty > 0 {
             self.server.stats.dirty.fetch_add(effects.dirty, Relaxed);
         }
@@ -159,7 +165,8 @@ impl Turn<'_> {
         let bytes = connection.reply.take();
         let messages = effects.parcels(self.server, connection.session.id);
         self.announce(&mut commits, messages);
-        // Also if there is no reply: those behind it tell that it was done, too.
+        // A chunk without bytes is queued too if there are commits: later replies imply that these commands
+        // were done.
         if !bytes.is_empty() || !commits.is_empty() {
             connection.output.push(bytes, commits);
             connection.look_at_output(&self.server.limits);
@@ -168,7 +175,8 @@ impl Turn<'_> {
         signals.extend(effects.signals);
     }
 
-    /// Those of these that must still become durable before others are told. They are noted, for the log to be asked.
+    /// Returns the commits that must be durable before their effects are sent, and notes them for the next
+    /// sync.
     pub(super) fn note_commits(&mut self, mut commits: Vec<pheap::Commit>) -> Vec<pheap::Commit> {
         if self.server.limits.always.load(Relaxed) {
             commits.retain(|commit| !commit.is_durable());

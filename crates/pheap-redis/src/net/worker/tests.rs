@@ -1,4 +1,4 @@
-//! Tests: what a thread does, step by step.
+//! Tests of a thread, turn by turn.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -42,7 +42,7 @@ fn connect(turn: &mut Turn<'_>) -> UnixStream {
     here
 }
 
-/// What another thread has done.
+/// Runs a command as another thread would.
 fn elsewhere(server: &Server, command: &str) -> (Effects, Vec<pheap::Commit>) {
     let (mut reply, mut effects, mut input) = (Reply::new(false), Effects::default(), Input::default());
     let (mut commits, mut counted) = (Vec::new(), Vec::new());
@@ -72,9 +72,9 @@ fn who_waits_for_a_key_is_answered_while_the_server_ends() {
     while server.stats.blocked.load(Relaxed) == 0 {
         turn.turn(&mut events, TICK).unwrap();
     }
-    // Nobody else asks for a sync.
+    // The log is synced only on demand.
     server.store.heap().sync().unwrap();
-    // This thread hears of it when it runs no commands any more.
+    // The thread gets this message when it runs no more commands.
     let signals = elsewhere(server, "RPUSH list value\r\n").0.signals.into_iter().collect();
     turn.mailbox.post(Message::Wake(Wakeup { signals, ..Wakeup::default() }));
     turn.finish(&mut events).unwrap();
@@ -85,7 +85,7 @@ fn who_waits_for_a_key_is_answered_while_the_server_ends() {
     assert_eq!(told, "*2\r\n$4\r\nlist\r\n$5\r\nvalue\r\n");
 }
 
-/// Takes turns until a client is told something, or that it is told no more. What it is told.
+/// Takes turns until the client has received bytes or the end of the stream. Returns the bytes.
 fn told(turn: &mut Turn<'_>, client: &mut UnixStream) -> String {
     client.set_nonblocking(true).unwrap();
     let (mut events, mut buffer) = (Events::with_capacity(8), [0; 100]);
@@ -99,13 +99,13 @@ fn told(turn: &mut Turn<'_>, client: &mut UnixStream) -> String {
     }
 }
 
-/// Lets `f` have a server whose disk fails when it is first asked for a sync, and a client of it.
+/// Calls `f` with a client of a server whose disk fails at the next sync.
 fn with_failing_disk(f: impl FnOnce(&mut Turn<'_>, &mut UnixStream)) {
     let Setup { folder, server, worker } = Setup::new();
     let mut turn = worker.into_turn(&server, 0, Vec::new());
     let mut client = connect(&mut turn);
     elsewhere(&server, "RPUSH list value\r\n");
-    // Who syncs finds that the heap is gone.
+    // The next sync finds that the files of the heap are gone.
     folder.unwrap().close().unwrap();
     f(&mut turn, &mut client);
 }
@@ -117,7 +117,7 @@ fn a_reply_waits_for_writes_that_had_none() {
         while turn.server.stats.dirty.load(Relaxed) == 0 {
             turn.turn(&mut Events::with_capacity(8), TICK).unwrap();
         }
-        // It is closed at once, or when it has said this.
+        // The server may have closed the connection already.
         let _ = client.write_all(b"PING\r\n");
         assert_eq!(told(turn, client), "");
     });
@@ -130,7 +130,7 @@ fn that_nothing_came_is_told_when_that_is_durable() {
         client.write_all(b"BLPOP list 0.001\r\n").unwrap();
         assert_eq!(told(turn, client), "");
     });
-    // Also what it sees when it looks again.
+    // The same holds for the state that the client sees when it looks again.
     let Setup { folder: _folder, server, worker } = Setup::new();
     let mut turn = worker.into_turn(&server, 0, Vec::new());
     let mut client = connect(&mut turn);
@@ -141,14 +141,14 @@ fn that_nothing_came_is_told_when_that_is_durable() {
     let signals = elsewhere(&server, "RPUSH list value\r\n").0.signals.into_iter().collect();
     let popped = elsewhere(&server, "LPOP list\r\n").1;
     turn.mailbox.post(Message::Wake(Wakeup { signals, ..Wakeup::default() }));
-    // As if its time had come.
+    // This has the effect of a timeout.
     let client_id = *turn.connections.keys().next().unwrap();
     turn.mailbox.post(Message::Unblock { client: client_id, with_error: false });
     assert_eq!(told(&mut turn, &mut client), "*-1\r\n");
     assert!(popped[0].is_durable());
 }
 
-/// A key that is written to often makes a client that waits for it look once.
+/// Several writes to a key in one transaction signal the key once.
 #[test]
 fn a_key_is_looked_at_once() {
     let Setup { folder: _folder, server, worker } = Setup::new();
@@ -165,7 +165,8 @@ fn a_key_is_looked_at_once() {
     }
 }
 
-/// A look that a slow script keeps a client from is none, and the one before it is still what it is told of.
+/// If a slow script keeps a client from looking again, the reply still waits for the commits of the earlier
+/// look.
 #[test]
 fn what_a_client_has_seen_counts_although_it_could_not_look_again() {
     let Setup { folder, server, worker } = Setup::new();
@@ -179,7 +180,7 @@ fn what_a_client_has_seen_counts_although_it_could_not_look_again() {
     server.store.heap().sync().unwrap();
     let signals: VecDeque<_> = elsewhere(&server, "RPUSH list value\r\n").0.signals.into_iter().collect();
     elsewhere(&server, "LPOP list\r\n");
-    // Who syncs finds that the heap is gone.
+    // The next sync finds that the files of the heap are gone.
     folder.unwrap().close().unwrap();
     turn.wake_waiters(Wakeup { signals: signals.clone(), ..Wakeup::default() });
     server.scripts.begin_slow(Arc::new(Slow {
@@ -193,7 +194,7 @@ fn what_a_client_has_seen_counts_although_it_could_not_look_again() {
     }));
     let _script = server.gates.pass([0], true, &server.scripts).unwrap();
     turn.wake_waiters(Wakeup { signals, ..Wakeup::default() });
-    // As if its time had come.
+    // This has the effect of a timeout.
     let client_id = *turn.connections.keys().next().unwrap();
     turn.mailbox.post(Message::Unblock { client: client_id, with_error: false });
     assert_eq!(told(&mut turn, &mut client), "");
@@ -213,7 +214,7 @@ fn who_has_gone_takes_nothing_from_a_list() {
     let (mut gone, mut pusher) = (connect(&mut turn), connect(&mut turn));
     gone.write_all(b"BLPOP list 0\r\n").unwrap();
     until_blocked(&mut turn, 1);
-    // Both come to the thread in one turn, in this order.
+    // Both events come to the thread in one turn, in this order.
     drop(gone);
     pusher.write_all(b"RPUSH list value\r\n").unwrap();
     assert_eq!(told(&mut turn, &mut pusher), ":1\r\n");
@@ -221,7 +222,7 @@ fn who_has_gone_takes_nothing_from_a_list() {
     assert_eq!(told(&mut turn, &mut pusher), ":1\r\n");
 }
 
-/// Who is told what happens to a key.
+/// Makes a client that listens to the events of a key.
 fn listen(turn: &mut Turn<'_>, appendfsync: &str, key: &str) -> UnixStream {
     let mut listener = connect(turn);
     let config = format!("CONFIG SET notify-keyspace-events KA appendfsync {appendfsync}\r\n");
@@ -232,7 +233,7 @@ fn listen(turn: &mut Turn<'_>, appendfsync: &str, key: &str) -> UnixStream {
     listener
 }
 
-/// These happen, and the listener is told so in this order.
+/// Checks that the listener receives these events in this order.
 fn are_announced(turn: &mut Turn<'_>, listener: &mut UnixStream, events: &[&str]) {
     let mut announced = String::new();
     while !events.iter().all(|event| announced.contains(event)) {
@@ -248,14 +249,14 @@ fn what_a_client_takes_is_announced_after_it_was_put_there() {
         let mut turn = worker.into_turn(&server, 0, Vec::new());
         let (mut taker, mut pusher) = (connect(&mut turn), connect(&mut turn));
         let mut listener = listen(&mut turn, appendfsync, "list");
-        // Both come to the thread in one turn, in this order.
+        // Both commands come to the thread in one turn, in this order.
         taker.write_all(b"BLPOP list 0\r\n").unwrap();
         pusher.write_all(b"RPUSH list value\r\n").unwrap();
         are_announced(&mut turn, &mut listener, &["rpush", "lpop"]);
     }
 }
 
-/// Several things that clients have done, in turns, wait for the disk at the same time.
+/// Writes of several turns wait for the disk at the same time.
 #[test]
 fn what_was_done_is_announced_in_this_order() {
     let Setup { folder: _folder, server, worker } = Setup::new();
@@ -272,13 +273,13 @@ fn what_was_done_is_announced_in_this_order() {
                 turn.turn(&mut Events::with_capacity(8), Duration::ZERO).unwrap();
             }
         }
-        // Who has done something last, and is gone, has done it all the same.
+        // The last write counts although its client has disconnected.
         drop(std::mem::replace(&mut other, connect(&mut turn)));
         are_announced(&mut turn, &mut listener, &["set", "incrby", "append", "del"]);
     }
 }
 
-/// Who is told that something was published may rely on it that it is sent before whatever comes then.
+/// When the publisher has its reply, the published message was sent before all later messages.
 #[test]
 fn what_is_published_is_sent_before_that_is_told() {
     let Setup { folder: _folder, server, worker } = Setup::new();

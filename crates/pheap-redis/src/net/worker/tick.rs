@@ -1,4 +1,4 @@
-//! What is done now and then: keys expire or are evicted, and those leave who have been silent for long.
+//! Periodic work: expires and evicts keys, and disconnects idle clients.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -9,11 +9,11 @@ use crate::command::Effects;
 use crate::execute::evict::{Room, make_room};
 use crate::net::connection::Connection;
 
-/// How long keys are removed at most, in so much time, whose time has come.
+/// The longest time that one tick spends on removing expired keys.
 const EXPIRY: Duration = Duration::from_millis(25);
 
 impl Turn<'_> {
-    /// There may be more keys by now of which it is noted when they were used.
+    /// Enlarges the table of usage times if there are more keys now.
     fn make_places(&self) {
         if self.server.clocks.is_on() {
             let objects = self.server.store.shards().iter().map(|root| root.live().objects).sum();
@@ -21,18 +21,18 @@ impl Turn<'_> {
         }
     }
 
-    /// Removes keys that there is no memory for; and those that have expired, if that is wanted.
+    /// Evicts keys if memory is short. Removes expired keys if `expire`.
     fn remove_keys(&mut self, expire: bool) {
-        // Whose keys a master has, it removes them.
+        // A replica leaves this to its master. While clients are paused, the data do not change.
         if self.server.paused().is_some() || self.server.role.is_replica() {
             self.evicts = false;
             return;
         }
         let (mut effects, mut commits) = (Effects::default(), Vec::new());
         let before = self.server.stats.evicted.load(Relaxed);
-        // If the heap has failed, writes say so.
+        // An error is ignored here: if the heap has failed, the next write replies with the error.
         let room = make_room(self.server, &mut effects, &mut commits);
-        // What waits for the collector is no reason to ask again and again.
+        // If no key was removed, the collector has to work first, and trying again at once does not help.
         let has_removed = self.server.stats.evicted.load(Relaxed) > before;
         self.evicts = has_removed && matches!(room, Ok(Room::Later));
         if expire {
@@ -51,7 +51,7 @@ impl Turn<'_> {
         }
     }
 
-    /// What is done now and then: keys expire, and those leave who have been silent for long.
+    /// Does the periodic work: expires and evicts keys, samples statistics, disconnects idle clients.
     pub(super) fn tick(&mut self) {
         let is_time = self.last_tick.elapsed() >= TICK;
         if self.number == 0 && (is_time || self.evicts) {
