@@ -16,7 +16,8 @@ use crate::os::cpu::bytes;
 use crate::os::storage::{Disk, Storage};
 use crate::units::PAGE;
 
-/// Segments that are free after an opening, so that the first transactions need not wait.
+/// Segments that are free when an opening goes on with the log, so that the records of the opening itself
+/// wait for nothing.
 const LEAST_FREE: u64 = 2;
 
 impl Wal {
@@ -51,11 +52,13 @@ impl Wal {
         let (mark, place) = read_mark(&*log, layout, seed).map_err(error)?;
         let begun = Mark { runs: mark.runs + 1, run: disk.nonce().map_err(error)?, before: of.nonce, ..mark };
         let begin = || {
-            // The newest mark is written again before anything else. An opening that has read an older mark
-            // would look for the next record in segments that are used again from now on.
+            // The newest mark is written again before anything else, because the disk may not have it.
+            // Segments before it are going to be overwritten, so no later opening may begin at an older mark.
+            // Records behind it are going to be shown to readers.
             // SURVIVES drop: in no program of the lab does the sync of a mark fail, and the log then fill
             // until a segment is used again.
-            // SURVIVES delay: in no program of the lab does the power fail between this write and its sync.
+            // SURVIVES delay: in no program of the lab does the sync of a mark fail, and later the power,
+            // between this write and its sync.
             log.write_all(bytes(&mark.to_words(seed)), MARKS[place])?;
             if !bug(Bug::TrustLog) {
                 write_unsynced_again(&*log, layout, tail, &live)?;
