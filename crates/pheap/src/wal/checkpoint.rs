@@ -96,8 +96,8 @@ impl Wal {
             state.buffer.recycle(end);
             state.full_disk = false;
             self.counters.checkpoints.fetch_add(1, Ordering::Relaxed);
-            // Threads that wait for room can go on now. The end of the background thread's round wakes them
-            // later.
+            // Threads that wait for room can go on now. Without this notification, the one at the end of the
+            // background thread's round would wake them a little later.
             self.changed.notify_all();
         }
         after();

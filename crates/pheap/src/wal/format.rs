@@ -10,10 +10,11 @@
 //! segment, and its number is in the seeds of its records. So anything that an earlier run has left behind
 //! the end that was found is no record of this run, wherever it lies.
 //!
-//! | in a segment | |
-//! |---|---|
-//! | line 0 | checksum, number of the segment, position where the records before it end, run, position up to which the log had been synced |
-//! | then | records: whole lines, each an entry as in the [log of a region](crate::txn::log), with [`MORE`] if its transaction goes on |
+//! In a segment:
+//! * Line 0: checksum, number of the segment, position where the records before it end, run, and the position
+//!   up to which the log had been synced.
+//! * Then the records: whole lines, each an entry as in the [log of a region](crate::txn::log), with [`MORE`]
+//!   if its transaction goes on.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;

@@ -41,11 +41,11 @@ impl WalTail {
                 Head::Nothing => Ok(WalTail::default()),
                 Head::Damaged(uuid) if holds(is_part(uuid, of.uuid), true) => Ok(WalTail::default()),
                 Head::Damaged(_) => Err(foreign("it belongs to another heap")),
-                // A crash has left this log: after its use ended and before it was removed, or while it was
-                // made.
-                // SURVIVES drop: the nonce of another heap's log differs, too. A log that was never used has
-                // no records (though a heap that was killed before it wrote one would then be `LogMissing`).
-                // The check gives the right reason.
+                // A log of this heap was left by a crash: after its use ended and before it was removed, or
+                // while it was made.
+                // SURVIVES drop: the nonce of another heap's log differs, too. If that log was never used, it
+                // is removed, and no record is lost (though its heap, if it was killed before it wrote one,
+                // is then `LogMissing`). The check gives the right reason.
                 Head::Log(layout) if !holds(layout.uuid, of.uuid) => {
                     Err(foreign("it belongs to another heap"))
                 }
