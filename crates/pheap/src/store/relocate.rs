@@ -98,8 +98,8 @@ pub(crate) fn relocate(
         header.write(media, heap);
     }
     swizzle(mapping, heap, medium, &all, pieces);
-        // A heap that was in use with `Process` is not opened after a power failure, so its disk does not
-        // matter.
+    // A heap that was in use with `Process` is not opened after a power failure, so its disk does not
+    // matter.
     if !matches!(medium, Medium::Process) {
         // SURVIVES unreached: only a real file that is mapped without `MAP_SYNC` has anything to sync here;
         // see the fence of `swizzle`.
