@@ -14,7 +14,7 @@ pub(crate) struct Pages {
     by_length: BTreeSet<(u64, u64)>,
     /// Free pages that may have no space in the file.
     pub(crate) holes: Ranges,
-    /// Pages that have been free since the last [watch](Self::watch), without holes; and the number of that
+    /// Pages that have been free since the last [watch](Pages::watch), without holes; and the number of that
     /// watch.
     quiet: Ranges,
     watches: u64,

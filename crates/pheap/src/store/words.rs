@@ -58,8 +58,8 @@ impl<'a> Words<'a> {
     /// # Safety
     /// 1. The bytes at `base + range` are mapped for `'a`, and `base` is aligned to 8.
     /// 2. Each word that is accessed through this view, its parts or its copies is metadata, or no other
-    ///    thread has the heap, or no thread writes to it. So no `&mut` to such a word exists, and other
-    ///    threads store to it through a view only, or while no thread reads it.
+    ///    thread has the heap, or no thread writes to it. So no `&mut` to such a word exists, and a thread
+    ///    stores to it through a view only, or while no other thread accesses it.
     pub(crate) unsafe fn new(base: *mut u8, range: Range<u64>) -> Words<'a> {
         assert!(base.addr().is_multiple_of(8) && range.start.is_multiple_of(8) && range.start <= range.end);
         Words { base, start: range.start, end: range.end, mapped: PhantomData }

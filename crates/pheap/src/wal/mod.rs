@@ -176,8 +176,8 @@ pub(crate) struct Wal {
     /// Locked while the log's file grows, and while nothing else may change its length.
     growth: Mutex<()>,
     pub(crate) pages: PrivatePages,
-    /// Bytes of private pages above which a checkpoint is due. Each round of the background thread sets it
-    /// anew.
+    /// Bytes of private pages above which a checkpoint is due. Each round of the background thread sets it:
+    /// to half of `memory_limit`, or to a quarter of it more than is private then, whichever is more.
     memory_trigger: AtomicU64,
     counters: Counters,
     process: Process,
@@ -209,7 +209,7 @@ struct State {
     /// While a thread syncs the log: the position up to which it syncs.
     syncing: Option<u64>,
     failure: Option<Failure>,
-    /// Position up to which the heap's file has everything. Changed with `folded` of the log locked, too.
+    /// Position up to which the heap's file has everything. Changed only while `Wal::folded` is locked, too.
     folded: u64,
     /// Whether a background thread makes checkpoints.
     background: bool,

@@ -57,8 +57,8 @@ impl Wal {
             // Records behind it are going to be shown to readers.
             // SURVIVES drop: in no program of the lab does the sync of a mark fail, and the log then fill
             // until a segment is used again.
-            // SURVIVES delay: in no program of the lab does the sync of a mark fail, and later the power,
-            // between this write and its sync.
+            // SURVIVES delay: in no program of the lab does the sync of a mark fail, and the power fail
+            // later, between this write and its sync.
             log.write_all(bytes(&mark.to_words(seed)), MARKS[place])?;
             if !bug(Bug::TrustLog) {
                 write_unsynced_again(&*log, layout, tail, &live)?;
@@ -66,10 +66,10 @@ impl Wal {
             tail.check_there(of.salt)?;
             // This sync comes before the other mark is written. If the sync of this mark has failed before,
             // the disk may not have it, and a power failure could then tear both marks.
-            // SURVIVES drop: in no program of the lab does the sync of a mark fail, and the power in the
-            // opening after that.
-            // SURVIVES delay: in no program of the lab does the sync of a mark fail, and the power in the
-            // opening after that.
+            // SURVIVES drop: in no program of the lab does the sync of a mark fail, and then the power fail
+            // in the next opening.
+            // SURVIVES delay: in no program of the lab does the sync of a mark fail, and then the power fail
+            // in the next opening.
             log.sync()?;
             // The new mark goes to the other place, because a disk may tear the write.
             log.write_all(bytes(&begun.to_words(seed)), MARKS[1 - place])?;
