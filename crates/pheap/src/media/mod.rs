@@ -460,7 +460,7 @@ impl Media {
         self.counters.position.get()
     }
 
-    /// Sets that position: the record of another medium was for this one, too.
+    /// Sets [`position`](Self::position), because the record of another medium was for this one, too.
     pub(crate) fn set_position(&self, position: u64) {
         self.counters.position.set(position);
     }

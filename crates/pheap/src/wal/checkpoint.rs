@@ -216,7 +216,7 @@ pub(super) fn is_worth_folding(state: &State) -> bool {
 
 /// The background thread.
 impl Wal {
-    /// Says whether the thread is there.
+    /// Notes whether the background thread is there.
     pub(crate) fn set_background(&self, there: bool) {
         let mut state = self.state.lock();
         state.background = there;
@@ -224,7 +224,7 @@ impl Wal {
         self.changed.notify_all();
     }
 
-    /// Tells the thread to end.
+    /// Tells the background thread to end.
     pub(crate) fn stop_background(&self) {
         self.state.lock().stop = true;
         self.requested.notify_all();

@@ -49,8 +49,8 @@ impl Storage for OnDisk {
         if bytes.len() < 256 << 10 && self.window.get().is_some_and(|window| window.write(bytes, at)) {
             return Ok(bytes.len());
         }
-        // A write of a page or more takes long anyway, so it asks for the limit: the process may have lowered
-        // it.
+        // A write of a page or more takes long compared to asking for the limit again, so it asks: the
+        // process may have lowered it.
         if bytes.len() as u64 >= PAGE || at + bytes.len() as u64 > self.size_limit.load(Relaxed) {
             return write_at(&self.file, bytes, at);
         }
@@ -174,8 +174,8 @@ impl Files {
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks for the heap's file at its last known name. If it has another name now, returns the names of
-    /// today.
+    /// Looks for the heap's file at its last known name. If it has another name now, returns the current
+    /// names.
     fn renamed(&self, names: &Names) -> io::Result<Option<Names>> {
         if names.heap_is(self.data.id)? { Ok(None) } else { Names::now(&self.data.file).map(Some) }
     }
