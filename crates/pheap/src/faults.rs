@@ -1,11 +1,13 @@
-//! Mistakes that can be made on purpose, to see that tests find them.
+//! Mistakes that are made on purpose, to check that tests find them.
 //!
-//! The crash lab switches them on by thread, and the tests of this crate let a thread panic. In a program, all of it is nothing.
+//! The crash lab switches them on by thread, and the tests of this crate let a thread panic. In a program's
+//! build, all of this is compiled to nothing.
 
 #[cfg(feature = "sim")]
 pub mod mutant;
 
-/// Builds with the simulator have this; in others it has no value, so that whatever holds one is compiled to nothing there.
+/// A value of this type exists only in builds with the simulator. In other builds, any code that holds one is
+/// compiled to nothing.
 #[cfg(feature = "sim")]
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Lab;
@@ -14,7 +16,7 @@ pub(crate) struct Lab;
 pub(crate) enum Lab {}
 
 impl Lab {
-    /// The lab, in builds that have one.
+    /// Returns the lab, in builds that have one.
     #[inline(always)]
     pub(crate) const fn here() -> Option<Lab> {
         #[cfg(feature = "sim")]
@@ -24,37 +26,39 @@ impl Lab {
     }
 }
 
-/// What a place in the source asks for, and a mutant may not get.
+/// A kind of request in the source that a mutant can refuse.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[allow(unreachable_pub)] // public in builds with the simulator
 pub enum Kind {
-    /// That the lines of some bytes are written back.
+    /// Write back the lines of some bytes.
     Flush,
-    /// That what was flushed is durable before anything that follows.
+    /// Make flushed lines durable before anything that follows.
     Fence,
-    /// That something is in a log: an entry, a record, or a range of one.
+    /// Append to a log: an entry, a record, or a range of one.
     LogEntry,
-    /// That bytes are written to a file.
+    /// Write bytes to a file.
     Write,
-    /// That a file is synced, or a directory.
+    /// Sync a file or a directory.
     FileSync,
-    /// Whether what was read is what was written.
+    /// Check that bytes that were read are the bytes that were written.
     Checksum,
-    /// A lock.
+    /// Take a lock.
     Lock,
 }
 
-/// What a mutant does at its site.
+/// The change that a mutant makes at its site.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[allow(unreachable_pub, dead_code)] // public, and asked for, in builds with the simulator
+#[allow(unreachable_pub, dead_code)] // public and used in builds with the simulator
 pub enum Mutation {
-    /// What the site asks for is not done; a test of a checksum always says that it is right.
+    /// The request is not done. A check of a checksum always succeeds.
     Drop,
-    /// It is done, but too late: a flush or a write just after the next fence or sync, a fence or sync after the next flush or write.
+    /// The request is done too late: a flush or write just after the next fence or sync, a fence or sync
+    /// after the next flush or write.
     Delay,
 }
 
-/// What is to become of what the caller asks for. `None`, it is done, outside of the crash explorer's builds.
+/// Returns the mutation of the caller's request. `None` says to do it; outside the crash explorer's builds it
+/// is always `None`.
 #[inline(always)]
 #[track_caller]
 pub(crate) fn mutation(_kind: Kind) -> Option<Mutation> {
@@ -64,7 +68,7 @@ pub(crate) fn mutation(_kind: Kind) -> Option<Mutation> {
     None
 }
 
-/// [`mutation`], for what cannot come late: whether it is to be left out.
+/// [`mutation`] for a request that cannot be delayed. Returns whether it is to be left out.
 #[inline(always)]
 #[track_caller]
 pub(crate) fn is_left_out(_kind: Kind) -> bool {
@@ -74,7 +78,7 @@ pub(crate) fn is_left_out(_kind: Kind) -> bool {
     false
 }
 
-/// Whether it is watched who takes locks.
+/// Returns whether there may be a mutant of a lock, so that locks must be watched.
 #[inline(always)]
 pub(crate) fn watches_locks() -> bool {
     #[cfg(feature = "sim")]
@@ -83,7 +87,7 @@ pub(crate) fn watches_locks() -> bool {
     false
 }
 
-/// Whether a seeded bug is switched on. Always `false` outside the crash explorer's builds.
+/// Returns whether a seeded bug is switched on. It is always `false` outside the crash explorer's builds.
 #[inline(always)]
 pub(crate) fn bug(_bug: Bug) -> bool {
     #[cfg(feature = "sim")]
@@ -92,7 +96,8 @@ pub(crate) fn bug(_bug: Bug) -> bool {
     false
 }
 
-/// Whether a checksum, or another word by which something that was read proves to be what was written, is what it should be.
+/// Compares a checksum, or another word that proves that bytes were read as they were written, with its
+/// expected value. A mutant may make this always true.
 #[inline(always)]
 #[track_caller]
 pub(crate) fn holds<T: PartialEq>(found: T, expected: T) -> bool {
@@ -100,7 +105,8 @@ pub(crate) fn holds<T: PartialEq>(found: T, expected: T) -> bool {
     is_left_out(Kind::Checksum) || holds
 }
 
-/// A place where a test of this crate can let the thread panic, as it would if there were a mistake in pheap. Nothing in a program.
+/// Marks a place where a test of this crate can make the thread panic, as a mistake in pheap would. In a
+/// program's build this does nothing.
 #[inline(always)]
 pub(crate) fn may_panic() {
     #[cfg(test)]
@@ -116,12 +122,12 @@ pub(crate) mod panics {
         static LEFT: Cell<Option<u32>> = const { Cell::new(None) };
     }
 
-    /// Lets this thread panic when it has passed so many places.
+    /// Makes this thread panic when it has passed `places` such places.
     pub(crate) fn after(places: u32) {
         LEFT.set(Some(places));
     }
 
-    /// Whether it has not come to that. It will not, any more.
+    /// Cancels the panic. Returns whether it had not happened yet.
     pub(crate) fn never_mind() -> bool {
         LEFT.take().is_some()
     }
@@ -141,138 +147,144 @@ pub(crate) mod panics {
 pub enum Bug {
     /// An undo entry is not fenced before the store that it covers.
     NoFenceAfterUndo,
-    /// The redo log is reset before its data is durable.
+    /// The redo log is reset before its data are durable.
     ResetBeforeData,
-    /// A root's removal is not durable when its memory is given to another.
+    /// The memory of a removed root is reused before the removal is durable.
     ReuseBeforeRemoval,
-    /// Each root of a transaction gets a record of its own.
+    /// Each root of a transaction gets a separate record.
     RecordPerRoot,
-    /// A part of a record counts, whatever has become of the others.
+    /// A part of a record counts, whether the other parts are complete or not.
     PartsCount,
-    /// It does not count when the log of another one is newer.
+    /// A part of a record does not count when the log of another part is newer.
     RetiredPartsMiss,
-    /// It does not count when the root of another one is gone.
+    /// A part of a record does not count when the root of another part is gone.
     RemovedPartsMiss,
-    /// Parts are named before there is room for all of them, so that a log that is emptied for one is newer than the others say.
+    /// Parts are named before there is room for all of them. A log that is emptied for one part is then newer
+    /// than the names in the other parts say.
     NameBeforeRoom,
-    /// Recovery gives logs new generations while there are parts of records that are not complete.
+    /// Recovery gives logs new generations while there are parts of incomplete records.
     KeepTornParts,
-    /// Recovery leaves the generation of the logs as it is.
+    /// Recovery leaves the generations of the logs as they are.
     KeepGeneration,
-    /// Recovery retires the log before the data that it restored is durable.
+    /// Recovery retires the log before the data that it restored are durable.
     RecoveryResetsFirst,
-    /// The header forgets the old base before pointers move.
+    /// The header forgets the old base before pointers are rewritten.
     ShrinkBeforeMoved,
     /// A sweep frees slots and spans while the log has records that name them.
     SweepKeepsRecords,
     /// The entries of spans that a sweep has emptied stay in the span table.
     KeepEmptySpans,
-    /// What is freed at a commit can be allocated while the log has records that name it.
+    /// Memory that is freed at a commit can be allocated while the log has records that name it.
     FreeAtOnce,
-    /// A short transaction does not tell the marker which pointers it overwrites.
+    /// A short transaction does not hand the pointers that it overwrites to the marker.
     NoShadeAtCommit,
-    /// Nor does a long one.
+    /// A long transaction does not hand the pointers that it overwrites to the marker.
     NoShadeAtLogging,
     /// Objects that are allocated while their region is being marked are not marked.
     NewObjectsUnmarked,
-    /// A cycle begins within a transaction, so that it misses what that has unlinked.
+    /// A cycle begins within a transaction, so it misses objects that the transaction has unlinked.
     CycleInTransaction,
-    /// A rollback lets a class go on in the span that it was filling before, although a sweep has freed that meanwhile.
+    /// A rollback lets a class go on in the span that it was filling before, although a sweep has freed that
+    /// span since.
     RollbackToSwept,
-    /// Opening a heap leaves the live slots named that an orderly close has stored.
+    /// An opening leaves the bitmaps of live slots, which an orderly close has stored, named in the header.
     KeepLiveSlots,
-    /// Free pages become holes before it is durable that they are free.
+    /// Pages become holes before it is durable that they are free.
     HolesEarly,
-    /// Private pages are given back before a checkpoint has written what is in them.
+    /// Private pages are evicted before a checkpoint has written their content.
     DropEarly,
     /// A migration stores the type of a root outside of its transaction.
     TypeUnlogged,
-    /// A collection that begins when a root was just migrated begins with the old one.
+    /// A collection that begins when a root was just migrated begins with the old root.
     CycleFromOldRoot,
-    /// A map is converted while the version of before may be asked for.
+    /// A map is converted while a thread may still get its previous version.
     ConvertVersions,
     /// A conversion takes each slot that was ever taken for an object that the root leads to.
     ConvertDead,
-    /// The copies of a transaction that was rolled back are taken for what is in the heap.
+    /// Copies of a transaction that was rolled back are taken for the content of the heap.
     KeepStaleCopies,
-    /// What a transaction has found lately is not forgotten at its end,
+    /// A transaction's cache of recent places is not emptied at its end.
     RecentAfterEnd,
-    /// nor when it spills,
+    /// The cache of recent places is not emptied when the transaction spills.
     RecentAfterSpill,
-    /// nor when a wider copy takes the place of others,
+    /// The cache of recent places is not emptied when a wider copy replaces others.
     RecentAfterWider,
-    /// nor when its log cannot grow,
+    /// The cache of recent places is not emptied when the transaction's log cannot grow.
     RecentAfterDoom,
-    /// nor what it has read where that is, when a copy is made,
+    /// The cache of recent places keeps values that were read in place when one of them gets a copy.
     RecentAfterCopy,
-    /// nor what it has written, at a savepoint,
+    /// The cache of recent places keeps written values when a savepoint is opened.
     RecentAfterSavepoint,
-    /// nor when it goes back to one.
+    /// The cache of recent places is not emptied when the transaction goes back to a savepoint.
     RecentAfterTakenBack,
-    /// A transaction that goes back to a savepoint leaves objects of its own as they are,
+    /// A transaction that goes back to a savepoint leaves objects as they are that it had made before it.
     SavepointForgetsFresh,
-    /// or those that were changed where they are,
+    /// A transaction that goes back to a savepoint leaves objects as they are that it has changed in place.
     SavepointForgetsNodes,
-    /// or fields that `#[txn]` has stored to,
+    /// A transaction that goes back to a savepoint leaves fields as they are to which `#[txn]` has stored.
     SavepointForgetsFields,
-    /// and frees at its commit what it has freed since.
+    /// A transaction that goes back to a savepoint still frees, at its commit, memory that it has freed
+    /// since.
     SavepointKeepsFrees,
-    /// What was known at a savepoint that is gone is taken to be known at the next one.
+    /// Words that were known at a savepoint that is gone are taken to be known at the next one.
     SavepointKeepsKnown,
-    /// The record of a long transaction has the first word only of what was logged in a line.
+    /// The record of a long transaction has only the first word of those that were logged in a line.
     RecordFirstWords,
-    /// When the last savepoint is gone, stores are made as if there were one.
+    /// When the last savepoint is gone, stores are made as if there still was one.
     SavepointKeepsRoute,
-    /// A transaction whose log cannot grow does not go back,
+    /// A transaction whose log cannot grow does not go back to its savepoint.
     DoomKeepsChanges,
-    /// and keeps elsewhere what it writes to objects of its own, too.
+    /// A transaction whose log cannot grow writes to copies of its new objects, too.
     DoomCopiesFresh,
     /// A copy of a file in use is opened as if it were that file.
     TakeCopies,
-    /// Nobody looks whether the file of an open heap still has a name.
+    /// It is not checked whether the file of an open heap still has a name.
     OverlookRemoval,
-    /// Nobody looks whether a log still has its name.
+    /// It is not checked whether a log still has its name.
     TrustLogName,
-    /// A handle is told that its root is gone, or has another type, before that is durable.
+    /// A handle reports that its root is gone, or has another type, before that is durable.
     TellAtOnce,
-    /// What failed syncs have left in the page cache, while a heap was made ready for a log, is taken to be on the disk.
+    /// While a heap is prepared for a log, content that failed syncs have left in the page cache counts as
+    /// durable.
     TrustPageCache,
-    /// The header says that a log is not needed any more before what is in it is in the heap's file.
+    /// The header says that a log is needed no more before the heap's file has its records.
     CloseBeforeFold,
-    /// The log of a heap that was closed is not named by its header when the first record is acknowledged.
+    /// The log of a closed heap is not named by the header when the first record is acknowledged.
     RecordUnnamed,
-    /// The header names a log that is made next.
+    /// The header names a log that is made afterwards.
     NameBeforeLog,
-    /// What failed syncs have left of a log there is taken to be on the disk, whatever is known of it.
+    /// The content that failed syncs have left of a log counts as durable, even if it is known not to be
+    /// synced.
     TrustLog,
-    /// A log goes on right behind what was found in it, where an earlier process may have left more.
+    /// A log goes on right behind the end that was found, where an earlier process may have left more
+    /// records.
     GoOnInPlace,
-    /// The next header is written while nobody knows whether the one that was read is on the disk.
+    /// The next header is written although the header that was read may not be on the disk.
     TrustHeader,
-    /// The second slot of the header is written though the sync of the first one has failed.
+    /// The second slot of the header is written although the sync of the first one has failed.
     OverlookFences,
     /// Both slots of the header of a closed heap are synced together.
     SyncHeadersAtOnce,
-    /// The logs of a heap that was closed are taken for those of one that was not.
+    /// The logs of a closed heap are replayed as if it had not been closed.
     ReplayClosed,
-    /// Reads come before transactions that wait.
+    /// Reads go ahead of waiting transactions.
     ReadsOvertake,
-    /// Reads wait behind transactions also if their thread has a root already.
+    /// A read waits behind transactions although its thread has a root already.
     NestedReadsWait,
-    /// A transaction over several roots does not keep reads away from those that it could not have.
+    /// A transaction over several roots does not keep reads from those roots that it failed to get.
     OpenGates,
-    /// It keeps reads away only, and not other transactions.
+    /// A transaction over several roots keeps reads from these roots, and not other transactions.
     GatesForReads,
     /// A forked child keeps the parent's files open.
     ForksKeepFiles,
-    /// A forked child rolls back the transaction of the parent in which it was made.
+    /// A forked child rolls back the transaction of the parent in which it was forked.
     ForksRollBack,
     /// A follower reads the log before it copies the heap, and not again.
     FollowOnce,
-    /// It does not look whether records may have been overwritten before it has read them.
+    /// A follower does not check whether records may have been overwritten before it has read them.
     OverlookLap,
-    /// Nor whether the heap was opened anew.
+    /// A follower does not check whether the heap was opened anew.
     OverlookOpening,
-    /// Nor whether it has grown.
+    /// A follower does not check whether the heap has grown.
     OverlookGrowth,
 }

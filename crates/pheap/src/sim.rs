@@ -1,17 +1,18 @@
-//! A memory that remembers what a power failure would leave behind: which words are pending.
+//! A memory that keeps track of the words that a power failure may leave.
 //!
-//! The model: memory is words of 8 bytes in lines of 64. A word reaches the medium whole or not at all. A flush takes the
-//! content that the line has at that moment; a fence makes all that was flushed durable. Of what is stored and not yet durable
-//! any subset of words may have reached the medium at any time, for caches evict lines as they like. This is what
-//! `microsoft/verified-storage` assumes, too. A word that was stored several times since it was last durable may have
-//! reached the medium with any of these values, whatever the other words did: a line that was evicted can become dirty again.
+//! The model: memory is words of 8 bytes in lines of 64. A word reaches the medium whole or not at all. A
+//! flush takes the content that the line has at that moment, and a fence makes all flushed content durable.
+//! Any subset of the words that are stored and not yet durable may have reached the medium at any time,
+//! because caches evict lines freely. This is also what `microsoft/verified-storage` assumes. If a word was
+//! stored several times since it was last durable, the medium may have any of these values, independently of
+//! other words: an evicted line can become dirty again.
 //!
-//! The simulator keeps the durable image apart from the mapped one, and notes a [`Point`] at each fence and at each
-//! acknowledgement. Between two of them the set of possible images only grows, so these points see all of them. Stores by
-//! the program itself (`&mut T`) are found by comparing; a word that changes outside of what the transaction said it may
-//! change is a violation.
+//! The simulator keeps the durable image apart from the mapped one, and notes a [`Point`] at each fence and
+//! at each acknowledgement. Between two points the set of possible images only grows, so these points show
+//! all of them. Stores by the program itself (`&mut T`) are found by comparing. If a word changes that the
+//! transaction has not announced, that is a violation.
 //!
-//! Knows words and sectors. Must not know what they mean.
+//! This module knows words and sectors. It must not know what they mean.
 
 mod base;
 pub mod disk;
@@ -43,19 +44,21 @@ const CHUNK: usize = 512;
 pub struct Point {
     /// Words (number, value) that became durable since the point before.
     pub durable: Vec<(u32, u64)>,
-    /// Words that may have reached the medium as well: any subset of these, a later one of the same number winning. Those of
-    /// one number follow one another, oldest value first.
+    /// Words that may have reached the medium: any subset; of two with the same number, the later one wins.
+    /// Those of one number follow one another, oldest value first.
     pub pending: Vec<(u32, u64)>,
-    /// When each of these was stored, as far as that is known: by counting. The stores of the program itself count as those of one moment, at which
-    /// the simulator looked. A process that is killed leaves all up to some moment.
+    /// The time of the store of each pending word, as a count of stores. Stores of the program itself count
+    /// at the time at which the simulator has found them, all as one. A process that is killed leaves all
+    /// stores up to some time.
     pub order: Vec<u32>,
-    /// The count at the last point: a process that is killed after that leaves all up to there at least.
+    /// The count at the last point. A process that is killed at this point or later leaves at least the
+    /// stores up to it.
     pub before: u32,
     /// Length of the medium in words.
     pub words: usize,
-    /// How many operations had been acknowledged; see [`Sim::acknowledge`].
+    /// Number of acknowledged operations; see [`Sim::acknowledge`].
     pub acknowledged: usize,
-    /// Which event this is, for people.
+    /// Name of the event, for people.
     pub at: &'static str,
 }
 
@@ -67,25 +70,26 @@ pub struct Sim {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Where it is mapped.
+    /// The place where the medium is mapped.
     place: Option<Place>,
     durable: Vec<u64>,
-    /// Behind the end of the heap: what an interrupted growth has left in the file.
+    /// Content of the file behind the end of the heap, which an interrupted growth has left.
     tail: Vec<u64>,
-    /// The mapped image as last looked at.
+    /// The mapped image when it was last compared.
     seen: Vec<u64>,
-    /// Of each word that was stored since it was durable: what it has held.
+    /// The values of each word that was stored since it was last durable.
     pending: BTreeMap<u32, History>,
     /// Words that were flushed, and are not known to be durable.
     in_flight: Vec<InFlight>,
     fresh_durable: BTreeMap<u32, u64>,
-    /// Ranges of words that the program may change by plain stores, and which thread may, if it is scheduled.
+    /// Ranges of words that the program may change by plain stores; and the thread that may, if threads are
+    /// scheduled.
     expected: Vec<(usize, usize, Option<usize>)>,
     points: Vec<Point>,
-    /// Stores so far, and at the last point.
+    /// Number of stores so far, and at the last point.
     stores: u32,
     before: u32,
-    /// No points are noted.
+    /// Whether no points are noted.
     silent: bool,
     acknowledged: usize,
     violations: Vec<String>,
@@ -95,7 +99,7 @@ struct State {
 #[derive(Debug, Default)]
 struct History {
     values: Vec<u64>,
-    /// When they were stored.
+    /// The time of each store, as a count of stores.
     order: Vec<u32>,
 }
 
@@ -103,20 +107,22 @@ struct History {
 #[derive(Debug)]
 struct InFlight {
     word: u32,
-    /// When it was flushed: what was stored later was not.
+    /// The time of the flush. Later stores were not flushed.
     until: u32,
-    /// By a thread that is scheduled, whose next fence this waits for. Else for anybody's.
+    /// The scheduled thread that has flushed the word: its next fence makes the word durable. `None` without
+    /// a scheduler: any fence does.
     late: Option<Late>,
 }
 
 impl Sim {
-    /// A medium that holds `image` (whole words).
+    /// Creates a medium that has `image` (whole words).
     pub fn new(image: Vec<u64>) -> Sim {
         let seen = image.clone();
         Sim { state: Mutex::new(State { durable: image, seen, ..State::default() }) }
     }
 
-    /// A medium that holds `image`, after a process that was killed: what it has stored besides (in this order) can be read, and is not durable.
+    /// Creates a medium that has `image`, after a process was killed. Its later stores, in this order, can be
+    /// read, and are not durable.
     pub fn with_pending(image: Vec<u64>, pending: &[(u32, u64)]) -> Sim {
         let sim = Sim::new(image);
         let mut state = sim.lock();
@@ -131,7 +137,8 @@ impl Sim {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Notes that `n` operations have been acknowledged, which is a point of its own. The heap must be open, or not be opened yet.
+    /// Notes that `n` operations have been acknowledged. This is a point. The heap must be open, or must not
+    /// have been opened yet.
     pub fn acknowledge(&self, n: usize) {
         let mut state = self.lock();
         state.settle();
@@ -142,12 +149,12 @@ impl Sim {
         }
     }
 
-    /// Notes no points: nobody will ask for them.
+    /// Notes no points from now on.
     pub fn be_silent(&self) {
         self.lock().silent = true;
     }
 
-    /// The points so far.
+    /// Takes the points so far.
     pub fn take_points(&self) -> Vec<Point> {
         std::mem::take(&mut self.lock().points)
     }
@@ -157,18 +164,19 @@ impl Sim {
         self.lock().look();
     }
 
-    /// Words that were changed outside of all that was logged or fresh, when it was looked.
+    /// Returns a message for each word that was found changed without being logged or fresh.
     pub fn violations(&self) -> Vec<String> {
         self.lock().violations.clone()
     }
 
-    /// The durable image, as it is after an orderly end.
+    /// Returns the durable image, as after an orderly end.
     pub fn durable(&self) -> Vec<u64> {
         let state = self.lock();
         [&state.durable[..], &state.tail].concat()
     }
 
-    /// A number that tells apart what may be found on the medium from now on: all that is durable, and all that may become so.
+    /// Returns a hash of what the medium may have from now on: of the durable words, and of those that may
+    /// become durable.
     pub fn digest(&self) -> u64 {
         let state = self.lock();
         let mut hasher = Xxh3::new();
@@ -179,19 +187,19 @@ impl Sim {
             history.values.iter().copied().for_each(&mut add);
         }
         hasher.update(bytes(&state.durable));
-        // Zeros there are as good as none.
+        // Zeros at the end of the tail are the same as none.
         let tail = state.tail.len() - state.tail.iter().rev().take_while(|word| **word == 0).count();
         hasher.update(bytes(&state.tail[..tail]));
         hasher.digest()
     }
 
-    /// Length in bytes.
+    /// Returns the length in bytes.
     pub(crate) fn len(&self) -> u64 {
         let state = self.lock();
         (state.durable.len() + state.tail.len()) as u64 * 8
     }
 
-    /// Copies what can be read at `offset` (whole words), and zeros where nothing is.
+    /// Copies the content that can be read at `offset` (whole words) to `place`, and zeros behind its end.
     pub(crate) fn read(&self, place: &mut [u8], offset: u64) {
         let state = self.lock();
         let from = state.seen.len().min(offset as usize / 8);
@@ -201,15 +209,15 @@ impl Sim {
         place[have.len()..].fill(0);
     }
 
-    /// Whether a file with this content would hold nothing but zeros.
+    /// Returns whether a file with this content would be all zeros.
     pub(crate) fn is_zero(&self) -> bool {
         let state = self.lock();
         state.durable.iter().chain(&state.tail).all(|&word| word == 0)
             && state.pending.values().all(|history| history.values.last().is_none_or(|&value| value == 0))
     }
 
-    /// Says that the heap is `words` long. What is behind that stays in the file, and comes back when the heap grows over
-    /// it; but a file of no words is empty.
+    /// Makes the heap `words` words long. Content behind that stays in the file, and comes back when the heap
+    /// grows over it. But with no words, the file is empty.
     pub(crate) fn truncate(&self, words: usize) {
         let mut state = self.lock();
         if words == 0 {
@@ -219,7 +227,7 @@ impl Sim {
             state.durable.clear();
             state.tail.clear();
         } else if words < state.durable.len() {
-            // What a killed process has stored there can be read as long as the system runs.
+            // The stores of a killed process there can be read as long as the system runs.
             state.look_away(words);
             let tail = state.durable.split_off(words);
             state.tail.splice(0..0, tail);
@@ -229,7 +237,7 @@ impl Sim {
         state.seen.truncate(words);
     }
 
-    /// The kernel flushes all that was stored.
+    /// Makes all stores durable, as the kernel does in a sync.
     pub(crate) fn sync(&self) {
         let mut state = self.lock();
         state.point("sync of the file");
@@ -311,7 +319,7 @@ impl Memory for Sim {
         let mut state = self.lock();
         let start = state.word(addr as usize);
         let end = state.word(addr as usize + len + 7).min(state.seen.len());
-        // What has changed there before now was not expected.
+        // Changes before this announcement were not announced.
         state.look_at(start, end);
         state.expected.push((start, end, me()));
     }
@@ -327,7 +335,7 @@ impl Memory for Sim {
 }
 
 impl State {
-    /// Takes what was stored behind so many words for durable.
+    /// Counts all stores behind the first `words` words as durable.
     fn look_away(&mut self, words: usize) {
         let State { seen, durable, fresh_durable, .. } = self;
         for word in words..durable.len() {
@@ -342,12 +350,12 @@ impl State {
         (addr - self.place.expect("it is mapped").start()) / 8
     }
 
-    /// What the mapped image holds now.
+    /// Returns words of the mapped image as they are now.
     fn mapped_words(&self, start: usize, end: usize) -> &[u64] {
         &self.place.as_ref().expect("it is mapped").words()[start..end]
     }
 
-    /// Finds what the program has stored anywhere since it was last looked at.
+    /// Finds all stores of the program since the image was last compared.
     fn look(&mut self) {
         if self.place.is_none() {
             return;
@@ -360,7 +368,7 @@ impl State {
         }
     }
 
-    /// Finds what the program has stored where it may.
+    /// Finds the stores of the program to announced words.
     fn look_at_expected(&mut self) {
         for i in 0..self.expected.len() {
             let (start, end, _) = self.expected[i];
@@ -370,7 +378,8 @@ impl State {
         }
     }
 
-    /// Finds what the program has stored to these words.
+    /// Finds the stores of the program to these words. A store to a word that was not announced is a
+    /// violation.
     fn look_at(&mut self, start: usize, end: usize) {
         self.stores += 1;
         for word in start..end {
@@ -389,7 +398,7 @@ impl State {
         }
     }
 
-    /// Makes durable what scheduled threads have flushed before they have passed a fence of another kind.
+    /// Makes the flushes of each scheduled thread durable, if it has passed a fence of another kind since.
     fn settle(&mut self) {
         let is_over = |late: Option<Late>| late.is_some_and(Late::is_over);
         if self.in_flight.iter().any(|line| is_over(line.late)) {
@@ -398,7 +407,7 @@ impl State {
         }
     }
 
-    /// Makes durable what these threads have flushed.
+    /// Makes the flushes durable of which `of`, called with their `late`, is true.
     fn make_durable(&mut self, of: impl Fn(Option<Late>) -> bool) {
         let State { pending, in_flight, durable, fresh_durable, .. } = self;
         in_flight.retain(|&InFlight { word, until, late }| {
@@ -421,7 +430,7 @@ impl State {
         });
     }
 
-    /// Notes that a word holds another value now.
+    /// Notes that a word has another value now.
     fn note(&mut self, word: usize, value: u64) {
         self.seen[word] = value;
         let history = self.pending.entry(word as u32).or_default();
@@ -455,7 +464,7 @@ const _: () = assert!(LINE == 64);
 mod tests {
     use super::*;
 
-    /// A simulated medium and the memory that it is mapped to.
+    /// A simulated medium, and the memory where it is mapped.
     struct Mapped {
         sim: Sim,
         place: Place,
@@ -516,7 +525,7 @@ mod tests {
         assert_eq!(mapped.sim.durable()[0], 2);
     }
 
-    /// Decides nothing.
+    /// A scheduler that lets each thread go on.
     #[derive(Debug)]
     struct Nobody;
 
@@ -537,7 +546,7 @@ mod tests {
         be(0);
         mapped.store(0, 5);
         mapped.flush(0);
-        // As if it was another thread: this one does not end, which would be a fence.
+        // This thread goes on as another one. It does not end as the first one, which would be a fence.
         crate::sync::schedule::ME.take();
         be(1);
         mapped.store(8, 6);

@@ -1,11 +1,13 @@
-//! Mutants: the crate with one flush, fence, log entry, checksum test or lock less than it should have, or with one that comes too late.
+//! Mutants: the crate with one flush, fence, log entry, checksum test or lock left out, or with one that
+//! comes too late.
 //!
-//! A *site* is a place in the source that asks for one of these. The functions that do it are `#[track_caller]` in builds with the
-//! simulator, and so are the small helpers between them and the protocols, so that a site is the line of the protocol that asks. Each of them tells
-//! `reached` that it was, and does what that says: as ever, not at all, or late. A test suite is good when it notices each mutant.
+//! A *site* is a place in the source that asks for one of these. The functions that do them are
+//! `#[track_caller]` in builds with the simulator, and the small helpers between them and the protocols are,
+//! too. So a site is the line of the protocol that asks. Each function reports to `reached`, and does the
+//! request as always, not at all, or late, as that returns. A test suite is good if it notices each mutant.
 //!
-//! The mutant that is switched on is one of the thread, for the explorer of crash images is single-threaded and tests run side by side; one of
-//! a lock is one of the whole process.
+//! A mutant is switched on for one thread, because the explorer of crash images is single-threaded and tests
+//! run side by side. A mutant of a lock is switched on for the whole process.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
@@ -19,11 +21,11 @@ use super::Bug;
 pub use super::{Kind, Mutation};
 
 impl Kind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Kind; 7] =
         [Kind::Flush, Kind::Fence, Kind::LogEntry, Kind::Write, Kind::FileSync, Kind::Checksum, Kind::Lock];
 
-    /// Its name.
+    /// Returns the name.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Flush => "flush",
@@ -54,7 +56,7 @@ impl FromStr for Kind {
 }
 
 impl Mutation {
-    /// What else could be done at the same place.
+    /// Returns the other mutation.
     pub fn other(self) -> Mutation {
         match self {
             Mutation::Drop => Mutation::Delay,
@@ -62,7 +64,7 @@ impl Mutation {
         }
     }
 
-    /// Its name.
+    /// Returns the name.
     pub fn name(self) -> &'static str {
         match self {
             Mutation::Drop => "drop",
@@ -92,7 +94,7 @@ impl FromStr for Mutation {
 /// A place in the source that asks for something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Site {
-    /// What it asks for.
+    /// The kind of the request.
     pub kind: Kind,
     /// The file, relative to the root of the workspace.
     pub file: &'static str,
@@ -136,12 +138,12 @@ impl FromStr for Site {
     }
 }
 
-/// A site and what becomes of it.
+/// A site and its mutation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Mutant {
     /// The site.
     pub site: Site,
-    /// What becomes of it.
+    /// The mutation.
     pub mutation: Mutation,
 }
 
@@ -163,9 +165,9 @@ impl FromStr for Mutant {
 /// How a site was reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Reach {
-    /// How often.
+    /// Number of times.
     pub hits: u64,
-    /// Whether what it asks for can come late.
+    /// Whether the request can be delayed.
     pub delays: bool,
 }
 
@@ -183,19 +185,19 @@ thread_local! {
     static BUG: Cell<Option<Bug>> = const { Cell::new(None) };
     static MUTANT: Cell<Option<Mutant>> = const { Cell::new(None) };
     static FIRED: Cell<u64> = const { Cell::new(0) };
-    /// Whether this thread has switched on the one that is shared.
+    /// Whether this thread has switched on the mutant that all threads share.
     static SHARED_MINE: Cell<bool> = const { Cell::new(false) };
     static HITS: RefCell<Option<Hits>> = const { RefCell::new(None) };
 }
 
-/// What the whole process has: for locks.
+/// The state that all threads share, for mutants of locks.
 struct Shared {
     mutant: Option<Mutant>,
     hits: Option<Hits>,
 }
 
 static SHARED: Mutex<Shared> = Mutex::new(Shared { mutant: None, hits: None });
-/// Whether there is anything in it.
+/// Whether `SHARED` has a mutant, or notes sites.
 static SHARES: AtomicBool = AtomicBool::new(false);
 static FIRED_LOCKS: AtomicU64 = AtomicU64::new(0);
 static MEETINGS: AtomicU64 = AtomicU64::new(0);
@@ -210,23 +212,23 @@ fn share(change: impl FnOnce(&mut Shared)) {
     SHARES.store(shared.mutant.is_some() || shared.hits.is_some(), Ordering::Release);
 }
 
-/// Switches a seeded bug on for this thread, or all off.
+/// Switches a seeded bug on for this thread, or off.
 pub fn set_bug(bug: Option<Bug>) {
     BUG.set(bug);
 }
 
-/// The one that this thread has, for threads that it starts.
+/// Returns the bug that is on for this thread, to be set in threads that it starts.
 #[inline]
 pub fn seeded_bug() -> Option<Bug> {
     BUG.get()
 }
 
-/// Switches a mutant on, or all off: for this thread, or for all if it is one of a lock.
+/// Switches a mutant on, or off: for this thread, or for all threads if it is a mutant of a lock.
 pub fn set_mutant(mutant: Option<Mutant>) {
     let of_lock = mutant.filter(|mutant| mutant.site.kind == Kind::Lock);
     MUTANT.set(mutant.filter(|_| of_lock.is_none()));
     FIRED.set(0);
-    // Another thread may have one on.
+    // The shared mutant is left alone if another thread has switched it on.
     if of_lock.is_some() || SHARED_MINE.replace(of_lock.is_some()) {
         share(|shared| shared.mutant = of_lock);
         FIRED_LOCKS.store(0, Ordering::Relaxed);
@@ -235,31 +237,32 @@ pub fn set_mutant(mutant: Option<Mutant>) {
     }
 }
 
-/// The mutant of this thread that is switched on.
+/// Returns the mutant that is on for this thread.
 pub fn mutant() -> Option<Mutant> {
     MUTANT.get()
 }
 
-/// What a thread has noted and done, for the thread that has started it.
+/// The notes of a thread, for the thread that has started it.
 #[derive(Debug, Default)]
 pub struct Noted {
     hits: Hits,
     fired: u64,
 }
 
-/// Whether this thread notes which sites it reaches.
+/// Returns whether this thread notes the sites that it reaches.
 pub fn notes_sites() -> bool {
     HITS.with_borrow(Option::is_some)
 }
 
-/// Ends the part of this thread: what it has noted, and how often its mutant was at work. It notes nothing more, and has no mutant.
+/// Takes the notes of this thread: the sites, and how often its mutant was at work. From now on it notes
+/// nothing and has no mutant.
 pub fn take_noted() -> Noted {
     let noted = Noted { hits: HITS.take().unwrap_or_default(), fired: FIRED.get() };
     set_mutant(None);
     noted
 }
 
-/// Adds that to what this thread has noted and done.
+/// Adds another thread's notes to those of this thread.
 pub fn add_noted(noted: Noted) {
     FIRED.set(FIRED.get() + noted.fired);
     HITS.with_borrow_mut(|hits| {
@@ -272,38 +275,39 @@ pub fn add_noted(noted: Noted) {
     });
 }
 
-/// How often the mutant that is switched on has done something else than the crate would have.
+/// Returns how often the active mutant has changed what the crate does.
 pub fn fired() -> u64 {
     FIRED.get() + FIRED_LOCKS.load(Ordering::Relaxed)
 }
 
-/// How often two threads would have been inside of a lock at a time, were it left out as the mutant says. (It is not: they could do anything.)
+/// Returns how often two threads would have been inside a lock at the same time if the mutant had left it
+/// out. (It does not: the threads could do anything.)
 pub fn meetings() -> u64 {
     MEETINGS.load(Ordering::Relaxed)
 }
 
-/// Notes such a meeting.
+/// Counts such a meeting.
 pub(crate) fn meet() {
     MEETINGS.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Whether there may be a mutant of a lock.
+/// Returns whether there may be a mutant of a lock.
 #[inline]
 pub(crate) fn watches_locks() -> bool {
     SHARES.load(Ordering::Acquire)
 }
 
-/// Begins to note which sites this thread reaches, or ends that.
+/// Begins or ends to note the sites that this thread reaches.
 pub fn note_sites(on: bool) {
     HITS.set(on.then(Hits::new));
 }
 
-/// Begins to note which locks any thread takes, or ends that.
+/// Begins or ends to note the locks that any thread takes.
 pub fn note_locks(on: bool) {
     share(|shared| shared.hits = on.then(Hits::new));
 }
 
-/// The sites that were reached since [`note_sites`] and [`note_locks`], and how often.
+/// Returns the sites that were reached since [`note_sites`] and [`note_locks`], and how often.
 pub fn sites() -> BTreeMap<Site, Reach> {
     let mut sites: BTreeMap<Site, Reach> = BTreeMap::new();
     let mut add = |hits: &Hits| {
@@ -318,7 +322,7 @@ pub fn sites() -> BTreeMap<Site, Reach> {
     sites
 }
 
-/// Notes that a site was reached, and says what is to become of it: nothing special, mostly.
+/// Notes that a site was reached, and returns its mutation, mostly `None`.
 #[inline]
 pub(crate) fn reached(kind: Kind, place: &'static Location<'static>) -> Option<Mutation> {
     if kind == Kind::Lock {
@@ -327,7 +331,7 @@ pub(crate) fn reached(kind: Kind, place: &'static Location<'static>) -> Option<M
     reached_by_thread(kind, place, true)
 }
 
-/// [`reached`], for what cannot come late. Returns whether it is to be left out.
+/// [`reached`] for a request that cannot be delayed. Returns whether it is to be left out.
 #[inline]
 pub(crate) fn is_dropped(kind: Kind, place: &'static Location<'static>) -> bool {
     match kind {

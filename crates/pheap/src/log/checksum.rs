@@ -1,22 +1,24 @@
 //! The checksum of log entries.
 //!
-//! Folded multiplication, as in wyhash (Wang Yi, public domain): two words are mixed by the 128-bit product of one, combined with the
-//! state, and the other, combined with a key, whose halves are then combined. Four chains run side by side. The keys come from
-//! the seed, hence from the heap's secret salt: nobody can store words that make a chain forget what came before.
+//! It is folded multiplication, as in wyhash (Wang Yi, public domain). One word is combined with the state,
+//! another one with a key. The two halves of their 128-bit product are combined into the new state. Four such
+//! chains run side by side. The keys come from the seed, and so from the heap's secret salt: no program can
+//! store words that make a chain forget the words before.
 //!
-//! A general-purpose hash is at home above a few hundred bytes; this one takes half of its time on the entries of short
-//! transactions, which are 40 to 300 bytes long.
+//! General-purpose hashes are made for more than a few hundred bytes. The entries of short transactions have
+//! 40 to 300 bytes, and this checksum takes half of the time on them.
 
 const KEYS: [u64; 4] =
     [0xa076_1d64_78bd_642f, 0xe703_7ed1_a0b4_28db, 0x8ebc_6af0_9c88_c6e3, 0x5899_65cc_7537_4cc3];
 
+/// Returns the two halves of the product, combined.
 #[inline(always)]
 fn fold(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);
     product as u64 ^ (product >> 64) as u64
 }
 
-/// The checksum of all words but the first, in whose place stands the seed.
+/// Returns the checksum of all words except the first, which is the place of the checksum.
 #[inline(always)]
 pub(crate) fn checksum(seed: u64, words: &[u64]) -> u64 {
     let key = fold(seed ^ KEYS[0], KEYS[1]);
@@ -29,7 +31,7 @@ pub(crate) fn checksum(seed: u64, words: &[u64]) -> u64 {
             chains[i] = fold(chains[i] ^ block[2 * i], keys[(i + 1) % 4] ^ block[2 * i + 1]);
         }
     }
-    // Not a loop, which would keep the chains in memory.
+    // This is not a loop, because a loop would keep the chains in memory.
     let n = tail.len();
     if n >= 2 {
         chains[0] = fold(chains[0] ^ tail[0], keys[3] ^ tail[1]);

@@ -1,4 +1,5 @@
-//! Entries of the log of a region, and ranges of words, of which those of the write-ahead log consist, too: how they are put together, and read.
+//! Entries of the log of a region, and the ranges of words that they and the records of the write-ahead log
+//! consist of.
 
 #![allow(unsafe_code)]
 #![expect(
@@ -10,19 +11,20 @@ use crate::faults;
 use crate::os::cpu::{self, copy_words};
 use crate::units::{LINE, LINE_WORDS};
 
-/// What the entries of a log mean. A generation holds one kind only.
+/// The meaning of an entry. A generation of a log holds one kind only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// New bytes of a committed transaction.
+    /// New words of a committed transaction.
     Redo,
-    /// Old bytes of an open one.
+    /// Old words of an open transaction.
     Undo,
 }
 
-/// In word 1 of a part of a record: its last two words are the [name](name) of another part.
+/// A flag in word 1 of an entry that is a part of a record: its last two words are the [name](name) of
+/// another part.
 const PART: u64 = 1 << 34;
 
-/// Which entry it is: of which region's log, in which generation, and its number in that.
+/// The name of an entry: the region of its log, its number in the generation, and the generation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct EntryId {
     pub(crate) region: u32,
@@ -30,10 +32,11 @@ pub(crate) struct EntryId {
     pub(crate) generation: u64,
 }
 
-/// Ranges are counted in 24 bits.
+/// Most words of a range, which are counted in 24 bits.
 const MAX_RANGE: usize = (1 << 24) - 1;
 
-/// The originals of so many copies are on their way while one is compared: of a large set not all are still at hand.
+/// While a copy is compared with its original, the originals of this many later copies are prefetched. The
+/// originals of a large set are not all in the cache.
 const AHEAD: usize = 12;
 
 /// An entry under construction.
@@ -50,22 +53,22 @@ impl Staged {
         self.words.extend_from_slice(&[0, if kind == Kind::Undo { 1 << 32 } else { 0 }]);
     }
 
-    /// Whether no range was added.
+    /// Returns whether no range was added.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.words.len() <= 2
     }
 
-    /// Length in bytes, on the medium.
+    /// Returns the length in bytes on the medium, in whole lines.
     #[inline]
     pub(crate) fn bytes(&self) -> u64 {
         (self.words.len() * 8).next_multiple_of(LINE) as u64
     }
 
-    /// Adds a range that goes to heap offset `offset`.
+    /// Adds a range that goes to the offset `offset` of the heap.
     ///
     /// # Safety
-    /// `src` is valid for reads of `words` words, all of them with definite bytes.
+    /// `src` is valid for reads of `words` words, whose bytes are all definite.
     #[inline]
     #[track_caller]
     pub(crate) unsafe fn add(&mut self, offset: u64, src: *const u64, words: usize) {
@@ -76,7 +79,8 @@ impl Staged {
         while done < words {
             let n = (words - done).min(MAX_RANGE);
             self.words.reserve(n + 1 + LINE_WORDS);
-            // SAFETY: there is room for the header and `n` words, which the caller has promised to be readable.
+            // SAFETY: `reserve` has made room for a head and `n` words. `n` words from `src + done` on lie
+            // within the `words` that the caller has promised to be readable and definite.
             unsafe {
                 let end = self.words.as_mut_ptr().add(self.words.len());
                 end.write(head(offset + done as u64 * 8, n));
@@ -87,11 +91,13 @@ impl Staged {
         }
     }
 
-    /// Adds the words that differ between `copies` (address of the original, copy, number of words) and their originals, in the heap that begins at address
-    /// `base`. `room` is the number of copies and of words in all of them; if they are `large`, not all of the originals are in the cache.
+    /// Adds the words that differ between copies and their originals, in the heap at address `base`. `copies`
+    /// gives the address of the original, the copy, and the number of words. `room` is the number of copies
+    /// plus the number of words in all of them. If the copies are `large`, the originals are prefetched.
     ///
     /// # Safety
-    /// Copies and originals are valid for reads of so many words, with definite bytes; nobody writes the originals meanwhile; `room` is not too small.
+    /// Each copy and each original is valid for reads of the stated number of words, whose bytes are all
+    /// definite. No thread writes to the originals during the call. `room` is not too small.
     #[inline(always)]
     #[track_caller]
     pub(crate) unsafe fn add_changes(
@@ -101,10 +107,13 @@ impl Staged {
         large: bool,
         base: usize,
     ) {
-        // A copy takes a word more than it has, at most: each range but the first has more words before it that are in none than a head takes. Room for
-        // all, so that the loop need not look.
+        // The words that differ in a copy take at most one word more than the copy has: before each range
+        // except the first lie unchanged words, more of them than a head takes. The room for all copies is
+        // reserved at once, so that the loop need not check it.
         self.words.reserve(room + LINE_WORDS);
-        // SAFETY: there is room; copies and originals are valid for reads of so many words, and nobody writes the originals: the caller's premises.
+        // SAFETY: `reserve` has made room for all copies, as just explained, because `room` is not too small.
+        // By the caller's promise, copies and originals are readable and definite, and no thread writes to
+        // the originals.
         unsafe {
             let mut end = self.words.as_mut_ptr().add(self.words.len());
             let mut ahead = copies.clone().skip(AHEAD);
@@ -122,7 +131,8 @@ impl Staged {
         }
     }
 
-    /// Makes the entry a part of a record, which has others in other logs. It has its full length from here on, so that room can be made for it.
+    /// Makes the entry a part of a record that has other parts in other logs. From here on the entry has its
+    /// full length, so that the log can make room for it.
     pub(crate) fn make_part(&mut self) {
         self.words[1] |= PART;
         self.words.extend_from_slice(&[0; 2]);
@@ -141,13 +151,15 @@ impl Staged {
         self.words[1] |= self.words.len() as u64;
     }
 
-    /// The entry with its length, and zeros up to a whole number of lines: all but its checksum.
+    /// Completes the entry, except for its checksum: adds its length, and zeros up to a whole number of
+    /// lines.
     #[inline]
     pub(crate) fn seal(&mut self) -> &mut [u64] {
         self.note_length();
         self.words.reserve(LINE_WORDS);
         let len = self.words.len();
-        // SAFETY: there is room for a line more, which is as much as is missing at most.
+        // SAFETY: `reserve` has made room for one more line, and rounding up to whole lines adds less than
+        // that.
         unsafe {
             let start = self.words.as_mut_ptr();
             start.add(len).cast::<[u64; LINE_WORDS]>().write([0; LINE_WORDS]);
@@ -155,31 +167,34 @@ impl Staged {
         }
     }
 
-    /// Words of all ranges, with their heads.
+    /// Returns the words of all ranges, with their heads.
     pub(crate) fn range_words(&self) -> usize {
         self.words.len() - 2
     }
 
-    /// The ranges of the entry.
+    /// Returns the ranges of the entry.
     #[inline]
     pub(crate) fn ranges(&self) -> Ranges<'_> {
         ranges(&self.words)
     }
 }
 
-/// So many words that did not change, between two that did, are written with them: another range would take a head, and time at every step after this.
+/// Up to this many unchanged words between two changed ones are recorded with them. A second range would need
+/// a head, and take time in each later step.
 const GAP: usize = 3;
-// So many are looked at together below.
+// `stage_changes` looks at this many words and one more at once.
 const _: () = assert!(GAP == 3);
 
-/// Writes the ranges of words that differ, with their heads, to `out`, and says where they end.
+/// Writes the ranges of words that differ, with their heads, to `out`, and returns the end of them.
 ///
-/// With branches, so that a processor that guesses them right (most programs do the same again and again) need not wait for values that have just
-/// been computed. Without loads of more than a word, which cannot be served from stores of words that are still on their way.
+/// The code has branches, which a processor mostly predicts right, because programs repeat themselves. So it
+/// need not wait for values that were just computed. It has no loads of more than a word, because these
+/// cannot be forwarded from stores of words that are still in the store buffer.
 ///
 /// # Safety
-/// Both are valid for reads of `words` words, all of them with definite bytes. `out` has room for a word more.
-#[inline(never)] // its caller has too many values to keep as it is
+/// `new` and `old` are valid for reads of `words` words, whose bytes are all definite. `out` is valid for
+/// writes of `words + 1` words.
+#[inline(never)] // inlined, it would need more registers than its caller has left
 unsafe fn stage_changes(
     mut out: *mut u64,
     offset: u64,
@@ -187,7 +202,9 @@ unsafe fn stage_changes(
     old: *const u64,
     words: usize,
 ) -> *mut u64 {
-    // SAFETY: what is looked at is before `words` in both; `out` has room for a word more than they are: the caller's premises.
+    // SAFETY: all indices into `new` and `old` are below `words`. `out` has room for `words + 1` words, by
+    // the caller's promise; that is enough, because each range except the first has more than `GAP` unwritten
+    // words before it.
     unsafe {
         let differs = |i: usize| new.add(i).read() != old.add(i).read();
         let copy = |out: *mut u64, i: usize, n: usize| {
@@ -207,7 +224,8 @@ unsafe fn stage_changes(
             }
             let (first, at) = (i, out);
             out = out.add(1);
-            // Up to the last of the next four that differs, as long as there is one. Each case on its own, so that it is straight code.
+            // Copies up to the last changed word of the next four, while there is one. The cases are
+            // separate, so that each is straight code.
             'range: {
                 while i + GAP < words {
                     (out, i) = if differs(i + 3) {
@@ -237,27 +255,27 @@ unsafe fn stage_changes(
     }
 }
 
-/// A range of an entry: where it goes, and its words.
+/// A range of an entry: its offset in the heap, and its words.
 pub(crate) struct Range<'a> {
     pub(crate) offset: u64,
     pub(crate) words: &'a [u64],
 }
 
 impl Range<'_> {
-    /// Offset of what is behind it.
+    /// Returns the offset behind the range.
     pub(crate) fn end(&self) -> u64 {
         self.offset + self.words.len() as u64 * 8
     }
 }
 
-/// The word before the words of a range.
+/// Returns the head of a range, which is the word before its words.
 #[inline(always)]
 pub(crate) fn head(offset: u64, words: usize) -> u64 {
     debug_assert!(offset.is_multiple_of(8) && offset < 1 << 43 && words <= MAX_RANGE);
     (offset / 8) | ((words as u64) << 40)
 }
 
-/// The ranges of an entry.
+/// Returns the ranges of an entry.
 #[inline]
 pub(crate) fn ranges(entry: &[u64]) -> Ranges<'_> {
     let name = if is_part(entry) { 2 } else { 0 };
@@ -269,7 +287,7 @@ fn is_part(entry: &[u64]) -> bool {
     entry.get(1).is_some_and(|word| word & PART != 0)
 }
 
-/// The part of the same record that an entry names, if it is a part.
+/// If an entry is a part of a record, returns the name of the part that it names.
 pub(crate) fn next_part(entry: &[u64]) -> Option<EntryId> {
     let &[.., place, generation] = entry else { return None };
     is_part(entry).then_some(EntryId { region: place as u32, number: (place >> 32) as u32, generation })
@@ -308,7 +326,8 @@ mod tests {
             let mut staged = Staged::default();
             staged.begin(Kind::Redo);
             staged.words.reserve_exact(old.len() + 1);
-            // SAFETY: both have so many words, and there is room.
+            // SAFETY: `new` and `old` have `old.len()` words, and there is room for one more than that behind
+            // word 2.
             unsafe {
                 let start = staged.words.as_mut_ptr();
                 let end = stage_changes(start.add(2), 4096, new.as_ptr(), old.as_ptr(), old.len());
@@ -320,10 +339,14 @@ mod tests {
             for range in staged.ranges() {
                 let first = (range.offset as usize - 4096) / 8;
                 let words = first..first + range.words.len();
-                prop_assert!(new[words.start] != old[words.start] && new[words.end - 1] != old[words.end - 1]);
+                prop_assert!(
+                    new[words.start] != old[words.start] && new[words.end - 1] != old[words.end - 1]
+                );
                 prop_assert!(last.is_none_or(|last| last + GAP < words.start));
                 let same = |i: &usize| new[*i] == old[*i];
-                prop_assert!(words.clone().collect::<Vec<_>>().split(|i| !same(i)).all(|gap| gap.len() <= GAP));
+                prop_assert!(
+                    words.clone().collect::<Vec<_>>().split(|i| !same(i)).all(|gap| gap.len() <= GAP)
+                );
                 last = Some(words.end);
                 applied[words].copy_from_slice(range.words);
             }

@@ -1,6 +1,7 @@
-//! Entries of a log: ranges of words, and what tells whole ones from torn ones.
+//! Entries of a log: ranges of words, and the checksum that tells whole entries from torn ones.
 //!
-//! Knows words and offsets. Must not know where an entry goes: both logs, that of a region and the write-ahead log, are made of these.
+//! This module knows words and offsets. It must not know where an entry goes: both logs, that of a region and
+//! the write-ahead log, are made of these entries.
 
 mod checksum;
 mod entry;

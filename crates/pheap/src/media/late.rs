@@ -1,21 +1,21 @@
-//! What a [mutant](crate::faults::mutant) makes of a flush, a fence or a log entry: nothing, or the same a little later.
+//! Drops or delays a flush, a fence or a log entry, as a [mutant](crate::faults::mutant) asks for it.
 
 use std::cell::{Cell, RefCell};
 
 use crate::faults::{Kind, Lab, Mutation, is_left_out, mutation};
 use crate::media::{Media, Medium};
 
-/// What is late on a medium. Nothing but in the lab.
+/// Delayed events of a medium. There are none outside the lab.
 #[derive(Debug)]
 pub(crate) struct Late(Option<(Things, Lab)>);
 
 #[derive(Debug, Default)]
 struct Things {
-    /// Comes after the next fence: addresses and lengths.
+    /// Addresses and lengths of flushes that come after the next fence.
     flushes: RefCell<Vec<(usize, usize)>>,
-    /// Comes after the next flush.
+    /// Whether a fence comes after the next flush.
     fence: Cell<bool>,
-    /// What is appended next is flushed after the next fence.
+    /// Whether the next append is flushed after the next fence.
     append: Cell<bool>,
 }
 
@@ -26,7 +26,7 @@ impl Late {
 }
 
 impl Media {
-    /// Whether a flush is not to take place now.
+    /// Returns whether a flush is not to take place now. A delayed one is kept for later.
     #[inline(always)]
     #[track_caller]
     pub(in crate::media) fn keeps_from_flushing(&self, addr: *const u8, len: usize) -> bool {
@@ -42,7 +42,7 @@ impl Media {
         mutation.is_some()
     }
 
-    /// Whether a fence is not to take place now.
+    /// Returns whether a fence is not to take place now. A delayed one is kept for later.
     #[inline(always)]
     #[track_caller]
     pub(in crate::media) fn keeps_from_fencing(&self) -> bool {
@@ -59,7 +59,8 @@ impl Media {
         mutation.is_some()
     }
 
-    /// Whether what was noted is not to be recorded now. A late record is part of the next one.
+    /// Returns whether the noted ranges are not to be recorded now. If they are delayed, they become a part
+    /// of the next record.
     #[inline(always)]
     #[track_caller]
     pub(in crate::media) fn keeps_from_recording(&self) -> bool {
@@ -73,7 +74,7 @@ impl Media {
         mutation.is_some()
     }
 
-    /// A flush has taken place.
+    /// Runs the delayed fence, if there is one, after a flush.
     #[inline(always)]
     pub(in crate::media) fn has_flushed(&self) {
         if self.late.0.as_ref().is_some_and(|(late, _)| late.fence.take()) {
@@ -81,7 +82,7 @@ impl Media {
         }
     }
 
-    /// A fence has taken place.
+    /// Runs the delayed flushes after a fence.
     #[inline(always)]
     pub(in crate::media) fn has_fenced(&self) {
         let Some((late, _)) = &self.late.0 else { return };
@@ -92,13 +93,14 @@ impl Media {
             .for_each(|(addr, len)| self.flush_now(std::ptr::with_exposed_provenance(addr), len));
     }
 
-    /// Whether a log entry is to be left out. If it is late instead, [`appends_late`](Self::appends_late) will say so.
+    /// Returns whether a log entry is to be left out. If it is delayed instead, the next call of
+    /// [`appends_late`](Self::appends_late) returns true.
     #[inline(always)]
     #[track_caller]
     pub(crate) fn drops_entry(&self) -> bool {
         let Some((late, _)) = &self.late.0 else { return false };
         if self.wal().is_some() {
-            // It is for rollback only.
+            // With a write-ahead log, the entry is for a rollback only.
             return is_left_out(Kind::LogEntry);
         }
         let mutation = mutation(Kind::LogEntry);
@@ -106,7 +108,8 @@ impl Media {
         mutation == Some(Mutation::Drop)
     }
 
-    /// Whether what is being appended is not to be flushed now.
+    /// Returns whether the bytes that are being appended are not to be flushed now. Their flush is kept for
+    /// later.
     pub(in crate::media) fn appends_late(&self, addr: *const u8, len: usize) -> bool {
         let Some((late, _)) = self.late.0.as_ref().filter(|(late, _)| late.append.take()) else {
             return false;

@@ -1,21 +1,23 @@
-//! Where bytes become durable: stores, flushes and fences on whichever medium. The one seam between the protocols
-//! and the hardware.
+//! Stores, flushes and fences on each medium, by which bytes become durable. This is the only interface
+//! between the protocols and the hardware.
 //!
-//! A protocol stores, flushes and fences through [`Media`]; what these do depends on the medium:
+//! A protocol stores, flushes and fences through [`Media`]. The effect depends on the medium:
 //!
 //! | | `Pmem` | `Process` | `Wal` | simulator |
 //! |---|---|---|---|---|
 //! | [`append`](Media::append) | non-temporal stores | stores | – | stores, lines in flight |
 //! | [`flush`](Media::flush) | `clwb`, `clflushopt` or `clflush` | – | notes the range | lines in flight |
-//! | [`fence`](Media::fence) | `sfence` | compiler fence | one record of the ranges noted | lines in flight are durable |
+//! | [`fence`](Media::fence) | `sfence` | compiler fence | one record of these ranges | lines are durable |
 //!
-//! With a [write-ahead log](wal), a fence does not make anything durable; but records become durable in the order of the fences, which is
-//! what the protocols rely on.
+//! With a [write-ahead log](wal), a fence makes nothing durable. But records become durable in the order of
+//! the fences, and the protocols rely on that order.
 //!
-//! Knows addresses and lengths. Must not know what is stored there, nor in which order a protocol needs it.
+//! This module knows addresses and lengths. It must not know what is stored there, nor in which order a
+//! protocol needs it.
 
 #![allow(unsafe_code)]
-#![deny(clippy::wildcard_enum_match_arm)] // each medium is asked for by name, so a new one is not taken for another
+// Each medium is matched by name, so that a new one is not taken for another.
+#![deny(clippy::wildcard_enum_match_arm)]
 
 mod late;
 mod synced;
@@ -40,20 +42,20 @@ pub(crate) use synced::SyncedFile;
 /// How stores become durable.
 #[derive(Clone, Debug)]
 pub(crate) enum Medium {
-    /// They survive the process as they are: it shares its pages with the kernel.
+    /// Stores survive the process at once, because it shares its pages with the kernel.
     Process,
-    /// They are durable when their cache line has reached the memory.
+    /// Stores are durable when their cache line has reached the memory.
     Pmem(FlushInstruction),
-    /// They are durable when their record in the log is.
+    /// Stores are durable when their record in the log is.
     Wal(Arc<Wal>),
-    /// They are durable when the file is synced: while a heap is made ready for `Wal`.
+    /// Stores are durable when the file is synced. This is used while a heap is prepared for `Wal`.
     Synced(Arc<SyncedFile>),
-    /// They are durable when the simulator says so.
-    #[allow(dead_code)] // the simulator's
+    /// Stores are durable when the simulator says so.
+    #[allow(dead_code)] // constructed by the simulator only
     Sim(Arc<dyn Memory>, Lab),
 }
 
-/// What a medium is, or is simulated to be: its number in headers of heaps, which is not 0.
+/// The kind of a medium, real or simulated. Its number is in the headers of heaps, and is never 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MediumKind {
     Process = 1,
@@ -68,7 +70,7 @@ impl MediumKind {
         all.into_iter().find(|&kind| kind as u64 == number)
     }
 
-    /// Whether a power failure may leave a torn heap.
+    /// Returns whether a power failure may leave the heap torn.
     pub(crate) fn is_torn_by_power_failure(self) -> bool {
         match self {
             MediumKind::Process => true,
@@ -88,19 +90,21 @@ impl Medium {
         }
     }
 
-    /// The write-ahead log, if that is what makes stores durable.
+    /// Returns the write-ahead log, if it makes the stores durable.
     #[inline(always)]
     pub(crate) fn wal(&self) -> Option<&Arc<Wal>> {
         if let Medium::Wal(wal) = self { Some(wal) } else { None }
     }
 
-    /// Tells the simulator how much of the heap is mapped, and where.
+    /// Tells the medium that `len` bytes of the heap are mapped at `base`. The simulator and a file with a
+    /// copy need that.
     ///
     /// # Safety
-    /// `len` bytes are mapped at `base`, until the next call or as long as this is used. Nobody stores to them while the simulator looks, which
-    /// is called by who stores.
+    /// `len` bytes are mapped at `base`, until the next call of this function, or as long as the medium is
+    /// used. No other thread stores to them while a storing thread calls the simulator, which reads them.
     pub(crate) unsafe fn mapped(&self, base: *mut u8, len: u64) {
-        // SAFETY: mapped until the next call, or as long as this is used, and nobody stores while the simulator looks: the caller has promised both.
+        // SAFETY: the bytes at `base` stay mapped until the next call or the last use of this medium, and no
+        // thread stores to them while the simulator reads them: the caller has promised both.
         let place = unsafe { Place::new(base, len) };
         match self {
             Medium::Sim(sim, _) => sim.mapped(place),
@@ -110,15 +114,15 @@ impl Medium {
     }
 }
 
-/// Ranges for which there is room when a long transaction has ended.
+/// Ranges for which memory is kept after the end of a long transaction.
 const NOTED: usize = 4 << 10;
 
-/// A medium and what was done on it. One per region, so the counters are not shared.
+/// A medium, and counters of its use. Each region has one, so that threads do not share the counters.
 #[derive(Debug)]
 pub(crate) struct Media {
     medium: Medium,
     counters: Arc<Counters>,
-    /// With a write-ahead log: addresses and lengths of what the next record holds.
+    /// With a write-ahead log: addresses and lengths of the ranges that the next record will hold.
     noted: RefCell<Vec<(usize, usize)>>,
     late: late::Late,
 }
@@ -132,27 +136,29 @@ impl Media {
         &self.counters
     }
 
-    /// Whether lines that were stored must be flushed, some time after, to become durable.
+    /// Returns whether stored lines must be flushed at some time to become durable.
     #[inline(always)]
     pub(crate) fn needs_flush(&self) -> bool {
         !matches!(self.medium, Medium::Process | Medium::Wal(_) | Medium::Synced(_))
     }
 
-    /// Whether an undo entry must be durable before what it is of is stored to: the store may reach the medium at once.
+    /// Returns whether an undo entry must be durable before the store that it covers, because the store may
+    /// reach the medium at once.
     pub(crate) fn fences_undo(&self) -> bool {
         !matches!(self.medium, Medium::Process | Medium::Wal(_))
     }
 
-    /// The write-ahead log, if that is what makes stores durable.
+    /// Returns the write-ahead log, if it makes the stores durable.
     #[inline(always)]
     pub(crate) fn wal(&self) -> Option<&Arc<Wal>> {
         self.medium.wal()
     }
 
-    /// Writes whole lines that will not be read soon: a log entry. Durable after the next fence.
+    /// Writes whole lines that will not be read soon: a log entry. They are durable after the next fence.
     ///
     /// # Safety
-    /// `dst` is aligned to a line and valid for writes of `words`, which are a line or more; nothing else accesses it meanwhile.
+    /// `dst` is aligned to a line, and valid for writes of `words`, which are whole lines, one or more. No
+    /// other thread accesses it during the call.
     #[inline(always)]
     pub(crate) unsafe fn append(&self, dst: *mut u64, words: &[u64]) {
         may_panic();
@@ -161,13 +167,14 @@ impl Media {
         self.counters.log_bytes.add(words.len() as u64 * 8);
         match &self.medium {
             Medium::Process | Medium::Wal(_) | Medium::Synced(_) => {
-                // SAFETY: `dst` is valid for writes of `words`, as the caller has promised.
+                // SAFETY: the caller has promised that `dst` is valid for writes of `words`.
                 unsafe { dst.copy_from_nonoverlapping(words.as_ptr(), words.len()) };
             }
-            // SAFETY: `dst` is a line's, valid for `words`, which are one line or more: the caller has promised all of it.
+            // SAFETY: the caller has promised that `dst` is aligned to a line and valid for writes of
+            // `words`, which are one line or more.
             Medium::Pmem(instruction) => unsafe { instruction.stream(dst, words) },
             Medium::Sim(sim, _) => {
-                // SAFETY: `dst` is valid for writes of `words`, as the caller has promised.
+                // SAFETY: the caller has promised that `dst` is valid for writes of `words`.
                 let copy = &mut || unsafe { dst.copy_from_nonoverlapping(words.as_ptr(), words.len()) };
                 sim.store(dst.cast(), words.len() * 8, copy);
                 if !self.appends_late(dst.cast(), words.len() * 8) {
@@ -178,17 +185,18 @@ impl Media {
         }
     }
 
-    /// Copies bytes to their place in the heap; durable after a flush and a fence.
+    /// Copies bytes to their place in the heap. They are durable after a flush and a fence.
     ///
     /// # Safety
-    /// `src` is valid for reads and `dst` for writes of `len` bytes; they do not overlap; nothing else accesses `dst` meanwhile.
+    /// `src` is valid for reads and `dst` for writes of `len` bytes, and they do not overlap. No other thread
+    /// accesses `dst` during the call.
     #[inline]
     pub(crate) unsafe fn store(&self, dst: *mut u8, src: *const u8, len: usize) {
-        // SAFETY: both are valid for `len` bytes and apart, as the caller has promised.
+        // SAFETY: the caller has promised that `src` and `dst` are valid for `len` bytes and do not overlap.
         self.store_by(dst, len, || unsafe { dst.copy_from_nonoverlapping(src, len) });
     }
 
-    /// Lets `copy` store `len` bytes at `dst`. A heap is mapped, so that is all, except for the simulator, which sees to it that it knows of each store.
+    /// Calls `copy`, which stores `len` bytes at `dst`. The simulator wraps the call, to know of each store.
     #[inline(always)]
     fn store_by(&self, dst: *const u8, len: usize, mut copy: impl FnMut()) {
         may_panic();
@@ -200,18 +208,19 @@ impl Media {
         }
     }
 
-    /// [`store`](Self::store) of a few whole words, each of them at once.
+    /// [`store`](Self::store) of a few whole words, each in one store.
     ///
     /// # Safety
-    /// As for `store`; `dst` is aligned.
+    /// As for [`store`](Self::store), with `words` for the source; `dst` is aligned to 8.
     #[inline(always)]
     pub(crate) unsafe fn store_words(&self, dst: *mut u64, words: &[u64]) {
-        // SAFETY: `dst` is aligned and valid for writes of `words`, as the caller has promised.
+        // SAFETY: the caller has promised that `dst` is aligned and valid for writes of `words`.
         let copy = || unsafe { copy_words(dst, words.as_ptr(), words.len()) };
         self.store_by(dst.cast(), words.len() * 8, copy);
     }
 
-    /// [`store`](Self::store) of whole words that other threads may look at meanwhile: each of them at once.
+    /// [`store`](Self::store) of whole words that other threads may read at the same time: each in one atomic
+    /// store.
     #[inline]
     pub(crate) fn store_shared(&self, dst: &[AtomicU64], words: &[u64]) {
         assert!(dst.len() == words.len());
@@ -219,11 +228,11 @@ impl Media {
         self.store_by(dst.as_ptr().cast(), size_of_val(words), copy);
     }
 
-    /// Copies words to their place and starts to write them back, like [`store_words`](Self::store_words) and [`flush`](Self::flush): many of them, which nobody is about to
-    /// look at. They are not loaded into the cache for it.
+    /// Stores and flushes many words that no thread will read soon, like [`store_words`](Self::store_words)
+    /// and [`flush`](Self::flush). The lines are not loaded into the cache for that.
     ///
     /// # Safety
-    /// As for [`store`](Self::store); `dst` is aligned.
+    /// As for [`store_words`](Self::store_words).
     #[track_caller]
     pub(crate) unsafe fn store_through(&self, dst: *mut u64, words: &[u64]) {
         let streams = if let Medium::Pmem(instruction) = self.medium { Some(instruction) } else { None };
@@ -232,37 +241,43 @@ impl Media {
         let (lines, last) = rest.split_at(rest.len() / LINE_WORDS * LINE_WORDS);
         let (middle, end) = (dst.wrapping_add(before), dst.wrapping_add(before + lines.len()));
         for (dst, words) in [(dst, first), (end, last)] {
-            // SAFETY: a part of `dst`, which the caller has promised to be valid for `words` and aligned.
+            // SAFETY: the caller has promised that `dst` is aligned and valid for writes of `words`. This is
+            // a part of both.
             unsafe { self.store_words(dst, words) };
             self.flush(dst.cast(), words.len() * 8);
         }
         if let (Some(instruction), false) = (streams, lines.is_empty()) {
             self.counters.flushed_lines.add((lines.len() / LINE_WORDS) as u64);
-            // SAFETY: a part of `dst`, which the caller has promised to be valid for `words` and aligned: whole lines.
+            // SAFETY: the caller has promised that `dst` is valid for writes of `words`. `middle` and `lines`
+            // are a part of both; `before` has aligned `middle` to a line, and `lines` are whole lines, one
+            // or more.
             unsafe { instruction.stream(middle, lines) };
-            instruction.fence(); // before anybody touches these lines again
+            // This comes before any later access to these lines.
+            instruction.fence();
         }
     }
 
-    /// Stores a commit word: whole or not at all, after everything before it in program order.
+    /// Stores a commit word: in one store, after all stores before it in program order.
     ///
     /// # Safety
-    /// `dst` is aligned and valid for writes of 8 bytes, and only ever accessed as an atomic or under the same lock.
+    /// `dst` is aligned to 8 and valid for writes of 8 bytes. All threads access it as an atomic, or under
+    /// the same lock.
     #[inline]
     pub(crate) unsafe fn store_word(&self, dst: *mut u64, value: u64) {
         may_panic();
         step("store");
         compiler_fence(Ordering::SeqCst);
         if let Medium::Sim(sim, _) = &self.medium {
-            // SAFETY: `dst` is aligned and valid for writes, as the caller has promised.
+            // SAFETY: the caller has promised that `dst` is aligned and valid for writes of 8 bytes.
             return sim.store(dst.cast(), 8, &mut || unsafe { dst.write(value) });
         }
-        // SAFETY: `dst` is aligned and valid, and accessed as an atomic or under one lock, as the caller has promised.
+        // SAFETY: the caller has promised that `dst` is aligned and valid, and that all threads access it as
+        // an atomic or under one lock.
         unsafe { AtomicU64::from_ptr(dst) }.store(value, Ordering::Release);
         compiler_fence(Ordering::SeqCst);
     }
 
-    /// Starts to write back the lines that hold `len` bytes at `addr`; done at the next fence.
+    /// Starts to write back the lines that have the `len` bytes at `addr`. The next fence completes that.
     #[inline]
     #[track_caller]
     pub(crate) fn flush(&self, addr: *const u8, len: usize) {
@@ -293,7 +308,7 @@ impl Media {
         }
     }
 
-    /// Waits until all that was appended or flushed before is durable.
+    /// Waits until all bytes that were appended or flushed before are durable.
     #[inline]
     #[track_caller]
     pub(crate) fn fence(&self) {
@@ -310,7 +325,7 @@ impl Media {
         step("fence");
         match &self.medium {
             Medium::Process => compiler_fence(Ordering::SeqCst),
-            // A failure is kept by the log, which whoever waits for a record will find.
+            // The log keeps a failure, and a thread that waits for a record gets it.
             Medium::Wal(wal) => {
                 let _ = self.record_noted(wal, true);
             }
@@ -326,34 +341,36 @@ impl Media {
         }
     }
 
-    /// [`flush`](Self::flush) and [`fence`](Self::fence).
+    /// [Flushes](Self::flush) bytes, and [fences](Self::fence).
     #[track_caller]
     pub(crate) fn persist(&self, addr: *const u8, len: usize) {
         self.flush(addr, len);
         self.fence();
     }
 
-    /// Fails if the fences so far have failed, on a medium on which they can.
+    /// Fails if a fence has failed, on a medium on which fences can fail.
     pub(crate) fn check_fences(&self) -> Result<()> {
         let Medium::Synced(synced) = &self.medium else { return Ok(()) };
         synced.check().map_err(|e| Error::writing("preparing the heap's file", e))
     }
 
-    /// [`flush`](Self::flush) and [`fence`](Self::fence) for what a write-ahead log does not cover: the header, new arenas, and what only a header
-    /// will name.
+    /// [`persist`](Self::persist) for bytes that no record of a write-ahead log covers: the header, new
+    /// arenas, and bytes that only a header will name. With such a log, they are written to the heap's file
+    /// and synced.
     #[track_caller]
     pub(crate) fn persist_directly(&self, base: *const u8, addr: *const u8, len: usize) {
         let Medium::Wal(wal) = &self.medium else { return self.persist(addr, len) };
-        // SAFETY: so many bytes of metadata, which are mapped and were stored just now, by who has the lock on them.
+        // SAFETY: the callers pass `len` bytes of metadata in the mapped heap, which they have just stored,
+        // and whose lock they hold.
         let bytes = unsafe { std::slice::from_raw_parts(addr, len) };
-        // A failure is kept by the log.
+        // The log keeps a failure.
         let _ = wal.write_through(bytes, (addr.addr() - base.addr()) as u64);
     }
 
-    /// With a write-ahead log: appends what was noted since the last record, as one.
+    /// With a write-ahead log: appends the ranges that were noted since the last record, as one record.
     ///
     /// # Errors
-    /// As for [`Wal::append`]; what was noted is forgotten.
+    /// See [`Wal::append`]. The noted ranges are forgotten then, too.
     #[track_caller]
     pub(crate) fn record(&self, wal: &Wal) -> Result<()> {
         if self.keeps_from_recording() {
@@ -387,8 +404,9 @@ impl Media {
         let base = wal.base();
         let ranges = noted.iter().map(|&(addr, len)| Range {
             offset: (addr - base) as u64,
-            // SAFETY: whole words of the heap that the owner of this medium has stored to, and has for itself: words that others may write are in no line that is
-            // noted, for it is the exact ranges that are.
+            // SAFETY: the range has whole words of the mapped heap, which the thread with this medium has
+            // stored to, and which no other thread accesses: exact ranges are noted, not lines, so a word of
+            // another thread is in none.
             words: unsafe { std::slice::from_raw_parts(std::ptr::with_exposed_provenance(addr), len / 8) },
         });
         let result = wal.append(words, ranges, is_metadata);
@@ -400,7 +418,7 @@ impl Media {
     /// With a write-ahead log: appends the record of a transaction.
     ///
     /// # Errors
-    /// As for [`Wal::append_staged`].
+    /// See [`Wal::append_staged`].
     #[inline]
     #[track_caller]
     pub(crate) fn record_staged(&self, wal: &Wal, staged: &mut Staged) -> Result<()> {
@@ -418,7 +436,7 @@ impl Media {
         Ok(())
     }
 
-    /// With a write-ahead log: takes over what another medium has noted.
+    /// With a write-ahead log: takes over the ranges that another medium has noted.
     #[track_caller]
     pub(crate) fn take_noted(&self, other: &Media) {
         if !other.noted.borrow().is_empty() && is_left_out(Kind::LogEntry) {
@@ -427,8 +445,8 @@ impl Media {
         self.noted.borrow_mut().append(&mut other.noted.borrow_mut());
     }
 
-    /// With a write-ahead log: forgets what was noted, for it has been rolled back. The pages of that differ
-    /// from the file, and so do those of `fresh` ranges (start, end), which hold nothing any more.
+    /// With a write-ahead log: forgets the noted ranges, because they were rolled back. Their pages are
+    /// private all the same, as are those of the `fresh` ranges (start, end), whose objects are gone.
     pub(crate) fn forget_noted(&self, fresh: &[(usize, usize)]) {
         let Medium::Wal(wal) = &self.medium else { return };
         let note = |addr: usize, len: usize| wal.pages.note((addr - wal.base()) as u64, len as u64);
@@ -436,13 +454,13 @@ impl Media {
         self.noted.borrow_mut().drain(..).for_each(|(addr, len)| note(addr, len));
     }
 
-    /// With a write-ahead log: the position behind the last record of this medium.
+    /// With a write-ahead log: returns the position behind the last record of this medium.
     #[inline(always)]
     pub(crate) fn position(&self) -> u64 {
         self.counters.position.get()
     }
 
-    /// Says that another medium's record was for this one, too.
+    /// Sets [`position`](Self::position), because the record of another medium was for this one, too.
     pub(crate) fn set_position(&self, position: u64) {
         self.counters.position.set(position);
     }
@@ -455,7 +473,7 @@ impl Media {
         }
     }
 
-    /// Tells the simulator that plain stores are over.
+    /// Tells the simulator that no more plain stores follow.
     #[inline(always)]
     pub(crate) fn no_more_stores(&self) {
         if let Medium::Sim(sim, _) = &self.medium {
@@ -475,7 +493,7 @@ mod tests {
             for (first, len) in (0..10).flat_map(|first| [0, 1, 7, 8, 9, 64, 100].map(|len| (first, len))) {
                 let mut place = vec![0u64; 128];
                 let words: Vec<u64> = (1..=len).collect();
-                // SAFETY: places for so many words, within the vector.
+                // SAFETY: `place` has 128 words, and `first + words.len()` is at most 109.
                 unsafe { media.store_through(place.as_mut_ptr().wrapping_add(first), &words) };
                 media.fence();
                 assert_eq!(place[first..][..words.len()], words);

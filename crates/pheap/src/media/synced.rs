@@ -1,4 +1,5 @@
-//! A medium on which each fence is a sync of the file: while a heap is made ready for a write-ahead log.
+//! A medium on which each fence is a sync of the file. It is used while a heap is prepared for a write-ahead
+//! log.
 
 use std::io;
 use std::sync::Arc;
@@ -19,14 +20,17 @@ impl SyncedFile {
         SyncedFile { file, failed: AtomicBool::new(false) }
     }
 
-    /// Says where the heap is mapped: if that is a copy of the file, a fence writes what has changed.
+    /// Sets where the heap is mapped. If the mapping is a copy of the file, a fence writes the sectors that
+    /// differ.
     pub(crate) fn set_copy(&self, copy: Place) {
         self.file.set_copy(copy);
     }
 
+    /// Writes the copy, if there is one, and syncs the file.
     pub(crate) fn sync(&self) {
         let written = self.file.write_copy();
-        // What follows a failure should not reach the disk without what came before. (It may: the file is mapped, so the kernel has it.)
+        // After a failed sync there is no other: later stores should not reach the disk without earlier ones.
+        // (They may all the same, because the file is mapped, so the kernel has them.)
         if !self.failed.load(Ordering::Relaxed) && written.and_then(|()| self.file.sync_now()).is_err() {
             self.failed.store(true, Ordering::Relaxed);
         }

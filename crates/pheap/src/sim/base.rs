@@ -1,16 +1,17 @@
-//! Where simulated heaps are mapped: those of each thread elsewhere, so that threads can have heaps beside each other.
+//! The addresses at which simulated heaps are mapped. They differ by thread, so that threads can have heaps
+//! at the same time.
 
 use std::sync::{Mutex, PoisonError};
 
-/// Where no other heap goes, nor the shadow of a sanitizer.
+/// The first address. No other heap is mapped there, and no sanitizer has its shadow there.
 const FIRST: u64 = 0x5f00_0000_0000;
-/// How far the places of two threads are from each other: more than any of these heaps reserves.
+/// Distance of the addresses of two threads in bytes. Each of these heaps reserves less.
 const APART: u64 = 1 << 33;
 
-/// Numbers that threads had which have ended, and the next one.
+/// Numbers of threads that have ended, and the next new number.
 static NUMBERS: Mutex<(Vec<u64>, u64)> = Mutex::new((Vec::new(), 0));
 
-/// The number of a thread, as long as it runs.
+/// The number of a thread while it runs.
 struct Number(u64);
 
 impl Number {
@@ -30,7 +31,8 @@ impl Drop for Number {
     }
 }
 
-/// Where a new heap of this thread goes that is not told. A heap that there is goes where it was made, whoever opens it.
+/// Returns the address for a new heap of this thread, if its program names no base. An existing heap is
+/// mapped where it was made, whichever thread opens it.
 #[must_use]
 pub fn base() -> u64 {
     thread_local! {

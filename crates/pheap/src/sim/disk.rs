@@ -1,17 +1,20 @@
-//! A disk that remembers what a power failure would leave behind: which sectors of the heap's file and of its log are pending.
+//! A disk that keeps track of the sectors that a power failure may leave: of the heap's file, and of its log.
 //!
-//! The model: files are sectors of 512 bytes. A successful sync of a file makes all that was
-//! written to it durable; of what was written since, any subset of sectors may have reached the disk, and of a sector that was
-//! written several times, any of its versions. If the disk [tears](SimDisk::tear), a sector of the log or of the heap's header may also be there in part, some of its words
-//! old and some new: the disk is no better than that, or the kernel has written a mapped page while it was stored to. (Of other sectors of the heap's file, the log has
-//! the content until they are durable.) A process that is killed loses nothing that it has written: the page cache has it.
+//! The model: files are sectors of 512 bytes. A successful sync of a file makes everything durable that was
+//! written to it before. Of later writes, any subset of sectors may have reached the disk. If a sector was
+//! written several times, any of its versions may be there. If the disk [tears](SimDisk::tear), a sector of
+//! the log or of the heap's header may also be there in part, with some words old and some new: disks may
+//! tear, and the kernel may write out a mapped page during a store to it. (Other sectors of the heap's file
+//! do not tear, because the log has their content until they are durable.) When a process is killed,
+//! everything that it has written is in the page cache.
 //!
-//! A sync that fails leaves what it should have made durable *in limbo*, as Linux does: it can be read, for the page cache has it, but no later
-//! sync brings it to the disk, unless it is written again. And it can be read no longer when the page cache forgets it; see
-//! [`SimDisk::evict`].
+//! As in Linux, a failed sync leaves the sectors that it should have made durable *in limbo*. They can be
+//! read, because the page cache has them, but no later sync brings them to the disk unless they are written
+//! again. When the page cache forgets them, they cannot be read any more; see [`SimDisk::evict`].
 //!
-//! The simulator notes a [`DiskPoint`] before each call that makes something durable, and at each acknowledgement. Between two of them the set of
-//! possible images only grows, so these points see all of them.
+//! The simulator notes a [`DiskPoint`] before each call that makes something durable, and at each
+//! acknowledgement. Between two points the set of possible images only grows, so these points show all of
+//! them.
 
 mod faults;
 mod file;
@@ -34,10 +37,10 @@ use crate::units::HEADER_SIZE;
 /// Bytes of a sector.
 pub const SECTOR: usize = 512;
 
-/// One of the two files.
+/// One of the two files of a heap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Which {
-    /// The heap's.
+    /// The heap's file.
     Data,
     /// The log.
     Log,
@@ -56,7 +59,7 @@ pub enum DiskChange {
     NoLog,
 }
 
-/// What a disk holds.
+/// The content of a disk.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DiskImage {
     /// The heap's file.
@@ -98,16 +101,18 @@ impl DiskImage {
 /// A moment at which the power may fail.
 #[derive(Debug, Clone)]
 pub struct DiskPoint {
-    /// What became durable since the point before.
+    /// Changes that became durable since the point before.
     pub durable: Vec<DiskChange>,
-    /// What may have reached the disk as well: any subset of this, later ones winning. In the order of the calls, so a process that
-    /// is killed leaves all up to some place.
+    /// Changes that may have reached the disk, in the order of the calls: any subset; of two changes of a
+    /// sector, the later one wins. A process that is killed leaves all of them up to some place.
     pub pending: Vec<DiskChange>,
-    /// How many of these were written before the last point: a process that is killed after that leaves as many at least.
+    /// How many of these were written before the last point. A process that is killed at this point or later
+    /// leaves at least these.
     pub written: usize,
-    /// How many operations had been acknowledged, and how many of these must survive a power failure; see [`SimDisk::acknowledge`].
+    /// Number of acknowledged operations, and number of those that must survive a power failure; see
+    /// [`SimDisk::acknowledge`].
     pub acknowledged: (usize, usize),
-    /// Which event this is, for people.
+    /// Name of the event, for people.
     pub at: &'static str,
 }
 
@@ -117,17 +122,17 @@ pub struct SimDisk {
     state: Arc<Mutex<State>>,
 }
 
-/// A change that was asked for, and is not durable.
+/// A change that was written, and is not durable.
 #[derive(Debug)]
 struct Pending {
     change: DiskChange,
-    /// A sync has failed to make it durable, and no other will.
+    /// A sync has failed to make it durable, and no later sync will.
     limbo: bool,
-    /// The next sync passes it by.
+    /// The next sync does not make it durable.
     late: bool,
-    /// Only a part of what comes next.
+    /// The change is torn: the next one has the whole of the same sector.
     torn: bool,
-    /// How many there had been by then.
+    /// Number of writes up to this one.
     number: u64,
 }
 
@@ -139,35 +144,35 @@ impl Pending {
 
 #[derive(Debug, Default)]
 struct State {
-    /// What can be read.
+    /// The content that can be read.
     view: DiskImage,
     durable: DiskImage,
     pending: Vec<Pending>,
-    /// Which log has the name. Handles of others are of files without a name.
+    /// Number of the log that has the name. Handles of logs with other numbers are of files without a name.
     log_number: u64,
-    /// The log that has lost its name last, for those that still have a handle.
+    /// Content of the log that was the last to lose its name, for handles that are still open.
     orphan: Vec<u8>,
     fresh_durable: Vec<DiskChange>,
     written: usize,
     points: Vec<DiskPoint>,
-    /// No points are noted.
+    /// Whether no points are noted.
     silent: bool,
     acknowledged: (usize, usize),
     faults: Faults,
     amid: Amid,
-    /// Sectors may be torn.
+    /// Whether sectors may be torn.
     tears: bool,
-    /// What is written is late.
+    /// Whether writes are late now: see [`Pending::late`].
     writes_late: bool,
-    /// How much was written.
+    /// Number of writes so far.
     writes: u64,
-    /// Which of several copies of a heap this is.
+    /// Twice the number of this copy of the heap among several.
     copy: u64,
     /// A file that is to be synced after the next write.
     sync_owed: Option<(Which, u64)>,
 }
 
-/// What happens in the middle of the next sync of a file.
+/// A function that runs in the middle of the next sync of a file.
 #[derive(Default)]
 struct Amid(Option<(Which, Box<dyn FnOnce() + Send>)>);
 
@@ -182,12 +187,13 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
 }
 
 impl SimDisk {
-    /// A disk that holds `image`, durably.
+    /// Creates a disk that has `image`, durably.
     pub fn new(image: DiskImage) -> SimDisk {
         SimDisk::with_pending(image, &[])
     }
 
-    /// A disk that holds `image`, after a process that was killed: what it has written can be read, and is not durable.
+    /// Creates a disk that has `image`, after a process was killed. The changes that the process has written
+    /// can be read, and are not durable.
     pub fn with_pending(image: DiskImage, pending: &[DiskChange]) -> SimDisk {
         let mut view = image.clone();
         pending.iter().for_each(|change| view.apply(change));
@@ -201,7 +207,8 @@ impl SimDisk {
         lock(&self.state)
     }
 
-    /// Notes that `n` operations have been acknowledged, of which `safe` must survive a power failure. It is a point of its own.
+    /// Notes that `n` operations have been acknowledged, `safe` of which must survive a power failure. This
+    /// is a point.
     pub fn acknowledge(&self, n: usize, safe: usize) {
         let mut state = self.lock();
         state.acknowledged = (n, safe);
@@ -213,37 +220,38 @@ impl SimDisk {
         self.lock().tears = true;
     }
 
-    /// Says which of several disks with copies of one heap this is.
+    /// Sets the number of this disk among several disks with copies of one heap.
     pub fn set_copy(&self, copy: u32) {
         self.lock().copy = u64::from(copy) << 1;
     }
 
-    /// Notes no points: nobody will ask for them.
+    /// Notes no points from now on.
     pub fn be_silent(&self) {
         self.lock().silent = true;
     }
 
-    /// The points so far.
+    /// Takes the points so far.
     pub fn take_points(&self) -> Vec<DiskPoint> {
         std::mem::take(&mut self.lock().points)
     }
 
-    /// What is on the disk for sure.
+    /// Returns the durable content.
     pub fn durable(&self) -> DiskImage {
         self.lock().durable.clone()
     }
 
-    /// What can be read.
+    /// Returns the content that can be read.
     pub fn view(&self) -> DiskImage {
         self.lock().view.clone()
     }
 
-    /// What can be read and is not durable, in the order in which it was written.
+    /// Returns the changes that can be read and are not durable, in the order in which they were written.
     pub fn pending(&self) -> Vec<DiskChange> {
         self.lock().pending.iter().map(|pending| pending.change.clone()).collect()
     }
 
-    /// A number that tells apart what may be found on the disk from now on: what is durable, and what may become so.
+    /// Returns a hash of what the disk may have from now on: of the durable content, and of the changes that
+    /// may become durable.
     pub fn digest(&self) -> u64 {
         let state = self.lock();
         let mut hasher = Xxh3::new();
@@ -277,29 +285,29 @@ impl SimDisk {
         self.lock().faults.short = short;
     }
 
-    /// No call fails any more, except as was said about short writes.
+    /// Makes no call fail any more. Writes stay as short as before.
     pub fn heal(&self) {
         self.lock().faults.heal();
     }
 
-    /// Does something in the middle of the next sync of this file, as another thread may. Returns whether there was something else to do, which is
-    /// forgotten.
+    /// Runs a function in the middle of the next sync of this file, as another thread might. Returns whether
+    /// an earlier function was still waiting; it is dropped.
     pub fn amid_sync(&self, which: Which, what: Option<Box<dyn FnOnce() + Send>>) -> bool {
         std::mem::replace(&mut self.lock().amid.0, what.map(|what| (which, what))).is_some()
     }
 
-    /// How many calls have failed.
+    /// Returns the number of calls that have failed.
     pub fn failed(&self) -> usize {
         self.lock().faults.failed
     }
 
-    /// How many calls of this kind there were on this file.
+    /// Returns the number of calls of this kind on this file.
     pub fn calls(&self, which: Which, call: Call) -> usize {
         self.lock().faults.count(which, call)
     }
 
-    /// The page cache forgets what no sync will bring to the disk: of each sector in limbo, it can be read from now on what the disk has, which is
-    /// the old or the new content, as `reached` says.
+    /// Makes the page cache forget the sectors in limbo. From now on they read as the disk has them: with the
+    /// new content if `reached` says so, or else with the old one.
     pub fn evict(&self, mut reached: impl FnMut() -> bool) {
         let mut state = self.lock();
         let (limbo, pending): (Vec<_>, Vec<_>) =
@@ -316,7 +324,7 @@ impl SimDisk {
         state.written = state.pending.len();
     }
 
-    /// Somebody removes the log, or puts another file in its place; durably.
+    /// Removes the log, or puts another file in its place, durably, as another program might.
     pub fn set_log(&self, log: Option<Vec<u8>>) {
         let mut state = self.lock();
         state.drop_log();
@@ -335,7 +343,7 @@ impl SimDisk {
     }
 }
 
-/// The sectors that differ between two versions of a file.
+/// Returns the sectors that differ between two versions of a file.
 pub fn differences(which: Which, old: &[u8], new: &[u8]) -> Vec<DiskChange> {
     let differs = |change: &DiskChange| match change {
         DiskChange::Sector(_, number, bytes) => {
@@ -347,7 +355,7 @@ pub fn differences(which: Which, old: &[u8], new: &[u8]) -> Vec<DiskChange> {
     all_sectors(which, new).filter(differs).collect()
 }
 
-/// All sectors of a file that are not zero.
+/// Returns all sectors of a file that are not zero.
 pub fn sectors(which: Which, file: &[u8]) -> impl Iterator<Item = DiskChange> {
     all_sectors(which, file)
         .filter(|change| !matches!(change, DiskChange::Sector(_, _, bytes) if **bytes == [0; SECTOR]))
@@ -388,14 +396,14 @@ impl State {
         self.pending.push(Pending { late: self.writes_late, number: self.writes, ..pending });
     }
 
-    /// Whether the disk has this sector, and will have no other until another one is written.
+    /// Returns whether the disk has this sector, and no pending change may replace it.
     fn is_durable(&mut self, which: Which, number: u32, sector: &[u8; SECTOR]) -> bool {
         let at = number as usize * SECTOR;
         let has = self.durable.file(which).and_then(|file| file.get(at..at + SECTOR));
         has == Some(sector) && !self.pending.iter().any(|pending| pending.change.is_in(which, number))
     }
 
-    /// A part of what is going to be written next.
+    /// Notes a part of the sector that is about to be written.
     fn write_torn(&mut self, which: Which, number: u32, torn: [u8; SECTOR]) {
         let change = DiskChange::Sector(which, number, Arc::new(torn));
         self.note(Pending { torn: true, ..Pending::new(change) });
@@ -406,7 +414,8 @@ impl State {
         self.fresh_durable.push(change);
     }
 
-    /// All that was written `until` then and is `ready` for it becomes durable, and what was there before in its place can come back no more.
+    /// Makes all changes durable that were written up to number `until` and for which `ready` is true. Older
+    /// versions of these sectors cannot come back.
     fn make_all_durable(&mut self, until: u64, ready: impl Fn(&DiskChange) -> bool) {
         let ready = |pending: &Pending| pending.number <= until && ready(&pending.change);
         let mut kept: Vec<Pending> = Vec::new();
@@ -417,7 +426,8 @@ impl State {
                 continue;
             }
             if pending.torn {
-                continue; // the whole of it comes next
+                // The whole sector comes next.
+                continue;
             }
             if let DiskChange::Sector(which, number, _) = pending.change {
                 kept.retain(
@@ -433,7 +443,7 @@ impl State {
         self.written = self.pending.len();
     }
 
-    /// The log has no name any more.
+    /// Takes the name from the log.
     fn drop_log(&mut self) {
         self.orphan = self.view.log.take().unwrap_or_default();
         self.log_number += 1;
@@ -443,7 +453,7 @@ impl State {
 }
 
 impl DiskChange {
-    /// Whether the sector may be another one by this.
+    /// Returns whether this change may change the sector.
     fn is_in(&self, file: Which, sector: u32) -> bool {
         match self {
             DiskChange::Sector(which, number, _) => (*which, *number) == (file, sector),
@@ -484,7 +494,7 @@ impl Disk for SimDisk {
         }
         state.write(DiskChange::NewLog);
         state.point("creation of the log");
-        // What was pending of an older one is gone with it.
+        // The pending changes of an older log are gone with it.
         state.pending.retain(|pending| !pending.change.is_of(Which::Log));
         state.make_durable(DiskChange::NewLog);
         state.written = state.pending.len();
@@ -519,7 +529,8 @@ impl Disk for SimDisk {
         Ok(())
     }
 
-    /// The same in each run, and another one after each opening, for that changes the header, or the marks of the log.
+    /// Returns the same number in each run of a program. It differs after each opening, because an opening
+    /// changes the header, or the marks of the log.
     fn nonce(&self) -> io::Result<u64> {
         let state = self.lock();
         let start = |file: &[u8]| xxh3_64(&file[..file.len().min(HEADER_SIZE as usize)]);

@@ -1,4 +1,4 @@
-//! What a simulated heap's map is a copy of.
+//! The content that a simulated heap's map copies.
 
 use std::io;
 use std::sync::Arc;
@@ -8,14 +8,14 @@ use crate::os::simulated::Simulated;
 use crate::os::storage::Storage;
 use crate::sim::Sim;
 
-/// A simulated medium, as far as a map of it needs it.
+/// A simulated medium, with the operations that a map of it needs.
 #[derive(Debug)]
 pub(crate) enum Source {
-    /// Memory: what is durable.
+    /// Memory.
     Memory(Arc<Sim>),
-    /// A file.
+    /// A file that is not mapped shared.
     Disk(Arc<dyn Storage>),
-    /// A file, mapped and shared: what is stored is in the page cache.
+    /// A file that is mapped shared: stores are in the page cache at once.
     Mapped(Arc<dyn Storage>),
 }
 

@@ -1,4 +1,5 @@
-//! Space behind the end of the heap that the file has already: so nobody waits for the file to grow, unless it is faster than a thread in the background.
+//! Space that the file has behind the end of the heap. With it, a thread waits for the file to grow only if
+//! it is faster than the background thread that makes the file longer.
 
 use std::sync::OnceLock;
 
@@ -9,16 +10,20 @@ use crate::sync::Mutex;
 
 type Start = Box<dyn Fn(u64, u64) + Send + Sync>;
 
+/// The state of the space ahead.
 #[derive(Default)]
 pub(crate) struct Ahead {
-    /// Up to where the file was made longer since the heap was opened: it has space there, and zeros. 0 if it was not. Who makes it longer holds this, also without the tables.
+    /// Offset up to which the file was made longer since the heap was opened: it has space there, and zeros.
+    /// 0 if it was not made longer. A thread that makes the file longer holds this lock, with or without the
+    /// lock of the tables.
     ready: Mutex<u64>,
-    /// Starts a thread that [makes the file ready](Store::make_ready), or does nothing. Set when the heap is opened, if at all.
+    /// Starts a thread that [makes the file ready](Store::make_ready), or does nothing. Set when the heap is
+    /// opened, or never.
     pub(crate) start: OnceLock<Start>,
 }
 
 impl Store {
-    /// Makes the file ready up to `to`, for a heap that ends at `from`, or further behind by now.
+    /// Makes the file longer, up to `to`. The heap ends at `from` or behind it.
     pub(crate) fn make_ready(&self, from: u64, to: u64) -> Result<()> {
         let mut ready = self.ahead.ready.lock();
         let from = from.max(*ready);
@@ -26,13 +31,14 @@ impl Store {
             return Ok(());
         }
         let grown = self.mapping.grow_file(from, to).and_then(|()| {
-            // The length must not be lost in a power failure once the header relies on it. After one that leaves nothing to rely on, nobody looks; and a sync writes what others have
-            // stored, who wait for that when they store there again.
+            // Once the header relies on the length, a power failure must not lose it. With `Process` the heap
+            // is not opened after a power failure, so there is no sync. It would also write pages that other
+            // threads have stored to, and these threads would wait when they store there again.
             let is_torn = self.medium.kind().is_torn_by_power_failure();
             if is_torn { Ok(()) } else { self.mapping.sync_length() }
         });
         grown.inspect_err(|error| {
-            // It may be the failure to write pages that a checkpoint has written, and is told once.
+            // The sync may have reported a failed write of a checkpoint, which the kernel reports only once.
             if let (Some(wal), Error::Io { source, .. }) = (self.wal(), error) {
                 wal.poison("growing the heap's file", source);
             }
@@ -41,22 +47,25 @@ impl Store {
         Ok(())
     }
 
-    /// Up to where the file was made ready; 0 if it was not. `None` while somebody is about to.
+    /// Returns the offset up to which the file was made ready, 0 if it was not. Returns `None` while a thread
+    /// is making it longer.
     pub(crate) fn ready(&self) -> Option<u64> {
-        // SURVIVES drop: heaps of the lab grow too seldom for a thread that makes a file ready to be met here.
+        // SURVIVES drop: heaps of the lab grow too seldom for this to meet a thread that makes the file
+        // ready.
         self.ahead.ready.try_lock().map(|ready| *ready)
     }
 }
 
 impl Tables {
-    /// Has the file made ready for the next arena, if the newest one is not the first, and half of it is used. Small heaps never have more than they need.
+    /// Starts a thread that makes the file ready for the next arena, if half of the newest arena is used, and
+    /// that is not the first one. So a small heap has no space ahead.
     pub(super) fn look_ahead(&self, store: &Store) {
         let (Some(start), Some(newest)) = (store.ahead.start.get(), self.arenas.last()) else { return };
         if newest.start == 0 || newest.used - newest.start < newest.size / 2 {
             return;
         }
         let Ok(next) = self.next_arena(store, 1) else { return };
-        // Behind the limit, a signal would end the program, which may never need that much.
+        // Beyond the limit of file sizes a signal would end the program, which may never need that much.
         if store.ready().is_some_and(|ready| ready < next.end()) && next.end() <= file_size_limit() {
             start(next.start, next.end());
         }

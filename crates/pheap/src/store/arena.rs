@@ -1,8 +1,9 @@
-//! Arenas and their span tables: their format, and which pages belong to whom.
+//! Arenas and their span tables: the format, and which pages belong to which span.
 //!
-//! An arena is a run of pages of the file, a multiple of the heap's arena unit. It begins with a page for its head, followed by its
-//! span table: one entry of two words for each page, filled in at the first page of a span and zero elsewhere. Entries are not in the order of their pages: those that
-//! opening a heap looks at, of long spans one behind the other, lie together.
+//! An arena is a run of pages of the file. Its size is a multiple of the heap's arena unit. It begins with a
+//! page for its head, followed by its span table: one entry of two words for each page, filled in for the
+//! first page of a span and zero elsewhere. The entries are not in the order of their pages: the entries that
+//! an opening reads, of long spans one behind the other, lie together.
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -21,34 +22,36 @@ const HEAD_WORDS: usize = 8;
 pub(crate) const ENTRY: u64 = 16;
 /// The bits of an entry's first word that check the others.
 const CHECK: u64 = 0xff << 24;
-/// Entries of neighbouring pages that lie together: a cache line of them.
+/// Number of neighbouring pages whose entries lie together, in one cache line.
 const TOGETHER: u64 = 4;
-/// Pages that are so many apart have their lines of entries beside one another: the length of most spans of a region that is not small.
+/// Pages at this distance have neighbouring lines of entries. It is the length of most spans of a region that
+/// is not small.
 const APART: u64 = 256;
-/// A span of small objects has fewer pages than this: 2 MiB.
+/// A span of small objects has fewer pages than this: it is shorter than 2 MiB.
 pub(crate) const SMALL_PAGES: u32 = 512;
-/// Bytes of a slot that an entry has room for.
+/// Largest size of a slot that an entry has room for, in bytes.
 pub(crate) const SMALL_SLOT: u32 = 0xffff;
-/// Word of the head that says up to where pages were ever used: not one of those with a checksum, which never change.
+/// Word of the head that says up to where pages were ever used. The checksum of the head does not cover it,
+/// because it changes.
 const USED: usize = HEAD_WORDS;
-/// How far that word runs ahead: a part of the arena, and pages at least.
+/// The used word runs ahead by this fraction of the arena, and by at least this many bytes.
 const STEPS: u64 = 16;
 const LEAST_STEP: u64 = 4 * PAGE;
 
-/// An arena, as known while the heap is open.
+/// An arena of an open heap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Arena {
     /// Offset of its first byte.
     pub(crate) start: u64,
     /// Length in bytes.
     pub(crate) size: u64,
-    /// Offset behind the pages that were ever part of a span, or may have been.
+    /// Offset behind all pages that may ever have been part of a span.
     pub(crate) used: u64,
-    /// Whether the entries of the span table are in the order of their pages: in small arenas.
+    /// Whether the entries of the span table are in the order of their pages, as in small arenas.
     in_order: bool,
 }
 
-/// What a span is for.
+/// The purpose of a span.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum SpanKind {
@@ -60,7 +63,7 @@ pub(crate) enum SpanKind {
     Types = 3,
     /// Objects of one type, in slots of one size.
     Small = 4,
-    /// One object.
+    /// One large object.
     Large = 5,
 }
 
@@ -68,10 +71,10 @@ pub(crate) enum SpanKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SpanEntry {
     pub(crate) kind: SpanKind,
-    /// Bytes of a slot (small spans).
+    /// Bytes of a slot (of small spans).
     pub(crate) slot: u32,
     pub(crate) pages: u32,
-    /// Number in the type table (small and large spans).
+    /// Number of the type in the type table (of small and large spans).
     pub(crate) ty: u32,
     /// Id of the region; 0 for the type table.
     pub(crate) region: u32,
@@ -84,12 +87,14 @@ impl SpanEntry {
         [word | Self::check(word), u64::from(self.ty) | u64::from(self.region) << 32]
     }
 
-    /// Bits 24 to 31 of the first word: what is left of the others when they are divided by 255, to which each bit adds something, plus 1.
+    /// Returns the check, bits 24 to 31 of the first word: the remainder of the other bits divided by 255,
+    /// plus 1. Each single bit changes the remainder.
     fn check(word: u64) -> u64 {
         ((word & !CHECK) % 255 + 1) << 24
     }
 
-    /// `None` for a free page (or one within a span), an error for what no pheap writes.
+    /// Reads an entry. Returns `None` for a free page or a page inside a span, and an error for words that
+    /// pheap never writes.
     pub(crate) fn from_words([a, b]: [u64; 2]) -> Result<Option<SpanEntry>> {
         if a == 0 {
             return Ok(None);
@@ -122,32 +127,33 @@ impl SpanEntry {
 }
 
 impl Arena {
-    /// An arena of which nothing was ever used.
+    /// Creates an arena whose pages were never used.
     pub(crate) fn new(start: u64, size: u64) -> Arena {
         let arena = Arena { start, size, used: 0, in_order: !(size / PAGE).is_multiple_of(APART) };
         Arena { used: arena.first_free(), ..arena }
     }
 
+    /// Returns the offset of the head.
     fn head(&self) -> u64 {
         self.start + if self.start == 0 { HEADER_SIZE } else { 0 }
     }
 
-    /// Offset of the span table.
+    /// Returns the offset of the span table.
     pub(crate) fn table(&self) -> u64 {
         self.head() + PAGE
     }
 
-    /// Offset of the first page that can be given away.
+    /// Returns the offset of the first page that spans can have.
     pub(crate) fn first_free(&self) -> u64 {
         (self.table() + self.size / PAGE * ENTRY).next_multiple_of(PAGE)
     }
 
-    /// Offset of the first byte behind it.
+    /// Returns the offset behind the arena.
     pub(crate) fn end(&self) -> u64 {
         self.start + self.size
     }
 
-    /// Offset of the entry for the page at `offset`.
+    /// Returns the offset of the entry of the page at `offset`.
     pub(crate) fn entry(&self, offset: u64) -> u64 {
         debug_assert!((self.first_free()..self.end()).contains(&offset));
         let number = if self.in_order {
@@ -160,12 +166,12 @@ impl Arena {
         self.table() + number * ENTRY
     }
 
-    /// Whether the byte at `offset` is part of the entry of a page that is in use, or was.
+    /// Returns whether the byte at `offset` is part of the entry of a page that may ever have been used.
     pub(crate) fn has_entries_at(&self, offset: u64) -> bool {
         self.page_of(offset).is_some_and(|page| page < self.used)
     }
 
-    /// The page whose entry the byte at `offset` is part of.
+    /// Returns the offset of the page whose entry the byte at `offset` is part of.
     pub(crate) fn page_of(&self, offset: u64) -> Option<u64> {
         let number = offset.wrapping_sub(self.table()) / ENTRY;
         if number >= self.size / PAGE {
@@ -180,12 +186,13 @@ impl Arena {
         (self.first_free()..self.end()).contains(&page).then_some(page)
     }
 
-    /// Lines of entries that lie beside one another.
+    /// Returns the number of lines of entries in a row.
     fn columns(&self) -> u64 {
         self.size / PAGE / APART
     }
 
-    /// Bytes that an arena at `start` needs for itself and `pages` pages.
+    /// Returns the bytes that an arena at `start` needs for `pages` pages and for itself, as a multiple of
+    /// `unit`.
     pub(crate) fn size_for(start: u64, pages: u64, unit: u64) -> u64 {
         let mut size = (pages * PAGE).next_multiple_of(unit);
         while Arena::new(start, size).first_free() + pages * PAGE > start + size {
@@ -194,6 +201,7 @@ impl Arena {
         size
     }
 
+    /// Returns the words of the head that never change.
     fn head_words(&self, salt: u64) -> [u64; HEAD_WORDS] {
         let mut words = [MAGIC, self.start, self.size, if self.in_order { 0 } else { APART }, 0, 0, 0, 0];
         let bytes: Vec<u8> = [&words[..], &[salt]].concat().iter().flat_map(|w| w.to_le_bytes()).collect();
@@ -201,7 +209,7 @@ impl Arena {
         words
     }
 
-    /// The head of a new arena, whose pages are zero: where, and what.
+    /// Returns the offset and the words of the head of a new arena, whose pages are zero.
     pub(crate) fn first_words(&self, salt: u64) -> (u64, [u64; USED + 1]) {
         let mut words = [0; USED + 1];
         words[..HEAD_WORDS].copy_from_slice(&self.head_words(salt));
@@ -209,7 +217,8 @@ impl Arena {
         (self.head(), words)
     }
 
-    /// Writes the [head](Self::first_words) of a new arena, which no one else knows yet; durable on return.
+    /// Writes the [head](Self::first_words) of a new arena that no other thread knows yet. It is durable on
+    /// return.
     #[track_caller]
     pub(crate) fn write(&self, media: &Media, heap: Words<'_>, salt: u64) {
         let (at, words) = self.first_words(salt);
@@ -217,7 +226,8 @@ impl Arena {
         heap.persist_directly(media, at, size_of_val(&words));
     }
 
-    /// Notes that the pages before the byte at `end` are going to be used. Returns whether that is new, and so to be [written](Self::write_used).
+    /// Notes that the pages before the byte at `end` are going to be used. Returns whether the used word has
+    /// changed, so that the caller must [write](Self::write_used) it.
     pub(crate) fn use_until(&mut self, end: u64) -> bool {
         let new = end > self.used;
         if new {
@@ -227,7 +237,8 @@ impl Arena {
         new
     }
 
-    /// Writes up to where pages are used; durable after a fence. Before that, no entry of such a page may be written.
+    /// Writes the used word. It is durable after a fence; before that, no entry of a newly used page may be
+    /// written.
     #[track_caller]
     pub(crate) fn write_used(&self, media: &Media, heap: Words<'_>) {
         let at = self.head() + USED as u64 * 8;
@@ -235,7 +246,7 @@ impl Arena {
         media.flush(heap.addr(at), 8);
     }
 
-    /// Reads the head of the arena at `start` of a heap of `mapped` bytes.
+    /// Reads the head of the arena at `start`, of a heap of `mapped` bytes.
     pub(crate) fn read(stored: Stored<'_>, start: u64, mapped: u64, salt: u64) -> Result<Arena> {
         let bad = || Error::corrupt(format!("the arena at byte {start} has a wrong head"));
         let head = Arena::new(start, 0).head();
@@ -259,7 +270,7 @@ impl Arena {
     }
 }
 
-/// The one that the byte at `offset` lies in, of all arenas of a heap in order.
+/// Returns the arena that has the byte at `offset`. `arenas` are all arenas of a heap, in order.
 pub(crate) fn arena_of(arenas: &[Arena], offset: u64) -> Arena {
     arenas[arenas.partition_point(|arena| arena.end() <= offset)]
 }

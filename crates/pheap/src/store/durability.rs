@@ -1,4 +1,4 @@
-//! What waits for the write-ahead log, and what becomes of a heap whose log has failed.
+//! Waits for the write-ahead log, and the state of a heap whose log has failed.
 
 use std::sync::Arc;
 
@@ -8,19 +8,20 @@ use crate::faults::{Kind, is_left_out};
 use crate::wal::Wal;
 
 impl Store {
-    /// The write-ahead log, if the heap has one.
+    /// Returns the write-ahead log, if the heap has one.
     #[inline(always)]
     pub(crate) fn wal(&self) -> Option<&Arc<Wal>> {
         self.medium.wal()
     }
 
-    /// Position up to which everything is durable, in the sense of the heap's durability.
+    /// Returns the position up to which everything is durable, in the sense of the heap's durability.
     #[inline]
     pub(crate) fn durable_end(&self) -> u64 {
         self.wal().map_or(u64::MAX, |wal| wal.durable_end())
     }
 
-    /// With a write-ahead log: waits until what was recorded before `position` may be told to others.
+    /// With a write-ahead log, waits until the records before `position` are as durable as the policy
+    /// requires before anything of them may be returned.
     #[inline]
     #[track_caller]
     pub(crate) fn acknowledge(&self, position: u64) -> Result<()> {
@@ -29,31 +30,33 @@ impl Store {
             return Ok(());
         }
         if self.is_forked() {
-            return Err(Error::Forked); // the log is the parent's
+            // The log belongs to the parent.
+            return Err(Error::Forked);
         }
         self.note_failure(wal.acknowledge(position))
     }
 
-    /// [`acknowledge`](Self::acknowledge) for who gives up what it was at. In a forked child, where the log
-    /// is the parent's, it waits for nothing.
+    /// [`acknowledge`](Self::acknowledge) for a thread that gives up its transaction. In a forked child,
+    /// where the log belongs to the parent, this does not wait.
     #[cold]
     #[track_caller]
     pub(crate) fn acknowledge_seen(&self, position: u64) -> Result<()> {
         if self.is_forked() { Ok(()) } else { self.acknowledge(position) }
     }
 
-    /// For a transaction that does not wait for a sync, and whose record ends at `position`, which this
-    /// returns: if others only wait until the kernel has their records, this one does, too.
+    /// Ends a deferred transaction whose record ends at `position`, and returns that. With a policy whose
+    /// commits wait for the kernel only, this waits for the kernel, too.
     pub(crate) fn hand_over(&self, position: u64) -> u64 {
         if self.wal().is_some_and(|wal| !wal.syncs_commits()) {
-            // Who asks for the outcome is told of a failure.
-            // SURVIVES unreached: a simulated log is mapped, so a record is there when it was appended, unless another thread writes.
+            // An error is ignored here: waiting for the commit returns it.
+            // SURVIVES unreached: a simulated log is mapped, so a record is in the log when it was appended,
+            // unless another thread writes.
             let _ = self.acknowledge(position);
         }
         position
     }
 
-    /// Waits for a checkpoint if too much memory is private, or makes one.
+    /// If too many pages are private, waits for a checkpoint, or makes one.
     #[inline(always)]
     pub(crate) fn wait_for_memory(&self) {
         if let Some(wal) = self.wal()
@@ -71,7 +74,7 @@ impl Store {
         }
     }
 
-    /// Waits until all that was recorded may be told to others.
+    /// Waits until all records are as durable as the policy requires.
     #[track_caller]
     pub(crate) fn acknowledge_all(&self) -> Result<()> {
         let Some(wal) = self.wal() else { return Ok(()) };
@@ -79,7 +82,7 @@ impl Store {
         self.note_failure(wal.has_taken_all())
     }
 
-    /// Fails if the log has: what is going to be done would not be recorded.
+    /// Fails if the log has failed: a change would not be recorded then.
     pub(crate) fn check_log(&self) -> Result<()> {
         match self.wal().and_then(|wal| wal.failure()) {
             Some(failure) => self.note_failure(Err(failure)),
@@ -87,7 +90,7 @@ impl Store {
         }
     }
 
-    /// If the log has failed, nobody may use the heap any more.
+    /// Passes `result` on. If the log has failed, the heap refuses all use from now on.
     pub(crate) fn note_failure<R>(&self, result: Result<R>) -> Result<R> {
         if result.is_err() && self.wal().is_some_and(|wal| wal.failure().is_some()) {
             self.set_failed();

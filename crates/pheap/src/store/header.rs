@@ -1,7 +1,7 @@
-//! The first two pages of the file: what must be known before anything else can be read.
+//! The header: the first two pages of the file, which are read before anything else.
 //!
-//! Two slots with sequence numbers. The older is written, the newest valid one wins, so a crash while a header is written loses
-//! nothing. The byte map is in docs/design.md.
+//! It has two slots with sequence numbers. A write goes to the older slot, and the newest valid slot counts.
+//! So a crash during a write of the header loses nothing. The byte map is in docs/design.md.
 
 #![deny(clippy::wildcard_enum_match_arm)]
 
@@ -19,30 +19,33 @@ use crate::wal::WalIdentity;
 
 /// The format that this program reads and writes.
 pub(crate) const FORMAT: u32 = 3;
-/// Feature flag: logs of regions may hold [parts](crate::txn::parts) of records.
+/// Feature flag: the logs of regions may hold [parts](crate::txn::parts) of records.
 const HAS_PARTS: u64 = 1;
-/// First word of a slot. Not text, so that no text file can have it.
+/// First word of a slot. It is not text, so no text file begins with it.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"\x89PHEAP\r\n");
 
 const WORDS: usize = 64;
-/// Bytes of a slot that count.
+/// Bytes of a slot that are used.
 pub(crate) const SLOT_SIZE: usize = WORDS * 8;
-/// How many bases a header can list.
+/// Largest number of bases in a header.
 pub(crate) const MAX_BASES: usize = 4;
-/// First address that belongs to the kernel.
+/// Address at which the kernel's half begins.
 pub(crate) const END_OF_ADDRESSES: u64 = 1 << 47;
 
-/// Whether, and how, the heap was in use.
+/// Whether, and with which medium, the heap was in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Use {
     Closed,
-    /// On such a medium. With `Wal`, the newest transactions are in the log; with `Synced`, it was being made ready for a log, in its file.
+    /// In use with this medium. With `Wal`, the newest transactions are in the log. With `Synced`, the heap
+    /// was being prepared for a log, in its file.
     In(MediumKind),
 }
 
 impl Use {
-    /// Whether what the logs of regions hold may not be in its place yet. When a heap is closed it is, also if the logs were not emptied, as in a backup; and with a
-    /// [write-ahead log](crate::wal), nobody writes to them. What they hold then may be older than what is in its place.
+    /// Returns whether the logs of regions may have content that is not in place yet. A closed heap has
+    /// everything in place, even if its logs are not empty, as in a backup. With a [write-ahead
+    /// log](crate::wal), the logs of regions are not written, and their content may be older than that in
+    /// place.
     pub(crate) fn needs_region_logs(self) -> bool {
         match self {
             Use::Closed | Use::In(MediumKind::Wal) => false,
@@ -50,7 +53,7 @@ impl Use {
         }
     }
 
-    /// Whether a power failure may have left it torn.
+    /// Returns whether a power failure may have left the heap torn.
     pub(crate) fn is_torn_by_power_failure(self) -> bool {
         matches!(self, Use::In(medium) if medium.is_torn_by_power_failure())
     }
@@ -61,42 +64,46 @@ impl Use {
 pub(crate) struct Header {
     pub(crate) sequence: u64,
     pub(crate) uuid: u128,
-    /// Arenas are multiples of this many bytes.
+    /// Bytes of the arena unit: each arena is a multiple of it.
     pub(crate) arena_unit: u64,
     /// Bytes of the file that belong to the heap.
     pub(crate) mapped: u64,
     /// Bytes of addresses reserved.
     pub(crate) reserved: u64,
-    /// Mixed into each checksum, so that nobody can make a record by choosing the bytes that he stores.
+    /// A secret that is mixed into each checksum, so that no program can choose bytes that look like a
+    /// record.
     pub(crate) salt: u64,
-    /// Where the heap is mapped, and other bases that pointers in it may be relative to, because a relocation is not complete.
+    /// The base at which the heap is mapped; then other bases that pointers may be relative to, while a
+    /// relocation is incomplete.
     pub(crate) bases: Vec<u64>,
     /// The boot in which the heap was last opened.
     pub(crate) boot: u128,
     pub(crate) in_use: Use,
-    /// Whether logs of regions may hold what programs do not know that are older than parts of records.
+    /// Whether logs of regions may hold parts of records, which older programs do not know.
     pub(crate) has_parts: bool,
     /// Offset of the first extent of the type table.
     pub(crate) types: u64,
-    /// Offset and length of the [bitmaps of live slots](crate::alloc::bitmaps), if the heap is closed and has them.
+    /// Offset and length of the [bitmaps of live slots](crate::alloc::bitmaps), if the heap is closed and has
+    /// them.
     pub(crate) live_slots: (u64, u64),
-    /// Number of the newest write-ahead log: the one in use, if one is.
+    /// Number of the newest write-ahead log. If the heap is in use with a log, it is this one.
     pub(crate) log: u64,
-    /// The file that the heap was last in use in.
+    /// The file in which the heap was last in use.
     pub(crate) identity: Identity,
-    /// What tells this log apart from one that a copy of the heap has counted alike.
+    /// The log run. It tells this log apart from the log of a copy of the heap, whose number may be equal.
     pub(crate) log_nonce: u64,
 }
 
 impl Header {
-    /// Makes this the next header, which goes over the other slot, and says that the heap is complete and closed.
+    /// Makes this the next header, for the other slot, and lets it say that the heap is complete and closed.
     pub(crate) fn complete(&mut self) {
         self.sequence += 1;
         self.in_use = Use::Closed;
-        self.has_parts = false; // the logs of regions are empty
+        // The logs of regions are empty.
+        self.has_parts = false;
     }
 
-    /// What it says of the heap's write-ahead log.
+    /// Returns the fields that identify the heap's write-ahead log.
     pub(crate) fn wal_identity(&self) -> WalIdentity {
         WalIdentity {
             uuid: self.uuid,
@@ -136,7 +143,7 @@ impl Header {
         w
     }
 
-    /// The content of the slot on the medium.
+    /// Returns the bytes of the slot.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         self.to_words().iter().flat_map(|word| word.to_le_bytes()).collect()
     }
@@ -188,30 +195,32 @@ impl Header {
         if sane { Ok(header) } else { Err(Error::corrupt("the sizes in the header contradict each other")) }
     }
 
-    /// What the checksums of the log of a region are salted with.
+    /// Returns the salt of the checksums in the log of a region.
     pub(crate) fn log_identity(&self, region: u32) -> u64 {
         self.salt ^ u64::from(region).wrapping_mul(0xe703_7ed1_a0b4_28db)
     }
 
-    /// The generation that the log of a new region starts with. Region ids may come back when their region is removed and the heap
-    /// opened again, and so may the pages of its log; generations must not. Each opening has a sequence number of its own.
+    /// Returns the first generation of the log of a new region. When a region is removed and the heap is
+    /// opened again, its id and the pages of its log may be used again, but its generations must not. So the
+    /// sequence number of the header, which is different in each opening, is a part of the generation.
     pub(crate) fn first_generation(&self, region: u32) -> u64 {
         let words = [self.salt, self.sequence, u64::from(region)];
-        xxh3_64(&words.map(u64::to_le_bytes).concat()) >> 17 | 1 // 48 bits, with room to count on
+        // 47 bits, so that there is room to count on within 48.
+        xxh3_64(&words.map(u64::to_le_bytes).concat()) >> 17 | 1
     }
 
-    /// Which of the two slots holds this header.
+    /// Returns the number of the slot for this header.
     pub(crate) fn slot(&self) -> usize {
         (self.sequence % 2) as usize
     }
 
-    /// Makes durable what was read of the header: it may be in a cache only.
+    /// Makes the header that was read durable, because it may be in a cache only.
     #[track_caller]
     pub(crate) fn persist_again(&self, media: &Media, heap: Words<'_>) {
         media.persist(heap.addr(self.slot() as u64 * PAGE), SLOT_SIZE);
     }
 
-    /// Writes the header, with the next sequence number, over the older slot; durable on return.
+    /// Writes the header with the next sequence number to the older slot. It is durable on return.
     #[track_caller]
     pub(crate) fn write(&mut self, media: &Media, heap: Words<'_>) {
         self.sequence += 1;
@@ -220,8 +229,9 @@ impl Header {
         heap.persist_directly(media, slot, SLOT_SIZE);
     }
 
-    /// [Writes](Self::write) the header to both slots, one after the other: one is whole at any time, and should one be damaged later, the other says the same.
-    /// `sync` is called after each. The second one is not stored if the first one is not durable.
+    /// [Writes](Self::write) the header to both slots, one after the other. So one slot is whole at any time,
+    /// and if one is damaged later, the other says the same. `sync` is called after each. If the first slot
+    /// is not durable, the second is not stored.
     ///
     /// # Errors
     /// Those of `sync`, and of the medium's fences.
@@ -242,8 +252,8 @@ impl Header {
     }
 }
 
-/// Whether a heap with a reservation of this many bytes can be mapped at `base`. As all its bases are multiples of the reservation, the
-/// ranges behind them are apart.
+/// Returns whether a heap with `reserved` bytes of addresses can be mapped at `base`. All bases of a heap are
+/// multiples of its reservation, so the ranges at its bases do not overlap.
 pub(crate) fn is_base(base: u64, reserved: u64) -> bool {
     base.is_multiple_of(reserved)
         && base >= PAGE
@@ -255,7 +265,8 @@ fn checksum(words: &[u64]) -> u64 {
     xxh3_64(&bytes)
 }
 
-/// Whether these bytes of a slot are what a torn write has left: no header, and not nothing.
+/// Returns whether a torn write has left these bytes of a slot: they are neither a header, nor zero behind
+/// the magic.
 pub(crate) fn is_torn(slot: &[u8]) -> bool {
     let words: Vec<u64> =
         slot.chunks_exact(8).map(|b| u64::from_le_bytes(b.try_into().expect("8 bytes"))).collect();
@@ -263,15 +274,16 @@ pub(crate) fn is_torn(slot: &[u8]) -> bool {
     !is_header && words.iter().skip(1).any(|&word| word != 0)
 }
 
-/// What the beginning of a file turned out to be.
+/// The result of reading the beginning of a file.
 #[derive(Debug)]
 pub(crate) enum Found {
-    /// No heap yet: an empty file, or one whose creation was cut short.
+    /// There is no heap yet: the file is empty, or its creation was cut short.
     Nothing,
     Header(Header),
 }
 
-/// Reads the two slots. `bytes` is the beginning of the file, at most [`HEADER_SIZE`]; `path` is for messages.
+/// Reads the two slots. `bytes` is the beginning of the file, at most [`HEADER_SIZE`] bytes; `path` is for
+/// messages.
 pub(crate) fn read(bytes: &[u8], path: &Path) -> Result<Found> {
     if bytes.is_empty() {
         return Ok(Found::Nothing);
@@ -284,7 +296,7 @@ pub(crate) fn read(bytes: &[u8], path: &Path) -> Result<Found> {
     let slots = [&words[..WORDS], &words[PAGE as usize / 8..][..WORDS]];
 
     if slots.iter().all(|slot| slot[0] != MAGIC) {
-        // All zeros is what a crash before the first store leaves.
+        // A crash before the first store leaves all zeros.
         return if is_zero && !short {
             Ok(Found::Nothing)
         } else {
@@ -300,17 +312,17 @@ pub(crate) fn read(bytes: &[u8], path: &Path) -> Result<Found> {
         .max_by_key(|slot| slot[2]);
     match newest {
         Some(slot) => Header::from_words(slot).map(Found::Header),
-        // The first header goes to slot 1; slot 0 holds nothing but the magic until that one is complete. So no one has ever
-        // been told that this heap exists.
+        // The first header goes to slot 1, and slot 0 has only the magic until that header is complete. So
+        // this heap was never used.
         None if slots[0][0] == MAGIC && slots[0][1..].iter().all(|&w| w == 0) => Ok(Found::Nothing),
         None => Err(Error::corrupt("both headers have wrong checksums")),
     }
 }
 
-/// Marks the file as one whose creation has begun.
+/// Marks the file as a heap whose creation has begun.
 ///
 /// # Errors
-/// That the medium's fence has failed: nothing else must be stored then.
+/// The error of the medium's fence. Nothing else must be stored after it.
 #[track_caller]
 pub(crate) fn begin_creation(media: &Media, heap: Words<'_>) -> Result<()> {
     heap.set(media, 0, MAGIC);
@@ -364,7 +376,8 @@ pub(crate) mod tests {
         let (a, b) = (header(4), header(5));
         let mut bytes = file([Some(&a), Some(&b)]);
         assert_eq!(found(&bytes), b);
-        bytes[PAGE as usize + 20] ^= 1; // the newer one is torn
+        // The newer slot is torn.
+        bytes[PAGE as usize + 20] ^= 1;
         assert_eq!(found(&bytes), a);
         bytes[20] ^= 1;
         assert!(matches!(read(&bytes, Path::new("x")), Err(Error::Corrupt { .. })));
@@ -376,7 +389,7 @@ pub(crate) mod tests {
         assert!(matches!(read(&bytes, Path::new("x")), Ok(Found::Nothing)));
         bytes[..8].copy_from_slice(&MAGIC.to_le_bytes());
         assert!(matches!(read(&bytes, Path::new("x")), Ok(Found::Nothing)));
-        // The first header, torn anywhere, beside it.
+        // Slot 1 has the first header, torn anywhere.
         let whole = file([None, Some(&header(1))]);
         bytes[PAGE as usize..][..100].copy_from_slice(&whole[PAGE as usize..][..100]);
         assert!(matches!(read(&bytes, Path::new("x")), Ok(Found::Nothing)));

@@ -1,6 +1,6 @@
-//! What is in the file of a heap: its header, arenas and their span tables, pages, types, and the headers of regions.
+//! The file of a heap: its header, arenas and their span tables, pages, types, and the headers of regions.
 //!
-//! Knows pages, spans and types. Must not know regions that are open, transactions, or objects.
+//! This module knows pages, spans and types. It must not know open regions, transactions, or objects.
 
 mod ahead;
 pub(crate) mod arena;
@@ -40,13 +40,13 @@ use words::Words;
 
 pub(crate) const OPEN: u8 = 0;
 pub(crate) const READ_ONLY: u8 = 1;
-/// Open, but its log has not [begun](Wal::begin).
+/// The heap is open, but its log has not [begun](Wal::begin).
 pub(crate) const UNCHANGED: u8 = 2;
 pub(crate) const CLOSED: u8 = 3;
-/// The disk has failed, or something has panicked that must not.
+/// The disk has failed, or a panic has interrupted a change of pheap's state.
 pub(crate) const FAILED: u8 = 4;
 
-/// Nobody knows who is inside of a region: see [`Refused`](crate::sync::fence::Refused).
+/// It is unknown which thread is inside a region: see [`Refused`](crate::sync::fence::Refused).
 const UNFENCED: u8 = 5;
 
 const PANICKED: &str = "a panic has interrupted the end of a transaction, or a collection";
@@ -62,11 +62,12 @@ fn unfenced() -> Error {
     Error::Failed { reason: reason.to_owned() }
 }
 
-/// Words of bits for each word of so many bytes.
+/// Returns the words of a bitmap with one bit for each of the words in `bytes` bytes.
 fn blocks(bytes: u64) -> usize {
     bytes.div_ceil(64 * 8) as usize
 }
 
+/// Evicts private pages of a heap with a write-ahead log.
 pub(crate) type Evict = Box<dyn Fn(&Wal) + Send + Sync>;
 
 /// An open file of pages, spans and types.
@@ -74,55 +75,59 @@ pub(crate) struct Store {
     pub(crate) mapping: Mapping,
     /// [`OPEN`], [`READ_ONLY`], [`UNCHANGED`], [`CLOSED`], [`FAILED`] or [`UNFENCED`].
     pub(crate) state: AtomicU8,
-    /// Whether the file had a name when it was opened, and is to keep one.
+    /// Whether the file had a name when it was opened. It must keep one then.
     pub(crate) has_name: bool,
+    /// Whether each transaction is long from the beginning.
     pub(crate) pin_undo: bool,
     pub(crate) max_size: u64,
     pub(crate) tuning: Tuning,
     pub(crate) page_map: PageMap,
-    /// A bit for each word of the heap: whether a long transaction that is open has logged it.
+    /// A bit for each word of the heap: whether the open long transaction of its region has logged the word.
     pub(crate) logged: OnceLock<Arc<Table<AtomicU64>>>,
     pub(crate) medium: Medium,
-    /// Gives private pages back, where no thread in the background does. Set when the heap is opened, if at all.
+    /// Evicts private pages where no background thread does. Set when the heap is opened, or never.
     pub(crate) evict: OnceLock<Evict>,
-    /// With what keys are hashed. The same for the heap's whole life, and nothing that anyone else could choose.
+    /// The secret with which keys are hashed. It is the same for the whole life of the heap, and unknown to
+    /// programs that choose keys.
     pub(crate) hash_secret: [u64; 2],
     pub(crate) process: Process,
     pub(crate) ahead: Ahead,
-    /// Locked after a region, if at all.
+    /// Locked after a region's lock, if a thread takes both.
     pub(crate) tables: Mutex<Tables>,
 }
 
-/// The metadata: the header, who owns which pages, and the types.
+/// The metadata: the header, the owners of pages, and the types.
 pub(crate) struct Tables {
-    /// What is mapped, until the heap is closed.
+    /// The mapped part of the heap. It stays mapped until the heap is closed.
     pub(crate) heap: Words<'static>,
     pub(crate) header: Header,
     pub(crate) media: Media,
     pub(crate) arenas: Vec<Arena>,
     pub(crate) pages: Pages,
     pub(crate) types: TypeTable,
-    /// How often somebody had to wait for the file to grow.
+    /// How often a thread has waited for the file to grow.
     pub(crate) growth_waits: u64,
 }
 
 impl Store {
-    /// Where the heap is mapped.
+    /// Returns the address at which the heap is mapped.
     #[inline(always)]
     pub(crate) fn base(&self) -> *mut u8 {
         self.mapping.base()
     }
 
-    /// Identity of the open heap.
+    /// Returns the identity of the open heap: the address of this store.
     #[inline(always)]
     pub(crate) fn id(&self) -> usize {
         std::ptr::from_ref(self).addr()
     }
 
-    /// A bit for each word of the heap, for long transactions; made for the first of them. None if there are no addresses for it: it is a 64th of what the heap has reserved.
+    /// Returns the bitmap of the words that long transactions have logged. It is made for the first of them.
+    /// Returns `None` if there are no addresses for it: it needs a 64th of the heap's reservation.
     pub(crate) fn logged(&self) -> Option<&Arc<Table<AtomicU64>>> {
         if self.logged.get().is_none() {
-            // Locked until it is there: the heap may grow, and this with it.
+            // The tables stay locked until the bitmap is stored: the heap may grow, and must extend the
+            // bitmap.
             let tables = self.tables.lock();
             let [blocks, open] = [self.mapping.reserved(), tables.header.mapped].map(blocks);
             let _ = self.logged.set(Arc::new(Table::new(blocks, open).ok()?));
@@ -130,8 +135,8 @@ impl Store {
         self.logged.get()
     }
 
-    /// Makes the tables with an entry for each page or word ready for a heap of so many bytes. The metadata
-    /// are locked.
+    /// Makes the tables with an entry for each page or word ready for a heap of `mapped` bytes. The caller
+    /// has locked the metadata.
     fn extend_tables(&self, mapped: u64) -> Result<()> {
         self.page_map.extend(mapped)?;
         self.medium.wal().map_or(Ok(()), |wal| wal.pages.extend(mapped))?;
@@ -142,7 +147,7 @@ impl Store {
         self.mapping.is_read_only()
     }
 
-    /// Whether this process was forked from the one that opened the heap.
+    /// Returns whether this process was forked from the one that opened the heap.
     #[inline(always)]
     pub(crate) fn is_forked(&self) -> bool {
         self.process.is_parent()
@@ -173,8 +178,8 @@ impl Store {
         }
     }
 
-    /// Lets nobody use the heap any more: a panic has left part of it between two states. What was acknowledged is on the disk, or in the system's memory, as it
-    /// would be if the process had died.
+    /// Makes the heap refuse all use, because a panic has left its state inconsistent. Acknowledged
+    /// transactions are on the disk, or in the system's memory, as if the process had died.
     pub(crate) fn set_panicked(&self) {
         self.set_failed();
         if let Some(wal) = self.wal() {
@@ -182,25 +187,27 @@ impl Store {
         }
     }
 
-    /// Lets nobody use the heap any more, for it cannot be known who does. Those who do finish what they are at. Returns what to tell others.
+    /// Makes the heap refuse all use, because it is unknown which threads are inside it. These threads finish
+    /// their work. Returns the error for all others.
     #[cold]
     pub(crate) fn set_unfenced(&self) -> Error {
-        // In this order: a heap that is unchanged may become open meanwhile.
+        // The order matters: another thread may change the state from `UNCHANGED` to `OPEN` at the same time.
         for state in [READ_ONLY, UNCHANGED, OPEN] {
             let _ = self.state.compare_exchange(state, UNFENCED, Ordering::Relaxed, Ordering::Relaxed);
         }
         unfenced()
     }
 
-    /// Lets nobody use the heap any more, for its disk has failed.
+    /// Makes the heap refuse all use, because its disk has failed.
     pub(crate) fn set_failed(&self) {
-        // In this order: see above.
+        // The order matters: another thread may change the state from `UNCHANGED` to `OPEN` at the same time.
         for state in [UNCHANGED, OPEN] {
             let _ = self.state.compare_exchange(state, FAILED, Ordering::Relaxed, Ordering::Relaxed);
         }
     }
 
-    /// Fails unless objects can be written. With a write-ahead log, makes sure that it has begun: an error here has changed nothing.
+    /// Fails unless objects can be written. With a write-ahead log, makes sure that the log has begun. An
+    /// error here has changed nothing.
     #[inline(always)]
     pub(crate) fn check_writable(&self) -> Result<()> {
         let state = self.state.load(Ordering::Relaxed);
@@ -214,13 +221,14 @@ impl Store {
             Some(wal) if !self.is_read_only() => {
                 self.note_failure(wal.begin())?;
                 let _ = self.state.compare_exchange(UNCHANGED, OPEN, Ordering::Relaxed, Ordering::Relaxed);
-                self.check_open() // it may have been closed meanwhile
+                // Another thread may have closed the heap.
+                self.check_open()
             }
             _ => Err(Error::ReadOnly),
         }
     }
 
-    /// Fails if the file of the heap has been removed, or another one was given its last name.
+    /// Fails if the file of the heap has been removed, or its last name leads to another file.
     pub(crate) fn check_named(&self) -> Result<()> {
         if self.has_name
             && let (Some(file), Some(path)) = (self.mapping.file(), self.mapping.path())
@@ -232,7 +240,7 @@ impl Store {
         Ok(())
     }
 
-    /// Whether runs must be repeatable: no threads that nobody asked for, no looking at clocks.
+    /// Returns whether runs must be repeatable. Then pheap starts no threads unasked, and reads no clock.
     pub(crate) fn is_simulated(&self) -> bool {
         self.mapping.is_simulated()
     }

@@ -1,7 +1,8 @@
-//! Which span a page belongs to: one number for each page that the heap can ever have, in volatile memory.
+//! The span that each page belongs to: one number for each page that the heap can ever have, in volatile
+//! memory.
 //!
-//! A collector looks up each pointer that it follows, so this is an array, not a tree. It is as long as the reservation of addresses, but
-//! only the parts that are written take memory.
+//! The collector looks up each pointer that it follows, so this is an array and not a tree. It is as long as
+//! the reservation of addresses, but only the parts that are written take memory.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -12,18 +13,18 @@ use crate::units::PAGE;
 /// The bit of an entry that says that the page was populated since the heap was opened.
 const POPULATED: u32 = 1 << 31;
 
-/// Numbers of spans by page. A region's numbers are its own: nobody looks up a page of another region.
+/// Numbers of spans, by page. Each region numbers its spans separately, and looks up only its own pages.
 pub(crate) struct PageMap {
     pages: Table<AtomicU32>,
 }
 
 impl PageMap {
-    /// A map for a heap of `mapped` bytes now, and at most `reserved`, which belong to no span.
+    /// Creates a map for a heap of `mapped` bytes, which may grow to `reserved`. No page belongs to a span.
     pub(crate) fn new(reserved: u64, mapped: u64) -> Result<PageMap> {
         Ok(PageMap { pages: Table::new((reserved / PAGE) as usize, (mapped / PAGE) as usize)? })
     }
 
-    /// The heap is about to have so many bytes.
+    /// Makes room for the pages of a heap that is about to have `mapped` bytes.
     pub(crate) fn extend(&self, mapped: u64) -> Result<()> {
         self.pages.open((mapped / PAGE) as usize)
     }
@@ -33,15 +34,16 @@ impl PageMap {
         self.pages.entries()
     }
 
-    /// The number of the span that the byte at `offset` lies in, if it was [set](Self::set).
+    /// Returns the number of the span that has the byte at `offset`, if it was [set](Self::set).
     #[inline(always)]
     pub(crate) fn get(&self, offset: u64) -> Option<u32> {
         let entry = self.entries().get((offset / PAGE) as usize)?.load(Ordering::Relaxed);
         (entry & !POPULATED).checked_sub(1)
     }
 
-    /// Says which span these pages belong to from now on. Several threads may say the same at once; nobody [populates](Self::set_populated) the pages meanwhile: that is for spans
-    /// that were taken just now.
+    /// Sets the span of some pages. Several threads may set the same number at once. But no thread may
+    /// [populate](Self::set_populated) the pages at the same time; a thread populates only a span that it has
+    /// just taken.
     pub(crate) fn set(&self, offset: u64, len: u64, span: Option<u32>) {
         let value = span.map_or(0, |number| number + 1);
         for entry in self.range(offset, len) {
@@ -49,7 +51,7 @@ impl PageMap {
         }
     }
 
-    /// Whether these pages have all been populated; they are, from now on.
+    /// Notes that some pages are populated. Returns whether all of them were before.
     pub(crate) fn set_populated(&self, offset: u64, len: u64) -> bool {
         let mut all = true;
         for entry in self.range(offset, len) {

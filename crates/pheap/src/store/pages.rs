@@ -1,25 +1,26 @@
-//! Which pages are free. Volatile: it comes back from the span tables when a heap is opened.
+//! The free pages. This state is volatile: an opening rebuilds it from the span tables.
 //!
-//! Some of them are [holes](Pages::holes), whose space the file has given back. Whoever takes them sees to it
-//! that the file has space there again.
+//! Some free pages are [holes](Pages::holes), whose space the file has given back. A thread that takes holes
+//! gets space for them first.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Runs of free pages.
 #[derive(Debug, Default)]
 pub(crate) struct Pages {
-    /// Offset → length, both in bytes.
+    /// Lengths of the runs by offset, both in bytes.
     free: BTreeMap<u64, u64>,
-    /// The same as (length, offset).
+    /// The same runs as (length, offset).
     by_length: BTreeSet<(u64, u64)>,
     /// Free pages that may have no space in the file.
     pub(crate) holes: Ranges,
-    /// What has been free since it was asked for, without holes; and how often it was asked for.
+    /// Pages that have been free since the last [watch](Pages::watch), without holes; and the number of that
+    /// watch.
     quiet: Ranges,
     watches: u64,
 }
 
-/// Ranges that do not overlap: start → length.
+/// Ranges that do not overlap: length by start.
 #[derive(Debug, Default)]
 pub(crate) struct Ranges(BTreeMap<u64, u64>);
 
@@ -28,17 +29,17 @@ impl Ranges {
         Ranges(ranges.into_iter().collect())
     }
 
-    /// Those of at least so many bytes, in order.
+    /// Returns the ranges of at least `least` bytes, in order.
     pub(crate) fn of_at_least(self, least: u64) -> Vec<(u64, u64)> {
         self.0.into_iter().filter(|&(_, len)| len >= least).collect()
     }
 
-    /// Whether one of them has a part of this range.
+    /// Returns whether a range overlaps this one.
     pub(crate) fn overlaps(&self, start: u64, len: u64) -> bool {
         self.0.range(..start + len).next_back().is_some_and(|(&at, &have)| at + have > start)
     }
 
-    /// Adds a range, as one with those that it touches: there are as few as there can be to look at.
+    /// Adds a range, and joins it with the ranges that it touches, so that there are as few as possible.
     pub(crate) fn add(&mut self, start: u64, len: u64) {
         self.cut(start, len);
         let (mut start, mut end) = (start, start + len);
@@ -52,12 +53,12 @@ impl Ranges {
         self.0.insert(start, end - start);
     }
 
-    /// Bytes of all of them.
+    /// Returns the bytes of all ranges.
     pub(crate) fn bytes(&self) -> u64 {
         self.0.values().sum()
     }
 
-    /// Takes away what lies within a range.
+    /// Removes the parts of ranges that lie within this one.
     pub(crate) fn cut(&mut self, start: u64, len: u64) {
         let end = start + len;
         while let Some((&at, &have)) =
@@ -75,7 +76,7 @@ impl Ranges {
 }
 
 impl Pages {
-    /// Takes `len` bytes from the shortest run that has them; the first one of these.
+    /// Takes `len` bytes from the shortest run that has them. Of runs of equal length, it takes the first.
     pub(crate) fn take(&mut self, len: u64) -> Option<u64> {
         let (have, start) = *self.by_length.range((len, 0)..).next()?;
         self.remove(start, have);
@@ -86,7 +87,8 @@ impl Pages {
         Some(start)
     }
 
-    /// Takes `most` bytes, or the longest run if none is as long, but at least `least`. Returns offset and length.
+    /// Takes `most` bytes, or the longest run if none is as long, but at least `least` bytes. Returns offset
+    /// and length.
     pub(crate) fn take_up_to(&mut self, most: u64, least: u64) -> Option<(u64, u64)> {
         if let Some(start) = self.take(most) {
             return Some((start, most));
@@ -97,7 +99,8 @@ impl Pages {
         Some((start, have))
     }
 
-    /// The same of pages for which the file has space, wherever there are some. Looks at all runs: for when the disk is full.
+    /// [`take_up_to`](Self::take_up_to), of pages that have space in the file. This looks at all runs, so it
+    /// is for a full disk only.
     pub(crate) fn take_solid(&mut self, most: u64, least: u64) -> Option<(u64, u64)> {
         let solid = self.solid(least, u64::MAX);
         let (start, have) = solid.0.into_iter().find(|&(_, len)| len >= least)?;
@@ -112,7 +115,8 @@ impl Pages {
         Some((start, len))
     }
 
-    /// Free pages before `end` that are no holes. Runs of fewer than `least` bytes, holes included, are left out.
+    /// Returns the free pages before `end` that are no holes. Runs of fewer than `least` bytes, holes
+    /// included, are left out.
     fn solid(&self, least: u64, end: u64) -> Ranges {
         let long = self.by_length.range((least, 0)..);
         let before = long.map(|&(len, start)| (start, len.min(end.saturating_sub(start))));
@@ -121,7 +125,7 @@ impl Pages {
         solid
     }
 
-    /// Takes exactly this run, if all of it is free and nothing beside it is.
+    /// Takes exactly this run, if all of it is free and its neighbours are not.
     pub(crate) fn take_at(&mut self, start: u64, len: u64) -> bool {
         let is_free = self.free.get(&start) == Some(&len);
         if is_free {
@@ -132,14 +136,16 @@ impl Pages {
         is_free
     }
 
-    /// From now on it is noted which of the free pages before `end` stay free, of runs of at least so many bytes. Returns a number by which [`next_quiet`](Self::next_quiet) tells them, until it is asked for again.
+    /// From now on, notes which of the free pages before `end` stay free, of runs of at least `least` bytes.
+    /// Returns a number for [`next_quiet`](Self::next_quiet), which is valid until the next call.
     pub(crate) fn watch(&mut self, least: u64, end: u64) -> u64 {
         self.quiet = self.solid(least, end);
         self.watches += 1;
         self.watches
     }
 
-    /// A run of at least so many bytes, and less than twice as many, that has been free since the [watch](Self::watch) of this number. Each is told once.
+    /// Returns a run of at least `least` bytes, and less than twice as many, that has been free since the
+    /// [watch](Self::watch) with this number. Each run is returned once.
     pub(crate) fn next_quiet(&mut self, watch: u64, least: u64) -> Option<(u64, u64)> {
         if watch != self.watches {
             return None;
@@ -147,7 +153,7 @@ impl Pages {
         loop {
             let (start, len) = self.quiet.0.pop_first()?;
             if len >= 2 * least {
-                // What is done with a long run takes long.
+                // A long run is handed out in parts, because punching it at once would take long.
                 self.quiet.0.insert(start + least, len - least);
                 return Some((start, least));
             }
@@ -157,17 +163,17 @@ impl Pages {
         }
     }
 
-    /// The file may have no space for free runs of at least so many bytes.
+    /// Counts all free runs of at least `least` bytes as holes: the file may have no space for them.
     pub(crate) fn add_holes(&mut self, least: u64) {
         self.holes = Ranges::new(self.runs().filter(|&(_, len)| len >= least));
     }
 
-    /// All runs: offsets and lengths.
+    /// Returns all runs, as offset and length.
     pub(crate) fn runs(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.free.iter().map(|(&offset, &len)| (offset, len))
     }
 
-    /// The runs that begin in a range of offsets.
+    /// Returns the runs that begin in a range of offsets.
     pub(crate) fn runs_in(&self, range: std::ops::Range<u64>) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.free.range(range).map(|(&offset, &len)| (offset, len))
     }
@@ -199,7 +205,7 @@ impl Pages {
         self.by_length.remove(&(len, start));
     }
 
-    /// Free bytes.
+    /// Returns the free bytes.
     pub(crate) fn total(&self) -> u64 {
         self.free.values().sum()
     }
@@ -249,7 +255,8 @@ mod tests {
         assert_eq!(pages.holes.bytes(), 25);
     }
 
-    /// A part of a run becomes a hole at a time; and what is done with all holes, with the tables locked, must not take as long as there are parts.
+    /// Runs become holes part by part. Work on all holes, with the tables locked, must not take time for each
+    /// part.
     #[test]
     fn holes_that_touch_are_one() {
         let mut pages = Pages::default();

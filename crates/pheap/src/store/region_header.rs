@@ -1,6 +1,7 @@
-//! The first page of a region: identity, state, name, and the commit word of its log.
+//! The first page of a region: its identity, state and name, and the commit word of its log.
 //!
-//! The byte map is in docs/design.md. Words 0 to 7 are one cache line; the name has two slots, like the heap's header.
+//! The byte map is in docs/design.md. Words 0 to 7 are one cache line. The name has two slots, like the
+//! heap's header.
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -12,12 +13,12 @@ use crate::store::words::Words;
 use crate::units::PAGE;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"\x89PREGIO\n");
-/// Longest name of a root in bytes.
+/// Bytes of the longest name of a root.
 pub(crate) const MAX_NAME: usize = 255;
 /// Bytes of a new region: its header and the first segment of its log.
 pub(crate) const REGION_SIZE: u64 = 2 * PAGE;
 
-/// The last id that a region can have: there is always a next one to count with.
+/// The largest id of a region. One more still fits into 32 bits.
 pub(crate) const LAST_ID: u32 = u32::MAX - 1;
 
 const ID: usize = 1;
@@ -30,36 +31,38 @@ const CHECKSUM: usize = 7;
 const IDENTITY: usize = 8;
 
 const NAME_SLOTS: [u64; 2] = [512, 1024];
-const NAME_WORDS: usize = 3 + (MAX_NAME + 1) / 8; // sequence, length, text, checksum
+/// Words of a name slot: sequence, length, text, checksum.
+const NAME_WORDS: usize = 3 + (MAX_NAME + 1) / 8;
 
-/// What the word says that marks a removed region.
+/// The word that marks a removed region.
 const REMOVED_MARK: u64 = u64::from_le_bytes(*b"removed\0");
-/// The word that records where the root object is.
+/// Returns the word that records the offset of the root object.
 pub(crate) fn root_word(offset: u64) -> u64 {
     with_check(offset)
 }
 
-/// The offset that such a word records, 0 if none.
+/// Returns the offset that such a word records, 0 if none.
 pub(crate) fn root_in(word: u64) -> Result<u64> {
     if word == 0 { Ok(0) } else { checked(word, "the root of a region") }
 }
 
-/// The header of a region, where it is mapped. What is read and written at once is the business of the region's lock.
+/// The header of a region, where it is mapped. The region's lock keeps threads from reading and writing it at
+/// once.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RegionHeader {
     words: Words<'static>,
 }
 
 impl RegionHeader {
-    /// The header at `offset`.
+    /// Returns the header at `offset`.
     ///
     /// # Panics
-    /// If that is outside of the heap.
+    /// If the header is not within the heap.
     pub(crate) fn at(heap: Words<'static>, offset: u64) -> RegionHeader {
         RegionHeader { words: heap.part(offset, REGION_SIZE) }
     }
 
-    /// Offset of a word.
+    /// Returns the offset of a word of the header in the heap.
     fn offset_of(self, word: usize) -> u64 {
         self.words.start() + word as u64 * 8
     }
@@ -68,7 +71,7 @@ impl RegionHeader {
         self.words.get(self.offset_of(word))
     }
 
-    /// Where it is.
+    /// Returns the address of the header.
     pub(crate) fn addr(self) -> usize {
         self.root_word().addr() - ROOT * 8
     }
@@ -78,7 +81,8 @@ impl RegionHeader {
         xxh3_64(&bytes)
     }
 
-    /// Writes the header of a region that is not complete: its root comes later. Durable on return.
+    /// Writes the header of a region without a root. The root is added later. The header is durable on
+    /// return.
     pub(crate) fn create(self, media: &Media, id: u32, ty: u32, name: &str, generation: u64, salt: u64) {
         let (id, ty) = (u64::from(id), u64::from(ty));
         let words = [MAGIC, id, ty, 0, 0, with_check(generation), 0, Self::check(id, ty, salt)];
@@ -86,41 +90,46 @@ impl RegionHeader {
         self.words.store(media, start, &[0; REGION_SIZE as usize / 8]);
         self.words.store(media, start, &words);
         self.words.store_bytes(media, start + NAME_SLOTS[0], &name_slot(1, name));
-        // SURVIVES delay log-entry: it is in the same record then as the entry of the span table, which makes it count.
+        // SURVIVES delay log-entry: it is then in the same record as the entry of the span table, which makes
+        // it count.
         media.persist(self.words.addr(start), REGION_SIZE as usize);
     }
 
-    /// Checks the header and returns the region's id and the type of its root.
+    /// Checks the header, and returns the region's id and the type of its root.
     pub(crate) fn read(self, salt: u64) -> Result<(u32, u32)> {
         self.read_through(salt, |at| self.words.get(at))
     }
 
-    /// [`read`](Self::read), with `word` to tell what the word at an offset will be when the logs are replayed.
+    /// [`read`](Self::read), with `word`, which returns the word at an offset as it will be after the logs
+    /// are replayed.
     pub(crate) fn read_through(self, salt: u64, word: impl Fn(u64) -> u64) -> Result<(u32, u32)> {
         identity_in(std::array::from_fn(|number| word(self.offset_of(number))), salt)
     }
 
-    /// The region's id. It never changes; whether it is right is known when the header [can be read](Self::read_through).
+    /// Returns the region's id. It never changes. It is known to be right once the header
+    /// [can be read](Self::read_through).
     pub(crate) fn id(self) -> u32 {
         self.get(ID) as u32
     }
 
-    /// Offset of the root object; 0 as long as the region's creation is not complete.
+    /// Returns the offset of the root object, 0 until the region's creation is complete.
     pub(crate) fn root(self) -> Result<u64> {
         root_in(self.get(ROOT))
     }
 
-    /// Address of the word that holds the root's offset. A transaction writes it, like any object.
+    /// Returns the address of the word with the root's offset. A transaction writes this word, like an
+    /// object.
     pub(crate) fn root_word(self) -> *mut u64 {
         self.words.addr(self.offset_of(ROOT)).cast()
     }
 
-    /// Offsets of the words that transactions write, and hence logs may hold: type, root, checksum.
+    /// Returns the offsets of the words that transactions write, so that logs may hold them: type, root,
+    /// checksum.
     pub(crate) fn logged_words(self) -> [u64; 3] {
         [TYPE, ROOT, CHECKSUM].map(|word| self.offset_of(word))
     }
 
-    /// What a transaction writes to these words to make the object at `offset`, of type `ty`, the root.
+    /// Returns the values of these words that make the object at `offset`, of type `ty`, the root.
     pub(crate) fn with_root(self, offset: u64, ty: u32, salt: u64) -> [u64; 3] {
         let (id, ty) = (u64::from(self.id()), u64::from(ty));
         [ty, root_word(offset), Self::check(id, ty, salt)]
@@ -130,7 +139,7 @@ impl RegionHeader {
         removed_in(self.get(REMOVED))
     }
 
-    /// Marks the region as removed; durable after a fence.
+    /// Marks the region as removed. This is durable after a fence.
     #[track_caller]
     pub(crate) fn set_removed(self, media: &Media) {
         let at = self.offset_of(REMOVED);
@@ -140,14 +149,14 @@ impl RegionHeader {
 
     pub(crate) fn generation(self) -> Result<u64> {
         let generation = checked(self.get(GENERATION), "the log generation of a region")?;
-        // A first generation has 47 bits, so that it can never have been counted up this far.
+        // A first generation has 47 bits, so no count ever reaches this range.
         if generation >> (VALUE_BITS - 8) == 0xff {
             return Err(Error::corrupt("the log generation of a region is out of range"));
         }
         Ok(generation)
     }
 
-    /// Stores the generation of the log; durable after a fence.
+    /// Stores the generation of the log. It is durable after a fence.
     #[track_caller]
     pub(crate) fn set_generation(self, media: &Media, generation: u64) {
         let at = self.offset_of(GENERATION);
@@ -155,7 +164,7 @@ impl RegionHeader {
         media.flush(self.words.addr(at), 8);
     }
 
-    /// The words of both name slots that are valid, with their sequence numbers.
+    /// Returns the names in the slots that are valid, with their sequence numbers.
     fn names(self) -> [Option<(u64, String)>; 2] {
         NAME_SLOTS.map(|slot| {
             let bytes = self.words.bytes(self.words.start() + slot, NAME_WORDS as u64 * 8);
@@ -171,13 +180,13 @@ impl RegionHeader {
         })
     }
 
-    /// The region's name.
+    /// Returns the region's name.
     pub(crate) fn name(self) -> Result<String> {
         let newest = self.names().into_iter().flatten().max_by_key(|(sequence, _)| *sequence);
         newest.map(|(_, name)| name).ok_or_else(|| Error::corrupt("a root has lost its name"))
     }
 
-    /// Writes the name over the older one; durable on return. The caller holds the lock on the heap's metadata.
+    /// Writes the name to the older slot. It is durable on return. The caller has locked the heap's metadata.
     #[track_caller]
     pub(crate) fn set_name(self, media: &Media, name: &str) {
         let sequences = self.names().map(|slot| slot.map_or(0, |(sequence, _)| sequence));
@@ -189,7 +198,7 @@ impl RegionHeader {
     }
 }
 
-/// The region's id and the type of its root, in the first words of its header.
+/// Returns the region's id and the type of its root, from the first words of its header.
 fn identity_in(words: [u64; IDENTITY], salt: u64) -> Result<(u32, u32)> {
     let (id, ty) = (words[ID], words[TYPE]);
     if words[0] != MAGIC || !holds(words[CHECKSUM], RegionHeader::check(id, ty, salt)) {
@@ -209,14 +218,14 @@ fn removed_in(word: u64) -> Result<bool> {
     }
 }
 
-/// Whether words that were found somewhere are the first ones of the header of a region that has a root.
+/// Returns whether words of unknown origin are the first ones of the header of a region that has a root.
 pub(crate) fn is_of_root(words: [u64; IDENTITY], salt: u64) -> bool {
     identity_in(words, salt).is_ok()
         && matches!(removed_in(words[REMOVED]), Ok(false))
         && matches!(root_in(words[ROOT]), Ok(root) if root != 0)
 }
 
-/// What a slot holds for a name.
+/// Returns the bytes of a name slot.
 fn name_slot(sequence: u64, name: &str) -> [u8; NAME_WORDS * 8] {
     let mut bytes = [0; NAME_WORDS * 8];
     bytes[..8].copy_from_slice(&sequence.to_le_bytes());

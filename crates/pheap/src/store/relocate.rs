@@ -1,16 +1,16 @@
-//! Relocation: a heap that is mapped elsewhere than before.
+//! Relocation: a heap is mapped at another address than before.
 //!
-//! Pointers in the heap are addresses, so all of them change: they are *swizzled*. No log is needed for that. The bases of a heap
-//! are multiples of its reservation, so the ranges behind them are apart, and each pointer tells by itself which base it is
-//! relative to. The header lists every base in play:
+//! Pointers in the heap are addresses, so all of them change: they are *swizzled*. No log is needed for that.
+//! The bases of a heap are multiples of its reservation, so the ranges at its bases do not overlap, and each
+//! pointer tells which base it is relative to. The header lists every base in use:
 //!
-//! 1. The new base is put in front of the list, durably. Only then the file is changed.
-//! 2. The logs are replayed (what they hold is relative to a listed base, too) and emptied.
-//! 3. Each pointer that is relative to another listed base is rewritten, a whole word at a time, in any order.
+//! 1. The new base is put at the front of the list, durably. Only then the file is changed.
+//! 2. The logs are replayed (their content is relative to a listed base, too) and emptied.
+//! 3. Each pointer that is relative to another listed base is rewritten: whole words, in any order.
 //! 4. When all that is durable, the list shrinks to the new base.
 //!
-//! After a crash on the way the next opening does what is left, at whatever base it is mapped. Pointers outside of all listed ranges are
-//! left alone.
+//! After a crash in between, the next opening completes the work, at whatever base it maps the heap. Pointers
+//! outside all listed ranges are left alone.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -29,13 +29,14 @@ use crate::os::cores;
 use crate::os::mapping::{Backing, Mapping};
 use crate::units::LINE;
 
-/// What a thread takes at a time, and populates at once.
+/// Bytes that a thread takes at a time, and populates at once.
 const PIECE: usize = 1 << 20;
-/// Threads are worth their start from this many bytes on, each.
+/// Bytes for which starting one more thread is worth its cost.
 const PER_THREAD: usize = 4 << 20;
 const MAX_THREADS: usize = 8;
 
-/// Reserves addresses for a heap: at the base that is `wanted`, else at the one it had, else where there is room.
+/// Reserves addresses for a heap: at the base that is `wanted`, or else at one that it had, or else where
+/// there is room.
 pub(crate) fn reserve(wanted: Option<u64>, header: &Header, mut backing: Backing) -> Result<Mapping> {
     let reserved = header.reserved;
     if let Some(base) = wanted {
@@ -66,14 +67,14 @@ pub(crate) fn reserve_at(base: u64, reserved: u64, backing: Backing) -> Result<M
     Mapping::reserve(base, reserved, backing).map_err(|(error, _)| error)
 }
 
-/// Whether a base cannot be put on the list of a heap whose file is written, because too many relocations were cut short: the last of them must
-/// be completed first.
+/// Returns whether `base` cannot be put on the list of a heap whose file is written, because too many
+/// relocations were cut short. The last of them must be completed first.
 pub(crate) fn has_no_room(header: &Header, base: Option<u64>) -> bool {
     let is_new = |base| is_base(base, header.reserved) && !header.bases.contains(&base);
     header.bases.len() == MAX_BASES && base.is_some_and(is_new)
 }
 
-/// Makes `base` the current one of the heap. Returns whether there are others in play.
+/// Makes `base` the current base of the heap. Returns whether pointers may be relative to other bases.
 pub(crate) fn rebase(header: &mut Header, base: u64) -> bool {
     header.bases.retain(|&other| other != base);
     header.bases.insert(0, base);
@@ -82,7 +83,7 @@ pub(crate) fn rebase(header: &mut Header, base: u64) -> bool {
 
 /// Rewrites the pointers in `pieces`, and makes the current base the only one.
 ///
-/// Nobody else has the heap. Its logs are empty, and it has no other pointers.
+/// No other thread has the heap. Its logs are empty, and `pieces` has all its pointers.
 pub(crate) fn relocate(
     mapping: &Mapping,
     heap: Words<'_>,
@@ -97,21 +98,26 @@ pub(crate) fn relocate(
         header.write(media, heap);
     }
     swizzle(mapping, heap, medium, &all, pieces);
-    // In `Process` durability, a heap that was open when the power failed is not opened again, so what the disk has then is of no interest.
+    // A heap that was in use with `Process` is not opened after a power failure, so its disk does not
+    // matter.
     if !matches!(medium, Medium::Process) {
-        // SURVIVES unreached: only a real file that is mapped without `MAP_SYNC` has anything to sync here; see the fence of `swizzle`.
+        // SURVIVES unreached: only a real file that is mapped without `MAP_SYNC` has anything to sync here;
+        // see the fence of `swizzle`.
         mapping.sync()?;
     }
     media.check_fences()?;
     header.bases.truncate(1);
     if !mapping.is_read_only() {
-        // SURVIVES drop sync: a heap on a disk is moved to be closed, with headers and syncs of their own. SURVIVES delay sync: as above.
+        // SURVIVES drop sync: a heap on a disk is moved in order to be closed, and that writes and syncs
+        // headers, too.
+        // SURVIVES delay sync: closing the heap writes and syncs headers, too.
         header.write(media, heap);
     }
     Ok(())
 }
 
-/// What is to be rewritten of these spans: all pointers, also those that nothing follows.
+/// Returns the pieces of these spans that are to be rewritten: all pointers, including those that the
+/// collector does not follow.
 pub(crate) fn pieces<'a>(spans: impl Iterator<Item = &'a Span>, types: &[TypeLayout]) -> Vec<Piece> {
     let mut maps: HashMap<u32, Arc<PointerMap>> = HashMap::new();
     let mut pieces_of = |span: &Span| {
@@ -122,11 +128,11 @@ pub(crate) fn pieces<'a>(spans: impl Iterator<Item = &'a Span>, types: &[TypeLay
     spans.filter(|span| span.holds_objects()).flat_map(&mut pieces_of).collect()
 }
 
-/// Rewrites all pointers in `pieces` that are relative to another base than the current one. Durable on return, but for a file that is
-/// not mapped with `MAP_SYNC`.
+/// Rewrites all pointers in `pieces` that are relative to another base than the current one. This is durable
+/// on return, except in a file that is mapped without `MAP_SYNC`.
 fn swizzle(mapping: &Mapping, heap: Words<'_>, medium: &Medium, header: &Header, pieces: &[Piece]) {
     let bytes: usize = pieces.iter().map(Piece::bytes).sum();
-    // What the simulator sees must be the same in each run.
+    // The simulator must see the same stores in each run.
     let most = if mapping.is_simulated() { 1 } else { cores().min(MAX_THREADS) };
     let threads = most.min(bytes / PER_THREAD + 1);
     let next = AtomicUsize::new(0);
@@ -137,13 +143,13 @@ fn swizzle(mapping: &Mapping, heap: Words<'_>, medium: &Medium, header: &Header,
             mapping.populate_again(piece.first + piece.window.start as u64, piece.bytes() as u64);
             piece.swizzle(&mut swizzler);
         }
-        // Each thread for itself: a fence waits for the flushes of its own processor only.
+        // Each thread does this, because a fence waits for the flushes of its own processor only.
         swizzler.flush();
         media.fence();
     };
     std::thread::scope(|scope| {
         for _ in 1..threads {
-            // Without a thread, this one does its work.
+            // If the thread cannot be started, this one does its work.
             let _ = std::thread::Builder::new().spawn_scoped(scope, work);
         }
         work();
@@ -166,7 +172,7 @@ impl Piece {
     fn of(span: &Span, pointers: Arc<PointerMap>) -> Vec<Piece> {
         let bytes = span.bytes() as usize;
         let slot = if span.entry.kind == SpanKind::Small { span.entry.slot as usize } else { bytes };
-        // Slots of other sizes are those of a damaged table.
+        // Only a damaged table has slots of such a size.
         if !pointers.has_pointers() || slot == 0 || !slot.is_multiple_of(8) {
             return Vec::new();
         }
@@ -198,7 +204,7 @@ impl Piece {
     }
 }
 
-/// Rewrites pointers.
+/// Rewrites pointers, and flushes the lines that it has written.
 struct Swizzler<'a> {
     media: &'a Media,
     heap: Words<'a>,
@@ -206,7 +212,7 @@ struct Swizzler<'a> {
     mask: u64,
     current: u64,
     others: &'a [u64],
-    /// The line that is to be flushed next; 0 if there is none.
+    /// Address of the line that is to be flushed next; 0 if there is none.
     line: usize,
 }
 

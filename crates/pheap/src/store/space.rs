@@ -1,4 +1,4 @@
-//! Taking pages for spans, giving them back, and growing the file: how much it grows by is decided here.
+//! Takes pages for spans, gives them back, and makes the file grow.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -14,21 +14,22 @@ use crate::layout::desc::Desc;
 use crate::media::Media;
 use crate::units::PAGE;
 
-/// A heap grows by so much at a time, unless it is asked for more: by half of what it has, so that small heaps are short files, and up to this many bytes, so that large ones have few
-/// arenas and nobody pays for much that he does not need.
+/// Largest number of bytes by which a heap grows, unless more are needed. A heap grows by half of its size.
+/// So small heaps are short files, and large ones have few arenas and little unused space.
 const LONGEST: u64 = 64 << 20;
 
-/// Holes get so much space at a time.
+/// Bytes of holes that get space at a time.
 const PART: u64 = 16 << 20;
 
 impl Store {
-    /// Takes a span of so many bytes, the more the better, growing the file if need be. `entry.pages` is filled in.
+    /// Takes a span of at most `bytes.end()` bytes, or less, but at least `bytes.start()`. The file grows if
+    /// need be. `entry.pages` is filled in.
     pub(crate) fn take_span(&self, bytes: &RangeInclusive<u64>, entry: SpanEntry) -> Result<Span> {
         let mut tables = self.tables.lock();
         tables.take_span(self, bytes, entry)
     }
 
-    /// How many bytes are free, or would be if the file grew, and how many are not.
+    /// Returns the bytes that are free, or would be if the file grew, and the bytes in use.
     pub(crate) fn left_and_used(&self) -> (u64, u64) {
         let tables = self.tables.lock();
         let (mapped, free) = (tables.header.mapped, tables.pages.total());
@@ -37,13 +38,13 @@ impl Store {
         (free + most.saturating_sub(mapped) / unit * unit, mapped - free)
     }
 
-    /// Takes such a span if there is one without growing the file.
+    /// [`take_span`](Self::take_span), if that needs no growth of the file.
     pub(crate) fn take_free_span(&self, bytes: &RangeInclusive<u64>, entry: SpanEntry) -> Option<Span> {
         let mut tables = self.tables.lock();
         tables.take_free_span(self, bytes, entry)
     }
 
-    /// Frees recorded spans of a region whose log is empty, or names nothing in them.
+    /// Frees recorded spans of a region. Its log is empty, or does not name them.
     pub(crate) fn free_object_spans(&self, media: &Media, spans: &[Span]) {
         let (heap, arenas): (_, Vec<Arena>) = {
             let tables = self.tables.lock();
@@ -52,7 +53,7 @@ impl Store {
         for (span, arena) in spans.iter().zip(&arenas).filter(|_| !bug(Bug::KeepEmptySpans)) {
             clear_entry(media, heap, arena, span.offset, span.bytes());
         }
-        // Before others can record spans in these pages.
+        // This comes before other threads can record spans in these pages.
         media.fence();
         let mut tables = self.tables.lock();
         spans.iter().for_each(|span| tables.pages.give(span.offset, span.bytes()));
@@ -63,18 +64,18 @@ impl Store {
         self.tables.lock().pages.give(span.offset, span.bytes());
     }
 
-    /// Writes the entry of a span that the caller has for itself; durable after a fence.
+    /// Writes the entry of a span that only the caller has. It is durable after a fence.
     #[track_caller]
     pub(crate) fn write_entry(&self, media: &Media, span: &Span) {
         write_entry(media, self.words(), span.entry_at, span.entry.to_words());
     }
 
-    /// What is mapped.
+    /// Returns the mapped part of the heap.
     fn words(&self) -> Words<'static> {
         self.tables.lock().heap
     }
 
-    /// Faults in the pages of a span, unless that was done.
+    /// Faults in the pages of a span, unless that was done before.
     pub(crate) fn populate(&self, offset: u64, len: u64) {
         if !self.page_map.set_populated(offset, len) {
             self.mapping.populate(offset, len);
@@ -84,12 +85,13 @@ impl Store {
         }
     }
 
-    /// Where the pointers of the type with this number are.
+    /// Returns the map of the pointers of the type with this number.
     pub(crate) fn pointer_map(&self, ty: u32) -> Arc<PointerMap> {
         self.tables.lock().types.pointer_map(ty)
     }
 
-    /// The number of a type in the type table, which is added if it is new, and where its pointers are.
+    /// Returns the number of a type in the type table, and the map of its pointers. The type is added if it
+    /// is new.
     pub(crate) fn register(&self, desc: &'static Desc) -> Result<(u32, Arc<PointerMap>)> {
         let mut tables = self.tables.lock();
         let number = tables.register(self, desc)?;
@@ -98,7 +100,7 @@ impl Store {
 }
 
 impl Tables {
-    /// Writes the entry of a span that no transaction records; durable on return.
+    /// Writes the entry of a span that no transaction records. It is durable on return.
     #[track_caller]
     pub(crate) fn record_span(&self, span: &Span) {
         write_entry(&self.media, self.heap, span.entry_at, span.entry.to_words());
@@ -132,19 +134,20 @@ impl Tables {
         Some(self.taken(store, offset, SpanEntry { pages, ..entry }))
     }
 
-    /// Takes `most` bytes, or less, but at least `least`, for which the file has space.
+    /// Takes `most` bytes of pages, or less, but at least `least`. The file has space for them then.
     pub(crate) fn take_pages(&mut self, most: u64, least: u64) -> Option<(u64, u64)> {
         let (offset, len) = self.pages.take_up_to(most, least)?;
         if self.fill(offset, len) {
             return Some((offset, len));
         }
         self.pages.give(offset, len);
-        // The disk is full. There may be pages that need nothing of it.
+        // The disk is full. Other free pages may have space in the file already.
         self.pages.take_solid(most, least)
     }
 
-    /// Sees to it that the file has space for pages that were taken. A checkpoint must not fail for want of it. If there is not enough, the file keeps what it got, and these pages are no holes any more:
-    /// who needs less finds them, or a checkpoint gives them back again.
+    /// Gets space in the file for pages that were taken, because a checkpoint must not fail for want of it.
+    /// Returns `false` if there is not enough. The file then keeps the space that it got, and these pages are
+    /// holes no more. A smaller request finds them, or a later checkpoint makes them holes again.
     fn fill(&mut self, offset: u64, len: u64) -> bool {
         let end = offset + len;
         (offset..end).step_by(PART as usize).all(|at| {
@@ -160,7 +163,7 @@ impl Tables {
         })
     }
 
-    /// A span whose pages were taken just now.
+    /// Returns the span of pages that were just taken. Makes the used word durable, if it changes.
     fn taken(&mut self, store: &Store, offset: u64, entry: SpanEntry) -> Span {
         let number = self.arenas.partition_point(|arena| arena.end() <= offset);
         let arena = &mut self.arenas[number];
@@ -168,11 +171,11 @@ impl Tables {
         let before = arena.used;
         if arena.use_until(span.end()) {
             if clear_hidden(&self.media, self.heap, arena, before..arena.used) {
-                // SURVIVES unreached: as in `clear_hidden`.
+                // SURVIVES unreached: no program of the crash lab goes on with a damaged heap.
                 self.media.fence();
             }
             arena.write_used(&self.media, self.heap);
-            // Before anybody can record the span.
+            // The used word is durable before any thread can record the span.
             self.media.fence();
             self.look_ahead(store);
         }
@@ -183,7 +186,7 @@ impl Tables {
         arena_of(&self.arenas, offset)
     }
 
-    /// The arena with room for `pages` that is to be the next one.
+    /// Returns the next arena, with room for `pages`.
     pub(super) fn next_arena(&self, store: &Store, pages: u64) -> Result<Arena> {
         let (start, unit) = (self.header.mapped, self.header.arena_unit);
         let room = store.mapping.reserved().min(store.max_size).saturating_sub(start);
@@ -200,8 +203,7 @@ impl Tables {
         Ok(arena)
     }
 
-    /// Fails if there are not so many bytes of free pages, nor would be if the file grew as long as it can
-    /// ever be.
+    /// Fails if there would be less than `bytes` bytes of free pages even if the file grew as far as it can.
     pub(crate) fn check_room(&self, store: &Store, bytes: u64) -> Result<()> {
         let (unit, reserved) = (self.header.arena_unit, store.mapping.reserved());
         let (mut end, mut free) = (self.header.mapped, self.pages.total());
@@ -229,12 +231,14 @@ impl Tables {
         store.make_ready(arena.start, arena.end())?;
         let Tables { heap, header, media, arenas, .. } = self;
         heap.extend(store, arena.end())?;
-        // The file may have been longer before a crash, with an arena that was never recorded, but nothing in it was ever used.
+        // Before a crash the file may have been longer, with an arena that was never recorded. Nothing in it
+        // was ever used.
         arena.write(media, *heap, header.salt);
         header.mapped = arena.end();
-        // Both slots: if one is damaged later, the other must know of the arena, too.
+        // Both slots are written: if one is damaged later, the other must name the arena, too.
         header.write_both(media, *heap, || Ok(()))?;
-        // A log that refuses what is written does not say so here; and what is not in the file must be in no header, for one may be written at the end.
+        // A failed log ignores these writes without an error. Bytes that are not in the file must be in no
+        // header, because a header may be written when the heap is closed.
         if let Err(error) = store.check_log() {
             header.mapped = arena.start;
             return Err(error);
@@ -244,7 +248,7 @@ impl Tables {
         Ok(())
     }
 
-    /// Forgets arenas at the end of the file in which nothing is.
+    /// Drops arenas at the end of the file that are entirely free.
     pub(crate) fn drop_free_arenas(&mut self) {
         while let [_, .., last] = self.arenas[..]
             && self.pages.take_at(last.first_free(), last.end() - last.first_free())
@@ -266,14 +270,16 @@ impl Tables {
         Ok(self.types.add(new, &self.media, self.heap, self.header.salt, extent))
     }
 
-    /// A new extent for the type table.
+    /// Takes a new extent for the type table.
     fn new_extent(&mut self, store: &Store, len: u64) -> Result<(u64, u64)> {
         let entry = SpanEntry { kind: SpanKind::Types, slot: 0, pages: 0, ty: 0, region: 0 };
         let span = self.take_span(store, &(len..=len), entry)?;
         let len = span.bytes();
-        // It becomes durable, and so does its entry, with the first record, and part of the table after that.
+        // The zeros and the entry become durable with the first record in the extent. Only then the table
+        // leads here.
         self.heap.store(&self.media, span.offset, &vec![0; len as usize / 8]);
-        // SURVIVES delay log-entry: it comes in one record with the word that leads to the extent then; until that is there, the pages are free, and nobody reads what they hold.
+        // SURVIVES delay log-entry: it is then in one record with the word that leads to the extent. Until
+        // that word is there, the pages are free, and their content is not read.
         write_entry(&self.media, self.heap, span.entry_at, span.entry.to_words());
         Ok((span.offset, len))
     }
@@ -300,12 +306,12 @@ mod tests {
     use crate::wal::{Settings, SyncPolicy, Wal, WalIdentity};
 
     impl Store {
-        /// An arena in memory: all that an allocator needs.
+        /// Creates a store with one arena in memory, which is all that an allocator needs.
         pub(crate) fn in_memory(size: u64) -> Store {
             Store::that_grows(size, size)
         }
 
-        /// One that may become larger.
+        /// Creates a store that may grow.
         fn that_grows(size: u64, max_size: u64) -> Store {
             let reserved = max_size.next_power_of_two();
             let mapping = Mapping::reserve_anywhere(0, reserved, Backing::Memory).unwrap();
@@ -344,7 +350,7 @@ mod tests {
         }
     }
 
-    /// The disk is full (nothing gives these holes space), but the file has become longer already.
+    /// The disk is full (nothing gives these holes space), but the file is longer already.
     #[test]
     fn holes_that_get_no_space_keep_nobody_from_what_has_some() {
         const SIZE: u64 = 1 << 20;
@@ -361,7 +367,7 @@ mod tests {
             tables.pages.holes.add(offset, PAGE);
         }
         tables.pages.give(last, PAGE);
-        // There is a page that needs nothing of the disk; and then there is a new arena.
+        // One page needs no space on the disk. After it, the heap grows by an arena.
         assert_eq!(tables.take_span(&store, &(PAGE..=PAGE), entry).unwrap().offset, last);
         assert!(tables.take_span(&store, &(PAGE..=PAGE), entry).unwrap().offset > SIZE);
     }
@@ -402,7 +408,8 @@ mod tests {
         }
     }
 
-    /// A large request that fails has taken what there was of the disk; that must not be lost until the heap is opened again.
+    /// A large request that fails has taken the rest of the disk. That space must not be lost until the heap
+    /// is opened again.
     #[test]
     fn what_a_request_gets_before_it_fails_is_no_hole() {
         const SIZE: u64 = 128 << 20;

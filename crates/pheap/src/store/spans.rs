@@ -1,4 +1,4 @@
-//! Spans: runs of pages that belong to a region, and the tables that hold them.
+//! Spans: runs of pages that belong to a region, and the tables that list them.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::media::Media;
 use crate::units::PAGE;
 
-/// A span that was taken. Its entry is not in the span table until somebody puts it there.
+/// A span that was taken. Its entry is in the span table only once it was written there.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Span {
     /// Offset of its first page.
@@ -21,35 +21,35 @@ pub(crate) struct Span {
 }
 
 impl Span {
-    /// Offset of what is behind it.
+    /// Returns the offset behind the span.
     pub(crate) fn end(&self) -> u64 {
         self.offset + self.bytes()
     }
 
-    /// How long it is.
+    /// Returns the length in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         u64::from(self.entry.pages) * PAGE
     }
 
-    /// Whether it is for objects, not for metadata.
+    /// Returns whether the span is for objects and not for metadata.
     pub(crate) fn holds_objects(&self) -> bool {
         matches!(self.entry.kind, SpanKind::Small | SpanKind::Large)
     }
 }
 
-/// The span that begins at an offset, of spans in order.
+/// Returns the span that begins at `offset`, if there is one. `spans` are in order.
 pub(crate) fn span_at(spans: &[Span], offset: u64) -> Option<&Span> {
     spans.binary_search_by_key(&offset, |span| span.offset).ok().map(|number| &spans[number])
 }
 
-/// Writes the entry of pages that belong to nobody, or to the caller alone; durable after a fence.
+/// Writes the entry of pages that are free, or that only the caller has. It is durable after a fence.
 #[track_caller]
 pub(crate) fn write_entry(media: &Media, heap: Words<'_>, entry_at: u64, words: [u64; 2]) {
     heap.store(media, entry_at, &words);
     media.flush(heap.addr(entry_at), 16);
 }
 
-/// Clears the entry of a span of so many bytes, of an arena; durable after a fence.
+/// Clears the entry of a span of `bytes` bytes in `arena`. This is durable after a fence.
 #[track_caller]
 pub(crate) fn clear_entry(media: &Media, heap: Words<'_>, arena: &Arena, offset: u64, bytes: u64) {
     if clear_hidden(media, heap, arena, offset + PAGE..offset + bytes) {
@@ -58,21 +58,23 @@ pub(crate) fn clear_entry(media: &Media, heap: Words<'_>, arena: &Arena, offset:
     write_entry(media, heap, arena.entry(offset), [0, 0]);
 }
 
-/// Clears the entries of pages that opening a heap does not look at, before they come to light. Returns whether there was anything: only damage writes there.
+/// Clears the entries of pages inside a span, which an opening does not read, before these pages begin a span
+/// themselves. Returns whether any entry was not zero; only damage can cause that.
 pub(crate) fn clear_hidden(media: &Media, heap: Words<'_>, arena: &Arena, pages: Range<u64>) -> bool {
     let entries = pages.step_by(PAGE as usize).map(|page| arena.entry(page));
     let hidden = entries.filter(|&at| heap.get(at) != 0);
-    // SURVIVES unreached: no program of the crash lab goes on with a heap that is damaged; `tests/errors/order.rs` does.
+    // SURVIVES unreached: no program of the crash lab goes on with a damaged heap; `tests/errors/order.rs`
+    // does.
     hidden.inspect(|&at| write_entry(media, heap, at, [0, 0])).count() > 0
 }
 
-/// Reads the span tables.
+/// Reads the span tables of a heap.
 pub(crate) fn all_spans(heap: Words<'_>, arenas: &[Arena]) -> Result<Vec<Span>> {
     spans_in(Stored::mapped(heap), arenas, &HashMap::new())
 }
 
-/// The spans that the tables of these arenas hold, if some of their words are `replaced`. Entries of the pages that a span has behind its first one are not looked at: they mean
-/// nothing, and there are many.
+/// Reads the spans from the tables of `arenas`, with the words at some offsets `replaced`. Entries of pages
+/// behind the first one of a span are not read: they mean nothing, and are many.
 pub(crate) fn spans_in(
     stored: Stored<'_>,
     arenas: &[Arena],
@@ -80,7 +82,7 @@ pub(crate) fn spans_in(
 ) -> Result<Vec<Span>> {
     let mut spans = Vec::new();
     for arena in arenas {
-        // Mostly, this is all that is needed.
+        // Mostly, the first page of the table has all entries that are needed.
         let first: [u64; PAGE as usize / 8] = stored.words(arena.table())?;
         let words_at = |at: u64| match (at - arena.table()) as usize / 8 {
             word if word + 1 < first.len() => [first[word], first[word + 1]],

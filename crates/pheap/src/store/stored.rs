@@ -1,7 +1,8 @@
-//! What a heap holds while nobody writes to it: read from its file if that says the same as the mapping.
+//! The content of a heap while no thread writes to it. It is read from the file if the file has the same
+//! content as the mapping.
 //!
-//! To look at a page of a mapping for the first time takes a page fault, which costs ten times as much as to read the page from the file, and maps others around it that
-//! nobody asked for. Of what opening a heap looks at, little is looked at again.
+//! The first access to a page of a mapping takes a page fault. That costs ten times as much as a read of the
+//! page from the file, and maps unneeded pages around it. An opening looks at most pages once only.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -13,29 +14,29 @@ use crate::os::mapping::Mapping;
 /// A heap to read from.
 #[derive(Clone, Copy)]
 pub(crate) struct Stored<'a> {
-    /// Where it is mapped: for places around which more is going to be asked for.
+    /// The mapped heap. Callers use it directly where they read more words near by.
     pub(crate) heap: Words<'a>,
     file: Option<&'a File>,
 }
 
 impl<'a> Stored<'a> {
-    /// A heap that nobody writes to, and its mapping.
+    /// Creates a reader for a heap that no thread writes to.
     pub(crate) fn of(mapping: &'a Mapping, heap: Words<'a>) -> Stored<'a> {
         Stored { heap, file: mapping.shared_file() }
     }
 
-    /// A heap that is likely to be in use.
+    /// Creates a reader that uses the mapping only, for a heap that may be in use.
     pub(crate) fn mapped(heap: Words<'a>) -> Stored<'a> {
         Stored { heap, file: None }
     }
 
-    /// So many words from offset `at` on.
+    /// Reads `N` words from the offset `at` on.
     ///
     /// # Errors
-    /// If the file cannot be read.
+    /// [`Error::Io`] if the file cannot be read.
     ///
     /// # Panics
-    /// If there are no such words.
+    /// If the mapping does not have all these words.
     pub(crate) fn words<const N: usize>(self, at: u64) -> Result<[u64; N]> {
         let Some(file) = self.file else { return Ok(self.heap.read(at)) };
         let mut bytes = [[0; 8]; N];

@@ -1,16 +1,19 @@
-//! The type table: every type that objects in the heap ever had, as the program that wrote them laid it out.
+//! The type table: the layout of every type that objects in the heap ever had, as the program that wrote them
+//! had it.
 //!
-//! Append-only, in extents (spans of pages) that are linked. An extent is a line with the offset of the next one, then records:
+//! It is append-only. Its extents (spans of pages) are a linked list. An extent is a line with the offset of
+//! the next one, then records:
 //!
 //! | bytes | |
 //! |---|---|
 //! | 0..8 | checksum, salted, of the rest and of the record's offset |
 //! | 8..12 | length of the payload |
 //! | 12..16 | number of types in it |
-//! | 16.. | per type: 8 bytes that are not used (a fingerprint, once), layout |
+//! | 16.. | for each type: 8 unused bytes (they once held a fingerprint), layout |
 //!
-//! All types that one program adds at a time are one record, so that they may refer to one another and appear together. Nothing is written that
-//! could not be read again, and nothing is read that no compiler could have laid out.
+//! All types that one program adds at a time are one record, so that they may refer to one another and appear
+//! together. A table is never written that could not be read again, and a layout that no compiler could
+//! produce is not read.
 
 use std::cell::OnceCell;
 use std::collections::HashMap;
@@ -31,28 +34,29 @@ use crate::store::words::Words;
 use crate::units::LINE;
 use crate::units::PAGE;
 
-/// The table, as known while the heap is open.
+/// The type table of an open heap.
 #[derive(Debug, Default)]
 pub(crate) struct TypeTable {
-    /// Shared with whoever looks at the heap as it is now.
+    /// Shared with threads that look at one state of the heap.
     pub(crate) types: Arc<Vec<TypeLayout>>,
-    /// Candidates only. Computed, when it is first needed, and never stored: what is in the file might not fit the types.
+    /// Types that may be equal have equal fingerprints. These are computed when they are first needed, and
+    /// never stored: fingerprints in the file might not fit the types.
     by_fingerprint: OnceCell<Fingerprints>,
-    /// By address.
+    /// The numbers of known descriptions, by the description's address.
     by_desc: HashMap<usize, (&'static Desc, u32)>,
     pointer_maps: HashMap<u32, Arc<PointerMap>>,
-    /// Offset and length of the last extent, and where its next record goes.
+    /// Offset and length of the last extent, and the offset of its next record.
     extent: (u64, u64),
     end: u64,
     /// Offsets of all extents.
     extents: Vec<u64>,
 }
 
-/// The numbers of the types with a fingerprint.
+/// The numbers of types, by fingerprint.
 type Fingerprints = HashMap<u64, Vec<u32>>;
 
 impl TypeTable {
-    /// An empty table in a new extent, whose pages are zero.
+    /// Creates an empty table in a new extent, whose pages are zero.
     pub(crate) fn create(extent: u64, len: u64) -> TypeTable {
         TypeTable {
             extent: (extent, len),
@@ -62,7 +66,7 @@ impl TypeTable {
         }
     }
 
-    /// Reads the table. `extent_len` gives the length of the extent at an offset, if there is one.
+    /// Reads the table, whose first extent is at the offset `first`. `spans` are all spans of the heap.
     pub(crate) fn read(heap: Words<'_>, salt: u64, first: u64, spans: &[Span]) -> Result<TypeTable> {
         let is_extent = |span: &&Span| span.entry.kind == SpanKind::Types;
         let extent_len = |at: u64| span_at(spans, at).filter(is_extent).map(Span::bytes);
@@ -83,10 +87,11 @@ impl TypeTable {
                 }
             }
         }
-        Err(bad()) // extents double, so a longer chain is a circle
+        // Extents double, so a longer chain is a circle.
+        Err(bad())
     }
 
-    /// The types by their fingerprints.
+    /// Returns the types by their fingerprints.
     fn by_fingerprint(&self) -> &Fingerprints {
         self.by_fingerprint.get_or_init(|| {
             let mut all = Fingerprints::new();
@@ -107,23 +112,23 @@ impl TypeTable {
         Ok(())
     }
 
-    /// Whether there is an extent of the table at this offset.
+    /// Returns whether an extent of the table is at this offset.
     pub(crate) fn has_extent(&self, offset: u64) -> bool {
         self.extents.contains(&offset)
     }
 
-    /// The number of a type that is known.
+    /// Returns the number of a type, if its description was looked up before.
     pub(crate) fn find(&self, desc: &'static Desc) -> Option<u32> {
         self.by_desc.get(&std::ptr::from_ref(desc).addr()).map(|&(_, number)| number)
     }
 
-    /// Whether the type with this number is that of a description.
+    /// Returns whether the type with this number is the type of a description.
     ///
     /// # Errors
-    /// [`Error::UnsupportedType`].
+    /// [`Error::UnsupportedType`] if the description cannot be stored.
     pub(crate) fn is(&mut self, number: u32, desc: &'static Desc) -> Result<bool> {
         let found = self.find(desc);
-        // The table could have a type twice.
+        // The table could have one type twice.
         let is = found == Some(number) || self.difference(number, desc)?.is_none();
         if is && found.is_none() {
             self.remember(desc, number);
@@ -131,12 +136,12 @@ impl TypeTable {
         Ok(is)
     }
 
-    /// Where the type with this number and that of a description differ, if they do.
+    /// Returns the difference between the type with this number and that of a description, if there is one.
     pub(crate) fn difference(&self, number: u32, desc: &'static Desc) -> Result<Option<String>> {
         Ok(difference((&self.types, number), (&Graph::of(desc)?.types, 0)))
     }
 
-    /// Where the pointers of a type are that are [followed](PointerMap::followed).
+    /// Returns the map of the pointers of a type that are [followed](PointerMap::followed).
     pub(crate) fn pointer_map(&mut self, number: u32) -> Arc<PointerMap> {
         let map = || Arc::new(PointerMap::followed(&self.types[number as usize], &self.types));
         self.pointer_maps.entry(number).or_insert_with(map).clone()
@@ -147,22 +152,24 @@ impl TypeTable {
         self.by_desc.insert(std::ptr::from_ref(desc).addr(), (desc, number));
     }
 
-    /// What has to be written so that the table has a type: the type, and all that it can reach and that is not there yet.
+    /// Returns the types that must be written so that the table has a type: the type, and all types that it
+    /// reaches and that the table does not have.
     ///
     /// # Errors
-    /// [`Error::UnsupportedType`] if the table could not be read with it.
+    /// [`Error::UnsupportedType`] if the table could not be read with them.
     pub(crate) fn prepare(&self, desc: &'static Desc) -> Result<NewTypes> {
         let graph = Graph::of(desc)?;
         let prints = fingerprints(&graph.types);
         let mut new: Vec<usize> = Vec::new();
         let mut numbers = Vec::with_capacity(prints.len());
         for (i, print) in prints.iter().enumerate() {
-            // A fingerprint is a hint: names and fields are the program's, so anyone can make two types that share one.
+            // A fingerprint is only a hint: the program chooses names and fields, so it can make two types
+            // share one.
             let here = (graph.types.as_slice(), i as u32);
             let mut known = self.by_fingerprint().get(print).into_iter().flatten().copied();
             let known = known.find(|&number| difference((&self.types, number), here).is_none());
             let pending = || {
-                // Two descriptions of one type.
+                // The same type may have another description here.
                 let same =
                     |&j: &usize| prints[j] == *print && difference((&graph.types, j as u32), here).is_none();
                 new.iter().position(same).map(|at| (self.types.len() + at) as u32)
@@ -185,7 +192,7 @@ impl TypeTable {
         Ok(new)
     }
 
-    /// Fails unless these types would be found again, behind those that are there.
+    /// Fails unless these types could be read again, behind those that the table has.
     fn must_be_readable(&self, new: &NewTypes) -> Result<()> {
         let refused = |why: String| Error::UnsupportedType {
             type_name: new.types.first().map_or_else(String::new, |(_, ty)| ty.name.clone()),
@@ -203,8 +210,8 @@ impl TypeTable {
         if same { Ok(()) } else { Err(refused("its description cannot be read again".to_owned())) }
     }
 
-    /// What this table, which was read when the heap was opened and has been added to since, has that does not follow from `stored`, which is what
-    /// is in the heap now.
+    /// Returns how this table contradicts `stored`. This one was read when the heap was opened, and types
+    /// were added to it since. `stored` is read from the heap now.
     pub(crate) fn problems(&self, stored: &TypeTable) -> Vec<String> {
         let mut problems = Vec::new();
         if self.types != stored.types {
@@ -227,15 +234,17 @@ impl TypeTable {
         problems
     }
 
-    /// Length of the extent that is needed before these types can be [added](Self::add), if one is.
+    /// Returns the length of the extent that is needed before these types can be [added](Self::add), if one
+    /// is needed.
     pub(crate) fn extent_needed(&self, new: &NewTypes) -> Option<u64> {
         let (start, len) = self.extent;
         let fits = new.types.is_empty() || self.end + new.record_size() <= start + len;
         (!fits).then(|| (LINE as u64 + new.record_size()).max(2 * len).next_multiple_of(PAGE))
     }
 
-    /// Writes types to the table, durably, and returns the number of the one that was asked for. `extent` is the one that is
-    /// [needed](Self::extent_needed): zero and recorded as a span, neither durably, and as long as was said.
+    /// Writes types to the table, durably, and returns the number of the type that was asked for. `extent` is
+    /// the [needed](Self::extent_needed) one, as offset and length. It was stored as zeros, and its span was
+    /// recorded; neither need be durable.
     pub(crate) fn add(
         &mut self,
         new: NewTypes,
@@ -258,14 +267,15 @@ impl TypeTable {
             let sum = checksum(&record[8..], self.end, salt);
             record[..8].copy_from_slice(&sum.to_le_bytes());
             heap.store_bytes(media, self.end, &record);
-            // All of a new extent, for a record that is not complete ends the table.
+            // All of a new extent, because an incomplete record ends the table.
             let (from, len) = extent.unwrap_or((self.end, record.len() as u64));
             media.persist(heap.addr(from), len as usize);
             self.end += record.len() as u64;
         }
         if let Some((next, _)) = extent {
             heap.set(media, ends, next);
-            // Last, for what nothing leads to is not there; and before any of these types is in use.
+            // This comes last, because an extent exists once this word leads to it; and it comes before any
+            // of these types is in use.
             media.persist(heap.addr(ends), 8);
         }
         for (print, layout) in new.types {
@@ -288,7 +298,7 @@ fn read_layouts(mut payload: &[u8], count: u32, types: &mut Vec<TypeLayout>) -> 
     Ok(())
 }
 
-/// What is wrong with types that come behind those that are there, if something is.
+/// Fails if the `new` types, which follow those that are `there`, are not valid. The error says why.
 fn check_layouts(there: &[TypeLayout], new: &[TypeLayout]) -> Result<(), String> {
     let name = |to: u32| {
         let to = to as usize;
@@ -310,7 +320,7 @@ pub(crate) struct NewTypes {
 }
 
 impl NewTypes {
-    /// Whether the table has them all.
+    /// Returns whether the table has all types.
     pub(crate) fn is_empty(&self) -> bool {
         self.types.is_empty()
     }
@@ -320,7 +330,8 @@ impl NewTypes {
     }
 }
 
-/// The record at `at` of an extent that ends at `end`, with the length of its payload and its number of types, if it is complete. An extent may say that it is longer than memory.
+/// Returns the record at `at` of an extent that ends at `end`, with the length of its payload and its number
+/// of types, if it is complete. The lengths are checked first: a damaged one may be larger than memory.
 fn record_at(heap: Words<'_>, at: u64, end: u64, salt: u64) -> Option<(Vec<u8>, usize, u32)> {
     let room = end - at;
     if room < 16 {
@@ -346,7 +357,7 @@ mod tests {
     use crate::layout::pairs_tests::{describe_root, pair};
     use proptest::prelude::*;
 
-    /// A table with the type alone, as an opening reads it.
+    /// Returns a table with this type alone, as an opening reads it.
     fn table_of(desc: &'static Desc) -> TypeTable {
         let mut table = TypeTable::default();
         let new = table.prepare(desc).unwrap();

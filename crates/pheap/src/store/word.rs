@@ -1,4 +1,4 @@
-//! Words of metadata that are written alone, and at once: 48 bits that mean something, and 16 to check them.
+//! Words of metadata that are written alone, in one store: 48 bits of value, and 16 bits that check them.
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -7,12 +7,13 @@ use crate::faults::holds;
 
 pub(crate) const VALUE_BITS: u32 = 48;
 
+/// Returns the word for a value of at most 48 bits.
 pub(crate) fn with_check(value: u64) -> u64 {
     debug_assert!(value >> VALUE_BITS == 0);
     value | xxh3_64(&value.to_le_bytes()) >> VALUE_BITS << VALUE_BITS
 }
 
-/// The value in such a word. An error says that `what` is damaged.
+/// Returns the value of such a word. An error says that `what` is damaged.
 #[track_caller]
 pub(crate) fn checked(word: u64, what: &str) -> Result<u64> {
     let value = word & ((1 << VALUE_BITS) - 1);

@@ -1,7 +1,8 @@
-//! Words of metadata where they are mapped: the one place of this room, and of those above it that read metadata, that turns offsets into memory.
+//! Words of metadata where they are mapped. Here alone, this module and those above it that read metadata
+//! turn offsets into memory.
 //!
-//! A view is bounds-checked, and all accesses are atomic, so threads that read and write the same words at once see old words or new ones. Which of them belong together
-//! is the business of locks.
+//! A view checks its bounds, and all accesses are atomic. So threads that read and write the same words at
+//! once see old words or new ones. Locks see to it that words which belong together are read together.
 
 #![allow(unsafe_code)]
 
@@ -14,7 +15,7 @@ use crate::error::Result;
 use crate::layout::Words as ObjectWords;
 use crate::media::Media;
 
-/// A view of metadata, whose places are offsets in the heap. Copies are of the same words.
+/// A view of metadata, addressed by offsets in the heap. Copies of a view show the same words.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Words<'a> {
     base: *mut u8,
@@ -23,100 +24,105 @@ pub(crate) struct Words<'a> {
     mapped: PhantomData<&'a [AtomicU64]>,
 }
 
-// SAFETY: a view is no more than shared references to atomics.
+// SAFETY: a view can only be used like the shared reference `&[AtomicU64]`, which is `Send`.
 unsafe impl Send for Words<'_> {}
-// SAFETY: a view is no more than shared references to atomics.
+// SAFETY: a view can only be used like the shared reference `&[AtomicU64]`, which is `Sync`.
 unsafe impl Sync for Words<'_> {}
 
 impl Words<'static> {
-    /// Maps more of the heap, up to `end`, and shows it.
+    /// Maps more of the heap, up to `end`, and extends the view to it.
     ///
     /// # Errors
-    /// As for [`Mapping::map`].
+    /// See [`Mapping::map`].
     ///
     /// # Panics
-    /// If this is no view of all that the store has, or if it ends behind `end`.
+    /// If this is not the view of all of the store, or if it ends behind `end`.
     pub(super) fn extend(&mut self, store: &Store, end: u64) -> Result<()> {
         assert!(self.base == store.base() && self.start == 0, "a view of something else");
         assert!(end >= self.end, "a view does not shrink");
         store.extend_tables(end)?;
         store.mapping.map(self.end, end)?;
-        // SAFETY: mapped just now. A store has its medium and its mapping as long as it is there, as have the regions and threads that use the medium, which are gone before.
+        // SAFETY: the bytes before `end` are mapped by now. The store keeps its medium and its mapping as
+        // long as it exists. The regions and threads that use the medium end before the store does.
         unsafe { store.medium.mapped(store.base(), end) };
-        // What is new stays mapped as long as what was there (premise 1 of `new`). It belongs to nobody yet, and premise 2 is about what will be asked for, wherever it is.
+        // Premise 1 of `new`: the new bytes stay mapped as long as the old ones. Premise 2 is about the
+        // accesses through the view, wherever they go; and no thread has the new bytes yet.
         self.end = end;
         Ok(())
     }
 }
 
 impl<'a> Words<'a> {
-    /// The words of a heap at these offsets, which are multiples of 8.
+    /// Creates a view of the words at the offsets `range`, which are multiples of 8.
     ///
     /// # Safety
-    /// 1. Memory is mapped there, relative to `base`, which is aligned; and it stays so for `'a`.
-    /// 2. What is asked for through the view, its parts and its copies is metadata, or nobody else has the heap, or nobody writes to it. So nobody has a `&mut` to it, and
-    ///    who stores to it does so through a view, or while nobody else looks at the same words.
+    /// 1. The bytes at `base + range` are mapped for `'a`, and `base` is aligned to 8.
+    /// 2. Each word that is accessed through this view, its parts or its copies is metadata, or no other
+    ///    thread has the heap, or no thread writes to it. So no `&mut` to such a word exists, and a thread
+    ///    stores to it through a view only, or while no other thread accesses it.
     pub(crate) unsafe fn new(base: *mut u8, range: Range<u64>) -> Words<'a> {
         assert!(base.addr().is_multiple_of(8) && range.start.is_multiple_of(8) && range.start <= range.end);
         Words { base, start: range.start, end: range.end, mapped: PhantomData }
     }
 
-    /// A part of it.
+    /// Returns a view of `bytes` bytes from the offset `at` on.
     ///
     /// # Panics
-    /// If it is not all there.
+    /// If this view does not have all of them.
     pub(crate) fn part(self, at: u64, bytes: u64) -> Words<'a> {
         self.slice(at, bytes as usize / 8);
         Words { start: at, end: at + bytes, ..self }
     }
 
-    /// Offset of the first word.
+    /// Returns the offset of the first word.
     pub(crate) fn start(self) -> u64 {
         self.start
     }
 
-    /// The address of what is at an offset.
+    /// Returns the address of the byte at an offset. The offset is not checked.
     pub(crate) fn addr(self, at: u64) -> *mut u8 {
         self.base.wrapping_add(at as usize)
     }
 
-    /// So many words.
+    /// Returns `words` words from the offset `at` on.
     ///
     /// # Panics
-    /// If they are not all there.
+    /// If the view does not have all of them, or `at` is not a multiple of 8.
     #[inline]
     pub(crate) fn slice(self, at: u64, words: usize) -> &'a [AtomicU64] {
         let inside = at >= self.start && at <= self.end && words as u64 <= (self.end - at) / 8;
         assert!(inside && at.is_multiple_of(8), "there are no {words} words at byte {at}");
-        // SAFETY: within the view, as was just checked, and so mapped for `'a` (premise 1 of `new`) and accessed by atomics only (premise 2).
+        // SAFETY: `at` and `words` lie within the view, by the assertion above. So the words are mapped for
+        // `'a` (premise 1 of `new`), and accessed by atomics only (premise 2).
         unsafe { std::slice::from_raw_parts(self.addr(at).cast(), words) }
     }
 
-    /// So many words, of objects.
+    /// Returns `words` words of objects from the offset `at` on.
     ///
     /// # Panics
-    /// If they are not all there.
+    /// If the view does not have all of them.
     pub(super) fn objects(self, at: u64, words: usize) -> ObjectWords<'a> {
         let words = self.slice(at, words);
-        // SAFETY: they are mapped for `'a` (premise 1 of `new`), and definite, as is what comes from a file. They are no metadata, so nobody else has the heap, or nobody writes to it
-        // (premise 2).
+        // SAFETY: the words are mapped for `'a` (premise 1 of `new`), and definite, because they come from a
+        // file. They are no metadata, so by premise 2 no other thread has the heap, or no thread writes to
+        // it.
         unsafe { ObjectWords::new(words.as_ptr().cast(), words.len()) }
     }
 
-    /// A word.
+    /// Returns the word at an offset.
     #[inline]
     pub(crate) fn get(self, at: u64) -> u64 {
         self.slice(at, 1)[0].load(Ordering::Relaxed)
     }
 
-    /// So many words, as they are now.
+    /// Returns a copy of `N` words from the offset `at` on.
     #[inline]
     pub(crate) fn read<const N: usize>(self, at: u64) -> [u64; N] {
         let words = self.slice(at, N);
         std::array::from_fn(|i| words[i].load(Ordering::Relaxed))
     }
 
-    /// So many bytes, whole words, as they are now.
+    /// Returns a copy of `bytes` bytes, which are whole words, from the offset `at` on.
     pub(crate) fn bytes(self, at: u64, bytes: u64) -> Vec<u8> {
         self.slice(at, bytes as usize / 8)
             .iter()
@@ -124,19 +130,21 @@ impl<'a> Words<'a> {
             .collect()
     }
 
-    /// Stores a word that makes others count: after all that was stored before it. Durable after a flush and a fence.
+    /// Stores a word that makes other words count, after all earlier stores. It is durable after a flush and
+    /// a fence.
     pub(crate) fn set(self, media: &Media, at: u64, word: u64) {
         let place = self.slice(at, 1)[0].as_ptr();
-        // SAFETY: a word of the view, so it is mapped, aligned, and others access it by atomics only (premises 1 and 2 of `new`).
+        // SAFETY: `place` comes from a slice of the view, so it is mapped and aligned (premise 1 of `new`),
+        // and other threads access it by atomics only (premise 2).
         unsafe { media.store_word(place, word) };
     }
 
-    /// Stores words. Durable after a flush and a fence.
+    /// Stores words. They are durable after a flush and a fence.
     pub(crate) fn store(self, media: &Media, at: u64, words: &[u64]) {
         media.store_shared(self.slice(at, words.len()), words);
     }
 
-    /// [`store`](Self::store) of bytes that are whole words.
+    /// [Stores](Self::store) bytes that are whole words.
     pub(crate) fn store_bytes(self, media: &Media, at: u64, bytes: &[u8]) {
         let (words, rest) = bytes.as_chunks();
         debug_assert!(rest.is_empty());
@@ -144,7 +152,7 @@ impl<'a> Words<'a> {
         self.store(media, at, &words);
     }
 
-    /// Makes what was stored durable, past the write-ahead log: see [`Media::persist_directly`].
+    /// Makes stored bytes durable without a record in the write-ahead log: see [`Media::persist_directly`].
     #[track_caller]
     pub(crate) fn persist_directly(self, media: &Media, at: u64, bytes: usize) {
         media.persist_directly(self.base, self.addr(at), bytes);
@@ -157,7 +165,7 @@ mod tests {
     use crate::os::mapping::Mapping;
 
     impl<'a> Words<'a> {
-        /// Nothing of a heap, to be [extended](Self::extend).
+        /// Creates an empty view of a heap, to be [extended](Self::extend).
         pub(in crate::store) fn none(mapping: &Mapping) -> Words<'a> {
             Words { base: mapping.base(), start: 0, end: 0, mapped: PhantomData }
         }

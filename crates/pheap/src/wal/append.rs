@@ -12,11 +12,13 @@ use crate::sync::{Mistake, MutexGuard, mistake};
 const METADATA: &str = "recording metadata";
 
 impl Wal {
-    /// Appends the new content of ranges, all of it or nothing, and returns the positions before and behind it. `words` is the number of words of the ranges,
-    /// heads included. Nothing waits for a disk, unless the log is full.
+    /// Appends the new content of `ranges`, all of it or nothing, and returns the positions before and behind
+    /// it. `words` is the number of words of the ranges, heads included. This waits for the disk only if the
+    /// log is full or has not begun.
     ///
     /// # Errors
-    /// [`Error::OutOfSpace`](crate::Error::OutOfSpace) if the log cannot take it, [`Error::Failed`](crate::Error::Failed).
+    /// [`Error::OutOfSpace`](crate::Error::OutOfSpace) if the log has no room and cannot get any, the errors
+    /// of [`begin`](Self::begin), or [`Error::Failed`](crate::Error::Failed).
     pub(crate) fn append<'a>(
         &self,
         words: usize,
@@ -24,7 +26,8 @@ impl Wal {
         is_metadata: bool,
     ) -> Result<Positions<u64>> {
         self.begin().inspect_err(|error| {
-            // As below: it has been stored already.
+            // The metadata are in the heap's memory already, and other threads will rely on them. Without
+            // their record the log must refuse everything.
             if is_metadata {
                 self.poison(METADATA, &io::Error::other(error.to_string()));
             }
@@ -35,9 +38,10 @@ impl Wal {
         Ok(start..self.has_appended(&mut state))
     }
 
-    /// Appends to the buffer, for `words` words of ranges. Of a [long](Self::is_long) transaction, what fills
-    /// segments is written meanwhile, so that it needs no memory. That takes no longer than others have to
-    /// wait for what is appended before them.
+    /// Appends ranges of `words` words to the buffer. If the transaction is [long](Self::is_long), each
+    /// segment is written as soon as it is full, so the buffer stays small. The state is locked during these
+    /// writes. Other threads lose nothing by that: their records follow this one, so they would have to wait
+    /// for it.
     fn append_ranges<'a>(&self, state: &mut State, words: usize, ranges: impl Iterator<Item = Range<'a>>) {
         let at_once = self.writes_at_once(state);
         let is_long = self.is_long(words);
@@ -56,11 +60,12 @@ impl Wal {
         }
     }
 
-    /// [`append`](Self::append) of a transaction's entry, which is a record but for its checksum. So it is written from where it is, if it need not be taken apart and nothing is to be
-    /// written before it.
+    /// [Appends](Self::append) the entry of a transaction, which has the form of a record except for its
+    /// checksum. If the entry fits into the segment in one piece, and the buffer is empty, it is written
+    /// directly from `staged`, without a copy.
     ///
     /// # Errors
-    /// As for `append`.
+    /// See [`append`](Self::append).
     #[inline]
     pub(crate) fn append_staged(&self, staged: &mut Staged) -> Result<Positions<u64>> {
         self.begin()?;
@@ -79,13 +84,13 @@ impl Wal {
         Ok(start..self.has_appended(&mut state))
     }
 
-    /// Whether so many words of ranges are written while they are appended.
+    /// Returns whether `words` words of ranges are so many that they are written while they are appended.
     fn is_long(&self, words: usize) -> bool {
         words as u64 * 8 > self.settings.log_limit / 4
     }
 
-    /// Locks the state, and waits until there is room for so many words of ranges, with their heads; if they
-    /// are [long](Self::is_long), also until nobody writes.
+    /// Locks the state, and waits until there is room for `words` words of ranges with their heads. If they
+    /// are [long](Self::is_long), this also waits until no thread writes to the log.
     #[inline]
     fn with_room(&self, words: usize, is_metadata: bool) -> Result<MutexGuard<'_, State>> {
         let mut state = self.state.lock_briefly();
@@ -107,7 +112,9 @@ impl Wal {
                 && let Err(error) = &made
                 && state.failure.is_none()
             {
-                // It has been stored already, and others will rely on it. (If the log itself has failed, that says why, and whether closing the heap gets over it.)
+                // The metadata are in the heap's memory already, and other threads will rely on them. If
+                // the log itself has failed, that failure is kept: it says whether closing the heap gets
+                // over it.
                 self.fail(&mut state, METADATA, &io::Error::other(error.to_string()));
             }
             made?;
@@ -115,17 +122,20 @@ impl Wal {
         }
     }
 
-    /// Notes where a record goes that has its position, or is about to get it under the mutex: the epoch of a page is that of its last record.
+    /// Marks the pages of `range` as private, in the current epoch. This runs while the state is locked and
+    /// the record gets its position, because the epoch of a page must be that of its last record.
     fn note(&self, range: &Range<'_>) {
         self.pages.note(range.offset, range.words.len() as u64 * 8);
     }
 
-    /// Whether records are written by who appends them. Another thread may be writing what came before, the head of the first segment: then this waits for it, as in any log.
+    /// Returns whether the appending thread writes its record at once. If another thread is writing, it
+    /// writes what comes before the record (the head of the first segment, say). Then the record stays in the
+    /// buffer, as in a log that is not mapped.
     fn writes_at_once(&self, state: &State) -> bool {
         self.is_at_once() && (state.writing.is_none() || mistake(Mistake::OvertakeWriter))
     }
 
-    /// Sees to what a record calls for. Returns the position behind it.
+    /// Wakes the threads that the new record gives work to. Returns the position behind the record.
     #[inline]
     fn has_appended(&self, state: &mut State) -> u64 {
         self.note_unsynced(state);

@@ -13,7 +13,7 @@ fn roots(heap: &Heap) -> Vec<Root<u64>> {
     (0..THREADS).map(|number| heap.root(&number.to_string()).unwrap()).collect()
 }
 
-/// The file has all that was committed, without a gap: nothing else is done for what the end of the process leaves.
+/// The file has all commits, without a gap. Nothing else makes them survive the end of the process.
 #[test]
 fn what_threads_append_side_by_side_is_in_the_file() {
     for policy in [SyncPolicy::OnDemand, SyncPolicy::Every(std::time::Duration::from_millis(1))] {

@@ -1,13 +1,15 @@
-//! The log of a heap that was closed well is made when something is about to be recorded: a heap that is opened, read and closed again is not written to, and waits for no disk. Other heaps are closed ones first, too,
-//! and their logs begin while they are opened.
+//! The log of a closed heap begins when a thread is about to append a record or to write the header. So a
+//! heap that is opened, read and closed again is not written to, and waits for no disk. Other heaps (a new
+//! one, or one that was prepared for `Wal`) count as closed first, too. Their log begins during the opening.
 //!
-//! Until the log has [begun](Wal::begin) there is no file for it, the heap's file is as it was found, and its header says that it is closed. So whoever finds the heap after a crash, or copies its file, or
-//! follows it, sees a heap that is closed. Then everything follows at once, in an order in which each step is durable before the next one, and a crash in between leaves a closed heap, perhaps
-//! beside a log that was never used, or one in use with a log without records:
+//! Until the log has [begun](Wal::begin), it has no file, the heap's file is as it was found, and its header
+//! says that the heap is closed. An opening after a crash, a copy, or a follower then finds a closed heap.
+//! The beginning writes the following, each durable before the next. A crash in between leaves a closed heap,
+//! perhaps next to an unused log, or a heap in use with a log without records.
 //!
-//! 1. the header that was found, or a disk that tears what it writes could leave none;
-//! 2. the log, and its name;
-//! 3. headers that say that the heap is in use, and name the log. From here on, records count.
+//! 1. The header that was found. Without this, a torn write of the next header could leave none.
+//! 2. The log, and its name.
+//! 3. Headers that say that the heap is in use, and name the log. From here on, records count.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,43 +21,47 @@ use crate::faults::{Bug, bug};
 use crate::os::storage::{Disk, Storage};
 use crate::units::PAGE;
 
-/// Segments of a new log.
+/// Segments of a new log, and of a log that was cut down.
 pub(super) const FIRST_SEGMENTS: u64 = 2;
 
-/// What the heap's file is to say when the log begins.
+/// The writes to the heap's file when the log begins.
 #[derive(Debug)]
 pub(crate) struct Beginning {
-    /// The header that was found, and its place, until the disk is known to have it.
+    /// The header that was found, and its offset. `None` once it is known to be durable.
     pub(crate) found: Option<(Vec<u8>, u64)>,
-    /// Where a slot is that a torn write has left, which is to be zero, and of how many bytes.
+    /// Length and offset of a header slot that a torn write has left. The slot is to be zeroed.
     pub(crate) torn: Option<(usize, u64)>,
-    /// Headers that name the log, and their places.
+    /// Headers that name the log, and their offsets.
     pub(crate) headers: [(Vec<u8>, u64); 2],
 }
 
 impl Wal {
-    /// Whether there is a log, and the heap's header names it.
+    /// Returns whether the log exists and the heap's header names it.
     #[inline]
     pub(crate) fn has_begun(&self) -> bool {
         self.begun.load(Ordering::Acquire)
     }
 
-    /// Says how it is to begin.
+    /// Sets the writes with which the log begins.
     pub(crate) fn will_begin(&self, beginning: Beginning) {
-        // SURVIVES drop: nobody else has the log yet.
+        // SURVIVES drop: no other thread has the log yet.
         *self.beginning.lock() = Some(beginning);
     }
 
-    /// If it has not begun, it never will: the heap is being closed, and then somebody else may have its file. Waits for a thread that is at it.
+    /// Keeps the log from beginning, if it has not begun. The heap is being closed, and another process may
+    /// have its file afterwards. Waits for a thread that is making the log begin.
     pub(super) fn begin_no_more(&self) {
         *self.beginning.lock() = None;
     }
 
-    /// Makes the log, if there is none yet, and says so in the heap's header. Durable on return.
+    /// Makes the log if there is none yet, and names it in the heap's header. All of this is durable on
+    /// return.
     ///
     /// # Errors
-    /// [`Error::OutOfSpace`], [`Error::Unsupported`], [`Error::Misplaced`] and [`Error::Io`] if it cannot be made: then nothing has changed, and the next call tries again. [`Error::Failed`] if the header cannot be written: the log
-    /// refuses everything from now on. [`Error::Closed`] if it is [not to begin any more](Self::begin_no_more).
+    /// [`Error::OutOfSpace`], [`Error::Unsupported`], [`Error::Misplaced`] and [`Error::Io`] if the log
+    /// cannot be made: then nothing has changed, and the next call tries again. [`Error::Failed`] if the
+    /// header cannot be written: the log refuses everything from now on. [`Error::Closed`] if the log [must
+    /// not begin any more](Self::begin_no_more).
     #[inline]
     pub(crate) fn begin(&self) -> Result<()> {
         if self.has_begun() { Ok(()) } else { self.begin_now() }
@@ -70,15 +76,18 @@ impl Wal {
         let Some(beginning) = &mut *held else {
             return Err(Error::Closed);
         };
-        // What the disk has of the heap's file is not known after a failure.
+        // After a failed write of the heap's file, its content on the disk is unknown. The log has failed
+        // then, and its failure is returned.
         let failed = |error| self.failure().unwrap_or(error);
         self.write_found(beginning).map_err(failed)?;
         if let Some((len, at)) = beginning.torn {
-            // What is left there and the next header must not be a header together. SURVIVES drop: which words of two headers make one depends on random numbers in them; `resume_tests` has a test.
-            // SURVIVES delay: as above.
+            // The rest of a torn header and words of the next header must not form a valid header.
+            // SURVIVES drop: random numbers decide which words of two headers form one; `resume_tests` has a
+            // test.
+            // SURVIVES delay: random numbers decide which words of two headers form one.
             self.write_directly(&vec![0; len], at).map_err(failed)?;
         }
-        // Whoever has renamed the heap since it was opened wants the log beside it.
+        // If the heap was renamed since it was opened, the log must be made next to its new name.
         self.keep_data_found()?;
         let mut log = None;
         if !bug(Bug::NameBeforeLog) {
@@ -99,12 +108,15 @@ impl Wal {
         Ok(())
     }
 
-    /// Makes durable what the heap's file has, as long as the log has not begun: it may be a copy that its disk does not have. `false` if the log has begun.
+    /// Makes the content of the heap's file durable, if the log has not begun: the file may be a copy that is
+    /// not on the disk yet. Returns `false` if the log has begun.
     ///
     /// # Errors
-    /// What failed; the log then refuses everything. [`Error::Closed`] if it is [not to begin any more](Self::begin_no_more).
+    /// The error of a failed write or sync; the log then refuses everything. [`Error::Closed`] if the log
+    /// [must not begin any more](Self::begin_no_more).
     pub(super) fn sync_found(&self) -> Result<bool> {
-        // SURVIVES unreached: no program of the lab syncs a heap before it changes it; a test below writes the header that was found.
+        // SURVIVES unreached: no program of the lab syncs a heap before it changes it; a test below writes
+        // the header that was found.
         match &mut *self.beginning.lock() {
             Some(beginning) => self.write_found(beginning).map(|()| true),
             None if self.has_begun() => Ok(false),
@@ -112,8 +124,9 @@ impl Wal {
         }
     }
 
-    /// Writes the header that was found, as it was read when the heap was opened, and syncs the heap's file: if a sync has failed before, a sync alone says nothing of the header, and the page cache may have
-    /// forgotten it since. Once is enough: until the log has begun, nobody writes to the file.
+    /// Writes the header as it was read when the heap was opened, and syncs the heap's file. If an earlier
+    /// sync has failed, a sync alone does not make the header durable, and the page cache may have forgotten
+    /// it since. One write is enough: until the log has begun, no thread writes to the file.
     fn write_found(&self, beginning: &mut Beginning) -> Result<()> {
         if let Some((bytes, at)) = &beginning.found {
             self.write_directly(bytes, *at)?;
@@ -122,21 +135,22 @@ impl Wal {
         Ok(())
     }
 
-    /// Takes a file for the log that there is none of yet.
+    /// Sets the log's file, which the log does not have yet.
     pub(super) fn use_log(&self, log: Arc<dyn Storage>) {
         self.mapped.store(!self.policy.keeps_records() && self.map(&*log), Ordering::Relaxed);
         self.log.set(log).expect("a log begins once");
     }
 }
 
-/// Makes the file of a new log. If there is an error, there is none.
+/// Makes the file of a new log, durably. After an error there is no such file.
 pub(super) fn make(disk: &dyn Disk, layout: Layout) -> Result<Arc<dyn Storage>> {
     let error = |e| Error::making("creating the log", &disk.log_path(), e);
     let log = disk.create_log().map_err(error)?;
     let fill = || {
         let end = layout.file_offset(FIRST_SEGMENTS);
         log.extend(0, end)?;
-        // In a page where nothing is looked for, and before the head: what a crash leaves of it is no log, and none that was ever used.
+        // The last page of the segments is tried, before the head is written. The log's reader looks for
+        // nothing there, and a file without a head is taken for a log that was never used.
         let shows_writes = log.shows_writes(end - PAGE)?;
         log.write_all(&layout.to_bytes(), 0)?;
         log.sync()?;
@@ -156,7 +170,8 @@ mod tests {
     use crate::wal::deferred_tests::{get, options};
     use crate::{Error, Root, SyncPolicy};
 
-    /// Whoever wants to change something has asked whether the heap is open, and is about to begin the log when somebody else closes the heap, and a third one opens it.
+    /// A writer has checked that the heap is open, and is about to begin the log. Then another thread closes
+    /// the heap, and the heap is opened again.
     #[test]
     fn it_does_not_begin_when_the_heap_is_closed() {
         for policy in [SyncPolicy::EveryCommit, SyncPolicy::OnDemand] {
@@ -177,7 +192,8 @@ mod tests {
         }
     }
 
-    /// The header that was found is what was read of it: the page cache may have forgotten that since, if the disk has failed.
+    /// The header is written as it was read at the opening. If the disk has failed since, the page cache may
+    /// have forgotten it.
     #[test]
     fn the_header_that_was_found_is_written() {
         use std::os::unix::fs::FileExt;
@@ -192,7 +208,7 @@ mod tests {
         for slot in [0, 4096] {
             file.write_all_at(&[0; 512], slot).unwrap();
         }
-        // That the log cannot be made is found out behind that.
+        // The log cannot be made. This fails after the header was written.
         std::fs::create_dir(folder.path().join("heap.wal")).unwrap();
         assert!(matches!(heap.inner().wal().unwrap().begin(), Err(Error::Io { .. })));
         let after = std::fs::read(&path).unwrap();

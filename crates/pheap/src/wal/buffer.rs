@@ -7,37 +7,38 @@ use crate::faults::{Bug, bug};
 use crate::log::{Range, Staged, head};
 use crate::units::{LINE, LINE_WORDS};
 
-/// Words that go to one place in the file.
+/// Words that go to one place in the log's file.
 #[derive(Debug)]
 pub(crate) struct Chunk {
     pub(crate) file_offset: u64,
     pub(crate) words: Vec<u64>,
 }
 
-/// The segments of a log, and what is to be written to them.
+/// The segments of a log, and the chunks that are still to be written to them.
 #[derive(Debug)]
 pub(crate) struct Buffer {
     layout: Layout,
     seed: Seed,
     run: u64,
-    /// Of the records of this run.
+    /// Seed of the records of this run.
     records: Seed,
-    /// The segments with records, oldest first; the number of the one after them.
+    /// The segments with records, oldest first, and the number of the next new segment.
     live: VecDeque<Segment>,
     next: u64,
-    /// Places in the file of segments without.
+    /// Places in the file of the segments without records.
     free: VecDeque<u64>,
     /// Position up to which the log is known to be synced.
     synced: u64,
     /// Position of the next record.
     end: u64,
+    /// Words that are not written yet, in the order of their positions.
     chunks: Vec<Chunk>,
-    /// Buffers that were written, to be used again.
+    /// The buffer of a chunk that was written. The next chunk uses its memory.
     spare: Vec<u64>,
 }
 
 impl Buffer {
-    /// Of a new log of `segments` segments.
+    /// Creates the buffer of a new log of `segments` segments.
     pub(crate) fn new(layout: Layout, seed: Seed, segments: u64) -> Buffer {
         let first = 1; // so that no position is 0
         Buffer::begin(
@@ -51,7 +52,11 @@ impl Buffer {
         )
     }
 
-    /// Of a run behind `end`, which is where the `live` segments end. It begins with a segment of its own, with the number `next`; there is a `free` one.
+    /// Creates the buffer of a run behind `end`, which is where the `live` segments end. The run begins with
+    /// a new segment, with the number `next`, at the first `free` place.
+    ///
+    /// # Panics
+    /// If no place is free.
     pub(crate) fn begin(
         layout: Layout,
         seed: Seed,
@@ -81,16 +86,17 @@ impl Buffer {
         buffer
     }
 
+    /// Returns the position up to which the log is known to be synced.
     pub(crate) fn synced(&self) -> u64 {
         self.synced
     }
 
-    /// The log was synced up to a position.
+    /// Notes that the log is synced up to a position.
     pub(crate) fn set_synced(&mut self, synced: u64) {
         self.synced = synced;
     }
 
-    /// Position behind the last record.
+    /// Returns the position behind the last record.
     pub(crate) fn end(&self) -> u64 {
         self.end
     }
@@ -103,17 +109,17 @@ impl Buffer {
         (self.live.len() + self.free.len()) as u64
     }
 
-    /// The segments with records, oldest first.
+    /// Returns the segments with records, oldest first.
     pub(crate) fn live(&self) -> Vec<Segment> {
         self.live.iter().copied().collect()
     }
 
-    /// Adds the segments with these places in the file.
+    /// Adds free segments at these places in the file.
     pub(crate) fn add_segments(&mut self, places: std::ops::Range<u64>) {
         self.free.extend(places);
     }
 
-    /// Uses segments again whose records are all before `position`.
+    /// Frees the segments whose records are all before `position`. The segment of `position` stays.
     pub(crate) fn recycle(&mut self, position: u64) {
         let last = self.layout.sequence(position);
         while let Some(segment) = self.live.front().filter(|segment| segment.sequence < last) {
@@ -122,7 +128,8 @@ impl Buffer {
         }
     }
 
-    /// Goes on in one of the first `segments` of the file, of which one is free, if it is in another one. All that was appended is written.
+    /// Moves the end of the log to one of the first `segments` places of the file, one of which is free. Does
+    /// nothing if the last segment is there already. The caller has seen that all records are written.
     pub(crate) fn move_down(&mut self, segments: u64) {
         if self.live.back().is_some_and(|last| last.place < segments) {
             return;
@@ -133,33 +140,38 @@ impl Buffer {
         }
     }
 
-    /// Gives up the segments behind the last one that has records, but for the first `segments`. Returns how many are left.
+    /// Gives up the free segments behind the last place that has records, except the first `segments`.
+    /// Returns the number of places that are left.
     pub(crate) fn give_up_behind(&mut self, segments: u64) -> u64 {
         let left = self.live.iter().map(|segment| segment.place + 1).max().unwrap_or(0).max(segments);
         self.free.retain(|place| *place < left);
         left
     }
 
-    /// Bytes that are certainly enough for `words` words of ranges.
+    /// Returns an upper bound of the bytes that `words` words of ranges take as records.
     pub(crate) fn need(&self, words: usize) -> u64 {
         let bytes = words as u64 * 8;
-        // The beginning of a record, the line that it ends in, and the end of a segment that is too short for one.
+        // Each record has a head, a last line that it fills in part, and perhaps an unused end of a segment
+        // before it.
         let records = bytes / (PIECE as u64 * 8) + bytes / self.layout.segment + 3;
         bytes + records * (2 * LINE as u64 + LEAST as u64 * 8)
     }
 
-    /// Bytes that fit.
+    /// Returns the bytes of records that fit into the last segment and the free ones.
     pub(crate) fn room(&self) -> u64 {
         self.left() + self.free.len() as u64 * (self.layout.segment - LINE as u64)
     }
 
-    /// Bytes left in the last segment.
+    /// Returns the bytes left in the last segment.
     fn left(&self) -> u64 {
         let used = self.end % self.layout.segment;
         if used == 0 { 0 } else { self.layout.segment - used }
     }
 
-    /// Begins the next segment, of which there is one.
+    /// Begins the next segment.
+    ///
+    /// # Panics
+    /// If no segment is free.
     fn next_segment(&mut self) {
         let place = self.free.pop_front().expect("the caller has seen that there is room");
         let Buffer { run, synced, end: previous_end, next: sequence, .. } = *self;
@@ -173,7 +185,7 @@ impl Buffer {
         self.end = start + LINE as u64;
     }
 
-    /// The words that are going to be written at the end.
+    /// Returns the words at the end of the log that are not written yet.
     fn words(&mut self) -> &mut Vec<u64> {
         if self.chunks.is_empty() {
             let file_offset = self.place();
@@ -184,9 +196,9 @@ impl Buffer {
         &mut self.chunks.last_mut().expect("there is one now").words
     }
 
-    /// Appends one transaction, for which there is [room](Self::room) for what it [needs](Self::need).
-    /// `write` gets each chunk when its segment is full. If it returns true, it has written the chunk, and
-    /// the buffer drops it.
+    /// Appends the records of one transaction. The caller has seen that there is [room](Self::room) for the
+    /// bytes that they [need](Self::need). `write` gets the chunks when their segment is full. If it returns
+    /// true for each, it has written them, and the buffer drops them.
     pub(crate) fn append<'a>(
         &mut self,
         ranges: impl Iterator<Item = Range<'a>>,
@@ -197,7 +209,7 @@ impl Buffer {
             let mut done = 0;
             while done < range.words.len() {
                 let used = self.words().len() - start;
-                // The rest of the segment is whole lines, so what fits there fits with its padding.
+                // The rest of the segment is whole lines, so a record that fits there fits with its padding.
                 let most = PIECE.min(self.left() as usize / 8);
                 if used + 2 > most {
                     self.end_record(start, MORE);
@@ -214,7 +226,9 @@ impl Buffer {
         self.end_record(start, 0);
     }
 
-    /// [Appends](Self::append) an entry as a record that the caller writes: its words, and where in the file they go. `None` if it must be taken apart, or something is to be written before it.
+    /// [Appends](Self::append) an entry as one record that the caller writes. Returns its words, and their
+    /// offset in the file. Returns `None`, and appends nothing, if the entry does not fit into one record
+    /// here, or if chunks before it are not written yet.
     pub(crate) fn append_whole<'a>(&mut self, staged: &'a mut Staged) -> Option<(&'a [u64], u64)> {
         let (len, left) = (staged.words.len(), self.left() as usize / 8);
         if !self.chunks.is_empty() || left < LEAST || len > PIECE.min(left) {
@@ -227,13 +241,14 @@ impl Buffer {
         Some((record, place))
     }
 
-    /// Where the next record goes in the file, if it is in this segment.
+    /// Returns the offset in the file of the log's end, if the next record goes to the last segment.
     fn place(&self) -> u64 {
         let last = self.live.back().expect("a log has a segment");
         self.layout.file_offset(last.place) + self.end % self.layout.segment
     }
 
-    /// Begins a record, in the next segment if this one is almost full, and returns its place in [`words`](Self::words).
+    /// Begins a record, in the next segment if the last one is almost full. Returns its index in
+    /// [`words`](Self::words).
     fn begin_record(&mut self, write: &mut impl FnMut(&Chunk) -> bool) -> usize {
         if self.left() < LEAST as u64 * 8 {
             if self.chunks.iter().all(write)
@@ -249,6 +264,7 @@ impl Buffer {
         words.len() - 2
     }
 
+    /// Completes the record that begins at index `start` of the words, and fills its last line with zeros.
     fn end_record(&mut self, start: usize, flags: u64) {
         let (seed, position) = (self.records, self.end);
         let words = self.words();
@@ -260,12 +276,12 @@ impl Buffer {
         self.end = position + (padded - start) as u64 * 8;
     }
 
-    /// What is to be written.
+    /// Takes the chunks that are to be written.
     pub(crate) fn take(&mut self) -> Vec<Chunk> {
         std::mem::take(&mut self.chunks)
     }
 
-    /// Takes back what was written, to use its memory again.
+    /// Takes back chunks that were written, to use their memory again.
     pub(crate) fn give_back(&mut self, mut chunks: Vec<Chunk>) {
         const KEEP: usize = 1 << 20;
         if let Some(chunk) = chunks.pop()

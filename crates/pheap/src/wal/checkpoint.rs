@@ -1,4 +1,4 @@
-//! Checkpoints, the thread in the background that makes them, and when it does.
+//! Checkpoints, the background thread that makes them, and when it does.
 
 use std::io;
 use std::ops::Range;
@@ -13,33 +13,38 @@ use crate::error::{Error, Result};
 use crate::os::cpu::bytes;
 use crate::sync::MutexGuard;
 
-/// How often it is looked whether something was appended since.
+/// Time between two looks of the background thread at whether the log has grown.
 const LOOK: Duration = Duration::from_secs(1);
-/// How often nothing is to be new when a log that has grown is cut down. It would soon grow again otherwise, for which transactions wait.
+/// Looks without a new record after which a log that has grown is cut down. If this came earlier, the log
+/// would soon grow again, and transactions would wait for that.
 const LOOKS: u32 = 10;
-/// Bytes of records that are brought to the heap's file once nothing was appended for so long. To replay them would take a moment if the program was killed; fewer do not matter.
+/// Bytes of records above which an idle log gets a checkpoint. After a crash, replaying more than this would
+/// take noticeable time.
 pub(super) const WORTH_FOLDING: u64 = 1 << 20;
 
 impl Wal {
-    /// Writes to the heap's file, and syncs it: for the header and new arenas, which no record covers.
+    /// Writes to the heap's file, and syncs it. This is for the header and new arenas, which no record
+    /// covers.
     ///
     /// # Errors
-    /// What failed; the log then refuses everything.
+    /// The error of the write or sync; the log then refuses everything. Also the errors of
+    /// [`begin`](Self::begin).
     #[track_caller]
     pub(crate) fn write_through(&self, bytes: &[u8], at: u64) -> Result<()> {
         self.begin()?;
         self.write_directly(bytes, at)
     }
 
-    /// The same, whether the log has begun or not.
+    /// [`write_through`](Self::write_through), whether the log has begun or not.
     #[track_caller]
     pub(super) fn write_directly(&self, bytes: &[u8], at: u64) -> Result<()> {
-        // What follows a failure could reach the disk without what came before.
+        // After a failure, this write could reach the disk without the writes before it.
         self.may_write()?;
         self.pages.note(at, bytes.len() as u64);
         let mut written = self.data.write_all(bytes, at);
         if written.is_ok() {
-            written = self.data.sync(); // not in a closure, of which nobody would know who has called it
+            // This is not in a closure, or the crash lab would not see the caller's line.
+            written = self.data.sync();
         }
         written.map_err(|e| {
             self.fail(&mut self.state.lock(), "writing the heap's file", &e);
@@ -47,22 +52,24 @@ impl Wal {
         })
     }
 
-    /// Copies all records to the heap's file, and frees their segments. Then `after` runs, while no other checkpoint does.
+    /// Copies all records to the heap's file, and frees their segments. Then `after` runs, still before any
+    /// other checkpoint.
     ///
     /// # Errors
-    /// What failed; the log then refuses everything.
+    /// The failure that the log has or gets; the log then refuses everything.
     pub(crate) fn checkpoint(&self, after: impl FnOnce()) -> Result<()> {
         self.may_write()?;
         let closing = self.closing.load(Ordering::Relaxed);
         if !closing {
-            // What is durable already was found by whoever synced it. It may have been moved since.
+            // The thread that made the records durable has found the log then. It may have been moved since.
             self.find_log()?;
         }
         let mut folded = self.folded.lock();
         let (from, end, live) = {
             let state = self.state.lock();
             self.check(&state)?;
-            // In this order, under this lock: what is recorded in the new epoch is behind `end`.
+            // The next epoch begins under the same lock that gives `end`, so all records of the new epoch are
+            // behind `end`.
             self.pages.next_epoch();
             (state.folded, state.buffer.end(), state.buffer.live())
         };
@@ -89,30 +96,36 @@ impl Wal {
             state.buffer.recycle(end);
             state.full_disk = false;
             self.counters.checkpoints.fetch_add(1, Ordering::Relaxed);
-            // For those who wait for room, a little before the end of the round will tell them again.
+            // Threads that wait for room can go on now. Without this notification, the one at the end of the
+            // background thread's round would wake them a little later.
             self.changed.notify_all();
         }
         after();
         Ok(())
     }
 
-    /// Lets recovery begin at a position, durably: of the segments before it that are used again, the disk may have any part at any time.
-    /// The other mark stays as it is until this one is there.
+    /// Writes and syncs a mark, after which recovery begins at `end`. This comes before segments are used
+    /// again: from then on the disk may have any part of them. The other mark stays as it is until this one
+    /// is durable.
     fn mark_folded(&self, end: u64, mark: usize) -> io::Result<()> {
         let log = self.log();
-        // By now the heap's header names this run.
+        // By the time of a checkpoint the heap's header names this run, so the mark need not name an older
+        // one.
         let says = Mark { folded: end, runs: self.runs, run: self.run, before: self.run };
         log.write_all(bytes(&says.to_words(self.seed)), MARKS[mark])?;
-        log.let_go(); // of what was appended meanwhile, which may be much
-        // SURVIVES delay: one write may come before it then, to the segment that has been free for longest. Without the mark, recovery begins with one after that
-        // and replays what the heap's file has; or with that one, and finds nothing.
+        // Records that were appended during the checkpoint may have dirtied much of the map.
+        log.let_go();
+        // SURVIVES delay: one write may come before the sync, to the segment that has been free for longest.
+        // Without the mark, recovery begins with a later segment and replays records that the heap's file
+        // has; or it begins with that segment, and finds nothing.
         log.sync()
     }
 
-    /// Writes the records between two positions to the heap's file, and says how many bytes that were.
+    /// Writes the records between two positions to the heap's file, and returns the number of bytes written.
     fn fold(&self, folded: &Folded, positions: Range<u64>, live: &[Segment]) -> io::Result<u64> {
         let log = self.log();
-        // For what half of the log says, and a little more, if there may be so much in memory: each page is written once then.
+        // This is enough for half of the log and a little more, if so much memory is allowed. Each page is
+        // written once then.
         let room = (self.settings.log_limit / 4 * 3).min(self.settings.memory_limit / 2);
         let mut fold = Fold::with_room(&*self.data, room);
         each_record(log, self.layout, live, positions, |record| {
@@ -122,13 +135,18 @@ impl Wal {
         fold.finish()
     }
 
-    /// The heap is going to be closed: all goes to its file, and then nobody has to find the log. So if the log cannot be found, and that is all, who closes the heap
-    /// can use it once more. All others are still told that it has failed: until the heap is closed, nobody would find what they have written. Nothing is
-    /// appended any more, a log that has not begun never will, and there is no thread in the background. Returns whether the log may have refused something before.
+    /// Prepares the log for closing the heap. From now on nothing is appended, a log that has not begun never
+    /// will, and there is no background thread.
+    ///
+    /// Closing brings all records to the heap's file, so the next opening needs no log. Therefore a log that
+    /// is misplaced, but has not failed otherwise, can still be used by the closing thread. All other threads
+    /// still get the failure: until the heap is closed, no opening would find what they have written. Returns
+    /// whether the log had failed before, and so may have refused a record.
     pub(crate) fn begin_to_close(&self) -> bool {
         self.begin_no_more();
         let refused = self.failure().is_some();
-        let _ = self.find_log(); // kept as a failure
+        // A failure is kept in the state.
+        let _ = self.find_log();
         let state = self.quiesce();
         if state.failure.as_ref().is_some_and(|failure| failure.misplaced) {
             self.closing.store(true, Ordering::Relaxed);
@@ -136,7 +154,9 @@ impl Wal {
         refused
     }
 
-    /// Waits until no thread writes to a file: one that has failed, or is about to, may still do so, or think that it has found the log.
+    /// Waits until no thread writes to a file, and returns the locked state. Without this, a thread whose
+    /// write is about to fail could still write, and a thread that has looked for the log before could still
+    /// acknowledge a commit.
     pub(super) fn quiesce(&self) -> MutexGuard<'_, State> {
         let _folded = self.folded.lock();
         let mut state = self.state.lock();
@@ -146,7 +166,8 @@ impl Wal {
         state
     }
 
-    /// Fails if the log has, unless that does not keep the heap from being [closed](Self::begin_to_close).
+    /// Fails if the log has failed. A misplaced log does not count while the heap is
+    /// [being closed](Self::begin_to_close).
     ///
     /// # Errors
     /// [`Error::Failed`], [`Error::Misplaced`].
@@ -154,6 +175,7 @@ impl Wal {
         if self.failed.load(Ordering::Acquire) { self.check(&self.state.lock()) } else { Ok(()) }
     }
 
+    /// [`may_write`](Self::may_write), with the state locked.
     pub(super) fn check(&self, state: &State) -> Result<()> {
         let gets_over = |failure: &Failure| failure.misplaced && self.closing.load(Ordering::Relaxed);
         match &state.failure {
@@ -162,14 +184,16 @@ impl Wal {
         }
     }
 
-    /// Hands what is left in the buffer to the disk when the heap is being closed. Nobody is told that it is durable: a crash before the heap is closed would leave it in a log that the
+    /// Writes and syncs the rest of the buffer when the heap is being closed and the log is misplaced. The
+    /// records are not acknowledged: a crash before the heap is closed would leave them in a log that the
     /// next opening does not find.
     fn write_rest(&self) -> Result<()> {
-        // SURVIVES unreached: as the sync below; the models run it.
+        // SURVIVES unreached: no program of the lab misplaces a log; the models run this.
         let mut state = self.state.lock();
         self.write_at_once(&mut state);
         self.check(&state)?;
-        // SURVIVES unreached: no program of the lab misplaces a log. Somebody may put a real one back after a power failure.
+        // SURVIVES unreached: no program of the lab misplaces a log. The sync matters if the log is put back
+        // after a power failure.
         self.log().sync().map_err(|e| {
             self.fail(&mut state, "syncing the log", &e);
             Error::io("syncing the log", e)
@@ -185,13 +209,14 @@ impl Wal {
     }
 }
 
+/// Returns whether there are enough records for a checkpoint once the log is idle.
 pub(super) fn is_worth_folding(state: &State) -> bool {
     state.buffer.end() - state.folded > WORTH_FOLDING
 }
 
-/// The thread in the background.
+/// The background thread.
 impl Wal {
-    /// Says that there is one.
+    /// Notes whether the background thread is there.
     pub(crate) fn set_background(&self, there: bool) {
         let mut state = self.state.lock();
         state.background = there;
@@ -199,13 +224,14 @@ impl Wal {
         self.changed.notify_all();
     }
 
-    /// Tells it to end.
+    /// Tells the background thread to end.
     pub(crate) fn stop_background(&self) {
         self.state.lock().stop = true;
         self.requested.notify_all();
     }
 
-    /// Waits until a checkpoint is asked for. `false` if the thread is to end.
+    /// Waits, in the background thread, until it is asked for a round. Returns `false` if the thread is to
+    /// end.
     pub(crate) fn wait_for_request(&self) -> bool {
         let mut state = self.state.lock();
         while !state.checkpoint && !state.stop && state.failure.is_none() {
@@ -214,7 +240,7 @@ impl Wal {
                 self.requested.wait(&mut state);
                 continue;
             }
-            // Others may have something to say before that.
+            // Other reasons to wake up may come before that.
             let is_over = self.requested.wait_until(&mut state, Instant::now() + LOOK);
             let end = state.buffer.end();
             let is_same = std::mem::replace(&mut state.looked, end) == end;
@@ -226,7 +252,8 @@ impl Wal {
         !state.stop && state.failure.is_none()
     }
 
-    /// Has the thread in the background look again and again, once there are records that are to be in the heap's file if no others follow.
+    /// Makes the background thread look regularly, once there are enough records for a checkpoint of an idle
+    /// log.
     pub(super) fn watch_for_idleness(&self, state: &mut State) {
         if !state.ages && is_worth_folding(state) {
             state.ages = true;
@@ -234,40 +261,45 @@ impl Wal {
         }
     }
 
-    /// Whether half of the log is used, or too many pages are private.
+    /// Returns whether a checkpoint is due: half of the log is used, or too many pages are private.
     pub(super) fn is_checkpoint_due(&self, state: &State) -> bool {
         let is_half_used = state.buffer.end() - state.folded > self.settings.log_limit / 2;
         is_half_used || self.pages.bytes() > self.memory_trigger.load(Ordering::Relaxed)
     }
 
-    /// Whether who commits is about to wait for a checkpoint: for room in the log, or for memory.
+    /// Returns whether a committing thread may soon wait for a checkpoint: for room in the log, or for
+    /// memory.
     pub(crate) fn is_room_wanted(&self) -> bool {
         self.is_checkpoint_due(&self.state.lock())
     }
 
-    /// Does what was asked for. If that takes a checkpoint, `before` runs before it, and `after` with what that has returned when the checkpoint is complete.
+    /// Does one round of the background thread. If a checkpoint is due, `before` runs before it, and `after`
+    /// gets the result of `before` when the checkpoint is complete.
     pub(crate) fn work<T>(&self, before: impl FnOnce() -> T, after: impl FnOnce(T)) {
         let (free, segments, due, idle) = {
             let mut state = self.state.lock();
-            // Once: this thread may not look again before there is more to do.
+            // This is reset, so that the log is cut down once for each idle time.
             let idle = std::mem::take(&mut state.idle) >= LOOKS;
             let due = std::mem::take(&mut state.fold) || self.is_checkpoint_due(&state);
             (state.buffer.free_segments(), state.buffer.segments(), due, idle)
         };
         let size = segments * self.layout.segment;
         if free == 0 && size < self.settings.log_limit {
-            // So that no transaction has to. If it fails, one that needs it will find out why.
+            // The log grows ahead, so that no transaction waits for that. If this fails, the transaction that
+            // needs the room gets the error.
             let grown = self.grow(1);
             self.state.lock().full_disk = grown.is_err();
-            let _ = self.find_log(); // a failure is kept, for all others to see
+            // A failure is kept in the state.
+            let _ = self.find_log();
         }
         if due {
             let found = before();
-            // A failure is kept, for all others to see.
+            // A failure is kept in the state.
             let _ = self.checkpoint(|| after(found));
         }
         if idle {
-            let _ = self.cut_down(); // as well
+            // A failure of the log is kept in the state.
+            let _ = self.cut_down();
         }
         let limit = self.settings.memory_limit;
         let trigger = (limit / 2).max(self.pages.bytes() + limit / 4);
@@ -278,7 +310,7 @@ impl Wal {
         self.changed.notify_all();
     }
 
-    /// Waits for one round of the thread in the background, if too many pages are private.
+    /// Waits for one round of the background thread, because too many pages are private.
     #[cold]
     pub(crate) fn wait_for_memory(&self) {
         let mut state = self.state.lock();
@@ -289,7 +321,7 @@ impl Wal {
         }
     }
 
-    /// Whether more pages are private than should be, and the next checkpoint may help.
+    /// Returns whether more pages are private than the limit allows, and the next checkpoint may help.
     #[inline]
     pub(crate) fn is_over_memory(&self) -> bool {
         let bytes = self.pages.bytes();

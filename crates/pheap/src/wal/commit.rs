@@ -1,4 +1,4 @@
-//! `Commit`: what tells when something that was done without waiting for the disk is durable.
+//! `Commit`: tells when a deferred transaction or read is durable.
 
 use std::fmt;
 use std::future::Future;
@@ -9,28 +9,37 @@ use std::task::{Context, Poll, Waker};
 use super::Wal;
 use crate::error::{Error, Result};
 
-/// Tells when a [deferred transaction](crate::Root::txn_deferred), or what a [deferred read](crate::Root::read_deferred) has seen, is durable.
+/// Tells when a [deferred transaction](crate::Root::txn_deferred), or the state that a
+/// [deferred read](crate::Root::read_deferred) has seen, is durable.
 ///
-/// Ask in one of three ways: [`wait`](Commit::wait) for it, look with [`is_durable`](Commit::is_durable), or `await` it. The future belongs to no runtime; a thread of
-/// the heap wakes the task. (So a waker must return soon, and wait for nothing: who closes the heap waits for
-/// it. Nothing is locked, so it may call any method of the heap. If it panics, the panic ends there.)
+/// A program can [`wait`](Commit::wait) for it, look with [`is_durable`](Commit::is_durable), or `await` it.
+/// The future works with any runtime: a thread of the heap wakes the task. This thread calls the waker with
+/// nothing locked, so the waker may call any method of the heap. It must return soon, and wait for nothing,
+/// because closing the heap waits for this thread. If a waker panics, the panic ends there.
 ///
-/// Nothing depends on a `Commit`, which may be dropped. It may outlive the heap and all its handles. Closing a heap makes everything
-/// durable, or fails, and this says which. (Meanwhile it keeps the file of the log open.)
+/// A `Commit` may be dropped; the transaction stays committed. It may outlive the heap and all its handles,
+/// and keeps the file of the log open. Closing a heap makes everything durable, or fails, and the `Commit`
+/// says which.
 ///
-/// Who asks is what has it synced, if the [`SyncPolicy`](crate::SyncPolicy) does not: with `EveryCommit` it is synced at once, also if this is dropped; with `OnDemand` and `Every`, when this is
-/// waited for or polled, and all before it with it. So a server whose policy is `OnDemand` may run what has come from many clients, and then ask for the last `Commit` only (see [`is_before`](Commit::is_before): what a read has seen may have been long ago).
-/// A clone tells the same, and is polled by a task of its own.
+/// The [`SyncPolicy`](crate::SyncPolicy) says when a commit is synced. With `EveryCommit` it is synced at
+/// once, also if the `Commit` is dropped. With the other policies it is synced at the latest when the
+/// `Commit` is waited for or polled, with all commits before it. So a server with the policy `OnDemand` may
+/// run the transactions of many clients, and then wait for the last `Commit` only.
+/// ([`is_before`](Commit::is_before) finds it: a read may have seen an older state.) A clone tells the same,
+/// and another task can poll it.
 ///
-/// The commits of a heap become durable in the order in which they took place, so one that is durable says the same of all before it.
+/// The commits of a heap become durable in the order in which they took place. So if one is durable, all
+/// before it are.
 ///
-/// With [`Durability::Wal`](crate::Durability::Wal), durable means that a power failure loses nothing, whatever the [`SyncPolicy`](crate::SyncPolicy). With other durabilities
-/// each transaction is durable, in their sense, when it returns, and this says so at once.
+/// With [`Durability::Wal`](crate::Durability::Wal), durable means that a power failure loses nothing,
+/// whatever the [`SyncPolicy`](crate::SyncPolicy). With other durabilities, each transaction is durable in
+/// their sense when it returns, and its `Commit` says so at once.
 ///
 /// # Errors
-/// As a future, and from [`wait`](Commit::wait): [`Error::OutcomeUnknown`] if the disk has failed before it was durable (or the heap's files were
-/// [misplaced](Error::Misplaced), or something has panicked within pheap): only opening the heap again tells. Then it stays like that.
-/// [`Error::Forked`] in a forked child, if the parent had not made it durable before.
+/// As a future, and from [`wait`](Commit::wait): [`Error::OutcomeUnknown`] if the disk has failed before the
+/// commit was durable, or the heap's files were [misplaced](Error::Misplaced), or a thread has panicked
+/// within pheap. Only opening the heap again tells then whether the commit is on the disk. The error stays.
+/// [`Error::Forked`] in a forked child, if the parent had not made the commit durable before the fork.
 ///
 /// # Example
 /// ```
@@ -50,28 +59,29 @@ use crate::error::{Error, Result};
 #[derive(Clone)]
 pub struct Commit(Option<Ticket>);
 
-/// A place in a log.
+/// A position in a log, for which a `Commit` waits.
 struct Ticket {
     wal: Arc<Wal>,
     position: u64,
-    /// Number of the waker that the log has, if it has had one. A clone has none.
+    /// Number of the waker that was last left in the log, if there was one. A clone has none.
     waker: Option<u64>,
 }
 
 impl Commit {
-    /// Of what is durable in the sense of the heap's durability.
+    /// Creates a commit that is durable in the sense of the heap's durability.
     pub(crate) fn done() -> Commit {
         Commit(None)
     }
 
-    /// Of all that was appended to a log before `position`.
+    /// Creates a commit that is durable once the log is synced up to `position`.
     pub(crate) fn at(wal: &Arc<Wal>, position: u64) -> Commit {
         Commit(Some(Ticket { wal: wal.clone(), position, waker: None }))
     }
 
-    /// Waits until it is durable. Who waits also syncs, for all commits up to then, unless another thread is doing that.
+    /// Waits until the commit is durable. The waiting thread syncs the log, for all commits up to this one,
+    /// unless another thread is doing that.
     ///
-    /// Do not wait inside of a transaction or read: others would wait for its root meanwhile.
+    /// Do not wait inside a transaction or read: other threads may wait for its root.
     ///
     /// # Errors
     /// See [above](Commit#errors).
@@ -79,7 +89,8 @@ impl Commit {
         self.0.as_ref().map_or(Ok(()), |ticket| ticket.known().unwrap_or_else(|| ticket.sync()))
     }
 
-    /// Whether this took place before another one of the same heap, or says the same: it is durable when that is.
+    /// Returns whether this commit is durable once `other` is: it took place before `other` in the same heap,
+    /// or is the same, or was durable from the beginning.
     pub fn is_before(&self, other: &Commit) -> bool {
         match (&self.0, &other.0) {
             (None, _) => true,
@@ -88,8 +99,8 @@ impl Commit {
         }
     }
 
-    /// Whether it is durable now. This waits for nothing, and asks nobody to sync. It stays `false` if the disk has failed; [`wait`](Commit::wait) says so, and then waits no
-    /// longer.
+    /// Returns whether the commit is durable now. This neither waits nor makes any thread sync. If the disk
+    /// has failed it stays `false`; [`wait`](Commit::wait) then returns the error without waiting.
     pub fn is_durable(&self) -> bool {
         self.0.as_ref().is_none_or(Ticket::is_durable)
     }
@@ -98,7 +109,7 @@ impl Commit {
 impl Future for Commit {
     type Output = Result<()>;
 
-    /// Is ready at once where no thread could wake the task: then this waits itself.
+    /// Polls the commit. If no thread could wake the task, this waits for the disk and is ready.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
         let Some(ticket) = &mut self.0 else { return Poll::Ready(Ok(())) };
         match ticket.known() {
@@ -119,7 +130,7 @@ impl Ticket {
         self.wal.is_durable(self.position)
     }
 
-    /// What can be said without a lock.
+    /// Returns the outcome if it is known without a lock.
     fn known(&self) -> Option<Result<()>> {
         if self.is_durable() {
             return Some(Ok(()));
@@ -132,7 +143,8 @@ impl Ticket {
     }
 
     fn leave_waker(&mut self, waker: &Waker) -> Poll<Result<()>> {
-        let waker = waker.clone(); // which runs code of the program's, so not under a lock
+        // The clone runs code of the program, so this is done before the log is locked.
+        let waker = waker.clone();
         if self.wal.leave_waker(self.position, &mut self.waker, waker) {
             Poll::Pending
         } else {

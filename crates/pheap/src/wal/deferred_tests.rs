@@ -1,4 +1,5 @@
-//! Tests: transactions and reads that do not wait for the disk, on a heap whose disk stands still while the test wants it to.
+//! Tests: transactions and reads that do not wait for the disk, on a heap whose disk stands still while the
+//! test wants it to.
 #![allow(clippy::unit_arg)] // transactions of one assignment
 
 use std::future::Future;
@@ -15,7 +16,7 @@ use pheap_testkit::threads::{sleeps, this_thread};
 use super::Wal;
 use crate::{Commit, Durability, Error, Heap, Options, Result, Root, SyncPolicy};
 
-/// A heap with two numbers, in a folder of its own.
+/// A heap with two numbers, in a temporary folder.
 pub(super) struct Setup {
     pub(super) folder: tempfile::TempDir,
     pub(super) heap: Heap,
@@ -32,7 +33,7 @@ impl Setup {
         let folder = tempfile::tempdir().unwrap();
         let heap = options.open(folder.path().join("heap")).unwrap();
         let [a, b] = ["a", "b"].map(|name| heap.root(name).unwrap());
-        // All of it is durable, also of the metadata.
+        // Everything is durable, including the metadata.
         heap.sync().unwrap();
         Setup { folder, heap, a, b }
     }
@@ -61,7 +62,7 @@ pub(super) fn get(root: &Root<u64>) -> Result<u64> {
 
 /// Runs `f` while nothing can be written to the log, nor synced.
 pub(crate) fn while_the_disk_stands_still<R>(wal: &Wal, f: impl FnOnce() -> R) -> R {
-    /// As if another thread wrote and synced.
+    /// Makes the log look as if another thread were writing and syncing.
     struct Busy<'w>(&'w Wal);
     impl Drop for Busy<'_> {
         fn drop(&mut self) {
@@ -81,21 +82,21 @@ pub(crate) fn while_the_disk_stands_still<R>(wal: &Wal, f: impl FnOnce() -> R) -
     f()
 }
 
-/// Locks all that a log has.
+/// Takes all locks of a log.
 pub(crate) fn lock_log(wal: &Wal) -> impl Sized + '_ {
-    // The state last, as everywhere: a thread that has another lock may wait for it.
+    // The state comes last, as everywhere: a thread that waits for it may have another of the locks.
     let (folded, growth, beginning) = (wal.folded.lock(), wal.growth.lock(), wal.beginning.lock());
     (folded, growth, beginning, wal.state.lock())
 }
 
-/// Waits until a thread does.
+/// Waits until the thread sleeps.
 pub(crate) fn until_it_sleeps(thread: i32) {
     while !sleeps(thread) {
         thread::yield_now();
     }
 }
 
-/// Says when it is woken.
+/// A waker that sends a message when it is woken.
 struct Bell {
     rings: Mutex<Sender<()>>,
 }
@@ -115,7 +116,7 @@ pub(super) fn poll(commit: &mut Commit, waker: &Waker) -> Poll<Result<()>> {
     pin!(commit).poll(&mut Context::from_waker(waker))
 }
 
-/// It goes wherever a task goes.
+/// A `Commit` can go wherever a task goes.
 const _: fn() = || {
     fn can_go<T: Send + Sync + Unpin + 'static>() {}
     can_go::<Commit>();
@@ -142,13 +143,13 @@ fn nobody_waits_for_a_disk_that_stands_still() {
         (first, both, seen)
     });
     seen.wait().unwrap();
-    // It has seen what both have done, and that came after the first.
+    // The read has seen the commit of both roots, which came after the first one.
     assert_eq!([&first, &both, &seen].map(Commit::is_durable), [true; 3]);
     first.wait().unwrap();
     assert!(a.read_deferred(|_, _| ()).unwrap().1.is_durable());
 }
 
-/// With what does not wait, and what has nothing to wait for.
+/// With durabilities that never wait for a disk.
 #[test]
 fn other_durabilities_are_durable_at_once() {
     let heap = Options::new().reserve(1 << 30).in_memory().unwrap();
@@ -177,7 +178,7 @@ fn what_fails_is_no_commit() {
     assert!(matches!(a.read_deferred(|_, _| ()), Err(Error::Closed)));
 }
 
-/// Nobody waits, and nobody has asked.
+/// No thread waits for the commit, or has asked for a sync.
 #[test]
 fn a_commit_that_is_dropped_becomes_durable() {
     let setup = Setup::new(&options(SyncPolicy::EveryCommit));
@@ -192,7 +193,7 @@ fn a_commit_that_is_dropped_becomes_durable() {
     }
 }
 
-/// So those of many clients share a sync, which whoever serves them asks for.
+/// So the commits of many clients share a sync, which their server asks for.
 #[test]
 fn who_asks_for_the_last_commit_has_asked_for_all() {
     struct Nobody;
@@ -221,7 +222,7 @@ fn who_asks_for_the_last_commit_has_asked_for_all() {
     }
 }
 
-/// Not only commits are what a read has seen: for the end of a collection nobody waits.
+/// A read has not seen commits alone: no thread waits for the end of a collection.
 #[test]
 fn what_a_read_has_seen_becomes_durable() {
     let Setup { heap, a, .. } = &Setup::every_commit();
@@ -240,7 +241,7 @@ fn a_task_is_woken_when_its_commit_is_durable() {
     let mut commit = while_the_disk_stands_still(&setup.wal(), || {
         let mut commit = add(&setup.a);
         assert!(poll(&mut commit, &first).is_pending());
-        // Only the newest waker counts.
+        // Only the newest waker is called.
         assert!(poll(&mut commit, &second).is_pending());
         drop(first);
         assert!(never.try_recv().is_err_and(|e| e == mpsc::TryRecvError::Disconnected));
@@ -265,7 +266,7 @@ fn a_commit_that_is_dropped_forgets_its_waker() {
     });
 }
 
-/// Wakes in the order of the commits, whatever the order of the tasks.
+/// The wakers are called in the order of the commits, whatever the order of the polls.
 #[test]
 fn many_tasks_wait() {
     let setup = Setup::every_commit();
@@ -313,7 +314,7 @@ fn a_broken_disk_is_told_to_all() {
     durable.wait().unwrap();
 }
 
-/// A waker is left that the thread is to call when the heap is closed, by a call or because its last handle is dropped.
+/// A waker is left, and the thread must call it when the heap is closed by a call or by its last handle.
 #[test]
 fn closing_makes_everything_durable_and_says_so() {
     for calls in [true, false] {
@@ -350,7 +351,8 @@ fn closing_makes_everything_durable_and_says_so() {
     }
 }
 
-/// Runs `work` in a thread that notes its steps, with what is not durable, until it has noted the first ones and waits. Then `meanwhile` runs, and the disk goes on.
+/// Runs `work`, which notes its steps, in a thread that meets unsynced commits. When it has noted the steps
+/// `first` and sleeps, `meanwhile` runs; then the disk goes on.
 pub(super) fn until_it_waits(
     setup: &Setup,
     first: &[&str],
@@ -380,7 +382,8 @@ pub(super) fn until_it_waits(
     assert_eq!(*steps.lock().unwrap().last().unwrap(), "told");
 }
 
-/// It waits when it has let go of the roots, so that others go on: also one that is nested in another read, and has seen all that is not durable.
+/// A read waits after it has released the roots, so that other threads go on. The same holds of a read that
+/// is nested in another one, and has seen all that is not durable.
 #[test]
 fn a_read_keeps_nobody_away_while_it_waits() {
     for panics in [false, true] {
@@ -401,7 +404,8 @@ fn a_read_keeps_nobody_away_while_it_waits() {
     }
 }
 
-/// What a transaction on another heap does may become durable before what it has read here.
+/// The read waits before it returns: a transaction on another heap, which uses what it has seen, may become
+/// durable earlier.
 #[test]
 fn a_read_within_a_transaction_on_another_heap_waits_before_it_returns() {
     let (setup, other) = (&Setup::every_commit(), &Setup::every_commit());
@@ -413,7 +417,7 @@ fn a_read_within_a_transaction_on_another_heap_waits_before_it_returns() {
             note("told");
             found
         };
-        // Whatever is around it.
+        // The read is nested in a transaction of another heap, within a read of this one.
         a.read(|_, _| other.a.txn(|tx, n| Ok(tx[n] = within())).unwrap()).unwrap();
     };
     until_it_waits(setup, &["begins"], work, || {});
@@ -434,7 +438,7 @@ fn a_read_of_what_may_be_lost_fails() {
     assert!(matches!(get(&setup.a), Err(Error::Failed { .. })));
 }
 
-/// Such a heap syncs only when it is asked to.
+/// With `OnDemand`, the heap syncs only when it is asked to.
 #[test]
 fn one_transaction_of_many_asks_to_be_durable() {
     let setup = Setup::new(&options(SyncPolicy::OnDemand));
@@ -449,7 +453,7 @@ fn one_transaction_of_many_asks_to_be_durable() {
     assert_eq!(syncs(), before + 2);
 }
 
-/// Without anyone who waits, or asks.
+/// The log is synced although no thread waits or asks for it.
 #[test]
 fn a_policy_syncs_at_intervals() {
     let setup = Setup::new(&options(SyncPolicy::Every(Duration::from_millis(1))));
@@ -460,7 +464,7 @@ fn a_policy_syncs_at_intervals() {
             thread::yield_now();
         }
     }
-    // Never, as far as this test can tell; but closing the heap does.
+    // With the longest interval, the log is not synced during this test. Closing the heap syncs it.
     let setup = Setup::new(&options(SyncPolicy::Every(Duration::MAX)));
     let before = setup.heap.stats().syncs;
     setup.a.txn(|tx, n| Ok(tx[n] += 1)).unwrap();
@@ -470,7 +474,7 @@ fn a_policy_syncs_at_intervals() {
     assert!(seen.is_durable());
 }
 
-/// None of these waits for another thread, so that none can wait for ever.
+/// No call here waits for another thread, so none can wait for ever.
 #[test]
 fn what_is_not_synced_is_bounded() {
     let at_once = Setup::new(&options(SyncPolicy::EveryCommit).unsynced_limit(0));

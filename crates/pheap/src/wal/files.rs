@@ -1,4 +1,4 @@
-//! The files of a heap with a log: written, synced, and looked for by their names.
+//! The files of a heap with a log: how they are written, synced, and looked up by name.
 
 use std::fs::{self, File};
 use std::io;
@@ -24,10 +24,11 @@ use crate::units::PAGE;
 struct OnDisk {
     file: OwnFile,
     id: FileId,
-    /// The segments of a log. Its head is not in it: that has sectors which are to be written whole.
+    /// A map of the log's segments, if they are mapped. The log's head is not mapped, because its sectors
+    /// must be written whole.
     window: OnceLock<Window>,
-    /// How long this process may make a file: as of when this one was opened or last made longer, for to ask takes a
-    /// tenth of the time of a commit in memory.
+    /// Bytes up to which this process may make a file. This is asked when the file is opened or made longer,
+    /// and may be stale in between: asking takes a tenth of the time of a commit in memory.
     size_limit: AtomicU64,
 }
 
@@ -44,11 +45,12 @@ impl Storage for OnDisk {
     }
 
     fn write_some(&self, bytes: &[u8], at: u64) -> io::Result<usize> {
-        // Beyond that, a system call takes less time than the faults of the pages.
+        // A longer write is faster by a system call than by the page faults of the map.
         if bytes.len() < 256 << 10 && self.window.get().is_some_and(|window| window.write(bytes, at)) {
             return Ok(bytes.len());
         }
-        // Where it takes long in any case, the limit is asked for: the process may have lowered it.
+        // A write of a page or more takes long compared to asking for the limit again, so it asks: the
+        // process may have lowered it.
         if bytes.len() as u64 >= PAGE || at + bytes.len() as u64 > self.size_limit.load(Relaxed) {
             return write_at(&self.file, bytes, at);
         }
@@ -81,7 +83,8 @@ impl Storage for OnDisk {
             self.file.write_all_at(&zeros[..len as usize], at)
         });
         written.inspect_err(|_| {
-            let _ = self.file.set_len(from); // gives back what a part of it took
+            // Gives back the space of an unfinished extension.
+            let _ = self.file.set_len(from);
         })?;
         if let Some(window) = self.window.get() {
             window.grow(to);
@@ -90,7 +93,7 @@ impl Storage for OnDisk {
     }
 
     fn cut_off(&self, to: u64) -> io::Result<()> {
-        // Whoever stores to what is mapped behind the end is killed.
+        // A store to the map behind the end of the file would end the process, so a mapped file is not cut.
         if self.window.get().is_none() { self.file.set_len(to) } else { Ok(()) }
     }
 
@@ -132,33 +135,36 @@ impl Storage for OnDisk {
     }
 }
 
-/// A file of its own, to be written to.
+/// Returns a storage for a file that only the caller has.
 pub(crate) fn storage(file: File) -> io::Result<impl Storage> {
     OnDisk::new(OwnFile::new(file))
 }
 
-/// How long a sync relies on the last look at the names. A file may always be renamed just after a look; this
-/// makes "just after" a moment longer. The two system calls of a look are much beside the sync of a fast
-/// disk.
+/// Time for which a sync relies on the last look at the names. A file can be renamed right after any look;
+/// this makes "right after" a moment longer. The two system calls of a look take long compared to the sync of
+/// a fast disk.
 const MOMENT: Duration = Duration::from_millis(1);
 
-/// The file of a heap, and the one beside it for its log.
+/// The file of a heap, and the one next to it for its log.
 #[derive(Debug)]
 pub(crate) struct Files {
     data: Arc<OnDisk>,
-    /// When the log was last found where it belongs.
+    /// Time of the last look that has found the log where it belongs.
     found: Mutex<Option<Instant>>,
-    /// Of the standard library: no thread ever waits for it long, and what it guards is looked at again before it is relied on.
+    /// The names of both files. This is a mutex of the standard library: no thread waits for it long, and the
+    /// names are checked again before they are relied on.
     names: Mutex<Names>,
 }
 
 impl Files {
-    /// `file` is the one at `path`, or what that links to: the log lies beside the file itself, whatever it was opened as.
+    /// Creates the files of a heap that was opened as `file` by `path`. The path may be a link: the log lies
+    /// next to the file itself.
     pub(crate) fn new(file: OwnFile, path: &Path) -> io::Result<Files> {
         let data = OnDisk::new(file)?;
         let mut names = Names::of(&fs::canonicalize(path)?)?;
         if !names.heap_is(data.id)? {
-            names = Names::now(&data.file)?; // it was renamed just now
+            // The file was renamed a moment ago.
+            names = Names::now(&data.file)?;
         }
         Ok(Files { data: Arc::new(data), found: Mutex::new(None), names: Mutex::new(names) })
     }
@@ -168,13 +174,15 @@ impl Files {
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks for the heap's file where it was, and if it is not there, everywhere: the names that it has now, if they have changed.
+    /// Looks for the heap's file at its last known name. If it has another name now, returns the current
+    /// names.
     fn renamed(&self, names: &Names) -> io::Result<Option<Names>> {
         if names.heap_is(self.data.id)? { Ok(None) } else { Names::now(&self.data.file).map(Some) }
     }
 
-    /// All that is known to a program that has given up the right to look into the directory since it opened the heap: whether the files have names. What they
-    /// are, whoever renames them has to see to.
+    /// Fails if a file has no name any more. This is all that a program can check if it has given up the
+    /// right to look into the directory since it opened the heap. That the names belong together is then up
+    /// to the user.
     #[cold]
     fn check_links(&self, log: Option<&File>) -> io::Result<()> {
         for (what, file) in [("file", Some(&*self.data.file)), ("log", log)] {
@@ -190,14 +198,15 @@ impl Files {
         Ok(())
     }
 
-    /// Looks for the log beside the heap's file where that is now, if they are not where they were.
+    /// Looks for the log next to the heap's file, wherever that is now, because the files are not where they
+    /// were.
     #[cold]
     fn find_elsewhere(&self, names: &mut Names, log: &dyn Storage) -> io::Result<()> {
         let renamed = self.renamed(names)?;
         let now = renamed.as_ref().unwrap_or(names);
         let (kind, what) = match now.log_id()? {
             Some(id) if id == log.id() => {
-                // The heap was renamed with its log, perhaps just now.
+                // The heap was renamed together with its log, perhaps a moment ago.
                 now.sync()?;
                 renamed.into_iter().for_each(|now| *names = now);
                 return Ok(());
@@ -209,7 +218,7 @@ impl Files {
     }
 }
 
-/// Whether a file may be opened to be read at most.
+/// Returns whether the error means that the file can at most be opened for reading.
 fn is_read_only(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
 }
@@ -229,7 +238,8 @@ impl Disk for Files {
         let look = || io::Result::Ok((Stat::of(&self.data.file)?, names.stat()?));
         let (heap, directory) =
             look().map_err(|e| Error::io(format!("looking at {}", names.heap_path().display()), e))?;
-        // Devices say less: some file systems give those of a directory others than its files.
+        // Mounts are compared if they are known. Devices say less: on some file systems, directories and
+        // files have different ones.
         let same = match (heap.mount, directory.mount) {
             (Some(heap), Some(directory)) => heap == directory,
             _ => heap.id.device == directory.id.device,
@@ -240,7 +250,7 @@ impl Disk for Files {
     fn open_log(&self) -> io::Result<Option<Arc<dyn Storage>>> {
         let names = self.names();
         let opened = match names.open_log(libc::O_RDWR | libc::O_NOFOLLOW, 0) {
-            // Those who only read need no more.
+            // A program that only reads does not need the right to write.
             Err(e) if is_read_only(&e) => names.open_log(libc::O_RDONLY | libc::O_NOFOLLOW, 0).map_err(|_| e),
             other => other,
         };
@@ -260,7 +270,8 @@ impl Disk for Files {
         // SURVIVES unreached: a simulated disk has no directory.
         let synced = names.sync();
         synced.inspect_err(|_| {
-            let _ = names.unlink_log(log.id); // or there could be no other one
+            // Without this, the next attempt would find the name taken.
+            let _ = names.unlink_log(log.id);
         })?;
         Ok(Arc::new(log))
     }

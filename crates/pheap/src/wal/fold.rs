@@ -8,48 +8,52 @@ use crate::os::storage::Storage;
 use crate::units::{HEADER_SIZE, PAGE};
 
 const PAGE_WORDS: usize = PAGE as usize / 8;
-/// Bytes of memory, at least, for records that are going to be written.
+/// Bytes of memory for records, at least.
 const LEAST: u64 = 1 << 20;
 /// Pages that are read and written at once.
 const RUN: usize = 256;
-/// Pages that the kernel is asked for before they are read, if they may be on the disk only: it reads many at a time.
+/// Pages that the kernel is asked for ahead of reading, if they may be only on the disk. It reads many at a
+/// time.
 const AHEAD: u64 = 4096;
 
-/// What records put into one page.
+/// The part of a record's range that lies in one page.
 struct Piece {
     page: u64,
-    /// Where in `words`: the newer, the farther behind.
+    /// Index of its first word in `words`. A larger index is a newer record.
     at: u32,
-    /// Where in the page, and how many words.
+    /// First word within the page, and number of words.
     first: u16,
     len: u16,
 }
 
-/// New bytes for the heap's file, written when they are many.
+/// Collects records for the heap's file, and writes them when they fill the memory.
 pub(crate) struct Fold<'a> {
     data: &'a dyn Storage,
+    /// Words of memory after which the records are written.
     most: usize,
     pieces: Vec<Piece>,
     words: Vec<u64>,
+    /// Bytes written so far.
     written: u64,
-    /// Pages that the kernel is asked for.
+    /// Pages to ask the kernel for ahead of reading, 0 for none.
     ahead: u64,
 }
 
 impl<'a> Fold<'a> {
-    /// `room` is how many bytes of memory are filled before they are written, as far as a [`Piece`] can count words of
-    /// them. The more, the less often is a page written that many records change.
+    /// Creates a fold that fills `room` bytes of memory before it writes, or as much as a [`Piece`] can
+    /// address. With more room, pages that many records change are written less often.
     pub(crate) fn with_room(data: &'a dyn Storage, room: u64) -> Fold<'a> {
         let most = (room.max(LEAST) / 8).min(u32::MAX.into()) as usize;
         Fold { data, most, pieces: Vec::new(), words: Vec::new(), written: 0, ahead: 0 }
     }
 
-    /// [`with_room`](Self::with_room), for a file that nobody has read lately.
+    /// [`with_room`](Self::with_room), for a file that is probably not in the page cache.
     pub(crate) fn of_cold(data: &'a dyn Storage, room: u64) -> Fold<'a> {
         Fold { ahead: AHEAD, ..Fold::with_room(data, room) }
     }
 
-    /// Adds the ranges of a record, which is newer than all before it.
+    /// Adds the ranges of a record, which is newer than all records added before. Writes the older ones if
+    /// the memory is full.
     pub(crate) fn add(&mut self, record: &[u64]) -> io::Result<()> {
         if self.words.len() + record.len() + size_of::<Piece>() / 8 * self.pieces.len() > self.most {
             self.write()?;
@@ -72,7 +76,7 @@ impl<'a> Fold<'a> {
         self.words.extend_from_slice(range.words);
     }
 
-    /// Writes the pages that were added to: each once, in their order, and neighbours together.
+    /// Writes the collected pages in order of their offsets: each page once, and neighbours together.
     fn write(&mut self) -> io::Result<()> {
         if self.pieces.is_empty() {
             return Ok(());
@@ -103,7 +107,8 @@ impl<'a> Fold<'a> {
             if pieces.iter().any(|piece| usize::from(piece.len) < PAGE_WORDS) {
                 let read = bytes_mut(pages);
                 let have = self.data.read_up_to(read, first * PAGE)?;
-                read[have..].fill(0); // a file that is shorter ends in zeros, as it were
+                // Behind the end of a shorter file, the page is zero.
+                read[have..].fill(0);
             }
             for piece in pieces {
                 let to = (piece.page - first) as usize * PAGE_WORDS + usize::from(piece.first);
@@ -119,7 +124,7 @@ impl<'a> Fold<'a> {
         Ok(())
     }
 
-    /// Writes what is left, and says how many bytes were written in all. They are durable after a sync.
+    /// Writes the rest, and returns the bytes written in all. They are durable after the next sync.
     pub(crate) fn finish(mut self) -> io::Result<u64> {
         self.write()?;
         Ok(self.written)

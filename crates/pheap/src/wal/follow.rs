@@ -1,4 +1,5 @@
-//! The log of a heap that another process has open: read while records are appended, and while checkpoints bring them to the heap's file and use their segments again.
+//! The log of a heap that another process has open. It is read while that process appends records, brings
+//! them to the heap's file by checkpoints, and uses their segments again.
 
 use std::io;
 use std::sync::Arc;
@@ -12,28 +13,30 @@ use crate::error::{Error, Result};
 use crate::faults::{Bug, bug};
 use crate::os::storage::{Disk, Storage};
 
-/// How often reading on goes on when the log has moved meanwhile.
+/// Attempts to read to the end of a log that moves on during each.
 const ROUNDS: u32 = 100;
 
-/// A log that somebody else writes.
+/// A log that another process writes.
 #[derive(Debug)]
 pub(crate) struct LiveLog {
     log: Arc<dyn Storage>,
     layout: Layout,
     seed: Seed,
     found: Found,
-    /// What was read, for it may be overwritten.
+    /// The records that were read. They are kept because the writer may overwrite them in the log.
     records: Queued,
-    /// Bytes of the heap that were copied since.
+    /// Bytes of the heap that were copied since the log was last read.
     copied: u64,
     error: String,
 }
 
 impl LiveLog {
-    /// Finds the log, and where to begin. From now on, whatever is read of the heap's file has all records before that position. Of those behind it, it has what checkpoints have
-    /// come to: to replay them makes a state of it, if they are [read](Self::read_on) after the file.
+    /// Opens the log, and reads the mark: the position from which records are needed. Pages of the heap's
+    /// file that are read from now on have all records before that position, and perhaps parts of later ones
+    /// that checkpoints write. To make one state of the pages, [read](Self::read_on) the log after them, and
+    /// replay its records.
     ///
-    /// `spill` makes a file for records that are too many for memory.
+    /// `spill` makes a file for records that do not fit into memory.
     ///
     /// # Errors
     /// [`Error::LogMissing`], [`Error::ForeignLog`], [`Error::Io`].
@@ -45,13 +48,13 @@ impl LiveLog {
         Ok(LiveLog { log, layout, seed, found: Found::behind(mark.folded), records, copied: 0, error })
     }
 
-    /// Reads all that was appended before this is called, and perhaps more. A checkpoint begins when its records are in the log, so whatever has reached the heap's file until now is among
-    /// them.
+    /// Reads all records that were appended before this call, and perhaps more. A checkpoint begins when its
+    /// records are in the log, so these include all records that have reached the heap's file until now.
     ///
-    /// `false` if records may have been overwritten before they were read.
+    /// Returns `false` if records may have been overwritten before they were read.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// The error of the operating system.
     pub(crate) fn read_on(&mut self) -> Result<bool> {
         let LiveLog { log, layout, seed, found, records, error, .. } = self;
         let error = |e| Error::io(&**error, e);
@@ -61,12 +64,13 @@ impl LiveLog {
         for _ in 0..ROUNDS {
             let before = found.end;
             read_on(&**log, *layout, *seed, found, records).map_err(error)?;
-            // After the records: a segment is used again when a mark behind it has been written.
+            // The mark is read after the records: a segment is used again only when a mark behind it was
+            // written.
             let (mark, _) = read_mark(&**log, *layout, *seed).map_err(error)?;
             if mark.folded <= found.end || bug(Bug::OverlookLap) {
                 return Ok(true);
             }
-            // The end of the log, when it was read; or what has overwritten the next record.
+            // The log ended here when it was read, or the next record was overwritten.
             if found.end == before {
                 return Ok(false);
             }
@@ -74,11 +78,12 @@ impl LiveLog {
         Ok(false)
     }
 
-    /// [`read_on`](Self::read_on) after so many bytes of the heap were copied, but not each time where the
-    /// log ends in a long transaction that is not complete: all of that is read each time.
+    /// [`read_on`](Self::read_on) after `copied` more bytes of the heap were copied. If the log ends in a
+    /// long incomplete transaction, this reads on only after as many copied bytes, because each time it reads
+    /// all of the transaction again.
     ///
     /// # Errors
-    /// Those of `read_on`.
+    /// See [`read_on`](Self::read_on).
     pub(crate) fn read_on_beside(&mut self, copied: u64) -> Result<bool> {
         self.copied += copied;
         if self.copied < self.found.rest {
@@ -88,10 +93,11 @@ impl LiveLog {
         self.read_on()
     }
 
-    /// What was read, for a heap of `mapped` bytes, once it is written to a copy of it. It is durable when this returns.
+    /// Makes the records that were read durable, and returns the tail of the log for a copy of the heap that
+    /// has them. The copy has `mapped` bytes.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if it cannot be replayed there, [`Error::Io`].
+    /// [`Error::Corrupt`] if a record lies outside the heap, [`Error::Io`].
     pub(crate) fn tail(&self, mapped: u64) -> Result<WalTail> {
         check_extent(self.found.extent.as_ref(), mapped)?;
         let transactions = self.found.transactions;
@@ -102,10 +108,10 @@ impl LiveLog {
         Ok(WalTail::folded(transactions))
     }
 
-    /// Writes what was read to a copy of the heap. `room` is how many bytes of memory this may take.
+    /// Writes the records to a copy of the heap. `room` is the number of bytes of memory that this may take.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// The error of the operating system.
     pub(crate) fn fold(mut self, data: &dyn Storage, room: u64) -> io::Result<()> {
         let mut fold = Fold::with_room(data, room);
         loop {

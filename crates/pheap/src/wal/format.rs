@@ -1,16 +1,20 @@
 //! The format of the write-ahead log's file: its head, marks, segments and records.
 //!
-//! The first page names the heap and the log, and says up to which position the heap's file has everything. Behind it lie segments of equal size, which are written with zeros
-//! when they are added, and used again when a checkpoint has brought their records to the heap's file. A position in the log is the number
-//! of its segment times their size, plus the offset in it; it never comes back, so it is in the seed of each checksum.
+//! The first page names the heap and the log, and says up to which position the heap's file has everything.
+//! Segments of equal size follow. They are filled with zeros when they are added, and used again when a
+//! checkpoint has brought their records to the heap's file. A position in the log is the number of its
+//! segment times their size, plus the offset in it. A position is never used again, so it is in the seed of
+//! each checksum.
 //!
-//! A *run* is what one process appends, from an opening of the heap on. It begins with a segment of its own, and its number is in the seeds of its records: what an earlier run has left
-//! behind the end that was found is none of its records, wherever it ends.
+//! A *run* is the records that one process appends, from an opening of the heap on. It begins with a new
+//! segment, and its number is in the seeds of its records. So anything that an earlier run has left behind
+//! the end that was found is no record of this run, wherever it lies.
 //!
-//! | in a segment | |
-//! |---|---|
-//! | line 0 | checksum, number of the segment, position where the records before it end, run, position up to which the log had been synced |
-//! | then | records: whole lines, each an entry as in the [log of a region](crate::txn::log), with [`MORE`] if its transaction goes on |
+//! In a segment:
+//! * Line 0: checksum, number of the segment, position where the records before it end, run, and the position
+//!   up to which the log had been synced.
+//! * Then the records: whole lines, each an entry as in the [log of a region](crate::txn::log), with [`MORE`]
+//!   if its transaction goes on.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -28,38 +32,38 @@ use crate::units::{LINE, LINE_WORDS, PAGE};
 
 /// Bytes before the first segment.
 pub(crate) const HEAD: u64 = 4096;
-/// Where the first page holds the position up to which the heap's file has everything: twice, each in a sector of its own, of which one is written at a time. So
-/// one is whole, also on a disk that tears what it writes when the power fails.
+/// Offsets of the two marks in the first page. Each has a sector to itself, and one is written between two
+/// syncs. So one is whole, also on a disk that tears a write when the power fails.
 pub(crate) const MARKS: [u64; 2] = [512, 1024];
-/// First word of the file. Not text, so that no text file can have it.
+/// First word of the file. It is not text, so no text file begins with it.
 const MAGIC: u64 = u64::from_le_bytes(*b"\x89PHEWAL\n");
 const FORMAT: u64 = 3;
-/// Bytes of a segment, at most. What is made is far shorter.
+/// Largest size of a segment that is accepted, in bytes. The segments that pheap makes are far shorter.
 const MOST_SEGMENT: u64 = 1 << 30;
 const HEAD_WORDS: usize = 8;
-/// In the second word of a record: the next record belongs to the same transaction.
+/// A flag in the second word of a record: the next record belongs to the same transaction.
 pub(crate) const MORE: u64 = 1 << 33;
-/// Words that one record has at most.
+/// Largest number of words of a record.
 pub(crate) const PIECE: usize = 4096;
-/// Bytes that are read of a log at a time: several records, at least.
+/// Bytes of a log that are read at a time: several records, at least.
 const READ: u64 = 256 << 10;
 /// A record begins where at least this many words are left in its segment.
 pub(crate) const LEAST: usize = 32;
 
-/// Which log this is, and how it is laid out.
+/// The identity of a log, and the size of its segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
-    /// Of the heap.
+    /// The uuid of the heap.
     pub(crate) uuid: u128,
-    /// Counts the logs of the heap.
+    /// The number of the log: each heap counts its logs.
     pub(crate) id: u64,
-    /// Tells the logs of copies of one heap apart, which count alike. Never 0.
+    /// Tells apart the logs of copies of one heap, which may have equal numbers. Never 0.
     pub(crate) nonce: u64,
     /// Bytes of a segment.
     pub(crate) segment: u64,
 }
 
-/// What the beginning of a file says.
+/// The kinds of heads that a file may have.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Head {
     /// A log that was never completed.
@@ -72,7 +76,7 @@ pub(crate) enum Head {
 }
 
 impl Layout {
-    /// The first bytes of the file.
+    /// Returns the first bytes of the file.
     pub(crate) fn to_bytes(self) -> Vec<u8> {
         let mut words =
             [MAGIC, FORMAT, self.uuid as u64, (self.uuid >> 64) as u64, self.id, self.segment, self.nonce, 0];
@@ -80,28 +84,29 @@ impl Layout {
         words.iter().flat_map(|word| word.to_le_bytes()).collect()
     }
 
-    /// Number of the segment of a position.
+    /// Returns the number of the segment that has a position.
     pub(crate) fn sequence(&self, position: u64) -> u64 {
         position / self.segment
     }
 
-    /// Position at which a segment begins, of those that there are.
+    /// Returns the position at which a segment begins. The log has had this segment, so the product fits.
     pub(crate) fn start(&self, sequence: u64) -> u64 {
         sequence * self.segment
     }
 
-    /// The positions of a segment with a number that may be anything. `None` for one that no log has.
+    /// Returns the positions of a segment whose number was read from a file, and may be any. Returns `None`
+    /// if no log can have it.
     pub(crate) fn positions(&self, sequence: u64) -> Option<Range<u64>> {
         let start = sequence.checked_mul(self.segment)?;
         Some(start..start.checked_add(self.segment)?)
     }
 
-    /// Where the segment with this place in the file begins.
+    /// Returns the offset in the file of the segment with this place.
     pub(crate) fn file_offset(&self, index: u64) -> u64 {
         HEAD + index * self.segment
     }
 
-    /// The places of the segments of a file, but for those that are holes.
+    /// Returns the places of the segments of a file, except segments that are holes.
     pub(crate) fn segments(&self, file: &dyn Storage) -> io::Result<Vec<u64>> {
         let end = file.len()?.saturating_sub(HEAD) / self.segment;
         let (mut segments, mut next) = (Vec::new(), 0);
@@ -116,17 +121,20 @@ impl Layout {
     }
 }
 
+/// Returns the checksum of a head.
 fn head_sum(words: &[u64; HEAD_WORDS]) -> u64 {
     let bytes: Vec<u8> = words[..HEAD_WORDS - 1].iter().flat_map(|word| word.to_le_bytes()).collect();
     xxh3_64(&bytes)
 }
 
-/// Whether these may be some words of a head that was being written, without the first one: the disk may have any of them.
+/// Returns whether the words, except the first, may be a part of an unfinished head: the disk may have any of
+/// its words.
 fn is_torn(words: &[u64; HEAD_WORDS]) -> bool {
     [0, FORMAT].contains(&words[1]) && words[5].is_multiple_of(HEAD) && words[5] <= MOST_SEGMENT
 }
 
-/// Whether a file is as long as a new log at most, and has nothing but a head, and perhaps a number in its last page, where a new log is [tried out](Storage::shows_writes).
+/// Returns whether a file is not longer than a new log, and is zero behind its head. There may be a number in
+/// the last page, where [`shows_writes`](Storage::shows_writes) tests a new log.
 fn is_zero_behind_head(file: &dyn Storage) -> io::Result<bool> {
     const MOST: u64 = HEAD + (2 << 20);
     const START: usize = HEAD_WORDS * 8;
@@ -149,7 +157,7 @@ pub(crate) fn read_head(file: &dyn Storage) -> io::Result<Head> {
     let have = file.read_up_to(&mut bytes, 0)?;
     let words: [u64; HEAD_WORDS] = line(&bytes);
     let uuid = u128::from(words[2]) | u128::from(words[3]) << 64;
-    // It is written first of all, from the front.
+    // The head is written before anything else, from the front.
     let written = bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
     if written <= 32 && (words[0] == MAGIC || MAGIC.to_le_bytes().starts_with(&bytes[..written.min(8)])) {
         return Ok(Head::Nothing);
@@ -176,12 +184,13 @@ pub(crate) fn read_head(file: &dyn Storage) -> io::Result<Head> {
     Ok(Head::Log(Layout { uuid, id: words[4], nonce, segment }))
 }
 
-/// What the checksums of a log are seeded with.
+/// The seed of the checksums of a log.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seed(u64);
 
 impl Seed {
-    /// `salt` is the heap's, so that nobody can make a record by choosing the bytes that he stores.
+    /// Creates the seed. `salt` is a secret of the heap, so that no program can choose words that look like a
+    /// record.
     pub(crate) fn new(salt: u64, layout: Layout) -> Seed {
         let nonce = layout.nonce.wrapping_mul(0xe703_7ed1_a0b4_28db).rotate_left(37);
         Seed(salt ^ layout.id.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29) ^ nonce)
@@ -191,12 +200,12 @@ impl Seed {
         self.0 ^ position.wrapping_mul(0xa076_1d64_78bd_642f)
     }
 
-    /// The seed of what a run appends.
+    /// Returns the seed of the records of a run.
     pub(crate) fn of_run(self, run: u64) -> Seed {
         Seed(self.0 ^ run.wrapping_mul(0x8ebc_6af0_9c88_c6e3).rotate_left(31))
     }
 
-    /// The line that says these words, at a position.
+    /// Returns a line with a checksum, for a position, that has these seven words.
     pub(crate) fn line(self, position: u64, says: [u64; LINE_WORDS - 1]) -> [u64; LINE_WORDS] {
         let mut words = [0; LINE_WORDS];
         words[1..].copy_from_slice(&says);
@@ -204,7 +213,7 @@ impl Seed {
         words
     }
 
-    /// Completes a record that is going to be at `position`; its second word says how long it is.
+    /// Completes a record for a position. Its second word has its length.
     pub(crate) fn seal(self, position: u64, record: &mut [u64]) {
         record[0] = checksum(self.at(position), record);
     }
@@ -218,42 +227,43 @@ impl Seed {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SegmentHead {
     pub(crate) sequence: u64,
-    /// Position at which the records end that come before those of this segment.
+    /// Position at which the records before this segment end.
     pub(crate) previous_end: u64,
     pub(crate) run: u64,
-    /// Position up to which the log had been synced by then.
+    /// Position up to which the log had been synced when the segment was begun.
     pub(crate) synced: u64,
 }
 
 impl SegmentHead {
-    /// `start` is the position at which the segment begins.
+    /// Returns the line. `start` is the position at which the segment begins.
     pub(crate) fn to_words(self, seed: Seed, start: u64) -> [u64; LINE_WORDS] {
         seed.line(start, [self.sequence, self.previous_end, self.run, self.synced, 0, 0, 0])
     }
 
-    /// `None` if it is torn, or no head at all.
+    /// Reads the line. Returns `None` if it is torn, or is not the first line of a segment of this log.
     fn from_words(words: [u64; LINE_WORDS], layout: Layout, seed: Seed) -> Option<SegmentHead> {
         let [_, sequence, previous_end, run, synced, ..] = words;
         let head = SegmentHead { sequence, previous_end, run, synced };
-        let start = layout.positions(sequence)?.start; // the number may be any
+        // The sequence was read from a file, and may be any.
+        let start = layout.positions(sequence)?.start;
         holds(words, head.to_words(seed, start)).then_some(head)
     }
 }
 
-/// What the first page says that changes.
+/// A log mark, in the first page: the part of it that changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Mark {
-    /// How many runs there were before this one.
+    /// Number of runs before this one.
     pub(crate) runs: u64,
     /// Position up to which the heap's file has everything.
     pub(crate) folded: u64,
-    /// The run, and the one that the heap's header may name as long as it does not know of this.
+    /// This run, and the run that the heap's header may name instead while it does not name this one.
     pub(crate) run: u64,
     pub(crate) before: u64,
 }
 
 impl Mark {
-    /// What holds of a log without a mark.
+    /// Returns the mark that a log without marks counts as having.
     pub(crate) fn first(layout: Layout) -> Mark {
         Mark { runs: 0, folded: layout.start(1), run: layout.nonce, before: layout.nonce }
     }
@@ -273,25 +283,26 @@ impl Mark {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Segment {
     pub(crate) sequence: u64,
-    /// Its place in the file.
+    /// Place of the segment in the file.
     pub(crate) place: u64,
-    /// Position at which the records end that come before its own.
+    /// Position at which the records before this segment end.
     pub(crate) previous_end: u64,
-    /// Of its records.
+    /// Seed of its records.
     pub(crate) seed: Seed,
 }
 
-/// The words of a segment from one position on, as they are in the file.
+/// The words of a segment from a position on, as they are in the file.
 pub(crate) struct Records {
     seed: Seed,
     words: Vec<u64>,
-    /// Position of the first of the words.
+    /// Position of the first word.
     start: u64,
+    /// Index of the next record.
     at: usize,
 }
 
 impl Records {
-    /// Reads `bytes` of the segment at place `index`, from a position on.
+    /// Reads `bytes` bytes of the segment with place `index`, from the position `start` on.
     pub(crate) fn read(
         file: &dyn Storage,
         layout: Layout,
@@ -307,12 +318,12 @@ impl Records {
         Ok(Records { seed, words, start, at: 0 })
     }
 
-    /// Position behind the records that were seen.
+    /// Returns the position behind the records that [`next`](Self::next) has returned.
     pub(crate) fn position(&self) -> u64 {
         self.start + self.at as u64 * 8
     }
 
-    /// The next record, if it is complete.
+    /// Returns the next record, if it is complete.
     pub(crate) fn next(&mut self) -> Option<&[u64]> {
         let rest = &self.words[self.at.min(self.words.len())..];
         let len = *rest.get(1)? as u32 as usize;
@@ -325,71 +336,72 @@ impl Records {
     }
 }
 
-/// What there is in a log from some position on. The records themselves stay in the log: see [`each_record`].
+/// The result of reading a log from some position on. The records themselves stay in the log: see
+/// [`each_record`].
 #[derive(Debug, Default)]
 pub(crate) struct Found {
-    /// Complete transactions.
+    /// Number of complete transactions.
     pub(crate) transactions: u64,
-    /// The pages that their records store to, and perhaps some that records of an incomplete transaction do.
+    /// The pages that their records store to, and perhaps pages of an incomplete transaction.
     pub(crate) pages: PageSet,
-    /// The bytes of the heap between the first and the last one that complete transactions store to.
+    /// The range of the heap from the first byte that complete transactions store to until the last.
     pub(crate) extent: Option<Range<u64>>,
-    /// Position from which on it was read, and behind the last complete transaction.
+    /// Position at which reading began, and the position behind the last complete transaction.
     pub(crate) begin: u64,
     pub(crate) end: u64,
     /// The segments that were read, oldest first.
     pub(crate) segments: Vec<Segment>,
-    /// Number of the newest segment of all, whether it was read or not.
+    /// Number of the newest segment, whether it was read or not.
     pub(crate) newest: u64,
-    /// Position up to which the log had been synced, as far as the segments say.
+    /// Position up to which the log had been synced, by the largest value in the segments that were read.
     pub(crate) synced: u64,
-    /// Bytes behind the end, of records that are not complete.
+    /// Bytes of records behind `end`, whose transaction is incomplete.
     pub(crate) rest: u64,
 }
 
 impl Found {
-    /// Nothing, behind a position.
+    /// Begins to read behind a position: nothing is found yet.
     pub(crate) fn behind(end: u64) -> Found {
         Found { begin: end, end, ..Found::default() }
     }
 }
 
-/// The bytes from the beginning of one range to the end of the other.
+/// Returns the smallest range that has both ranges.
 fn around(one: Option<Range<u64>>, other: Option<Range<u64>>) -> Option<Range<u64>> {
     let Some(one) = one else { return other };
     let other = other.unwrap_or(one.clone());
     Some(one.start.min(other.start)..one.end.max(other.end))
 }
 
-/// Gets the records that are read of a log.
+/// Gets the records while a log is read.
 pub(super) trait Reader {
-    /// The next record, of which nothing is known yet but that it is whole.
+    /// Gets the next record. It is whole, but its transaction may not be.
     fn add(&mut self, record: &[u64]);
-    /// The records that were added are those of complete transactions.
+    /// All records that were added belong to complete transactions.
     fn complete(&mut self);
     /// The records since the last call of [`complete`](Self::complete) count for nothing.
     fn cut(&mut self);
 }
 
-/// No records are wanted.
+/// Ignores the records.
 impl Reader for () {
     fn add(&mut self, _record: &[u64]) {}
     fn complete(&mut self) {}
     fn cut(&mut self) {}
 }
 
-/// Reads a log up to the first record that is not complete.
+/// Reads a log from its mark up to the first record that is not complete.
 pub(crate) fn read_all(file: &dyn Storage, layout: Layout, seed: Seed) -> io::Result<Found> {
     let mut found = Found::behind(read_mark(file, layout, seed)?.0.folded);
     read_on(file, layout, seed, &mut found, &mut ())?;
     Ok(found)
 }
 
-/// Calls `visit` with the records between two positions, oldest first. `segments` are those that have them. Few
-/// records are in memory at a time.
+/// Calls `visit` with the records between two positions, oldest first. `segments` are the segments that have
+/// them. At most 256 KiB of records are in memory at a time.
 ///
 /// # Errors
-/// Those of `visit`, or that the log does not have these records.
+/// Those of `visit`, or an error if the log does not have these records.
 pub(super) fn each_record(
     file: &dyn Storage,
     layout: Layout,
@@ -417,12 +429,12 @@ pub(super) fn each_record(
     if at < positions.end { Err(gone()) } else { Ok(()) }
 }
 
-/// The words of a line.
+/// Returns the words of a line.
 fn line(bytes: &[u8]) -> [u64; LINE_WORDS] {
     std::array::from_fn(|i| u64::from_le_bytes(*bytes[i * 8..].first_chunk().expect("8 bytes")))
 }
 
-/// The newest mark, and in which of the two places it is.
+/// Returns the newest mark, and its index in [`MARKS`].
 pub(super) fn read_mark(file: &dyn Storage, layout: Layout, seed: Seed) -> io::Result<(Mark, usize)> {
     let mut bytes = [0; (MARKS[1] - MARKS[0]) as usize + LINE];
     file.read_copies(&mut bytes, MARKS[0])?;
@@ -430,11 +442,11 @@ pub(super) fn read_mark(file: &dyn Storage, layout: Layout, seed: Seed) -> io::R
         let words = line(&bytes[(MARKS[number] - MARKS[0]) as usize..]);
         Mark::from_words(words, seed).map(|mark| (mark, number))
     });
-    // The first one to be written is that at place 0.
+    // Without a mark, the index is 1, so that the first mark is written at index 0.
     Ok(marks.into_iter().flatten().max().unwrap_or((Mark::first(layout), 1)))
 }
 
-/// The segments whose heads are whole, oldest first, with their places in the file.
+/// Returns the segments whose first line is whole, by number, with their places in the file.
 fn read_heads(
     file: &dyn Storage,
     layout: Layout,
@@ -451,7 +463,7 @@ fn read_heads(
     Ok(heads)
 }
 
-/// Reads on from where `found` ends, up to the first record that is not complete. `reader` gets the records.
+/// Reads on from the end of `found`, up to the first record that is not complete. `reader` gets the records.
 pub(super) fn read_on(
     file: &dyn Storage,
     layout: Layout,
@@ -462,10 +474,12 @@ pub(super) fn read_on(
     let heads = read_heads(file, layout, seed)?;
     found.newest = heads.last_key_value().map_or(0, |(&sequence, _)| sequence);
     found.segments.clear();
-    // Of several, the newest.
+    // Of several segments that name one position, the newest remains.
     let behind: HashMap<u64, (SegmentHead, u64)> =
         heads.values().map(|segment| (segment.0.previous_end, *segment)).collect();
-    // A run goes on where complete transactions end; within a run, a segment does where records end. Where a run was cut short, there may be several.
+    // The next segment names the end of the last record if it is of the same run, and the end of the last
+    // complete transaction if it begins a run. If runs were cut short, several segments may fit: the newest
+    // counts.
     let next = |least: u64, ends: [u64; 2]| {
         let segments = ends.iter().filter_map(|end| behind.get(end)).copied();
         segments.filter(|(head, _)| head.sequence >= least).max_by_key(|(head, _)| head.sequence)
@@ -474,7 +488,8 @@ pub(super) fn read_on(
     let first = layout.sequence(at);
     let inside = heads.get(&first).filter(|_| at != layout.start(first)).copied();
     let mut segment = inside.or_else(|| next(first, [at; 2]));
-    let mut incomplete = None; // the extent of its records
+    // The extent of the incomplete transaction.
+    let mut incomplete = None;
     while let Some((head, place)) = segment {
         let SegmentHead { sequence, previous_end, run, synced } = head;
         let positions = layout.positions(sequence).expect("its head was read");
@@ -482,12 +497,14 @@ pub(super) fn read_on(
         found.segments.push(Segment { sequence, place, previous_end, seed: of_run });
         found.synced = found.synced.max(synced);
         if previous_end != at {
-            reader.cut(); // what the run before has not completed, nobody will
+            // A new run begins here, so the last transaction of the run before stays incomplete.
+            reader.cut();
             incomplete = None;
         }
         at = at.max(positions.start + LINE as u64);
         loop {
-            // Not all of it at once: who reads again and again what another process appends finds little each time.
+            // A segment is read in pieces. A follower reads again and again what another process appends, and
+            // finds little each time.
             let bytes = positions.end.saturating_sub(at).min(READ);
             let mut records = Records::read(file, layout, of_run, place, at, bytes)?;
             while let Some(record) = records.next() {

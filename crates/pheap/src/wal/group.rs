@@ -1,4 +1,4 @@
-//! Group commit: a thread that waits for the log writes and syncs it for all who wait.
+//! Group commit: a thread that waits for the log writes and syncs it for all threads that wait.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,11 +13,13 @@ use crate::os::storage::Storage;
 use crate::sync::{Mistake, MutexGuard, mistake};
 use crate::wal::SyncPolicy;
 
-/// Bytes of records from which on a sync is quicker if the pages that they are in are taken out of the map before. Of few pages, those would be missed that are written to next.
+/// Unsynced bytes from which on a sync is faster if the log is unmapped first. With fewer bytes, this would
+/// cost more than it saves: the next records would fault their pages in again.
 const MUCH: u64 = 256 << 10;
 
 impl Wal {
-    /// Waits until what was appended before `position` has been handed to the kernel, and synced if the policy says so.
+    /// Waits until all records before `position` have been handed to the kernel, and synced if the policy
+    /// says so.
     ///
     /// # Errors
     /// [`Error::OutcomeUnknown`].
@@ -26,7 +28,7 @@ impl Wal {
         if self.is_acknowledged(position) { Ok(()) } else { self.reach_now(position, self.syncs_commits()) }
     }
 
-    /// Fails if the log may have refused something that was to be appended, for which nobody can wait.
+    /// Fails if the log may have refused a record. The caller has no position of that record to wait for.
     ///
     /// # Errors
     /// [`Error::OutcomeUnknown`].
@@ -37,13 +39,13 @@ impl Wal {
         }
     }
 
-    /// Whether [`acknowledge`](Self::acknowledge) has nothing to wait for.
+    /// Returns whether [`acknowledge`](Self::acknowledge) would not wait.
     #[inline]
     pub(crate) fn is_acknowledged(&self, position: u64) -> bool {
         self.level(self.syncs_commits()) >= position
     }
 
-    /// Whether commits wait for a sync.
+    /// Returns whether commits wait for a sync.
     #[inline]
     pub(crate) fn syncs_commits(&self) -> bool {
         match self.policy() {
@@ -53,14 +55,15 @@ impl Wal {
         }
     }
 
-    /// Position up to which everything survives a power failure.
+    /// Returns the position up to which all records survive a power failure.
     #[inline]
     pub(crate) fn durable_end(&self) -> u64 {
         self.durable.load(Ordering::Acquire)
     }
 
-    /// Where the log may end for who opens it after a power failure, before it has all that was appended by now: up to where it is synced, is being synced, is written, and is being
-    /// written. Any sync ends at one of these positions, or has everything.
+    /// Returns the positions at which the log may end after a power failure, as long as it does not have all
+    /// records of now: where it is synced, where the sync in progress ends, where it is written, and where
+    /// the write in progress ends. Any sync ends at one of these positions, or has all records of now.
     pub(crate) fn next_ends(&self) -> [u64; 4] {
         let state = self.state.lock();
         let writing = state.writing.filter(|_| !mistake(Mistake::WriterUnseen));
@@ -68,25 +71,26 @@ impl Wal {
         [durable, state.syncing.unwrap_or(durable), written, writing.unwrap_or(written)]
     }
 
-    /// Position up to which everything survives the end of the process.
+    /// Returns the position up to which all records survive the end of the process.
     #[inline]
     pub(super) fn written(&self) -> u64 {
         self.written.load(Ordering::Acquire)
     }
 
+    /// Returns the position up to which records are synced (`synced`) or written.
     fn level(&self, synced: bool) -> u64 {
         if synced { self.durable_end() } else { self.written() }
     }
 
-    /// Waits until all that was appended is durable.
+    /// Waits until all records are durable.
     ///
     /// # Errors
-    /// [`Error::OutcomeUnknown`].
+    /// [`Error::OutcomeUnknown`], or the failure that the log has already.
     pub(crate) fn sync(&self) -> Result<()> {
         if let Some(failure) = self.failure() {
             return Err(failure);
         }
-        // All that there is is in the heap's file then.
+        // If the log has not begun, the heap's file has everything.
         let unknown = |error| match error {
             Error::Io { source, .. } => Error::OutcomeUnknown { source },
             other => other,
@@ -98,13 +102,13 @@ impl Wal {
         self.find_log()
     }
 
-    /// Position behind the last record.
+    /// Returns the position behind the last record.
     pub(crate) fn end(&self) -> u64 {
         self.state.lock().buffer.end()
     }
 
-    /// Waits until what was appended before `position` has been handed to the kernel (or synced). The first thread to come writes and syncs for all
-    /// that have come when it begins.
+    /// Waits until all records before `position` have been handed to the kernel (or synced). The first thread
+    /// that comes writes and syncs for all threads whose records are there when it begins.
     #[track_caller]
     pub(super) fn reach(&self, position: u64, synced: bool) -> Result<()> {
         if self.level(synced) >= position || is_left_out(Kind::FileSync) {
@@ -132,7 +136,7 @@ impl Wal {
         Ok(())
     }
 
-    /// Hands what is in the buffer to the kernel.
+    /// Hands the records of the buffer to the kernel, with the state unlocked during the write.
     fn write_buffer(&self, state: &mut MutexGuard<'_, State>) {
         let chunks = state.buffer.take();
         let end = state.buffer.end();
@@ -143,7 +147,8 @@ impl Wal {
         self.changed.notify_all();
     }
 
-    /// [`write_buffer`](Self::write_buffer) where that takes less time than to let others have the lock meanwhile. Nobody writes, so nobody waits for what is written.
+    /// [`write_buffer`](Self::write_buffer) with the state locked, where the write takes less time than
+    /// unlocking and locking. No other thread is writing, so no thread waits for this write to end.
     pub(super) fn write_at_once(&self, state: &mut State) {
         let chunks = state.buffer.take();
         let end = state.buffer.end();
@@ -151,6 +156,7 @@ impl Wal {
         self.note_written(state, chunks, end, written);
     }
 
+    /// Writes chunks to the log's file.
     pub(super) fn write_chunks(&self, chunks: &[Chunk]) -> io::Result<()> {
         without_panic(|| {
             let log = self.log();
@@ -158,6 +164,7 @@ impl Wal {
         })
     }
 
+    /// Notes the result of a write of `chunks`, which end at position `end`.
     pub(super) fn note_written(
         &self,
         state: &mut State,
@@ -167,7 +174,8 @@ impl Wal {
     ) {
         match written {
             Ok(()) => {
-                // Nobody is told that a commit is good once it is known that the log is not, also not by who closes the heap, and writes the rest.
+                // Once the log has failed, no commit is acknowledged any more, not even when the closing
+                // thread writes the rest.
                 if state.failure.is_none() {
                     self.written.fetch_max(end, Ordering::Release);
                 }
@@ -177,7 +185,7 @@ impl Wal {
         }
     }
 
-    /// Syncs what has been written.
+    /// Syncs the records that have been written, with the state unlocked during the sync.
     fn sync_written(&self, state: &mut MutexGuard<'_, State>) {
         let end = self.written();
         let is_much = end.saturating_sub(self.durable_end()) >= MUCH;
@@ -191,7 +199,7 @@ impl Wal {
                 log.let_go();
             }
             let synced = log.sync();
-            // After the sync, so that it is known as late as can be.
+            // The look comes after the sync, so that it is as late as possible.
             synced.map(|()| self.look(|log| self.disk.find_log_lately(log)))
         };
         let synced = MutexGuard::unlocked(state, || without_panic(sync));
@@ -199,7 +207,7 @@ impl Wal {
         match synced {
             Ok(found) => {
                 self.note_found(state, &found);
-                // Another thread may have looked since, and not found it.
+                // Another thread may have looked since, and not found the log.
                 if state.failure.is_none() {
                     self.durable.fetch_max(end, Ordering::Release);
                     state.buffer.set_synced(end);
@@ -211,17 +219,18 @@ impl Wal {
         }
     }
 
-    /// Fails if the next opening would not find the log.
+    /// Fails if the next opening would not find the log. `find` looks for it.
     fn look(&self, find: impl FnOnce(&dyn Storage) -> io::Result<()>) -> io::Result<()> {
         if !self.has_begun() || bug(Bug::TrustLogName) {
-            return Ok(()); // without a log, the next opening looks for none
+            // Without a log, the next opening looks for none.
+            return Ok(());
         }
         let found = find(self.log());
-        // After the look: closing the heap removes the log when the heap's file has everything.
+        // This is read after the look, because closing the heap sets it before the log is removed.
         if self.closing.load(Ordering::Relaxed) { Ok(()) } else { found }
     }
 
-    /// Notes what a look has found. Once the log is not found, nothing is acknowledged any more.
+    /// Notes the result of a look. Once the log was not found, no commit is acknowledged any more.
     fn note_found(&self, state: &mut State, found: &io::Result<()>) {
         if let Err(e) = found {
             self.fail_with(state, "looking for the log", e, true);
@@ -231,7 +240,7 @@ impl Wal {
     /// Looks for the log now.
     ///
     /// # Errors
-    /// [`Error::Misplaced`] if it is not beside the heap's file: the log refuses everything from now on.
+    /// [`Error::Misplaced`] if it is not next to the heap's file: the log refuses everything from now on.
     /// [`Error::Failed`].
     pub(crate) fn find_log(&self) -> Result<()> {
         if let Some(failure) = self.failure() {
@@ -244,7 +253,8 @@ impl Wal {
     }
 }
 
-/// A panic amid a write or a sync is a failure like others: who waits for its end is not to wait for ever.
+/// Runs `work`, and turns a panic in it into an error, so that threads that wait for its end do not wait for
+/// ever.
 fn without_panic<R>(work: impl FnOnce() -> io::Result<R>) -> io::Result<R> {
     catch_unwind(AssertUnwindSafe(work))
         .unwrap_or_else(|_| Err(io::Error::other("a panic; see what it has printed")))

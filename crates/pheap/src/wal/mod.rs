@@ -1,14 +1,17 @@
 //! The write-ahead log of a heap on an ordinary file system.
 //!
-//! The heap is mapped privately: stores stay in this process. Whatever is to become durable is [appended](Wal::append) to the log, as the new
-//! content of ranges, in one total order, a transaction whole or not at all. The log is [written and synced](Wal::reach) by one of the
-//! threads that wait for it, the *leader*, for all of them (group commit). A [checkpoint](Wal::checkpoint) copies records that are durable
-//! from the log to the heap's file, syncs that, and only then frees their segments. Nothing else writes to the heap's file, but for its header and
-//! its growth, which are [synced](Wal::write_through) on the spot.
+//! The heap is mapped privately, so stores stay in this process. A transaction [appends](Wal::append) the new
+//! content of its ranges to the log. The log orders all transactions, and has each one whole or not at all.
+//! One of the threads that wait for the log, the *leader*, [writes and syncs](Wal::reach) it for all of them
+//! (group commit). A [checkpoint](Wal::checkpoint) copies durable records from the log to the heap's file,
+//! syncs the file, and only then frees their segments. The heap's file gets two other kinds of writes: the
+//! header, and the growth of the file. Both are [synced](Wal::write_through) at once.
 //!
-//! After a failed write or sync it is not known what the disk has: the log then refuses everything, until the heap is opened again.
+//! After a failed write or sync, the content of the disk is unknown. The log then refuses everything until
+//! the heap is opened again.
 //!
-//! Knows offsets, records and files. Must not know what the heap's words mean: what is to be done after a checkpoint, who asks for one says.
+//! This module knows offsets, records and files. It must not know what the heap's words mean: the caller of a
+//! checkpoint passes what runs after it.
 
 mod append;
 #[cfg(all(test, not(pheap_loom)))]
@@ -76,46 +79,48 @@ pub(crate) use page_set::PageSet;
 pub use policy::SyncPolicy;
 pub(crate) use recovery::{WalTail, fold_tail, write_again};
 
-/// What a heap's header says of its log: which one is its own, and how far records may reach.
+/// The fields of a heap's header that identify its log, and the bounds of what records may store to.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WalIdentity {
-    /// Of the heap.
+    /// The uuid of the heap.
     pub(crate) uuid: u128,
-    /// Secret of the heap, so that nobody can store words that look like records.
+    /// A secret of the heap. It seeds all checksums, so that no program can store words that look like
+    /// records.
     pub(crate) salt: u64,
-    /// The number of the newest log that the heap had, and its nonce.
+    /// The number of the heap's newest log, and the number of that log's newest run (0 for none).
     pub(crate) id: u64,
     pub(crate) nonce: u64,
-    /// Whether the heap needs what is in it.
+    /// Whether the header says that the heap is in use with `Wal`, and so needs the records of its log.
     pub(crate) in_use: bool,
-    /// Bytes of the heap, and of the addresses that are reserved for it.
+    /// Bytes of the heap, and bytes of addresses that are reserved for it.
     pub(crate) mapped: u64,
     pub(crate) reserved: u64,
 }
 
-/// Bytes that transactions leave in the log for what cannot fail: records of metadata. In a log with small
-/// segments, half of one: a log that has two, and is on a full disk, has room for small transactions then.
+/// Bytes of the log that transactions leave free for records of metadata, which must not fail. In a log with
+/// small segments it is half a segment, so that a log of two segments on a full disk still has room for small
+/// transactions.
 const RESERVE: u64 = 64 << 10;
 
-/// Why a heap cannot have a log here.
+/// The error where a private mapping of a file does not show what is written to the file.
 const HIDES_WRITES: &str = "`Durability::Wal` needs a file system that shows in a mapped file at once what is written to the file, as all local ones do; \
     put the heap on another file system, or use `Durability::Process`";
 
-/// How a log is used.
+/// Options for the use of a log.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
-    /// The policy at first.
+    /// The sync policy that the log begins with.
     pub(crate) policy: SyncPolicy,
     /// Bytes of the log's file beyond which transactions wait for a checkpoint.
     pub(crate) log_limit: u64,
-    /// Bytes of private pages beyond which they do.
+    /// Bytes of private pages beyond which transactions wait for a checkpoint.
     pub(crate) memory_limit: u64,
-    /// Bytes that deferred commits leave to be synced without waiting.
+    /// Bytes that deferred commits may leave unsynced without waiting.
     pub(crate) unsynced_limit: u64,
 }
 
 impl Settings {
-    /// Bytes of a segment of a new log.
+    /// Returns the bytes of a segment of a new log.
     fn segment(&self) -> u64 {
         (self.log_limit / 16).clamp(64 << 10, 1 << 20).next_multiple_of(HEAD)
     }
@@ -125,107 +130,117 @@ impl Settings {
 #[derive(Debug)]
 pub(crate) struct Wal {
     disk: Arc<dyn Disk>,
-    /// Its file, once it has [begun](Wal::begin).
+    /// The log's file. It is set when the log [begins](Wal::begin).
     log: OnceLock<Arc<dyn Storage>>,
-    /// Whether there is one, and the heap's header names it; and what is to happen before, for who has this locked.
+    /// Whether the log exists and the heap's header names it. Set while `beginning` is locked.
     begun: atomic::AtomicBool,
+    /// The writes that are still to be done before the log has begun. `None` once it has begun, or if it
+    /// never will because the heap is being closed.
     beginning: Mutex<Option<Beginning>>,
     data: Arc<dyn Storage>,
     layout: Layout,
     seed: Seed,
-    /// What this process appends: its number, and how many there were before.
+    /// Number of this process's run, and the number of runs of this log before it.
     run: u64,
     runs: u64,
     settings: Settings,
-    /// The policy by now.
+    /// The current policy. Changed while the state is locked.
     policy: Policy,
-    /// See [`is_mapped`](Wal::is_mapped). Changed before the log has begun, and with `growth` and the state locked.
+    /// See [`is_mapped`](Wal::is_mapped). Changed before the log has begun, or with `growth` and the state
+    /// locked.
     mapped: atomic::AtomicBool,
     state: Mutex<State>,
-    /// Position up to which records have been handed to the kernel. Changed with the state locked.
+    /// Position up to which records have been handed to the kernel. Changed while the state is locked.
     written: AtomicU64,
-    /// Something has been written, synced or freed, or has failed.
+    /// Signalled after a write, a sync, a checkpoint or a round of the background thread, and after a
+    /// failure.
     changed: Condvar,
-    /// The heap is being closed, and will need no log: nobody has to find it.
+    /// Set when the heap is being closed and the next opening will need no log. Names are not checked then.
     closing: AtomicBool,
-    /// The thread in the background is asked to do something. Apart, for it would wake up at each commit.
+    /// Wakes the background thread. It is separate from `changed`, which would wake that thread at each
+    /// commit.
     requested: Condvar,
-    /// The thread that syncs is asked to do something.
+    /// Wakes the thread that syncs.
     ordered: Condvar,
-    /// Whether there is such a thread, and up to which position it is to sync the log. Changed with the state locked.
+    /// Whether a thread syncs in the background, and the position up to which it is to sync the log. Both are
+    /// changed while the state is locked.
     has_syncer: AtomicBool,
     wanted: AtomicU64,
-    /// Position up to which the log has been synced.
+    /// Position up to which the log has been synced. Changed while the state is locked.
     durable: AtomicU64,
     failed: AtomicBool,
-    /// Held during a checkpoint.
+    /// Locked during a checkpoint.
     folded: Mutex<Folded>,
-    /// Where the heap is mapped.
+    /// Address at which the heap is mapped.
     base: AtomicUsize,
-    /// Held while the log's file grows.
+    /// Locked while the log's file grows, and while nothing else may change its length.
     growth: Mutex<()>,
     pub(crate) pages: PrivatePages,
-    /// How many bytes of them call for a checkpoint: more than the last one has left.
+    /// Bytes of private pages above which a checkpoint is due. Each round of the background thread sets it:
+    /// to half of `memory_limit`, or to a quarter of it more than is private then, whichever is more.
     memory_trigger: AtomicU64,
     counters: Counters,
     process: Process,
 }
 
-/// What a checkpoint needs for itself.
+/// State that only checkpoints and streams use.
 #[derive(Debug)]
 struct Folded {
-    /// Which of the [marks](format::MARKS) is the older one.
+    /// Index of the older one of the two [marks](format::MARKS). The next checkpoint overwrites it.
     mark: usize,
-    /// Who gets the records that it is given.
+    /// The streams that get each record of a checkpoint.
     streams: Vec<Arc<Queue>>,
 }
 
-/// What was done with a log.
+/// Counters of the work done with a log.
 #[derive(Debug, Default)]
 struct Counters {
     syncs: atomic::AtomicU64,
     checkpoints: atomic::AtomicU64,
-    /// Bytes written to the heap's file by checkpoints.
+    /// Bytes that checkpoints have written to the heap's file.
     checkpoint_bytes: atomic::AtomicU64,
 }
 
 #[derive(Debug)]
 struct State {
     buffer: Buffer,
-    /// Position up to which a thread writes to the log, if one does. It has what was in the buffer.
+    /// While a thread writes to the log: the position behind the records that it has taken from the buffer.
     writing: Option<u64>,
-    /// Position up to which a thread syncs the log, if one does.
+    /// While a thread syncs the log: the position up to which it syncs.
     syncing: Option<u64>,
     failure: Option<Failure>,
-    /// Position up to which everything is in the heap's file. Changed during a checkpoint.
+    /// Position up to which the heap's file has everything. Changed only while `Wal::folded` is locked, too.
     folded: u64,
-    /// Whether a thread makes checkpoints.
+    /// Whether a background thread makes checkpoints.
     background: bool,
-    /// What it is asked to do.
+    /// Whether the background thread is asked for a round of work.
     checkpoint: bool,
-    /// Whether it is to be made however short the log is: a transaction waits for room, or the log is idle.
+    /// Whether that round makes a checkpoint even of a short log: a transaction waits for room, or the log is
+    /// idle.
     fold: bool,
-    /// Whether there are so many records that they are to be in the heap's file if no others follow.
+    /// Whether there are enough records for a checkpoint once no more are appended for a while.
     ages: bool,
-    /// Where the log ended when the thread in the background last looked, and how often it has been there.
+    /// The end of the log at the last look of the background thread, and the number of looks since it
+    /// changed.
     looked: u64,
     idle: u32,
-    /// Whether the log could not grow ahead, and no checkpoint has come since.
+    /// Whether the log could not grow ahead of need. The next checkpoint clears this.
     full_disk: bool,
+    /// Whether the background thread is to end.
     stop: bool,
-    /// How often it has done so.
+    /// Rounds that the background thread has finished.
     rounds: u64,
     deferred: Deferred,
 }
 
-/// What has failed.
+/// The first failure of the log, from which each later error is made.
 #[derive(Debug, Clone)]
 struct Failure {
     what: String,
     code: Option<i32>,
     kind: io::ErrorKind,
     text: String,
-    /// The disk is fine, but the files are not where the next opening would look for them.
+    /// The disk has not failed, but the files are not where the next opening would look for them.
     misplaced: bool,
 }
 
@@ -242,27 +257,31 @@ impl Failure {
     }
 }
 
-/// How much of a log is mapped, at most: all of it, unless a large transaction has it grow beyond its limit.
+/// Returns the number of bytes from the start of the log's file that are mapped, at most. A log within its
+/// limit is mapped whole. What a large transaction adds beyond the limit is not mapped.
 fn most_mapped(layout: Layout, settings: Settings) -> u64 {
     const ENOUGH: u64 = 1 << 40;
     layout.file_offset(settings.log_limit.min(ENOUGH).div_ceil(layout.segment))
 }
 
-/// So often a large record waits for room on a disk that has none.
+/// Attempts to make room, after which a large record makes the log longer or fails.
 const MOST_ROUNDS: u32 = 4;
 
 impl Wal {
-    /// A new log for a heap that is closed, and whose file is complete. Its file is made when it [begins](Self::begin). How, must be [said](Self::will_begin)
-    /// before anything else.
+    /// Creates the log of a heap that is closed, and whose file is complete. The log's file is made when the
+    /// log [begins](Self::begin). The caller must pass the writes for that to
+    /// [`will_begin`](Self::will_begin) before it uses the log.
     pub(crate) fn new(disk: Arc<dyn Disk>, of: WalIdentity, settings: Settings) -> Result<Arc<Wal>> {
         let nonce = disk.nonce().map_err(|e| Error::io("asking for random numbers", e))?;
         let layout = Layout { uuid: of.uuid, id: of.id + 1, nonce, segment: settings.segment() };
         let buffer = Buffer::new(layout, Seed::new(of.salt, layout), FIRST_SEGMENTS);
-        let mark = Mark { folded: buffer.end(), ..Mark::first(layout) }; // there is nothing before that
+        // The heap's file has everything before the first record.
+        let mark = Mark { folded: buffer.end(), ..Mark::first(layout) };
         Wal::of(disk, None, &of, settings, layout, (mark, 1), buffer)
     }
 
-    /// A log as it is, up to where it is synced. `mark` is the newest one, and its place.
+    /// Creates the state of a log from `buffer`, whose synced position counts as durable. `mark` is the
+    /// newest mark, and `place` is its index.
     fn of(
         disk: Arc<dyn Disk>,
         log: Option<Arc<dyn Storage>>,
@@ -274,7 +293,7 @@ impl Wal {
     ) -> Result<Arc<Wal>> {
         let seed = Seed::new(of.salt, layout);
         let end = buffer.end();
-        // One that is to be made has nothing to be written for anybody.
+        // A log that has no file yet has no records to write.
         let synced = if log.is_some() { buffer.synced() } else { end };
         let wal = Wal {
             data: disk.data(),
@@ -327,39 +346,43 @@ impl Wal {
         Ok(Arc::new(wal))
     }
 
-    /// Leaves the log to the parent, in a forked child: never the last to have it, this unmaps and closes
-    /// nothing.
+    /// Leaks a reference to the log. In a forked child this keeps the log from being dropped, so that the
+    /// child neither unmaps nor closes what belongs to the parent.
     fn leave(self: &Arc<Wal>) {
         std::mem::forget(self.clone());
     }
 
-    /// Number of the log among those of its heap.
+    /// Returns the number of the log among the logs of its heap.
     pub(crate) fn id(&self) -> u64 {
         self.layout.id
     }
 
-    /// The log's file.
+    /// Returns the log's file.
+    ///
+    /// # Panics
+    /// If the log has not begun.
     #[inline]
     fn log(&self) -> &dyn Storage {
         &**self.log.get().expect("a log has begun before it is used")
     }
 
-    /// The heap's file.
+    /// Returns the heap's file.
     pub(crate) fn data(&self) -> &dyn Storage {
         &*self.data
     }
 
-    /// What tells it apart from logs of copies of the heap, and from copies of this log: the number of the run.
+    /// Returns the number of this run. The heap's header names it, which tells this log apart from logs of
+    /// copies of the heap, and from copies of this log.
     pub(crate) fn nonce(&self) -> u64 {
         self.run
     }
 
-    /// Where the heap is mapped.
+    /// Returns the address at which the heap is mapped, 0 before [`set_base`](Self::set_base).
     pub(crate) fn base(&self) -> usize {
         self.base.load(Ordering::Relaxed)
     }
 
-    /// Says where it is, before anything is appended.
+    /// Sets the address at which the heap is mapped. The caller does this before anything is appended.
     pub(crate) fn set_base(&self, base: usize) {
         self.base.store(base, Ordering::Relaxed);
     }
@@ -376,7 +399,7 @@ impl Wal {
         self.settings
     }
 
-    /// Why the log refuses everything, if it does.
+    /// Returns the error of the log if it refuses everything.
     pub(crate) fn failure(&self) -> Option<Error> {
         if !self.failed.load(Ordering::Acquire) {
             return None;
@@ -384,7 +407,7 @@ impl Wal {
         self.state.lock().failure.as_ref().map(Failure::error)
     }
 
-    /// Lets the log refuse everything from now on: a sync has failed.
+    /// Makes the log refuse everything from now on, because `what` has failed with `error`.
     pub(crate) fn poison(&self, what: &str, error: &io::Error) {
         self.fail(&mut self.state.lock(), what, error);
     }
@@ -394,7 +417,8 @@ impl Wal {
     }
 
     fn fail_with(&self, state: &mut State, what: &str, error: &io::Error, misplaced: bool) {
-        // The first one says why; but one that closing the heap gets over hides no other.
+        // The first failure is kept. But closing the heap gets over a misplaced log, so a failure of another
+        // kind replaces that one.
         if state.failure.as_ref().is_none_or(|failure| failure.misplaced && !misplaced) {
             state.failure = Some(Failure {
                 what: what.to_owned(),
@@ -410,7 +434,7 @@ impl Wal {
         self.ordered.notify_all();
     }
 
-    /// Asks the thread in the background for a checkpoint.
+    /// Asks the background thread, if there is one, for a round of work.
     fn request(&self, state: &mut State) {
         if state.background && !state.checkpoint {
             state.checkpoint = true;
@@ -418,13 +442,15 @@ impl Wal {
         }
     }
 
-    /// See [`RESERVE`].
+    /// Returns the bytes of [`RESERVE`] in a log with segments of this size.
     fn reserve(&self) -> u64 {
         RESERVE.min(self.layout.segment / 2)
     }
 
-    /// Waits until there may be more room, or makes some. This was done so many `rounds` before, and was not
-    /// enough: what becomes free is taken by others, so that a large record would wait for ever on a full disk.
+    /// Waits until there may be more room in the log, or makes some. The caller then looks again, and passes
+    /// in `rounds` how often it has called this for one record. After [`MOST_ROUNDS`] calls a large record
+    /// makes the log longer or fails: other threads take what becomes free, so on a full disk it could wait
+    /// for ever.
     #[cold]
     fn make_room(&self, state: &mut MutexGuard<'_, State>, need: u64, rounds: u32) -> Result<()> {
         let size = state.buffer.segments() * self.layout.segment;
@@ -440,7 +466,8 @@ impl Wal {
                 Err(e) if is_last => {
                     return Err(Error::writing(format!("growing {}", self.disk.log_path().display()), e));
                 }
-                Err(_) => {} // perhaps a checkpoint helps
+                // A checkpoint may help.
+                Err(_) => {}
             }
         }
         if state.background {
@@ -448,7 +475,8 @@ impl Wal {
             state.fold = true;
             self.request(state);
             let waits = |state: &State| state.rounds == rounds && state.failure.is_none() && state.background;
-            // Not until the round is over: its end may have to wait for what this thread has locked.
+            // The background thread may not finish its round until this thread releases a region's lock. So
+            // this waits until there is room, not until the round is over.
             while waits(state) && state.buffer.room() < need {
                 self.changed.wait(state);
             }
@@ -464,23 +492,26 @@ impl Wal {
         let have = self.state.lock().buffer.segments();
         let least = bytes.div_ceil(self.layout.segment - crate::units::LINE as u64).max(1);
         let most = (self.settings.log_limit / self.layout.segment).saturating_sub(have);
-        // In ever larger steps, for each of them is a sync.
+        // The steps grow with the log, because each of them needs a sync.
         let add = (have / 2).min(most).max(least);
         let log = self.log();
         log.extend(self.layout.file_offset(have), self.layout.file_offset(have + add))?;
-        // A failure may be that of records which somebody else is about to sync, who would not be told again.
-        // SURVIVES drop: whoever syncs a record there syncs the length as well. This is so that such a sync has less to do.
-        // SURVIVES delay: as above.
+        // If this sync fails, the kernel may have reported the failed write of another thread's record, and
+        // would not report it again to that thread. So the failure is kept for all.
+        // SURVIVES drop: a sync of a record in a new segment syncs the file's length, too. This sync leaves
+        // less work for that one.
+        // SURVIVES delay: the sync of a record in a new segment syncs the file's length, too.
         log.sync().inspect_err(|e| self.poison("syncing the log", e))?;
         self.state.lock().buffer.add_segments(have..have + add);
         Ok(())
     }
 
-    /// Ends the use of a log whose heap is closed: all is in the heap's file, and its header says so. A log of another heap that has come to lie there stays.
+    /// Removes the log of a heap that is closed: the heap's file has everything, and its header says so. If
+    /// the name leads to another heap's log by now, that log stays.
     pub(crate) fn remove(&self) {
-        // Before the removal: a thread that still syncs may look for the log afterwards.
+        // This is set before the removal, because a thread that still syncs may look for the log afterwards.
         self.closing.store(true, Ordering::Relaxed);
-        // If that fails, the next opening sees that the log is an old one.
+        // If the removal fails, the next opening sees that the log is an old one.
         let _ = self.log.get().map(|log| self.disk.remove_log(&**log));
     }
 }

@@ -1,7 +1,7 @@
 //! The log in a model: threads that commit, sync and make checkpoints, in every order.
 //!
-//! The code is the real one; [only the files](disk) are made up. A program of the model ends in a panic if a thread waits for ever, or if what was
-//! acknowledged does not survive a power cut at that moment.
+//! The code is the real one; [only the files](disk) are simulated. A program of the model fails by a panic if
+//! a thread waits for ever, or if an acknowledged commit would not survive a power failure at that moment.
 
 mod disk;
 mod streams;
@@ -22,7 +22,7 @@ use crate::units::HEADER_SIZE;
 use crate::wal::SyncPolicy;
 use disk::{Image, ModelDisk};
 
-/// A log, and the threads that use it.
+/// A log, with its simulated files, for the threads that use it.
 #[derive(Clone)]
 pub(crate) struct Log {
     pub(crate) wal: Arc<Wal>,
@@ -40,7 +40,7 @@ const IDENTITY: WalIdentity = WalIdentity {
 };
 
 impl Log {
-    /// With a log of two segments that may not grow, in a file that can be mapped or not.
+    /// Creates a log of two segments that may not grow. `maps` says whether its file can be mapped.
     fn new(policy: SyncPolicy, maps: bool) -> Log {
         let disk = ModelDisk::new(maps);
         let (log_limit, memory_limit, unsynced_limit) = (64 << 10, 1 << 30, 64 << 10);
@@ -53,7 +53,7 @@ impl Log {
         Log::new(SyncPolicy::EveryCommit, true)
     }
 
-    /// Where thread `thread` stores its words.
+    /// Returns the offset to which the thread stores its words.
     fn place(thread: u64) -> u64 {
         HEADER_SIZE + thread * (64 << 10)
     }
@@ -63,7 +63,7 @@ impl Log {
         Ok(self.wal.append(words.len() + 1, std::iter::once(range), is_metadata)?.end)
     }
 
-    /// A transaction that stores a number.
+    /// Commits a transaction that stores a number.
     fn commit(&self, thread: u64, number: u64) -> Result<()> {
         let mut staged = Staged::default();
         staged.begin(Kind::Redo);
@@ -72,13 +72,13 @@ impl Log {
         self.wal.acknowledge(position)
     }
 
-    /// What a power cut would now leave of what the thread has stored.
+    /// Returns the thread's number that a power failure would leave now.
     pub(crate) fn durable(&self, thread: u64) -> u64 {
         let (data, log) = self.disk.after_power_cut();
         self.newest(&log, thread).unwrap_or_else(|| data.word(Log::place(thread)))
     }
 
-    /// What the end of the process would now leave of it, in the log.
+    /// Returns the thread's number that the end of the process would leave in the log now.
     fn survives_kill(&self, thread: u64) -> Option<u64> {
         self.newest(&self.disk.log_after_kill(), thread)
     }
@@ -100,7 +100,7 @@ impl Log {
         newest
     }
 
-    /// Commits some transactions: each is durable when it is acknowledged.
+    /// Commits some transactions, and checks that each is durable when it is acknowledged.
     pub(crate) fn commits(&self, thread: u64, numbers: std::ops::RangeInclusive<u64>) {
         for number in numbers {
             self.commit(thread, number).expect("the disk is fine");
@@ -113,7 +113,7 @@ impl Log {
         thread::spawn(move || work(&log))
     }
 
-    /// A thread that does what is asked for, until it is told to end or the log has failed.
+    /// Starts the background thread, which works until it is told to end or the log has failed.
     fn background(&self, after: impl Fn() + 'static) -> thread::JoinHandle<()> {
         self.wal.set_background(true);
         self.spawn(move |log| {
@@ -125,7 +125,7 @@ impl Log {
     }
 }
 
-// --- programs ---------------------------------------------------------------------------------------------------------------
+// --- programs ---------------------------------------------------------------------------------------------
 
 fn two_commit() {
     let log = Log::every_commit();
@@ -161,7 +161,7 @@ fn sync_on_demand(maps: bool) {
         assert_eq!(log.survives_kill(thread), Some(1), "acknowledged, but not in the file");
     };
     let other = log.spawn(move |log| commit(log, 1));
-    // With nothing but the head of the first segment in it, perhaps.
+    // Perhaps the log has only the first line of its first segment now.
     log.wal.sync().expect("the disk is fine");
     commit(&log, 0);
     log.wal.sync().expect("the disk is fine");
@@ -171,7 +171,7 @@ fn sync_on_demand(maps: bool) {
     assert_eq!(log.durable(1), 1);
 }
 
-/// A commit is durable, or its thread is told that this is not known; and nothing comes after a failure.
+/// A commit is durable, or its thread gets `OutcomeUnknown`; after a failure, nothing is appended.
 fn outcome(log: &Log, thread: u64) {
     match log.append(thread, &[1], false) {
         Ok(position) => match log.wal.acknowledge(position) {
@@ -203,7 +203,7 @@ fn the_second_sync_fails() {
     other.join().unwrap();
 }
 
-/// The heap's file fails, not the log: commits that were synced stay good, and all threads are told.
+/// The heap's file fails, not the log: synced commits stay durable, and all threads get the failure.
 fn a_checkpoint_fails() {
     let log = Log::every_commit();
     log.disk.data.fail_after(0);
@@ -218,7 +218,7 @@ fn a_checkpoint_fails() {
     background.join().unwrap();
 }
 
-/// Of two threads that sync the log, for different reasons, one is told that it has failed.
+/// Two threads sync the log, for different reasons, and the kernel reports the failure to one of them.
 fn a_sync_of_another_thread_fails() {
     let log = Log::every_commit();
     log.disk.log().fail_after(0);
@@ -227,7 +227,7 @@ fn a_sync_of_another_thread_fails() {
     other.join().unwrap();
 }
 
-/// The same of the heap's file, to which another thread has written a header.
+/// The same for the heap's file, to which another thread has written a header.
 fn a_sync_beside_a_checkpoint_fails() {
     let log = Log::every_commit();
     log.commits(0, 1..=1);
@@ -238,7 +238,7 @@ fn a_sync_beside_a_checkpoint_fails() {
     assert_eq!(log.durable(0), 1, "acknowledged, but not durable");
 }
 
-/// The thread in the background ends by itself when the log has failed.
+/// The background thread ends by itself when the log has failed.
 fn a_failure_ends_the_thread_in_the_background() {
     let log = Log::every_commit();
     log.disk.log().fail_after(0);
@@ -247,10 +247,10 @@ fn a_failure_ends_the_thread_in_the_background() {
     background.join().unwrap();
 }
 
-/// Words of which two transactions fill the log.
+/// Words of a transaction of which two fill the log.
 const MANY: usize = 6 << 10;
 
-/// A long transaction, of the kind that leaves no reserve.
+/// Appends a long record of the kind that may use the reserve.
 fn long(log: &Log, thread: u64) {
     let words = vec![thread + 1; MANY];
     let position = log.append(thread, &words, true).expect("there is room, or some is made");
@@ -277,7 +277,7 @@ fn full_with_a_thread() {
     background.join().unwrap();
 }
 
-/// Two threads find too much memory private.
+/// Two threads find too many pages private.
 fn waiting_for_memory() {
     let log = Log::every_commit();
     let background = log.background(|| {});
@@ -288,7 +288,7 @@ fn waiting_for_memory() {
     background.join().unwrap();
 }
 
-/// The thread in the background dies; those who wait for it are told.
+/// The background thread dies, and threads that wait for it go on.
 fn the_thread_in_the_background_dies() {
     let log = Log::every_commit();
     log.wal.set_background(true);
@@ -300,7 +300,7 @@ fn the_thread_in_the_background_dies() {
     background.join().unwrap();
 }
 
-/// A heap is closed after a failure: nobody writes to the log when `quiesce` has returned.
+/// A heap is closed after a failure: no thread writes to the log after `quiesce` has returned.
 fn closing_waits_for_writers() {
     let log = Log::every_commit();
     log.disk.log().fail_after(0);
@@ -312,8 +312,8 @@ fn closing_waits_for_writers() {
     assert_eq!(log.disk.log().writes(), writes);
 }
 
-/// A heap whose log is misplaced is closed beside the end of a commit. Until it is closed, nobody would find what that has written, so its thread is not told that it is
-/// durable.
+/// A heap whose log is misplaced is closed while a commit ends. Until it is closed, no opening would find the
+/// commit, so its thread is not told that it is durable.
 fn closing_saves_what_is_in_a_misplaced_log() {
     let log = Log::every_commit();
     let position = log.append(1, &[1], false).expect("there is room");
@@ -329,8 +329,8 @@ fn closing_saves_what_is_in_a_misplaced_log() {
     other.join().unwrap();
 }
 
-/// Once a thread has found the log misplaced, nothing more is acknowledged: not by who was about to do so, having looked a moment ago, and not because closing the heap writes
-/// the rest of the log.
+/// Once a thread has found the log misplaced, no commit is acknowledged any more: not by a thread that has
+/// looked for the log a moment before, and not because closing the heap writes the rest of the log.
 fn nothing_is_acknowledged_once_the_log_is_misplaced(policy: SyncPolicy) {
     let log = Log::new(policy, false);
     let position = log.append(1, &[1], false).expect("there is room");
@@ -346,7 +346,7 @@ fn nothing_is_acknowledged_once_the_log_is_misplaced(policy: SyncPolicy) {
     assert_eq!(log.disk.after_power_cut().0.word(Log::place(1)), 1);
 }
 
-/// Whom the thread that syncs wakes.
+/// A task that the thread that syncs wakes.
 #[derive(Default)]
 struct Task {
     woken: Mutex<bool>,
@@ -361,7 +361,7 @@ impl Wake for Task {
 }
 
 impl Log {
-    /// A thread that syncs what nobody waits for.
+    /// Starts the thread that syncs deferred commits.
     fn syncer(&self) -> thread::JoinHandle<()> {
         let start = || {
             Some(self.spawn(|log| {
@@ -372,7 +372,7 @@ impl Log {
         self.wal.begin_syncer(start).expect("there is none")
     }
 
-    /// Leaves a waker for what was appended before `position`, and waits until it is called, if it will be.
+    /// Leaves a waker for the records before `position`. If the log has taken it, waits until it is called.
     fn until_woken(&self, position: u64) {
         let task = Arc::new(Task::default());
         if self.wal.leave_waker(position, &mut None, task.clone().into()) {
@@ -384,7 +384,7 @@ impl Log {
     }
 }
 
-/// One commit has its task woken when it is durable, another one is waited for.
+/// The task of one commit is woken when it is durable; a thread waits for another commit.
 fn a_task_waits_for_its_commit() {
     let log = Log::every_commit();
     let syncer = log.syncer();
@@ -397,7 +397,7 @@ fn a_task_waits_for_its_commit() {
     syncer.join().unwrap();
 }
 
-/// Looks without asking for anything until something is durable.
+/// Waits until the position is durable, without asking for a sync.
 fn until_durable(log: &Log, position: u64) {
     let mut state = log.wal.state.lock();
     while !log.wal.is_durable(position) {
@@ -430,7 +430,7 @@ fn nobody_waits_and_time_passes() {
     syncer.join().unwrap();
 }
 
-/// A task is told that its commit may be lost; the thread that syncs ends by itself.
+/// The waker is called although the commit may be lost, and the thread that syncs ends by itself.
 fn a_task_waits_for_a_disk_that_fails() {
     let log = Log::every_commit();
     log.disk.log().fail_after(0);
@@ -444,7 +444,7 @@ fn a_task_waits_for_a_disk_that_fails() {
     syncer.join().unwrap();
 }
 
-/// Nothing wants a sync, and then the log fails where nobody syncs it.
+/// No thread wants a sync, and then the log fails outside the thread that syncs. That thread ends.
 fn a_failure_ends_the_thread_that_syncs() {
     let log = Log::every_commit();
     let syncer = log.syncer();
@@ -452,7 +452,8 @@ fn a_failure_ends_the_thread_that_syncs() {
     syncer.join().unwrap();
 }
 
-/// The heap is closed beside a task that begins to wait: it is woken by the thread's end, or knows that there is no thread.
+/// The heap is closed while a task begins to wait. The thread's end wakes the task, or the task finds that
+/// there is no thread.
 fn a_task_waits_while_the_heap_is_closed() {
     let log = Log::every_commit();
     let position = log.append(0, &[1], false).expect("there is room");
@@ -467,7 +468,7 @@ fn a_task_waits_while_the_heap_is_closed() {
 
 type Program = (&'static str, fn(), usize);
 
-/// The programs, with how often a thread is stopped where it could go on.
+/// The programs, with the number of times that a thread is stopped where it could go on.
 const PROGRAMS: [Program; 26] = [
     ("two commit", two_commit, 4),
     ("three commit", three_commit, 3),
@@ -519,7 +520,7 @@ fn every_order_is_good_and_every_notification_counts() {
             missed.push(of_site[0].0.file());
         }
     }
-    // At the end of a checkpoint, which says why.
+    // The notification at the end of a checkpoint; the comment there says why it may be missed.
     assert_eq!(missed, ["crates/pheap/src/wal/checkpoint.rs"]);
 }
 

@@ -1,4 +1,4 @@
-//! Which pages of a heap the records of a log store to.
+//! The set of pages of a heap that the records of a log store to.
 
 use crate::units::PAGE;
 
@@ -6,15 +6,17 @@ use crate::units::PAGE;
 const GROUP: u64 = 1 << 12;
 /// Bits of a word.
 const BITS: u64 = u64::BITS as u64;
-/// No heap has pages behind this one.
+/// No heap has a page with this number or a larger one.
 const END: u64 = (1 << 43) / PAGE;
 
 type Group = [u64; (GROUP / BITS) as usize];
 
-/// A set of pages: one bit a page, in groups that are there once they have a page.
+/// A set of pages: one bit for each page, in groups that are allocated when they get their first page.
 #[derive(Default)]
 pub(crate) struct PageSet {
+    /// The groups, by number. `None` for a group without pages.
     groups: Vec<Option<Box<Group>>>,
+    /// Number of pages in the set.
     len: u64,
 }
 
@@ -25,7 +27,8 @@ impl std::fmt::Debug for PageSet {
 }
 
 impl PageSet {
-    /// Adds the pages with the bytes from `start` to `end`. Pages behind the largest heap are left out.
+    /// Adds the pages that have bytes from `start` to `end`. Pages behind the largest possible heap are
+    /// ignored.
     pub(crate) fn insert(&mut self, start: u64, end: u64) {
         for page in start / PAGE..end.div_ceil(PAGE).min(END) {
             let group = (page / GROUP) as usize;
@@ -40,12 +43,12 @@ impl PageSet {
         }
     }
 
-    /// Bytes of all pages together.
+    /// Returns the bytes of all pages together.
     pub(crate) fn bytes(&self) -> u64 {
         self.len * PAGE
     }
 
-    /// The pages before the byte `end`, in order, as runs (offset, bytes) of at most `most` bytes.
+    /// Returns the pages before the byte `end`, in order, as runs (offset, bytes) of at most `most` bytes.
     pub(crate) fn runs(&self, end: u64, most: u64) -> impl Iterator<Item = (u64, u64)> {
         let mut pages = self.pages().take_while(move |page| page * PAGE < end).peekable();
         std::iter::from_fn(move || {
@@ -58,6 +61,7 @@ impl PageSet {
         })
     }
 
+    /// Returns the numbers of the pages, in order.
     fn pages(&self) -> impl Iterator<Item = u64> {
         let groups = (0..).step_by(GROUP as usize).zip(&self.groups);
         let words = groups.flat_map(|(first, group)| {

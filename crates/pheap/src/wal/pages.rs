@@ -1,4 +1,5 @@
-//! Which pages of a private mapping are dirty, and how many: counted, not evicted, here.
+//! Counts the private (dirty) pages of a mapping, and notes in which epoch each was last recorded. Eviction
+//! is done elsewhere.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
@@ -7,7 +8,7 @@ use crate::os::maps::Table;
 use crate::units::PAGE;
 
 const PRIVATE: u8 = 1;
-/// The epoch in which a page was last recorded, as far as it fits.
+/// The bits with the epoch in which a page was last recorded, modulo 4.
 const EPOCH: u8 = 0b110;
 
 /// The private pages of a heap. An epoch ends where a checkpoint begins.
@@ -24,22 +25,24 @@ impl std::fmt::Debug for PrivatePages {
 }
 
 impl PrivatePages {
-    /// Of a heap of `mapped` bytes now, and at most `reserved`, none of which is private.
+    /// Creates the table of a heap of `mapped` bytes, which may grow to `reserved`. No page is private.
     pub(crate) fn new(reserved: u64, mapped: u64) -> Result<PrivatePages> {
         let pages = Table::new((reserved / PAGE) as usize, (mapped / PAGE) as usize)?;
         Ok(PrivatePages { pages, epoch: AtomicU64::new(0), count: AtomicU64::new(0) })
     }
 
-    /// The heap is about to have so many bytes.
+    /// Makes room for the pages of a heap that is about to have `mapped` bytes.
     pub(crate) fn extend(&self, mapped: u64) -> Result<()> {
         self.pages.open((mapped / PAGE) as usize)
     }
 
+    /// Returns the entry of a page that is recorded now.
     fn mark(&self) -> u8 {
         PRIVATE | (self.epoch.load(Ordering::Relaxed) << 1) as u8 & EPOCH
     }
 
-    /// Notes that these bytes were stored to. By who has the lock of their region or, for metadata, any thread.
+    /// Notes that the bytes were stored to. The caller has the lock of their region. Bytes of metadata may be
+    /// noted by any thread.
     #[inline]
     pub(crate) fn note(&self, offset: u64, len: u64) {
         let mark = self.mark();
@@ -51,29 +54,30 @@ impl PrivatePages {
         }
     }
 
-    /// Ends an epoch: what is recorded from now on belongs to the next one.
+    /// Ends an epoch. Pages that are recorded from now on belong to the next one.
     pub(crate) fn next_epoch(&self) {
         self.epoch.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Bytes that are private.
+    /// Returns the bytes of private pages.
     pub(crate) fn bytes(&self) -> u64 {
         self.count.load(Ordering::Relaxed) * PAGE
     }
 
-    /// Whether the page at `offset` is private, and was last recorded in an epoch before this one. One that is four epochs old, or eight,
-    /// looks new, and has to wait for the next.
+    /// Returns whether the page at `offset` is private, and was last recorded in an epoch before this one. A
+    /// page whose epoch is a multiple of four epochs ago looks new, and can be evicted in the next epoch.
     pub(crate) fn is_old(&self, offset: u64) -> bool {
         let page = self.pages.entries()[(offset / PAGE) as usize].load(Ordering::Relaxed);
         page & PRIVATE != 0 && page != self.mark()
     }
 
-    /// Whether the page at `offset` is private.
+    /// Returns whether the page at `offset` is private.
     pub(crate) fn is_private(&self, offset: u64) -> bool {
         self.pages.entries()[(offset / PAGE) as usize].load(Ordering::Relaxed) & PRIVATE != 0
     }
 
-    /// Notes that these pages have been given back. By who has the lock of their region, or of the metadata if they are free.
+    /// Notes that the pages are private no more, because they were dropped. The caller has the lock of their
+    /// region, or of the metadata if the pages are free.
     pub(crate) fn forget(&self, offset: u64, len: u64) {
         let pages = offset / PAGE..(offset + len) / PAGE;
         for page in &self.pages.entries()[pages.start as usize..pages.end as usize] {

@@ -1,4 +1,4 @@
-//! When the log is synced. That may change while it is used.
+//! The sync policy: when the log is synced. It may change while the log is in use.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -11,22 +11,27 @@ use crate::os::storage::Storage;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum SyncPolicy {
-    /// Before a transaction returns: nothing that was committed, or read, is lost in a power failure. Transactions that commit at the same
-    /// time share a sync. (A [deferred](crate::Root::txn_deferred) one is synced after it has returned.)
+    /// Before a transaction returns: a power failure loses no commit that has returned, and nothing that a
+    /// read has returned. Transactions that commit at the same time share a sync. (A
+    /// [deferred](crate::Root::txn_deferred) transaction is synced after it has returned.)
     #[default]
     EveryCommit,
-    /// Like `EveryCommit`, but a deferred transaction is synced when its [`Commit`](crate::Commit) is waited for or polled, and with whatever is synced before: for a server that asks once for all
-    /// that it has done in a while. What nobody waits for may be lost by the end of the process, too.
+    /// Like `EveryCommit`, but a deferred transaction is synced only when its [`Commit`](crate::Commit) is
+    /// waited for or polled, or with any other sync. This is for a server that waits once for all
+    /// transactions of some time. If no thread waits for a deferred transaction, the end of the process may
+    /// lose it, too.
     Awaited,
-    /// When [`Heap::sync`](crate::Heap::sync) is called, when a [`Commit`](crate::Commit) is waited for or polled, when the heap is closed, and by checkpoints. A power failure may lose
-    /// transactions since then: the newest ones, each as a whole. The end of the process loses none.
+    /// When [`Heap::sync`](crate::Heap::sync) is called, when a [`Commit`](crate::Commit) is waited for or
+    /// polled, when the heap is closed, and by checkpoints. A power failure may lose transactions since then:
+    /// the newest ones, each as a whole. The end of the process loses none.
     OnDemand,
-    /// Like `OnDemand`, and in the background at least this often while anything is not synced. A power failure loses no transaction that returned longer ago than this
-    /// and two syncs take. The end of the process loses none. Where pheap can start no thread (in a forked child), like `EveryCommit`.
+    /// Like `OnDemand`, and in the background at least this often while anything is unsynced. A power failure
+    /// loses no transaction that returned longer ago than this time and two syncs. The end of the process
+    /// loses none. Where pheap can start no thread (in a forked child), like `EveryCommit`.
     Every(Duration),
 }
 
-/// The policy, for all threads: nanoseconds between two syncs.
+/// The policy as one word, for all threads: nanoseconds between two syncs, or one of three special values.
 #[derive(Debug)]
 pub(super) struct Policy(AtomicU64);
 
@@ -39,12 +44,13 @@ impl Policy {
         Policy(AtomicU64::new(Policy::word(policy)))
     }
 
+    /// Returns the word of a policy.
     fn word(policy: SyncPolicy) -> u64 {
         match policy {
             SyncPolicy::EveryCommit => EVERY_COMMIT,
             SyncPolicy::Awaited => AWAITED,
             SyncPolicy::OnDemand => ON_DEMAND,
-            // Five hundred years are as good as any longer time.
+            // An interval is cut to five hundred years.
             SyncPolicy::Every(interval) => {
                 u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX).clamp(EVERY_COMMIT + 1, AWAITED - 1)
             }
@@ -61,13 +67,13 @@ impl Policy {
         }
     }
 
-    /// Whether records may stay in memory until they are synced: who commits waits for that.
+    /// Returns whether records may stay in memory until they are synced. A commit waits for the sync then.
     #[inline]
     pub(super) fn keeps_records(&self) -> bool {
         matches!(self.0.load(Ordering::Relaxed), EVERY_COMMIT | AWAITED)
     }
 
-    /// Whether those that are deferred are synced without anybody waiting.
+    /// Returns whether deferred transactions are synced although no thread waits for them.
     #[inline]
     pub(super) fn syncs_deferred(&self) -> bool {
         self.0.load(Ordering::Relaxed) == EVERY_COMMIT
@@ -80,16 +86,16 @@ impl Wal {
         self.policy.get()
     }
 
-    /// Changes the policy, and syncs: what was committed before is as durable as any policy says.
+    /// Changes the policy, and syncs. So earlier commits are durable, whatever the new policy.
     ///
     /// # Errors
     /// As for [`sync`](Wal::sync).
     pub(crate) fn set_policy(&self, policy: SyncPolicy) -> Result<()> {
         {
-            // What begins meanwhile asks for the policy as well.
+            // A log that is about to begin also maps its file by the policy.
             // SURVIVES unreached: no program of the lab changes the policy; tests of this file do.
             let _beginning = self.beginning.lock();
-            // The file stays as long as it is until it is known to be mapped.
+            // The file must keep its length until the log knows that it is mapped.
             // SURVIVES unreached: no program of the lab changes the policy.
             let _growth = self.growth.lock();
             let new = Policy::new(policy);
@@ -98,25 +104,26 @@ impl Wal {
             let state = self.state.lock();
             self.mapped.store(mapped, Ordering::Relaxed);
             self.policy.0.store(new.0.into_inner(), Ordering::Relaxed);
-            // The thread that syncs waits for other things by now.
+            // The new policy changes what the thread that syncs waits for.
             self.ordered.notify_all();
             drop(state);
         }
         self.sync()
     }
 
-    /// Maps a file of the log. Whether that can be done.
+    /// Maps a file of the log. Returns whether that has worked.
     pub(super) fn map(&self, log: &dyn Storage) -> bool {
         log.map(most_mapped(self.layout, self.settings))
     }
 
-    /// Whether the log's file is mapped. Then it never becomes shorter.
+    /// Returns whether the log's file is mapped. Then it never becomes shorter.
     #[inline]
     pub(super) fn is_mapped(&self) -> bool {
         self.mapped.load(Ordering::Relaxed)
     }
 
-    /// Whether records are written where they are appended. That changes while the state is locked.
+    /// Returns whether records are written at once by the thread that appends them. This changes only while
+    /// the state is locked.
     #[inline]
     pub(super) fn is_at_once(&self) -> bool {
         self.is_mapped() && !self.policy.keeps_records()
@@ -145,7 +152,7 @@ mod tests {
         heap.inner().wal().unwrap()
     }
 
-    /// The log's file has all that was committed: what the end of the process would leave.
+    /// Checks that the log's file has all records, which is what the end of the process would leave.
     fn check_file(heap: &Heap) {
         let wal = wal(heap);
         let found = read_all(wal.log(), wal.layout, wal.seed).unwrap();
@@ -169,7 +176,7 @@ mod tests {
         }
     }
 
-    /// From each to each, with a log that has begun, and one that has not.
+    /// Changes each policy to each other, with a log that has begun, and with one that has not.
     #[test]
     fn a_commit_is_as_durable_as_the_policy_says() {
         for (from, to) in POLICIES.into_iter().flat_map(|from| POLICIES.map(|to| (from, to))) {
@@ -199,14 +206,14 @@ mod tests {
             let root: Root<u64> = heap.root("n").unwrap();
             assert_eq!(get(&root).unwrap(), 2);
             root.txn(|tx, n| Ok(tx[n] += 1)).unwrap();
-            // As if it had been opened like that.
+            // The log is used as if it had been opened with the new policy.
             let other = options(to).open(folder.path().join("other")).unwrap();
             drop(add(&other.root("n").unwrap()));
             assert_eq!(wal(&heap).is_at_once(), wal(&other).is_at_once());
         }
     }
 
-    /// While threads commit, and the log grows, is folded and cut down.
+    /// Changes the policy while threads commit, and while the log grows, is checkpointed and cut down.
     #[test]
     fn a_policy_changes_beside_commits() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! What a crash has left in the log of a heap that is about to be opened.
+//! The records that a crash has left in the log of a heap that is about to be opened.
 
 use std::io;
 use std::path::Path;
@@ -16,20 +16,21 @@ use crate::os::storage::{Disk, Storage};
 use crate::units::HEADER_SIZE;
 use crate::units::LINE;
 
-/// The records of a log that are not in the heap's file yet, or not for sure. They stay in the log, and are read once more
-/// where they are needed.
+/// The records of a log that may be missing in the heap's file. They stay in the log, and are read again each
+/// time they are needed.
 #[derive(Debug, Default)]
 pub(crate) struct WalTail {
     pub(super) found: Found,
-    /// Where they are, if the heap needs them.
+    /// The log and its layout, if the heap needs it.
     pub(super) log: Option<(Arc<dyn Storage>, Layout)>,
 }
 
 impl WalTail {
-    /// Reads the log of this heap, if it needs one. Changes nothing.
+    /// Reads the log of this heap, if the heap needs one. Changes nothing.
     ///
     /// # Errors
-    /// [`Error::LogMissing`], [`Error::ForeignLog`], [`Error::Corrupt`] if it cannot be replayed, [`Error::Io`].
+    /// [`Error::LogMissing`], [`Error::ForeignLog`], [`Error::Corrupt`] if a record lies outside the heap,
+    /// [`Error::Io`].
     pub(crate) fn read(disk: &dyn Disk, of: &WalIdentity) -> Result<WalTail> {
         let path = &disk.log_path();
         let error = |e| Error::io(format!("reading {}", path.display()), e);
@@ -40,9 +41,11 @@ impl WalTail {
                 Head::Nothing => Ok(WalTail::default()),
                 Head::Damaged(uuid) if holds(is_part(uuid, of.uuid), true) => Ok(WalTail::default()),
                 Head::Damaged(_) => Err(foreign("it belongs to another heap")),
-                // Left by a crash between the end of its use and its removal, or while it was made.
-                // SURVIVES drop: it is not the heap's own by its nonce, either, and one that was never used has nothing to lose (though the heap that was killed before it wrote
-                // anything to it would say that it is missing). This is to say what it is.
+                // A log of this heap was left by a crash: after its use ended and before it was removed, or
+                // while it was made.
+                // SURVIVES drop: the nonce of another heap's log differs, too. If that log was never used, it
+                // is removed, and no record is lost (though its heap, if it was killed before it wrote one,
+                // is then `LogMissing`). The check gives the right reason.
                 Head::Log(layout) if !holds(layout.uuid, of.uuid) => {
                     Err(foreign("it belongs to another heap"))
                 }
@@ -61,22 +64,23 @@ impl WalTail {
         Ok(WalTail { found, log: Some((log, layout)) })
     }
 
-    /// Whether the heap's file has everything.
+    /// Returns whether the heap's file has everything.
     pub(crate) fn is_empty(&self) -> bool {
         self.log.is_none() || self.found.transactions == 0
     }
 
-    /// Bytes of the pages that the records store to.
+    /// Returns the bytes of the pages that the records store to.
     pub(crate) fn bytes(&self) -> u64 {
         if self.is_empty() { 0 } else { self.found.pages.bytes() }
     }
 
-    /// These pages, of a heap of `mapped` bytes: runs (offset, bytes) of at most `most` bytes, in order.
+    /// Returns these pages, in a heap of `mapped` bytes, as runs (offset, bytes) of at most `most` bytes, in
+    /// order.
     pub(crate) fn runs(&self, mapped: u64, most: u64) -> impl Iterator<Item = (u64, u64)> {
         self.found.pages.runs(if self.is_empty() { 0 } else { mapped }, most)
     }
 
-    /// The segments that have them. Those behind the end have nothing that counts.
+    /// Returns the segments that have the records. Segments behind the end have nothing that counts.
     pub(super) fn live(&self, layout: Layout) -> Vec<Segment> {
         let Found { end, segments, .. } = &self.found;
         segments.iter().filter(|segment| layout.start(segment.sequence) < *end).copied().collect()
@@ -85,34 +89,38 @@ impl WalTail {
     /// Calls `visit` with each record, oldest first.
     ///
     /// # Errors
-    /// Those of `visit`, those of the operating system, or that the log does not hold any more what was found there.
+    /// Those of `visit`, those of the operating system, or an error if the log does not hold the records any
+    /// more.
     pub(crate) fn each_record(&self, visit: impl FnMut(&[u64]) -> io::Result<()>) -> io::Result<()> {
         let Some((log, layout)) = &self.log else { return Ok(()) };
         let Found { begin, end, segments, .. } = &self.found;
         each_record(&**log, *layout, segments, *begin..*end, visit)
     }
 
-    /// The tail of a log whose `transactions` are all in the heap's file.
+    /// Creates the tail of a log whose `transactions` are all in the heap's file.
     pub(crate) fn folded(transactions: u64) -> WalTail {
         WalTail { found: Found { transactions, ..Found::default() }, log: None }
     }
 
-    /// Number of transactions.
+    /// Returns the number of transactions.
     pub(crate) fn transactions(&self) -> u64 {
         self.found.transactions
     }
 
-    /// Makes durable what was read, for it is going to be shown: a process that was killed may have left it in the page cache only.
+    /// Makes the records durable before the heap shows them. A killed process may have left them in the page
+    /// cache only.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// The error of the operating system.
     pub(crate) fn sync(&self) -> io::Result<()> {
-        // SURVIVES unreached: programs of the lab open no heap only to read it; a test of `heap/open/simulated.rs` does.
+        // SURVIVES unreached: programs of the lab open no heap only to read it; a test of
+        // `heap/open/simulated.rs` does.
         self.log.iter().filter(|_| !self.is_empty()).try_for_each(|(log, _)| log.sync())
     }
 
-    /// Fails if the log does not say any more what was read of it, and written again since: after a sync has failed, the page cache may forget at any time what the disk has never got. Who
-    /// relied on it would append behind records that nobody finds.
+    /// Fails if the log no longer holds what was read of it and then written again. After a failed sync, the
+    /// page cache may forget at any time what the disk has never got. Records that were appended behind the
+    /// gap would not be found by the next opening.
     pub(super) fn check_there(&self, salt: u64) -> io::Result<()> {
         let Some((log, layout)) = &self.log else { return Ok(()) };
         let (found, seed) = (&self.found, Seed::new(salt, *layout));
@@ -127,7 +135,7 @@ impl WalTail {
     }
 }
 
-/// Fails if the records store to bytes outside of the heap, which has `mapped` bytes.
+/// Fails if the records store to bytes outside the heap, which has `mapped` bytes.
 pub(super) fn check_extent(extent: Option<&std::ops::Range<u64>>, mapped: u64) -> Result<()> {
     if extent.is_some_and(|extent| extent.start < HEADER_SIZE || extent.end > mapped) {
         return Err(Error::corrupt("a record of the log lies outside of the heap"));
@@ -135,9 +143,9 @@ pub(super) fn check_extent(extent: Option<&std::ops::Range<u64>>, mapped: u64) -
     Ok(())
 }
 
-/// What has the name of the log, if anything has, and what its beginning says.
+/// Opens the file that has the name of the log, if there is one, and reads its head.
 fn open(disk: &dyn Disk, path: &Path) -> Result<Option<(Arc<dyn Storage>, Head)>> {
-    // Not a file at all, or a link to one, perhaps.
+    // The name may lead to something else than an ordinary file, or be a link.
     let is_none = |e: &io::Error| {
         matches!(e.raw_os_error(), Some(libc::ELOOP | libc::EISDIR | libc::ESPIPE | libc::ENXIO))
     };
@@ -155,7 +163,7 @@ fn open(disk: &dyn Disk, path: &Path) -> Result<Option<(Arc<dyn Storage>, Head)>
     })
 }
 
-/// The log of this heap, which needs it.
+/// Opens the log of this heap, which needs it.
 ///
 /// # Errors
 /// [`Error::LogMissing`], [`Error::ForeignLog`], [`Error::Io`].
@@ -166,9 +174,10 @@ pub(super) fn own_log(disk: &dyn Disk, of: &WalIdentity) -> Result<(Arc<dyn Stor
         None | Some((_, Head::Nothing)) => Err(Error::LogMissing { path }),
         Some((_, Head::Foreign(why))) => foreign(why),
         Some((_, Head::Damaged(_))) => foreign("its head is damaged"),
-        // SURVIVES drop: its nonce is not the header's, either. This is to say what it is.
+        // SURVIVES drop: the nonce of another heap's log differs, too. The check gives the right reason.
         Some((_, Head::Log(layout))) if !holds(layout.uuid, of.uuid) => foreign("it belongs to another heap"),
-        // SURVIVES drop: as for another heap's.
+        // SURVIVES drop: the nonce of another log of this heap differs, too. The check gives the right
+        // reason.
         Some((_, Head::Log(layout))) if !holds(layout.id, of.id) => {
             foreign("it is an older or newer one of the same heap")
         }
@@ -185,21 +194,23 @@ pub(super) fn own_log(disk: &dyn Disk, of: &WalIdentity) -> Result<(Arc<dyn Stor
 
 const OF_A_COPY: &str = "it is that of a copy of the heap";
 
-/// Whether a log with the right number is the one that the header names, and not one that another copy of the heap has counted alike, nor a copy from an earlier time: each opening
-/// begins a run.
+/// Returns whether a log with the right number is the one that the header names. It may instead be the log of
+/// another copy of the heap, which has counted alike, or a copy of this log from an earlier time. The run
+/// tells them apart, because each opening begins one.
 fn is_own(log: &dyn Storage, layout: Layout, of: &WalIdentity) -> io::Result<bool> {
     let (mark, _) = read_mark(log, layout, Seed::new(of.salt, layout))?;
     Ok(holds([mark.run, mark.before].contains(&of.nonce), true))
 }
 
-/// Whether this is what a head that was never completed may say of a uuid: a disk has any words of it.
+/// Returns whether `found` may be the uuid in an unfinished head of the heap's log: the disk may have any of
+/// its words.
 fn is_part(found: u128, uuid: u128) -> bool {
     [0, 64].iter().all(|half| [0, (uuid >> half) as u64].contains(&((found >> half) as u64)))
 }
 
-/// Whether nothing was ever written to a log but its head: a heap that was going to use it did not come to that.
+/// Returns whether only the head of a log was ever written: a heap was about to use the log, and did not.
 fn is_unused(log: &dyn Storage, layout: Layout) -> io::Result<bool> {
-    // A record begins a segment, and a checkpoint has seen one.
+    // A record comes behind the first line of a segment, and a checkpoint writes a mark.
     let segments = layout.segments(log)?.into_iter().map(|index| layout.file_offset(index));
     for place in MARKS.into_iter().chain(segments) {
         let mut line = [0; LINE];
@@ -211,14 +222,14 @@ fn is_unused(log: &dyn Storage, layout: Layout) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Brings what a crash has left in the log to the heap's file, durably. Doing so twice changes nothing more.
-/// `salt` is the heap's. `room` is how many bytes of memory this may take.
+/// Brings the records of the tail to the heap's file, durably. Doing so twice changes nothing more. `salt` is
+/// the heap's. `room` is the number of bytes of memory that this may take.
 pub(crate) fn fold_tail(disk: &dyn Disk, leftover: &WalTail, salt: u64, room: u64) -> io::Result<()> {
     let data = disk.data();
     if let Some((log, layout)) = leftover.log.as_ref().filter(|_| !leftover.is_empty()) {
         write_unsynced_again(&**log, *layout, leftover, &leftover.live(*layout))?;
         leftover.check_there(salt)?;
-        // A part of a record must not reach the heap's file before all of it is on the disk.
+        // All of a record must be on the disk before any part of it reaches the heap's file.
         log.sync()?;
         let mut fold = Fold::of_cold(&*data, room);
         leftover.each_record(|record| fold.add(record))?;
@@ -227,9 +238,10 @@ pub(crate) fn fold_tail(disk: &dyn Disk, leftover: &WalTail, salt: u64, room: u6
     data.sync()
 }
 
-/// Makes durable what was read of the heap's file, from here on: it is written once more, as it is. It may be in the page
-/// cache only: a process that was killed has not synced it; and if a sync has failed, the next one finds nothing to do.
-/// Holes are written, too: pages that were written when a sync failed may be holes on the disk.
+/// Makes the content of a file durable, from the offset `from` on, by writing it again unchanged. A sync
+/// alone does not suffice: a killed process may have left the content in the page cache only, and after a
+/// failed sync the next sync finds nothing to do. Holes are written, too, because pages that were written
+/// when a sync failed may be holes on the disk.
 pub(crate) fn write_again(file: &dyn Storage, from: u64) -> io::Result<()> {
     let mut bytes = vec![0; file.len()?.min(1 << 20) as usize];
     let mut at = from;
@@ -238,7 +250,8 @@ pub(crate) fn write_again(file: &dyn Storage, from: u64) -> io::Result<()> {
         if n == 0 {
             return file.sync();
         }
-        // SURVIVES delay: the next sync makes it durable, which is that of what is written next. The power would have to go before that, when a sync had failed before.
+        // SURVIVES delay: the next sync, after the next write, then makes this one durable. The power would
+        // have to fail before that, after an earlier sync had failed.
         file.write_all(&bytes[..n], at)?;
         at += n as u64;
     }

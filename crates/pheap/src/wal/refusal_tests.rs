@@ -1,4 +1,4 @@
-//! Tests: a log that refuses to go on, or is gone, and a heap that is closed.
+//! Tests: a log that has failed or is missing, and a heap that is closed.
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use crate::log::Range;
 use crate::units::HEADER_SIZE;
 use crate::{Durability, Options, Root};
 
-/// A heap with a log, in a folder of its own.
+/// A heap with a log, in a temporary folder.
 struct Setup {
     folder: tempfile::TempDir,
     heap: Heap,
@@ -37,7 +37,7 @@ impl Setup {
         self.folder.path().join("heap.wal")
     }
 
-    /// Has the heap's file hold all, and says so many words of it.
+    /// Makes a checkpoint, and returns the first `words` words of the heap's file.
     fn saved(&self, words: usize) -> Vec<u64> {
         self.heap.checkpoint().unwrap();
         let file = fs::read(self.folder.path().join("heap")).unwrap();
@@ -52,11 +52,12 @@ impl Setup {
     }
 }
 
-/// Metadata cannot be recorded, because another file lies where the log belongs: closing the heap still saves what was acknowledged.
+/// Metadata cannot be recorded, because another file has the log's name. Closing the heap still saves the
+/// acknowledged commits.
 #[test]
 fn a_misplaced_log_is_no_broken_disk_when_metadata_find_it_full() {
     let setup = Setup::new();
-    // So many that the log has to grow for them.
+    // The log has to grow for so many words.
     let words = setup.saved(20_000);
     let other = setup.folder.path().join("other");
     fs::write(&other, b"precious").unwrap();
@@ -71,7 +72,9 @@ fn a_misplaced_log_is_no_broken_disk_when_metadata_find_it_full() {
     assert_eq!(root.read(|view, n| view[n]).unwrap(), 7);
 }
 
-/// A thread makes a checkpoint while another one has begun to close the heap, and gets over its misplaced log. Until that is done, a crash would lose what the checkpoint is for.
+/// A thread makes a checkpoint while another one has begun to close the heap, whose log is misplaced. Closing
+/// gets over that. But until it is done, a crash would lose what the checkpoint should keep, so the
+/// checkpoint fails.
 #[test]
 fn who_makes_a_checkpoint_beside_a_close_is_told_of_a_misplaced_log() {
     let setup = Setup::new();
@@ -85,7 +88,8 @@ fn who_makes_a_checkpoint_beside_a_close_is_told_of_a_misplaced_log() {
     assert_eq!(fs::read(setup.folder.path().join("heap.wal")).unwrap(), b"precious");
 }
 
-/// A thread is about to sync a heap that another one closes: it has seen that the heap is open, and goes on when the log is gone.
+/// A thread that is about to sync has seen that the heap is open. It goes on after another thread has closed
+/// the heap and removed the log.
 #[test]
 fn who_comes_too_late_makes_no_log() {
     let setup = Setup::new();

@@ -1,5 +1,6 @@
-//! The log that a crash has left goes on when its heap is opened: its records are in memory then. They are not brought to the heap's file, and written again only as far as they are not
-//! known to be on the disk. A checkpoint folds them some time later, like any others.
+//! The log that a crash has left goes on when its heap is opened. The opening has the records in memory, so
+//! it does not bring them to the heap's file, and rewrites in the log only those that are not known to be on
+//! the disk. A later checkpoint brings them to the file, like any other records.
 
 use std::collections::VecDeque;
 use std::io;
@@ -15,14 +16,17 @@ use crate::os::cpu::bytes;
 use crate::os::storage::{Disk, Storage};
 use crate::units::PAGE;
 
-/// Segments that an opening finds free: so what it records itself waits for nothing.
+/// Segments that are free when an opening goes on with the log, so that the records of the opening itself
+/// wait for nothing.
 const LEAST_FREE: u64 = 2;
 
 impl Wal {
-    /// Goes on with the log that `tail` was read of, for a heap that is mapped privately with all that `tail` says. The header that was read is durable. When this returns, so is all that
-    /// was read of the log, and the header may name the new run.
+    /// Goes on with the log that `tail` was read from, for a heap that is mapped privately and has the
+    /// records of `tail` in memory. The header that was read is durable. On return the records that were read
+    /// are durable, and the header may name the new run.
     ///
-    /// `None` if the log cannot be used with these settings, or the disk is full, or the log as long as it may be. Then it says what it has said before.
+    /// Returns `None` if the log cannot be used with these settings, the disk is full, or the log is too
+    /// long. The log then has the same records as before.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -48,31 +52,41 @@ impl Wal {
         let (mark, place) = read_mark(&*log, layout, seed).map_err(error)?;
         let begun = Mark { runs: mark.runs + 1, run: disk.nonce().map_err(error)?, before: of.nonce, ..mark };
         let begin = || {
-            // First of all: what is before the mark is going to be overwritten, and what is behind it to be shown.
-            // SURVIVES drop: no program of the lab has the sync of a mark fail, and fills the log then until a segment is used again. SURVIVES delay: nor has it the power fail between.
+            // The newest mark is written again before anything else, because the disk may not have it.
+            // Segments before it are going to be overwritten, so no later opening may begin at an older mark.
+            // Records behind it are going to be shown to readers.
+            // SURVIVES drop: in no program of the lab does the sync of a mark fail, and the log then fill
+            // until a segment is used again.
+            // SURVIVES delay: in no program of the lab does the sync of a mark fail, and the power fail
+            // later, between this write and its sync.
             log.write_all(bytes(&mark.to_words(seed)), MARKS[place])?;
             if !bug(Bug::TrustLog) {
                 write_unsynced_again(&*log, layout, tail, &live)?;
             }
             tail.check_there(of.salt)?;
-            // Before the other mark is written: if the sync of this one has failed, the disk may have none, and a power failure could tear both.
-            // SURVIVES drop: no program of the lab has the sync of a mark fail, and the power in the opening after that. SURVIVES delay: for the same reason.
+            // This sync comes before the other mark is written. If the sync of this mark has failed before,
+            // the disk may not have it, and a power failure could then tear both marks.
+            // SURVIVES drop: in no program of the lab does the sync of a mark fail, and then the power fail
+            // in the next opening.
+            // SURVIVES delay: in no program of the lab does the sync of a mark fail, and then the power fail
+            // in the next opening.
             log.sync()?;
-            // Then over the other one, for a disk may tear what it writes.
+            // The new mark goes to the other place, because a disk may tear the write.
             log.write_all(bytes(&begun.to_words(seed)), MARKS[1 - place])?;
             log.sync()?;
             let last = *free.back().expect("there is one");
             log.shows_writes(layout.file_offset(last + 1) - PAGE)
         };
         if !begin().map_err(error)? {
-            return Ok(None); // and a new one will not do, either
+            // The file system hides writes, so a new log would not do, either.
+            return Ok(None);
         }
         let buffer = Buffer::begin(layout, seed, begun.run, live, free, found.end, next);
         let folded = if begun.folded == found.end { buffer.end() } else { begun.folded };
         let begun = Mark { folded, ..begun };
         let wal = Wal::of(disk.clone(), Some(log), of, settings, layout, (begun, 1 - place), buffer)?;
         tail.runs(of.mapped, u64::MAX).for_each(|(offset, bytes)| wal.pages.note(offset, bytes));
-        // SURVIVES unreached: nobody else has the log yet.
+        // SURVIVES unreached: no other thread has the log yet.
         let mut state = wal.state.lock();
         state.ages = is_worth_folding(&state);
         drop(state);
@@ -80,7 +94,8 @@ impl Wal {
     }
 }
 
-/// The places of the segments that are not `live`: some, at least. `None` if the log is too long to have them.
+/// Returns the places of the segments that are not `live`, at least [`LEAST_FREE`]. Makes the log longer if
+/// need be. Returns `None` if it would become too long.
 fn free_segments(
     log: &dyn Storage,
     layout: Layout,
@@ -89,7 +104,8 @@ fn free_segments(
 ) -> io::Result<Option<VecDeque<u64>>> {
     let have = log.len()?.saturating_sub(HEAD) / layout.segment;
     let add = LEAST_FREE.saturating_sub(have - live.len() as u64);
-    // Each opening takes a segment, and a program that never lives long makes no checkpoint, which alone would give them back.
+    // Each opening takes a segment. A program that always ends early makes no checkpoint, and only a
+    // checkpoint would free them.
     if add > 0 && have + add > log_limit / layout.segment + LEAST_FREE {
         return Ok(None);
     }
@@ -101,7 +117,7 @@ fn free_segments(
     Ok(Some((0..have + add).filter(is_free).collect()))
 }
 
-/// Writes once more what was read of a log, as far as the segments do not say that it was synced.
+/// Writes the records that were read again, except those that a segment's first line says were synced.
 pub(super) fn write_unsynced_again(
     log: &dyn Storage,
     layout: Layout,
@@ -109,7 +125,7 @@ pub(super) fn write_unsynced_again(
     live: &[Segment],
 ) -> io::Result<()> {
     let found = &tail.found;
-    // Of the page in which that ends, some may have been written since.
+    // The page with the last synced byte may have been written since, so it is written whole.
     let from = found.synced & !(PAGE - 1);
     for (number, segment) in live.iter().enumerate() {
         let start = layout.start(segment.sequence);
@@ -121,9 +137,11 @@ pub(super) fn write_unsynced_again(
             let most = bytes.len().min((end - at) as usize);
             let have = log.read_up_to(&mut bytes[..most], at)?;
             if have == 0 {
-                return Ok(()); // somebody has made the file shorter, and what was read of it is not there
+                // The file has become shorter since. `check_there` finds that the records are gone.
+                return Ok(());
             }
-            // SURVIVES delay: it comes behind the sync then, and is made durable by that of the new mark.
+            // SURVIVES delay: the write then comes behind the sync, and the sync of the new mark makes it
+            // durable.
             log.write_all(&bytes[..have], at)?;
             at += have as u64;
         }

@@ -17,25 +17,26 @@ use crate::units::HEADER_SIZE;
 
 const SECTOR: usize = 512;
 
-/// A log of which the disk has what was synced, and any sectors of what was written since.
+/// A log of which the disk has everything that was synced, and any sectors that were written since.
 #[derive(Debug, Default)]
 struct Cut {
     now: InMemory,
     synced: Mutex<Vec<u8>>,
-    /// After how many syncs the power fails, at the next one.
+    /// Number of syncs that still succeed. The power fails at the next one.
     ends: Mutex<Option<usize>>,
     full: AtomicBool,
 }
 
 impl Cut {
-    /// The power fails.
+    /// Makes the power fail. `keep` decides of each newer sector whether the disk has it.
     fn cut(&self, mut keep: impl FnMut() -> bool) {
         let (mut now, mut synced) = (self.now.0.lock().unwrap(), self.synced.lock().unwrap());
         if let Some(behind) = synced.get(now.len()..)
             && !behind.is_empty()
             && !keep()
         {
-            now.extend_from_slice(behind); // it was made shorter, but not there
+            // The file was made shorter, but not on the disk.
+            now.extend_from_slice(behind);
         }
         synced.resize(now.len(), 0);
         for (new, old) in now.chunks_mut(SECTOR).zip(synced.chunks(SECTOR)) {
@@ -103,7 +104,7 @@ fn append(wal: &Wal, content: &[(u64, Vec<u64>)]) {
     wal.append(words, content.iter().map(|(offset, words)| Range { offset: *offset, words }), false).unwrap();
 }
 
-/// What the words of the heap are after a replay.
+/// Returns the words of the heap after a replay.
 fn replayed(files: &Files, tail: &WalTail) -> BTreeMap<u64, u64> {
     let data = files.data.0.lock().unwrap();
     let words = data.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap()));
@@ -119,7 +120,7 @@ fn replayed(files: &Files, tail: &WalTail) -> BTreeMap<u64, u64> {
     heap
 }
 
-/// What a run does before it is cut short.
+/// A step of a run, before it is cut short.
 #[derive(Debug, Clone)]
 enum Step {
     Commit(Ranges),
@@ -143,7 +144,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Each run finds all that was synced, and of the rest a beginning; and what was not found never comes back. A run ends by a kill or a power failure, and so may openings, at each sync.
+    /// Each run finds everything that was synced, and a prefix of the rest; and what was not found never
+    /// comes back. A run ends by a kill or a power failure, and so may openings, at each of their syncs.
     #[test]
     fn runs_that_are_cut_short_lose_nothing(
         runs in prop::collection::vec((steps(), any::<bool>(), any::<bool>(), 0usize..4), 1..8),
@@ -154,11 +156,11 @@ proptest! {
         let mut choices = choices.into_iter().cycle();
         let mut wal = Wal::begun(disk.clone(), of(0, 2, false), SETTINGS).unwrap();
         let mut header = of(wal.nonce(), wal.id(), true);
-        // What is in the heap, how much of it was synced, and how much is in the file.
+        // The transactions in the heap. `synced` below counts those that were synced.
         let mut all: Vec<Vec<(u64, Vec<u64>)>> = Vec::new();
         let mut number = 0;
         for (steps, is_named, mut is_killed, syncs) in runs {
-            // Else it is cut short before the header names it: then nothing is synced.
+            // Otherwise the run is cut short before the header names it, and nothing is synced.
             if is_named {
                 header.nonce = wal.nonce();
             }
@@ -180,7 +182,8 @@ proptest! {
                         synced = all.len();
                     }
                     Step::CutDown => {
-                        wal.cut_down().unwrap(); // not if there is something to fold
+                        // This does nothing if there are records for a checkpoint.
+                        wal.cut_down().unwrap();
                         wal.checkpoint(|| {}).unwrap();
                         synced = all.len();
                         wal.cut_down().unwrap();
@@ -204,7 +207,8 @@ proptest! {
                 *files.log.ends.lock().unwrap() = None;
                 match resumed {
                     Ok(Some(wal)) => break wal,
-                    Ok(None) => return Ok(()), // it is too long
+                    // The log is too long to go on.
+                    Ok(None) => return Ok(()),
                     Err(e) => prop_assert!(ends.take().is_some_and(|syncs| syncs < 2), "{e}"),
                 }
                 is_killed = false;
@@ -213,7 +217,7 @@ proptest! {
     }
 }
 
-/// A log from an earlier time is none that the heap could go on with.
+/// The heap cannot go on with a copy of its log from an earlier time.
 #[test]
 fn a_copy_of_the_log_from_an_earlier_run_is_foreign() {
     let files = Arc::new(Files::default());
@@ -228,7 +232,7 @@ fn a_copy_of_the_log_from_an_earlier_run_is_foreign() {
         Ok(Wal::resume(&disk, of, SETTINGS, &WalTail::read(&*disk, of)?)?.unwrap())
     };
     let second = of(resume(&first).unwrap().nonce(), first.id, true);
-    // The header may name either, until there is a checkpoint.
+    // Until there is a checkpoint, the header may name either run.
     assert_eq!((read(&first).unwrap(), read(&second).unwrap()), (1, 1));
     let wal = resume(&second).unwrap();
     let third = of(wal.nonce(), first.id, true);
@@ -241,7 +245,8 @@ fn a_copy_of_the_log_from_an_earlier_run_is_foreign() {
     assert!(matches!(read(&third), Err(Error::ForeignLog { .. })));
 }
 
-/// With segments of another size, a new log is made; and without room for one more segment, unless there are some.
+/// With segments of another size, a new log is made; also if the log would need one more segment, and the
+/// disk is full.
 #[test]
 fn a_log_does_not_go_on_where_it_cannot() {
     let files = Arc::new(Files::default());
@@ -265,7 +270,8 @@ fn a_log_does_not_go_on_where_it_cannot() {
     assert!(Wal::resume(&disk, &header, SETTINGS, &tail).unwrap().is_some());
 }
 
-/// Of a program that is killed soon after each opening, no run makes a checkpoint. Some time an opening does not go on with the log, but brings it to the heap's file.
+/// If a program is always killed soon after it has opened the heap, no run makes a checkpoint. At some
+/// length, an opening brings the log to the heap's file instead of going on with it.
 #[test]
 fn a_log_that_goes_on_again_and_again_has_a_limit() {
     let files = Arc::new(Files::default());
@@ -287,7 +293,8 @@ fn a_log_that_goes_on_again_and_again_has_a_limit() {
     assert!(runs * SETTINGS.segment() >= SETTINGS.log_limit / 2, "only {runs} runs");
 }
 
-/// A sync has failed, and the page cache has forgotten what that should have written, while the heap was being opened: what a run would append behind it is found by nobody.
+/// A sync has failed, and the page cache forgets what it should have written while the heap is being opened.
+/// Records of a new run behind that gap would not be found, so the log does not go on.
 #[test]
 fn what_is_gone_since_it_was_read_is_not_gone_on_with() {
     for checkpoint in [false, true] {
@@ -318,7 +325,7 @@ fn what_is_gone_since_it_was_read_is_not_gone_on_with() {
     }
 }
 
-/// The log of a closed heap, in whose file there is something.
+/// Returns the log of a closed heap, whose file is not empty.
 fn later(torn: Option<(usize, u64)>) -> (Arc<Cut>, Arc<Wal>) {
     let (data, log) = (Arc::new(Cut::default()), Arc::new(Cut::default()));
     (&*data as &dyn Storage).write_all(&[7; 100], 0).unwrap();
@@ -328,13 +335,14 @@ fn later(torn: Option<(usize, u64)>) -> (Arc<Cut>, Arc<Wal>) {
     (data, wal)
 }
 
-/// Nobody else has synced a copy of a heap that was closed, and is only read. And what was read of its header may be gone by now.
+/// A closed heap that is only read may be a copy that was never synced. And the header that was read may be
+/// gone from the page cache by now.
 #[test]
 fn what_was_found_is_synced_before_the_log_begins() {
     let (data, wal) = later(None);
     wal.sync().unwrap();
     assert_eq!(*data.synced.lock().unwrap(), [vec![8; 10], vec![7; 90]].concat());
-    // Once.
+    // The header is written once.
     *data.ends.lock().unwrap() = Some(0);
     wal.sync().unwrap();
     let (data, wal) = later(None);
@@ -352,7 +360,7 @@ fn what_is_left_of_a_torn_header_is_erased_before_the_next_one() {
     assert_eq!(*data.synced.lock().unwrap(), [vec![8; 10], vec![7; 40], vec![0; 10], vec![7; 40]].concat());
 }
 
-/// Somebody else may have the file of a heap that was closed meanwhile.
+/// When a heap has been closed, another process may have its file.
 #[test]
 fn a_heap_that_is_closed_is_not_synced() {
     let (data, wal) = later(None);
@@ -361,7 +369,7 @@ fn a_heap_that_is_closed_is_not_synced() {
     assert_eq!(*data.now.0.lock().unwrap(), [7; 100]);
 }
 
-/// A log that has been idle is cut down once, not again when there is more to do.
+/// A log that was idle is cut down once, and not again when there is more work.
 #[test]
 fn a_busy_log_is_not_cut_down() {
     let files = Files::new(Arc::default(), Arc::default());

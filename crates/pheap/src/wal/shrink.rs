@@ -1,24 +1,28 @@
-//! A log that has grown is cut down when its records are in the heap's file.
+//! Cuts a log that has grown down to its first length, when its records are in the heap's file.
 //!
-//! Its segments have nothing that counts then. But the last one, in which it goes on, may lie anywhere; so it goes on in one of the first segments of the file, as if the last one was full. The mark still names the
-//! end of the records there, and so does the first line of the new segment, which is written with the next record: whoever reads the log finds that, whether the old one is there or not.
-//! A log that is mapped stays as long as it is: whoever stores behind the end of a file is killed.
+//! The segments then hold no records that count. But the last segment, in which the log would go on, may lie
+//! anywhere in the file. So the log goes on in one of the first segments of the file, as if the last one was
+//! full. The mark still names the end of the records there. The first line of the new segment, which is
+//! written with the next record, names the same position, so a reader finds the new segment whether the old
+//! one is there or not. A mapped log is not cut down: a store behind the end of the file would end the
+//! process.
 
 use super::Wal;
 use super::begin::FIRST_SEGMENTS;
 use crate::error::Result;
 
 impl Wal {
-    /// Makes the file of the log as short as it was at first, if it has grown, and the heap's file has all of it, by a mark that is durable. Writes nothing, and waits for no disk.
+    /// Makes the log's file as short as at first, if it has grown and the heap's file has everything by a
+    /// durable mark. Writes nothing, and waits for no disk.
     ///
     /// # Errors
-    /// That the log has failed. That the file cannot be made shorter is none.
+    /// The failure of the log. It is no error if the file cannot be made shorter.
     pub(crate) fn cut_down(&self) -> Result<()> {
         if !self.has_begun() {
             return Ok(());
         }
         let _folded = self.folded.lock();
-        // Until the file ends there: whoever makes the log longer begins where it ends by now.
+        // This is held until the file is cut off, because growth begins at the end of the file.
         let _growth = self.growth.lock();
         if self.is_mapped() {
             return Ok(());

@@ -1,14 +1,20 @@
-//! Records as checkpoints bring them to the heap's file, for whoever copies that file meanwhile.
+//! Records as checkpoints bring them to the heap's file, for a backup that copies the file at the same time.
 //!
-//! Pages that are copied while checkpoints write them are of different moments, or torn. Records repair them: all that were brought to the file from before the first page was read until after
-//! the last one. Written over the copied pages, in their order, they leave the state at the end of the last of them. That rests on three rules:
+//! Pages that are copied while checkpoints write them may be torn, and are of different moments. The records
+//! that checkpoints bring to the file, from before the first page is read until after the last, repair them.
+//! Written over the copied pages in order, they leave the state at the end of the last record. This rests on
+//! three rules:
 //!
-//! 1. A stream begins while no checkpoint is at work, and has all records behind what the file has then. So what no record of the stream covers is in the file, and stays as it is.
-//! 2. Records are handed out when the file has them. So a page that is read after that has them, or newer words, which a later record covers; and over a page that was read before,
-//!    they are written.
-//! 3. A stream ends while no checkpoint is at work, after the last page was read. So no page has anything of a record that is not in the stream.
+//! 1. A stream begins while no checkpoint is at work, and has all records that the file does not have then.
+//!    So a word that no record of the stream covers is in the file, and stays as it is.
+//! 2. The stream hands out records when the file has them. So a page that is read afterwards has these
+//!    records, or newer words, which a later record covers. A page that was read before gets them written
+//!    over it.
+//! 3. A stream ends while no checkpoint is at work, after the last page was read. So no page has anything of
+//!    a record that is not in the stream.
 //!
-//! Nobody waits for who takes the records. What was not taken yet is kept in memory, and in a file when it is much.
+//! No thread waits for the copier. Records that it has not taken yet are kept in memory, and in a file when
+//! they are many.
 
 use std::fs::File;
 use std::io;
@@ -22,15 +28,15 @@ use crate::os::check_file_size;
 use crate::os::cpu::{bytes, bytes_mut};
 use crate::sync::{Mistake, Mutex, mistake};
 
-/// Words that are kept in memory. A checkpoint may hand out all that is in a log at once.
+/// Words that are kept in memory. A checkpoint may add all records of a log at once.
 pub(super) const MOST: usize = 8 << 20 >> 3;
-/// Words that are read from the file at once: more than a record has.
+/// Words that are read from the file at once: more than one record has.
 const CHUNK: u64 = 1 << 20 >> 3;
 
-/// Makes a file for what is too much for memory.
+/// Makes a file for records that do not fit into memory.
 pub(crate) type Spill = Box<dyn Fn() -> io::Result<File> + Send>;
 
-/// The records of a log, from where it began on.
+/// The records of a log, from the beginning of the stream on.
 #[derive(Debug)]
 pub(crate) struct Stream {
     wal: Arc<Wal>,
@@ -41,12 +47,12 @@ impl Wal {
     /// Begins a stream of the records that the heap's file does not have.
     ///
     /// # Errors
-    /// That the log has failed.
+    /// The failure of the log.
     pub(crate) fn stream(self: &Arc<Wal>, spill: Spill) -> Result<Stream> {
         self.stream_with(spill, MOST)
     }
 
-    /// [`stream`](Self::stream), with so many words in memory.
+    /// [`stream`](Self::stream), with `most` words in memory.
     pub(super) fn stream_with(self: &Arc<Wal>, spill: Spill, most: usize) -> Result<Stream> {
         self.may_write()?;
         let queue = Arc::new(Queue(Mutex::new(Queued::new(spill, most))));
@@ -57,24 +63,27 @@ impl Wal {
 }
 
 impl Stream {
-    /// Takes the next records that the heap's file has: whole ones, in order, one behind the other. None if it has no more.
+    /// Takes the next records that the heap's file has: whole ones, in order, one behind the other. Returns
+    /// an empty vector if there are none.
     ///
     /// # Errors
-    /// That they could not be kept. There are no others then.
+    /// The error that has kept records from being stored. All later calls fail, too.
     pub(crate) fn take(&self) -> io::Result<Vec<u64>> {
-        // SURVIVES unreached: as above.
+        // SURVIVES unreached: no backup is made in the lab.
         self.queue.0.lock().take()
     }
 
-    /// How many bytes of records have come since this was last asked, to be taken now or later.
+    /// Returns the bytes of records that were added since the last call, whether they can be taken yet or
+    /// not.
     pub(crate) fn news(&self) -> u64 {
-        // SURVIVES unreached: as above.
+        // SURVIVES unreached: no backup is made in the lab.
         std::mem::take(&mut self.queue.0.lock().news) * 8
     }
 
-    /// Ends the stream, once no checkpoint is at work. What was not [taken](Self::take) is still there.
+    /// Ends the stream, once no checkpoint is at work. The records that it has can still be
+    /// [taken](Self::take).
     pub(crate) fn end(&self) {
-        // SURVIVES unreached: as above.
+        // SURVIVES unreached: no backup is made in the lab.
         self.wal.folded.lock().streams.retain(|queue| !Arc::ptr_eq(queue, &self.queue));
     }
 }
@@ -89,12 +98,12 @@ impl Drop for Stream {
     }
 }
 
-/// What a checkpoint has for a stream.
+/// The records of one stream.
 #[derive(Debug)]
 pub(super) struct Queue(Mutex<Queued>);
 
 impl Queue {
-    /// Adds a record, which is about to be written to the heap's file.
+    /// Adds a record that is about to be written to the heap's file.
     pub(super) fn add(&self, record: &[u64]) {
         // SURVIVES unreached: no backup is made in the lab.
         let mut queued = self.0.lock();
@@ -104,14 +113,14 @@ impl Queue {
         }
     }
 
-    /// The heap's file has all that was added.
+    /// Lets all added records be taken: the heap's file has them.
     pub(super) fn publish(&self) {
-        // SURVIVES unreached: as above.
+        // SURVIVES unreached: no backup is made in the lab.
         self.0.lock().publish();
     }
 }
 
-/// Whole records of a sequence of them, up to what is none.
+/// Returns the whole records at the beginning of `words`. It ends before an incomplete one.
 pub(crate) fn records(words: &[u64]) -> impl Iterator<Item = &[u64]> {
     let mut rest = words;
     std::iter::from_fn(move || {
@@ -122,18 +131,19 @@ pub(crate) fn records(words: &[u64]) -> impl Iterator<Item = &[u64]> {
     })
 }
 
-/// Records that wait. Words are counted from the beginning of the file.
+/// Records that wait to be taken. Positions are words from the beginning of the file.
 pub(super) struct Queued {
-    /// The oldest ones, as far as they were too many.
+    /// A file with the oldest records, once they were too many for memory, and the words in it.
     file: Option<File>,
     spilled: u64,
-    /// All others.
+    /// The records behind those in the file.
     words: Vec<u64>,
-    /// How many were taken, and how many may be.
+    /// Words that were taken, and words that were published.
     taken: u64,
     ready: u64,
-    /// How many were added that nobody was [told](Stream::news) of.
+    /// Words that were added since [`news`](Stream::news) was last called.
     news: u64,
+    /// Words above which the records in memory are written to the file.
     most: usize,
     spill: Spill,
     failure: Option<io::Error>,
@@ -160,13 +170,13 @@ impl Queued {
         if self.words.len() > self.most
             && let Err(e) = self.write()
         {
-            // Who makes a checkpoint has no use for it.
+            // The checkpoint does not fail for this. The next `take` returns the error.
             self.failure = Some(e);
             self.words = Vec::new();
         }
     }
 
-    /// Brings what is in memory to the file. It need not survive anything.
+    /// Appends the words in memory to the file. The file is not synced: it need not survive a crash.
     fn write(&mut self) -> io::Result<()> {
         let file = match &self.file {
             Some(file) => file,
@@ -179,11 +189,12 @@ impl Queued {
         Ok(())
     }
 
+    /// Lets all added records be taken.
     fn publish(&mut self) {
         self.ready = self.spilled + self.words.len() as u64;
     }
 
-    /// Takes some of the records that were published, or none if there are no more.
+    /// Takes some of the published records. Returns an empty vector if there are none.
     pub(super) fn take(&mut self) -> io::Result<Vec<u64>> {
         if let Some(e) = &self.failure {
             return Err(e.raw_os_error().map_or_else(|| e.kind().into(), io::Error::from_raw_os_error));
@@ -201,7 +212,7 @@ impl Queued {
         if ready == 0 {
             return Ok(Vec::new());
         }
-        // All of the file was taken, so it can be used again.
+        // All words of the file were taken, so it begins anew.
         if let Some(file) = &self.file {
             file.set_len(0)?;
         }
@@ -211,7 +222,7 @@ impl Queued {
     }
 }
 
-/// A follower takes the records when it has read all of them.
+/// For a follower, which takes the records when it has read all of them.
 impl Reader for Queued {
     fn add(&mut self, record: &[u64]) {
         Queued::add(self, record);

@@ -1,4 +1,5 @@
-//! Tests: the heap's file is copied while checkpoints write to it, and a stream of records makes one state of that.
+//! Tests: the heap's file is copied while checkpoints write to it, and a stream of records makes one state of
+//! the copy.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -14,7 +15,7 @@ use crate::units::{HEADER_SIZE, PAGE};
 
 const WORDS: usize = 10 * PAGE as usize / 8;
 const END: usize = HEADER_SIZE as usize + WORDS * 8;
-/// Bytes that are read at once: fewer than are written, so that what is read is torn.
+/// Bytes that are read at once. They are fewer than are written at once, so the copy is torn.
 const PIECE: usize = 512;
 
 #[derive(Debug)]
@@ -27,7 +28,7 @@ impl Random {
     }
 }
 
-/// Who copies the file, step by step.
+/// Copies the file, step by step.
 #[derive(Debug)]
 struct Copier {
     random: Random,
@@ -45,7 +46,7 @@ impl Copier {
         Copier { random, stream, left, copy: vec![0; END] }
     }
 
-    /// Reads a piece of the file, or takes records. Whether there was something to do.
+    /// Reads a piece of the file, or takes records. Returns whether there was something to do.
     fn step(&mut self, file: &InMemory) -> bool {
         if !self.left.is_empty() && self.random.below(20) > 0 {
             let piece = self.left.swap_remove(self.random.below(self.left.len())) * PIECE;
@@ -112,7 +113,8 @@ impl Storage for Data {
     }
 }
 
-/// A log of a small heap, and all states that the heap has had, by the positions behind their records.
+/// A log of a small heap, and all states that the heap has had, by the position behind the record that made
+/// it.
 struct World {
     data: Arc<Data>,
     wal: Arc<Wal>,
@@ -137,7 +139,7 @@ impl World {
         World { data, wal, random: random(), state: vec![0; WORDS], states: BTreeMap::new(), number: 0 }
     }
 
-    /// Appends a transaction. If the log is full, that makes a checkpoint.
+    /// Appends a transaction. If the log is full, this makes a checkpoint.
     fn append(&mut self) {
         let mut content = Vec::new();
         for _ in 0..=self.random.below(4) {
@@ -183,7 +185,7 @@ fn a_copy_is_one_state() {
         copier.stream.end();
         let end = world.wal.state.lock().folded;
         assert!(world.wal.folded.lock().streams.is_empty());
-        // What comes later is not in it.
+        // Changes after the end of the stream are not in it.
         world.change();
         while copier.step(&world.data.file) {}
         let empty = vec![0; WORDS];

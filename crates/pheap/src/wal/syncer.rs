@@ -1,6 +1,8 @@
-//! Deferred commits: the thread that syncs what nobody waits for, and the wakers of those who are to be told.
+//! Deferred commits: the thread that syncs records that no thread waits for, and the wakers of tasks that
+//! wait.
 //!
-//! Wakers are code of the program's. They are called, cloned and dropped while nothing of the log is locked, and called by this thread only.
+//! Wakers are code of the program. They are called, cloned and dropped while nothing of the log is locked,
+//! and only this thread calls them.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,25 +14,27 @@ use super::{State, SyncPolicy, Wal};
 use crate::error::Result;
 use crate::sync::{Mistake, MutexGuard, mistake};
 
-/// What the thread has to do.
+/// The work of the thread that syncs.
 #[derive(Debug, Default)]
 pub(super) struct Deferred {
-    /// When the oldest record was appended that the thread does not know of, with [`SyncPolicy::Every`].
+    /// With [`SyncPolicy::Every`]: when the oldest record was appended that the thread has not yet been asked
+    /// to sync.
     since: Option<Instant>,
-    /// Whom to wake when the log is synced up to a position. Two may have the same one, so they are numbered.
+    /// The wakers, by the position that they wait for, and by number: several may wait for one position.
     wakers: BTreeMap<(u64, u64), Waker>,
+    /// The last number given to a waker.
     numbers: u64,
-    /// The thread is to end, and none is to begin.
+    /// Whether the thread is to end, and none is to begin.
     stop: bool,
 }
 
 impl Deferred {
-    /// Whether somebody is to be woken when the log is synced up to `end`.
+    /// Returns whether a waker waits for a position that is not behind `end`.
     pub(super) fn is_waited_for(&self, end: u64) -> bool {
         self.wakers.first_key_value().is_some_and(|((position, _), _)| *position <= end)
     }
 
-    /// Takes the wakers of those who wait for no more than `end`.
+    /// Takes the wakers that wait for positions not behind `end`.
     fn take_wakers(&mut self, end: u64) -> BTreeMap<(u64, u64), Waker> {
         let later = self.wakers.split_off(&(end.saturating_add(1), 0));
         std::mem::replace(&mut self.wakers, later)
@@ -38,13 +42,13 @@ impl Deferred {
 }
 
 impl Wal {
-    /// Whether everything before `position` survives a power failure.
+    /// Returns whether all records before `position` survive a power failure.
     #[inline]
     pub(crate) fn is_durable(&self, position: u64) -> bool {
         self.durable_end() >= position
     }
 
-    /// Waits until that is so.
+    /// Waits until all records before `position` survive a power failure.
     ///
     /// # Errors
     /// [`Error::OutcomeUnknown`](crate::Error::OutcomeUnknown).
@@ -52,7 +56,8 @@ impl Wal {
         self.reach(position, true)
     }
 
-    /// Waits until at most so many bytes before `position` are not synced. If that fails, who waits for the commit is told.
+    /// Waits until at most `most` bytes before `position` are not synced. An error is ignored here: waiting
+    /// for the commit returns it.
     pub(crate) fn limit_unsynced(&self, position: u64, most: u64) {
         let least = position.saturating_sub(most);
         if !self.is_durable(least) {
@@ -60,19 +65,21 @@ impl Wal {
         }
     }
 
-    /// Has the thread sync what was appended before `position`, if the policy is to sync commits. With another one, who needs it says so.
+    /// Asks the thread to sync the records before `position`, if the policy is to sync each deferred commit.
+    /// With other policies, the position is wanted only when its commit is waited for or polled.
     pub(crate) fn ask(&self, position: u64) {
         if self.policy.syncs_deferred() && self.wanted.load(Ordering::Relaxed) < position {
             self.want(&self.state.lock(), position);
         }
     }
 
+    /// Asks the thread to sync the records before `position`. The state is locked.
     fn want(&self, _state: &State, position: u64) {
         self.wanted.fetch_max(position, Ordering::Relaxed);
         self.ordered.notify_all();
     }
 
-    /// Notes that something was appended that is to be synced some time later.
+    /// With [`SyncPolicy::Every`], notes the time of the first record that is to be synced later.
     #[inline]
     pub(super) fn note_unsynced(&self, state: &mut State) {
         if matches!(self.policy(), SyncPolicy::Every(_)) && state.deferred.since.is_none() {
@@ -81,8 +88,9 @@ impl Wal {
         }
     }
 
-    /// Leaves a waker, which is called when everything before `position` is durable, or will never be known to be. It replaces the one with this number. `false` if that
-    /// is known, or there is nobody to call it.
+    /// Leaves a waker that is called when everything before `position` is durable, or will never be known to
+    /// be. It replaces the waker with this number. Returns `false`, and leaves no waker, if the position is
+    /// durable already or there is no thread to call the waker.
     pub(super) fn leave_waker(&self, position: u64, number: &mut Option<u64>, waker: Waker) -> bool {
         let seen_before = mistake(Mistake::LookUnlocked) && self.has_syncer();
         let mut state = self.state.lock();
@@ -102,7 +110,7 @@ impl Wal {
         true
     }
 
-    /// Forgets a waker.
+    /// Removes the waker with this position and number.
     pub(super) fn take_waker(&self, position: u64, number: u64) {
         let taken = self.state.lock().deferred.wakers.remove(&(position, number));
         drop(taken);
@@ -111,14 +119,16 @@ impl Wal {
 
 /// The thread that syncs.
 impl Wal {
-    /// Whether there is one.
+    /// Returns whether the thread is there.
     pub(crate) fn has_syncer(&self) -> bool {
         self.has_syncer.load(Ordering::Acquire)
     }
 
-    /// Has `start` start one, unless there is one or may be none any more. It calls [`sync_deferred`](Self::sync_deferred) until it is to end, and then [`end_syncer`](Self::end_syncer).
+    /// Calls `start` to start the thread, unless it is there or may not begin any more. The thread calls
+    /// [`sync_deferred`](Self::sync_deferred) until that returns `false`, and then
+    /// [`end_syncer`](Self::end_syncer).
     pub(crate) fn begin_syncer<T>(&self, start: impl FnOnce() -> Option<T>) -> Option<T> {
-        // Locked meanwhile, so that nobody leaves a waker to a thread that cannot be started.
+        // The state stays locked, so that no task leaves a waker to a thread that cannot be started.
         let state = self.state.lock();
         if self.has_syncer() || state.deferred.stop || state.failure.is_some() {
             return None;
@@ -128,7 +138,8 @@ impl Wal {
         started
     }
 
-    /// Syncs what somebody wants to be synced, and wakes those who have waited for that; waits until there is something to do. `false` if the thread is to end.
+    /// Waits until there is work, syncs the log up to the wanted position, and calls the wakers of durable
+    /// positions. Returns `false` if the thread is to end.
     pub(crate) fn sync_deferred(&self) -> bool {
         let mut state = self.state.lock();
         loop {
@@ -144,7 +155,8 @@ impl Wal {
             let wanted = self.wanted.load(Ordering::Relaxed);
             if wanted > durable {
                 drop(state);
-                let _ = self.sync_up_to(wanted); // a failure is kept, for all others to see
+                // A failure is kept in the state.
+                let _ = self.sync_up_to(wanted);
                 return true;
             }
             match (state.deferred.since, self.policy()) {
@@ -154,20 +166,21 @@ impl Wal {
                         self.want(&state, state.buffer.end());
                     }
                     Some(end) => drop(self.ordered.wait_until(&mut state, end)),
-                    None => self.ordered.wait(&mut state), // that is never
+                    // The time is too far away for an `Instant`.
+                    None => self.ordered.wait(&mut state),
                 },
                 _ => self.ordered.wait(&mut state),
             }
         }
     }
 
-    /// Tells it to end.
+    /// Tells the thread to end.
     pub(crate) fn stop_syncer(&self) {
         self.state.lock().deferred.stop = true;
         self.ordered.notify_all();
     }
 
-    /// The thread has ended. Wakes all that wait, for nobody else will.
+    /// Notes that the thread has ended, and calls all wakers, because no other thread will.
     pub(crate) fn end_syncer(&self) {
         let mut state = self.state.lock();
         self.has_syncer.store(false, Ordering::Release);
@@ -177,11 +190,12 @@ impl Wal {
     }
 }
 
-/// Calls wakers. One that panics keeps no other from being called, nor the log from being synced.
+/// Calls wakers. If one panics, the others are still called, and the thread goes on.
 fn wake(wakers: BTreeMap<(u64, u64), Waker>) {
     for waker in wakers.into_values() {
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {
-            std::mem::forget(panic); // to drop it may panic, too
+            // Dropping it may panic, too.
+            std::mem::forget(panic);
         }
     }
 }

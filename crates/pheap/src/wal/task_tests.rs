@@ -1,4 +1,5 @@
-//! Tests: transactions and reads as futures, with executors made here, on a heap whose disk stands still while the test wants it to.
+//! Tests: transactions and reads as futures, with small executors, on a heap whose disk stands still while
+//! the test wants it to.
 #![allow(clippy::unit_arg)] // transactions of one assignment
 
 use std::cell::Cell;
@@ -23,7 +24,7 @@ async fn add_async(root: &Root<u64>) -> Result<u64> {
     .await
 }
 
-/// The number, whether it is durable or not.
+/// Returns the number, whether it is durable or not.
 fn peek(root: &Root<u64>) -> u64 {
     root.read_deferred(|view, n| view[n]).unwrap().0
 }
@@ -32,7 +33,7 @@ fn poll<F: Future + ?Sized>(future: Pin<&mut F>, waker: &Waker) -> Poll<F::Outpu
     future.poll(&mut Context::from_waker(waker))
 }
 
-/// Polls when it is woken, and not more often.
+/// Polls the future once, and then only when its waker was called.
 fn block_on<F: Future>(future: F) -> F::Output {
     let (mut future, (waker, rung)) = (pin!(future), bell());
     loop {
@@ -43,7 +44,7 @@ fn block_on<F: Future>(future: F) -> F::Output {
     }
 }
 
-/// They go wherever a task goes, also if they are made in a function that knows the type only as a parameter.
+/// The futures can go wherever a task goes, also when a function knows their type only as a parameter.
 const _: fn(&Root<u64>) = |root| {
     fn can_go<T: Send>(_: T) {}
     can_go(root.txn_async(|tx, n| Ok(tx[n])));
@@ -66,7 +67,7 @@ fn no_thread_waits_for_a_disk_that_stands_still() {
     let mut seen = pin!(b.read_async(|view, n| view[n]));
     while_the_disk_stands_still(&setup.wal(), || {
         assert!(poll(one.as_mut(), &waker).is_pending());
-        // What is not durable is seen by those who do not tell.
+        // A deferred read returns what is not durable yet.
         assert_eq!(peek(a), 1);
         assert!(poll(both.as_mut(), &waker).is_pending());
         assert!(poll(slice.as_mut(), &waker).is_pending());
@@ -77,7 +78,8 @@ fn no_thread_waits_for_a_disk_that_stands_still() {
     assert!(done.iter().all(|done| matches!(done, Poll::Ready(Ok(1)))), "{done:?}");
 }
 
-/// An error may tell of what is not durable, and a transaction that has failed has nothing to commit.
+/// An error may tell of unsynced data, so it is returned once these are durable. The failed transaction has
+/// nothing to commit.
 #[test]
 fn an_error_is_told_when_what_it_tells_of_is_durable() {
     let setup = Setup::every_commit();
@@ -115,7 +117,7 @@ fn a_future_that_is_dropped_has_done_nothing_or_all() {
         let mut polled = Box::pin(add_async(&setup.a));
         assert!(poll(polled.as_mut(), Waker::noop()).is_pending());
     });
-    // Nobody waits, and it becomes durable.
+    // No thread waits, and the transaction becomes durable.
     let end = setup.wal().end();
     while !setup.wal().is_durable(end) {
         thread::yield_now();
@@ -123,7 +125,7 @@ fn a_future_that_is_dropped_has_done_nothing_or_all() {
     assert_eq!(get(&setup.a).unwrap(), 1);
 }
 
-/// The task waits before its transaction begins, and no thread does.
+/// The task waits before its transaction begins, and no thread waits.
 #[test]
 fn what_is_not_synced_is_bounded_for_tasks() {
     let folder = tempfile::tempdir().unwrap();
@@ -205,7 +207,7 @@ fn a_panic_comes_out_of_the_poll_and_leaves_nothing() {
 #[derive(Default)]
 struct Executor {
     ready: Mutex<VecDeque<Arc<Task>>>,
-    /// Notified when there is one, or none is left.
+    /// Notified when a task is ready, or none is left.
     changed: Condvar,
     left: Mutex<usize>,
 }
@@ -248,7 +250,8 @@ impl Executor {
             let is_complete = future.as_mut().is_some_and(|future| poll(future.as_mut(), &waker).is_ready());
             if is_complete {
                 *future = None;
-                let _ready = self.ready.lock().unwrap(); // or who looks now would not be told
+                // With this lock, a thread that has just looked at `left` does not miss the notification.
+                let _ready = self.ready.lock().unwrap();
                 *self.left.lock().unwrap() -= 1;
                 self.changed.notify_all();
             }

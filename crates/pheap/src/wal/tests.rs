@@ -1,4 +1,4 @@
-//! The log as a sequence of records: what is appended, and what recovery finds of it.
+//! Tests of the log as a sequence of records: recovery finds the records that were appended.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -65,7 +65,7 @@ impl Storage for InMemory {
     }
 }
 
-/// A heap's file and its log, of one name as long as they live.
+/// A heap's file and its log, which keep their names.
 #[derive(Debug, Default)]
 pub(crate) struct TestDisk<D, L> {
     pub(super) data: Arc<D>,
@@ -114,11 +114,12 @@ impl<D: Storage + 'static, L: Storage + 'static> Disk for TestDisk<D, L> {
 }
 
 impl Wal {
-    /// A new log that has begun, of a heap's file without a header.
+    /// Creates a log that has begun, for a heap's file without a header.
     pub(crate) fn begun(disk: Arc<dyn Disk>, of: WalIdentity, settings: Settings) -> Result<Arc<Wal>> {
         let wal = Wal::new(disk, of, settings)?;
         wal.use_log(begin::make(&*wal.disk, wal.layout)?);
-        // The head of its first segment is still to be written, as of a log that goes on in a new one.
+        // The first line of the first segment is still to be written, as in a log that goes on in a new
+        // segment.
         let synced = wal.state.lock().buffer.synced();
         [&wal.written, &wal.wanted, &wal.durable]
             .iter()
@@ -128,7 +129,7 @@ impl Wal {
     }
 }
 
-/// Ranges of a transaction: offset in words and length in words. The words are made from both and a number.
+/// Ranges of a transaction: offset and length in words. The words are made from both and a number.
 pub(super) type Ranges = Vec<(u64, usize)>;
 
 pub(super) fn content(ranges: &Ranges, number: u64) -> Vec<(u64, Vec<u64>)> {
@@ -136,7 +137,7 @@ pub(super) fn content(ranges: &Ranges, number: u64) -> Vec<(u64, Vec<u64>)> {
     ranges.iter().map(|range| (HEADER_SIZE + range.0 * 8, words(range))).collect()
 }
 
-/// A log, as it is written.
+/// A log that a test writes, without a `Wal`.
 struct Log {
     buffer: Buffer,
     file: InMemory,
@@ -170,7 +171,7 @@ impl Log {
         self.buffer.give_back(chunks);
     }
 
-    /// A checkpoint of all that was written.
+    /// Marks all records that were written as being in the heap's file.
     fn checkpoint(&mut self) {
         self.write();
         let end = self.buffer.end();
@@ -178,7 +179,7 @@ impl Log {
         self.buffer.recycle(end);
     }
 
-    /// What the words of the heap are after a replay, and how many transactions were found.
+    /// Returns the words of the heap after a replay, and the number of transactions found.
     fn replay(&self) -> (BTreeMap<u64, u64>, u64) {
         let found = read_all(&self.file, LAYOUT, self.seed).unwrap();
         let mut heap = BTreeMap::new();
@@ -200,7 +201,7 @@ impl Log {
     }
 }
 
-/// Says that the heap's file has all before `folded`.
+/// Returns a mark that says that the heap's file has everything before `folded`.
 fn mark(folded: u64, seed: Seed) -> [u64; 8] {
     Mark { folded, ..Mark::first(LAYOUT) }.to_words(seed)
 }
@@ -229,7 +230,7 @@ proptest! {
         let mut log = Log::new(2);
         let mut all = Vec::new();
         let mut folded = 0;
-        // What was synced: the file, and how many transactions.
+        // The file at the last sync, and the number of transactions in it.
         let mut synced = (log.file.0.lock().unwrap().clone(), 0);
         for (number, (ranges, write, recycle)) in transactions.iter().enumerate() {
             let content = content(ranges, number as u64);
@@ -249,7 +250,8 @@ proptest! {
         prop_assert_eq!(found as usize, all.len() - folded);
         prop_assert_eq!(heap, model(all[folded..].iter()));
 
-        // Of what was not synced, the disk has any sectors: a prefix is found, never a part of a transaction.
+        // The disk has any of the sectors that were not synced. A prefix is found, never a part of a
+        // transaction.
         let mut file = log.file.0.lock().unwrap();
         synced.0.resize(file.len(), 0);
         let sectors = file.chunks_mut(512).zip(synced.0.chunks(512)).filter(|(new, old)| new != old);
@@ -298,14 +300,14 @@ fn a_head_says_whose_log_it_is() {
     assert_eq!(read_head(&log.file).unwrap(), Head::Log(LAYOUT));
     assert_eq!(read_head(&InMemory::default()).unwrap(), Head::Nothing);
     assert!(matches!(read_head(&InMemory(Mutex::new(b"text".to_vec()))).unwrap(), Head::Foreign(_)));
-    // Cut off while it was written.
+    // The file was cut off while the head was written.
     let head = LAYOUT.to_bytes();
     for len in 0..head.len() - 1 {
         let file = InMemory(Mutex::new([&head[..len], &[0; 500]].concat()));
         let expected = if len <= 32 { Head::Nothing } else { Head::Damaged(LAYOUT.uuid) };
         assert_eq!(read_head(&file).unwrap(), expected, "{len}");
     }
-    // Torn while it was written: whatever words are there.
+    // The head was torn while it was written: any of its words are there.
     for words in 0u32..256 {
         let mut torn = [vec![0; head.len()], vec![0; 5000]].concat();
         for word in (0..8).filter(|word| words >> word & 1 == 1) {
@@ -317,12 +319,12 @@ fn a_head_says_whose_log_it_is() {
             matches!(found, Head::Nothing | Head::Damaged(_)) || is_whole && found == Head::Log(LAYOUT),
             "{words:#b}: {found:?}"
         );
-        // With anything behind it, it is a file of somebody, or a log that was in use.
+        // With other bytes behind the head, it is a foreign file, or a log that was in use.
         torn[4500] = 1;
         let found = read_head(&InMemory(Mutex::new(torn))).unwrap();
         assert!(found != Head::Nothing || words & 0b1111_0000 == 0, "{words:#b}");
     }
-    // No record of another log is taken for one of this.
+    // No record of another log is taken for a record of this one.
     let mut log = log;
     log.append(&content(&vec![(5, 5)], 1));
     log.write();
@@ -339,7 +341,7 @@ fn a_head_says_whose_log_it_is() {
 fn a_segment_is_read_only_behind_the_end_of_the_one_before() {
     let mut log = Log::new(4);
     let mut number = 0;
-    // The last record of the first segment is not written, those of the second are.
+    // The last record of the first segment is damaged, those of the second are whole.
     while LAYOUT.sequence(log.buffer.end()) < 2 {
         log.append(&content(&vec![(number * 40, 30)], number));
         number += 1;
@@ -362,7 +364,8 @@ fn a_segment_is_read_only_behind_the_end_of_the_one_before() {
 
 #[test]
 fn segments_that_are_used_again_are_not_read() {
-    // Of three that are used again, the disk gets any: the first of them has its old head, or a part of the old records behind a new one.
+    // Three segments are used again, and the disk gets any of them: the first has its old first line, or a
+    // part of its old records behind a new first line.
     for lost in [0..512, 0..64 << 10, 512..1024, 64 << 10..65 << 10, 0..192 << 10] {
         let mut log = Log::new(5);
         let mut number = 0;
@@ -378,7 +381,8 @@ fn segments_that_are_used_again_are_not_read() {
         fill(&mut log, 3);
         log.checkpoint();
         let folded = fill(&mut log, 4);
-        let synced = fill(&mut log, 6) - 1; // the last one is in the sixth segment, the first that is used again
+        // The last of these is in the sixth segment, the first one that is used again.
+        let synced = fill(&mut log, 6) - 1;
         let old = log.file.0.lock().unwrap().clone();
         let all = fill(&mut log, 8);
         let place = LAYOUT.file_offset(0) + lost.start..LAYOUT.file_offset(0) + lost.end;
@@ -396,11 +400,12 @@ fn a_transaction_over_several_roots_takes_no_position_back() {
     let options = crate::Options::new().durability(crate::Durability::Wal).arena_size(1 << 20);
     let heap = options.open(dir.path().join("heap")).unwrap();
     let (a, b) = (heap.root::<u64>("a").unwrap(), heap.root::<u64>("b").unwrap());
-    // Its record is one of fresh objects alone, in the second root.
+    // Its record has only fresh objects, of the second root.
     let garbage = || {
         crate::txn((&a, &b), |(_, (tb, _))| (0..200u64).try_for_each(|i| tb.alloc(i).map(drop))).unwrap();
     };
-    garbage(); // takes spans
+    // This takes spans.
+    garbage();
     for root in [&a, &b] {
         root.txn(|tx, p| {
             tx[p] = 1;
@@ -414,13 +419,14 @@ fn a_transaction_over_several_roots_takes_no_position_back() {
     assert!(positions().into_iter().zip(before).all(|(after, before)| after >= before));
 }
 
-/// Where what is not a record lies in a log of so many segments.
+/// Returns the ranges of the marks and of the first lines of `segments` segments.
 fn heads(segments: u64) -> Vec<Bytes<usize>> {
     let starts = MARKS.into_iter().chain((0..segments).map(|index| LAYOUT.file_offset(index)));
     starts.map(|at| at as usize..at as usize + 64).collect()
 }
 
-/// A log that was used again and again, of three segments, of which the first is free; and what it holds.
+/// Returns a log of three segments that were used again and again, one of which is free, and the words that
+/// its records store.
 fn used() -> (Log, BTreeMap<u64, u64>) {
     let mut log = Log::new(3);
     let one = |number: u64| content(&vec![(number * 40, 30)], number);
@@ -438,11 +444,16 @@ fn used() -> (Log, BTreeMap<u64, u64>) {
 }
 
 proptest! {
-    /// Whatever is in the place of heads and marks: what is read is what was written, up to some point; or it is an error.
+    /// With any damage to first lines and marks, the log has records that were once appended, or reading
+    /// fails.
     #[test]
     fn no_head_or_mark_is_too_strange(
         damage in prop::collection::vec((any::<prop::sample::Index>(), 0usize..8, prop_oneof![
-            any::<u64>(), Just(u64::MAX), Just(u64::MAX / LAYOUT.segment), Just(u64::MAX / LAYOUT.segment + 1), 0u64..20,
+            any::<u64>(),
+            Just(u64::MAX),
+            Just(u64::MAX / LAYOUT.segment),
+            Just(u64::MAX / LAYOUT.segment + 1),
+            0u64..20,
         ], any::<bool>()), 1..6),
     ) {
         let (log, _) = used();
@@ -452,24 +463,34 @@ proptest! {
             let mut file = log.file.0.lock().unwrap();
             file[head.start + word * 8..][..8].copy_from_slice(&value.to_le_bytes());
             let words: Vec<u64> =
-                file[head.clone()].chunks(8).map(|word| u64::from_le_bytes(word.try_into().unwrap())).collect();
+                file[head.clone()]
+                    .chunks(8)
+                    .map(|word| u64::from_le_bytes(word.try_into().unwrap()))
+                    .collect();
             if sealed {
-                // By somebody who knows the salt. It is nonsense, but it has a checksum.
-                let position = if (head.start as u64) < super::format::HEAD { u64::MAX } else { words[1].wrapping_mul(LAYOUT.segment) };
+                // The damaged words get a valid checksum, as from a program that knows the salt.
+                let position = if (head.start as u64) < super::format::HEAD {
+                    u64::MAX
+                } else {
+                    words[1].wrapping_mul(LAYOUT.segment)
+                };
                 let mut words = words;
                 log.seed.seal(position, &mut words);
                 file[head].copy_from_slice(bytes(&words));
             }
         }
         let (heap, _) = log.replay();
-        // Only what was once appended is found.
+        // Only words that were once appended are found.
         prop_assert!(heap.iter().all(|(at, word)| word >> 20 == (at - HEADER_SIZE) / 8));
     }
 
-    /// What is no log does not look like one, or is read to its end.
+    /// With any damage to the head, the file is not a log, or reading it as one ends.
     #[test]
     fn no_beginning_of_a_file_is_too_strange(
-        words in prop::collection::vec(prop_oneof![any::<u64>(), 0u64..9, Just(u64::MAX), Just(LAYOUT.segment), Just(1 << 63)], 6),
+        words in prop::collection::vec(
+            prop_oneof![any::<u64>(), 0u64..9, Just(u64::MAX), Just(LAYOUT.segment), Just(1 << 63)],
+            6,
+        ),
         sealed in any::<bool>(),
     ) {
         let (log, _) = used();
@@ -535,7 +556,7 @@ fn a_torn_mark_leaves_the_other_one() {
     assert!(found > 1 && heap.contains_key(&one(folded)[0].0), "without it, the older one does");
 }
 
-/// A log that is tried out, of which there is a copy from the middle of that.
+/// A log that keeps a copy of itself from the middle of `shows_writes`.
 #[derive(Debug, Default)]
 struct Tried {
     log: InMemory,
@@ -575,7 +596,7 @@ impl Storage for Tried {
     }
 }
 
-/// A program is killed while a new log is tried out: the heap is a closed one, and what lies there is of no use.
+/// A program is killed in the test of a new log's mapping. The heap is a closed one, and the log is unused.
 #[test]
 fn what_is_left_of_trying_out_a_log_is_none() {
     let of = WalIdentity {
@@ -595,7 +616,8 @@ fn what_is_left_of_trying_out_a_log_is_none() {
     let whole = tried.log.0.lock().unwrap().clone();
     let amid = std::mem::take(&mut *tried.amid.lock().unwrap());
     assert!(!amid.is_empty());
-    // As it was at that moment; and with the head, which a disk may have before it has the rest, or some words of it.
+    // The file is as it was at that moment, or has some words of the head, which the disk may have before the
+    // rest.
     let rest = &amid[LAYOUT.to_bytes().len()..];
     for words in 0u32..256 {
         let mut head = whole[..whole.len() - rest.len()].to_vec();

@@ -1,4 +1,4 @@
-//! Tests: wakers, which are the program's code, and do what they like; and a panic amid a write.
+//! Tests: wakers are code of the program and may do anything; and a panic during a write.
 
 use std::iter::once;
 use std::panic::panic_any;
@@ -19,7 +19,8 @@ use crate::os::storage::{FileId, Storage};
 use crate::units::HEADER_SIZE;
 use crate::{Commit, Error, SyncPolicy};
 
-/// Tasks often have what they work on. Here the waker has it, and lets go of it last, in the thread that calls it.
+/// A task often owns the heap that it works on. Here the waker has the last handle, and drops it in the
+/// thread that calls the waker.
 #[test]
 fn a_waker_drops_the_last_handle() {
     struct Task(Mutex<Option<Setup>>, Sender<tempfile::TempDir>);
@@ -34,7 +35,8 @@ fn a_waker_drops_the_last_handle() {
     let setup = Setup::every_commit();
     let wal = setup.wal();
     let (tell, told) = mpsc::channel();
-    let mut kept = None; // dropped, it takes its waker back
+    // If the commit were dropped, it would remove its waker.
+    let mut kept = None;
     while_the_disk_stands_still(&wal, || {
         let mut commit = add(&setup.a);
         let waker = Waker::from(Arc::new(Task(Mutex::new(Some(setup)), tell)));
@@ -46,7 +48,7 @@ fn a_waker_drops_the_last_handle() {
     assert_eq!(get(&heap.root("a").unwrap()).unwrap(), 1);
 }
 
-/// Two heaps, each of which is in a waker of the other. The threads that call these do not wait for one another.
+/// Each of two heaps is in a waker of the other. The threads that call the wakers do not wait for each other.
 #[test]
 fn wakers_drop_each_others_heaps() {
     struct Task(Arc<Barrier>, Mutex<Option<Setup>>, Sender<()>);
@@ -61,7 +63,8 @@ fn wakers_drop_each_others_heaps() {
     let setups = [Setup::every_commit(), Setup::every_commit()];
     let ([first, second], both, (tell, told)) =
         (setups.each_ref().map(Setup::wal), Arc::new(Barrier::new(2)), mpsc::channel());
-    let mut kept = Vec::new(); // dropped, they take their wakers back
+    // If the commits were dropped, they would remove their wakers.
+    let mut kept = Vec::new();
     while_the_disk_stands_still(&first, || {
         while_the_disk_stands_still(&second, || {
             let commits = setups.each_ref().map(|setup| add(&setup.a));
@@ -75,10 +78,10 @@ fn wakers_drop_each_others_heaps() {
     (0..2).for_each(|_| told.recv().unwrap());
 }
 
-/// Who is told of a failure opens the heap again, though others are still to be told.
+/// The thread whose commit has failed opens the heap again, while wakers of the failed heap still run.
 #[test]
 fn a_heap_that_has_failed_is_opened_by_who_was_told_first() {
-    /// Does not return before this thread waits for it, or has what it has waited for.
+    /// Returns only when the test's thread sleeps, or has dropped its channel.
     struct Task(Sender<()>, Mutex<mpsc::Receiver<i32>>);
     impl Wake for Task {
         fn wake(self: Arc<Self>) {
@@ -105,7 +108,7 @@ fn a_heap_that_has_failed_is_opened_by_who_was_told_first() {
     assert!(is_unknown(&commit.wait()));
 }
 
-/// A log whose syncs panic from some time on.
+/// A log whose syncs panic once `now` is set.
 #[derive(Debug, Default)]
 struct Panics {
     file: InMemory,
@@ -164,7 +167,7 @@ fn the_thread_that_syncs_panics() {
 
 #[test]
 fn a_waker_that_panics_harms_nobody() {
-    /// What is thrown panics, too.
+    /// The value that the waker throws panics when it is dropped.
     struct Panics;
     impl Wake for Panics {
         fn wake(self: Arc<Self>) {

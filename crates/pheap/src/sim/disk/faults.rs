@@ -4,51 +4,51 @@ use std::io;
 
 use super::{SECTOR, Which};
 
-/// What is asked of a disk.
+/// A kind of call to the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Call {
-    /// To read.
+    /// Read.
     Read,
-    /// To write.
+    /// Write.
     Write,
-    /// To make what was written durable.
+    /// Make the writes to a file durable.
     Datasync,
-    /// To make a file longer.
+    /// Make a file longer.
     Extend,
-    /// To open the log.
+    /// Open the log.
     Open,
-    /// To create the log.
+    /// Create the log.
     Create,
-    /// To remove the log.
+    /// Remove the log.
     Remove,
 }
 
 /// Makes calls fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Fault {
-    /// On this file.
+    /// The file.
     pub which: Which,
-    /// Calls of this kind.
+    /// The kind of call.
     pub call: Call,
-    /// After so many from now on that do not fail.
+    /// Number of such calls, from now on, that succeed first.
     pub after: usize,
-    /// So many of them.
+    /// Number of calls that fail then.
     pub times: usize,
-    /// With this error of the operating system.
+    /// Error of the operating system that they return.
     pub error: i32,
 }
 
-/// How much of a write is done at once.
+/// How much of a write one call does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum ShortWrites {
     /// All of it.
     #[default]
     Never,
-    /// At most so many bytes.
+    /// At most this many bytes.
     Bytes(usize),
-    /// A random number of bytes.
+    /// A random number of bytes. The field is the seed.
     Random(u64),
-    /// Up to a random sector.
+    /// A random number of whole sectors. The field is the seed.
     Sectors(u64),
 }
 
@@ -78,7 +78,7 @@ impl Faults {
         self.counts.iter().find(|count| (count.0, count.1) == (which, call)).map_or(0, |count| count.2)
     }
 
-    /// A call is about to be made: an error if it fails.
+    /// Counts a call, and returns an error if it is to fail.
     pub(super) fn check(&mut self, which: Which, call: Call) -> io::Result<()> {
         match self.counts.iter_mut().find(|count| (count.0, count.1) == (which, call)) {
             Some(count) => count.2 += 1,
@@ -98,7 +98,7 @@ impl Faults {
         Err(io::Error::from_raw_os_error(error))
     }
 
-    /// How much of a write of `len` bytes is done.
+    /// Returns the number of bytes that a write of `len` bytes does.
     pub(super) fn shorten(&mut self, len: usize) -> usize {
         match &mut self.short {
             ShortWrites::Never => len,

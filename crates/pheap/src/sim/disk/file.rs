@@ -12,7 +12,8 @@ use crate::os::storage::{FileId, Storage, write_all};
 use crate::sync::step;
 use crate::units::{HEADER_SIZE, PAGE};
 
-/// Some words of `new` among those of `old`, always the same ones; `None` if they differ in less than two.
+/// Returns a torn sector: some words of `new` among those of `old`, always the same ones. Returns `None` if
+/// fewer than two words differ.
 fn torn(number: u32, old: &[u8; SECTOR], new: &[u8; SECTOR]) -> Option<[u8; SECTOR]> {
     let differs = |word: &usize| old[word * 8..][..8] != new[word * 8..][..8];
     let words: Vec<usize> = (0..SECTOR / 8).filter(differs).collect();
@@ -32,7 +33,8 @@ fn torn(number: u32, old: &[u8; SECTOR], new: &[u8; SECTOR]) -> Option<[u8; SECT
     Some(torn)
 }
 
-/// The sectors of `copy` that differ from those of `file`, as ranges of bytes. Behind its end, a file has zeros.
+/// Returns the sectors of `copy` that differ from those of `file`, as ranges of bytes. Bytes behind the end
+/// of `file` count as zeros.
 fn different_sectors(file: &[u8], copy: &[u8]) -> Vec<std::ops::Range<usize>> {
     let sector = |at| at..copy.len().min(at + SECTOR);
     let differs = |sector: &std::ops::Range<usize>| {
@@ -43,14 +45,14 @@ fn different_sectors(file: &[u8], copy: &[u8]) -> Vec<std::ops::Range<usize>> {
     (0..copy.len()).step_by(SECTOR).map(sector).filter(differs).collect()
 }
 
-/// A file of the disk, open.
+/// An open file of the disk.
 #[derive(Debug)]
 pub(super) struct SimFile {
     pub(super) state: Arc<Mutex<State>>,
     pub(super) which: Which,
-    /// Which log this is.
+    /// Number of the log, if it is one.
     number: u64,
-    /// Where a copy of it is mapped.
+    /// The place where a copy of the file is mapped.
     copy: Mutex<Option<Place>>,
 }
 
@@ -110,7 +112,7 @@ impl SimFile {
 }
 
 impl SimFile {
-    /// Writes zeros to what lies behind a place.
+    /// Writes zeros to everything behind `from`.
     fn forget_behind(&self, state: &mut State, from: u64) {
         let bytes = self.bytes(state);
         let behind = bytes[bytes.len().min(from.next_multiple_of(SECTOR as u64) as usize)..].to_vec();
@@ -168,7 +170,7 @@ impl Storage for SimFile {
 
     fn sync_now(&self) -> io::Result<()> {
         step("sync");
-        // What is written from here on is for the next one.
+        // Writes from here on are for the next sync.
         let until = lock(&self.state).writes;
         step("end of a sync");
         let amid = lock(&self.state).amid.0.take_if(|(which, _)| *which == self.which);
@@ -197,7 +199,7 @@ impl Storage for SimFile {
         *self.copy.lock().expect("nothing panics with it") = Some(copy);
     }
 
-    /// Sector by sector, of which some may be written when one fails.
+    /// Writes the sectors that differ. If a write fails, some sectors may be written.
     fn write_copy(&self) -> io::Result<()> {
         let copy = *self.copy.lock().expect("nothing panics with it");
         let Some(copy) = copy.as_ref().map(|copy| bytes(copy.words())) else { return Ok(()) };
@@ -212,7 +214,7 @@ impl Storage for SimFile {
         Ok(self.bytes(&lock(&self.state)).len() as u64)
     }
 
-    /// Its length stays, but nothing else: the disk may have any part of what was there.
+    /// Zeros the rest, and keeps the length: the disk may have any part of the old content.
     fn cut_off(&self, to: u64) -> io::Result<()> {
         let mut state = lock(&self.state);
         if self.has_name(&state) {
@@ -231,7 +233,7 @@ impl Storage for SimFile {
             state.orphan.resize(to as usize, 0);
             return Ok(());
         }
-        // What lies behind that end, of which nobody knows, is not kept.
+        // Content behind the end that the caller knows is not kept.
         self.forget_behind(&mut state, from);
         let half = (from + (to - from) / 2).next_multiple_of(SECTOR as u64);
         state.write(DiskChange::Length(self.which, half));
@@ -240,7 +242,8 @@ impl Storage for SimFile {
     }
 
     fn map(&self, _: u64) -> bool {
-        true // any write is cheap
+        // Any write is cheap in the simulator.
+        true
     }
 
     fn id(&self) -> FileId {

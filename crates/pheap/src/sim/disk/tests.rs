@@ -4,7 +4,7 @@ fn filled(byte: u8) -> Vec<u8> {
     vec![byte; SECTOR]
 }
 
-/// A disk with a log of some sectors.
+/// Returns a disk with a log of this many sectors.
 fn disk(sectors: usize) -> (SimDisk, Arc<dyn Storage>) {
     let image = DiskImage { data: vec![0; 4 * SECTOR], log: Some(vec![0; sectors * SECTOR]) };
     let disk = SimDisk::new(image);
@@ -84,7 +84,7 @@ fn a_failed_sync_leaves_sectors_in_limbo() {
     assert_eq!(disk.failed(), 1);
     log.write_some(&filled(3), 512).unwrap();
     log.sync().unwrap();
-    // Neither version of the second sector can come back, and the first one may never arrive.
+    // Neither version of the second sector can come back, and the first sector may never arrive.
     assert_eq!(point(&disk).pending, [sector(Which::Log, 0, 1)]);
     assert_eq!((disk.durable().log.unwrap()[0], disk.durable().log.unwrap()[512]), (0, 3));
     assert_eq!(disk.view().log.unwrap()[0], 1);
@@ -151,7 +151,7 @@ fn an_extension_is_durable_after_a_sync() {
     let after = point(&disk);
     assert_eq!((after.pending, after.durable), (vec![], lengths.to_vec()));
     assert_eq!(disk.durable().log.unwrap().len(), 4096);
-    // With what was written before, and over what was there.
+    // An earlier write is durable with the next sync, and the extension replaces what was behind the end.
     log.write_some(&filled(1), 0).unwrap();
     log.write_some(&filled(1), 2048).unwrap();
     log.extend(1024, 8192).unwrap();
@@ -170,7 +170,7 @@ fn a_removal_is_durable_after_any_sync() {
     disk.data().sync().unwrap();
     assert_eq!(disk.durable().log, None);
     assert!(point(&disk).pending.is_empty());
-    // Who has it open can use it still.
+    // An open handle can still be used.
     let mut buf = [0; 1];
     log.write_some(&filled(4), 512).unwrap();
     assert_eq!(log.read_some(&mut buf, 0).unwrap(), 1);
@@ -233,7 +233,8 @@ fn what_a_killed_process_has_written_is_not_durable() {
     assert!(disk.pending().is_empty());
 }
 
-/// The protocol that every log relies on, in small: a record is acknowledged when it is synced, and the data follows.
+/// A small model of the protocol of a log: a record is acknowledged when it is synced, and its data are
+/// written afterwards.
 #[test]
 fn a_small_log_loses_nothing_that_it_acknowledged() {
     let (disk, log) = disk(4);
@@ -278,7 +279,7 @@ fn a_sector_can_be_there_in_part() {
     assert_eq!(disk.view().log.unwrap()[512..1024], filled(1));
     log.sync().unwrap();
     assert_eq!(point(&disk).durable, std::slice::from_ref(whole));
-    // Of the heap's file, the header only; and never less than a word.
+    // In the heap's file only the header tears, and never within a word.
     log.write_some(&[7; 8], 0).unwrap();
     disk.data().write_some(&filled(2), 0).unwrap();
     disk.data().write_some(&filled(2), 512).unwrap();
@@ -288,7 +289,7 @@ fn a_sector_can_be_there_in_part() {
         matches!(pending[1], DiskChange::Sector(Which::Data, 0, _))
             && pending[2] == sector(Which::Data, 0, 2)
     );
-    // What a failed sync has left stays a part, or the whole.
+    // A torn sector of a failed sync stays a part, or becomes whole.
     log.write_some(&filled(3), 1024).unwrap();
     disk.fail(fault(Which::Log, Call::Datasync, 0, libc::EIO));
     assert!(log.sync().is_err());

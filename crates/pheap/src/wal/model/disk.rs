@@ -1,4 +1,5 @@
-//! Files of which only what was synced counts, and whose operations other threads can come between.
+//! Simulated files, of which only synced writes survive. Other threads can come between the operations on
+//! them.
 
 use std::io;
 use std::path::PathBuf;
@@ -9,11 +10,12 @@ use crate::os::storage::{Disk, FileId, Storage};
 use crate::os::syncs::Syncs;
 use crate::sync::Mutex;
 
+/// The state of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
     Written,
     Durable,
-    /// A sync has failed: the kernel may have dropped it, and will not write it again.
+    /// Its sync has failed: the kernel may have dropped it, and will not write it again.
     Lost,
 }
 
@@ -40,17 +42,17 @@ impl Content {
     }
 }
 
-/// A file. Which order threads have used it in matters, so its lock is one of the model's.
+/// A file. The order in which threads use it matters, so its lock is a lock of the model.
 #[derive(Debug)]
 pub(super) struct ModelFile {
     content: Mutex<Content>,
-    /// As in the real ones.
+    /// As in the real files.
     syncs: Syncs,
-    /// How many succeed before one fails. The one after that is told nothing any more.
+    /// Number of syncs that succeed before one fails. The sync after that succeeds, as in the kernel.
     left: AtomicUsize,
-    /// Whether it has lost its name.
+    /// Whether the file has lost its name.
     misplaced: AtomicBool,
-    /// Whether it can be mapped.
+    /// Whether the file can be mapped.
     maps: bool,
 }
 
@@ -61,7 +63,7 @@ impl ModelFile {
         Arc::new(ModelFile { content, syncs: Syncs::new(), left, misplaced, maps })
     }
 
-    /// Lets a sync fail, after so many more.
+    /// Makes a sync fail, after `syncs` more have succeeded.
     pub(super) fn fail_after(&self, syncs: usize) {
         self.left.store(syncs, Relaxed);
     }
@@ -71,19 +73,19 @@ impl ModelFile {
         self.misplaced.store(true, Relaxed);
     }
 
-    /// How many there were.
+    /// Returns the number of writes so far.
     pub(super) fn writes(&self) -> usize {
         self.content.lock().writes.len()
     }
 
-    /// What a power cut leaves.
+    /// Returns the file that a power failure would leave.
     pub(super) fn after_power_cut(&self) -> Image {
         Image(self.with(|fate| fate == Fate::Durable))
     }
 
-    /// As the kernel does it: what could not be written is told once.
+    /// Syncs as the kernel does: a failed write is reported once.
     fn sync_once(&self) -> io::Result<()> {
-        // What comes while the disk is at work need not be covered.
+        // Writes that come while the disk is at work need not be covered.
         let covered = self.content.lock().writes.len();
         let left = self.left.load(Relaxed);
         self.left.store(left.checked_sub(1).unwrap_or(usize::MAX), Relaxed);
@@ -136,13 +138,13 @@ impl Storage for ModelFile {
     }
 }
 
-/// The file of a heap and its log.
+/// The file of a heap, and its log.
 #[derive(Debug)]
 pub(super) struct ModelDisk {
     pub(super) data: Arc<ModelFile>,
     log: OnceLock<Arc<ModelFile>>,
     maps: bool,
-    /// Whether syncs rely on a look that was before.
+    /// Whether syncs rely on an earlier look at the names.
     seldom: AtomicBool,
 }
 
@@ -152,25 +154,26 @@ impl ModelDisk {
         Arc::new(ModelDisk { data, log: OnceLock::new(), maps, seldom })
     }
 
-    /// From now on, each sync comes a moment after a look at the names.
+    /// From now on, each sync relies on an earlier look at the names.
     pub(super) fn look_seldom(&self) {
         self.seldom.store(true, Relaxed);
     }
 
-    /// The log.
+    /// Returns the log's file.
     pub(super) fn log(&self) -> Arc<ModelFile> {
         self.log.get().expect("it was created").clone()
     }
 
-    /// The log, after the process was killed.
+    /// Returns the log that is left when the process is killed.
     pub(super) fn log_after_kill(&self) -> Image {
         Image(self.log().with(|_| true))
     }
 
-    /// The heap's file and its log, after a power cut.
+    /// Returns the heap's file and the log that a power failure would leave.
     pub(super) fn after_power_cut(&self) -> (Image, Image) {
         let log = self.log();
-        // In this order: the log may say that the file has everything, and if it does not, that must be seen.
+        // The log is read first. If it says that the heap's file has everything, and the file does not, the
+        // test must see that.
         let log = log.after_power_cut();
         (self.data.after_power_cut(), log)
     }
@@ -216,7 +219,7 @@ impl Disk for ModelDisk {
     }
 }
 
-/// What is left of a file. Nobody writes to it.
+/// A file as it was left. It is never written to.
 #[derive(Debug)]
 pub(super) struct Image(Content);
 

@@ -1,4 +1,4 @@
-//! A copy of the heap's file that is made beside checkpoints.
+//! A copy of the heap's file that is made during checkpoints.
 
 use super::Log;
 use crate::log::{Range, ranges};
@@ -7,7 +7,7 @@ use crate::wal::stream::{Stream, records};
 
 const WORDS: [u64; 2] = [0, 1];
 
-/// A transaction that stores a number in two pages.
+/// Appends a transaction that stores a number in two pages.
 fn store(log: &Log, number: u64) {
     let words = [number];
     let ranges = WORDS.map(|thread| Range { offset: Log::place(thread), words: &words });
