@@ -150,7 +150,7 @@ fn reset(cx: &mut Cx<'_>, _: &Args<'_>, out: &mut Reply) -> Done {
     cx.session.db = 0;
     cx.session.resp3 = false;
     cx.session.replies = crate::clients::client::Replies::On;
-    cx.session.never_evicted = false;
+    (cx.session.never_evicted, cx.session.touches_nothing) = (false, false);
     cx.session.authenticated = cx.server.config.read().text("requirepass").is_empty();
     cx.session.profile.state.lock().name.clear();
     out.set_resp3(false);

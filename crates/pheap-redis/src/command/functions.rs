@@ -292,12 +292,11 @@ const HELP: &[&str] = &[
 /// If the heap cannot be read.
 pub fn load_libraries(server: &Server) -> pheap::Result<()> {
     let store = &server.store;
-    // Commits to the root wait until this read ends. A transaction that has set `libraries` but has not yet
-    // committed may run at the same time.
-    store.root(store.shards().len()).read_deferred(|view, root| {
-        let db = &view[view[root].dbs.at(0)];
-        let texts =
-            db.keys().iter(view).filter_map(|(_, entry)| entry.value.with_bytes(view, <[u8]>::to_vec));
+    // A transaction, although it changes nothing: it waits for a transaction of another thread that has set
+    // `libraries` but has not yet committed. A read would see the libraries from before that commit.
+    store.root(store.shards().len()).txn_deferred(|tx, root| {
+        let db = &tx[tx[root].dbs.at(0)];
+        let texts = db.keys().iter(tx).filter_map(|(_, entry)| entry.value.with_bytes(tx, <[u8]>::to_vec));
         let before = server.libraries.loaded();
         let mut loaded = Loaded::default();
         for text in texts {
@@ -312,6 +311,7 @@ pub fn load_libraries(server: &Server) -> pheap::Result<()> {
             }
         }
         server.libraries.set(loaded);
+        Ok(())
     })?;
     Ok(())
 }

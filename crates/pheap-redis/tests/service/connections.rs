@@ -236,3 +236,15 @@ fn those_who_wait_and_leave() {
     assert_eq!(client.ask("CLIENT UNPAUSE"), "OK");
     assert_eq!(line(&stays), ":1\r\n");
 }
+
+#[test]
+fn reset_restores_settings() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path(), &["--durability", "process"]);
+    let mut client = server.client();
+    assert_eq!(client.ask("client no-evict on"), "OK");
+    assert_eq!(client.ask("client no-touch on"), "OK");
+    assert!(client.ask("client info").contains(" flags=eT "));
+    assert_eq!(client.ask("reset"), "RESET");
+    assert!(client.ask("client info").contains(" flags=N "));
+}
