@@ -9,12 +9,15 @@ use crate::faults::{Bug, bug};
 use crate::wal::{SyncPolicy, Wal};
 
 impl Heap {
-    /// With [`Durability::Wal`](crate::Durability::Wal), waits until all earlier commits survive a power failure. With
-    /// [`Pmem`](crate::Durability::Pmem) they always do; with [`Process`](crate::Durability::Process) they never do.
+    /// With [`Durability::Wal`](crate::Durability::Wal), waits until all earlier commits survive a power
+    /// failure. With [`Pmem`](crate::Durability::Pmem) they always do; with
+    /// [`Process`](crate::Durability::Process) they never do.
     ///
     /// # Errors
-    /// [`Error::OutcomeUnknown`](crate::Error::OutcomeUnknown) if the disk fails; [`Error::Failed`](crate::Error::Failed) if it has failed before;
-    /// [`Error::Removed`](crate::Error::Removed) if the heap's file was removed; [`Error::Closed`](crate::Error::Closed), [`Error::Forked`](crate::Error::Forked).
+    /// [`Error::OutcomeUnknown`](crate::Error::OutcomeUnknown) if the disk fails;
+    /// [`Error::Failed`](crate::Error::Failed) if it has failed before;
+    /// [`Error::Removed`](crate::Error::Removed) if the heap's file was removed;
+    /// [`Error::Closed`](crate::Error::Closed), [`Error::Forked`](crate::Error::Forked).
     pub fn sync(&self) -> Result<()> {
         let heap = self.inner();
         heap.check_open()?;
@@ -26,7 +29,8 @@ impl Heap {
     /// [`Options::sync_policy`](crate::Options::sync_policy). It also [syncs](Self::sync) the log, so that
     /// earlier commits are as durable as with either policy. With other durabilities this does nothing.
     ///
-    /// A log that was used with [`OnDemand`](SyncPolicy::OnDemand) or [`Every`](SyncPolicy::Every) is not cut down any more.
+    /// A log that was used with [`OnDemand`](SyncPolicy::OnDemand) or [`Every`](SyncPolicy::Every) is not cut
+    /// down any more.
     ///
     /// # Errors
     /// As for [`sync`](Self::sync). If the sync fails, the policy has changed nevertheless.

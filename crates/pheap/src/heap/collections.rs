@@ -39,8 +39,8 @@ impl Collections {
 impl Heap {
     /// Waits for the marking after opening to finish. After that, memory that a crash has leaked is reused.
     ///
-    /// A heap can be used as soon as it is open. If it was not closed before, its objects are marked in the background; this
-    /// waits for that, and helps.
+    /// A heap can be used as soon as it is open. If it was not closed before, its objects are marked in the
+    /// background; this call waits for the marking, and helps.
     ///
     /// # Errors
     /// [`Error::Nested`](crate::Error::Nested) if this thread is inside a transaction or read of the heap,
@@ -59,8 +59,8 @@ impl Heap {
     /// Collects all roots: objects that were unreachable at the call are free when it returns. Transactions
     /// and reads go on during it.
     ///
-    /// Programs need not call it: a root is collected automatically when it has allocated about as much as is live (see
-    /// [`Options::collect_growth`](crate::Options::collect_growth)).
+    /// Programs need not call this: a root is collected automatically when it has allocated about as much as
+    /// is live (see [`Options::collect_growth`](crate::Options::collect_growth)).
     ///
     /// # Errors
     /// [`Error::Nested`](crate::Error::Nested) if this thread is inside a transaction or read of the heap,

@@ -39,7 +39,8 @@ impl Heap {
     /// Renames a root, durably, or not at all. Handles stay valid.
     ///
     /// # Errors
-    /// [`Error::NoSuchRoot`], [`Error::RootExists`], [`Error::InvalidName`], [`Error::ReadOnly`], [`Error::Nested`].
+    /// [`Error::NoSuchRoot`], [`Error::RootExists`], [`Error::InvalidName`], [`Error::ReadOnly`],
+    /// [`Error::Nested`].
     pub fn rename_root(&self, old: &str, new: &str) -> Result<()> {
         let heap = self.inner();
         check_name(new)?;
@@ -61,17 +62,18 @@ impl Heap {
         Ok(())
     }
 
-    /// Removes a root and all its objects, durably, or not at all. Waits for running transactions and reads of the root;
-    /// handles fail with [`Error::Closed`] from then on.
+    /// Removes a root and all its objects, durably, or not at all. Waits for running transactions and reads
+    /// of the root; its handles fail with [`Error::Closed`] from then on.
     ///
     /// # Errors
-    /// [`Error::NoSuchRoot`], [`Error::ReadOnly`], [`Error::Nested`] if this thread is inside a transaction or read of the heap.
+    /// [`Error::NoSuchRoot`], [`Error::ReadOnly`], [`Error::Nested`] if this thread is inside a transaction
+    /// or read of the heap.
     pub fn remove_root(&self, name: &str) -> Result<()> {
         let heap = self.inner();
         let _creation = heap.lock_creation()?;
         let region = heap.region(name)?;
         let tables = heap.free_region(&region)?;
-        // The removal must be durable before a thread is told that there is no such root. A thread that looks
+        // The removal must be durable before a thread learns that there is no such root. A thread that looks
         // the root up waits for the tables' lock until then, so it cannot find the removed root.
         let durable = if bug(Bug::TellAtOnce) { Ok(()) } else { heap.acknowledge_all() };
         heap.directory.lock().remove(name);

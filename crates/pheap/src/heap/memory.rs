@@ -56,7 +56,8 @@ impl HeapInner {
         // The span is recorded only when its header is complete.
         let header = RegionHeader::at(tables.heap, span.offset);
         header.create(&tables.media, id, ty, name, generation, tables.header.salt);
-        // Both words of the entry are durable before the record that completes the region, which is in its log.
+        // Both words of the entry are durable before the record that completes the region. That record goes
+        // to the region's own log.
         tables.record_span(&span);
         let identity =
             Identity { id, ty, header, offset: span.offset, root: 0, generation, name: name.to_owned() };

@@ -76,7 +76,8 @@ impl Heap {
     /// Passes all objects of the heap to `f`, like [`inspect`](Self::inspect).
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if the heap's tables cannot be read; [`Error::Nested`], [`Error::Closed`], [`Error::Forked`].
+    /// [`Error::Corrupt`] if the heap's tables cannot be read; [`Error::Nested`], [`Error::Closed`],
+    /// [`Error::Forked`].
     pub fn objects<R>(&self, f: impl for<'v> FnOnce(&Objects<'v>) -> R) -> Result<R> {
         let still = self.inner().still()?;
         let map = still.map()?;

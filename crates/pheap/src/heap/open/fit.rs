@@ -36,7 +36,11 @@ pub(super) fn survey<R>(mut found: Found<'_>, then: impl FnOnce(Surveyed<'_>) ->
                 found.moves()?;
             }
             let path = place.path().display();
-            tracing::info!(%path, bytes = need, "brings the log to the heap's file: its pages are too many for memory");
+            tracing::info!(
+                %path,
+                bytes = need,
+                "brings the log to the heap's file: its pages are too many for memory"
+            );
             wal::settle(&mut found.header, &**disk, tail, most)?;
             found.tail = Arc::new(WalTail::folded(tail.transactions()));
         }

@@ -4,7 +4,7 @@
 //! | stage | is known | file |
 //! |---|---|---|
 //! | [`Found`] | the header, and the records in the log | [`found`] |
-//! | [`Surveyed`](found::Surveyed) | all metadata, as they will be when the logs are replayed; they are valid, and the addresses are reserved | [`contents`], [`survey`] |
+//! | [`Surveyed`](found::Surveyed) | valid metadata, as after the replay of the logs; the addresses are reserved | [`contents`], [`survey`] |
 //! | [`Plan`](plan::Plan) | the durability, and how the file is made ready for it | [`plan`], [`choose`] |
 //! | [`Recovered`] | the file is ready, and says that it is in use | [`contents`], [`wal`] |
 //! | [`Heap`] | | [`contents`] |
