@@ -56,7 +56,7 @@ impl HeapInner {
             live = None;
         }
         let closed = match self.wal().map_or(Ok(()), |wal| wal.may_write()) {
-            // The log has failed, so the content of the disk is unknown. The next opening finds it out.
+            // The log has failed, so the content of the disk is unknown. The next opening reads it.
             Err(error) => Err(error),
             Ok(()) if !is_whole => Err(panicked()),
             Ok(()) if self.is_read_only() => Ok(()),
@@ -146,8 +146,8 @@ pub(super) struct Workers(pub(super) [Mutex<Option<JoinHandle<()>>>; 4]);
 impl Workers {
     /// Returns whether there is a thread for this task that has not ended.
     pub(super) fn is_at_work(&self, what: Work) -> bool {
-        // SURVIVES drop: heaps of the lab grow too seldom for two threads to meet here. SURVIVES unreached:
-        // simulated heaps have no such threads.
+        // SURVIVES drop: heaps of the lab grow too seldom for two threads to meet here.
+        // SURVIVES unreached: simulated heaps have no such threads.
         self.0[what as usize].lock().as_ref().is_some_and(|thread| !thread.is_finished())
     }
 

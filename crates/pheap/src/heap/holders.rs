@@ -81,7 +81,7 @@ impl Heap {
 }
 
 impl Holders {
-    /// Returns whether there are no such references.
+    /// Returns whether there are no handles, snapshots, held objects and watches.
     pub fn is_empty(&self) -> bool {
         self.heaps == 0 && self.roots.is_empty()
     }

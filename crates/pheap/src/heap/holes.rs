@@ -16,8 +16,9 @@ use crate::wal::Wal;
 const PART: u64 = 4;
 
 impl HeapInner {
-    /// Notes the free pages before a checkpoint, for [`give_back`](Self::give_back). Returns `None` if there
-    /// is too little to give back for a background checkpoint, one that the program has not `asked` for.
+    /// Notes the free pages before a checkpoint, for [`give_back`](Self::give_back). Returns `None` if the log
+    /// has not begun, the tables stay locked, or there is too little to give back. That last condition does
+    /// not hold for a checkpoint for which the program has `asked`.
     pub(super) fn watch_free_pages(&self, wal: &Wal, asked: bool) -> Option<u64> {
         // As long as the log has not begun, the heap counts as closed, and its free pages may have the
         // bitmaps of live slots.

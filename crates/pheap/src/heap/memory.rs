@@ -361,8 +361,7 @@ impl HeapInner {
         work: impl FnOnce(&HeapInner) + Send + 'static,
     ) -> bool {
         struct Shared(*const HeapInner);
-        // SAFETY: `HeapInner` is `Sync`, so another thread may use a pointer to it. The next comment says why
-        // the heap is still there.
+        // SAFETY: `HeapInner` is `Sync`, so another thread may use a pointer to it while the heap exists.
         unsafe impl Send for Shared {}
         // Not an `Arc`: the file is closed when the program's last handle is dropped.
         let shared = Shared(Arc::as_ptr(self));

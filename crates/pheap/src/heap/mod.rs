@@ -192,10 +192,10 @@ impl Heap {
     }
 }
 
-// A panic cannot leave a heap that a handle shows inconsistent. A panic within a transaction rolls it back
-// before any thread sees the heap again, a panic within a read has changed nothing, and a panic in the middle
-// of a commit or rollback makes the heap fail (`Error::Failed`). The compiler cannot derive that from the
-// cells and locks inside.
+// After a panic, no handle shows an inconsistent heap. A panic within a transaction rolls it back before any
+// thread sees the heap again. A panic within a read has changed nothing. A panic in the middle of a commit or
+// rollback makes the heap fail (`Error::Failed`). The compiler cannot derive that from the cells and locks
+// inside.
 impl std::panic::UnwindSafe for Heap {}
 impl std::panic::RefUnwindSafe for Heap {}
 

@@ -29,7 +29,7 @@ pub enum Durability {
     /// a container for example, is refused ([`Error::MountedAlone`](crate::Error::MountedAlone)): mount its
     /// directory. A heap that was closed in order gets its log with the first change. So opening and reading
     /// it waits for no disk. If the log cannot be made then, the first transaction fails with that error, and
-    /// has changed nothing. (If the program gives up the right to write to the directory, it calls
+    /// has changed nothing. (A program that gives up the right to write to the directory should call
     /// [`Heap::collect`](crate::Heap::collect) before.)
     Wal,
     /// Survives the end of the process at any instant (`kill -9`, abort, panic), but not a power failure.
@@ -82,7 +82,7 @@ const MEMORY: u64 = 256 << 20;
 
 /// Default reservation of addresses, in bytes.
 const RESERVED: u64 = 128 << 30;
-// Smallest default reservation, for a heap that is known to need less.
+/// Smallest default reservation, for a heap that is known to need less.
 const LEAST_RESERVED: u64 = 4 << 30;
 
 impl Default for Options {
@@ -146,9 +146,9 @@ impl Options {
     /// [limit](Self::log_limit), and at most half of this limit or 1 MiB.
     ///
     /// An opening takes half of this limit, and a few MiB. If the pages to which the log of a killed program
-    /// stores need more, the log is brought to the heap's file first. In that case a heap that is opened [for
-    /// reading](Self::read_only) is copied to a file in [`temp_dir`](Self::temp_dir), and so is a heap that
-    /// is [followed](Self::follower).
+    /// stores need more, the log is brought to the heap's file first. In that case, a heap that is opened
+    /// [read-only](Self::read_only) or [followed](Self::follower) is copied to a file in
+    /// [`temp_dir`](Self::temp_dir) instead.
     pub fn memory_limit(mut self, bytes: u64) -> Options {
         self.memory_limit = Some(bytes);
         self

@@ -20,7 +20,7 @@ impl HeapInner {
             return Err(Error::Unfinished { root: name.to_owned() });
         }
         let help = match successors(&tables.types.types, ty, desc, &[]) {
-            // A read-only heap is not converted: its old values can be read as the new type.
+            // Nothing is written to a read-only heap, so the root keeps its type there.
             Ok(found) if are_values(&found) && self.is_read_only() => return Ok(ty),
             Ok(found) if are_values(&found) => {
                 "the program's annotations cover this; open the root once more".to_owned()

@@ -99,8 +99,8 @@ impl Pointers {
     }
 
     /// Panics unless each pointer of the new value is one of the old value, to the same type. Other pointers
-    /// lead to parts of objects, and these may move. The address alone does not suffice: an object may be at
-    /// the place that a part is about to leave.
+    /// lead to parts of objects, and these may move. The address alone does not suffice, because another
+    /// object may be where a part is going to be.
     ///
     /// # Safety
     /// `old` and `new` point to values of the old and the new type, which no thread writes during the call.
@@ -180,7 +180,8 @@ pub(super) enum Step {
         strides: (u64, u64),
         len: u64,
         /// For slots of a collection's node: the bytes from the node's start to the old slots, and how the
-        /// node says which slots have no value. Those stay zero.
+        /// node says which slots have no value. Those stay zero, or repeat the last value
+        /// ([`Vacant::Behind`]).
         vacant: Option<(u64, Vacant)>,
         ops: Vec<Op>,
     },
@@ -422,7 +423,7 @@ impl Conversion {
         self.slice.is_some()
     }
 
-    /// Returns the least bytes of a new object.
+    /// Returns the least size of a new object, in bytes.
     pub(crate) fn least_bytes(&self) -> u64 {
         self.slice.map_or(self.size, |(headers, _)| headers.1)
     }

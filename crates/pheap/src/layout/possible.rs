@@ -1,4 +1,4 @@
-//! Checks whether a compiler can lay out a type that derives `Persist` like this.
+//! Checks whether a layout can be that of a type that derives `Persist`, made by a compiler.
 //!
 //! Everything that follows from other parts is computed again and compared: names, sizes, alignments, and the
 //! offsets of fields. So a type table never gets a layout that contradicts itself, and a layout read from one

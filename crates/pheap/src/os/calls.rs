@@ -49,10 +49,10 @@ pub(crate) fn unlock(file: &File) {
 /// If neither the operating system's call works, nor its device.
 pub(crate) fn random<const N: usize>() -> io::Result<[u64; N]> {
     let mut words = [0u64; N];
-    // SAFETY: the buffer has `N * 8` bytes.
+    // SAFETY: the buffer has `N * 8` bytes. (The call returns up to 256 bytes whole.)
     let got = unsafe { libc::getrandom(words.as_mut_ptr().cast(), N * 8, 0) };
     if got != N as isize * 8 {
-        // An old kernel, a container whose rules refuse the call, or more bytes than one call returns.
+        // An old kernel, or a container whose rules refuse the call.
         let mut device = File::open("/dev/urandom")?;
         for word in &mut words {
             let mut bytes = [0; 8];

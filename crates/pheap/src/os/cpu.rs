@@ -102,9 +102,9 @@ mod imp {
             for (i, line) in words.as_chunks::<LINE_WORDS>().0.iter().enumerate() {
                 // Stores two words at a time, but loads them one by one: a word that was just stored cannot
                 // be part of a wider load before it has left the processor's store queue, where it may wait
-                // behind a fence. The compiler would join the loads, hence assembly. SAFETY: `line` is one
-                // line of `words`, so it is readable. The line at `dst` with the same number is valid for
-                // writes (premise). SSE2 is part of x86-64.
+                // behind a fence. The compiler would join the loads, hence assembly.
+                // SAFETY: `line` is one line of `words`, so it is readable. The line at `dst` with the same
+                // number is valid for writes (premise). SSE2 is part of x86-64.
                 unsafe {
                     asm!(
                         "movq {a}, [{src}]",
@@ -246,8 +246,8 @@ pub(crate) unsafe fn copy_words(dst: *mut u64, src: *const u64, len: usize) {
     for i in 0..len {
         // SAFETY: `src` is valid for reads of `len` words, and aligned; `i < len`.
         let word = unsafe { src.wrapping_add(i).read() };
-        // Volatile, or the compiler would replace the loop by a call of `memcpy`. SAFETY: `dst` is valid for
-        // writes of `len` words, and aligned; `i < len`.
+        // Volatile, or the compiler would replace the loop by a call of `memcpy`.
+        // SAFETY: `dst` is valid for writes of `len` words, and aligned; `i < len`.
         unsafe { dst.wrapping_add(i).write_volatile(word) };
     }
 }

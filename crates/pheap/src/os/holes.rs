@@ -140,8 +140,8 @@ pub(crate) fn reserve_range(file: &File, at: u64, len: u64) -> io::Result<()> {
 
 /// Writes zeros to the holes of a part of a file.
 fn write_zeros(file: &File, mut at: u64, end: u64) -> io::Result<()> {
-    // A file system may report a hole where a store to a map is not written yet, so write it first. SURVIVES
-    // unreached: of a real file.
+    // A file system may report a hole where a store to a map is not written yet, so write it first.
+    // SURVIVES unreached: of a real file.
     file.sync_data()?;
     let zeros = vec![0; (1 << 20).min(end - at) as usize];
     let mut found = zeros.clone();

@@ -236,8 +236,8 @@ impl Mapping {
         }
         if is_copied {
             // A process may have all of its memory locked (`mlockall`). The kernel would then copy each page
-            // of the file, and the map would not show the writes of checkpoints. SAFETY: the range was mapped
-            // just now.
+            // of the file, and the map would not show the writes of checkpoints.
+            // SAFETY: the range was mapped just now.
             unsafe { libc::munlock(got, (to - from) as usize) };
             // SAFETY: the range was mapped just now, and no other thread knows it yet.
             if unsafe { libc::mprotect(got, (to - from) as usize, ACCESS) } != 0 {
@@ -420,8 +420,8 @@ impl Mapping {
     pub(crate) unsafe fn drop_copies(&self, offset: u64, len: u64) -> bool {
         if let Backing::Simulated(source, _) = &self.backing {
             // If the page cannot be read, it keeps its copy, which has the same content. On a real system it
-            // would fault at the next access, which cannot be simulated. SAFETY: the pages are the heap's,
-            // and no thread accesses them during the call (premise).
+            // would fault at the next access, which cannot be simulated.
+            // SAFETY: the pages are the heap's, and no thread accesses them during the call (premise).
             let _ = unsafe { self.copy(&**source, offset, len) };
             return true;
         }

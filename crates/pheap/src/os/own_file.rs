@@ -29,7 +29,7 @@ use crate::faults::{Bug, bug};
 
 /// Number of forks of this process that have begun.
 static BEGUN: AtomicU64 = AtomicU64::new(0);
-// Number of forks that have begun and not ended. At a beginning, it is incremented before `BEGUN`.
+/// Number of forks that have begun and not ended. At a beginning, it is incremented before `BEGUN`.
 static UNDER_WAY: AtomicU64 = AtomicU64::new(0);
 
 /// Registers the handlers for forks. If two threads come at the same time, both may register them, so that
@@ -265,10 +265,11 @@ impl OwnFile {
     /// Those of `open`.
     pub(crate) fn open<E>(mut open: impl FnMut() -> Result<File, E>) -> Result<OwnFile, E> {
         watch();
-        // A child that is forked between `open` and the entry in the list keeps that file open. It has no
-        // lock yet, so it is dropped, and opened again. A fork takes long if its thread waits for a
-        // processor. A fork whose handler (of another library) waits for something that this thread has never
-        // ends, so this gives up after a while. Such a child does harm only if it outlives its parent.
+        // A child that is forked between `open` and the entry in the list keeps that file open. The file has
+        // no lock yet, so it is closed here, and opened again. A fork takes long if its thread waits for a
+        // processor. A fork never ends if the handler of another library waits for something that this thread
+        // has, so this gives up after a while. A child that keeps the file open then does harm only if it
+        // outlives its parent.
         let started = Instant::now();
         loop {
             let (begun, idle) = (BEGUN.load(SeqCst), UNDER_WAY.load(SeqCst) == 0);

@@ -31,8 +31,8 @@ pub(crate) fn open(how: &mut OpenOptions, path: &Path) -> Result<File> {
         check(metadata.file_type())?;
     }
     let opened = match how.custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path) {
-        // Another program has a lease on the file, and the kernel has asked it to give that up by now. So
-        // wait.
+        // Another program has a lease on the file, and the kernel has asked it to give that up by now. The
+        // second call waits for that.
         Err(e) if e.kind() == io::ErrorKind::WouldBlock => how.custom_flags(libc::O_NOCTTY).open(path),
         opened => opened,
     };

@@ -10,8 +10,8 @@ use crate::error::Result;
 
 /// A medium of which a mapping is a copy.
 pub(crate) trait Simulated: Send + Sync + Debug {
-    /// Fills a part of the map with what the medium holds from `offset` on.
     /// Fills a part of the map with the content of the medium from `offset` on.
+    ///
     /// # Errors
     /// Those of the simulated file.
     fn read(&self, into: &mut [u8], offset: u64) -> Result<()>;

@@ -85,15 +85,16 @@ impl<'a> Copier<'a> {
         heap.check_open()?;
         let _entered = Entered::new(heap.id(), Scope::Copy)?;
         // Only `close` locks this exclusively. Do not wait for it: it may wait for another copy, which may
-        // wait for this one. SURVIVES unreached: no backup is made in the lab.
+        // wait for this one.
+        // SURVIVES unreached: no backup is made in the lab.
         let _not_closed = heap.copies.try_read().ok_or(Error::Closed)?;
         heap.check_open()?;
         let records = heap.note_failure(wal.stream(spill))?;
         // Read after the stream has begun: all content of later arenas, except their heads, is in records.
         // SURVIVES unreached: no backup is made in the lab.
         let mut arenas = heap.tables.lock().arenas.len();
-        // Locks the tables for one arena at a time, so that no thread waits for long. SURVIVES unreached: no
-        // backup is made in the lab.
+        // Locks the tables for one arena at a time, so that no thread waits for long.
+        // SURVIVES unreached: no backup is made in the lab.
         let used = (0..arenas).flat_map(|number| used_ranges(&heap.tables.lock(), number));
         let used: Vec<_> = used.collect();
         self.total = used.iter().map(|(start, end)| end - start).sum();

@@ -34,7 +34,8 @@ impl Partial {
             overwrite_in_place(&file);
             let partial = Partial { file, path: Some(path), process: Process::default() };
             // The file is locked as long as its maker works on it. An unlocked one was left by a killed
-            // program. SURVIVES unreached: copies are real files, which the simulator does not make;
+            // program.
+            // SURVIVES unreached: copies are real files, which the simulator does not make;
             // `tests/files/backup.rs` and `tests/names` are for this.
             match try_lock(&partial.file, false) {
                 // A process that removes stale files has it locked.
@@ -122,8 +123,8 @@ fn remove_stale(target: &Path, name: &OsStr) {
         }
         let how = libc::O_NONBLOCK | libc::O_NOFOLLOW;
         let Ok(file) = File::options().read(true).custom_flags(how).open(entry.path()) else { continue };
-        // The maker has the file locked as long as the file has this name. SURVIVES unreached: copies are
-        // real files, which the simulator does not make.
+        // The maker has the file locked as long as the file has this name.
+        // SURVIVES unreached: copies are real files, which the simulator does not make.
         if try_lock(&file, false).unwrap_or(false) {
             let _ = fs::remove_file(entry.path());
             unlock(&file);

@@ -97,7 +97,7 @@ impl Heap {
     /// reachable object lies in a slot that the allocator takes for free. Nothing is repaired.
     ///
     /// Transactions wait until the check is complete; reads go on. It takes about as long as reading all
-    /// objects, and a few bytes of memory for each.
+    /// objects, and a little memory for each.
     ///
     /// # Errors
     /// [`Error::Nested`] if this thread is inside a transaction or read of the heap; [`Error::Closed`],

@@ -9,7 +9,8 @@ use crate::layout::{FieldLayout, Shape, TypeLayout, VariantLayout, check_layout,
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) align: u64,
-    /// Least bytes of an object: those of a value, or those before the elements of a slice or string.
+    /// The least size of an object, in bytes: that of a value, or that before the elements of a slice or
+    /// string.
     pub(super) least: u64,
     /// Bytes of an element; `None` if the type is not a slice or string.
     pub(super) stride: Option<u64>,

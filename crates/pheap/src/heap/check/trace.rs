@@ -58,11 +58,13 @@ pub(super) struct Tracer<'m, L> {
     /// Slots whose object is never written; they are in `owned`, too.
     frozen: SlotSet,
     todo: ToDo,
-    /// Number of nodes above the value that is being checked, and the deeper nodes noted for later.
+    /// Number of nodes above the value that is being checked.
     pub(super) depth: u32,
+    /// Nodes below [`DEEPEST`] others, to be checked later.
     pub(super) deeper: Vec<Node<'m>>,
-    /// Number of objects found, and the function that is told this number now and then.
+    /// Number of objects found so far.
     found: u64,
+    /// Called now and then with this number.
     progress: &'m mut (dyn FnMut(u64) + 'm),
     report: Report,
     root: &'m MappedRoot,

@@ -251,8 +251,8 @@ fn value_of<'v>(Spot { part, ty }: Spot<'v>) -> Value<'v> {
     }
 }
 
-/// Decodes a value of one of pheap's own types. Returns `None` if the type has no form of its own: it is
-/// shown by its fields.
+/// Decodes a value of one of pheap's own types. Returns `None` if the type has no special form, so that its
+/// values are shown by their fields.
 fn own_value<'v>(part: Part<'v>, ty: &'v TypeLayout) -> Option<Result<Value<'v>, String>> {
     let name = ty.name.strip_prefix("pheap::")?;
     match Rule::of(ty) {

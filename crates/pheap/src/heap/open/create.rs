@@ -15,15 +15,15 @@ use crate::os::memory;
 use crate::store::relocate;
 use crate::wal::WalTail;
 
-/// Creates a heap in an empty file, or on a simulated medium.
+/// Creates a heap in a file without one, or on a simulated medium.
 pub(super) fn create(options: &Options, place: &dyn Place) -> Result<Recovered> {
     let header = place.new_header(options)?;
     if header.mapped > options.max_size {
         return Err(Error::OutOfSpace { reason: "the maximal size is less than one arena".to_owned() });
     }
     if let Some(disk) = place.disk() {
-        // The name of the log may lead to the log of a heap that was removed: it may have the only copy of
-        // commits, so it is refused.
+        // The log of a removed heap may have this name, and the only copy of its commits. Such a log is
+        // refused, and not overwritten.
         WalTail::read(&**disk, &header.wal_identity())?;
         wal::remove_old_log(&**disk)?;
     }

@@ -1,4 +1,5 @@
-//! Prepares the heap's file for a new opening next to a write-ahead log, for each durability.
+//! Settles or removes an old write-ahead log, and makes the heap's file durable, before an opening with any
+//! durability goes on.
 
 use std::io;
 
@@ -84,7 +85,8 @@ fn write_header_again(data: &dyn Storage, slot: usize) -> io::Result<()> {
     let len = data.read_up_to(&mut bytes, other)?;
     if is_torn(&bytes[..len]) {
         // SURVIVES drop: which words of two headers make one depends on random numbers in them; there is a
-        // test below. SURVIVES delay: which words of two headers make one depends on random numbers in them.
+        // test below.
+        // SURVIVES delay: which words of two headers make one depends on random numbers in them.
         data.write_all(&[0; SLOT_SIZE][..len], other)?;
     }
     Ok(())
