@@ -19,11 +19,7 @@ use super::desc::Desc;
 /// evaluating the condition before the impl is used. The type is an argument, because of two conditions on
 /// one type the compiler shows the message of the outer one.)
 macro_rules! instead {
-    ($(
-        $condition:ident: $message:literal, $label:literal $(, $why:literal)? => {
-            $([$($param:tt)*] $ty:ty;)*
-        }
-    )*) => {$(
+    ($($condition:ident: $message:literal, $label:literal $(, $why:literal)? => { $([$($param:tt)*] $ty:ty;)* })*) => {$(
         #[diagnostic::on_unimplemented(message = $message, label = $label $(, note = $why)?)]
         pub trait $condition<'a, T: ?Sized> {}
 
@@ -49,52 +45,28 @@ macro_rules! instead {
 }
 
 instead! {
-    UsePString:
-        "`{T}` cannot live in a persistent heap: use `PString<'r>`",
-        "use `PString<'r>`",
-        "a `P<'r, str>` is a text that stays as it is; both are `&str` when they are read"
-    => {
+    UsePString: "`{T}` cannot live in a persistent heap: use `PString<'r>`", "use `PString<'r>`", "a `P<'r, str>` is a text that stays as it is; both are `&str` when they are read" => {
         [] String;
     }
-    UsePVec:
-        "`{T}` cannot live in a persistent heap: use `PVec<'r, T>`",
-        "use `PVec<'r, T>`",
-        "a `P<'r, [T]>` is a slice that stays as long as it is"
-    => {
+    UsePVec: "`{T}` cannot live in a persistent heap: use `PVec<'r, T>`", "use `PVec<'r, T>`", "a `P<'r, [T]>` is a slice that stays as long as it is" => {
         [T] Vec<T>;
     }
-    UsePVecDeque:
-        "`{T}` cannot live in a persistent heap: use `PVecDeque<'r, T>`",
-        "use `PVecDeque<'r, T>`"
-    => {
+    UsePVecDeque: "`{T}` cannot live in a persistent heap: use `PVecDeque<'r, T>`", "use `PVecDeque<'r, T>`" => {
         [T] VecDeque<T>;
     }
-    UsePHashMap:
-        "`{T}` cannot live in a persistent heap: use `PHashMap<'r, K, V>`",
-        "use `PHashMap<'r, K, V>`"
-    => {
+    UsePHashMap: "`{T}` cannot live in a persistent heap: use `PHashMap<'r, K, V>`", "use `PHashMap<'r, K, V>`" => {
         [K, V, S] HashMap<K, V, S>;
     }
     UsePHashSet: "`{T}` cannot live in a persistent heap: use `PHashSet<'r, K>`", "use `PHashSet<'r, K>`" => {
         [K, S] HashSet<K, S>;
     }
-    UsePBTreeMap:
-        "`{T}` cannot live in a persistent heap: use `PBTreeMap<'r, K, V>`",
-        "use `PBTreeMap<'r, K, V>`"
-    => {
+    UsePBTreeMap: "`{T}` cannot live in a persistent heap: use `PBTreeMap<'r, K, V>`", "use `PBTreeMap<'r, K, V>`" => {
         [K, V] BTreeMap<K, V>;
     }
-    UsePBTreeSet:
-        "`{T}` cannot live in a persistent heap: use `PBTreeSet<'r, K>`",
-        "use `PBTreeSet<'r, K>`"
-    => {
+    UsePBTreeSet: "`{T}` cannot live in a persistent heap: use `PBTreeSet<'r, K>`", "use `PBTreeSet<'r, K>`" => {
         [K] BTreeSet<K>;
     }
-    UseP:
-        "`{T}` cannot live in a persistent heap: use `P<'r, T>`",
-        "use `P<'r, T>`",
-        "`tx.alloc(value)?` makes one; an object that may be missing is an `Option<P<'r, T>>`"
-    => {
+    UseP: "`{T}` cannot live in a persistent heap: use `P<'r, T>`", "use `P<'r, T>`", "`tx.alloc(value)?` makes one; an object that may be missing is an `Option<P<'r, T>>`" => {
         [T: ?Sized] Box<T>;
         [T: ?Sized] Rc<T>;
         [T: ?Sized] Arc<T>;
@@ -103,27 +75,17 @@ instead! {
         [T: ?Sized] *const T;
         [T: ?Sized] *mut T;
     }
-    UseOptionP:
-        "`{T}` cannot live in a persistent heap: use `Option<P<'r, T>>`",
-        "use `Option<P<'r, T>>`"
-    => {
+    UseOptionP: "`{T}` cannot live in a persistent heap: use `Option<P<'r, T>>`", "use `Option<P<'r, T>>`" => {
         [T: ?Sized] Option<Box<T>>;
         [T: ?Sized] Option<Rc<T>>;
         [T: ?Sized] Option<Arc<T>>;
         ['x, T: ?Sized] Option<&'x T>;
     }
-    UseFixedWidth:
-        "`{T}` cannot live in a persistent heap: use `u64` or `i64`, whose size does not depend on the machine",
-        "use `u64` or `i64`, whose size does not depend on the machine"
-    => {
+    UseFixedWidth: "`{T}` cannot live in a persistent heap: use `u64` or `i64`, whose size does not depend on the machine", "use `u64` or `i64`, whose size does not depend on the machine" => {
         [] usize;
         [] isize;
     }
-    UsePOption:
-        "`{T}` cannot live in a persistent heap: use `POption<T>`",
-        "use `POption<T>`",
-        "Rust does not define how an `Option` of this type is laid out, and a file outlives the compiler; `.into()` converts, and `get()` gives the `Option`"
-    => {
+    UsePOption: "`{T}` cannot live in a persistent heap: use `POption<T>`", "use `POption<T>`", "Rust does not define how an `Option` of this type is laid out, and a file outlives the compiler; `.into()` converts, and `get()` gives the `Option`" => {
         [] Option<u8>;
         [] Option<u16>;
         [] Option<u32>;
@@ -141,10 +103,7 @@ instead! {
         [] Option<()>;
         [T, const N: usize] Option<[T; N]>;
     }
-    UsePOptionOfCounterpart:
-        "`{T}` cannot live in a persistent heap: use `POption<T>` of what its content is replaced by: `POption<PString<'r>>`, `POption<PDuration>` and so on",
-        "use `POption<T>` of what its content is replaced by: `POption<PString<'r>>`, `POption<PDuration>` and so on"
-    => {
+    UsePOptionOfCounterpart: "`{T}` cannot live in a persistent heap: use `POption<T>` of what its content is replaced by: `POption<PString<'r>>`, `POption<PDuration>` and so on", "use `POption<T>` of what its content is replaced by: `POption<PString<'r>>`, `POption<PDuration>` and so on" => {
         [] Option<usize>;
         [] Option<isize>;
         [] Option<String>;
@@ -154,11 +113,7 @@ instead! {
         [A, B] Option<(A, B)>;
         [A, B, C] Option<(A, B, C)>;
     }
-    UsePTuple:
-        "`{T}` cannot live in a persistent heap: use `PTuple2<A, B>`, `PTuple3<A, B, C>` and so on",
-        "use `PTuple2<A, B>`, `PTuple3<A, B, C>` and so on",
-        "Rust does not define how a tuple is laid out, and a file outlives the compiler; `.into()` converts, and the fields are `.0`, `.1` and so on"
-    => {
+    UsePTuple: "`{T}` cannot live in a persistent heap: use `PTuple2<A, B>`, `PTuple3<A, B, C>` and so on", "use `PTuple2<A, B>`, `PTuple3<A, B, C>` and so on", "Rust does not define how a tuple is laid out, and a file outlives the compiler; `.into()` converts, and the fields are `.0`, `.1` and so on" => {
         [A, B] (A, B);
         [A, B, C] (A, B, C);
         [A, B, C, D] (A, B, C, D);
@@ -167,40 +122,23 @@ instead! {
         [A, B, C, D, E, F, G] (A, B, C, D, E, F, G);
         [A, B, C, D, E, F, G, H] (A, B, C, D, E, F, G, H);
     }
-    UsePDuration:
-        "`{T}` cannot live in a persistent heap: use `PDuration`",
-        "use `PDuration`",
-        "Rust does not define how a `Duration` is laid out, and a file outlives the compiler; `.into()` converts, and `get()` gives the `Duration`"
-    => {
+    UsePDuration: "`{T}` cannot live in a persistent heap: use `PDuration`", "use `PDuration`", "Rust does not define how a `Duration` is laid out, and a file outlives the compiler; `.into()` converts, and `get()` gives the `Duration`" => {
         [] Duration;
     }
-    UsePSystemTime:
-        "`{T}` cannot live in a persistent heap: use `PSystemTime`",
-        "use `PSystemTime`",
-        "Rust does not define how a `SystemTime` is laid out, and a file outlives the compiler; `.into()` converts, and `get()` gives the `SystemTime`"
-    => {
+    UsePSystemTime: "`{T}` cannot live in a persistent heap: use `PSystemTime`", "use `PSystemTime`", "Rust does not define how a `SystemTime` is laid out, and a file outlives the compiler; `.into()` converts, and `get()` gives the `SystemTime`" => {
         [] SystemTime;
     }
-    UseTimeOfDay:
-        "`{T}` cannot live in a persistent heap: use `PSystemTime`, for an `Instant` means something to one process only",
-        "use `PSystemTime`, for an `Instant` means something to one process only"
-    => {
+    UseTimeOfDay: "`{T}` cannot live in a persistent heap: use `PSystemTime`, for an `Instant` means something to one process only", "use `PSystemTime`, for an `Instant` means something to one process only" => {
         [] Instant;
     }
-    UseTypeWithin:
-        "`{T}` cannot live in a persistent heap: use the type within: a transaction is what changes it, alone",
-        "use the type within: a transaction is what changes it, alone"
-    => {
+    UseTypeWithin: "`{T}` cannot live in a persistent heap: use the type within: a transaction is what changes it, alone", "use the type within: a transaction is what changes it, alone" => {
         [T] Cell<T>;
         [T] RefCell<T>;
         [T] UnsafeCell<T>;
         [T] Mutex<T>;
         [T] RwLock<T>;
     }
-    UsePBytes:
-        "`{T}` cannot live in a persistent heap: use `PBytes<'r>`, with the bytes of `as_encoded_bytes`",
-        "use `PBytes<'r>`, with the bytes of `as_encoded_bytes`"
-    => {
+    UsePBytes: "`{T}` cannot live in a persistent heap: use `PBytes<'r>`, with the bytes of `as_encoded_bytes`", "use `PBytes<'r>`, with the bytes of `as_encoded_bytes`" => {
         [] PathBuf;
         [] OsString;
     }
