@@ -16,9 +16,9 @@ use crate::wal::Wal;
 const PART: u64 = 4;
 
 impl HeapInner {
-    /// Notes the free pages before a checkpoint, for [`give_back`](Self::give_back). Returns `None` if the log
-    /// has not begun, the tables stay locked, or there is too little to give back. That last condition does
-    /// not hold for a checkpoint for which the program has `asked`.
+    /// Notes the free pages before a checkpoint, for [`give_back`](Self::give_back). Returns `None` if the
+    /// log has not begun, or the tables stay locked. If the program has not `asked` for the checkpoint, it
+    /// also returns `None` if there is too little to give back.
     pub(super) fn watch_free_pages(&self, wal: &Wal, asked: bool) -> Option<u64> {
         // As long as the log has not begun, the heap counts as closed, and its free pages may have the
         // bitmaps of live slots.

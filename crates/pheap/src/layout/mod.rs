@@ -43,27 +43,28 @@ use desc::{Desc, Kind, Prim};
 /// A sized type that may live in a heap. Derive it.
 ///
 /// The field types are a closed list with guaranteed layouts: fixed-width numbers, `bool`, `char`, arrays,
-/// [`P`], `Option<P>`, `NonZero` and `Option<NonZero>`, `Wrapping`, `Reverse`, `PhantomData`, and
-/// other types that derive `Persist`. Other types of the standard library have a counterpart:
+/// [`P`], `Option<P>`, `NonZero` and `Option<NonZero>`, `Wrapping`, `Reverse`, `PhantomData`, and other types
+/// that derive `Persist`. Other types of the standard library have a counterpart:
 ///
 /// | instead of | use |
 /// |---|---|
 /// | `String`, `Vec<u8>` | [`PString`], [`PBytes`]; `P<str>`, `P<[u8]>` for content that never changes |
-/// | `Vec`, `VecDeque`, `HashMap`, `BTreeMap` and so on | [`PVec`], [`PVecDeque`], [`PHashMap`], [`PBTreeMap`] and so on |
+/// | `Vec`, `VecDeque` and so on | [`PVec`], [`PVecDeque`] and so on |
+/// | `HashMap`, `BTreeMap` and so on | [`PHashMap`], [`PBTreeMap`] and so on |
 /// | `Box`, `&T` | [`P`] |
 /// | `Option<Box<T>>` | `Option<P<T>>` |
 /// | `Option<u32>` and other options | [`POption`] |
 /// | `(A, B)` | [`PTuple2`] and so on, or a struct |
 /// | `Duration`, `SystemTime` | [`PDuration`], [`PSystemTime`] |
 /// | `usize` | `u64` |
-/// | a type of another crate | [`Stored`]; the features `uuid` and `ordered-float` add `Uuid` and `OrderedFloat` |
+/// | a type of another crate | [`Stored`]; the features `uuid`, `ordered-float` add `Uuid`, `OrderedFloat` |
 ///
 /// # Safety
 /// The implementor promises that
 /// * [`desc`](Persist::desc) describes the layout of `Self` exactly, and covers each byte that is not
 ///   padding,
 /// * `At<'r>` is `Self` with its brand replaced by `'r`, and otherwise equal (same layout, same description),
-/// * every pointer in it is a [`P`] of its own brand, and it contains no reference, no interior
+/// * every pointer in it is a [`P`] of the brand of `Self`, and it contains no reference, no interior
 ///   mutability, and nothing that is meaningful in one process only,
 /// * it needs no drop, and implements neither `Drop` nor `Deref`,
 /// * `zero_padding` writes padding bytes only, and `PADDED` is `false` only if there are none,

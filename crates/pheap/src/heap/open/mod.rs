@@ -4,7 +4,7 @@
 //! | stage | is known | file |
 //! |---|---|---|
 //! | [`Found`] | the header, and the records in the log | [`found`] |
-//! | [`Surveyed`](found::Surveyed) | valid metadata, as after the replay of the logs; the addresses are reserved | [`contents`], [`survey`] |
+//! | [`Surveyed`] | valid metadata (after a replay), reserved addresses | [`contents`], [`survey`] |
 //! | [`Plan`](plan::Plan) | the durability, and how the file is made ready for it | [`plan`], [`choose`] |
 //! | [`Recovered`] | the file is ready, and says that it is in use | [`contents`], [`wal`] |
 //! | [`Heap`] | | [`contents`] |
@@ -15,6 +15,8 @@
 //! Nothing is changed before there is a plan, with one exception: a log that needs too much memory is brought
 //! to the file. [`place`] has the differences between a file and a simulated medium. [`create`] creates a
 //! heap where there is none. [`verify`] checks a heap more thoroughly than the survey.
+//!
+//! [`Surveyed`]: found::Surveyed
 
 pub(super) mod choose;
 mod contents;
