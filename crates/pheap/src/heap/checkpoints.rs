@@ -1,4 +1,4 @@
-//! `Heap::checkpoint`, `fold_log` and `sync`: the write-ahead log as the heap sees it.
+//! `Heap::checkpoint`, `fold_log` and `sync`: the heap's access to the write-ahead log.
 
 use std::sync::Arc;
 
@@ -9,12 +9,15 @@ use crate::faults::{Bug, bug};
 use crate::wal::{SyncPolicy, Wal};
 
 impl Heap {
-    /// With [`Durability::Wal`](crate::Durability::Wal), waits until all earlier commits survive a power failure. With
-    /// [`Pmem`](crate::Durability::Pmem) they always do; with [`Process`](crate::Durability::Process) they never do.
+    /// With [`Durability::Wal`](crate::Durability::Wal), waits until all earlier commits survive a power
+    /// failure. With [`Pmem`](crate::Durability::Pmem) they always do; with
+    /// [`Process`](crate::Durability::Process) they never do.
     ///
     /// # Errors
-    /// [`Error::OutcomeUnknown`](crate::Error::OutcomeUnknown) if the disk fails; [`Error::Failed`](crate::Error::Failed) if it has failed before;
-    /// [`Error::Removed`](crate::Error::Removed) if the heap's file was removed; [`Error::Closed`](crate::Error::Closed), [`Error::Forked`](crate::Error::Forked).
+    /// [`Error::OutcomeUnknown`](crate::Error::OutcomeUnknown) if the disk fails;
+    /// [`Error::Failed`](crate::Error::Failed) if it has failed before;
+    /// [`Error::Removed`](crate::Error::Removed) if the heap's file was removed;
+    /// [`Error::Closed`](crate::Error::Closed), [`Error::Forked`](crate::Error::Forked).
     pub fn sync(&self) -> Result<()> {
         let heap = self.inner();
         heap.check_open()?;
@@ -22,13 +25,15 @@ impl Heap {
         heap.check_named()
     }
 
-    /// With [`Durability::Wal`](crate::Durability::Wal), changes when the log is synced from now on, as [`Options::sync_policy`](crate::Options::sync_policy) says it for a heap that is opened. Also
-    /// [syncs](Self::sync) it, so that what was committed before is as durable as with either policy. With other durabilities this does nothing.
+    /// With [`Durability::Wal`](crate::Durability::Wal), changes when the log is synced from now on; see
+    /// [`Options::sync_policy`](crate::Options::sync_policy). It also [syncs](Self::sync) the log, so that
+    /// earlier commits are as durable as with either policy. With other durabilities this does nothing.
     ///
-    /// A log that was used with [`OnDemand`](SyncPolicy::OnDemand) or [`Every`](SyncPolicy::Every) is not cut down any more.
+    /// A log that was used with [`OnDemand`](SyncPolicy::OnDemand) or [`Every`](SyncPolicy::Every) is not cut
+    /// down any more.
     ///
     /// # Errors
-    /// As for [`sync`](Self::sync). If it is the sync that fails, the policy is another one all the same.
+    /// As for [`sync`](Self::sync). If the sync fails, the policy has changed nevertheless.
     pub fn set_sync_policy(&self, policy: SyncPolicy) -> Result<()> {
         let heap = self.inner();
         heap.check_open()?;
@@ -39,12 +44,18 @@ impl Heap {
         heap.check_named()
     }
 
-    /// With [`Durability::Wal`](crate::Durability::Wal), makes a checkpoint: writes the records of the log to the heap's file. A background thread does that when the log is
-    /// half full. Transactions go on meanwhile. If the log's file has grown, and nothing is appended meanwhile, it becomes as short as it was at first; that thread does so when nothing was appended for ten seconds. (With
-    /// a [`SyncPolicy`](crate::SyncPolicy) other than `EveryCommit` and `Awaited`, it stays as long as it is.) With other durabilities this does nothing.
+    /// With [`Durability::Wal`](crate::Durability::Wal), makes a checkpoint: writes the records of the log to
+    /// the heap's file. A background thread does that when the log is half full. Transactions go on during a
+    /// checkpoint. If the log's file has grown, and nothing is appended during the checkpoint, it becomes as
+    /// short as it was at first; the background thread does so when nothing was appended for ten seconds.
+    /// (With a [`SyncPolicy`](crate::SyncPolicy) other than `EveryCommit` and `Awaited`, the log keeps its
+    /// length.) With other durabilities this does nothing.
     ///
-    /// It also gives the space of free pages back to the disk, where 1 MiB or more lie side by side: the heap's file gets holes, and stays as long as it is. To free as much as there is, [collect](Self::collect) first. A checkpoint in the
-    /// background does so when free pages are a quarter of the heap, and at least 64 MiB. Who needs the pages again waits until the file has space for them, or gets [`Error::OutOfSpace`](crate::Error::OutOfSpace).
+    /// A checkpoint also gives the space of free pages back to the disk, in runs of 1 MiB or more: the heap's
+    /// file gets holes, and keeps its length. To free as much as possible, [collect](Self::collect) first. A
+    /// checkpoint in the background gives space back when free pages are a quarter of the heap, and at least
+    /// 64 MiB. A transaction that needs the pages again waits until the file has space for them, or gets
+    /// [`Error::OutOfSpace`](crate::Error::OutOfSpace).
     ///
     /// # Errors
     /// As for [`sync`](Self::sync).
@@ -52,8 +63,10 @@ impl Heap {
         self.inner().checkpoint(true)
     }
 
-    /// The same for who wants the log to be short, and space to stay where it is: writes the records of the log to the heap's file, now and not when the log is half full. So whoever is killed
-    /// next starts at once, and whoever commits next does not wait for the same disk. Space of free pages goes to the disk as it does in the background, and the log's file stays as long as it is.
+    /// Makes a checkpoint that only empties the log: writes its records to the heap's file now, and not when
+    /// the log is half full. So an opening after a kill has little to recover, and commits after this call do
+    /// not compete with a checkpoint for the disk. Unlike [`checkpoint`](Self::checkpoint), it gives space of
+    /// free pages back only when a background checkpoint would, and the log's file keeps its length.
     ///
     /// # Errors
     /// As for [`sync`](Self::sync).
@@ -63,7 +76,7 @@ impl Heap {
 }
 
 impl HeapInner {
-    /// Makes a checkpoint. Whether `all` space that can be given back is.
+    /// Makes a checkpoint. If `all`, gives back all free space that can be given back, and cuts the log down.
     fn checkpoint(&self, all: bool) -> Result<()> {
         self.check_open()?;
         if let Some(wal) = self.wal() {
@@ -77,16 +90,18 @@ impl HeapInner {
             });
             self.note_failure(folded.and_then(|()| if all { wal.cut_down() } else { Ok(()) }))?;
         }
-        self.check_log()?; // who closes the heap beside this gets over a log that is misplaced, but has not done so yet
+        // A thread that is closing the heap can go on after the log was misplaced, but may not have done so
+        // yet.
+        self.check_log()?;
         self.check_named()
     }
 
-    /// Waits until the disk has all records, whatever commits wait for.
+    /// Waits until the disk has all records, with any sync policy.
     pub(crate) fn sync_log(&self) -> Result<()> {
         self.wal().map_or(Ok(()), |wal| self.note_failure(wal.sync()))
     }
 
-    /// Starts the thread that makes checkpoints.
+    /// Starts the thread that makes checkpoints. If it cannot start, transactions make them.
     pub(super) fn make_checkpoints(self: &Arc<Self>) {
         let Some(wal) = self.wal() else { return };
         if self.is_simulated() {
@@ -95,7 +110,8 @@ impl HeapInner {
         let wal_of_thread = wal.clone();
         let work = move |heap: &HeapInner| {
             let wal = wal_of_thread;
-            /// Also after a panic, or others would wait for this thread; what it has left half done nobody else goes on with.
+            /// Runs at the end of the thread, also after a panic: other threads would wait for this one.
+            /// After a panic the heap fails, because no thread can complete a half-done checkpoint.
             struct Ended<'a>(&'a Wal, &'a HeapInner, bool);
             impl Drop for Ended<'_> {
                 fn drop(&mut self) {
@@ -107,7 +123,8 @@ impl HeapInner {
             }
             let mut ended = Ended(&wal, heap, false);
             while wal.wait_for_request() {
-                // Only if there is a checkpoint: who watches ends what another one does with pages that it has watched.
+                // Watch only if there is a checkpoint to make: a new watch ends an earlier thread's use of
+                // the pages that it watched.
                 let watch = || heap.watch_free_pages(&wal, false);
                 wal.work(watch, |watch| {
                     heap.drop_copies(&wal);
@@ -122,7 +139,8 @@ impl HeapInner {
         };
         wal.set_background(true);
         if !self.start(Work::Checkpoints, "pheap checkpoints", work) {
-            // Then transactions make them, which have the heap, so that none drops it here.
+            // Then transactions make the checkpoints. They hold a handle, so the `upgrade` below never drops
+            // the last one.
             wal.set_background(false);
             let heap = Arc::downgrade(self);
             let evict = move |wal: &Wal| heap.upgrade().iter().for_each(|heap| heap.drop_copies(wal));
@@ -130,7 +148,7 @@ impl HeapInner {
         }
     }
 
-    /// Ends that thread. No region is locked by this thread.
+    /// Ends the checkpoint thread. The caller has no region locked.
     pub(super) fn stop_checkpoints(&self) {
         if let (Some(thread), Some(wal)) = (self.workers.take(Work::Checkpoints), self.wal()) {
             wal.stop_background();
@@ -149,7 +167,7 @@ mod tests {
         let path = folder.path().join("heap");
         let heap = Options::new().durability(Durability::Wal).log_limit(64 << 20).open(&path)?;
         let root: Root<Option<P<'static, [u64]>>> = heap.root("array")?;
-        heap.inner().stop_checkpoints(); // they would make others
+        heap.inner().stop_checkpoints(); // no other checkpoints
         root.txn(|tx, p| {
             tx[p] = Some(tx.alloc_slice(1 << 20, |i| i as u64)?);
             Ok(())
@@ -162,7 +180,7 @@ mod tests {
         assert_eq!(after.checkpoints, before.checkpoints + 1);
         assert!(after.checkpoint_bytes >= before.checkpoint_bytes + (8 << 20));
         assert_eq!(log(), grown);
-        // There is nothing more to fold, and this one makes it short.
+        // Nothing is left to fold, and this call cuts the log down.
         heap.checkpoint()?;
         assert!(log() < grown);
         heap.close()

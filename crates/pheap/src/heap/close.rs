@@ -1,4 +1,5 @@
-//! `Heap::close`, and the threads in the background: they are started here, too, for each must have ended before the heap goes.
+//! `Heap::close` and the table of background threads. Closing waits for each thread, because they use the
+//! heap.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,14 +17,14 @@ use crate::sync::Mutex;
 use crate::wal::Wal;
 
 impl HeapInner {
-    /// Closes the heap; also one whose file was removed, if it is the `last` time that anybody could use it.
+    /// Closes the heap. Fails if its file was removed, unless this is the `last` handle.
     pub(super) fn close(&self, last: bool) -> Result<()> {
         self.check_not_forked()?;
         let entered = Entered::new(self.id(), Scope::Copy)?;
         let copies = self.copies.write();
         let creation = Creation::lock(self)?;
         let regions = self.regions();
-        // One that has failed cannot be saved any more.
+        // A failed heap cannot be saved any more, so it is closed even if its file was removed.
         if !last && self.state.load(Ordering::Relaxed) < CLOSED {
             self.check_named()?;
         }
@@ -40,25 +41,29 @@ impl HeapInner {
             });
             match retired {
                 Ok(()) => {}
-                // One that a panic has left between two states is for the next opening to bring to one of them.
+                // A panic left this region inconsistent. The heap is not marked as closed, so the next
+                // opening recovers it.
                 Err(Error::Closed) => is_whole = false,
-                // Whoever may be inside keeps the memory, and the lock on the file, until the last handle is gone. Then the file is as after a crash.
+                // A thread may be inside this region. So the memory, and the lock on the file, stay until the
+                // last handle is dropped. The file is then as after a crash.
                 Err(error) => return Err(error),
             }
         }
         let mut tables = self.tables.lock();
-        self.wait_for_growth(); // nobody starts the thread again: it takes the tables
+        self.wait_for_growth(); // no thread starts it again: that needs the tables
         let refused = self.wal().is_some_and(|wal| wal.begin_to_close());
         if refused {
             live = None;
         }
         let closed = match self.wal().map_or(Ok(()), |wal| wal.may_write()) {
-            // What the disk has is for the next opening to find out.
+            // The log has failed, so the content of the disk is unknown. The next opening reads it.
             Err(error) => Err(error),
             Ok(()) if !is_whole => Err(panicked()),
             Ok(()) if self.is_read_only() => Ok(()),
             Ok(()) => self.mark_closed(&mut tables, live, !refused).or_else(|error| {
-                // The log may have been misplaced since it was looked for: that, closing gets over. If it has not failed, it is not looked for again: it may be removed.
+                // The log may have been misplaced since the look above; closing can go on in that case. If
+                // the log has not failed, it is not looked up again, because `mark_closed` may have removed
+                // it.
                 let gets_over = |wal: &Arc<Wal>| {
                     wal.failure().is_some() && wal.begin_to_close() && wal.may_write().is_ok()
                 };
@@ -70,30 +75,34 @@ impl HeapInner {
             }),
         };
         self.unmap(tables);
-        // One that is opened to be checked first shares the lock of who is going to open it.
+        // A heap that is opened only to be verified has no own lock: it shares that of the opening, and does
+        // not release it.
         if let Some(file) = &*self.file {
             self.mapping.unlock();
             file.forget();
         }
-        // Last: tasks that wait for a commit are told what has become of it. And without a lock: their wakers
-        // may wait for that.
+        // Last: tasks that wait for a commit get its outcome. No lock is held, because their wakers may wait
+        // for these locks.
         drop((creation, copies, entered));
         self.stop_syncer();
         closed
     }
 
-    /// Marks the heap as closed, once the disk has everything. `live` are the live slots, if they are known. `is_recorded` if every change of the metadata was recorded:
-    /// else pages that are free here may be in use in the file.
+    /// Marks the heap as closed, once the disk has everything. `live` has the bitmaps of live slots, if they
+    /// are known. If `is_recorded`, every change of the metadata was recorded. Otherwise pages that are free
+    /// in memory may be in use in the file.
     fn mark_closed(&self, tables: &mut Tables, live: Option<Vec<u64>>, is_recorded: bool) -> Result<()> {
         if self.wal().is_some_and(|wal| !wal.has_begun()) {
-            return self.mapping.shrink_file(tables.header.mapped); // nothing was recorded: it says that it is closed, as when it was opened
+            // nothing was recorded, so the header still says closed
+            return self.mapping.shrink_file(tables.header.mapped);
         }
-        // A simulated medium cannot be cut off.
+        // A simulated medium cannot be truncated.
         if is_recorded && !self.is_simulated() {
             tables.drop_free_arenas();
         }
         if let Some(wal) = self.wal() {
-            // First of all: records of what was in these pages must not come after what is written there directly.
+            // The checkpoint comes first: records of the old content of these pages must not be applied after
+            // the direct stores below.
             wal.checkpoint(|| {})?;
         }
         if let Some(live) = live {
@@ -103,8 +112,9 @@ impl HeapInner {
         let Tables { heap, header, media, .. } = tables;
         header.in_use = Use::Closed;
         header.has_parts = false; // the logs are empty
-        // Both slots: should one be damaged later, the other must not say that the heap is in use, nor miss a log that is gone, nor a file that is longer. One after the other, for
-        // a power failure may tear what is being written.
+        // Write both slots. If one is damaged later, the other must not say that the heap is in use, need a
+        // log that was removed, or name arenas that were cut off. Sync between the two, because a power
+        // failure may tear the slot that is being written.
         let sync = || if bug(Bug::SyncHeadersAtOnce) { Ok(()) } else { self.mapping.sync() };
         header.write_both(media, *heap, sync)?;
         if bug(Bug::SyncHeadersAtOnce) {
@@ -115,12 +125,12 @@ impl HeapInner {
             wal.remove();
             wal.keep_data_found()?;
         }
-        // Also what was made ready and not used, here or by a program that was killed.
+        // This cuts off space ahead, too, that this process or a killed one has allocated and not used.
         if is_recorded { self.mapping.shrink_file(header.mapped) } else { Ok(()) }
     }
 }
 
-/// What a thread is there for.
+/// The task of a background thread.
 #[derive(Clone, Copy)]
 pub(super) enum Work {
     Marking,
@@ -129,23 +139,25 @@ pub(super) enum Work {
     Syncs,
 }
 
-/// The threads, as far as there are some.
+/// The background threads that exist, by task.
 #[derive(Default)]
 pub(super) struct Workers(pub(super) [Mutex<Option<JoinHandle<()>>>; 4]);
 
 impl Workers {
-    /// Whether there is one that has not ended.
+    /// Returns whether there is a thread for this task that has not ended.
     pub(super) fn is_at_work(&self, what: Work) -> bool {
-        // SURVIVES drop: heaps of the lab grow too seldom for two threads to meet here. SURVIVES unreached: of threads that simulated heaps do not have.
+        // SURVIVES drop: heaps of the lab grow too seldom for two threads to meet here.
+        // SURVIVES unreached: simulated heaps have no such threads.
         self.0[what as usize].lock().as_ref().is_some_and(|thread| !thread.is_finished())
     }
 
-    /// Takes a thread, to wait for it.
+    /// Removes the thread of this task from the table, so that the caller can join it.
     pub(super) fn take(&self, what: Work) -> Option<JoinHandle<()>> {
         self.swap(what, None)
     }
 
-    /// Puts the thread there that `start` starts, if it does. One at a time.
+    /// Calls `start` under the lock of this task's place, so that one thread starts at a time, and stores the
+    /// thread that it returns, if any.
     pub(super) fn start(&self, what: Work, start: impl FnOnce() -> Option<JoinHandle<()>>) {
         let mut place = self.0[what as usize].lock();
         if let Some(thread) = start() {
@@ -154,7 +166,7 @@ impl Workers {
     }
 
     pub(super) fn swap(&self, what: Work, thread: Option<JoinHandle<()>>) -> Option<JoinHandle<()>> {
-        // SURVIVES drop: nobody else has a heap that is being opened, and only one thread closes it.
+        // SURVIVES drop: no other thread has a heap that is being opened, and only one thread closes it.
         std::mem::replace(&mut *self.0[what as usize].lock(), thread)
     }
 }

@@ -1,4 +1,4 @@
-//! `Heap::collect`: collections of the whole heap, on demand and in the background after it was opened.
+//! `Heap::collect`: collections of the whole heap, by a call or in the background after an opening.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,19 +12,20 @@ use crate::gc::{Pace, Stage};
 use crate::os::{cores, fork};
 use crate::region::{Region, guard};
 
-/// A region with fewer bytes is marked by one thread.
+/// Bytes of spans below which one thread marks a region.
 const WORTH_THREADS: u64 = 8 << 20;
-/// How long marking in the background leaves whoever has opened the heap alone. A new thread may be given its parent's processor, also if others are idle,
-/// and the parent would wait longer than the opening has taken.
+/// The time that background marking waits before it begins. The kernel may put a new thread on its parent's
+/// processor, even if others are idle; the opening thread would then wait longer than the opening has taken.
 const HEAD_START: Duration = Duration::from_millis(1);
 
-/// What is known of a heap's collections.
+/// The state of a heap's collections.
 #[derive(Default)]
 pub(crate) struct Collections {
     pub(super) pace: Arc<Pace>,
-    /// As many as there are processors, if 0. See [`Options::collect_threads`](crate::Options::collect_threads).
+    /// The number of marking threads that the program asks for; 0 for one a processor. See
+    /// [`Options::collect_threads`](crate::Options::collect_threads).
     threads: usize,
-    /// Tells the thread in the background to end.
+    /// Set by the closing thread: tells the background thread to end.
     stop: AtomicBool,
 }
 
@@ -38,12 +39,13 @@ impl Collections {
 impl Heap {
     /// Waits for the marking after opening to finish. After that, memory that a crash has leaked is reused.
     ///
-    /// A heap can be used as soon as it is open. If it was not closed before, its objects are marked in the background; this
-    /// waits for that, and helps.
+    /// A heap can be used as soon as it is open. If it was not closed before, its objects are marked in the
+    /// background; this call waits for the marking, and helps.
     ///
     /// # Errors
-    /// [`Error::Nested`](crate::Error::Nested) if this thread is inside a transaction or read of the heap, [`Error::SeveralHeaps`](crate::Error::SeveralHeaps) if of another
-    /// one; [`Error::Closed`](crate::Error::Closed), [`Error::Forked`](crate::Error::Forked).
+    /// [`Error::Nested`](crate::Error::Nested) if this thread is inside a transaction or read of the heap,
+    /// [`Error::SeveralHeaps`](crate::Error::SeveralHeaps) if it is inside another heap;
+    /// [`Error::Closed`](crate::Error::Closed), [`Error::Forked`](crate::Error::Forked).
     pub fn wait_ready(&self) -> Result<()> {
         let heap = self.inner();
         for region in heap.regions_to_collect()? {
@@ -54,14 +56,17 @@ impl Heap {
         Ok(())
     }
 
-    /// Collects all roots: objects that were unreachable when this was called are free when it returns. Transactions and reads go on meanwhile.
+    /// Collects all roots: objects that were unreachable at the call are free when it returns. Transactions
+    /// and reads go on during it.
     ///
-    /// Programs need not call it: a root is collected automatically when it has allocated about as much as is live (see
-    /// [`Options::collect_growth`](crate::Options::collect_growth)).
+    /// Programs need not call this: a root is collected automatically when it has allocated about as much as
+    /// is live (see [`Options::collect_growth`](crate::Options::collect_growth)).
     ///
     /// # Errors
-    /// [`Error::Nested`](crate::Error::Nested) if this thread is inside a transaction or read of the heap, [`Error::SeveralHeaps`](crate::Error::SeveralHeaps) if of another
-    /// one; [`Error::ReadOnly`](crate::Error::ReadOnly), [`Error::Closed`](crate::Error::Closed), [`Error::Forked`](crate::Error::Forked).
+    /// [`Error::Nested`](crate::Error::Nested) if this thread is inside a transaction or read of the heap,
+    /// [`Error::SeveralHeaps`](crate::Error::SeveralHeaps) if it is inside another heap;
+    /// [`Error::ReadOnly`](crate::Error::ReadOnly), [`Error::Closed`](crate::Error::Closed),
+    /// [`Error::Forked`](crate::Error::Forked).
     pub fn collect(&self) -> Result<()> {
         let heap = self.inner();
         heap.check_writable()?;
@@ -73,23 +78,24 @@ impl Heap {
 }
 
 impl HeapInner {
-    /// Fails if this thread cannot wait for regions.
+    /// Returns all regions. Fails if this thread cannot wait for regions.
     fn regions_to_collect(&self) -> Result<Vec<Arc<Region>>> {
         self.check_open()?;
         guard::may_wait(self.id())?;
         Ok(self.regions())
     }
 
-    /// Collects one region. This thread is not inside of the heap.
+    /// Collects one region. This thread is not inside the heap.
     pub(crate) fn collect(&self, region: &Region) {
-        // A cycle that was running has begun before, and knows nothing of what became garbage since.
+        // A cycle that was already running misses objects that became garbage since it began, so it is
+        // completed and another one follows.
         while let Some(false) = region.begin_cycle() {
             self.drive(region);
         }
         self.drive(region);
     }
 
-    /// Completes the cycle of a region, with as many threads as it is worth.
+    /// Completes the region's cycle, with several threads if the region is large.
     fn drive(&self, region: &Region) {
         let mark =
             || while region.mark_beside_readers(self) == Stage::Working && !self.collections.stops() {};
@@ -105,20 +111,20 @@ impl HeapInner {
         while region.collect_alone() && !self.collections.stops() {}
     }
 
-    /// Marks what is live in a heap that was just opened, in a thread of its own.
+    /// Marks live objects of a heap that was just opened, in a background thread.
     pub(super) fn mark_in_background(self: &Arc<Self>) {
         let work = |heap: &HeapInner| {
-            std::thread::park_timeout(HEAD_START); // or until it is to stop
+            std::thread::park_timeout(HEAD_START); // or until the heap is closed
             for region in heap.regions() {
                 while !heap.collections.stops() && region.mark_beside_readers(heap) == Stage::Working {}
                 while !heap.collections.stops() && region.collect_alone() {}
             }
         };
-        // Without a thread, the work is done by those who allocate.
+        // If no thread starts, allocating transactions do the work.
         self.start(Work::Marking, "pheap marking", work);
     }
 
-    /// Ends the thread in the background. No region is locked by this thread.
+    /// Ends the marking thread. The caller has no region locked.
     pub(super) fn stop_background(&self) {
         self.collections.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.workers.take(Work::Marking) {
@@ -134,7 +140,7 @@ impl Collections {
     }
 }
 
-/// How many threads mark when somebody waits for it, if the option says `threads`.
+/// Returns the number of threads that mark while a caller waits, for the option `threads`.
 fn marking_threads(threads: usize) -> usize {
     match threads {
         0 => cores().min(8),

@@ -1,4 +1,4 @@
-//! Deferred commits as the heap sees them: the thread that makes them durable is started when there is a first one.
+//! Deferred commits of a heap. The first one starts the thread that makes them durable.
 
 use std::sync::{Arc, Weak};
 use std::thread;
@@ -12,47 +12,48 @@ use crate::wal::{Commit, SyncPolicy, Wal};
 const NAME: &str = "pheap log";
 
 impl HeapInner {
-    /// What tells when a transaction is durable that was committed just now, and whose records end at `position`. If commits are synced, sees to it that it becomes so, and waits if much more
-    /// is not synced than may be.
+    /// Returns a `Commit` for a transaction that was committed just now, whose records end at `position`. If
+    /// commits are synced, it requests the sync, and waits if more bytes are unsynced than the limit allows.
     pub(crate) fn deferred(self: &Arc<Self>, position: u64) -> Commit {
         let commit = self.seen(position);
         if let Some(wal) = self.wal()
             && wal.syncs_commits()
         {
-            // A simulated log stands still until somebody waits.
+            // A simulated log stands still until a thread waits.
             let goes_on = wal.has_syncer() || self.is_simulated();
             wal.limit_unsynced(position, if goes_on { wal.settings().unsynced_limit } else { 0 });
         }
         commit
     }
 
-    /// What tells when everything before `position` is durable. Sees to it that it becomes so if commits are synced: not only a commit may be what a read has seen, and for the end of a
-    /// collection nobody waits.
+    /// Returns a `Commit` for everything before `position`. If commits are synced, it requests the sync: a
+    /// read may have seen records that no commit waits for, such as the end of a collection.
     pub(crate) fn seen(self: &Arc<Self>, position: u64) -> Commit {
         let Some(wal) = self.wal() else { return Commit::done() };
         if !wal.is_durable(position) && !self.is_simulated() && !self.is_forked() {
-            self.start_syncer(wal); // who wakes the task, whatever is synced
+            self.start_syncer(wal); // it wakes the task, with any policy
             wal.ask(position);
         }
         Commit::at(wal, position)
     }
 
-    /// Whether a transaction waits for the disk before it returns.
+    /// Returns whether a transaction waits for the disk before it returns.
     pub(crate) fn waits_for_syncs(&self) -> bool {
         self.wal().is_some_and(|wal| wal.syncs_commits())
     }
 
-    /// What has to be durable before a task may commit more: no more than so many bytes are to be unsynced, and a task does not wait for that when it commits.
+    /// Returns the commit that must be durable before a task may commit more, so that the unsynced bytes stay
+    /// within their limit. A task does not wait for that when it commits.
     pub(crate) fn backlog(self: &Arc<Self>) -> Option<Commit> {
         if self.is_forked() {
-            return None; // what waits there is the parent's
+            return None; // the log's records are the parent's
         }
         let wal = self.wal()?;
         let least = wal.end().saturating_sub(wal.settings().unsynced_limit);
         (!wal.is_durable(least)).then(|| self.seen(least))
     }
 
-    /// Starts the thread if the policy needs it.
+    /// Starts the sync thread if the policy is `SyncPolicy::Every`.
     pub(super) fn sync_at_intervals(self: &Arc<Self>) {
         if let Some(wal) = self.wal()
             && matches!(wal.policy(), SyncPolicy::Every(_))
@@ -62,26 +63,29 @@ impl HeapInner {
         }
     }
 
-    /// Starts the thread that syncs the log, unless there is one, or there can be none.
+    /// Starts the thread that syncs the log, unless it exists or cannot be started.
     fn start_syncer(self: &Arc<Self>, wal: &Arc<Wal>) {
         if wal.has_syncer() {
             return;
         }
         self.workers.start(Work::Syncs, || {
             wal.begin_syncer(|| {
-                // The thread may drop the last handle of the heap, in a waker, and then goes on by itself.
+                // A waker that the thread calls may drop the last handle of the heap. So the thread has a
+                // weak reference to it, and goes on with the log alone.
                 let (wal, heap) = (wal.clone(), Arc::downgrade(self));
                 start_thread(NAME, move || Syncer { wal, heap }.run())
             })
         });
     }
 
-    /// Ends that thread, which first wakes all that wait. Everything is durable, or has failed. No region is locked by this thread.
+    /// Ends the sync thread, which first wakes all waiting tasks. Everything is durable, or the log has
+    /// failed. The caller has no region locked.
     pub(super) fn stop_syncer(&self) {
         let Some(wal) = self.wal() else { return };
         wal.stop_syncer();
-        // None of these threads waits for itself, nor for that of another heap, which may be about to wait for it: their wakers may drop each other's heaps. And a waker may wait for another
-        // heap that this thread is inside of.
+        // A thread of this kind joins neither itself nor the thread of another heap, because that may be
+        // about to join this one: their wakers may drop each other's heaps. A thread inside a heap does not
+        // join either, because a waker may wait for that heap.
         if let Some(syncer) = self.workers.take(Work::Syncs)
             && guard::is_outside()
             && thread::current().name() != Some(NAME)
@@ -91,7 +95,7 @@ impl HeapInner {
     }
 }
 
-/// What the thread has. Dropped when it ends.
+/// The state of the sync thread. Its drop ends the thread's work.
 struct Syncer {
     wal: Arc<Wal>,
     heap: Weak<HeapInner>,
@@ -105,7 +109,8 @@ impl Syncer {
 
 impl Drop for Syncer {
     fn drop(&mut self) {
-        // Let go of before anybody is told: who is may drop the heap, and open it again.
+        // The reference to the heap is released before any task is woken: the task may drop the heap and open
+        // it again.
         if let Some(heap) = self.heap.upgrade() {
             if thread::panicking() {
                 heap.set_panicked();

@@ -1,4 +1,4 @@
-//! The directory of roots, found by scanning the span tables when a heap is opened; roots are created, renamed and removed.
+//! The directory of roots: listing, renaming and removing them. Opening fills it from the span tables.
 
 use std::sync::Arc;
 
@@ -10,24 +10,25 @@ use crate::region::guard::{Entered, Scope};
 use crate::store::region_header::MAX_NAME;
 use crate::sync::MutexGuard;
 
-/// A root, as [`Heap::roots`] lists it.
+/// A root in the list that [`Heap::roots`] returns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RootInfo {
-    /// Its name.
+    /// The root's name.
     pub name: String,
-    /// The name of its type, in the program that created it.
+    /// The name of the root's type in the program that created it.
     pub type_name: String,
 }
 
 impl Heap {
-    /// All roots, by name. (In a forked child, none.)
+    /// Returns all roots, ordered by name. (In a forked child, none.)
     pub fn roots(&self) -> Vec<RootInfo> {
         let heap = self.inner();
         if heap.is_forked() {
             return Vec::new();
         }
-        // The numbers first: types are only added, and before a root has one.
+        // The types' numbers are read before the type table: types are only added, and a root's type is in
+        // the table before the root has its number.
         let of = |(name, region): (&String, &Arc<Region>)| (name.clone(), region.ty());
         let roots: Vec<(String, u32)> = heap.directory.lock().iter().map(of).collect();
         let types = heap.tables.lock().types.types.clone();
@@ -38,7 +39,8 @@ impl Heap {
     /// Renames a root, durably, or not at all. Handles stay valid.
     ///
     /// # Errors
-    /// [`Error::NoSuchRoot`], [`Error::RootExists`], [`Error::InvalidName`], [`Error::ReadOnly`], [`Error::Nested`].
+    /// [`Error::NoSuchRoot`], [`Error::RootExists`], [`Error::InvalidName`], [`Error::ReadOnly`],
+    /// [`Error::Nested`].
     pub fn rename_root(&self, old: &str, new: &str) -> Result<()> {
         let heap = self.inner();
         check_name(new)?;
@@ -60,17 +62,19 @@ impl Heap {
         Ok(())
     }
 
-    /// Removes a root and all its objects, durably, or not at all. Waits for running transactions and reads of the root;
-    /// handles fail with [`Error::Closed`] from then on.
+    /// Removes a root and all its objects, durably, or not at all. Waits for running transactions and reads
+    /// of the root; its handles fail with [`Error::Closed`] from then on.
     ///
     /// # Errors
-    /// [`Error::NoSuchRoot`], [`Error::ReadOnly`], [`Error::Nested`] if this thread is inside a transaction or read of the heap.
+    /// [`Error::NoSuchRoot`], [`Error::ReadOnly`], [`Error::Nested`] if this thread is inside a transaction
+    /// or read of the heap.
     pub fn remove_root(&self, name: &str) -> Result<()> {
         let heap = self.inner();
         let _creation = heap.lock_creation()?;
         let region = heap.region(name)?;
         let tables = heap.free_region(&region)?;
-        // Before anyone is told that there is no such root. Who looks for it waits until then, so that nobody finds one that is gone.
+        // The removal must be durable before a thread learns that there is no such root. A thread that looks
+        // the root up waits for the tables' lock until then, so it cannot find the removed root.
         let durable = if bug(Bug::TellAtOnce) { Ok(()) } else { heap.acknowledge_all() };
         heap.directory.lock().remove(name);
         heap.shown.remove(&region);
@@ -82,7 +86,8 @@ impl Heap {
     }
 }
 
-/// Keeps roots as they are, and this thread from waiting for that again.
+/// The lock under which roots are created, renamed and removed. While a thread has it, waiting for it again
+/// is an error.
 pub(crate) struct Creation<'a> {
     /// The number of the next region.
     pub(super) next: MutexGuard<'a, u32>,
@@ -90,10 +95,10 @@ pub(crate) struct Creation<'a> {
 }
 
 impl<'a> Creation<'a> {
-    /// Waits for other threads that keep roots as they are.
+    /// Waits for other threads that hold this lock.
     ///
     /// # Errors
-    /// [`Error::Nested`] if this thread is inside of the heap, other than in a copy.
+    /// [`Error::Nested`] if this thread is inside the heap, other than in a copy.
     #[track_caller]
     pub(super) fn lock(heap: &'a HeapInner) -> Result<Creation<'a>> {
         let entered = Entered::new(heap.id(), Scope::Roots)?;
@@ -106,8 +111,8 @@ impl HeapInner {
     pub(crate) fn lock_creation(&self) -> Result<Creation<'_>> {
         self.check_writable()?;
         let guard = Creation::lock(self)?;
-        self.check_writable()?; // it may have been closed meanwhile
-        // A log that refuses records does not say so where metadata are changed.
+        self.check_writable()?; // Another thread may have closed the heap during the wait.
+        // A log that refuses records reports no error where metadata change, so ask it here.
         self.check_log()?;
         Ok(guard)
     }

@@ -1,5 +1,5 @@
-//! Children that are made while each mutex of a heap is locked: entries refuse, drops do nothing, and
-//! nothing waits.
+//! Forks while each mutex of a heap is locked. In the child, calls are refused, drops do nothing, and no call
+//! waits.
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -17,7 +17,7 @@ use crate::{
 
 type Map = PSnapMap<'static, u64, u64>;
 
-/// What a program has of a heap.
+/// The handles that a program may have of a heap.
 #[derive(Clone)]
 struct Handles {
     heap: Heap,
@@ -34,13 +34,13 @@ fn made(durability: Durability, folder: &std::path::Path) -> Result<Handles> {
     let (root, other): (Root<Map>, Root<u64>) = (heap.root("map")?, heap.root("other")?);
     let held = root.txn(|tx, map| Ok(tx.hold(map)))?;
     let snapshot = root.read(|view, map| view[map].snapshot(view))??;
-    // Not durable with a log, which is synced on demand.
+    // With `Wal`, the commit is not durable: the log is synced on demand.
     let ((), commit) = root.txn_deferred(|tx, map| map.insert(tx, &1, &1).map(drop))?;
     Ok(Handles { heap, root, other, held, snapshot, commit })
 }
 
-/// Runs `f` while this thread has each mutex of the heap and of a root. A child that comes back from `f`,
-/// which says so, keeps them.
+/// Runs `f` while this thread holds each mutex of the heap and of a root. If `f` returns true, this is a
+/// child, and it keeps the locks.
 fn while_locked(handles: &Handles, f: impl FnOnce() -> bool) {
     let (heap, region) = (handles.heap.inner(), &handles.root.region);
     let of_heap = (heap.copies.write(), heap.creation.lock(), heap.shown.entries());
@@ -57,7 +57,7 @@ fn is_forked<T>(result: Result<T>) -> bool {
     matches!(result, Err(Error::Forked))
 }
 
-/// Calls each entry.
+/// Calls each method of each handle; returns whether all refuse.
 fn refuses(handles: &Handles) -> bool {
     let Handles { heap, root, other, held, snapshot, commit } = handles;
     let polled = |commit: Commit| match pin!(commit).poll(&mut Context::from_waker(Waker::noop())) {
@@ -104,7 +104,7 @@ fn refuses(handles: &Handles) -> bool {
         && is_forked(polled(commit.clone())) == has_log
 }
 
-/// Makes a child that goes on here, with all locked. Whether this is the child; the parent waits until it
+/// Forks here, with everything locked. Returns whether this is the child; the parent waits until the child
 /// has ended.
 fn is_child(handles: &Handles) -> bool {
     let mut is_child = false;

@@ -1,4 +1,5 @@
-//! `Heap::holders`: who has a heap. Nothing is counted where heaps are used: handles are references, and this looks at how many there are.
+//! `Heap::holders`: what keeps a heap open. Using a heap counts nothing: handles are references, and this
+//! reads their reference counts.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -7,39 +8,46 @@ use super::{Heap, HeapInner};
 use crate::gc::held::HeldTable;
 use crate::region::Region;
 
-/// Who has a heap, as [`Heap::holders`] has found it. Its `Display` is a text like "2 handles of roots (`jobs`, `users`), 1 snapshot (`users`)".
+/// The handles of a heap, as [`Heap::holders`] has found them. The `Display` is a text like "2 handles of
+/// roots (`jobs`, `users`), 1 snapshot (`users`)".
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Holders {
-    /// Handles of the heap itself, other than the one that was asked.
+    /// Handles of the heap itself, other than the one that `holders` was called on.
     pub heaps: usize,
-    /// The roots of which somebody has something, by name.
+    /// The roots of which the program has at least one of the things counted here, by name.
     pub roots: Vec<RootHolders>,
 }
 
-/// Who has something of one root; see [`Holders`].
+/// Numbers of handles and other references to one root; see [`Holders`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RootHolders {
-    /// The root's name: the last one, if it is removed.
+    /// The root's name: its last name, if the root is removed.
     pub name: String,
-    /// [`Root`](crate::Root)s.
+    /// Number of [`Root`](crate::Root) handles.
     pub handles: usize,
-    /// [`Snapshot`](crate::Snapshot)s. Clones count once.
+    /// Number of [`Snapshot`](crate::Snapshot)s. Clones count once.
     pub snapshots: usize,
-    /// Objects to which there is a [`Held`](crate::Held). These do not keep the heap open.
+    /// Number of objects to which there is a [`Held`](crate::Held). These do not keep the heap open.
     pub held: usize,
-    /// [`Watch`](crate::Watch)es. These do not keep the heap open either, but what their closures have may.
+    /// Number of [`Watch`](crate::Watch)es. These do not keep the heap open either, but handles in their
+    /// closures may.
     pub watches: usize,
 }
 
 impl Heap {
-    /// Who has the heap besides this handle, by kind and root: to find what keeps a heap open whose last handle was to be gone, or what a part of the program that should have ended has left.
+    /// Returns the program's other handles of the heap, by kind and root: to find out what keeps a heap open
+    /// whose last handle was thought to be dropped, or what a part of the program that should have ended has
+    /// left.
     ///
-    /// [`close`](Self::close) closes the heap whoever has it. After that, this tells who is going to get [`Error::Closed`](crate::Error::Closed). Without `close`, a heap is closed when
-    /// there are no handles and no snapshots any more. [`Error::AlreadyOpen`](crate::Error::AlreadyOpen) says the same of a heap that is opened once more.
+    /// [`close`](Self::close) closes the heap even if there are handles. After that, this lists the handles
+    /// that return [`Error::Closed`](crate::Error::Closed). Without `close`, a heap is closed when there are
+    /// no handles and no snapshots any more. If a heap is opened twice,
+    /// [`Error::AlreadyOpen`](crate::Error::AlreadyOpen) has the same list.
     ///
-    /// It is a look at one moment: an operation of another thread on the heap (a collection, a backup) may count as a handle while it lasts. In a forked child, it is empty.
+    /// The result shows one moment: an operation of another thread on the heap (a collection, a backup) may
+    /// count as a handle while it lasts. In a forked child, it is empty.
     ///
     /// ```
     /// # use pheap::{Heap, Root};
@@ -59,11 +67,12 @@ impl Heap {
     /// ```
     ///
     /// # Cost
-    /// Some locks, each for a moment, and a look at each held pointer; transactions and reads do nothing for it. It waits for no transaction.
+    /// Some locks, each held briefly, and a look at each held pointer. Transactions and reads do not pay for
+    /// it. It waits for no transaction.
     pub fn holders(&self) -> Holders {
         let inner = self.inner();
         if inner.is_forked() {
-            return Holders::default(); // what it would lock may be locked for ever
+            return Holders::default(); // in the child, these locks may stay locked for ever
         }
         let mut holders = inner.shown.holders(Arc::strong_count(inner));
         holders.heaps = holders.heaps.saturating_sub(1);
@@ -72,12 +81,12 @@ impl Heap {
 }
 
 impl Holders {
-    /// Whether nobody has anything.
+    /// Returns whether there are no handles, snapshots, held objects and watches.
     pub fn is_empty(&self) -> bool {
         self.heaps == 0 && self.roots.is_empty()
     }
 
-    /// Those who keep the heap open.
+    /// Leaves out references that do not keep the heap open.
     fn that_keep_it_open(mut self) -> Holders {
         for root in &mut self.roots {
             (root.held, root.watches) = (0, 0);
@@ -122,7 +131,8 @@ impl fmt::Display for Holders {
     }
 }
 
-/// The roots that programs may have something of, also those that are removed. Apart from the heap, which whoever asks must not keep open.
+/// The roots to which the program may have references, removed ones included. Separate from the heap, because
+/// an `Error::AlreadyOpen`, which reads this, must not keep the heap open.
 #[derive(Default)]
 pub(crate) struct Shown(Mutex<Vec<Entry>>);
 
@@ -130,22 +140,24 @@ pub(super) struct Entry {
     name: String,
     region: Weak<Region>,
     table: Weak<HeldTable>,
-    /// Whether the directory has it.
+    /// Whether the root is in the directory.
     listed: bool,
 }
 
 impl Shown {
     pub(super) fn entries(&self) -> MutexGuard<'_, Vec<Entry>> {
-        // SURVIVES unreached: locks of std's own are not watched. Nothing that a heap does depends on what is here.
+        // SURVIVES unreached: locks of std's own are not watched. Nothing that a heap does depends on this
+        // list.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The directory has another root.
+    /// Notes that the directory has another root.
     pub(crate) fn add(&self, name: &str, region: &Arc<Region>) {
         let (name, table) = (name.to_owned(), Arc::downgrade(&region.held));
         let mut entries = self.entries();
         if entries.len() == entries.capacity() {
-            // Now and then, or many roots would take a time that is the square of that of one.
+            // Dead entries are removed only when the list is full. Otherwise creating many roots would take
+            // quadratic time.
             entries.retain(|entry| entry.region.strong_count() > 0 || entry.table.strong_count() > 0);
             let as_many = entries.len() + 1;
             entries.reserve(as_many);
@@ -157,7 +169,7 @@ impl Shown {
         self.of(region, |entry| name.clone_into(&mut entry.name));
     }
 
-    /// The directory does not have it any more.
+    /// Notes that the directory does not have this root any more.
     pub(super) fn remove(&self, region: &Arc<Region>) {
         self.of(region, |entry| entry.listed = false);
     }
@@ -169,17 +181,19 @@ impl Shown {
         }
     }
 
-    /// The directory is empty.
+    /// Notes that the directory is empty.
     pub(super) fn remove_all(&self) {
         self.entries().iter_mut().for_each(|entry| entry.listed = false);
     }
 
-    /// Who has a heap to which there are so many references.
+    /// Counts the references to the roots. `references` is the number of references to the heap; those of
+    /// root handles and snapshots are subtracted.
     fn holders(&self, references: usize) -> Holders {
         let of =
             |entry: &Entry| (entry.name.clone(), entry.region.upgrade(), entry.table.upgrade(), entry.listed);
         let all: Vec<_> = self.entries().iter().map(of).collect();
-        // With nothing locked: a region that goes here takes closures of the program's with it.
+        // Nothing is locked here: if this drops the last reference to a region, closures of the program are
+        // dropped with it.
         let mut roots = Vec::new();
         for (name, region, table, listed) in all {
             let mut root = RootHolders { name, ..RootHolders::default() };
@@ -189,7 +203,7 @@ impl Shown {
                 root.handles = Arc::strong_count(region).saturating_sub(others);
             }
             if let Some(table) = &table {
-                // This, the region and its collector.
+                // The other references: this one, the region's and its collector's.
                 let others = if region.is_some() { 3 } else { 1 };
                 (root.held, root.snapshots) = table.holders(others);
             }
@@ -204,7 +218,8 @@ impl Shown {
 }
 
 impl HeapInner {
-    /// What is said of the heap to who opens it once more. Keeps nothing open.
+    /// Returns the function that describes the references to this heap, for an `Error::AlreadyOpen`. It keeps
+    /// nothing open.
     pub(super) fn held_by(self: &Arc<Self>) -> impl Fn() -> String + Send + Sync + use<> {
         let (heap, shown) = (Arc::downgrade(self), self.shown.clone());
         move || match heap.strong_count() {
@@ -218,7 +233,7 @@ impl HeapInner {
 mod tests {
     use crate::{Heap, Result, Root};
 
-    /// Who removes roots and creates others has a list of those that there are.
+    /// A program that removes roots and creates others keeps a list of the existing roots only.
     #[test]
     fn roots_that_are_gone_are_forgotten() -> Result<()> {
         let heap = Heap::in_memory()?;

@@ -1,7 +1,9 @@
-//! Space that the file gives back while the heap is open: holes where pages are free. With a write-ahead log only.
+//! Gives space of free pages back while the heap is open: the file gets holes. With a write-ahead log only.
 //!
-//! A hole is zeros, so what was there must be of no use in any state that a crash may leave. The pages are free *before* a checkpoint begins, and stay so until it is complete: then the record by which they became
-//! free is in the file, and no recovery begins before it. What takes them later is in records behind that.
+//! A hole reads as zeros, so no state that a crash may leave may need its old content. The pages are free
+//! *before* a checkpoint begins, and stay free until it is complete. Then the record that freed them is in
+//! the file, and no recovery begins before it. Later transactions that take the pages have their records
+//! behind that.
 
 use std::thread;
 
@@ -9,17 +11,21 @@ use super::HeapInner;
 use super::memory::PATIENCE;
 use crate::wal::Wal;
 
-/// Of the file, the part that is free, with space, before a checkpoint that nobody has asked for gives any back.
+/// A background checkpoint gives space back only if at least this fraction (1/`PART`) of the heap is free
+/// pages with space.
 const PART: u64 = 4;
 
 impl HeapInner {
-    /// To be called before a checkpoint, for [`give_back`](Self::give_back). `None` if there is too little to give back for one that was not `asked` for.
+    /// Notes the free pages before a checkpoint, for [`give_back`](Self::give_back). Returns `None` if the
+    /// log has not begun, or the tables stay locked. If the program has not `asked` for the checkpoint, it
+    /// also returns `None` if there is too little to give back.
     pub(super) fn watch_free_pages(&self, wal: &Wal, asked: bool) -> Option<u64> {
-        // One that has not begun is closed, for whoever opens the heap next, and its free pages tell what is live.
+        // As long as the log has not begun, the heap counts as closed, and its free pages may have the
+        // bitmaps of live slots.
         if !wal.has_begun() {
             return None;
         }
-        // Who has them may wait for room in the log.
+        // The thread that has the tables locked may wait for room in the log, hence for a checkpoint.
         let mut tables = self.tables_within(PATIENCE)?;
         if !asked {
             let free = tables.pages.total().saturating_sub(tables.pages.holes.bytes());
@@ -27,32 +33,33 @@ impl HeapInner {
                 return None;
             }
         }
-        // What was never used is what the heap grows into.
+        // Pages that were never used stay allocated: the heap grows into them.
         let end = tables.arenas.last().map_or(0, |newest| newest.used);
         Some(tables.pages.watch(self.tuning.hole, end))
     }
 
-    /// Makes holes of the pages that have been free since they were watched. Runs within the checkpoint that has begun after that, when it is complete.
+    /// Makes holes of the pages that have been free since `watch_free_pages`. Runs at the end of the
+    /// checkpoint that began after that call.
     pub(super) fn give_back(&self, wal: &Wal, watch: Option<u64>) {
         let Some(watch) = watch else { return };
-        // A part of a run at a time: whoever needs pages waits for no more.
+        // Takes a part of a run at a time, so that threads that need pages wait no longer than for one part.
         while let Some(mut tables) = self.tables_within(PATIENCE) {
             if self.check_open().is_err() {
-                return; // closed meanwhile, and not mapped any more
+                return; // closed in between, and unmapped
             }
             let Some((offset, len)) = tables.pages.next_quiet(watch, self.tuning.hole) else { return };
-            // Also if it fails, which may be halfway.
+            // Noted before the call, because a failed call may have made part of the hole.
             tables.pages.holes.add(offset, len);
             if wal.data().punch(offset, len).is_err() {
-                return; // the file system cannot
+                return; // the file system makes no holes
             }
-            // Copies of what was there.
+            // Drops the private copies of the pages' old content.
             self.drop_range(wal, offset, len, |_| true);
             drop(tables);
             if wal.is_room_wanted() {
-                return; // that takes another checkpoint, which goes on with what is free then
+                return; // the checkpoint that makes room goes on with the pages that are free then
             }
-            // Who waits for the lock does not get it by itself.
+            // The lock is not fair: without a pause, a waiting thread might never get it.
             thread::sleep(PATIENCE / 100);
         }
     }
@@ -66,7 +73,7 @@ mod tests {
 
     type List = Root<PVec<'static, P<'static, [u64]>>>;
 
-    /// A heap with two roots, of which the first has 64 MiB.
+    /// Returns a heap with two roots, of which the first has 64 MiB.
     fn heap(folder: &tempfile::TempDir, options: &Options) -> Result<(Heap, [List; 2])> {
         let options = options.clone().durability(Durability::Wal).sync_policy(SyncPolicy::OnDemand);
         let heap = options.open(folder.path().join("heap"))?;
@@ -88,7 +95,8 @@ mod tests {
         heap.tables.lock().pages.holes.bytes()
     }
 
-    /// To give back all that a large heap has takes seconds, and no other checkpoint makes room meanwhile, in the log or in memory.
+    /// Giving back all free space of a large heap takes seconds. No other checkpoint can make room during
+    /// that, in the log or in memory.
     #[test]
     fn nobody_waits_for_room_until_all_is_given_back() -> Result<()> {
         let small_log = Options::new().log_limit(16 << 20);
@@ -97,13 +105,14 @@ mod tests {
             let folder = tempfile::tempdir().unwrap();
             let (heap, [a, b]) = heap(&folder, &options)?;
             let inner = heap.inner();
-            inner.stop_checkpoints(); // they would wait for the one below, or give back before it
+            // they would wait for the checkpoint below, or give space back before it
+            inner.stop_checkpoints();
             drop(a);
             heap.remove_root("a")?;
             let wal = inner.wal().unwrap();
             let watch = inner.watch_free_pages(wal, true);
             wal.checkpoint(|| {
-                // Whoever goes on much longer waits for what is done here.
+                // A thread that goes on much longer waits for the checkpoint in which this runs.
                 for _ in 0..160 {
                     if wal.is_room_wanted() {
                         break;
@@ -119,13 +128,14 @@ mod tests {
         Ok(())
     }
 
-    /// The thread in the background may have something else to do, such as to make the log longer, while somebody gives space back.
+    /// The background thread may do something else, such as making the log longer, while another thread gives
+    /// space back.
     #[test]
     fn who_makes_no_checkpoint_keeps_nobody_from_giving_back() -> Result<()> {
         let folder = tempfile::tempdir().unwrap();
         let (heap, [a, _]) = heap(&folder, &Options::new().memory_limit(1 << 30).log_limit(1 << 30))?;
         let inner = heap.inner();
-        inner.stop_checkpoints(); // this thread is the one
+        inner.stop_checkpoints(); // this thread takes their place
         drop(a);
         heap.remove_root("a")?;
         let wal = inner.wal().unwrap();

@@ -1,5 +1,5 @@
-//! What is done to the memory of an open heap as a whole: regions are made and removed, clean pages are evicted (`Options::memory_limit`), the mapping is given
-//! up at the end.
+//! Operations on the memory of an open heap: creating and removing regions, evicting clean pages
+//! (`Options::memory_limit`), and unmapping at the end.
 
 #![allow(unsafe_code)]
 
@@ -32,10 +32,10 @@ use crate::txn::log::{Log, Segment, first_segment};
 use crate::units::PAGE;
 use crate::wal::Wal;
 
-// --- regions -----------------------------------------------------------------------------------------------------------------
+// --- regions
 
 impl HeapInner {
-    /// A region without a root object.
+    /// Creates a region without a root object.
     pub(crate) fn create_region(
         &self,
         creation: &mut Creation<'_>,
@@ -51,23 +51,28 @@ impl HeapInner {
         let entry = SpanEntry { kind: SpanKind::Region, slot: 0, pages: 0, ty, region: id };
         let span = tables.take_span(self, &(REGION_SIZE..=REGION_SIZE), entry)?;
         *creation.next += 1;
-        // No log before this one can have had entries of this generation.
+        // The generation is new: no earlier log can have entries of it.
         let generation = tables.header.first_generation(id);
         // The span is recorded only when its header is complete.
         let header = RegionHeader::at(tables.heap, span.offset);
         header.create(&tables.media, id, ty, name, generation, tables.header.salt);
-        // Both words of the entry are durable before the record that completes the region, which is in its log.
+        // Both words of the entry are durable before the record that completes the region. That record goes
+        // to the region's own log.
         tables.record_span(&span);
         let identity =
             Identity { id, ty, header, offset: span.offset, root: 0, generation, name: name.to_owned() };
-        // SAFETY: the span was taken just now, and nobody else has it; regions are dropped, or gone, before their heap.
+        // SAFETY: this thread took the span just now, so no other thread uses it. The region is dropped, or
+        // gone, before this heap's store.
         Ok(unsafe {
             self.open_region(&raw const **self, &tables.header, identity, vec![first_segment(span.offset)])
         })
     }
 
+    /// Opens a region of this heap.
+    ///
     /// # Safety
-    /// `store` is this heap's. The region is mapped, and its log consists of `segments`. It is not used after this heap.
+    /// `store` is this heap's store. The region of `identity` is mapped in it, and its log consists of
+    /// `segments`. The region is not used after this heap.
     pub(super) unsafe fn open_region(
         &self,
         store: *const Store,
@@ -76,19 +81,22 @@ impl HeapInner {
         segments: Vec<Segment>,
     ) -> Region {
         let identity_of_log = header.log_identity(identity.id);
-        // SAFETY: the log of a region consists of these segments, and is mapped; it is not used after the region, nor that after the heap: the caller's premises.
+        // SAFETY: the log of this region consists of `segments`, and is mapped (premise). The region owns the
+        // log, and is not used after the heap (premise).
         let mut log =
             unsafe { Log::new(self.base(), identity.header, identity.generation, identity_of_log, segments) };
         if self.wal().is_some() {
             log.keep_in_memory();
         }
         let media = Media::new(self.medium.clone());
-        // SAFETY: the store stays where it is, in the heap's `Arc`. It is this heap's, the region is mapped, and it is not used after the heap: the caller's premises.
+        // SAFETY: `store` is this heap's and lies in the heap's `Arc`, so it does not move. The region is
+        // mapped, and is not used after the heap (premise).
         unsafe { Region::new(store, self.collections.pace.clone(), media, log, identity) }
     }
 
-    /// Takes a region from everyone, marks it as removed, and frees its spans: from here on its log is never replayed, for its memory is about to belong to others. Nobody finds out
-    /// before the tables are let go.
+    /// Removes a region: waits until no other thread has it, marks it as removed, and frees its spans. From
+    /// here on its log is never replayed, because other regions may get its memory. Other threads see the
+    /// removal only when the caller unlocks the returned tables.
     pub(super) fn free_region(&self, region: &Region) -> Result<MutexGuard<'_, Tables>> {
         let spans = region.retire(self, |context| {
             assert!(ptr::eq(context.store, &raw const *self.store), "a region of another heap");
@@ -99,51 +107,55 @@ impl HeapInner {
             context.spans()
         })?;
         let mut tables = self.tables.lock();
-        // SAFETY: spans of a region of this heap, which was marked as removed just now, and which nobody can have any more.
+        // SAFETY: the spans are of a region of this heap. It was marked as removed above, with a fence, and
+        // `retire` has waited until no thread has it.
         unsafe { free_spans(&mut tables, &spans) };
         Ok(tables)
     }
 
-    /// [`free_region`](Self::free_region) of one that was created just now, and of which nobody else knows: it has no root.
+    /// Frees the spans of a region that was created just now and that no other thread knows. It has no root,
+    /// so it needs no mark.
     pub(crate) fn free_unfinished(&self, region: &Region) -> Result<()> {
         assert!(region.root() == 0, "a region with a root");
         let spans = region.retire(self, |context| {
             assert!(ptr::eq(context.store, &raw const *self.store), "a region of another heap");
             context.spans()
         })?;
-        // SAFETY: spans of a region of this heap. Without a root it counts as removed, on the medium too, and nobody can have it any more.
+        // SAFETY: the spans are of a region of this heap. Without a root it counts as removed, also on the
+        // medium, and `retire` has waited until no thread has it.
         unsafe { free_spans(&mut self.tables.lock(), &spans) };
         Ok(())
     }
 }
 
-/// Frees the spans (offset, bytes) of a region. In any order: what a crash leaves of them belongs to nobody, and is freed by the next opening.
+/// Frees the spans (offset, bytes) of a region. The order does not matter: if a crash leaves some of them,
+/// they belong to no region, and the next opening frees them.
 ///
 /// # Safety
-/// The region is marked as removed, durably, and nobody has it.
+/// The region is marked as removed, durably, and no thread uses it.
 unsafe fn free_spans(tables: &mut Tables, spans: &[(u64, u64)]) {
     for &(offset, len) in spans {
         clear_entry(&tables.media, tables.heap, &tables.arena_of(offset), offset, len);
     }
-    // Before others can record spans in these pages.
+    // Before another thread can record spans in these pages.
     if !bug(Bug::ReuseBeforeRemoval) {
         tables.media.fence();
     }
     spans.iter().for_each(|&(offset, len)| tables.pages.give(offset, len));
 }
 
-// --- a heap that is still ----------------------------------------------------------------------------------------------------
+// --- a heap that does not change
 
-/// A heap while nobody changes it: no transaction is open, and no root comes or goes.
+/// A heap that no thread changes: no transaction is open, and no root is created or removed.
 pub(super) struct Still<'a> {
     heap: &'a HeapInner,
-    // In this order: the regions are let go before the next root may be removed.
+    // Field order matters: the regions are released before another thread may remove a root.
     regions: SharedAll<'a>,
     _creation: Creation<'a>,
 }
 
 impl HeapInner {
-    /// Waits until nobody changes the heap, and keeps it so.
+    /// Waits until no thread changes the heap, and prevents changes until the result is dropped.
     pub(super) fn still(&self) -> Result<Still<'_>> {
         self.check_open()?;
         let creation = Creation::lock(self)?;
@@ -154,35 +166,36 @@ impl HeapInner {
 }
 
 impl Still<'_> {
-    /// The names of its roots.
+    /// Returns the names of the heap's roots.
     pub(super) fn roots(&self) -> Vec<String> {
         self.heap.directory.lock().keys().cloned().collect()
     }
 
-    /// What tells whether there is an object at an offset: [`SharedAll::is_live`].
+    /// Returns the function that tells whether there is an object at an offset: [`SharedAll::is_live`].
     pub(super) fn is_live(&self) -> impl Fn(u64) -> Option<bool> + '_ {
         self.regions.is_live()
     }
 
-    /// The heap's tables.
+    /// Locks the heap's tables.
     pub(super) fn tables(&self) -> MutexGuard<'_, Tables> {
         self.heap.tables.lock()
     }
 
-    /// Where the first byte at or behind `at` is that may not be zero, if there is one: holes of the file are not worth a look.
+    /// Returns the offset of the first byte at or behind `at` that may not be zero, if there is one. Skips
+    /// holes of the file, which need not be read.
     pub(super) fn data_from(&self, at: u64) -> Option<u64> {
         self.heap.mapping.file().map_or(Some(at), |file| seek_data(file, at).unwrap_or(Some(at)))
     }
 
-    /// What its objects are in.
+    /// Returns the memory of the heap's objects.
     pub(super) fn memory(&self) -> StillMemory<'_> {
         StillMemory { base: self.heap.base(), mapped: self.tables().header.mapped, still: PhantomData }
     }
 }
 
-/// The bytes of a heap that is still.
+/// The bytes of a heap that no thread changes.
 //
-// Invariant: `mapped` bytes are mapped at `base`, and nobody writes to objects in them, for `'s`.
+// Invariant: `mapped` bytes are mapped at `base`, and no thread writes to objects in them, for `'s`.
 pub(super) struct StillMemory<'s> {
     base: *const u8,
     mapped: u64,
@@ -194,26 +207,28 @@ impl<'s> StillMemory<'s> {
         self.base
     }
 
-    /// So many bytes.
+    /// Returns `len` bytes at offset `at`.
     ///
     /// # Panics
-    /// If they are not all there.
+    /// If the range is not within the heap.
     #[inline]
     pub(super) fn bytes(&self, at: u64, len: u64) -> &'s [u8] {
         assert!(at <= self.mapped && len <= self.mapped - at, "there are no {len} bytes at byte {at}");
-        // SAFETY: so much is mapped, and nobody writes to it for `'s`: the invariant.
+        // SAFETY: `at..at + len` is within the `mapped` bytes (asserted above). By the invariant they are
+        // mapped, and no thread writes to them, for `'s`.
         unsafe { std::slice::from_raw_parts(self.base.wrapping_add(at as usize), len as usize) }
     }
 }
 
-// --- pages that are given back -----------------------------------------------------------------------------------------------
+// --- eviction
 
-/// Bytes of a region that are looked at while its lock is held.
+/// Bytes of a region that are examined while its lock is held.
 const STEP: u64 = 16 << 20;
-/// How long to wait for the lock of a region.
+/// Longest wait for the lock of a region, or for the tables.
 pub(super) const PATIENCE: Duration = Duration::from_millis(10);
 
 impl HeapInner {
+    /// Locks the tables, unless another thread keeps them locked for longer than `patience`.
     pub(super) fn tables_within(&self, patience: Duration) -> Option<MutexGuard<'_, Tables>> {
         let end = Instant::now() + patience;
         loop {
@@ -224,25 +239,27 @@ impl HeapInner {
         }
     }
 
-    /// Gives private pages back whose content is in the heap's file, if they are many. Runs within a checkpoint.
+    /// Evicts private pages whose content the heap's file has, if there are many. Runs within a checkpoint.
     pub(super) fn drop_copies(&self, wal: &Wal) {
         let limit = wal.settings().memory_limit;
         if wal.pages.bytes() <= limit / 2 && !bug(Bug::DropEarly) {
             return;
         }
         let enough = || wal.pages.bytes() <= limit / 8 * 3;
-        // Nobody stores to free pages, nor reads what is in them.
+        // No thread stores to free pages, or reads their content.
         {
-            // Who has them may wait for room in the log.
+            // The thread that has the tables locked may wait for room in the log, hence for this checkpoint,
+            // so do not wait without limit.
             let Some(tables) = self.tables_within(PATIENCE) else { return };
             if self.check_open().is_err() {
-                return; // closed meanwhile, and not mapped any more
+                return; // closed in between, and unmapped
             }
             for (offset, len) in tables.pages.runs() {
                 self.drop_range(wal, offset, len, |at| wal.pages.is_private(at));
             }
         }
-        // What has no pointers first: it is written once, more often than not, where nodes are changed again and again, each time with a page fault if their pages were dropped.
+        // Evict pages of objects without pointers first: most of these are written once. Nodes are changed
+        // again and again, and after an eviction each first change costs a page fault.
         let was_locked = self.mapping.was_locked();
         for has_pointers in [false, true] {
             for region in self.regions() {
@@ -261,8 +278,8 @@ impl HeapInner {
         }
     }
 
-    /// Gives private pages back that a checkpoint has written, if they are many. For a thread that keeps a region locked
-    /// for long, `exclusive`: the thread in the background cannot give back the pages of that region.
+    /// Evicts private pages that a checkpoint has written, if there are many. For a thread that keeps a
+    /// region locked for long, as `exclusive`: the background thread cannot evict the pages of that region.
     pub(crate) fn evict_beside(&self, exclusive: &Exclusive<'_>) {
         let is_over = |wal: &&Arc<Wal>| wal.pages.bytes() > wal.settings().memory_limit;
         let Some(wal) = self.wal().filter(is_over) else { return };
@@ -275,7 +292,8 @@ impl HeapInner {
         });
     }
 
-    /// Gives those of these pages back that `may` go. Nobody stores to them; some may read them, or look at snapshots in them.
+    /// Evicts the pages of this range for which `may` returns true. No thread stores to these pages; threads
+    /// may read them, also through snapshots.
     pub(super) fn drop_range(&self, wal: &Wal, offset: u64, len: u64, may: impl Fn(u64) -> bool) {
         let (mut at, end) = (offset, offset + len);
         while at < end {
@@ -287,8 +305,10 @@ impl HeapInner {
             while at < end && may(at) {
                 at += PAGE;
             }
-            // SAFETY: the pages are free, or recorded before the checkpoint that is complete but for this, and not since, so that who reads there, or looks at a snapshot, finds the same bytes in the
-            // file; the caller has the lock that who stores to them needs.
+            // SAFETY: the pages from `first` to `at` are free, or their last record is older than the
+            // checkpoint whose writes are complete. In the latter case the file has the same bytes, so a
+            // thread that reads them, or a snapshot in them, loads the same. The caller has the lock without
+            // which no thread stores to these pages.
             if unsafe { self.mapping.drop_copies(first, at - first) } {
                 wal.pages.forget(first, at - first);
             }
@@ -296,11 +316,12 @@ impl HeapInner {
     }
 }
 
-// --- the end -----------------------------------------------------------------------------------------------------------------
+// --- the end
 
 impl HeapInner {
-    /// Ends the use of a heap on a simulated medium as the death of its process would: nothing more reaches the medium.
-    #[allow(dead_code)] // the simulator's
+    /// Ends the use of a heap on a simulated medium like the death of its process: nothing more reaches the
+    /// medium.
+    #[allow(dead_code)] // for the simulator
     pub(super) fn abandon(&self) {
         if self.state.swap(CLOSED, Ordering::Relaxed) == CLOSED {
             return;
@@ -309,14 +330,16 @@ impl HeapInner {
         self.stop_checkpoints();
         // SURVIVES unreached: for the simulator, whose threads have ended.
         self.directory.lock().clear();
-        // SAFETY: its threads have ended, and the one that calls this runs no transaction.
+        // SAFETY: the heap's threads have ended, no transaction runs in the calling thread, and the
+        // directory, which has been cleared, leads to no region.
         unsafe { self.mapping.unmap() };
     }
 
-    /// Unmaps a heap that is closed. Metadata are not looked at any more: that takes the lock on them, and a heap that is open.
+    /// Unmaps a heap that is closed. No thread accesses the metadata afterwards: that takes the lock on them,
+    /// and an open heap.
     ///
     /// # Panics
-    /// If it is open, or anybody can still have a region.
+    /// If the heap is open, or a thread can still have a region.
     pub(super) fn unmap(&self, _tables: MutexGuard<'_, Tables>) {
         let regions = std::mem::take(&mut *self.directory.lock());
         let is_closed = self.state.load(Ordering::Relaxed) == CLOSED;
@@ -324,12 +347,13 @@ impl HeapInner {
         assert!(is_closed && regions.values().all(is_left), "somebody may use the heap");
         drop(regions);
         self.shown.remove_all();
-        // SAFETY: every region is gone, as was just seen, and `close` has waited for those who were inside, also to look at snapshots; there are no others, for roots are created in an open heap
-        // only; and the metadata are locked by this thread.
+        // SAFETY: the assertion above has checked that every region is gone. `close` has waited for the
+        // threads that were inside, and for accesses to snapshots. No region can be added, because roots are
+        // created in an open heap only. This thread has the metadata locked.
         unsafe { self.mapping.unmap() };
     }
 
-    /// Starts a thread that works for the heap. Returns whether it could.
+    /// Starts a thread that works for the heap. Returns whether it has started.
     pub(super) fn start(
         self: &Arc<Self>,
         what: Work,
@@ -337,13 +361,15 @@ impl HeapInner {
         work: impl FnOnce(&HeapInner) + Send + 'static,
     ) -> bool {
         struct Shared(*const HeapInner);
-        // SAFETY: a heap can be shared, so a pointer to it can go to another thread.
+        // SAFETY: `HeapInner` is `Sync`, so another thread may use a pointer to it while the heap exists.
         unsafe impl Send for Shared {}
-        // Not an `Arc`: the file is closed when the last handle of the program is gone.
+        // Not an `Arc`: the file is closed when the program's last handle is dropped.
         let shared = Shared(Arc::as_ptr(self));
         let work = move || {
             let shared = shared;
-            // SAFETY: a heap goes by its `drop`, which waits for its threads, or by the end of the process: nobody who takes a thread of `workers` does not wait for it.
+            // SAFETY: `shared.0` points to the heap. It is dropped only by `HeapInner::drop`, which joins the
+            // threads in `workers`, and each thread that is taken from `workers` is joined. If the process
+            // ends instead, this thread ends, too.
             work(unsafe { &*shared.0 });
         };
         let thread = start_thread(name, work);
@@ -359,17 +385,18 @@ impl Drop for HeapInner {
         if self.is_forked() {
             return; // the threads, the file and the addresses are the parent's
         }
-        // The last handle is gone, so no transaction runs, and this waits for nobody: it may be inside of other heaps.
+        // The last handle is gone, so no transaction runs, and this waits for no thread, even if this thread
+        // is inside other heaps.
         let _ = guard::with_several_heaps(|| self.close(true));
         self.stop_background();
         self.stop_checkpoints();
         self.wait_for_growth();
         self.stop_syncer();
-        // SAFETY: each is dropped here only, and not used after that: this is the drop of what has them.
+        // SAFETY: each field is dropped once, here, and this is `drop`, so it is not used afterwards.
         unsafe {
             ManuallyDrop::drop(&mut self.store);
             ManuallyDrop::drop(&mut self.workers);
-            // Last: another heap may have the file from now on.
+            // Last: from now on another heap may open the file.
             ManuallyDrop::drop(&mut self.file);
         }
     }
@@ -385,7 +412,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let options = Options::new().durability(Durability::Wal).memory_limit(1 << 20);
         let heap = options.open(folder.path().join("heap"))?;
-        heap.inner().stop_checkpoints(); // they would make others
+        heap.inner().stop_checkpoints(); // no other checkpoints
         type Nodes = Option<P<'static, [Option<P<'static, [u64]>>]>>;
         let root: Root<Nodes> = heap.root("nodes")?;
         root.txn(|tx, p| {

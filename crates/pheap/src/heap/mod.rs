@@ -1,13 +1,13 @@
-//! `Heap` and what is behind it.
+//! The `Heap` handle, and the state that its handles, roots and threads share.
 //!
 //! | file | |
 //! |---|---|
 //! | [`options`], [`open`], [`close`] | from a path to an open heap, and back |
-//! | [`directory`], [`holders`] | roots by name, and who has them |
+//! | [`directory`], [`holders`] | roots by name, and the handles that keep a heap open |
 //! | [`checkpoints`], [`deferred`], [`collections`], [`growth`], [`holes`] | work in the background |
-//! | [`backup`], [`inspect`], [`check`], [`occupied`] | copies of a heap, and what is in it |
+//! | [`backup`], [`inspect`], [`check`], [`occupied`] | copies of a heap, and its content |
 //!
-//! Knows all that is below. Must not know types of the program's: they come as descriptions.
+//! This module uses all modules below it. It must not know the program's types: they come as descriptions.
 
 mod backup;
 pub(crate) mod check;
@@ -59,31 +59,30 @@ pub use options::{Durability, Options};
 
 /// An open heap: a file of Rust objects, mapped into memory.
 ///
-/// A handle is cheap to clone. The file is closed when the last handle and the last [`Root`](crate::Root) are dropped, or by
-/// [`close`](Heap::close), which can report errors. Safety never depends on closing: a program may be killed at any instant.
+/// A handle is cheap to clone. The file is closed when the last handle and the last [`Root`](crate::Root) are
+/// dropped, or by [`close`](Heap::close), which can report errors. Safety never depends on closing: a program
+/// may be killed at any instant.
 #[derive(Clone)]
 pub struct Heap {
     inner: Arc<HeapInner>,
 }
 
-/// What handles, roots and threads in the background share.
-//
-// What belongs to the process is dropped in `drop`, or never: a forked child unmaps and closes nothing.
+/// The state that handles, roots and background threads share.
 pub(crate) struct HeapInner {
     store: ManuallyDrop<Store>,
     collections: Collections,
     workers: ManuallyDrop<Workers>,
     recovered: Recovered,
-    /// The roots by name. Locked for a moment only, and last of all.
+    /// The roots by name. Locked briefly, and after all other locks.
     pub(crate) directory: Mutex<BTreeMap<String, Arc<Region>>>,
     pub(crate) shown: Arc<Shown>,
-    /// Held while a root is created, removed or renamed: the number of the next region. Locked before any
-    /// region, by [`Creation`](directory::Creation).
+    /// The number of the next region. The lock is held while a root is created, removed or renamed, and is
+    /// taken before any region's, by [`Creation`](directory::Creation).
     creation: Mutex<u32>,
-    /// Shared by copies that are made while transactions go on, and held while the heap is closed. Locked
-    /// before all others, by a thread that has entered [`Scope::Copy`](crate::region::guard::Scope).
+    /// Shared by backups that run during transactions; exclusive while the heap is closed. Taken before all
+    /// other locks, by a thread that has entered [`Scope::Copy`](crate::region::guard::Scope).
     copies: RwLock<()>,
-    /// Keeps the file from being opened again.
+    /// The lock on the heap's file: no other process opens the file while this is held.
     file: ManuallyDrop<Option<OpenFile>>,
 }
 
@@ -97,7 +96,8 @@ impl Deref for HeapInner {
 }
 
 impl Heap {
-    /// Opens the heap in the file at `path` with default [`Options`]: creates it if there is none, recovers it if its last user crashed.
+    /// Opens the heap in the file at `path` with default [`Options`]. Creates it if there is none, and
+    /// recovers it if its last user crashed.
     ///
     /// # Errors
     /// See [`Options::open`].
@@ -105,7 +105,7 @@ impl Heap {
         Options::new().open(path)
     }
 
-    /// A heap without a file; see [`Options::in_memory`].
+    /// Creates a heap without a file; see [`Options::in_memory`].
     ///
     /// # Errors
     /// See [`Options::in_memory`].
@@ -113,33 +113,37 @@ impl Heap {
         Options::new().in_memory()
     }
 
-    /// Which crashes committed transactions survive; never [`Durability::Auto`].
+    /// Returns which crashes committed transactions survive; never [`Durability::Auto`].
     pub fn durability(&self) -> Durability {
         Durability::of(self.inner.medium.kind())
     }
 
-    /// The file, unless the heap is in memory or read-only.
+    /// Returns the path of the heap's file; `None` if the heap is in memory or read-only.
     pub fn path(&self) -> Option<&Path> {
         self.inner.mapping.path()
     }
 
-    /// Where the heap is mapped: the address of its first byte, which all pointers in its file are relative to. It is the same at each opening, if the addresses are free;
-    /// [`Options::base`] chooses it when the heap is created.
+    /// Returns the address of the heap's first byte. All pointers in the heap's file are relative to it. It
+    /// is the same at each opening, if the addresses are free; [`Options::base`] chooses it when the heap is
+    /// created.
     pub fn base(&self) -> u64 {
         self.inner.base().addr() as u64
     }
 
-    /// Says that these bytes of the heap, which may lie on several pages, are about to be looked at.
+    /// Tells the kernel that the caller is about to read these bytes of the heap, which may lie on several
+    /// pages.
     ///
-    /// If the heap may not fit in memory (its file is larger than half of it), the kernel is told to read no more than the page that is asked for; with this it reads all of these pages at once, and not one
-    /// after the other. That costs a system call. Otherwise, and for bytes within a page or elsewhere, it is nothing. A hint, which cannot fail.
+    /// If the heap may not fit in memory (its file is larger than half of it), the kernel is told to read
+    /// ahead no pages. With this hint it reads all of these pages at once, and not one after the other. That
+    /// costs a system call. Otherwise, and for bytes within one page or outside the heap, the call does
+    /// nothing. It cannot fail.
     #[inline]
     pub fn will_read(&self, bytes: &[u8]) {
         self.inner.mapping.will_read(bytes);
     }
 
-    /// Counters since the heap was opened. They may include a running transaction. (In a forked child they
-    /// are 0.)
+    /// Returns counters since the heap was opened. They may include a running transaction. (In a forked child
+    /// they are 0.)
     pub fn stats(&self) -> Stats {
         if self.inner.is_forked() {
             return Stats::default();
@@ -167,15 +171,18 @@ impl Heap {
         stats
     }
 
-    /// Closes the heap: waits for running transactions and reads, makes everything durable, and releases the file.
-    /// All handles of the heap and its roots, this one and whoever has others, fail with [`Error::Closed`] from now on. If a transaction keeps it waiting for a second, it says so by a warning
-    /// of the crate `tracing`, with the name of the root. [`holders`](Self::holders) tells who has handles, before or after.
+    /// Closes the heap: waits for running transactions and reads, makes everything durable, and releases the
+    /// file. All handles of the heap and its roots, in any thread, fail with [`Error::Closed`] from now on.
+    /// If a transaction delays the closing for a second, a warning of the crate `tracing` names its root.
+    /// [`holders`](Self::holders) lists the handles that exist, before or after.
     ///
     /// # Errors
-    /// [`Error::Nested`] if this thread is inside a transaction or read of the heap, [`Error::Closed`] if it is closed already,
-    /// [`Error::Io`] if the disk failed: the heap is then closed, but not marked as closed. [`Error::Removed`] if the heap's file was removed: then the heap stays open until its last handle
-    /// is dropped, so that another handle can [save](Heap::backup) its content. [`Error::Failed`] if the heap has failed. (If it has because `membarrier` is refused, its file is released
-    /// with the last handle.)
+    /// [`Error::Nested`] if this thread is inside a transaction or read of the heap, [`Error::Closed`] if it
+    /// is closed already, [`Error::Io`] if the disk failed: the heap is then closed, but not marked as
+    /// closed. [`Error::Removed`] if the heap's file was removed: then the heap stays open until its last
+    /// handle is dropped, so that another handle can [save](Heap::backup) its content. [`Error::Failed`] if
+    /// the heap has failed. (If it has failed because `membarrier` is refused, its file is released with the
+    /// last handle.)
     pub fn close(&self) -> Result<()> {
         self.inner.close(false)
     }
@@ -185,8 +192,10 @@ impl Heap {
     }
 }
 
-// A panic is no danger to what a handle leads to: one within a transaction has rolled it back, exactly, before anyone sees the heap again, one within a read has changed nothing, and
-// one in the middle of a commit or rollback makes the heap fail (`Error::Failed`). The compiler cannot know that of cells and locks inside.
+// After a panic, no handle shows an inconsistent heap. A panic within a transaction rolls it back before any
+// thread sees the heap again. A panic within a read has changed nothing. A panic in the middle of a commit or
+// rollback makes the heap fail (`Error::Failed`). The compiler cannot derive that from the cells and locks
+// inside.
 impl std::panic::UnwindSafe for Heap {}
 impl std::panic::RefUnwindSafe for Heap {}
 
@@ -201,18 +210,19 @@ impl std::fmt::Debug for Heap {
 }
 
 impl HeapInner {
-    /// The region of the root with this name.
+    /// Returns the region of the root with this name.
     ///
     /// # Errors
     /// [`Error::NoSuchRoot`].
     #[track_caller]
     pub(crate) fn region(&self, name: &str) -> Result<Arc<Region>> {
-        let _tables = self.tables.lock(); // nobody is to find a root that is being removed
+        // A root that is being removed keeps the tables locked, so it is not found.
+        let _tables = self.tables.lock();
         let directory = self.directory.lock();
         directory.get(name).cloned().ok_or_else(|| Error::NoSuchRoot(name.to_owned()))
     }
 
-    /// All regions.
+    /// Returns all regions.
     #[track_caller]
     fn regions(&self) -> Vec<Arc<Region>> {
         self.directory.lock().values().cloned().collect()

@@ -1,4 +1,5 @@
-//! Which slots of the buffers of collections have values. A buffer does not say so itself, but the collection that owns it.
+//! Finds the used slots in buffers of collections. The collection that owns a buffer knows them, not the
+//! buffer.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -6,10 +7,11 @@ use super::check::rule::{Rule, Vector};
 use crate::layout::{Occupied, PointerMap, TypeLayout};
 use crate::region::Exclusive;
 
-/// Which slots of each buffer have values, by the address of the buffer.
+/// The used slots of each buffer, by the buffer's address.
 pub(crate) type Occupants = HashMap<u64, Occupied>;
 
-/// The buffers of a region that have one of these types, by address. `types` are those of the type table.
+/// Returns the used slots of each buffer in the region that has one of the types `buffers`. `types` is the
+/// type table.
 ///
 /// Takes some 40 bytes of memory for each buffer.
 pub(crate) fn occupied(
@@ -36,10 +38,11 @@ pub(crate) fn occupied(
     found
 }
 
-/// The collections in a value of a type, the value itself included, that own such buffers. For each: where it says
-/// which slots have values, and where its pointer to the buffer is.
+/// Returns the collections in a value of type `ty`, the value itself included, that own a buffer of one of
+/// the types `buffers`: the offsets of the words that say which slots are used, and the map of the pointer to
+/// the buffer.
 fn owners_in(ty: &TypeLayout, buffers: &BTreeSet<u32>) -> Vec<(Vector, PointerMap)> {
-    // The type of the buffer is a part of the key, for two types of a program may have the same name.
+    // The key includes the buffer's type, because two types of a program may have the same name.
     let mut parts: HashMap<(&str, u32), Vector> = HashMap::new();
     let owner_of = |part: &TypeLayout| -> Option<Vector> {
         let owner = match Rule::of(part)? {

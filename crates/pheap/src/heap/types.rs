@@ -1,4 +1,4 @@
-//! Whether a root is of a type of the program: it has that, or its own has become that.
+//! Checks whether a root has a type of the program: the same layout, or a layout that annotations cover.
 
 use crate::error::{Error, Result};
 use crate::heap::HeapInner;
@@ -8,7 +8,8 @@ use crate::layout::{Successor, successors};
 use crate::region::Region;
 
 impl HeapInner {
-    /// Fails unless the root of `region` has the layout that `desc` describes. Returns the number of that.
+    /// Fails unless the root of `region` has the layout that `desc` describes. Returns the number of the
+    /// root's type.
     pub(crate) fn check_type(&self, region: &Region, name: &str, desc: &'static Desc) -> Result<u32> {
         let mut tables = self.tables.lock();
         let ty = region.ty();
@@ -19,7 +20,7 @@ impl HeapInner {
             return Err(Error::Unfinished { root: name.to_owned() });
         }
         let help = match successors(&tables.types.types, ty, desc, &[]) {
-            // Nobody writes anything, so the heap need not be told.
+            // Nothing is written to a read-only heap, so the root keeps its type there.
             Ok(found) if are_values(&found) && self.is_read_only() => return Ok(ty),
             Ok(found) if are_values(&found) => {
                 "the program's annotations cover this; open the root once more".to_owned()
@@ -38,7 +39,7 @@ impl HeapInner {
     }
 }
 
-/// Whether all objects are, byte for byte, what they are in the program.
+/// Returns whether each old value is, byte for byte, a value of its successor.
 pub(crate) fn are_values(found: &[Successor]) -> bool {
     found.iter().all(|successor| successor.conversion.is_none())
 }

@@ -1,7 +1,8 @@
-//! Whether two types are the same, and if not, where they differ.
+//! Compares two types, and describes where they differ.
 //!
-//! What is compared is structure: at every level the kind of type, its name, size and alignment (so the stride of arrays, too), lengths, names, offsets and
-//! tags; and the types that pointers lead to, in pairs, along every path. Text is made of the difference that was found, for people.
+//! The structure is compared: at every level the kind of type, its name, size and alignment (hence also the
+//! stride of arrays), lengths, names, offsets and tags; and the types that pointers lead to, in pairs, along
+//! every path. A difference is formatted as text.
 
 use std::collections::BTreeSet;
 use std::fmt::Display;
@@ -9,11 +10,11 @@ use std::fmt::Display;
 use super::describe::{describe, text_of};
 use super::graph::{FieldLayout, Shape, TypeLayout, VariantLayout};
 
-/// Types by their number in a list.
+/// A list of types, and the number of one of them.
 pub(crate) type InList<'a> = (&'a [TypeLayout], u32);
 
-/// Where two types, or types that they reach along the same path of pointers, differ, for people; `None` if nowhere. The first is
-/// the one in the heap.
+/// Returns a text that says where two types differ, or types that they reach along the same path of pointers;
+/// `None` if they do not differ. The first type is that in the heap.
 pub(crate) fn difference(stored: InList<'_>, program: InList<'_>) -> Option<String> {
     let mut comparison =
         Comparison { stored: stored.0, program: program.0, pairs: vec![(stored.1, program.1)] };
@@ -40,16 +41,17 @@ pub(crate) fn difference(stored: InList<'_>, program: InList<'_>) -> Option<Stri
 struct Comparison<'a> {
     stored: &'a [TypeLayout],
     program: &'a [TypeLayout],
-    /// Targets of pointers that are to be compared.
+    /// Targets of pointers that are still to be compared.
     pairs: Vec<(u32, u32)>,
 }
 
-/// Where two types differ.
+/// A difference between two types.
 #[derive(Default)]
 struct Difference {
-    /// The way to the place.
+    /// The path to the place of the difference.
     path: String,
-    /// What it is that differs. Empty if the types there have nothing in common: whoever holds them can say it best.
+    /// What differs there. Empty if the types have nothing in common: then the type that holds them describes
+    /// the difference.
     what: String,
 }
 
@@ -62,7 +64,7 @@ impl Difference {
         Difference::new(format!("the {what} differ: {old} in the heap, {new} in the program"))
     }
 
-    /// The difference, seen from one step further out.
+    /// Adds a step to the front of the path, as seen from one level further out.
     fn below(mut self, step: impl Display) -> Difference {
         if !self.what.is_empty() {
             self.path.insert_str(0, &step.to_string());
@@ -82,7 +84,7 @@ impl Difference {
 type Compared = Result<(), Difference>;
 
 impl Comparison<'_> {
-    /// Compares two types by what they hold by value, and notes the targets of their pointers.
+    /// Compares two types without following pointers, and notes the targets of their pointers.
     fn types(&mut self, old: &TypeLayout, new: &TypeLayout) -> Compared {
         match (&old.shape, &new.shape) {
             (Shape::Prim(a), Shape::Prim(b)) if a == b => {}
@@ -105,7 +107,7 @@ impl Comparison<'_> {
             _ => return Err(Difference::default()),
         }
         if old.name != new.name {
-            // Those of other types follow from what they are made of.
+            // The names of other types follow from their parts.
             return Err(match old.shape {
                 Shape::Struct(_) | Shape::Enum { .. } => Difference::unequal(
                     "names",
@@ -156,7 +158,7 @@ impl Comparison<'_> {
     }
 }
 
-/// The parts of two types, in pairs. The first one that has no other is the difference.
+/// Returns the parts of two types in pairs. The first part without a counterpart is the difference.
 fn pairs<'a, T>(
     part: &'static str,
     old: &'a [T],

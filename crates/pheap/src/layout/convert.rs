@@ -1,6 +1,8 @@
-//! What makes a value of a type in a heap into one of a type of the program: bytes that are copied to other places, fields that are new, functions of the program's.
+//! Converts values of a heap's type to values of a program's type: bytes are copied to other places, new
+//! fields get defaults, and functions of the program are called.
 //!
-//! Compiled by [`successors`](super::successors) from a layout in the type table, and a description in the program.
+//! [`successors`](super::successors) compiles a conversion from a layout in the type table and a description
+//! in the program.
 
 #![allow(unsafe_code)]
 
@@ -11,45 +13,49 @@ use std::sync::Arc;
 use super::desc::{DefaultFn, Desc, Kind};
 use super::{Graph, Persist, PointerMap, TypeLayout, Words, difference, put_value};
 
-/// Makes a value of one type into one of another: reads the value at the first address, and writes it to the second, padding included. Neither need be aligned.
+/// Converts a value: reads the old value at the first address, and writes the new one to the second, padding
+/// included. Neither address need be aligned.
 pub(crate) type ConvertFn = unsafe fn(*const u8, *mut u8);
 
-/// How a value of an older version of a type becomes one of this version: see [`Heap::evolve`](crate::Heap::evolve).
+/// Converts a value of an older version of a type to one of this version: see
+/// [`Heap::evolve`](crate::Heap::evolve).
 ///
-/// All that there is to look at is the value, with the lengths of slices and strings that it has pointers to.
-/// What pointers lead to may have been converted or not: nothing reads it without a transaction, and the function
-/// has none. So they can be passed on only, as pointers to the same type (where an element of a slice is, or a
-/// [`field!`](crate::field), is not certain); collections are passed on as they are, or begin empty.
+/// The function can read only the value, and the lengths of slices and strings that it has pointers to. The
+/// targets of pointers may have been converted or not: reading them needs a transaction, and the function has
+/// none. So it can only pass pointers on, as pointers to the same type (except to an element of a slice, or
+/// to a [`field!`](crate::field), whose place may change). Collections are passed on unchanged, or begin
+/// empty.
 ///
-/// The function sees only values that the program has stored and that the root leads to: not what a collection has
-/// removed, nor places of it without a value. It sees each of them once, but for the values of the steps that a crash
-/// or a panic takes back: these are repeated.
+/// The function is called only for values that the program has stored and that are reachable from the root:
+/// not for removed entries of a collection, or slots without a value. It is called once for each of them,
+/// except for those of steps that a crash or a panic takes back, which are repeated.
 ///
 /// A collection keeps its structure. So a function must not change the order of the elements of a
-/// [`PPriorityQueue`](crate::PPriorityQueue): that would have the old order.
+/// [`PPriorityQueue`](crate::PPriorityQueue): the queue would keep the old order.
 ///
-/// The function runs inside the root's lock. A method of the heap that would wait is [`Error::Nested`](crate::Error::Nested).
+/// The function runs with the root locked. A method of the heap that would wait is
+/// [`Error::Nested`](crate::Error::Nested).
 pub trait Migrate<Old>: Sized {
-    /// The value.
+    /// Converts the value.
     ///
     /// # Panics
-    /// The conversion does if the value has a pointer that is none of those of `old`.
+    /// The conversion panics if the returned value has a pointer that `old` does not have.
     fn migrate(old: Old) -> Self;
 }
 
-/// A function of the program's, by which values of one type become values of another.
+/// A function of the program that converts values of one type to another.
 //
-// Invariant: `call` and `pointers` are for these two.
+// Invariant: `call` and `pointers` are for the types `old` and `new`.
 pub(crate) struct Converter {
     pub(crate) old: &'static Desc,
     pub(crate) new: &'static Desc,
     pub(super) call: ConvertFn,
-    /// If it may make pointers.
+    /// The check of the new value's pointers; `None` if it can have none.
     pub(super) pointers: Option<Arc<Pointers>>,
 }
 
 impl Converter {
-    /// By `Migrate`.
+    /// Makes a converter that calls `Migrate`.
     pub(crate) fn of<Old: Persist, New: Persist>() -> Converter
     where
         for<'r> New::At<'r>: Migrate<Old::At<'r>>,
@@ -59,21 +65,22 @@ impl Converter {
     }
 }
 
-/// Where the pointers of a value are, before and after a function of the program's has converted it.
+/// The places of the pointers in a value, before and after a function of the program converts it.
 //
-// Invariant: compiled for the types of an old value and a new one, of so many words.
+// Invariant: the maps are compiled for the types of an old and a new value, and `words` are the sizes of
+// these types in words.
 pub(super) struct Pointers {
     ty: &'static Desc,
     words: (usize, usize),
-    /// For each type to which the new value may have pointers: where the old value has pointers to that type,
-    /// and where the new one has.
+    /// For each type to which the new value may have pointers: the places of the old value's pointers to that
+    /// type, and of the new value's.
     by_target: Vec<(PointerMap, PointerMap)>,
 }
 
 impl Pointers {
-    /// `None` if there are none afterwards.
+    /// Returns `None` if the new type has no pointers.
     fn of(old: &'static Desc, new: &'static Desc) -> Option<Pointers> {
-        // What cannot be described is not in a heap.
+        // A type that cannot be described is not in a heap.
         let (given, made) = (Graph::of(old).ok()?.types, Graph::of(new).ok()?.types);
         let targets = |types: &[TypeLayout]| {
             let mut targets = BTreeSet::new();
@@ -91,20 +98,22 @@ impl Pointers {
         (!by_target.is_empty()).then_some(Pointers { ty: new, words, by_target })
     }
 
-    /// Fails unless each pointer of the new value is one that the old value has, to the same type: others
-    /// lead to parts of objects, and these may move. The address alone says nothing: where a part is to be,
-    /// another object may be.
+    /// Panics unless each pointer of the new value is one of the old value, to the same type. Other pointers
+    /// lead to parts of objects, and these may move. The address alone does not suffice, because another
+    /// object may be where a part is going to be.
     ///
     /// # Safety
-    /// At both addresses, which are aligned for words if there may be pointers, are such values, which nobody else writes.
+    /// `old` and `new` point to values of the old and the new type, which no thread writes during the call.
+    /// If the types may have pointers, both addresses are aligned to words.
     unsafe fn check(&self, old: *const u8, new: *const u8) {
         let read = |map: &PointerMap, words: usize, value: *const u8, visit: &mut dyn FnMut(u64)| {
             if !map.has_pointers() {
                 return;
             }
-            // SAFETY: the words of a value, the caller's premise.
+            // SAFETY: `value` points to a value of `words` words, aligned, which no thread writes (premise),
+            // and pointers have definite values.
             let value = unsafe { Words::new(value.cast(), words) };
-            // SAFETY: one of these words.
+            // SAFETY: `visit` passes addresses of words of the value only.
             map.visit(value, 0..words * 8, |word| visit(unsafe { word.read() }));
         };
         let mut given = Vec::new();
@@ -131,15 +140,16 @@ unsafe fn migrate<Old: Persist, New: Persist>(old: *const u8, new: *mut u8)
 where
     for<'r> New::At<'r>: Migrate<Old::At<'r>>,
 {
-    // SAFETY: there is a value of the type at some brand, the caller's premise; the function works for all of them.
+    // SAFETY: `old` points to a valid value of `Old` at some brand, readable (premise). Brands do not change
+    // the layout, and the function works for all of them.
     let old = unsafe { old.cast::<Old::At<'static>>().read_unaligned() };
     let value = <New::At<'static> as Migrate<Old::At<'static>>>::migrate(old);
-    // SAFETY: there is room for one, the caller's premise.
+    // SAFETY: `new` is valid for writes of a `New` (premise).
     unsafe { put_value(new, value) };
 }
 
-/// One thing to do, so many bytes behind the start of the old value (`from`) and of the new one (`to`), of
-/// which all bytes are zero before.
+/// One step of a conversion, at byte `from` of the old value and byte `to` of the new one. The new value's
+/// bytes are zero before the conversion.
 pub(super) struct Op {
     pub(super) from: u64,
     pub(super) to: u64,
@@ -147,61 +157,63 @@ pub(super) struct Op {
 }
 
 pub(super) enum Step {
-    /// So many bytes as they are.
+    /// Copies this many bytes.
     Copy(u64),
-    /// The value of a field that is new.
+    /// Writes the default of a new field.
     Default(DefaultFn),
     Call {
         call: ConvertFn,
         pointers: Option<Arc<Pointers>>,
     },
-    /// Nothing if so many bytes are zero.
+    /// Does nothing if all of the `size` bytes are zero.
     UnlessZero {
         size: u64,
         ops: Vec<Op>,
     },
-    /// What the tag says, which has so many bytes, and is copied.
+    /// Copies the tag, which has `tag` bytes, and runs the ops of its variant.
     Variants {
         tag: usize,
         variants: Vec<(u128, Vec<Op>)>,
     },
-    /// So many values, each so many bytes behind the one before, which are not the same for old and new.
+    /// Runs the ops for `len` values. The strides are those of the old and the new values, in bytes.
     Repeat {
         strides: (u64, u64),
         len: u64,
-        /// If they are slots of a collection's node, of which those without a value stay zero: how many bytes
-        /// behind the start of the node the old ones are, and how that says which have no value.
+        /// For slots of a collection's node: the bytes from the node's start to the old slots, and how the
+        /// node says which slots have no value. Those stay zero, or repeat the last value
+        /// ([`Vacant::Behind`]).
         vacant: Option<(u64, Vacant)>,
         ops: Vec<Op>,
     },
 }
 
-/// Where a node of a collection says which of its slots have no value. Offsets are in bytes from its start.
+/// How a node of a collection says which of its slots have no value. Offsets are in bytes from its start.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Vacant {
-    /// The slot's tag, of two bytes, is zero.
+    /// A slot is vacant if its tag, of two bytes, is zero.
     Untagged { tags: u64 },
-    /// The slot's number, of one byte, is not among the first `len` of the `order`.
+    /// A slot is vacant if its number, of one byte, is not among the first `len` of the `order`.
     Unordered { len: u64, order: u64 },
-    /// The slot's number is not less than `len`. It repeats the last value before that.
+    /// A slot is vacant if its number is not less than `len`. It has a copy of the last value.
     Behind { len: u64 },
 }
 
 impl Vacant {
-    /// Whether slot `i` of `slots` has no value of its own.
+    /// Returns whether slot `i` of `slots` is vacant.
     ///
     /// # Safety
-    /// At `node` is a node with so many slots, which has the words that `self` names where it says. Its bytes are
-    /// definite.
+    /// `node` points to a node of `slots` slots, whose bytes are definite. It has the words, tags or order
+    /// that `self` names, at these offsets. `i` is less than `slots`.
     unsafe fn is(self, node: *const u8, (i, slots): (u64, u64)) -> bool {
         let at = |offset: u64| node.wrapping_add(offset as usize);
-        // SAFETY: a word of the node, the caller's premise.
+        // SAFETY: the node has a word at this offset (premise).
         let word = |offset: u64| unsafe { at(offset).cast::<u64>().read_unaligned() };
         match self {
-            // SAFETY: the node has as many tags as slots, and `i` is less than that.
+            // SAFETY: the node has as many tags as slots, and `i` is less than that (premise).
             Vacant::Untagged { tags } => unsafe { at(tags + 2 * i).cast::<u16>().read_unaligned() == 0 },
             Vacant::Unordered { len, order } => {
-                // SAFETY: the order has as many bytes as the node has slots, and `place` is less than that.
+                // SAFETY: the order has as many bytes as the node has slots (premise), and `place` is less
+                // than that.
                 let number = |place: u64| unsafe { at(order + place).read() };
                 !(0..word(len).min(slots)).any(|place| u64::from(number(place)) == i)
             }
@@ -210,7 +222,8 @@ impl Vacant {
     }
 }
 
-/// The slots of a collection's buffer that have values: `count` of them, from number `first` on, and round.
+/// The slots of a collection's buffer that have values: `count` of them, from slot `first` on, wrapping
+/// around.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Occupied {
     pub(crate) first: u64,
@@ -218,20 +231,20 @@ pub(crate) struct Occupied {
 }
 
 impl Occupied {
-    /// The numbers of the slots that have values, in a buffer of `slots` slots.
+    /// Returns the numbers of the slots that have values, in a buffer of `slots` slots.
     fn slots(self, slots: u64) -> impl Iterator<Item = u64> {
         let (first, count) = (self.first, self.count.min(slots));
         (0..count).map(move |i| ((u128::from(first) + u128::from(i)) % u128::from(slots)) as u64)
     }
 }
 
-/// So many bytes as they are, where they are.
+/// Makes an op that copies `len` bytes to the same place.
 pub(super) fn same(at: u64, len: u64) -> Op {
     Op { from: at, to: at, step: Step::Copy(len) }
 }
 
 impl Op {
-    /// At the starts of both values.
+    /// Makes an op at the starts of both values.
     pub(super) fn here(step: Step) -> Op {
         Op { from: 0, to: 0, step }
     }
@@ -242,12 +255,12 @@ impl Op {
         Op::here(Step::Variants { tag, variants })
     }
 
-    /// The same for values that lie further behind.
+    /// Returns the op for values that lie `old` and `new` bytes further behind.
     pub(super) fn moved(self, old: u64, new: u64) -> Op {
         Op { from: self.from + old, to: self.to + new, ..self }
     }
 
-    /// Whether a function of the program's is called.
+    /// Returns whether the op calls a function of the program.
     fn calls(&self) -> bool {
         match &self.step {
             Step::Call { .. } => true,
@@ -257,13 +270,13 @@ impl Op {
         }
     }
 
-    /// Bytes of the new value that this touches at most, from its start.
+    /// Returns the end of the bytes that the op writes, from the new value's start.
     fn reach(&self) -> u64 {
         self.to
             + match &self.step {
                 Step::Copy(len) => *len,
-                // A function is compiled for types of these sizes: what it needs is within the types that it
-                // stands in.
+                // The function is compiled for types of known sizes: it writes only within the new type that
+                // it is a part of.
                 Step::Default(_) | Step::Call { .. } => 0,
                 Step::UnlessZero { ops, .. } => reach(ops),
                 Step::Variants { tag, variants } => {
@@ -278,37 +291,42 @@ impl Op {
     unsafe fn run(&self, old: *const u8, new: *mut u8) {
         let (old, new) = (old.wrapping_add(self.from as usize), new.wrapping_add(self.to as usize));
         match &self.step {
-            // SAFETY: both values have so many bytes there, for so their types are laid out, and they are
-            // apart.
+            // SAFETY: the ops are compiled from the layouts, so both values have `len` bytes at these places.
+            // The values do not overlap (premise of `run`).
             Step::Copy(len) => unsafe { new.copy_from_nonoverlapping(old, *len as usize) },
-            // SAFETY: the new value has room for a field of this type there.
+            // SAFETY: the new value has a field of this type here, so there is room for it.
             Step::Default(write) => unsafe { write(new) },
             Step::Call { call, pointers } => {
-                // SAFETY: there is a value of the old type, and room for one of the new.
+                // SAFETY: the old value has a value of the function's old type here, and the new one has room
+                // for its new type.
                 unsafe { call(old, new) };
                 if let Some(pointers) = pointers {
-                    // SAFETY: both are there now. A value with pointers is aligned for these within its
-                    // object, and old objects are copied to aligned words.
+                    // SAFETY: both values exist now, and no other thread writes to them. A value with
+                    // pointers is aligned for them within its object, and old objects are copied to aligned
+                    // words.
                     unsafe { pointers.check(old, new) };
                 }
             }
             Step::UnlessZero { size, ops } => {
-                // SAFETY: so many bytes, which are definite, the premise of `run`.
+                // SAFETY: the old value has `size` bytes here, and they are definite (premise of `run`).
                 let bytes = unsafe { std::slice::from_raw_parts(old, *size as usize) };
                 if bytes.iter().any(|&byte| byte != 0) {
-                    // SAFETY: they are a value.
+                    // SAFETY: the bytes are not all zero, so the slot has a value. There is room for the new
+                    // one.
                     unsafe { run(ops, old, new) };
                 }
             }
             Step::Variants { tag, variants } => {
                 let mut bytes = [0; 16];
-                // SAFETY: a tag of so many bytes, at most 16, is in front of both values.
+                // SAFETY: the old value begins with a tag of `tag` bytes, at most 16, and `bytes` has 16.
                 unsafe { bytes.as_mut_ptr().copy_from_nonoverlapping(old, *tag) };
-                // SAFETY: so many bytes of `bytes`, and room for the new value's tag, which is as long.
+                // SAFETY: `bytes` has at least `tag` bytes, and the new value has room for its tag, which is
+                // as long.
                 unsafe { new.copy_from_nonoverlapping(bytes.as_ptr(), *tag) };
                 let value = u128::from_le_bytes(bytes);
                 if let Some((_, ops)) = variants.iter().find(|(tag, _)| *tag == value) {
-                    // SAFETY: a value of this variant.
+                    // SAFETY: the tag says that the old value is of this variant, for which `ops` are
+                    // compiled. The new value has room for it.
                     unsafe { run(ops, old, new) };
                 }
             }
@@ -317,15 +335,17 @@ impl Op {
                     let here = old.wrapping_add((i * strides.0) as usize);
                     let new = new.wrapping_add((i * strides.1) as usize);
                     let vacant = vacant.filter(|(behind, vacant)| {
-                        // SAFETY: a node of the type that the op was compiled for is there, with `len` slots.
+                        // SAFETY: the op is compiled for a node with `len` slots, which begins `behind` bytes
+                        // before its slots, and `i < len`. Its bytes are definite (premise of `run`).
                         unsafe { vacant.is(old.wrapping_sub(*behind as usize), (i, *len)) }
                     });
                     match vacant {
-                        // SAFETY: one of the values, and room for one of the new type.
+                        // SAFETY: the slot has a value, and the new slot has room for one of the new type.
                         None => unsafe { run(ops, here, new) },
                         Some((_, Vacant::Behind { .. })) if i > 0 => {
                             let last = new.wrapping_sub(strides.1 as usize);
-                            // SAFETY: the new slot before this one, and this one, of so many bytes each.
+                            // SAFETY: `i > 0`, so there is a new slot before this one. Both have `strides.1`
+                            // bytes and do not overlap.
                             unsafe { new.copy_from_nonoverlapping(last, strides.1 as usize) };
                         }
                         Some(_) => {}
@@ -340,25 +360,29 @@ fn reach(ops: &[Op]) -> u64 {
     ops.iter().map(Op::reach).max().unwrap_or(0)
 }
 
+/// Runs the ops of a value.
+///
 /// # Safety
-/// At `old` there is a value of the type that the ops were compiled for, whose bytes are definite; at `new`, bytes that are zero, for a value of the new type. They are apart.
+/// `old` points to a value of the type that the ops were compiled for, whose bytes are definite. `new` points
+/// to bytes for a value of the new type, which are zero. The two do not overlap, and no other thread writes
+/// to them.
 unsafe fn run(ops: &[Op], old: *const u8, new: *mut u8) {
     for op in ops {
-        // SAFETY: the caller's premises.
+        // SAFETY: the premises are the same.
         unsafe { op.run(old, new) };
     }
 }
 
-/// How an object becomes one of another type.
+/// A conversion of objects of a heap's type to objects of a program's type.
 //
-// Invariant: made for a type in the heap and one of the program, of which `size` and `align` are.
+// Invariant: `ops` are compiled for these two types, and `size` and `align` are those of the program's type.
 pub(crate) struct Conversion {
     ops: Vec<Op>,
     size: u64,
     pub(crate) align: u64,
-    /// Of a slice: where elements begin, in old objects and in new ones, and how long an old element is.
+    /// For a slice: the offsets of the elements in old and new objects, and the bytes of an old element.
     slice: Option<((u64, u64), u64)>,
-    /// Whether it is a slice of slots, whose values a function of the program's converts.
+    /// Whether it is a slice of slots, for whose values a function of the program is called.
     asks_for_owner: bool,
 }
 
@@ -378,7 +402,7 @@ impl Conversion {
         Conversion { ops, size, align, slice: None, asks_for_owner: false }
     }
 
-    /// For slices whose elements are converted. `elem` is the new type of these.
+    /// Makes a conversion of slices whose elements are converted. `elem` is the new type of the elements.
     pub(super) fn slice(headers: (u64, u64), ops: Vec<Op>, old: u64, elem: &Desc) -> Conversion {
         Conversion {
             asks_for_owner: matches!(elem.kind, Kind::Slot { .. }) && ops.iter().any(Op::calls),
@@ -389,72 +413,74 @@ impl Conversion {
         }
     }
 
-    /// Whether the collection that owns the object must say which of its slots have values.
+    /// Returns whether the owner of the object must say which of its slots have values.
     pub(crate) fn asks_for_owner(&self) -> bool {
         self.asks_for_owner
     }
 
-    /// Whether objects of the new type differ in size.
+    /// Returns whether objects of the new type may differ in size.
     pub(crate) fn is_unsized(&self) -> bool {
         self.slice.is_some()
     }
 
-    /// Bytes that each new object has at least.
+    /// Returns the least size of a new object, in bytes.
     pub(crate) fn least_bytes(&self) -> u64 {
         self.slice.map_or(self.size, |(headers, _)| headers.1)
     }
 
-    /// Bytes of the new object for the one at `old`.
+    /// Returns the bytes of the new object for the one at `old`.
     ///
     /// # Safety
-    /// There is an object of the old type, whose bytes are definite.
+    /// `old` points to an object of the old type, whose bytes are definite.
     pub(crate) unsafe fn bytes(&self, old: *const u8) -> u64 {
         match self.slice {
             None => self.size,
             Some((headers, _)) => {
-                // SAFETY: a slice begins with its length, the caller's premise.
+                // SAFETY: `old` points to a slice (premise), which begins with its length.
                 let len = unsafe { old.cast::<u64>().read_unaligned() };
-                // There may be any number of elements without bytes.
+                // Saturates, because a slice may have any number of elements without bytes.
                 len.saturating_mul(self.size).saturating_add(headers.1)
             }
         }
     }
 
-    /// Bytes of the object at `old`, of which the slot has `slot`.
+    /// Returns the bytes of the object at `old`, in a slot of `slot` bytes.
     ///
     /// # Safety
-    /// As for [`bytes`](Self::bytes).
+    /// `old` points to an object of the old type, whose bytes are definite.
     pub(crate) unsafe fn old_bytes(&self, old: *const u8, slot: u64) -> u64 {
         match self.slice {
             None => slot,
             Some((headers, size)) => {
-                // SAFETY: a slice begins with its length, the caller's premise.
+                // SAFETY: `old` points to a slice (premise), which begins with its length.
                 let len = unsafe { old.cast::<u64>().read_unaligned() };
                 (headers.0 + len * size).min(slot)
             }
         }
     }
 
-    /// Makes a new object of the one at `old`. If `occupied` says which slots of that have values, only these are
-    /// converted.
+    /// Converts the object at `old` to a new one at `new`. If `occupied` says which of its slots have values,
+    /// only these are converted.
     ///
     /// # Safety
-    /// At `old` is an object of the old type, whose bytes are definite. At `new` are as many [bytes](Self::bytes) as it
-    /// needs, and zero. The two are apart.
+    /// `old` points to an object of the old type, whose bytes are definite. `new` points to as many
+    /// [bytes](Self::bytes) as the new object needs, all zero. The two do not overlap, and no other thread
+    /// writes to them.
     pub(crate) unsafe fn run(&self, old: *const u8, new: *mut u8, occupied: Option<Occupied>) {
         match self.slice {
-            // SAFETY: the caller's premises.
+            // SAFETY: the premises are the same, and the types are sized.
             None => unsafe { run(&self.ops, old, new) },
             Some((headers, size)) => {
-                // SAFETY: a slice begins with its length.
+                // SAFETY: `old` points to a slice (premise), which begins with its length.
                 let len = unsafe { old.cast::<u64>().read_unaligned() };
-                // SAFETY: there is room for a length.
+                // SAFETY: the new object is a slice, too, so `new` has room for a length.
                 unsafe { new.cast::<u64>().write_unaligned(len) };
                 let occupied = occupied.unwrap_or(Occupied { first: 0, count: len });
                 for i in occupied.slots(len) {
                     let old = old.wrapping_add((headers.0 + i * size) as usize);
                     let new = new.wrapping_add((headers.1 + i * self.size) as usize);
-                    // SAFETY: an element, and room for the new one.
+                    // SAFETY: slot `i` is less than `len`, so `old` points to one of the elements, and `new`
+                    // has room for the new one.
                     unsafe { run(&self.ops, old, new) };
                 }
             }

@@ -1,6 +1,8 @@
-//! What `#[derive(Persist)]` says about a type, as a graph of constants; the primitives and their numbers in files.
+//! The descriptions of types that `#[derive(Persist)]` makes, as a graph of constants; the primitives and
+//! their numbers in files.
 //!
-//! Edges are functions, because a constant that contained itself (`Node` → `P<Node>` → `Node`) would be a cycle.
+//! Edges are functions, because a constant that contains itself (`Node` → `P<Node>` → `Node`) would be a
+//! cycle.
 
 use super::names::{is_id, is_identifier};
 
@@ -11,15 +13,16 @@ pub type DescFn = fn() -> &'static Desc;
 #[derive(Debug, Clone, Copy)]
 pub struct Name(&'static str);
 
-/// What the ids of this crate's own types begin with. Their invariants rest on it that no other type has such an id: a heap takes two
-/// types for one if their ids and fields are the same.
+/// The beginning of the ids of pheap's own types. Their invariants rely on no other type having such an id: a
+/// heap takes two types for the same if their ids and fields are the same.
 const OWN: &[u8] = b"pheap::";
 
 impl Name {
     /// The id of a user's type.
     ///
     /// # Panics
-    /// If it begins with `pheap::`, or has characters that no id has. Derived code calls this in a constant, so that is an error of the compiler's.
+    /// If it begins with `pheap::`, or has characters that ids may not have. Derived code calls this in a
+    /// constant, so the panic is a compile error.
     pub const fn new(id: &'static str) -> Name {
         assert!(is_id(id), "an id consists of letters, digits, and `_`, `.`, `-`, `/` and `:`");
         let bytes = id.as_bytes();
@@ -31,18 +34,18 @@ impl Name {
         Name(id)
     }
 
-    /// The id of a type of this crate, `pheap::…`.
+    /// Makes the id of one of pheap's own types, `pheap::…`.
     pub(crate) const fn own(id: &'static str) -> Name {
         Name(id)
     }
 
-    /// As a string.
+    /// Returns the id as a string.
     pub const fn as_str(self) -> &'static str {
         self.0
     }
 }
 
-/// The name of a field or a variant.
+/// Checks the name of a field or a variant, and returns it.
 ///
 /// # Panics
 /// If it is neither an identifier nor a number: a heap with it could not be opened again.
@@ -56,7 +59,7 @@ pub const fn part_name(name: &'static str) -> &'static str {
 pub struct Desc {
     /// The stable id.
     pub name: Name,
-    /// What the type was in earlier versions of the program.
+    /// The type's names and fields in earlier versions of the program.
     pub history: History,
     /// Type arguments of a generic type.
     pub args: &'static [DescFn],
@@ -64,23 +67,23 @@ pub struct Desc {
     pub size: usize,
     /// Alignment in bytes.
     pub align: usize,
-    /// What it is made of.
+    /// The parts of the type.
     pub kind: Kind,
 }
 
 impl Desc {
-    /// Of a type of this crate's own or of the language, of this size and alignment.
+    /// Describes one of pheap's own types, or a type of the language, of this size and alignment.
     pub(crate) const fn own(id: &'static str, (size, align): (usize, usize), kind: Kind) -> Desc {
         Desc { name: Name::own(id), history: History::NONE, args: &[], size, align, kind }
     }
 
-    /// Whether a value has no bytes.
+    /// Returns whether a value has no bytes.
     pub(crate) fn is_empty(&self) -> bool {
         self.size == 0 && !matches!(self.kind, Kind::Slice { .. } | Kind::Str)
     }
 }
 
-/// What a type is made of.
+/// The parts of a type.
 #[derive(Debug)]
 pub enum Kind {
     /// A number, `bool`, `char` or `()`.
@@ -101,14 +104,14 @@ pub enum Kind {
     },
     /// A struct.
     Struct {
-        /// In the order of their declaration.
+        /// The fields in the order of their declaration.
         fields: &'static [Field],
     },
     /// An enum with a primitive representation.
     Enum {
         /// Type of the tag, which lies at offset 0.
         tag: Prim,
-        /// In the order of their declaration.
+        /// The variants in the order of their declaration.
         variants: &'static [Variant],
     },
     /// `[T]`: the length as a `u64`, then the elements.
@@ -128,54 +131,55 @@ pub enum Kind {
 /// A field of a struct or variant.
 #[derive(Debug)]
 pub struct Field {
-    /// Its name; `0`, `1`, … in a tuple.
+    /// The field's name; `0`, `1`, … in a tuple.
     pub name: &'static str,
     /// Offset in bytes from the start of the struct or enum.
     pub offset: usize,
-    /// Its type.
+    /// The field's type.
     pub ty: DescFn,
-    /// What it was in earlier versions of the program.
+    /// The field's names and defaults in earlier versions of the program.
     pub history: History,
 }
 
 /// A variant of an enum.
 #[derive(Debug)]
 pub struct Variant {
-    /// Its name.
+    /// The variant's name.
     pub name: &'static str,
-    /// Its discriminant.
+    /// The variant's discriminant.
     pub tag: i128,
-    /// Its fields.
+    /// The variant's fields.
     pub fields: &'static [Field],
-    /// What it was in earlier versions of the program.
+    /// The variant's names and fields in earlier versions of the program.
     pub history: History,
 }
 
 /// Writes a value, padding included, to a place that need not be aligned.
 pub(crate) type DefaultFn = unsafe fn(*mut u8);
 
-/// What a type, a field or a variant was in earlier versions of the program: what `#[persist(..)]` says of that.
+/// Former properties of a type, a field or a variant, from `#[persist(..)]`.
 #[derive(Debug, Clone, Copy)]
 pub struct History {
-    /// Names that it had.
+    /// Former names.
     pub(super) was: &'static [&'static str],
-    /// The version of the type that it came with; 1 if it always was there.
+    /// The version of the type in which it was added; 1 if it was always there.
     pub(super) since: u32,
-    /// Of a field: writes what it is in objects that are older; zero if there is none.
+    /// For a field: writes its value in older objects; `None` if that is zero.
     pub(super) default: Option<DefaultFn>,
-    /// Of a type or variant: fields that it has no more.
+    /// For a type or variant: former fields.
     pub(super) removed: &'static [&'static str],
 }
 
-/// Derived code calls these in a constant, so a panic is an error of the compiler's.
+/// Derived code calls these in a constant, so a panic is a compile error.
 impl History {
-    /// It is as it was.
+    /// The history of something that was always the same.
     pub(crate) const NONE: History = History { was: &[], since: 1, default: None, removed: &[] };
 
-    /// That of a user's type.
+    /// Makes the history of a program's type.
     ///
     /// # Panics
-    /// If the type was none of a user's. The types of pheap keep promises that a user's type would not.
+    /// If a former name is that of one of pheap's own types: they keep promises that a program's type would
+    /// not.
     pub const fn of_type(was: &'static [&'static str], removed: &'static [&'static str]) -> History {
         let mut i = 0;
         while i < was.len() {
@@ -185,12 +189,12 @@ impl History {
         History { was, removed, ..History::NONE }
     }
 
-    /// That of a field.
+    /// Makes the history of a field.
     pub const fn of_field(was: &'static [&'static str], since: u32, default: Option<DefaultFn>) -> History {
         History { was, since, default, ..History::NONE }
     }
 
-    /// That of a variant.
+    /// Makes the history of a variant.
     pub const fn of_variant(
         was: &'static [&'static str],
         since: u32,
@@ -199,7 +203,7 @@ impl History {
         History { was, since, removed, ..History::NONE }
     }
 
-    /// Whether it may be missing in the heap.
+    /// Returns whether it may be missing in the heap.
     pub(super) fn is_new(&self) -> bool {
         self.since > 1
     }
@@ -207,7 +211,7 @@ impl History {
 
 macro_rules! prims {
     ($($prim:ident $ty:ty),*) => {
-        /// Types without parts. Integers come first: these are what a tag can be.
+        /// Types without parts. Integers come first: a tag can be any of them.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         #[allow(missing_docs)]
         #[repr(u8)]
@@ -218,14 +222,14 @@ macro_rules! prims {
         impl Prim {
             pub(crate) const ALL: [Prim; 15] = [$(Prim::$prim),*];
 
-            /// The name in Rust.
+            /// Returns the name in Rust.
             pub fn name(self) -> &'static str {
                 match self {
                     $(Prim::$prim => stringify!($ty)),*
                 }
             }
 
-            /// Size and alignment.
+            /// Returns size and alignment.
             pub(crate) const fn layout(self) -> (u64, u64) {
                 match self {
                     $(Prim::$prim => (size_of::<$ty>() as u64, align_of::<$ty>() as u64)),*
@@ -235,28 +239,30 @@ macro_rules! prims {
     };
 }
 
-// The type table has their numbers.
+// The numbers of these types are in the type table, so their order must not change.
 prims! {
     U8 u8, U16 u16, U32 u32, U64 u64, U128 u128, I8 i8, I16 i16, I32 i32, I64 i64, I128 i128,
     F32 f32, F64 f64, Bool bool, Char char, Unit ()
 }
 
 impl Prim {
-    /// Bytes of a tag of this type, if a tag can be of it.
+    /// Returns the bytes of a tag of this type; `None` if a tag cannot be of it.
     pub(super) fn tag_bytes(self) -> Option<usize> {
         (self as u8 <= Prim::I128 as u8).then_some(self.layout().0 as usize)
     }
 
-    /// Whether this is a value of a tag of this type. Tags are kept as `i128`, those of `u128` by their bits.
+    /// Returns whether this is a value of a tag of this type. Tags are kept as `i128`, those of `u128` by
+    /// their bits.
     pub(super) fn has_tag(self, tag: i128) -> bool {
         let Some(bytes) = self.tag_bytes() else { return false };
         let is_signed = self as u8 >= Prim::I8 as u8;
-        // All but the bits of the value: its sign, or zeros.
+        // The bits above those of the value: copies of its sign, or zeros.
         let above = if bytes == 16 { 0 } else { tag >> (8 * bytes - usize::from(is_signed)) };
         above == 0 || is_signed && above == -1
     }
 
-    /// The integer that these bytes are; 0 if the type is none. Those of `u128` by their bits, as tags are kept.
+    /// Returns the integer that these bytes encode; 0 if the type is no integer. Those of `u128` are returned
+    /// by their bits, as tags are kept.
     #[inline]
     pub(crate) fn integer<'a>(self, bytes: impl FnOnce(u64) -> &'a [u8]) -> i128 {
         fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {

@@ -1,13 +1,14 @@
-//! Layouts as text, for people.
+//! Formats layouts as text, for messages.
 
 use super::graph::{FieldLayout, Shape, TypeLayout, VariantLayout};
 
-/// The layout as one line, pointers by the name of their target. It does not say everything: types are [compared](super::difference) as what they are.
+/// Formats a layout as one line. Pointers are shown by the name of their target, so the text does not have
+/// everything: types are [compared](super::difference) by their structure.
 pub(crate) fn describe(ty: &TypeLayout, types: &[TypeLayout]) -> String {
     format!("{}, {} bytes, aligned to {}", text_of(ty, types), ty.size, ty.align)
 }
 
-/// The same without size and alignment.
+/// Formats a layout without size and alignment.
 pub(super) fn text_of(ty: &TypeLayout, types: &[TypeLayout]) -> String {
     match &ty.shape {
         Shape::Prim(prim) => prim.name().to_owned(),

@@ -1,6 +1,6 @@
-//! Layouts as bytes, for the type table.
+//! Encodes layouts as bytes, for the type table.
 //!
-//! One byte says the kind; numbers are LEB128; strings have their length before them.
+//! One byte gives the kind; numbers are LEB128; strings begin with their length.
 
 use super::desc::Prim;
 use super::graph::{FieldLayout, MAX_DEPTH, Shape, TypeLayout, VariantLayout};
@@ -16,12 +16,12 @@ const SLICE: u8 = 37;
 const STR: u8 = 38;
 const SLOT: u8 = 39;
 
-/// Appends `ty` to `out`.
+/// Appends the encoding of `ty` to `out`.
 pub(crate) fn encode(ty: &TypeLayout, out: &mut Vec<u8>) {
     encode_as(ty, out, &|to| to);
 }
 
-/// Appends `ty` with the targets of its pointers renumbered.
+/// Appends the encoding of `ty` to `out`, with the targets of its pointers renumbered.
 pub(crate) fn encode_as(ty: &TypeLayout, out: &mut Vec<u8>, renumber: &impl Fn(u32) -> u32) {
     string(out, &ty.name);
     number(out, ty.size as u128);
@@ -85,7 +85,7 @@ fn string(out: &mut Vec<u8>, s: &str) {
     out.extend_from_slice(s.as_bytes());
 }
 
-/// Takes one layout off the front of `bytes`.
+/// Decodes one layout at the front of `bytes`, and removes it from there.
 pub(crate) fn decode(bytes: &mut &[u8]) -> Result<TypeLayout> {
     let mut decoder = Decoder { bytes, no_name: None };
     let ty = decoder.ty(0);
@@ -100,7 +100,7 @@ pub(crate) fn decode(bytes: &mut &[u8]) -> Result<TypeLayout> {
 
 struct Decoder<'a, 'b> {
     bytes: &'a mut &'b [u8],
-    /// Text where the name of a type should be.
+    /// The text that was found where the name of a type should be, if it is not one.
     no_name: Option<String>,
 }
 
@@ -127,7 +127,7 @@ impl Decoder<'_, '_> {
         self.number()?.try_into().ok()
     }
 
-    /// A count of things that take at least a byte each, so never more than the bytes that are left.
+    /// Reads a count of parts that take at least a byte each, so never more than the bytes that are left.
     fn count(&mut self) -> Option<usize> {
         let n = usize::try_from(self.number()?).ok()?;
         (n <= self.bytes.len()).then_some(n)
@@ -200,7 +200,7 @@ pub(super) mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Whatever a record of the type table may decode to.
+    /// Any layout that a record of the type table may decode to.
     pub(in crate::layout) fn any_layout() -> impl Strategy<Value = TypeLayout> {
         let name = || "[a-z]{1,9}";
         let number = || prop_oneof![0..70u64, any::<u64>(), Just(u64::MAX), (0..64u32).prop_map(|n| 1 << n)];

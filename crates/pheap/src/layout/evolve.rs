@@ -1,7 +1,9 @@
-//! What values of a type in a heap are in the program, of which types have changed since: the same bytes, if annotations (`#[persist(was = ..)]`, `#[persist(since = ..)]`) and
-//! [`Spare`](crate::Spare) say so; or what a [`Conversion`] makes of them.
+//! Finds out what the values of a heap's type become in the program, if types have changed. They keep their
+//! bytes, if annotations (`#[persist(was = ..)]`, `#[persist(since = ..)]`) and [`Spare`](crate::Spare) allow
+//! that; or a [`Conversion`] converts them.
 //!
-//! Types are compared as in [`compare`](super::compare), in pairs along each path of pointers, but by the program's own descriptions: these know what things were called.
+//! Types are compared as in [`compare`](super::compare), in pairs along each path of pointers, but by the
+//! program's descriptions, which know old names.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +16,7 @@ use crate::units::PAGE;
 /// The id of [`Spare`](crate::Spare), whose bytes are zero.
 const SPARE: &str = "pheap::Spare";
 
-/// Parts of collections, and the fields of them by which these find their entries.
+/// Parts of collections, and those of their fields by which a collection finds its entries.
 const KEYS: [(&str, &str); 4] = [
     ("pheap::hash::Pair", "key"),
     ("pheap::BTreeEntry", "key"),
@@ -22,29 +24,31 @@ const KEYS: [(&str, &str); 4] = [
     ("pheap::SnapNode", "keys"),
 ];
 
-/// Parts of collections whose arrays have places without values, and the fields that say which ones have none.
+/// Parts of collections whose arrays have slots without values, and the fields that say which slots these
+/// are.
 const NODES: [(&str, VacantBy); 3] = [
     ("pheap::hash::Bucket", VacantBy::Tags(&["head", "tags", "tags"])),
     ("pheap::BTreeNode", VacantBy::Order(&["head", "order", "len"], &["head", "order", "slots"])),
     ("pheap::SnapNode", VacantBy::Len(&["len"])),
 ];
 
-/// How such a part says it; see [`Vacant`].
+/// The fields that say which slots have no values; see [`Vacant`].
 enum VacantBy {
     Tags(&'static [&'static str]),
     Order(&'static [&'static str], &'static [&'static str]),
     Len(&'static [&'static str]),
 }
 
-/// What the objects of a type in the heap are in the program.
+/// The type that the objects of a type in the heap become.
 pub(crate) struct Successor {
     pub(crate) old: u32,
     pub(crate) new: &'static Desc,
-    /// How they become that; `None` if they are.
+    /// How the objects are converted; `None` if their bytes stay.
     pub(crate) conversion: Option<Conversion>,
 }
 
-/// What the objects are that a value of a type in the heap leads to, itself included; else what would help.
+/// Returns the successor of each type that is reachable from a value of type `number` in the heap, itself
+/// included. The error is a text that says what would help.
 pub(crate) fn successors(
     stored: &[TypeLayout],
     number: u32,
@@ -73,7 +77,7 @@ pub(crate) fn successors(
         }
         found.push(Successor { old, new, conversion });
     }
-    // Last, for most arguments of a type are found in its fields, where there is more to say.
+    // Checked last: most arguments of a type are found in its fields, where a more precise error is possible.
     for (name, new) in walk.names {
         if behind_name(name, new) != Some("") {
             return Err(format!(
@@ -84,40 +88,40 @@ pub(crate) fn successors(
     Ok(found)
 }
 
-/// Whether two descriptions are of one type.
+/// Returns whether two descriptions are of the same type.
 fn are_same(a: &'static Desc, b: &'static Desc) -> bool {
     let graphs = || Some((Graph::of(a).ok()?, Graph::of(b).ok()?));
     std::ptr::eq(a, b) || graphs().is_some_and(|(a, b)| difference((&a.types, 0), (&b.types, 0)).is_none())
 }
 
-/// Two types that a pointer leads to.
+/// Two types that a pointer leads to, in the heap and in the program.
 #[derive(Clone, Copy)]
 struct Pair {
     old: u32,
     new: &'static Desc,
-    /// Whether a map finds an entry by it.
+    /// Whether a map finds an entry by this object.
     is_key: bool,
 }
 
 struct Walk<'a> {
     converters: &'a [Converter],
-    /// Targets of pointers that are to be compared.
+    /// Targets of pointers that are still to be compared.
     todo: Vec<Pair>,
-    /// Names in the heap of types of the program, with their arguments.
+    /// Names of types in the heap, with their arguments, and the program's types in the same place.
     names: Vec<(&'a str, &'static Desc)>,
 }
 
-/// Why nothing is known of how a value becomes one of the program's type.
+/// The reason why a value cannot become one of the program's type.
 #[derive(Default)]
 struct Obstacle {
-    /// The innermost type with a name, and the way to the place from there.
+    /// The innermost type with a name, and the path from there to the place of the obstacle.
     within: Option<&'static Desc>,
     path: String,
-    /// What to do about it.
+    /// What the program can do about it.
     help: String,
 }
 
-/// How a value becomes another: what is to be done, or nothing. Offsets are those within the value.
+/// The ops that convert a value; `None` if its bytes stay. Offsets are within the value.
 type Walked = Result<Option<Vec<Op>>, Obstacle>;
 
 fn obstacle<T>(help: String) -> Result<T, Obstacle> {
@@ -125,7 +129,7 @@ fn obstacle<T>(help: String) -> Result<T, Obstacle> {
 }
 
 impl Obstacle {
-    /// Seen from one step further out.
+    /// Adds a step to the front of the path, as seen from one level further out.
     fn below(mut self, step: &str) -> Obstacle {
         if self.within.is_none() {
             self.path.insert_str(0, step);
@@ -133,7 +137,7 @@ impl Obstacle {
         self
     }
 
-    /// Seen from the whole of a type with a name.
+    /// Ends the path at a type with a name.
     fn within(self, ty: &'static Desc) -> Obstacle {
         Obstacle { within: self.within.or(Some(ty)), ..self }
     }
@@ -148,7 +152,7 @@ impl Obstacle {
     }
 }
 
-/// For what no annotation says.
+/// The help if no annotation can cover the difference.
 const MIGRATE: &str = "`impl Migrate<Old> for New` and `Heap::evolve` convert it, or `Heap::migrate` makes a new root from the old one";
 
 impl<'a> Walk<'a> {
@@ -182,12 +186,12 @@ impl<'a> Walk<'a> {
         walked.map_err(|e| if is_named { e.within(new) } else { e })
     }
 
-    /// What a function of the program's makes of a value, if there is one for it.
+    /// Returns the ops that call a function of the program, if there is one for these types.
     fn converted(&mut self, old: &'a TypeLayout, new: &'static Desc) -> Option<Vec<Op>> {
         let is_for = |converter: &&Converter| are_same(converter.new, new) && !are_same(converter.old, new);
         for converter in self.converters.iter().filter(is_for) {
             let (todo, names) = (self.todo.len(), self.names.len());
-            // Its pointers lead to what these are in the program.
+            // The pointers in the old value become pointers to the successors of their targets.
             if let Ok(None) = self.parts(old, converter.old, false) {
                 let (call, pointers) = (converter.call, converter.pointers.clone());
                 return Some(vec![Op::here(Step::Call { call, pointers })]);
@@ -203,7 +207,7 @@ impl<'a> Walk<'a> {
         let ops = match (&old.shape, &new.kind) {
             (Shape::Prim(a), Kind::Prim(b)) if a == b => None,
             (Shape::Str, Kind::Str) => None,
-            // What never was null may be from now on.
+            // A pointer that could not be null may be null from now on.
             (Shape::Ptr { nullable: a, to: old }, Kind::Ptr { nullable: b, to: new }) if a <= b => {
                 self.todo.push(Pair { old: *old, new: new(), is_key });
                 None
@@ -241,7 +245,7 @@ impl<'a> Walk<'a> {
         })
     }
 
-    /// Fails unless the program's type has or had the name of that in the heap.
+    /// Fails unless the program's type has, or had, the name of the type in the heap.
     fn named(&mut self, old: &'a TypeLayout, new: &'static Desc) -> Result<(), Obstacle> {
         let name = old.name.split('<').next().unwrap_or_default();
         if !is_called(name, new.name.as_str(), &new.history) {
@@ -266,15 +270,15 @@ impl<'a> Walk<'a> {
         let mut missing = Vec::new();
         let mut ops = Vec::new();
         let mut is_same = old.iter().all(|field| !removed.contains(&field.name.as_str()));
-        // A field that is new may have the name that an older one had.
+        // A new field may have the name of an older field that was renamed.
         let mut in_order: Vec<&Field> = new.iter().collect();
         in_order.sort_by_key(|field| field.history.since);
         for field in in_order {
             let ty = (field.ty)();
-            // Its own name first: an earlier one may be another field's by now.
+            // First the field of the same name: an earlier name may be that of another field now.
             let own = left.iter().position(|old| old.name == field.name);
             let was = |&place: &usize| field.history.was.contains(&left[place].name.as_str());
-            // Rather one that cannot be another field.
+            // Among earlier names, prefer those that no other field has or had.
             let is_free = |&place: &usize| {
                 let is_it = |other: &Field| is_called(&left[place].name, other.name, &other.history);
                 !new.iter().any(|other| !std::ptr::eq(other, field) && is_it(other))
@@ -349,7 +353,7 @@ impl<'a> Walk<'a> {
         let (mut of_variants, mut is_same) = (Vec::new(), is_as_large);
         for variant in new {
             let name = variant.name;
-            // The same number goes first: a name may be that of another variant by now.
+            // Variants with the same number first, because a name may be that of another variant now.
             let is_it = |old: &VariantLayout, new: &Variant| is_called(&old.name, new.name, &new.history);
             let is_of = |old: &VariantLayout, new: &Variant| old.tag == new.tag && is_it(old, new);
             let found = left.iter().position(|old| is_of(old, variant)).or_else(|| {
@@ -398,7 +402,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Fails if there is no place in a heap for an object of this type.
+/// Fails if a heap has no place for an object of this type, because of its alignment.
 fn check_alignment(ty: &'static Desc) -> Result<(), Obstacle> {
     if ty.align as u64 <= PAGE {
         return Ok(());
@@ -410,20 +414,20 @@ fn check_alignment(ty: &'static Desc) -> Result<(), Obstacle> {
     ))
 }
 
-/// What a map finds an entry by stays what it is.
+/// Keys of maps keep their bytes, because a map finds its entries by them.
 const KEY: &str = "the key of a map may get other names and variants, but no other bytes; insert the entries into a new map";
 
-/// What is to be done, which is to copy the whole if it is nothing else.
+/// Returns the ops, or else one that copies the whole value.
 fn or_copy(ops: Option<Vec<Op>>, old: &TypeLayout) -> Vec<Op> {
     ops.unwrap_or_else(|| vec![same(0, old.size)])
 }
 
-/// The same, unless there is no value: then all is zero, and zero is none.
+/// Returns the ops for a slot: nothing is done if all bytes are zero, unless that is a value.
 fn vacant_or(ops: Vec<Op>, of: &TypeLayout) -> Vec<Op> {
     if has_zero(of) { ops } else { vec![Op::here(Step::UnlessZero { size: of.size, ops })] }
 }
 
-/// The same for a node of a collection, whose arrays have places without values.
+/// Marks the slots of a node's arrays, some of which may have no value.
 fn in_slots(mut ops: Vec<Op>, by: Vacant) -> Vec<Op> {
     for op in &mut ops {
         if let Step::Repeat { vacant, .. } = &mut op.step {
@@ -433,7 +437,7 @@ fn in_slots(mut ops: Vec<Op>, by: Vacant) -> Vec<Op> {
     ops
 }
 
-/// Where a node with these fields says which places have no value.
+/// Returns where a node with these fields says which slots have no value.
 fn vacant_by(by: &VacantBy, fields: &[FieldLayout]) -> Result<Vacant, Obstacle> {
     let at = |path: &[&str]| {
         let (mut at, mut fields) = (0, fields);
@@ -454,12 +458,13 @@ fn vacant_by(by: &VacantBy, fields: &[FieldLayout]) -> Result<Vacant, Obstacle> 
     vacant.map_or_else(|| obstacle(MIGRATE.to_owned()), Ok)
 }
 
-/// Whether something has this name in the heap.
+/// Returns whether `name`, or one of its former names, is `old`.
 fn is_called(old: &str, name: &str, history: &History) -> bool {
     old == name || history.was.contains(&old)
 }
 
-/// What is behind the name of a type, with its arguments, if the text begins with one that it has or had.
+/// If the text begins with a present or former name of the type, with its arguments, returns the rest of the
+/// text.
 fn behind_name<'t>(text: &'t str, desc: &'static Desc) -> Option<&'t str> {
     let around = |before: &str, inner: &'static Desc, behind: &str| {
         behind_name(text.strip_prefix(before)?, inner)?.strip_prefix(behind)
@@ -484,7 +489,7 @@ fn behind_name<'t>(text: &'t str, desc: &'static Desc) -> Option<&'t str> {
     }
 }
 
-/// What helps where a field is in the program only, if these are in the heap only.
+/// Returns the help for a field that is in the program only; the fields `left` are in the heap only.
 fn unknown_field(name: &str, left: &[&FieldLayout]) -> String {
     let was = left.first().map_or("..", |old| old.name.as_str());
     format!(
@@ -492,7 +497,7 @@ fn unknown_field(name: &str, left: &[&FieldLayout]) -> String {
     )
 }
 
-/// A heap has all fields of a version, or none.
+/// Fails if the heap has a field of a version, and lacks a field of the same version or an earlier one.
 fn check_versions(all: &'static [Field], missing: &[&'static Field]) -> Result<(), Obstacle> {
     let is_missing = |field: &Field| missing.iter().any(|other| std::ptr::eq(*other, field));
     let dated = |field: &&Field| field.history.is_new();
@@ -508,10 +513,10 @@ fn check_versions(all: &'static [Field], missing: &[&'static Field]) -> Result<(
     }
 }
 
-/// The id of a number that is not zero.
+/// The id of numbers that are never zero.
 const NON_ZERO: &str = "pheap::NonZero";
 
-/// Whether zero in all bytes is a value.
+/// Returns whether a value of this type may have only zero bytes.
 fn has_zero(ty: &TypeLayout) -> bool {
     let all = |fields: &[FieldLayout]| fields.iter().all(|field| has_zero(&field.ty));
     match &ty.shape {

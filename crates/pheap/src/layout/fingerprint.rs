@@ -5,14 +5,15 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::encode::encode_as;
 use super::graph::TypeLayout;
 
-/// How many pointers away a fingerprint looks.
+/// Number of pointers that a fingerprint follows.
 const ROUNDS: usize = 3;
 
-/// A hash of each type of a list together with what lies a few pointers away. Equal for equal types, whatever list they are in; that
-/// unequal ones may share it, [`difference`](super::difference) finds out.
+/// Returns a hash of each type of a list, and of the types a few pointers away. Equal types have equal
+/// hashes, in any list. Unequal types may have equal hashes, too, so a match is compared by
+/// [`difference`](super::difference).
 pub(crate) fn fingerprints(types: &[TypeLayout]) -> Vec<u64> {
-    // Round by round each hash takes in what lies one pointer further away. Several descriptions of one type in a program do not
-    // show: only what is seen along a path of pointers counts.
+    // In each round a hash takes in the types that are one pointer further away. It depends only on paths of
+    // pointers, so it does not matter if a program has several descriptions of one type.
     let mut bytes = Vec::new();
     let mut hash = |write: &dyn Fn(&mut Vec<u8>)| {
         bytes.clear();

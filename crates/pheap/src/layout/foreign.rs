@@ -1,7 +1,9 @@
-//! `Persist` for types of others whose layout is guaranteed: by their documentation, or because their one field is public and all that there is of them.
+//! `Persist` for types of other crates whose layout is guaranteed: by their documentation, or because they
+//! have one field, which is public.
 //!
-//! A type without such a guarantee (`Option<u32>`, a tuple, `SystemTime`) has no impl, whatever today's compiler makes of it: a file outlives the compiler. It has
-//! a counterpart in the room `values` instead, and [`instead`](super::instead) tells of it.
+//! A type without such a guarantee (`Option<u32>`, a tuple, `SystemTime`) has no impl, even if today's
+//! compiler lays it out suitably: a file outlives the compiler. It has a counterpart in the module `values`,
+//! which [`instead`](super::instead) recommends.
 
 #![allow(unsafe_code)]
 
@@ -13,14 +15,21 @@ use std::num::{NonZero, Wrapping};
 use super::desc::{Desc, Field, History, Kind, Prim};
 use super::{Persist, Plain, Pointee};
 
-/// A struct with one field, which lies at its start and is as large as it.
+/// Describes a struct with one field, which lies at its start and has its size.
 macro_rules! as_its_field {
     ($name:literal [$($arg:ty),*] of $field:ty) => {
         fn desc() -> &'static Desc {
             const {
-                assert!(size_of::<Self>() == size_of::<$field>() && align_of::<Self>() == align_of::<$field>());
+                assert!(
+                    size_of::<Self>() == size_of::<$field>() && align_of::<Self>() == align_of::<$field>()
+                );
                 let kind = Kind::Struct {
-                    fields: &[Field { name: "0", offset: 0, ty: <$field as Persist>::desc, history: History::NONE }],
+                    fields: &[Field {
+                        name: "0",
+                        offset: 0,
+                        ty: <$field as Persist>::desc,
+                        history: History::NONE,
+                    }],
                 };
                 &Desc {
                     args: &[$(<$arg as Persist>::desc),*],
@@ -31,10 +40,11 @@ macro_rules! as_its_field {
     };
 }
 
-/// Numbers that are not zero, and those that may be missing.
+/// Numbers that are not zero, and options of these.
 macro_rules! non_zero {
     ($($ty:ty),*) => {$(
-        // SAFETY: documented to have the layout of the number, of which 0 is no value: `check` looks for that, by the name. No padding, pointers, drop or `Deref`.
+        // SAFETY: documented to have the layout of the number, without the value 0: `check` tests that, by
+        // the type's name. It has no padding, pointers, drop or `Deref`.
         unsafe impl Persist for NonZero<$ty> {
             type At<'r> = Self;
             const PADDED: bool = false;
@@ -44,7 +54,8 @@ macro_rules! non_zero {
             unsafe fn zero_padding(_: *mut Self) {}
         }
 
-        // SAFETY: documented to have the layout of the number, where 0 is `None`, so all its values are values here. No padding, pointers, drop or `Deref`.
+        // SAFETY: documented to have the layout of the number, where 0 is `None`, so each of the number's
+        // values is valid here. It has no padding, pointers, drop or `Deref`.
         unsafe impl Persist for Option<NonZero<$ty>> {
             type At<'r> = Self;
             const PADDED: bool = false;
@@ -64,8 +75,10 @@ non_zero!(u8, u16, u32, u64, u128, i8, i16, i32, i64, i128);
 /// Structs around a public field.
 macro_rules! around {
     ($($of:ident as $name:literal;)*) => {$(
-        // SAFETY: `desc` asserts that the public field lies at the start, and that nothing else has room: the value is that of its field, in all that the trait asks for.
-        // The type has no drop glue of its own. If it is `Deref`, then to that field: no code of the user's runs.
+        // SAFETY: `desc` and `PADDED` assert that the public field lies at the start, and that there is no
+        // room for another. So the value has the properties of its field that the trait requires. The type
+        // has no drop glue except its field's. If it is `Deref`, then to that field, so no code of the
+        // program runs.
         unsafe impl<T: Persist> Persist for $of<T> {
             type At<'r> = $of<T::At<'r>>;
             const PADDED: bool = {
@@ -76,7 +89,8 @@ macro_rules! around {
             as_its_field!($name [T] of T);
             #[inline]
             unsafe fn zero_padding(this: *mut Self) {
-                // SAFETY: a value of the field, for that is all there is; the rest is the caller's premise.
+                // SAFETY: the field is all of the value, so `this` points to a valid `T`. It is aligned, and
+                // valid for reads and writes (premise).
                 unsafe { T::zero_padding(this.cast()) }
             }
         }
@@ -90,13 +104,15 @@ around! {
     Reverse as "pheap::Reverse";
 }
 
-// SAFETY: documented to have size 0 and alignment 1, as `()`, so there is nothing in it. No drop and no `Deref`.
+// SAFETY: documented to have size 0 and alignment 1, like `()`, so there is nothing in it. It has no drop and
+// no `Deref`.
 unsafe impl<T: Pointee + ?Sized> Persist for PhantomData<T> {
     type At<'r> = PhantomData<T::At<'r>>;
     const PADDED: bool = false;
     const POINTERS: bool = false;
 
-    /// That of `()`: what it stands for is among the arguments of the type that has it.
+    /// Returns the description of `()`: the type argument is among the arguments of the type that has the
+    /// field.
     fn desc() -> &'static Desc {
         const { &Desc::own("()", (size_of::<Self>(), align_of::<Self>()), Kind::Prim(Prim::Unit)) }
     }
@@ -108,7 +124,8 @@ unsafe impl<T: Pointee + ?Sized> Persist for PhantomData<T> {
 impl<T: Plain> Plain for PhantomData<T> {}
 
 #[cfg(feature = "uuid")]
-// SAFETY: documented to have the layout of its 16 bytes, of which all are values. No padding, pointers, drop or `Deref`.
+// SAFETY: documented to have the layout of its 16 bytes, all of whose values are valid. It has no padding,
+// pointers, drop or `Deref`.
 unsafe impl Persist for uuid::Uuid {
     type At<'r> = Self;
     const PADDED: bool = false;
@@ -128,8 +145,9 @@ mod floats {
 
     macro_rules! ordered {
         ($($ty:ty),*) => {$(
-            // SAFETY: `desc` asserts that the public field is all there is of it, and it lies at the start, as there is no room for another place. All its values are values
-            // here. No padding, pointers or drop. It is `Deref`, but a path of fields cannot go through that: `__place!` and `field!` end at a number.
+            // SAFETY: `desc` asserts that the public field has the type's size, so it lies at the start. All
+            // its values are valid. It has no padding, pointers or drop. It is `Deref`, but a path of fields
+            // cannot go through that: `__place!` and `field!` end at a number.
             unsafe impl Persist for OrderedFloat<$ty> {
                 type At<'r> = Self;
                 const PADDED: bool = false;

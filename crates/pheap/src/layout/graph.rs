@@ -1,21 +1,24 @@
-//! Layouts as values: read from the program's descriptions or from a heap's type table, and hashed.
+//! Layouts as values: made from the program's descriptions, or read from a heap's type table.
 
 use std::collections::HashMap;
 
 use super::desc::{Desc, DescFn, Kind, Prim};
 use crate::error::{Error, Result};
 
-/// By-value nesting deeper than this is refused in a program, and taken for corruption in a type table.
+/// The deepest nesting of types by value. A deeper one is refused in a program, and is corruption in a type
+/// table.
 pub(super) const MAX_DEPTH: u32 = 64;
 
-/// Bytes that the descriptions of a type, and of all that it reaches, may take in a type table. Types by value are spelled out, so that they could
-/// double with each level of nesting.
+/// Most bytes of the descriptions of a type, and of all types that it reaches, in a type table. The limit is
+/// needed because types by value are described in place, so a description could double with each level of
+/// nesting.
 pub(crate) const MAX_BYTES: usize = 64 << 20;
 
-/// More than a part takes besides its names.
+/// An upper bound of the bytes of a part without its names.
 const PART: usize = 64;
 
-/// The layout of one type; `Shape::Ptr::to` counts in a list of such layouts (a [`Graph`] or a type table).
+/// The layout of one type. `Shape::Ptr::to` is an index into a list of such layouts (a [`Graph`] or a type
+/// table).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TypeLayout {
     pub(crate) name: String,
@@ -24,7 +27,7 @@ pub(crate) struct TypeLayout {
     pub(crate) shape: Shape,
 }
 
-/// What a type is made of. Types held by value are spelled out; pointers name their target by number.
+/// The parts of a type. Types held by value are described in place; pointers name their target by number.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Shape {
     Prim(Prim),
@@ -43,7 +46,7 @@ pub(crate) enum Shape {
     },
     Slice(Box<TypeLayout>),
     Str,
-    /// Zero in all bytes, or a value.
+    /// A place whose bytes are all zero, or a value.
     Slot(Box<TypeLayout>),
 }
 
@@ -61,14 +64,14 @@ pub(crate) struct VariantLayout {
     pub(crate) fields: Vec<FieldLayout>,
 }
 
-/// A type and all types that can be reached from it through pointers. The type itself is number 0.
+/// A type and all types that are reachable from it through pointers. The type itself is number 0.
 #[derive(Debug)]
 pub(crate) struct Graph {
     pub(crate) types: Vec<TypeLayout>,
 }
 
 impl Graph {
-    /// The graph below a description.
+    /// Makes the graph below a description.
     ///
     /// # Errors
     /// [`Error::UnsupportedType`] if a type table cannot hold it.
@@ -92,7 +95,7 @@ fn unsupported(desc: &'static Desc, why: &str) -> Error {
     Error::UnsupportedType { type_name, why: why.to_owned() }
 }
 
-/// Appends the name of a type with its arguments, as in Rust. `None` if it ends beyond `limit` bytes.
+/// Appends the name of a type with its arguments, as in Rust. Returns `None` if it ends beyond `limit` bytes.
 fn write_name(out: &mut String, desc: &Desc, limit: usize) -> Option<()> {
     if out.len() > limit {
         return None;
@@ -121,17 +124,18 @@ fn write_name(out: &mut String, desc: &Desc, limit: usize) -> Option<()> {
     }
 }
 
-/// Why a type cannot be described.
+/// The error says why a type cannot be described.
 type Built<T> = std::result::Result<T, &'static str>;
 
 const TOO_DEEP: &str = "it holds values within values, more than 64 levels deep; put a part of it into an object of its own, behind a `P`";
 const TOO_LONG: &str = "its description is longer than 64 MiB; put parts of it into objects of their own, behind a `P`, or give its types shorter ids";
 
 struct Builder {
-    /// By address: two descriptions of one type only cost a second entry.
+    /// Numbers of types by the address of their description. Two descriptions of one type only cost a second
+    /// entry.
     numbers: HashMap<*const Desc, u32>,
     queue: Vec<&'static Desc>,
-    /// How many of [`MAX_BYTES`] are left.
+    /// The rest of [`MAX_BYTES`].
     room: usize,
 }
 
@@ -180,7 +184,7 @@ impl Builder {
         fields.iter().map(field).collect()
     }
 
-    /// Makes room for a part with this name.
+    /// Takes room for a part with this name.
     fn spend(&mut self, name: &str) -> Built<()> {
         self.room = self.room.checked_sub(PART + name.len()).ok_or(TOO_LONG)?;
         Ok(())
@@ -199,7 +203,7 @@ impl TypeLayout {
         self.for_each_part(&mut visit);
     }
 
-    /// Whether a part of a value, at any depth, is of a type with this name.
+    /// Returns whether a part of a value, at any depth, is of a type with this name.
     pub(crate) fn has_part(&self, name: &str) -> bool {
         let mut found = false;
         self.for_each_part(&mut |part| found |= part.name == name);
@@ -222,12 +226,12 @@ impl TypeLayout {
         }
     }
 
-    /// Whether a value has no bytes. A pointer to such a type leads nowhere.
+    /// Returns whether a value has no bytes. A pointer to such a type leads to no object.
     pub(crate) fn is_empty(&self) -> bool {
         self.size == 0 && !matches!(self.shape, Shape::Slice(_) | Shape::Str)
     }
 
-    /// Whether a value is a number, or consists of some.
+    /// Returns whether a value is a number, or an array of numbers.
     pub(crate) fn is_number(&self) -> bool {
         match &self.shape {
             Shape::Array { elem, .. } => elem.is_number(),
@@ -235,14 +239,14 @@ impl TypeLayout {
         }
     }
 
-    /// The type as if all pointers but those to this one were numbers.
+    /// Returns the type with numbers in place of all pointers except those to type `number`.
     pub(crate) fn with_pointers_to(&self, number: u32) -> TypeLayout {
         self.with_pointers(&|_, to| to == number)
     }
 
-    /// The type as if all pointers that `keep` refuses were numbers. `keep` gets the name of the struct or
-    /// enum that the pointer is a field of, with the offset of the field (of one that is none, `""` and 0),
-    /// and the pointer's target.
+    /// Returns the type with numbers in place of all pointers for which `keep` returns `false`. `keep` gets
+    /// the name of the struct or enum that the pointer is a field of, the offset of the field (`""` and 0 if
+    /// it is not a field), and the pointer's target.
     pub(crate) fn with_pointers(&self, keep: &dyn Fn((&str, u64), u32) -> bool) -> TypeLayout {
         self.mapped(("", 0), &|place, nullable, to| match keep(place, to) {
             true => Shape::Ptr { nullable, to },
@@ -250,12 +254,13 @@ impl TypeLayout {
         })
     }
 
-    /// The type with the targets of its pointers renumbered.
+    /// Returns the type with the targets of its pointers renumbered.
     pub(crate) fn renumbered(&self, renumber: &impl Fn(u32) -> u32) -> TypeLayout {
         self.mapped(("", 0), &|_, nullable, to| Shape::Ptr { nullable, to: renumber(to) })
     }
 
-    /// The type with something else for each pointer, by its place, whether it may be null, and its target.
+    /// Returns the type with another shape for each pointer. `map` gets the pointer's place, whether it may
+    /// be null, and its target.
     fn mapped(&self, place: (&str, u64), map: &impl Fn((&str, u64), bool, u32) -> Shape) -> TypeLayout {
         let inner = |ty: &TypeLayout| Box::new(ty.mapped(("", 0), map));
         let fields = |fields: &[FieldLayout]| {
@@ -314,7 +319,7 @@ mod tests {
         );
     }
 
-    /// Two types of one name can hide behind the pointers of a third.
+    /// Behind the pointers of a third type there may be two types of one name.
     #[test]
     fn names_alone_do_not_identify_types() {
         let ty = |name: &str, size, shape| TypeLayout { name: name.to_owned(), size, align: 8, shape };

@@ -1,5 +1,6 @@
-//! What to use instead of types that cannot live in a heap. For each such type there is an impl of `Persist` that never holds, because of a condition whose message says it:
-//! the compiler shows the innermost condition that fails, and an attribute of `Persist` itself can have one message for all types only.
+//! Messages that say what to use instead of types that cannot live in a heap. Each such type has an impl of
+//! `Persist` that never holds, because of a condition with that message. The compiler shows the innermost
+//! condition that fails, and an attribute of `Persist` itself can have only one message for all types.
 
 #![allow(unsafe_code)]
 
@@ -14,8 +15,9 @@ use std::time::{Duration, Instant, SystemTime};
 use super::Persist;
 use super::desc::Desc;
 
-/// Nothing implements these traits. (The lifetime keeps the compiler from looking at the condition before someone asks for it. The type is an argument, for of two conditions
-/// on one type the message of the outer one is shown.)
+/// Makes traits that no type implements, and impls that need them. (The lifetime keeps the compiler from
+/// evaluating the condition before the impl is used. The type is an argument, because the compiler shows the
+/// outer one's message if there are two conditions on one type.)
 macro_rules! instead {
     ($($condition:ident: $message:literal, $label:literal $(, $why:literal)? => { $([$($param:tt)*] $ty:ty;)* })*) => {$(
         #[diagnostic::on_unimplemented(message = $message, label = $label $(, note = $why)?)]
@@ -23,7 +25,7 @@ macro_rules! instead {
 
         $(
             #[doc(hidden)]
-            // SAFETY: the condition never holds.
+            // SAFETY: the condition never holds, so this impl is never used.
             unsafe impl<'a, $($param)*> Persist for $ty
             where
                 (): $condition<'a, $ty>,

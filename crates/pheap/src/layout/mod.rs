@@ -1,7 +1,8 @@
-//! `Persist`: what may live in a heap, and how it is laid out there. Its impls for numbers, arrays and options, and what the compiler says of a type that has
-//! none.
+//! `Persist`: the types that may live in a heap, and their layouts there. Has the impls for numbers, arrays
+//! and options, and the compiler's messages for types without one.
 //!
-//! Knows types: as a program describes them, and as a heap has them written down. Must not know where objects lie.
+//! This module knows types: the program's descriptions, and those in a heap's type table. It must not know
+//! where objects lie.
 
 #![allow(unsafe_code)]
 
@@ -41,32 +42,48 @@ use desc::{Desc, Kind, Prim};
 
 /// A sized type that may live in a heap. Derive it.
 ///
-/// The field types are a closed list with a layout that is guaranteed: fixed-width numbers, `bool`, `char`, arrays, [`P`](crate::P), `Option<P>`, `NonZero` and
-/// `Option<NonZero>`, `Wrapping`, `Reverse`, `PhantomData`, and other types that derive `Persist`. Other types of the standard library have a counterpart:
+/// The field types are a closed list with guaranteed layouts: fixed-width numbers, `bool`, `char`, arrays,
+/// [`P`], `Option<P>`, `NonZero` and `Option<NonZero>`, `Wrapping`, `Reverse`, `PhantomData`, and other types
+/// that derive `Persist`. Other types of the standard library have a counterpart:
 ///
 /// | instead of | use |
 /// |---|---|
-/// | `String`, `Vec<u8>` | [`PString`](crate::PString), [`PBytes`](crate::PBytes); `P<str>`, `P<[u8]>` for what stays as it is |
-/// | `Vec`, `VecDeque`, `HashMap`, `BTreeMap` and so on | [`PVec`](crate::PVec), [`PVecDeque`](crate::PVecDeque), [`PHashMap`](crate::PHashMap), [`PBTreeMap`](crate::PBTreeMap) and so on |
-/// | `Box`, `&T` | [`P`](crate::P) |
+/// | `String`, `Vec<u8>` | [`PString`], [`PBytes`]; `P<str>`, `P<[u8]>` for content that never changes |
+/// | `Vec`, `VecDeque` and so on | [`PVec`], [`PVecDeque`] and so on |
+/// | `HashMap`, `BTreeMap` and so on | [`PHashMap`], [`PBTreeMap`] and so on |
+/// | `Box`, `&T` | [`P`] |
 /// | `Option<Box<T>>` | `Option<P<T>>` |
-/// | `Option<u32>` and other options | [`POption`](crate::POption) |
-/// | `(A, B)` | [`PTuple2`](crate::PTuple2) and so on, or a struct |
-/// | `Duration`, `SystemTime` | [`PDuration`](crate::PDuration), [`PSystemTime`](crate::PSystemTime) |
+/// | `Option<u32>` and other options | [`POption`] |
+/// | `(A, B)` | [`PTuple2`] and so on, or a struct |
+/// | `Duration`, `SystemTime` | [`PDuration`], [`PSystemTime`] |
 /// | `usize` | `u64` |
-/// | a type of another crate | [`Stored`](crate::Stored); features `uuid` and `ordered-float` have `Uuid` and `OrderedFloat` as they are |
+/// | a type of another crate | [`Stored`]; the features `uuid`, `ordered-float` add `Uuid`, `OrderedFloat` |
 ///
 /// # Safety
 /// The implementor promises that
-/// * [`desc`](Persist::desc) describes the layout of `Self` exactly, and covers each byte that is not padding,
-/// * `At<'r>` is `Self` with its brand replaced by `'r`, and nothing else (same layout, same description),
-/// * every pointer in it is a [`P`](crate::P) of its own brand, and it contains no reference, no interior mutability, and nothing that
-///   means something only to one process,
+/// * [`desc`](Persist::desc) describes the layout of `Self` exactly, and covers each byte that is not
+///   padding,
+/// * `At<'r>` is `Self` with its brand replaced by `'r`, and otherwise equal (same layout, same description),
+/// * every pointer in it is a [`P`] of the brand of `Self`, and it contains no reference, no interior
+///   mutability, and nothing that is meaningful in one process only,
 /// * it needs no drop, and implements neither `Drop` nor `Deref`,
 /// * `zero_padding` writes padding bytes only, and `PADDED` is `false` only if there are none,
-/// * `POINTERS` is `false` only if no value contains a [`P`](crate::P).
+/// * `POINTERS` is `false` only if no value contains a [`P`].
 ///
-/// `#[derive(Persist)]` checks all of it.
+/// `#[derive(Persist)]` checks all of this.
+///
+/// [`P`]: crate::P
+/// [`PBTreeMap`]: crate::PBTreeMap
+/// [`PBytes`]: crate::PBytes
+/// [`PDuration`]: crate::PDuration
+/// [`PHashMap`]: crate::PHashMap
+/// [`POption`]: crate::POption
+/// [`PString`]: crate::PString
+/// [`PSystemTime`]: crate::PSystemTime
+/// [`PTuple2`]: crate::PTuple2
+/// [`PVec`]: crate::PVec
+/// [`PVecDeque`]: crate::PVecDeque
+/// [`Stored`]: crate::Stored
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot live in a persistent heap",
     label = "not `Persist`",
@@ -95,9 +112,10 @@ pub unsafe trait Persist: Sized {
     unsafe fn zero_padding(this: *mut Self);
 }
 
-/// A type without pointers: numbers, `bool`, `char`, arrays of such types, and structs and enums without parameters that derive [`Persist`].
+/// A type without pointers: numbers, `bool`, `char`, arrays of such types, and structs and enums without
+/// parameters that derive [`Persist`].
 ///
-/// That a type is the same at each brand shows that there is no [`P`](crate::P) in it, for a `P` has the brand of its region.
+/// A [`P`](crate::P) has the brand of its region. So a type that is the same at each brand has no `P` in it.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` may contain pointers, to what transactions write in place",
     label = "not `Plain`",
@@ -106,7 +124,8 @@ pub unsafe trait Persist: Sized {
 )]
 pub trait Plain: for<'r> Persist<At<'r> = Self> {}
 
-/// A [`Persist`] type of the brand `'r`: the bound of generic code that changes a heap. What a transaction with that brand is given, and stores, is of such types.
+/// A [`Persist`] type of the brand `'r`: the bound of generic code that changes a heap. The values that a
+/// transaction of that brand gets and stores are of such types.
 ///
 /// ```
 /// # use pheap::{Branded, P, PVec, Result, Txn};
@@ -132,7 +151,7 @@ mod sealed {
     impl Sealed for str {}
 }
 
-/// What a [`P`](crate::P) can point to: any [`Persist`] type, a slice of one, or `str`.
+/// A type that a [`P`](crate::P) can point to: any [`Persist`] type, a slice of one, or `str`.
 #[diagnostic::on_unimplemented(
     message = "a `P` cannot point to `{Self}`",
     label = "not a type of a persistent heap",
@@ -154,34 +173,36 @@ pub trait Pointee: sealed::Sealed {
     #[doc(hidden)]
     fn desc() -> &'static Desc;
 
-    /// The object at `addr` as a pointer to its value (for a slice or string: to its elements, behind the length).
+    /// Returns a pointer to the value of the object at `addr` (for a slice or string: to its elements, behind
+    /// the length).
     ///
     /// # Safety
     /// A live object of this type is at `addr`.
     #[doc(hidden)]
     unsafe fn value(addr: *mut u8) -> *mut Self;
 
-    /// `this`, with the same length, somewhere else.
+    /// Returns a pointer to `data`, with the length of `this`.
     #[doc(hidden)]
     fn relocated(this: *mut Self, data: *mut u8) -> *mut Self;
 
-    /// Bytes of the value.
+    /// Returns the bytes of the value.
     #[doc(hidden)]
     fn bytes(this: *const Self) -> usize;
 
-    /// Elements of a slice; 0 for sized types.
+    /// Returns the number of elements of a slice; 0 for sized types.
     #[doc(hidden)]
     fn len_of(this: *const Self) -> usize;
 
-    /// Zeroes the padding of the value at `data`, `len` elements long if it is a slice.
+    /// Zeroes the padding of the value at `data`, which has `len` elements if it is a slice.
     ///
     /// # Safety
-    /// `data` is valid for reads and writes of a value of this type, with so many elements, is aligned to it, and points to a valid one.
+    /// `data` points to a valid value of this type, with `len` elements if it is a slice. It is aligned for
+    /// the type, and valid for reads and writes of the value.
     #[doc(hidden)]
     unsafe fn zero_padding_at(data: *mut u8, len: usize);
 }
 
-/// How to zero the padding of a value.
+/// A function that zeroes the padding of a value, and the value's length.
 #[derive(Clone, Copy)]
 pub(crate) struct Padding {
     zero: unsafe fn(*mut u8, usize),
@@ -189,23 +210,25 @@ pub(crate) struct Padding {
 }
 
 impl Padding {
-    /// For the value at `value`, if it can have any.
+    /// Returns this for the value at `value`; `None` if its type has no padding.
     #[inline(always)]
     pub(crate) fn of<T: Pointee + ?Sized>(value: *mut T) -> Option<Padding> {
         if T::PADDED { Some(Padding { zero: T::zero_padding_at, len: T::len_of(value) }) } else { None }
     }
 
-    /// Zeroes that of the value at `value`.
+    /// Zeroes the padding of the value at `value`.
     ///
     /// # Safety
-    /// There is a valid value of the type, and as long, as that for which this was made; it can be written, and nobody has a reference to it.
+    /// `value` points to a valid value of the same type and length as the value for which this was made. It
+    /// is aligned, and valid for reads and writes, and no reference to it exists.
     #[inline(always)]
     pub(crate) unsafe fn zero_at(self, value: *mut u8) {
-        // SAFETY: the caller's premises.
+        // SAFETY: `zero` is `T::zero_padding_at` of the value's type. `value` points to a valid value of it
+        // with `len` elements, aligned, and valid for reads and writes (premise).
         unsafe { (self.zero)(value, self.len) };
     }
 
-    /// What is equal zeroes the same bytes.
+    /// Returns a key. If two keys are equal, the same bytes are zeroed.
     #[inline(always)]
     pub(crate) fn key(self) -> (usize, usize) {
         (self.zero as usize, self.len)
@@ -243,12 +266,12 @@ impl<T: Persist> Pointee for T {
     }
 
     unsafe fn zero_padding_at(data: *mut u8, _: usize) {
-        // SAFETY: a valid `T`, to read and write, is at `data`: the caller's premise.
+        // SAFETY: `data` points to a valid `T`, aligned, and valid for reads and writes (premise).
         unsafe { T::zero_padding(data.cast()) }
     }
 }
 
-/// Where the elements of a slice of this alignment begin, behind its length.
+/// Returns the bytes before the elements of a slice: its length, and padding up to the elements' alignment.
 pub(crate) const fn slice_header(align: usize) -> usize {
     if align > 8 { align } else { 8 }
 }
@@ -265,9 +288,10 @@ impl<T: Persist> Pointee for [T] {
 
     #[inline(always)]
     unsafe fn value(addr: *mut u8) -> *mut [T] {
-        // SAFETY: a live slice is at `addr` (the caller's premise), which is aligned to 8 and begins with the length.
+        // SAFETY: a live slice is at `addr` (premise). It begins with the length, and objects are aligned to
+        // at least 8 bytes.
         let len = unsafe { addr.cast::<u64>().read() };
-        // SAFETY: the elements follow the length, within the object.
+        // SAFETY: the elements follow the length in the same object.
         let data = unsafe { addr.add(slice_header(align_of::<T>())) };
         std::ptr::slice_from_raw_parts_mut(data.cast(), len as usize)
     }
@@ -289,7 +313,8 @@ impl<T: Persist> Pointee for [T] {
 
     unsafe fn zero_padding_at(data: *mut u8, len: usize) {
         for i in 0..len {
-            // SAFETY: `i < len`, and `len` valid elements, to read and write, are at `data`: the caller's premise.
+            // SAFETY: `data` points to `len` valid elements, aligned, and valid for reads and writes
+            // (premise), and `i < len`.
             unsafe { T::zero_padding(data.cast::<T>().wrapping_add(i)) }
         }
     }
@@ -307,7 +332,7 @@ impl Pointee for str {
 
     #[inline(always)]
     unsafe fn value(addr: *mut u8) -> *mut str {
-        // SAFETY: a live string is at `addr` (the caller's premise), which is laid out as a slice of bytes.
+        // SAFETY: a live string is at `addr` (premise), which is laid out like a slice of bytes.
         unsafe { <[u8]>::value(addr) as *mut str }
     }
 
@@ -331,7 +356,8 @@ impl Pointee for str {
 
 macro_rules! prims {
     ($($ty:ty => $prim:ident),* $(,)?) => {$(
-        // SAFETY: a primitive type is its own description. It has no brand, no pointers, no padding and no drop glue, and does not implement `Deref`.
+        // SAFETY: a primitive type is described as itself. It has no brand, no pointers, no padding and no
+        // drop glue, and does not implement `Deref`.
         unsafe impl Persist for $ty {
             type At<'r> = $ty;
             const PADDED: bool = false;
@@ -339,7 +365,11 @@ macro_rules! prims {
 
             fn desc() -> &'static Desc {
                 const {
-                    &Desc::own(stringify!($ty), (size_of::<$ty>(), align_of::<$ty>()), Kind::Prim(Prim::$prim))
+                    &Desc::own(
+                        stringify!($ty),
+                        (size_of::<$ty>(), align_of::<$ty>()),
+                        Kind::Prim(Prim::$prim),
+                    )
                 }
             }
 
@@ -359,7 +389,8 @@ prims! {
 
 impl<T: Plain, const N: usize> Plain for [T; N] {}
 
-// SAFETY: an array is its elements, one after the other, without gaps of its own; all that the trait asks for goes for it if it goes for them. It is not `Deref`.
+// SAFETY: an array is its elements, one behind the other, without gaps between them. So it has the properties
+// of its elements that the trait requires. It is not `Deref`.
 unsafe impl<T: Persist, const N: usize> Persist for [T; N] {
     type At<'r> = [T::At<'r>; N];
     const PADDED: bool = T::PADDED;
@@ -370,25 +401,27 @@ unsafe impl<T: Persist, const N: usize> Persist for [T; N] {
     }
 
     unsafe fn zero_padding(this: *mut Self) {
-        // SAFETY: an array is `N` elements; they are valid, to read and write: the caller's premise.
+        // SAFETY: `this` points to a valid array (premise), that is, to `N` valid elements, aligned, and
+        // valid for reads and writes.
         unsafe { <[T] as Pointee>::zero_padding_at(this.cast(), N) }
     }
 }
 
-/// Writes a value, with zeros where it has padding, to a place that need not be aligned.
+/// Writes a value, with zeros in its padding, to a place that need not be aligned.
 ///
 /// # Safety
-/// The place is valid for writes of a `T`.
+/// `place` is valid for writes of `size_of::<T>()` bytes.
 pub(crate) unsafe fn put_value<T: Persist>(place: *mut u8, value: T) {
     let mut aligned = MaybeUninit::<T>::zeroed();
     aligned.write(value);
-    // SAFETY: a valid value, that was written just now.
+    // SAFETY: `aligned` has a valid `T`, written just now. It is aligned, and valid for reads and writes.
     unsafe { T::zero_padding(aligned.as_mut_ptr()) };
-    // SAFETY: as many bytes, the caller's premise; one of the two is this function's own.
+    // SAFETY: `aligned` has `size_of::<T>()` bytes, and `place` is valid for writes of that many (premise).
+    // They do not overlap, because `aligned` is a local variable.
     unsafe { place.copy_from_nonoverlapping(aligned.as_ptr().cast(), size_of::<T>()) };
 }
 
-/// Words that can be read: an object, or a part of one, or several.
+/// Readable words: an object, a part of one, or several.
 #[derive(Clone, Copy)]
 pub(crate) struct Words<'a> {
     start: *const u64,
@@ -397,9 +430,11 @@ pub(crate) struct Words<'a> {
 }
 
 impl<'a> Words<'a> {
+    /// Makes a view of the `len` words at `start`.
+    ///
     /// # Safety
-    /// For `'a`, `len` words at `start`, which is aligned, can be read, have definite values where their type has no padding, and are not written by others than who is
-    /// shown their addresses.
+    /// `start` is aligned. For `'a`, the words are readable, and have definite values where their type has no
+    /// padding. Only code that gets their addresses from this view writes to them.
     #[inline(always)]
     pub(crate) unsafe fn new(start: *const u64, len: usize) -> Words<'a> {
         Words { start, len, readable: PhantomData }
@@ -410,7 +445,7 @@ impl<'a> Words<'a> {
         self.len
     }
 
-    /// Those from `first` on, as far as there are any, up to `len` of them.
+    /// Returns the words from `first` on, at most `len` of them, and no more than there are.
     #[inline(always)]
     fn part(self, first: usize, len: usize) -> Words<'a> {
         Words { start: self.at(first), len: len.min(self.len.saturating_sub(first)), ..self }
@@ -421,23 +456,28 @@ impl<'a> Words<'a> {
         self.start.wrapping_add(word).cast_mut()
     }
 
-    /// The number in the first `bytes` bytes of a word, which may have padding behind them; if the word is there.
+    /// Returns the number in the first `bytes` bytes of a word, behind which may be padding; `None` if there
+    /// is no such word.
     #[inline(always)]
     fn read(self, word: usize, bytes: usize) -> Option<u64> {
         let at = self.at(word);
         (word < self.len).then(|| match bytes {
-            // SAFETY: part of a word that can be read, the premise of `new`, and aligned, as all words are.
+            // SAFETY: the word exists (checked above), so it is readable by the premise of `new`, and
+            // aligned. This reads its first byte.
             1 => unsafe { at.cast::<u8>().read_volatile() }.into(),
-            // SAFETY: part of a word that can be read, the premise of `new`, and aligned, as all words are.
+            // SAFETY: the word exists (checked above), so it is readable by the premise of `new`, and
+            // aligned. This reads its first 2 bytes.
             2 => unsafe { at.cast::<u16>().read_volatile() }.into(),
-            // SAFETY: part of a word that can be read, the premise of `new`, and aligned, as all words are.
+            // SAFETY: the word exists (checked above), so it is readable by the premise of `new`, and
+            // aligned. This reads its first 4 bytes.
             4 => unsafe { at.cast::<u32>().read_volatile() }.into(),
-            // SAFETY: a word that can be read, the premise of `new`, and aligned, as all words are.
+            // SAFETY: the word exists (checked above), so it is readable by the premise of `new`, and
+            // aligned.
             _ => unsafe { at.read_volatile() },
         })
     }
 
-    /// The tag in the first `bytes` bytes, if it is there.
+    /// Returns the tag in the first `bytes` bytes; `None` if the words are too few.
     #[inline(always)]
     fn tag(self, bytes: usize) -> Option<u128> {
         let first = u128::from(self.read(0, bytes)?);

@@ -1,10 +1,11 @@
-//! Of which characters the names in descriptions consist.
+//! Checks the characters of the names in descriptions.
 //!
-//! Names are put together to longer ones (`Pair<u64, P<str>>`) and shown in sentences, so an id has none of the characters that have a meaning
-//! there. The derive holds to it, and the type table is believed nothing else.
+//! Names are combined to longer names (`Pair<u64, P<str>>`) and shown in messages, so an id has none of the
+//! characters that have a meaning there. The derive refuses other ids, and so does the reader of a type
+//! table.
 
-/// Whether an id consists of letters, digits and `_`, `.`, `-`, `/` and `:`. All that is not ASCII counts as a letter: which characters identifiers
-/// have beyond that, only the compiler knows.
+/// Returns whether an id consists of letters, digits and `_`, `.`, `-`, `/` and `:`. Every character outside
+/// ASCII counts as a letter: only the compiler knows which of them identifiers may have.
 pub(super) const fn is_id(id: &str) -> bool {
     let bytes = id.as_bytes();
     let mut i = 0;
@@ -17,7 +18,7 @@ pub(super) const fn is_id(id: &str) -> bool {
     !bytes.is_empty()
 }
 
-/// Whether this can name a field or a variant: an identifier, or a number in a tuple.
+/// Returns whether this can name a field or a variant: an identifier, or a number in a tuple.
 pub(super) const fn is_identifier(name: &str) -> bool {
     let bytes = name.as_bytes();
     let mut i = 0;
@@ -38,16 +39,16 @@ const fn is_identifier_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || !byte.is_ascii()
 }
 
-/// Whether this can name a type: an id, perhaps with arguments, `()`, `[T; N]` or `[T]`.
+/// Returns whether this can name a type: an id, perhaps with arguments, `()`, `[T; N]` or `[T]`.
 pub(super) fn is_type_name(name: &str) -> bool {
     if is_id(name) {
         return true;
     }
     let mut rest = name;
-    // What is open; on the heap, for a `P<P<…>>` may be long.
+    // The open brackets. On the heap, because a `P<P<…>>` may be deeply nested.
     let mut open = Vec::new();
     loop {
-        // Here a type begins.
+        // A type begins here.
         if let Some(behind) = rest.strip_prefix('[') {
             rest = behind;
             open.push(b'[');
@@ -67,7 +68,7 @@ pub(super) fn is_type_name(name: &str) -> bool {
                 continue;
             }
         }
-        // Here one has ended.
+        // A type has ended here.
         loop {
             match open.last() {
                 None => return rest.is_empty(),
@@ -129,7 +130,7 @@ mod tests {
         ] {
             assert!(!is_type_name(bad), "{bad}");
         }
-        // However deep.
+        // At any depth.
         assert!(is_type_name(&format!("{}u8{}", "P<".repeat(100_000), ">".repeat(100_000))));
     }
 }

@@ -1,7 +1,8 @@
-//! Tests with types that nobody has written: pairs that differ in one place, and pairs that do not.
+//! Tests with generated types: pairs that differ in one place, and pairs that do not.
 //!
-//! A [`World`] is a program's types as a plain value, laid out here by rules of its own. It becomes descriptions such as the derive makes them: each type
-//! once, or several times. What is compared, hashed, written and read are these.
+//! A [`World`] is a program's types as a plain value, laid out here by separate code. It is turned into
+//! descriptions like those of the derive: each type once, or several times. These are compared, hashed,
+//! written and read.
 
 use std::cell::RefCell;
 use std::mem::replace;
@@ -12,14 +13,14 @@ use proptest::prelude::*;
 use super::desc::{Desc, DescFn, Field, History, Kind, Name, Prim, Variant};
 use super::{Graph, TypeLayout, check_layout, decode, difference, encode, fingerprints};
 
-/// A type that has a size.
+/// A sized type.
 #[derive(Debug, Clone)]
 enum Ty {
     Prim(Prim),
     Array(Box<Ty>, usize),
     Slot(Box<Ty>),
     Ptr(bool, Box<Target>),
-    /// A struct or enum of the world.
+    /// A struct or enum of the world, by number.
     Named(usize),
 }
 
@@ -44,7 +45,7 @@ struct Def {
     variants: Vec<(String, i128, Parts)>,
 }
 
-/// Holds only what comes before it by value.
+/// The types of a program. Each holds only earlier ones by value.
 #[derive(Debug, Clone)]
 pub(crate) struct World {
     defs: Vec<Def>,
@@ -64,7 +65,7 @@ impl Rng {
     }
 }
 
-/// The types of tags.
+/// The types that a tag can have.
 const TAGS: &[Prim] = Prim::ALL.split_at(10).0;
 const IDS: [&str; 6] = ["Node", "Pair", "shop.order", "größe", "P", "Slot"];
 const FIELDS: [&str; 6] = ["0", "1", "next", "type", "año", "n"];
@@ -75,7 +76,7 @@ impl World {
         let mut world = World { defs: Vec::new(), root: Ty::Prim(Prim::Unit) };
         for i in 0..count {
             let is_struct = random.one_in(2);
-            // Names end.
+            // Arguments hold only earlier types, so names are finite.
             let args = (0..random.below(4) / 2).map(|_| world.ty(random, i, i, 2)).collect();
             let variants = if is_struct { 1 } else { 1 + random.below(3) };
             let mut variant = |tag: usize| {
@@ -93,7 +94,8 @@ impl World {
         world
     }
 
-    /// A type that holds the first `own` types of the world by value, and points to any of `all`.
+    /// Returns a type that holds some of the first `own` types of the world by value, and points to any of
+    /// `all`.
     fn ty(&self, random: &mut Rng, own: usize, all: usize, depth: usize) -> Ty {
         let inner = |random: &mut Rng| Box::new(self.ty(random, own, all, depth - 1));
         match random.below(8) {
@@ -114,7 +116,7 @@ impl World {
         }
     }
 
-    /// Size and alignment.
+    /// Returns size and alignment.
     fn layout(&self, ty: &Ty) -> (usize, usize) {
         match ty {
             Ty::Prim(prim) => match prim.name() {
@@ -142,7 +144,7 @@ impl World {
         }
     }
 
-    /// Where the parts of a struct or variant are, and its size and alignment.
+    /// Returns the offsets of the parts of a struct or variant, and its size and alignment.
     fn lay_out(&self, def: &Def, parts: &Parts) -> (Vec<usize>, (usize, usize)) {
         let (mut end, mut align) = def.tag.map_or((0, 1), |tag| self.layout(&Ty::Prim(tag)));
         align = align.max(def.align);
@@ -159,7 +161,7 @@ impl World {
         (offsets, (end, align))
     }
 
-    /// The types of the world that the root reaches.
+    /// Returns the types of the world that are reachable from the root.
     fn reached(&self) -> Vec<usize> {
         let (mut found, mut todo) = (vec![false; self.defs.len()], vec![self.root.clone()]);
         while let Some(ty) = todo.pop() {
@@ -181,7 +183,7 @@ impl World {
         (0..self.defs.len()).filter(|&i| found[i]).collect()
     }
 
-    /// Calls `visit` with each type that is written down anywhere in what the root reaches.
+    /// Calls `visit` with each mention of a type in everything reachable from the root.
     fn visit(&mut self, visit: &mut impl FnMut(&mut Ty)) {
         fn all(ty: &mut Ty, visit: &mut impl FnMut(&mut Ty)) {
             match ty {
@@ -202,7 +204,7 @@ impl World {
         }
     }
 
-    /// Changes one thing that the root reaches. Returns what.
+    /// Changes one thing that is reachable from the root. Returns what.
     fn change(&mut self, random: &mut Rng) -> &'static str {
         loop {
             let reached = self.reached();
@@ -219,7 +221,7 @@ impl World {
         }
     }
 
-    /// Changes a type somewhere.
+    /// Changes one mention of a type.
     fn change_type(&mut self, random: &mut Rng) -> Option<&'static str> {
         let mut count = 0;
         self.visit(&mut |_| count += 1);
@@ -290,7 +292,8 @@ fn change_def(def: &mut Def, align: usize, random: &mut Rng) -> Option<&'static 
     Some("a struct or enum")
 }
 
-/// Descriptions are functions, so each of these is for another one.
+/// Number of description functions. A description is found by a function pointer, so each needs a different
+/// function.
 const POOL: usize = 4096;
 
 thread_local! {
@@ -310,16 +313,16 @@ macro_rules! functions {
 }
 static FUNCTIONS: [[[[DescFn; 8]; 8]; 8]; 8] = functions!(4 0);
 
-/// Makes descriptions of the types of a world, as a program has them.
+/// Makes descriptions of the types of a world, like those in a program.
 struct Program<'w> {
     world: &'w World,
-    /// Those of the world's own types, perhaps several of each.
+    /// Descriptions of the world's types, perhaps several of each.
     named: Vec<Vec<DescFn>>,
     copies: usize,
     random: Rng,
 }
 
-/// What is never given back: sanitizers take it for lost unless there is a pointer to it.
+/// Keeps pointers to leaked values: without a pointer, sanitizers report a leak.
 static KEPT: Mutex<Vec<usize>> = Mutex::new(Vec::new());
 
 fn keep<T: ?Sized>(leaked: &'static T) -> &'static T {
@@ -347,7 +350,7 @@ impl Program<'_> {
         DESCS.with_borrow_mut(|descs| descs[n] = Some(desc));
     }
 
-    /// The description of a type that has no parameters.
+    /// Returns the description of a type that has no parameters.
     fn plain(name: &'static str, layout: (usize, usize), kind: Kind) -> DescFn {
         let (n, function) = Self::new_place();
         Self::set(n, Name::own(name), &[], layout, kind);
@@ -412,7 +415,7 @@ impl Program<'_> {
     }
 }
 
-/// Two worlds that differ in one thing, and what that is.
+/// Returns two worlds that differ in one thing, and what that is.
 pub(crate) fn pair(seed: u64) -> (World, World, &'static str) {
     DESCS.with_borrow_mut(Vec::clear);
     let mut random = Rng(seed);
@@ -422,7 +425,7 @@ pub(crate) fn pair(seed: u64) -> (World, World, &'static str) {
     (world, other, what)
 }
 
-/// A description of the root, as a program has it that describes each type up to so many times.
+/// Returns a description of the root, as in a program that describes each type up to `copies` times.
 pub(crate) fn describe_root(world: &World, copies: usize) -> &'static Desc {
     let named = vec![Vec::new(); world.defs.len()];
     let mut program = Program { world, named, copies, random: Rng(copies as u64) };
@@ -439,7 +442,8 @@ proptest! {
     #[test]
     fn types_are_the_same_if_and_only_if_nothing_differs(seed in any::<u64>()) {
         let (world, changed, what) = pair(seed);
-        let (one, again, twice, other) = (graph(&world, 1), graph(&world, 1), graph(&world, 3), graph(&changed, 1));
+        let (one, again, twice, other) =
+            (graph(&world, 1), graph(&world, 1), graph(&world, 3), graph(&changed, 1));
         for same in [&again, &twice] {
             prop_assert_eq!(difference((&one, 0), (same, 0)), None);
             prop_assert_eq!(difference((same, 0), (&one, 0)), None);
@@ -448,7 +452,7 @@ proptest! {
         for (stored, program) in [(&one, &other), (&other, &one), (&twice, &other), (&other, &twice)] {
             let text = difference((stored, 0), (program, 0));
             prop_assert!(text.is_some(), "not noticed: {}, in {:#?}", what, world);
-            // The last line says what it is, and both sides of it are not the same.
+            // The last line shows the difference, and its two sides are not equal.
             let text = text.unwrap();
             let last = text.lines().last().unwrap();
             if let Some((stored, program)) = last.split_once(" in the heap, ") {

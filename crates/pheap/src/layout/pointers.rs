@@ -1,7 +1,7 @@
-//! Pointer maps: a [`TypeLayout`] compiled into what tracing and relocation loop over.
+//! Pointer maps: a [`TypeLayout`] compiled to the form over which tracing and relocation loop.
 //!
-//! Pointers are aligned words, so everything here counts in words. A layout that a program cannot have (it came with a
-//! damaged file) makes a map that finds fewer pointers, never one that leads out of the object.
+//! Pointers are aligned words, so all positions here are in words. A layout that a program cannot have (from
+//! a damaged file) makes a map that finds fewer pointers, and never one outside the object.
 
 use std::ops::Range;
 
@@ -11,10 +11,10 @@ use super::{Words, slice_header};
 #[cfg(test)]
 mod tests;
 
-/// Arrays with no more pointers than this are spelled out.
+/// Arrays with at most this many pointers are listed pointer by pointer.
 const SPELLED_OUT: usize = 64;
 
-/// Where the pointers of a type are.
+/// The places of the pointers in a type.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct PointerMap {
     kind: Kind,
@@ -23,7 +23,7 @@ pub(crate) struct PointerMap {
 #[derive(Debug, PartialEq, Eq)]
 enum Kind {
     Sized(Places),
-    /// The elements begin at word `first`; word 0 says how many there are.
+    /// The elements begin at word `first`; word 0 has their number.
     Slice {
         first: usize,
         elements: Elements,
@@ -31,14 +31,14 @@ enum Kind {
     None,
 }
 
-/// The pointers of a sized value, in words from its start.
+/// The places of the pointers in a sized value, in words from its start.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Places {
-    /// Those among the first 64 words, a bit each.
+    /// Those among the first 64 words, one bit each.
     near: u64,
-    /// The others, in ascending order.
+    /// Other places, in ascending order.
     far: Box<[usize]>,
-    /// Those that are not always there, or too many to list.
+    /// Parts whose pointers are not always there, or are too many to list.
     parts: Box<[Part]>,
 }
 
@@ -48,7 +48,7 @@ enum Part {
     Enum(Choice),
 }
 
-/// Values of one type, one after the other.
+/// Values of one type, one behind the other.
 #[derive(Debug, PartialEq, Eq)]
 struct Elements {
     /// Words of an element.
@@ -56,22 +56,22 @@ struct Elements {
     places: Places,
 }
 
-/// A value whose tag says which pointers it has.
+/// An enum: its tag determines which pointers it has.
 #[derive(Debug, PartialEq, Eq)]
 struct Choice {
     at: usize,
     words: usize,
-    /// Bytes of the tag, which lies in front.
+    /// Bytes of the tag, at the start.
     tag: usize,
-    /// By tag, in ascending order.
+    /// Pointers of each variant by tag, in ascending order.
     variants: Box<[(u128, Places)]>,
 }
 
-/// The words that are asked for: from the first, up to the second.
+/// The words to visit: from the first number, up to the second.
 type Window = (usize, usize);
 
 impl PointerMap {
-    /// The map of this type.
+    /// Returns the map of this type.
     pub(crate) fn of(ty: &TypeLayout) -> PointerMap {
         let kind = match &ty.shape {
             Shape::Slice(elem) => match Elements::of(elem) {
@@ -88,19 +88,20 @@ impl PointerMap {
         }
     }
 
-    /// The map of those pointers of this type that are followed. Pointers to a type without bytes are not:
-    /// there may be anything at their address. `types` are those that the pointers name.
+    /// Returns the map of those pointers of this type that are followed. Pointers to a type without bytes are
+    /// not followed: anything may be at their address. `types` are the types that the pointers name.
     pub(crate) fn followed(ty: &TypeLayout, types: &[TypeLayout]) -> PointerMap {
         let leads = |to: u32| types.get(to as usize).is_none_or(|ty| !ty.is_empty());
         PointerMap::of(&ty.with_pointers(&|_, to| leads(to)))
     }
 
-    /// Whether an object of the type can have any.
+    /// Returns whether an object of the type can have pointers.
     pub(crate) fn has_pointers(&self) -> bool {
         !matches!(self.kind, Kind::None)
     }
 
-    /// The pointers of the most common types, as bits of the first 64 words: if there are no others, and always these.
+    /// Returns the pointers as bits of the first 64 words, for the most common types: those that always have
+    /// these pointers and no others.
     #[inline]
     pub(crate) fn plain(&self) -> Option<u64> {
         match &self.kind {
@@ -109,8 +110,9 @@ impl PointerMap {
         }
     }
 
-    /// Calls `visit` with the address of each word of an object that holds a pointer, null or not, and of which a byte lies in `window` (counted from the object's start).
-    /// The words are those of its slot: nothing else is read or visited, whatever they hold. An unknown tag, as a dead slot may have, means no pointers.
+    /// Calls `visit` with the address of each word of an object that has a pointer, null or not, and a byte
+    /// in `window` (in bytes from the object's start). `object` has the words of its slot; no other words are
+    /// read or visited, whatever the content. An unknown tag, which a dead slot may have, means no pointers.
     #[inline]
     pub(crate) fn visit(&self, object: Words<'_>, window: Range<usize>, mut visit: impl FnMut(*mut u64)) {
         let is_empty = window.is_empty();
@@ -128,7 +130,8 @@ impl PointerMap {
         }
     }
 
-    /// [`visit`](Self::visit) for objects that follow one another, in slots of so many bytes. Faster than one by one.
+    /// Does the same as [`visit`](Self::visit) for consecutive objects, in slots of `bytes` bytes. Faster
+    /// than one by one.
     pub(crate) fn visit_slots(
         &self,
         objects: Words<'_>,
@@ -164,7 +167,7 @@ impl Places {
         self.far.is_empty() && self.parts.is_empty()
     }
 
-    /// Visits those of a value. The window ends within it.
+    /// Visits the pointers of a value. The window ends within it.
     #[inline]
     fn visit(&self, value: Words<'_>, window: Window, visit: &mut impl FnMut(*mut u64)) {
         visit_bits(value.at(0), self.near & bits(window), visit);
@@ -190,7 +193,7 @@ fn visit_bits(value: *const u64, mut set: u64, visit: &mut impl FnMut(*mut u64))
     }
 }
 
-/// The bits of a window among the first 64.
+/// Returns the bits of the window's words among the first 64.
 #[inline(always)]
 fn bits((from, to): Window) -> u64 {
     let below = |n: usize| if n < 64 { (1 << n) - 1 } else { u64::MAX };
@@ -198,15 +201,16 @@ fn bits((from, to): Window) -> u64 {
 }
 
 impl Elements {
-    /// `None` if an element has no pointers.
+    /// Returns `None` if an element has no pointers.
     fn of(elem: &TypeLayout) -> Option<Elements> {
         let places = Places::of(elem);
-        // Whoever has a pointer is aligned as it is.
+        // A type with a pointer is aligned like a pointer.
         let has_some = !places.is_empty() && elem.size >= 8 && elem.size.is_multiple_of(8);
         has_some.then_some(Elements { stride: elem.size as usize / 8, places })
     }
 
-    /// Visits those of `len` elements from word `first` on, as far as there is room for them.
+    /// Visits the pointers of the `len` elements from word `first` on, or of those for which the value has
+    /// room.
     #[inline]
     fn visit(
         &self,
@@ -223,7 +227,7 @@ impl Elements {
             return;
         }
         if stride == 1 {
-            // Nothing but pointers.
+            // Each element is a pointer.
             return (from..to).for_each(|at| visit(value.at(at)));
         }
         for i in (from - first) / stride..(to - first).div_ceil(stride) {
@@ -253,7 +257,7 @@ impl Choice {
     }
 }
 
-/// Collects the pointers of a sized value.
+/// Collects the places of the pointers in a sized value.
 #[derive(Default)]
 struct Builder {
     words: Vec<usize>,
@@ -261,7 +265,7 @@ struct Builder {
 }
 
 impl Builder {
-    /// Adds those of a `ty` at byte `at`, of which all lies before byte `end`.
+    /// Adds the pointers of a `ty` at byte `at`. Ignores them if the `ty` does not end before byte `end`.
     fn add(&mut self, ty: &TypeLayout, at: u64, end: u64) {
         let Some(own_end) = at.checked_add(ty.size).filter(|&own_end| own_end <= end) else { return };
         if !at.is_multiple_of(8) {
@@ -271,7 +275,7 @@ impl Builder {
         match &ty.shape {
             Shape::Ptr { .. } if ty.size == 8 => self.words.push(word),
             Shape::Struct(fields) => self.add_fields(fields, at, own_end),
-            // Zero if there is no value: no pointers either way.
+            // A slot without a value is zero, so its pointers are null.
             Shape::Slot(of) => self.add(of, at, own_end),
             Shape::Array { elem, len } => {
                 let Some(elements) = Elements::of(elem) else { return };

@@ -1,16 +1,18 @@
-//! Layouts that a compiler can have made of a type that derives `Persist`.
+//! Checks whether a layout can be that of a type that derives `Persist`, made by a compiler.
 //!
-//! All that follows from something else is made again and compared: names, sizes, alignments, and where the fields are. So nothing is
-//! written to a type table, and nothing read from one, that says otherwise.
+//! Everything that follows from other parts is computed again and compared: names, sizes, alignments, and the
+//! offsets of fields. So a type table never gets a layout that contradicts itself, and a layout read from one
+//! never does.
 
 use super::desc::Prim;
 use super::graph::{FieldLayout, Shape, TypeLayout, VariantLayout};
 use super::names::is_type_name;
 
-/// The names of types by number.
+/// A function that returns the names of types by number.
 pub(crate) type Names<'a> = &'a dyn Fn(u32) -> Option<&'a str>;
 
-/// What is wrong with a type, if something is. `names` knows the types that its pointers may lead to, by number.
+/// Checks the layout of a type. The error describes the problem. `names` has the types that pointers may lead
+/// to.
 pub(crate) fn check(ty: &TypeLayout, names: Names<'_>) -> Result<(), String> {
     match &ty.shape {
         Shape::Slice(elem) => {
@@ -26,7 +28,7 @@ pub(crate) fn check(ty: &TypeLayout, names: Names<'_>) -> Result<(), String> {
     }
 }
 
-/// What the name of a type has between these two parts.
+/// Returns the part of a type's name between `before` and `after`.
 fn around<'t>(ty: &'t TypeLayout, before: &str, after: &str) -> Option<&'t str> {
     ty.name.strip_prefix(before)?.strip_suffix(after)
 }
@@ -35,9 +37,9 @@ fn must(holds: bool, ty: &TypeLayout, what: &str) -> Result<(), String> {
     if holds { Ok(()) } else { Err(format!("`{}`: {what}", ty.name)) }
 }
 
-/// Checks a type that has a size.
+/// Checks a sized type.
 fn value(ty: &TypeLayout, names: Names<'_>) -> Result<(), String> {
-    // What the compiler allows of any type, in 64 bits.
+    // These hold for each type of a 64-bit compiler.
     let sound = ty.align.is_power_of_two()
         && ty.align <= 1 << 29
         && ty.size.is_multiple_of(ty.align)
@@ -99,11 +101,12 @@ fn fields(list: &[FieldLayout], names: Names<'_>) -> Result<(), String> {
     list.iter().try_for_each(|field| value(&field.ty, names))
 }
 
-/// Follows the rules of `repr(C)`: each field comes behind the one before it, as soon as its alignment allows. Returns where the last one ends, and
-/// the greatest alignment, `None` if a field is elsewhere. The values before the fields have this size and alignment.
+/// Checks the offsets of fields by the rules of `repr(C)`: each field begins behind the one before it, at the
+/// next multiple of its alignment. The first value is the size and alignment of what comes before the fields.
+/// Returns the end of the last field and the greatest alignment, or `None` if an offset is wrong.
 fn in_order((mut end, mut align): (u64, u64), list: &[FieldLayout]) -> Option<(u64, u64)> {
     for field in list {
-        // All sizes are less than 2⁶³, and alignments are small.
+        // No overflow: all sizes are less than 2⁶³, and alignments are small.
         if field.offset != end.next_multiple_of(field.ty.align) {
             return None;
         }
@@ -113,7 +116,8 @@ fn in_order((mut end, mut align): (u64, u64), list: &[FieldLayout]) -> Option<(u
     Some((end, align))
 }
 
-/// Whether the type may be larger and better aligned than its parts ask for, by as much as `align(..)` makes it.
+/// Returns whether a type with parts up to `end` and their greatest alignment `align` may have this size and
+/// alignment. Both may be larger, by `align(..)`.
 fn fits(ty: &TypeLayout, end: u64, align: u64) -> bool {
     ty.align >= align && end.next_multiple_of(ty.align) == ty.size
 }
@@ -122,7 +126,8 @@ fn is_repr_c(ty: &TypeLayout, list: &[FieldLayout]) -> bool {
     in_order((0, 1), list).is_some_and(|(end, align)| fits(ty, end, align))
 }
 
-/// `repr(transparent)`: one field, and others without size and alignment, which the compiler may put anywhere.
+/// Checks for `repr(transparent)`: one field, and others of size 0 and alignment 1, which the compiler may
+/// put anywhere.
 fn is_transparent(ty: &TypeLayout, list: &[FieldLayout]) -> bool {
     let is_trivial = |field: &&FieldLayout| (field.ty.size, field.ty.align) == (0, 1);
     let mut others = list.iter().filter(|field| !is_trivial(field));
@@ -134,7 +139,7 @@ fn is_transparent(ty: &TypeLayout, list: &[FieldLayout]) -> bool {
     (ty.size, ty.align) == (size, align) && list.iter().all(|field| field.offset <= size)
 }
 
-/// An enum with a primitive representation is a union of structs that begin with the tag.
+/// Checks an enum with a primitive representation: it is a union of structs that begin with the tag.
 fn is_tagged(ty: &TypeLayout, tag: Prim, variants: &[VariantLayout]) -> bool {
     let mut whole = tag.layout();
     for variant in variants {

@@ -1,4 +1,4 @@
-//! `Stored`, for types of others whose layout is not known.
+//! `Stored`, for types of other crates whose layout is not known.
 
 #![allow(unsafe_code)]
 
@@ -9,20 +9,22 @@ use std::marker::PhantomData;
 use super::desc::Desc;
 use super::{Persist, Plain};
 
-/// How a `T` is stored. An adapter is a type that implements it: `enum Millis {}`.
+/// Says how a `T` is stored. An adapter is a type that implements this: `enum Millis {}`.
 pub trait StoreAs<T> {
-    /// What is stored. A struct of your own, with an id of its own, is told apart from others of the same form; a number is a number.
+    /// The type that is stored. If it is a struct of your program, with its own id, it is told apart from
+    /// other types of the same form; two numbers are not.
     type Form: Plain;
 
-    /// The form of a value.
+    /// Converts a value to its form.
     fn store(value: T) -> Self::Form;
 
-    /// The value of a form. A file may have any, so it should not panic.
+    /// Converts a form to its value. A file may have any form, so this should not panic.
     fn load(form: &Self::Form) -> T;
 }
 
-/// A value of a type that cannot live in a heap itself, for it comes from another crate, and whose layout is therefore not known: it is stored in another form, as an adapter `A`
-/// says. So `Stored<DateTime<Utc>, Millis>` is what `#[persist(with = Millis)]` on a field would be, and says in the type that there is a conversion.
+/// A value of a type that cannot live in a heap, because it comes from another crate and its layout is not
+/// known. It is stored in another form, by an adapter `A`. `Stored<DateTime<Utc>, Millis>` does what
+/// `#[persist(with = Millis)]` on a field does, and shows the conversion in the type.
 ///
 /// ```
 /// use std::net::Ipv4Addr;
@@ -62,7 +64,8 @@ pub struct Stored<T, A: StoreAs<T>> {
     of: PhantomData<fn() -> T>,
 }
 
-// SAFETY: `repr(transparent)`, and described as the form that it is. A form is the same at each brand, being `Plain`, and so is this.
+// SAFETY: the struct is `repr(transparent)` with the form as its only sized field, and is described as the
+// form. A form is `Plain`, so it is the same type at each brand, and so is this.
 unsafe impl<T, A: StoreAs<T>> Persist for Stored<T, A> {
     type At<'r> = Self;
     const PADDED: bool = <A::Form as Persist>::PADDED;
@@ -74,7 +77,8 @@ unsafe impl<T, A: StoreAs<T>> Persist for Stored<T, A> {
 
     #[inline]
     unsafe fn zero_padding(this: *mut Self) {
-        // SAFETY: a valid form, which is all there is; the rest is the caller's premise.
+        // SAFETY: `this` has the layout of the form and points to a valid one. It is aligned, and valid for
+        // reads and writes (premise).
         unsafe { <A::Form as Persist>::zero_padding(this.cast()) }
     }
 }
@@ -82,12 +86,12 @@ unsafe impl<T, A: StoreAs<T>> Persist for Stored<T, A> {
 impl<T, A: StoreAs<T>> Plain for Stored<T, A> {}
 
 impl<T, A: StoreAs<T>> Stored<T, A> {
-    /// With this value.
+    /// Stores a value.
     pub fn new(value: T) -> Self {
         Stored { form: A::store(value), of: PhantomData }
     }
 
-    /// The value.
+    /// Returns the value.
     pub fn get(&self) -> T {
         A::load(&self.form)
     }
@@ -97,7 +101,7 @@ impl<T, A: StoreAs<T>> Stored<T, A> {
         self.form = A::store(value);
     }
 
-    /// What is stored.
+    /// Returns the stored form.
     pub fn form(&self) -> &A::Form {
         &self.form
     }
@@ -129,7 +133,7 @@ impl<T: fmt::Debug, A: StoreAs<T>> fmt::Debug for Stored<T, A> {
     }
 }
 
-/// By the form, as are order and hashes.
+/// Compares the forms. Order and hashes are those of the forms, too.
 impl<T, A: StoreAs<T, Form: PartialEq>> PartialEq for Stored<T, A> {
     fn eq(&self, other: &Self) -> bool {
         self.form == other.form

@@ -1,11 +1,12 @@
-//! What depends on the processor: instructions that move lines to memory (flushes, fences, non-temporal stores), and words and lines as bytes.
+//! Code that depends on the processor: instructions that move lines to memory (flushes, fences, non-temporal
+//! stores), and words and lines as bytes.
 
 #![allow(unsafe_code)]
 
 use std::mem::MaybeUninit;
 
 impl FlushInstruction {
-    /// What [`Durability::Pmem`](crate::Durability::Pmem) asks of a processor.
+    /// The error if the processor cannot do what [`Durability::Pmem`](crate::Durability::Pmem) needs.
     pub(crate) const NEEDED: &str = "`Durability::Pmem` needs a processor with clwb, clflushopt or clflush";
 }
 
@@ -16,28 +17,30 @@ mod imp {
 
     use crate::units::{LINE, LINE_WORDS, lines};
 
-    /// What the processor says of itself.
+    /// Executes `cpuid`.
     #[allow(unused_unsafe)] // it is safe from Rust 1.94 on
     fn cpuid(leaf: u32, part: u32) -> CpuidResult {
         // SAFETY: each processor of this architecture has the instruction, and it changes no memory.
         unsafe { __cpuid_count(leaf, part) }
     }
 
-    /// How a cache line is written back, the cheapest first.
+    /// Instructions that write a cache line back, the cheapest first.
     #[derive(Clone, Copy, Debug)]
     pub(crate) enum FlushInstruction {
         /// Writes back, and may keep the line in the cache.
         Clwb,
-        /// Writes back and evicts; not ordered among flushes.
+        /// Writes back and evicts; not ordered with other flushes.
         Clflushopt,
-        /// Writes back and evicts, one after the other.
+        /// Writes back and evicts, in order.
         Clflush,
     }
 
     impl FlushInstruction {
-        /// The best one that this processor has. `None` if it has none (or is not known here).
+        /// Returns the cheapest instruction that this processor has; `None` if it has none (or is of an
+        /// unknown kind).
         pub(crate) fn detect() -> Option<FlushInstruction> {
-            // As few questions as it takes: a virtual machine's host answers them, which can take longer than all system calls of an opening.
+            // Execute `cpuid` as seldom as possible: the host of a virtual machine emulates it, which can
+            // take longer than all system calls of an opening.
             let extended = if cpuid(0, 0).eax >= 7 { cpuid(7, 0).ebx } else { 0 };
             if extended & 1 << 24 != 0 {
                 Some(FlushInstruction::Clwb)
@@ -54,8 +57,9 @@ mod imp {
         #[expect(clippy::multiple_unsafe_ops_per_block, reason = "one of them is executed")]
         pub(crate) fn flush(self, addr: *const u8, len: usize) {
             for line in lines(addr.addr(), len) {
-                // SAFETY: these instructions change no memory as a program sees it; `detect` found the one used here.
-                // Not `nomem`, so the compiler completes the stores before them.
+                // SAFETY: these instructions change no memory as a program sees it, and `detect` found the
+                // one that is executed. They are not `nomem`, so the compiler completes earlier stores before
+                // them.
                 unsafe {
                     match self {
                         FlushInstruction::Clwb => {
@@ -78,8 +82,8 @@ mod imp {
             reason = "one instruction, and what keeps it in its place"
         )]
         pub(crate) fn fence(self) {
-            // SAFETY: `sfence` has no operands; every x86-64 processor has it. The empty block keeps the compiler from moving plain
-            // stores across.
+            // SAFETY: `sfence` has no operands, and every x86-64 processor has it. The empty blocks keep the
+            // compiler from moving plain stores across it.
             unsafe {
                 asm!("", options(nostack, preserves_flags));
                 _mm_sfence();
@@ -87,16 +91,20 @@ mod imp {
             }
         }
 
+        /// Copies `words` to `dst` by non-temporal stores.
+        ///
         /// # Safety
-        /// `dst` is aligned to a line and valid for writes of `words`, which are whole lines. A fence must follow before anyone else
-        /// looks at them.
+        /// `dst` is aligned to a line and valid for writes of `words.len()` words, which are whole lines. A
+        /// fence must follow before another thread reads them.
         #[inline(always)]
         pub(crate) unsafe fn stream(self, dst: *mut u64, words: &[u64]) {
             debug_assert!(dst.addr().is_multiple_of(LINE));
             for (i, line) in words.as_chunks::<LINE_WORDS>().0.iter().enumerate() {
-                // Two words at a time, but loaded one by one: what was written in words a moment ago cannot be loaded in larger pieces before it has left
-                // the processor's store queue, where it may be behind a fence. The compiler would join the loads.
-                // SAFETY: a line of `dst`, which is valid for writes of `words`, the caller's premise; SSE2 is part of x86-64.
+                // Stores two words at a time, but loads them one by one: a word that was just stored cannot
+                // be part of a wider load before it has left the processor's store queue, where it may wait
+                // behind a fence. The compiler would join the loads, hence assembly.
+                // SAFETY: `line` is one line of `words`, so it is readable. The line at `dst` with the same
+                // number is valid for writes (premise). SSE2 is part of x86-64.
                 unsafe {
                     asm!(
                         "movq {a}, [{src}]",
@@ -152,17 +160,17 @@ mod imp {
 
 pub(crate) use imp::FlushInstruction;
 
-/// Says that what comes to here does so seldom.
+/// Tells the compiler that code that calls this is executed seldom.
 #[cold]
 #[inline]
-#[allow(unreachable_pub)] // what `#[txn]` expands to says it, too
+#[allow(unreachable_pub)] // the expansion of `#[txn]` calls it
 pub fn seldom() {}
 
-/// Starts to load the line at `addr`, to be read. Only a hint. Other processors keep the line.
+/// Starts to load the line at `addr` for reading. Only a hint. Other processors keep the line.
 #[inline(always)]
 pub(crate) fn prefetch_read(addr: *const u8) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch has no effect that a program can see, whatever the address.
+    // SAFETY: a prefetch has no effect that a program can see, for any address.
     unsafe {
         std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(addr.cast());
     }
@@ -170,12 +178,12 @@ pub(crate) fn prefetch_read(addr: *const u8) {
     let _ = addr;
 }
 
-/// Starts to load the line at `addr`, to be written soon. Only a hint. It takes the line from all other
-/// processors, if the program is built for a processor that has an instruction for that.
+/// Starts to load the line at `addr` for writing. Only a hint. It takes the line from all other processors,
+/// if the program is built for a processor that has an instruction for that.
 #[inline(always)]
 pub(crate) fn prefetch_write(addr: *const u8) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch has no effect that a program can see, whatever the address.
+    // SAFETY: a prefetch has no effect that a program can see, for any address.
     unsafe {
         std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_ET0 }>(addr.cast());
     }
@@ -183,35 +191,38 @@ pub(crate) fn prefetch_write(addr: *const u8) {
     let _ = addr;
 }
 
-/// Which of these words are equal to `word` in the bits of `mask`, of which it has no others: a bit for each.
+/// Returns a bit for each of these words: whether it equals `word` in the bits of `mask`. `word` has no other
+/// bits.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 #[expect(clippy::multiple_unsafe_ops_per_block, reason = "all are instructions of SSE2")]
 pub(crate) fn equal_words(words: &[u16; 24], last: [u16; 4], mask: u16, word: u16) -> u32 {
     use std::arch::x86_64::*;
-    // SAFETY: SSE2 is part of x86-64; each load is of 8 of the words.
+    // SAFETY: SSE2 is part of x86-64. Each load is of the 16 bytes of a slice of 8 words.
     unsafe {
         let (mask, word) = (_mm_set1_epi16(mask as i16), _mm_set1_epi16(word as i16));
         let equal = |words: __m128i| _mm_cmpeq_epi16(_mm_and_si128(words, mask), word);
         let eight = |from: usize| equal(_mm_loadu_si128(words[from..from + 8].as_ptr().cast()));
         let [a, b, c, d] = last.map(u64::from);
-        // One load, too.
+        // These four words are one load, too.
         let last = _mm_cvtsi64_si128((a | b << 16 | c << 32 | d << 48) as i64);
         let (first, second) = (_mm_packs_epi16(eight(0), eight(8)), _mm_packs_epi16(eight(16), equal(last)));
         _mm_movemask_epi8(first) as u32 | (_mm_movemask_epi8(second) as u32) << 16
     }
 }
 
-/// Tells the compiler that bytes may have been written by someone else, with some definite values: those at `addr`, and all whose address was exposed.
+/// Tells the compiler that other code may have written definite values to the bytes at `addr`, and to all
+/// memory whose address was exposed.
 ///
-/// Padding bytes of a value have no definite value in Rust's model, yet checksums and comparisons look at every byte. An opaque
-/// block of assembly that could have stored to them makes them definite, and costs nothing. What it could have stored to is what it can have a pointer
-/// to: memory that it is given, or whose provenance was [exposed](pointer::expose_provenance). All of a heap is, since it is mapped, and so are the copies of
-/// a write set, since they have memory. So a commit need not name them: `addr` may be null.
+/// Padding bytes of a value have no definite value in Rust's model, yet checksums and comparisons read every
+/// byte. An opaque block of assembly that could have stored to them makes them definite, and costs nothing.
+/// It could have stored to any memory to which it can have a pointer: memory that it is given, or whose
+/// provenance was [exposed](pointer::expose_provenance). The memory of a heap is exposed when it is mapped,
+/// and that of a write set's copies when it is allocated. So a commit need not name them: `addr` may be null.
 #[inline(always)]
 pub(crate) fn settle(addr: *mut u8) {
     #[cfg(not(miri))]
-    // SAFETY: an empty block; it claims the right to write memory, and writes none.
+    // SAFETY: the block is empty. It claims the right to write memory, and writes none.
     unsafe {
         std::arch::asm!("/* {0} */", in(reg) addr, options(nostack, preserves_flags));
     }
@@ -219,7 +230,7 @@ pub(crate) fn settle(addr: *mut u8) {
     let _ = addr;
 }
 
-/// Copies words that may hold padding. A few of them without a call, for most objects are small.
+/// Copies words that may have padding. Copies few words without a call, because most objects are small.
 ///
 /// # Safety
 /// `src` is valid for reads and `dst` for writes of `len` words; both are aligned, and they do not overlap.
@@ -227,27 +238,30 @@ pub(crate) fn settle(addr: *mut u8) {
 pub(crate) unsafe fn copy_words(dst: *mut u64, src: *const u64, len: usize) {
     let (dst, src) = (dst.cast::<MaybeUninit<u64>>(), src.cast::<MaybeUninit<u64>>());
     if len > 16 {
-        // SAFETY: both are valid for `len` words, aligned, and apart: the caller's premises, all of them.
+        // SAFETY: `src` is valid for reads and `dst` for writes of `len` words, both are aligned, and they do
+        // not overlap: the caller's premises.
         unsafe { dst.copy_from_nonoverlapping(src, len) };
         return;
     }
     for i in 0..len {
         // SAFETY: `src` is valid for reads of `len` words, and aligned; `i < len`.
         let word = unsafe { src.wrapping_add(i).read() };
-        // Volatile, or the compiler would make it a call of `memcpy` again.
+        // Volatile, or the compiler would replace the loop by a call of `memcpy`.
         // SAFETY: `dst` is valid for writes of `len` words, and aligned; `i < len`.
         unsafe { dst.wrapping_add(i).write_volatile(word) };
     }
 }
 
-/// Words as bytes.
+/// Returns words as bytes.
 pub(crate) fn bytes(words: &[u64]) -> &[u8] {
-    // SAFETY: so many bytes, of which any are valid, borrowed as the words are.
+    // SAFETY: the words have `size_of_val(words)` bytes, which are borrowed like the words. Any byte is
+    // valid.
     unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), size_of_val(words)) }
 }
 
-/// [`bytes`], to be written.
+/// Returns words as bytes that can be written.
 pub(crate) fn bytes_mut(words: &mut [u64]) -> &mut [u8] {
-    // SAFETY: so many bytes, borrowed as the words are; any bytes are words.
+    // SAFETY: the words have `size_of_val(words)` bytes, which are borrowed like the words. Any bytes are
+    // valid words.
     unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), size_of_val(words)) }
 }

@@ -1,4 +1,4 @@
-//! Who has a heap open: one writer or several readers, counted across processes and names.
+//! Locks on heaps: one writer or several readers, across processes and names of the file.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -16,16 +16,17 @@ use crate::error::{Error, Result};
 use crate::faults::{Kind, is_left_out};
 use crate::sync::Mutex;
 
-/// How long to wait for a lock that another process has.
+/// The longest wait for a lock that another process has.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// Says by whom a file is held.
+/// A function that describes the holders of a file's heap.
 type HeldBy = Arc<dyn Fn() -> String + Send + Sync>;
 
-/// The files that a process has open, by device and inode.
+/// The files with heaps that this process has open, by device and inode.
 type Files = HashMap<(u64, u64), Option<HeldBy>>;
 
-/// The list of a process: what its parent has open is not open here, and that list may be locked for ever.
+/// The list of open files, with its process. A forked child gets a new list: it has no heap open, and the
+/// parent's list may be locked for ever.
 #[derive(Default)]
 struct Open {
     process: Process,
@@ -40,22 +41,23 @@ fn open_files() -> &'static Mutex<Files> {
         if let Some(open) = open.filter(|open| !open.process.is_parent()) {
             return &open.files;
         }
-        // Unless another thread is faster.
+        // Another thread may put its list there first.
         OPEN.replace(open, Box::default());
     }
 }
 
-/// An entry in the list of this process, which goes with it: a panic while a heap is opened must not leave it there.
+/// An entry in this process's list, removed in the drop: a panic during an opening must not leave it there.
 #[derive(Debug)]
 pub(crate) struct OpenFile {
     id: (u64, u64),
-    /// Whether it is there. Another heap may have one for the same file later.
+    /// Whether the entry is still there. Once it is removed, another heap may have an entry for the same
+    /// file.
     listed: AtomicBool,
 }
 
 impl OpenFile {
-    /// Locks `file` for writing, or for reading with others. Waits a moment for another process that has it:
-    /// a child that was just forked has the lock of its parent until it has given up the parent's files.
+    /// Locks `file` for writing, or for reading with others. If another process has the lock, waits for a
+    /// moment: a child that was just forked has its parent's lock until it has given up the parent's files.
     pub(crate) fn lock(file: &File, path: &Path, shared: bool) -> Result<OpenFile> {
         OpenFile::lock_within(PATIENCE, file, path, shared)
     }
@@ -77,7 +79,7 @@ impl OpenFile {
         let id = (metadata.dev(), metadata.ino());
         let mut open = open_files().lock();
         if let Some(held_by) = open.get(&id).filter(|_| !is_left_out(Kind::Lock)).cloned() {
-            drop(open); // what it says takes locks
+            drop(open); // the function takes locks
             let held_by = held_by.map_or_else(|| "being opened".to_owned(), |held_by| held_by());
             return Err(Error::AlreadyOpen { path: path.to_owned(), held_by: held_by.into() });
         }
@@ -91,7 +93,7 @@ impl OpenFile {
         Ok(OpenFile { id, listed: AtomicBool::new(true) })
     }
 
-    /// From now on, who opens the file once more is told by whom it is held.
+    /// Sets the function that describes the holders, for the error if the file is opened once more.
     pub(crate) fn is_held(&self, by: HeldBy) {
         // SURVIVES drop: in no program of the lab do two threads open heaps at a time.
         if let Some(held_by) = open_files().lock().get_mut(&self.id) {

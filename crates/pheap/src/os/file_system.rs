@@ -1,10 +1,10 @@
-//! What kind of file system a file is in, by its magic number.
+//! Finds out the kind of a file's file system, by its magic number.
 
 use std::fs::File;
 
 use super::calls::{self, statfs};
 
-// Kinds of file systems, as `statfs` has them. Of an overlay on one of them, it says that it is an overlay.
+// Kinds of file systems, as `statfs` reports them. For an overlay on one of them, it reports the overlay.
 pub(super) const BCACHEFS: i64 = 0xca45_1a4e;
 pub(super) const BTRFS: i64 = 0x9123_683e;
 /// Ext2 to ext4.
@@ -19,45 +19,46 @@ pub(super) const UBIFS: i64 = 0x2405_1905;
 pub(super) const XFS: i64 = 0x5846_5342;
 pub(super) const ZFS: i64 = 0x2fc1_2fc1;
 
-/// Those that write what is stored to a page elsewhere each time.
+/// File systems that write a changed page elsewhere each time.
 const COPYING: [i64; 5] = [BTRFS, ZFS, BCACHEFS, UBIFS, NILFS];
 
-/// Those that overwrite what a file has. Not XFS, on which a copy of the file may share its blocks.
+/// File systems that overwrite the pages of a file in place. XFS is not one of them, because a copy of the
+/// file may share its blocks.
 const OVERWRITING: [i64; 3] = [EXT, TMPFS, RAMFS];
 
 fn is_in(file: &File, kinds: &[i64]) -> bool {
     statfs(file).is_ok_and(|system| kinds.contains(&system.kind))
 }
 
-/// Whether `file` lives in memory only (tmpfs), so that no power failure is survived.
+/// Returns whether `file` is in memory only (tmpfs), so that it survives no power failure.
 pub(crate) fn is_tmpfs(file: &File) -> bool {
     is_in(file, &[TMPFS])
 }
 
-/// Whether a file may share blocks with a copy of it, and have blocks of its own when it is told to. An
-/// overlay's file may be a copy that shares them with the one below.
+/// Returns whether a file may share blocks with a copy of it, and can unshare them. An overlay's file may be
+/// a copy that shares its blocks with the file below.
 pub(super) fn may_share_blocks(file: &File) -> bool {
     is_in(file, &[XFS, OVERLAY])
 }
 
-/// Whether the file may live in memory only: in an overlay, it is not known.
+/// Returns whether the file may be in memory only: in an overlay, that is unknown.
 pub(crate) fn may_be_tmpfs(file: &File) -> bool {
     is_in(file, &[TMPFS, OVERLAY])
 }
 
-/// Whether a store to a page of the file may find no space, although the file has that page.
+/// Returns whether a store to a page of the file may find no space, although the file has that page.
 pub(crate) fn copies_blocks(file: &File) -> bool {
     is_in(file, &COPYING)
 }
 
-/// Whether a store to a page that the file has needs no space.
+/// Returns whether a store to a page that the file has needs no space.
 pub(super) fn overwrites(file: &File) -> bool {
     is_in(file, &OVERWRITING)
 }
 
-/// Has a file system that copies blocks overwrite those of this file where they are, if it can (btrfs): a
-/// file that has its space needs no other then, unless it shares blocks with a snapshot. The file system
-/// keeps no checksums of its data. The file loses what is in it.
+/// Asks a file system that writes pages elsewhere to overwrite those of this file in place (btrfs can). Then
+/// a file that has its space needs no more, unless it shares blocks with a snapshot. The file system keeps no
+/// checksums of such a file. The file is truncated to 0 bytes.
 pub(crate) fn overwrite_in_place(file: &File) {
     if copies_blocks(file) && file.set_len(0).is_ok() {
         let _ = calls::overwrite_in_place(file);

@@ -1,4 +1,5 @@
-//! Holes in the file: copies may have some, where a store fails with a signal when the disk is full; and free pages may be some.
+//! Holes of the heap's file: fills them, because a store to one ends the process if the disk is full, and
+//! makes them of free pages. Copies of a heap may have holes, too.
 
 use std::fs::File;
 use std::io;
@@ -13,9 +14,11 @@ use super::storage::write_all;
 use crate::error::{Error, Result};
 use crate::units::PAGE;
 
-/// Reserves space for the first `len` bytes, as for a heap that grew to this length, but for the ranges (offset, length, in order) that are `free`. Changes no byte of them. Returns whether these may be holes.
+/// Reserves space for the first `len` bytes, as for a heap that grew to this length, except for the ranges
+/// (offset, length, in order) that are `free`. Changes no byte. Returns whether the free ranges may be holes.
 ///
-/// Where the file system cannot (or copies pages when they are written, whatever was reserved), holes stay.
+/// Holes stay where the file system cannot reserve space, or writes a page elsewhere each time, so that
+/// reserving does not help.
 pub(crate) fn fill(file: &File, path: &Path, len: u64, free: &[(u64, u64)]) -> Result<bool> {
     let error = |error| Error::writing(format!("reserving the space of {}", path.display()), error);
     unshare_blocks(file, len).map_err(error)?;
@@ -26,12 +29,11 @@ pub(crate) fn fill(file: &File, path: &Path, len: u64, free: &[(u64, u64)]) -> R
     filled.map_err(error)
 }
 
-/// Bytes of a file that get blocks of their own at a time: the file system may ask for the space of all of
-/// them first.
+/// Bytes that are unshared by one call: the file system may require free space for all of them first.
 const STEP: u64 = 16 << 20;
 
-/// Gives a file blocks of its own for those that it shares with a copy in its first `len` bytes: a store to a
-/// shared one needs space, and ends the process if there is none.
+/// Unshares the blocks that the file shares with a copy, in its first `len` bytes. A store to a shared block
+/// needs space, and ends the process if there is none.
 pub(crate) fn unshare_blocks(file: &File, len: u64) -> io::Result<()> {
     if !may_share_blocks(file) {
         return Ok(());
@@ -39,14 +41,14 @@ pub(crate) fn unshare_blocks(file: &File, len: u64) -> io::Result<()> {
     let mut from = 0;
     while from < len {
         let extents = match extents(file, from) {
-            // A file system that does not say has none.
+            // A file system without this call has no shared blocks.
             Err(error) if is_unknown(&error) => return Ok(()),
             extents => extents?,
         };
         for extent in extents.iter().filter(|extent| extent.is_shared && extent.start < len) {
             for at in (extent.start..extent.start + extent.len).step_by(STEP as usize) {
                 match unshare(file, at, STEP.min(extent.start + extent.len - at)) {
-                    // The file system below the overlay copies each page that is written, whatever it shares.
+                    // The file system below the overlay copies each page that is written anyway.
                     Err(error) if is_unknown(&error) => return Ok(()),
                     done => done?,
                 }
@@ -58,14 +60,15 @@ pub(crate) fn unshare_blocks(file: &File, len: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether the file system does not know the call, or the kernel, or the rules of a container.
+/// Returns whether the error says that the file system, the kernel, or the rules of a container do not have
+/// the call.
 fn is_unknown(error: &io::Error) -> bool {
     let unknown = [libc::EOPNOTSUPP, libc::ENOSYS, libc::ENOTTY, libc::EINVAL, libc::EPERM];
     error.raw_os_error().is_some_and(|code| unknown.contains(&code))
 }
 
-/// Whether there are holes in the first `len` bytes of a file that has no other blocks than those of its
-/// bytes.
+/// Returns whether there are holes in the first `len` bytes of a file that is not longer, and whose file
+/// system counts only blocks of its bytes.
 pub(crate) fn has_holes(file: &File, len: u64) -> bool {
     missing(file, len).is_ok_and(|missing| missing > 0)
 }
@@ -75,7 +78,7 @@ fn reserve_but(file: &File, len: u64, free: &[(u64, u64)]) -> io::Result<bool> {
     if missing == 0 {
         return Ok(false);
     }
-    // As in `reserve`, which then says so.
+    // The disk is too full: `reserve` finds that, too, and returns the error.
     if !may_have(file, missing.saturating_sub(free.iter().map(|&(_, bytes)| bytes).sum())) {
         return reserve(file, len).map(|()| true);
     }
@@ -89,20 +92,23 @@ fn reserve_but(file: &File, len: u64, free: &[(u64, u64)]) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Bytes of the first `len` that may have no space, at most: a file that is longer may have it behind them.
+/// Returns an upper bound of the bytes without space among the first `len`. The file may be longer and have
+/// some of its space behind them.
 fn missing(file: &File, len: u64) -> io::Result<u64> {
     let metadata = file.metadata()?;
     Ok(metadata.len().max(len).saturating_sub(metadata.blocks() * 512).min(len))
 }
 
-/// Whether there may be holes in the first `len` bytes of a file that takes as much of the disk: what a file system needs to find the parts of the file counts, too. Pages that nobody has written look like holes.
+/// Returns whether there may be holes in the first `len` bytes of a file, although it takes as much of the
+/// disk as it is long: the file system counts its metadata of the file, too. Reserved pages that were never
+/// written look like holes.
 fn may_have_hole(file: &File, len: u64) -> bool {
-    // In a tmpfs, nothing else counts, and to reserve again what there is takes long.
+    // A tmpfs counts only the bytes, and reserving existing pages again takes long there.
     !is_tmpfs(file) && seek_hole(file, 0).map_or(true, |hole| hole < len)
 }
 
-/// Fails if the file system writes what is stored to a page elsewhere, and has no space to do so once for so
-/// many bytes.
+/// Fails if the file system writes a page elsewhere each time, and does not have the space to do that once
+/// for `bytes` bytes.
 pub(crate) fn check_room(file: &File, bytes: u64) -> io::Result<()> {
     if copies_blocks(file) && !may_have(file, bytes) {
         return Err(io::Error::from_raw_os_error(libc::ENOSPC));
@@ -110,7 +116,7 @@ pub(crate) fn check_room(file: &File, bytes: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Reads what there is of these bytes.
+/// Reads as many of these bytes as the file has.
 fn read_up_to(file: &File, bytes: &mut [u8], at: u64) -> io::Result<()> {
     match file.read_exact_at(bytes, at) {
         Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => Ok(()),
@@ -118,13 +124,13 @@ fn read_up_to(file: &File, bytes: &mut [u8], at: u64) -> io::Result<()> {
     }
 }
 
-/// Whether the file system may have so many bytes.
+/// Returns whether the file system may have this much free space.
 fn may_have(file: &File, bytes: u64) -> bool {
     !matches!(statfs(file), Ok(FileSystem { free: Some(free), .. }) if free < bytes)
 }
 
-/// Reserves space for a part of a file: `fallocate` where there is that, zeros in its holes elsewhere. No
-/// byte changes.
+/// Reserves space for a part of a file, with `fallocate`, or else by zeros written to its holes. No byte
+/// changes.
 pub(crate) fn reserve_range(file: &File, at: u64, len: u64) -> io::Result<()> {
     match fallocate(file, at, len) {
         Err(error) if is_unknown(&error) => write_zeros(file, at, at + len),
@@ -134,14 +140,14 @@ pub(crate) fn reserve_range(file: &File, at: u64, len: u64) -> io::Result<()> {
 
 /// Writes zeros to the holes of a part of a file.
 fn write_zeros(file: &File, mut at: u64, end: u64) -> io::Result<()> {
-    // A file system may call a hole what was stored to a map and is not written yet.
+    // A file system may report a hole where a store to a map is not written yet, so write it first.
     // SURVIVES unreached: of a real file.
     file.sync_data()?;
     let zeros = vec![0; (1 << 20).min(end - at) as usize];
     let mut found = zeros.clone();
     let file_end = file.metadata()?.len();
     while at < end {
-        // A file system that knows no holes has none.
+        // A file system that does not know this call has no holes.
         let hole = if at < file_end { seek_hole(file, at).unwrap_or(file_end) } else { at };
         let data = if hole < file_end { seek_data(file, hole)?.unwrap_or(end) } else { end };
         at = hole;
@@ -159,10 +165,11 @@ fn write_zeros(file: &File, mut at: u64, end: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Gives back the space of a part of a file. In a tmpfs that is none: there, a look at a hole takes space, and may fail with a signal.
+/// Gives back the space of a part of a file. Not in a tmpfs: there, a read of a hole takes space, and may end
+/// the process.
 ///
 /// # Errors
-/// What the operating system says, for one that the file system cannot.
+/// The error of the operating system, also if the file system cannot make holes.
 pub(crate) fn punch(file: &File, at: u64, len: u64) -> io::Result<()> {
     if is_tmpfs(file) {
         return Err(io::ErrorKind::Unsupported.into());
@@ -170,13 +177,14 @@ pub(crate) fn punch(file: &File, at: u64, len: u64) -> io::Result<()> {
     punch_hole(file, at, len)
 }
 
-/// [`fill`], for any file.
+/// Reserves space for the first `len` bytes of any file, like [`fill`].
 pub(crate) fn reserve(file: &File, len: u64) -> io::Result<()> {
     let missing = missing(file, len)?;
     if missing == 0 && !may_have_hole(file, len) {
         return Ok(());
     }
-    // What there is would be taken, and kept, before it turns out that there is not enough.
+    // On a disk that is too full, `fallocate` would take, and keep, all free space before it fails. So it is
+    // tried with one page first.
     let possible = if may_have(file, missing) { len } else { PAGE.min(len) };
     reserve_range(file, 0, possible)?;
     if possible == len { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::ENOSPC)) }
@@ -189,7 +197,7 @@ mod tests {
 
     use super::*;
 
-    /// A new file, as long as the folder is there.
+    /// Returns a new file, with its folder, which must be kept alive.
     fn file() -> (tempfile::TempDir, PathBuf, File) {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("x");
@@ -205,13 +213,13 @@ mod tests {
         let before = std::fs::read(&path).unwrap();
         fill(&file, &path, 1 << 20, &[]).unwrap();
         assert!(std::fs::read(&path).unwrap() == before);
-        // Reserved, or the file system cannot.
+        // The space is reserved, or the file system cannot do that.
         let again = file.metadata().unwrap().blocks();
         fill(&file, &path, 1 << 20, &[]).unwrap();
         assert_eq!(file.metadata().unwrap().blocks(), again);
     }
 
-    /// The file system counts what it needs to find the parts of a file as space of the file.
+    /// The file system counts its metadata of the file as space of the file.
     #[test]
     fn a_hole_is_filled_in_a_file_that_takes_as_much_as_without() {
         let (_dir, path, file) = file();
@@ -230,7 +238,7 @@ mod tests {
         assert!(taken() >= before);
     }
 
-    /// On a disk that is too full, a file with holes takes nothing of what there is.
+    /// On a disk that is too full, a file with holes takes none of the free space.
     #[test]
     fn space_that_is_not_there_is_not_begun_to_be_taken() {
         let (_dir, path, file) = file();
@@ -238,14 +246,14 @@ mod tests {
         if file.set_len(HUGE).is_err() || may_have(&file, HUGE / 2) {
             return; // no such files here, or a disk that has room
         }
-        file.write_all_at(&[1; PAGE as usize], 0).unwrap(); // the page with which it is tried
+        file.write_all_at(&[1; PAGE as usize], 0).unwrap(); // the page with which `reserve` tries it
         file.sync_all().unwrap();
         let before = file.metadata().unwrap().blocks();
         assert!(matches!(fill(&file, &path, HUGE, &[(1 << 30, 1 << 30)]), Err(Error::OutOfSpace { .. })));
         assert_eq!(file.metadata().unwrap().blocks(), before);
     }
 
-    /// A crash may leave a file that has grown, and a heap that has not.
+    /// A crash may leave a file that is longer than the heap.
     #[test]
     fn what_lies_behind_the_heap_fills_no_hole() {
         let (_dir, path, file) = file();

@@ -1,8 +1,9 @@
-//! Which file a heap is in use in, and in which boot: a copy of a file that was in use may be torn, for whoever copied it read one page after the
-//! other while transactions went on.
+//! Identifies the file in which a heap is in use, and the boot. A copy of a file that was in use may be torn,
+//! because the copying program read one page after the other during transactions.
 //!
-//! A file system that cannot be trusted with one of the numbers has 0 for it, which is compared with nothing: a heap that a crash has left is never
-//! taken for a copy, however the machine has changed by the time it is opened. So some copies are not noticed.
+//! If a file system's number is unreliable, 0 is stored for it, and it is not compared: a heap that a crash
+//! has left is never taken for a copy, even if the machine has changed before it is opened. So some copies
+//! are not noticed.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -13,38 +14,41 @@ use super::calls::{FileSystem, statfs};
 use super::file_system::{BCACHEFS, BTRFS, EXT, F2FS, NFS, OVERLAY, RAMFS, TMPFS, XFS, ZFS};
 use crate::faults::{Bug, bug};
 
-/// What tells one file from others.
+/// Numbers that distinguish a file from others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Identity {
-    /// The device or the file system, as it is called in this boot, or 0.
+    /// The number of the device, or of the file system, valid in this boot; 0 if unreliable.
     pub(crate) device: u64,
-    /// The inode, or 0 if the file system may give the same file another one later.
+    /// The inode; 0 if the file system may give the same file another one later.
     pub(crate) inode: u64,
-    /// What the file system is called, or 0 if that is not its own for ever.
+    /// The file system's id; 0 if it is not constant.
     pub(crate) file_system: u64,
-    /// When the file was created, in nanoseconds since 1970, or 0. The inode of a file that was removed may be given to the next one.
+    /// The time at which the file was created, in nanoseconds since 1970; 0 if unknown. Compared because a
+    /// new file may get the inode of a removed one.
     pub(crate) created: u64,
 }
 
-/// File systems that have the inode of a file on the disk, or give it no other one while they are mounted and
-/// are gone then. Others (FAT, most of FUSE, 9p) may number files as they come across them.
+/// File systems that keep the inode of a file on the disk, or keep it while they are mounted, and lose the
+/// file when they are unmounted. Others (FAT, most of FUSE, 9p) may number files in the order in which they
+/// come across them.
 const HAVE_INODES: [i64; 10] = [TMPFS, RAMFS, EXT, BTRFS, XFS, F2FS, ZFS, BCACHEFS, OVERLAY, NFS];
 
-/// Those whose `f_fsid` comes from a number that the file system itself has: of ext4, one on the disk; of tmpfs, one made when it was
-/// mounted. XFS, for one, makes it of the device's number; and btrfs does in part, or makes it anew when a clone is mounted: so it tells subvolumes apart in
-/// one boot, like a device.
+/// File systems whose `f_fsid` comes from a constant number: for ext4 one on the disk, for tmpfs one made
+/// when it is mounted. XFS derives it from the device's number. So does btrfs in part, or it makes a new one
+/// when a clone is mounted; therefore it tells subvolumes apart within one boot only, like a device.
 const HAVE_NAMES: [i64; 2] = [TMPFS, EXT];
 
 impl Identity {
-    /// That of an open file.
+    /// Returns the identity of an open file.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// The error of the operating system.
     pub(crate) fn of(file: &File) -> io::Result<Identity> {
         let metadata = file.metadata()?;
         let FileSystem { kind, name, .. } = statfs(file)?;
         let when = |known: bool, number: u64| if known { number } else { 0 };
-        // Devices without a driver are numbered as they are mounted, and files in memory do not outlive that.
+        // Devices without a driver are numbered in the order of mounting, so their numbers are unreliable.
+        // Files in memory do not outlive the mount, so their device's number is reliable.
         let has_device = libc::major(metadata.dev()) != 0 || matches!(kind, TMPFS | RAMFS);
         let device = if kind == BTRFS { name } else { when(has_device, metadata.dev()) };
         Ok(Identity {
@@ -63,9 +67,11 @@ impl Identity {
         Identity { device, inode, file_system, created }
     }
 
-    /// Whether `self`, which was written down in a file, is certainly not that of the file that has it now. Devices are compared within one boot only, and, as
-    /// a disk may have been taken off and put back, only if nothing better is known or `is_torn_by_snapshots`: a snapshot of a file system, at another device, is what
-    /// a power failure leaves, which is good enough for other heaps.
+    /// Returns whether `self`, which was stored in a file, is certainly not the identity `now` of that file.
+    /// Devices are compared only within one boot, because numbers of devices change, and, because a disk may
+    /// have been removed and put back, only if the file system has no id, or if the heap
+    /// `is_torn_by_snapshots`. A snapshot of a file system, mounted as another device, has the state that a
+    /// power failure leaves, which is good enough for other heaps.
     pub(crate) fn is_other(&self, now: &Identity, same_boot: bool, is_torn_by_snapshots: bool) -> bool {
         let differ = |a: u64, b: u64| a != 0 && b != 0 && a != b;
         if bug(Bug::TakeCopies) {
@@ -84,13 +90,13 @@ fn created(metadata: &Metadata) -> u64 {
     since.map_or(0, |since| since.as_nanos() as u64)
 }
 
-/// What the kernel calls this boot, or 0 if it does not say: where `/proc` is not mounted, for one.
+/// Returns the kernel's id of this boot; 0 if it is unknown, for instance if `/proc` is not mounted.
 pub(crate) fn boot_id() -> u128 {
     let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     u128::from_str_radix(&text.trim().replace('-', ""), 16).unwrap_or(0)
 }
 
-/// Whether a heap that was in use in boot `then` is certainly opened in the same one.
+/// Returns whether boots `then` and `now` are certainly the same.
 pub(crate) fn is_same_boot(then: u128, now: u128) -> bool {
     then == now && now != 0
 }
@@ -121,7 +127,7 @@ mod tests {
         let moved = Identity { device: 0x802, ..THIS };
         assert!(!THIS.is_other(&moved, false, true));
         assert!(THIS.is_other(&moved, true, true));
-        // A disk that was taken off and put back.
+        // As for a disk that was removed and put back.
         assert!(!THIS.is_other(&moved, true, false));
         let nameless = Identity { file_system: 0, ..THIS };
         assert!(nameless.is_other(&moved, true, false));

@@ -1,4 +1,4 @@
-//! The address range of a heap and what is mapped into it.
+//! Maps a heap's backing into its reserved addresses.
 
 #![allow(unsafe_code)]
 
@@ -22,35 +22,38 @@ use crate::error::{Error, Result, is_full};
 use crate::faults::{Kind, Lab, is_left_out};
 use crate::units::PAGE;
 
-/// Where heaps are placed: 16 TiB to 80 TiB, which neither programs, stacks nor `mmap` use by themselves on 64-bit Linux.
+/// The addresses for heaps: 16 TiB to 80 TiB, which programs, stacks and `mmap` do not use by themselves on
+/// 64-bit Linux.
 #[cfg(not(pheap_tsan))]
 const PLACES: std::ops::Range<u64> = 0x1000_0000_0000..0x5000_0000_0000;
-/// The thread sanitizer knows only what lies where `mmap` puts it by itself, and has what it knows elsewhere.
+/// The thread sanitizer supports only the addresses that `mmap` chooses by itself, and keeps its shadow
+/// memory elsewhere.
 #[cfg(pheap_tsan)]
 const PLACES: std::ops::Range<u64> = 0x7b00_0000_0000..0x7e00_0000_0000;
 
 /// Heaps are read and written.
 const ACCESS: libc::c_int = libc::PROT_READ | libc::PROT_WRITE;
 
-/// What a mapping shows.
+/// The content that a mapping shows.
 #[derive(Debug)]
 pub(crate) enum Backing {
-    /// A file that stores go to.
+    /// A file to which stores go.
     Shared {
         file: OwnFile,
         path: PathBuf,
-        /// Mapped with `MAP_SYNC`: a page fault returns only when the file system's metadata is durable.
+        /// Whether it is mapped with `MAP_SYNC`: then a page fault returns only when the file system's
+        /// metadata are durable.
         sync: bool,
     },
-    /// A file that is only read: stores stay in this process. If it is a copy that nobody else has, they go to it; else
-    /// to private memory.
+    /// A file that is only read. Stores stay in this process: they go to the file if that is a temporary
+    /// copy, which no other process has, and else to private memory.
     Private { file: OwnFile, is_copy: bool },
     /// A file that a write-ahead log writes: stores stay in this process.
     Logged { file: OwnFile, path: PathBuf },
-    /// Nothing but memory.
+    /// Memory without a file.
     Memory,
-    /// A copy of what a simulated medium holds.
-    #[allow(dead_code)] // the simulator's
+    /// A copy of a simulated medium.
+    #[allow(dead_code)] // for the simulator
     Simulated(Box<dyn Simulated>, Lab),
 }
 
@@ -66,13 +69,15 @@ pub(crate) struct Mapping {
     orderless: AtomicBool,
     /// See [`was_locked`](Self::was_locked).
     was_locked: AtomicBool,
-    /// The addresses, until they are given back.
+    /// The reservation, until it is given back.
     addresses: Mutex<Option<Reservation>>,
 }
 
-// SAFETY: a mapping is a range of addresses; who may touch which part is the business of the regions' locks.
+// SAFETY: a mapping is a range of addresses without references to its memory. The locks of the regions
+// coordinate accesses to it.
 unsafe impl Send for Mapping {}
-// SAFETY: a shared mapping gives addresses only, and calls the kernel, which keeps threads apart.
+// SAFETY: a shared mapping only returns addresses and calls the kernel, which serializes calls of several
+// threads. Its other state is atomic or locked.
 unsafe impl Sync for Mapping {}
 
 fn is_in_tmpfs(backing: &Backing) -> bool {
@@ -105,7 +110,8 @@ impl Mapping {
         })
     }
 
-    /// Reserves `reserved` bytes (a power of two) at a place derived from `uuid`, or another one if that is taken.
+    /// Reserves `reserved` bytes (a power of two) at an address derived from `uuid`, or at another one if
+    /// that is taken.
     pub(crate) fn reserve_anywhere(uuid: u128, reserved: u64, mut backing: Backing) -> Result<Mapping> {
         let places = ((PLACES.end - PLACES.start) / reserved).max(1);
         let first = (uuid % u128::from(places)) as u64;
@@ -126,7 +132,7 @@ impl Mapping {
         Err(error)
     }
 
-    /// First address.
+    /// Returns the first address.
     #[inline(always)]
     pub(crate) fn base(&self) -> *mut u8 {
         self.base.as_ptr()
@@ -140,7 +146,7 @@ impl Mapping {
         self.changed_file().map(|(_, path)| path)
     }
 
-    /// The file, if the heap in it is changed, and where it was opened.
+    /// Returns the file, if the heap in it is changed, and its path at the opening.
     fn changed_file(&self) -> Option<(&OwnFile, &Path)> {
         match &self.backing {
             Backing::Shared { file, path, .. } | Backing::Logged { file, path } => Some((file, path)),
@@ -148,7 +154,7 @@ impl Mapping {
         }
     }
 
-    /// The file, if stores go to one.
+    /// Returns the file, if stores go to it.
     pub(crate) fn shared_file(&self) -> Option<&File> {
         match &self.backing {
             Backing::Shared { file, .. } => Some(file),
@@ -156,7 +162,7 @@ impl Mapping {
         }
     }
 
-    /// The file, if there is one.
+    /// Returns the file, if there is one.
     pub(crate) fn file(&self) -> Option<&File> {
         match &self.backing {
             Backing::Shared { file, .. } | Backing::Private { file, .. } | Backing::Logged { file, .. } => {
@@ -166,20 +172,20 @@ impl Mapping {
         }
     }
 
-    /// Shows something else, where it is [mapped](Self::map) from now on.
+    /// Sets another backing. It is visible where it is [mapped](Self::map) from now on.
     pub(crate) fn show(&mut self, backing: Backing) {
         self.tmpfs = is_in_tmpfs(&backing);
         self.backing = backing;
     }
 
-    /// Whether to map with `MAP_SYNC` from here on.
+    /// Sets whether later mappings use `MAP_SYNC`.
     pub(crate) fn set_sync(&mut self, to: bool) {
         if let Backing::Shared { sync, .. } = &mut self.backing {
             *sync = to;
         }
     }
 
-    /// Whether it shows a simulated medium.
+    /// Returns whether the backing is a simulated medium.
     pub(crate) fn is_simulated(&self) -> bool {
         matches!(self.backing, Backing::Simulated(..))
     }
@@ -188,7 +194,8 @@ impl Mapping {
         matches!(self.backing, Backing::Private { .. })
     }
 
-    /// Maps `from..to` of the backing (whole pages; the file is that long) into the reservation.
+    /// Maps `from..to` of the backing into the reservation. These are whole pages, and the file is at least
+    /// that long.
     pub(crate) fn map(&self, from: u64, to: u64) -> Result<()> {
         debug_assert!(from.is_multiple_of(PAGE) && to.is_multiple_of(PAGE));
         if to > self.reserved {
@@ -203,17 +210,17 @@ impl Mapping {
                 file.as_raw_fd(),
             ),
             Backing::Private { file, is_copy: true } => (libc::MAP_SHARED, file.as_raw_fd()),
-            // Only the pages that are changed count, and of them a log keeps few at a time.
+            // Without reserving swap: only changed pages take memory, and a log keeps few of them at a time.
             Backing::Private { file, .. } | Backing::Logged { file, .. } => {
                 (libc::MAP_PRIVATE | libc::MAP_NORESERVE, file.as_raw_fd())
             }
             Backing::Simulated(source, _) => return self.map_copy(&**source, from, to),
             Backing::Memory => (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE, -1),
         };
-        // Pages of a file of which this process gets copies.
+        // Whether this process gets private copies of pages of a file.
         let is_copied = fd >= 0 && flags & libc::MAP_PRIVATE != 0;
-        // SAFETY: `from..to` lies in the reservation, which belongs to this mapping, and nothing is used
-        // there yet.
+        // SAFETY: `from..to` lies in the reservation (`to` was checked above), which belongs to this mapping.
+        // Nothing accesses that range yet.
         let got = unsafe {
             libc::mmap(
                 self.base.as_ptr().wrapping_add(from as usize).cast(),
@@ -228,16 +235,16 @@ impl Mapping {
             return Err(Error::io("mapping the heap", last_os_error()));
         }
         if is_copied {
-            // A program may keep all of its memory (`mlockall`). The kernel would copy each page of the file
-            // then, and the map would not show what checkpoints write.
+            // A process may have all of its memory locked (`mlockall`). The kernel would then copy each page
+            // of the file, and the map would not show the writes of checkpoints.
             // SAFETY: the range was mapped just now.
             unsafe { libc::munlock(got, (to - from) as usize) };
-            // SAFETY: as for that call: nobody else knows of the range yet.
+            // SAFETY: the range was mapped just now, and no other thread knows it yet.
             if unsafe { libc::mprotect(got, (to - from) as usize, ACCESS) } != 0 {
                 return Err(Error::io("mapping the heap", last_os_error()));
             }
         }
-        // SAFETY: the range was mapped just now.
+        // SAFETY: the range was mapped just now, in this mapping's reservation.
         unsafe { keep_from_children(got, to - from) };
         if fd >= 0 && memory::is_much(to) {
             self.expect_no_order(to);
@@ -245,15 +252,16 @@ impl Mapping {
         Ok(())
     }
 
-    /// Tells the kernel that what lies beside a page that is read is of no use. It would read up to megabytes for each, and with more of the file than memory can hold, that takes
-    /// other pages away. Only a hint.
+    /// Tells the kernel that pages next to a page that is read are not needed. Otherwise it reads up to
+    /// megabytes for each, and if the file is larger than the memory, that evicts other pages. Only a hint.
     fn expect_no_order(&self, to: u64) {
         self.orderless.store(true, Ordering::Relaxed);
-        // SAFETY: these pages are mapped, and no byte of them changes.
+        // SAFETY: these pages are mapped, and the call changes no byte.
         unsafe { libc::madvise(self.base.as_ptr().cast(), to as usize, libc::MADV_RANDOM) };
     }
 
-    /// Has the kernel read several pages at once, which are about to be looked at, where it would read them one by one. Only a hint.
+    /// Makes the kernel read several pages at once that are about to be read, if it would read them one by
+    /// one. Only a hint.
     #[inline]
     pub(crate) fn will_read(&self, bytes: &[u8]) {
         if self.orderless.load(Ordering::Relaxed) {
@@ -267,7 +275,8 @@ impl Mapping {
         let (first, end) = (range.start.map_addr(|start| start & !(PAGE as usize - 1)), range.end.addr());
         let heap = self.base().addr()..self.base().addr() + self.reserved as usize;
         if end - first.addr() > PAGE as usize && heap.contains(&first.addr()) && end <= heap.end {
-            // SAFETY: no byte changes. Pages of the heap, or the kernel refuses.
+            // SAFETY: the pages are in the reservation (checked above), and the call changes no byte. The
+            // kernel refuses pages that are not mapped.
             unsafe { libc::madvise(first.cast_mut().cast(), end - first.addr(), libc::MADV_WILLNEED) };
         }
     }
@@ -277,33 +286,37 @@ impl Mapping {
         self.addresses.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// [`map`](Self::map) for a simulated medium.
+    /// Does the work of [`map`](Self::map) for a simulated medium.
     fn map_copy(&self, source: &dyn Simulated, from: u64, to: u64) -> Result<()> {
         let addresses = self.addresses();
         let open = addresses.as_ref().expect("it is mapped").open(to);
         open.map_err(|e| Error::io("mapping the heap", e))?;
-        // SAFETY: accessible, and nobody accesses it yet.
+        // SAFETY: `open` has made the range accessible, and no other thread accesses it yet.
         unsafe { self.copy(source, from, to - from)? };
         if let Some(file) = source.mapped_file() {
-            // SAFETY: accessible until it is given back, when nobody syncs the file any more. A heap is opened and closed by one thread.
+            // SAFETY: the bytes up to `to` are accessible until the mapping is given back; from then on no
+            // thread syncs the file. One thread opens and closes a simulated heap, so no other thread
+            // accesses them during that.
             file.set_copy(unsafe { Place::new(self.base(), to) });
         }
         Ok(())
     }
 
-    /// Has a part of the map say what the simulated medium holds.
+    /// Fills a part of the map with the content of the simulated medium.
     ///
     /// # Safety
-    /// It is mapped, and nobody else accesses it.
+    /// The `len` bytes at `offset` are accessible, and no other thread accesses them during the call.
     unsafe fn copy(&self, source: &dyn Simulated, offset: u64, len: u64) -> Result<()> {
-        // SAFETY: mapped, and nobody else accesses it: the caller has promised both.
+        // SAFETY: the bytes are accessible, and no other thread accesses them during the call: the caller's
+        // premises.
         let part = unsafe {
             std::slice::from_raw_parts_mut(self.base().wrapping_add(offset as usize), len as usize)
         };
         source.read(part, offset)
     }
 
-    /// Makes the backing `to` bytes long (from `from`), with the space reserved, so that no store can fail for want of it.
+    /// Makes the backing `to` bytes long (it had `from`), with the space reserved, so that no store can fail
+    /// for want of space.
     pub(crate) fn grow_file(&self, from: u64, to: u64) -> Result<()> {
         let error = |what: &dyn Display, e: io::Error| match is_full(&e) {
             true => Error::OutOfSpace { reason: format!("growing {what} to {to} bytes: {e}") },
@@ -313,34 +326,35 @@ impl Mapping {
             return source.extend(from, to).map_err(|e| error(&"a simulated file", e));
         }
         let Some((file, path)) = self.changed_file() else { return Ok(()) };
-        // What lies behind the heap belongs to nobody: an arena that a crash kept from being recorded, perhaps. New arenas are zero.
+        // Bytes behind the heap belong to no arena: a crash may have come before a new arena was recorded.
+        // They are cut off, because new arenas must be zero.
         cut(file, from).and_then(|()| allocate(file, from, to - from)).map_err(|e| {
-            let _ = file.set_len(from); // gives back what a partial allocation took
+            let _ = file.set_len(from); // gives back the space of a partial allocation
             error(&path.display(), e)
         })
     }
 
-    /// Makes durable that the file is as [long](Self::grow_file) as it is. (A simulated one is that already.)
+    /// Makes the file's [length](Self::grow_file) durable. (That of a simulated file is durable already.)
     pub(crate) fn sync_length(&self) -> Result<()> {
         let Some((file, path)) = self.changed_file() else { return Ok(()) };
         // SURVIVES unreached: of a real file. `ci/power-cut.sh` is for these.
         file.sync().map_err(|e| Error::io(format!("syncing {}", path.display()), e))
     }
 
-    /// Cuts the file off behind the first `len` bytes, which is all that the heap has of it. Nothing to do if it is not longer.
+    /// Truncates the file to `len` bytes, the length of the heap, if it is longer.
     pub(crate) fn shrink_file(&self, len: u64) -> Result<()> {
         let Some((file, path)) = self.changed_file() else { return Ok(()) };
         cut(file, len).map_err(|e| Error::io(format!("shortening {}", path.display()), e))
     }
 
-    /// Waits until the file's disk has everything that was stored so far. Nothing to do in memory, or for a map that is durable by
-    /// itself.
+    /// Waits until the file's disk has all stores so far. Does nothing for memory, and for a map that is
+    /// durable by itself.
     #[track_caller]
     pub(crate) fn sync(&self) -> Result<()> {
         if let Backing::Simulated(source, _) = &self.backing {
             let Some(file) = source.mapped_file() else { return Ok(()) };
             let written = file.write_copy();
-            // Not in a closure, of which nobody would know who has called it.
+            // Not in a closure: `track_caller` would not see the caller.
             let synced = if written.is_ok() { file.sync() } else { written };
             return synced.map_err(|e| Error::io("syncing a simulated file", e));
         }
@@ -349,8 +363,8 @@ impl Mapping {
         file.sync().map_err(|e| Error::io(format!("syncing {}", path.display()), e))
     }
 
-    /// Makes durable what anybody has stored to the file, also if it was not flushed. On persistent memory the kernel knows which pages were written, and
-    /// flushes their lines.
+    /// Makes all stores to the file durable, of any process, also those that were not flushed. On persistent
+    /// memory the kernel knows the written pages, and flushes their lines.
     #[track_caller]
     pub(crate) fn sync_leftovers(&self) -> Result<()> {
         if is_left_out(Kind::FileSync) {
@@ -369,18 +383,21 @@ impl Mapping {
         }
     }
 
-    /// Maps the pages of this range ahead of their first use, which is cheaper than one fault each. Only a hint.
+    /// Maps the pages of this range ahead of their first use, which is cheaper than one fault each. Only a
+    /// hint.
     pub(crate) fn populate(&self, offset: u64, len: u64) {
         self.map_ahead(offset, len, MADV_POPULATE_WRITE);
     }
 
-    /// [`populate`](Self::populate) for pages that hold something: they are about to be written again.
+    /// Like [`populate`](Self::populate), for pages that have content and are about to be written again.
     pub(crate) fn populate_again(&self, offset: u64, len: u64) {
-        // In a tmpfs a page that is mapped to be read can be written, too, and a fault that reads maps those around it that hold something.
+        // In a tmpfs a page that is mapped for reading can be written, too, and a read fault also maps pages
+        // around it that have content.
         self.map_ahead(offset, len, if self.tmpfs { MADV_POPULATE_READ } else { MADV_POPULATE_WRITE });
     }
 
-    /// [`populate_again`](Self::populate_again) for a range of which not all may be written: only where that changes nothing.
+    /// Like [`populate_again`](Self::populate_again), for a range that may not be written everywhere: does
+    /// something only where populating changes nothing.
     pub(crate) fn populate_around(&self, offset: u64, len: u64) {
         if self.tmpfs {
             self.populate_again(offset, len);
@@ -390,40 +407,43 @@ impl Mapping {
     fn map_ahead(&self, offset: u64, len: u64, advice: libc::c_int) {
         let first = offset & !(PAGE - 1);
         let start = self.base.as_ptr().wrapping_add(first as usize);
-        // SAFETY: the range is mapped.
+        // SAFETY: callers pass a range of the heap, which is mapped.
         unsafe { populate_pages(start, (offset + len - first) as usize, advice) };
     }
 
-    /// Gives the private copies of these pages back: they show the file again. Only for a heap with a write-ahead log.
-    /// Returns whether they are gone: the kernel may refuse.
+    /// Drops the private copies of these pages: they show the file again. Only for a heap with a write-ahead
+    /// log. Returns whether they are dropped: the kernel may refuse.
     ///
     /// # Safety
-    /// The file has what the copies hold, or nobody reads them before they are stored to; nobody stores to them meanwhile (nor looks at them, if the medium is simulated).
+    /// The file has the content of the copies, or no thread reads these pages before they are stored to. No
+    /// thread stores to them during the call (nor reads them, if the medium is simulated).
     pub(crate) unsafe fn drop_copies(&self, offset: u64, len: u64) -> bool {
         if let Backing::Simulated(source, _) = &self.backing {
-            // A page that cannot be read would fault when it is looked at, which cannot be simulated: it keeps its copy, which says the same.
-            // SAFETY: pages of the heap, which nobody accesses meanwhile: the caller has promised that.
+            // If the page cannot be read, it keeps its copy, which has the same content. On a real system it
+            // would fault at the next access, which cannot be simulated.
+            // SAFETY: the pages are the heap's, and no thread accesses them during the call (premise).
             let _ = unsafe { self.copy(&**source, offset, len) };
             return true;
         }
         debug_assert!(matches!(self.backing, Backing::Logged { .. }));
         let start = self.base.as_ptr().wrapping_add(offset as usize);
-        // SAFETY: mapped pages of this heap; their content does not change, or nobody reads it before it is stored to: the caller's premise.
+        // SAFETY: the pages are mapped pages of this heap. Their content does not change, or is not read
+        // before it is stored to (premise).
         let drop = || unsafe { libc::madvise(start.cast(), len as usize, libc::MADV_DONTNEED) } == 0;
         drop() || self.unlock_memory() && drop()
     }
 
-    /// Lets the kernel take pages of the heap again, if the program keeps all of its memory (`mlockall`).
-    /// Returns whether it did.
+    /// Unlocks the pages of the heap, if the process has all of its memory locked (`mlockall`), so that the
+    /// kernel can drop them. Returns whether it did.
     #[cold]
     fn unlock_memory(&self) -> bool {
         self.was_locked.store(true, Ordering::Relaxed);
-        // SAFETY: no byte changes.
+        // SAFETY: the range is the reservation, and the call changes no byte.
         unsafe { libc::munlock(self.base.as_ptr().cast(), self.reserved as usize) == 0 }
     }
 
-    /// Whether the program has kept all of its memory since the heap was mapped: then there are copies of
-    /// pages that nobody has stored to.
+    /// Returns whether the process has locked its memory since the heap was mapped: then there are private
+    /// copies of pages that were never stored to.
     pub(crate) fn was_locked(&self) -> bool {
         self.was_locked.load(Ordering::Relaxed)
     }
@@ -431,17 +451,18 @@ impl Mapping {
     /// Gives the addresses back.
     ///
     /// # Safety
-    /// Nobody accesses the heap any more.
+    /// No thread accesses the heap any more.
     pub(crate) unsafe fn unmap(&self) {
         let Some(addresses) = self.addresses().take() else { return };
         if let Backing::Simulated(source, _) = &self.backing {
-            // The kernel has what was stored, whatever becomes of the process.
+            // Write the stores to the simulated page cache: the kernel has them, even if the process is
+            // killed.
             let _ = source.mapped_file().map(|file| file.write_copy());
             addresses.keep();
         }
     }
 
-    /// Lets others open the file.
+    /// Releases the lock on the file.
     pub(crate) fn unlock(&self) {
         if let Some(file) = self.file() {
             unlock(file);
@@ -451,31 +472,32 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the last handle of the heap is gone.
+        // SAFETY: the store that has this mapping is dropped, so the last handle of the heap is gone.
         unsafe { self.unmap() };
     }
 }
 
-/// Makes a file not longer than this.
+/// Truncates a file that is longer than `len`.
 fn cut(file: &File, len: u64) -> io::Result<()> {
     if file.metadata()?.len() > len { file.set_len(len) } else { Ok(()) }
 }
 
-/// Reserves space in a file, which becomes so long at least.
+/// Reserves space in a file, which becomes at least `offset + len` bytes long.
 fn allocate(file: &File, offset: u64, len: u64) -> io::Result<()> {
-    // What there is would be taken, and given back again: that takes milliseconds, for each transaction that finds the disk full.
+    // Do not try if the disk is too full: `fallocate` would take all free space and give it back, which takes
+    // milliseconds, for each transaction that finds the disk full.
     if statfs(file).is_ok_and(|found| found.free.is_some_and(|free| free < len)) {
         return Err(io::Error::from_raw_os_error(libc::ENOSPC));
     }
     reserve_range(file, offset, len)
 }
 
-/// Whether the file system of `file` can be mapped with `MAP_SYNC`, that is, is persistent memory.
+/// Returns whether the file system of `file` can be mapped with `MAP_SYNC`, that is, is persistent memory.
 pub(crate) fn supports_map_sync(file: &File) -> bool {
     if !file.metadata().is_ok_and(|metadata| metadata.len() >= PAGE) {
         return false;
     }
-    // SAFETY: a map of one page at an address of the kernel's choice.
+    // SAFETY: the kernel chooses the address, so the map replaces none.
     let map = unsafe {
         libc::mmap(
             std::ptr::null_mut(),
@@ -489,21 +511,22 @@ pub(crate) fn supports_map_sync(file: &File) -> bool {
     if map == libc::MAP_FAILED {
         return false;
     }
-    // SAFETY: the page that was just mapped, of which nobody knows.
+    // SAFETY: the page was mapped just now, and has no references.
     unsafe { libc::munmap(map, PAGE as usize) };
     true
 }
 
-/// Of Linux 5.14: as if all pages were read, or written.
+/// Since Linux 5.14: populate pages like a read, or a write, of each.
 const MADV_POPULATE_READ: libc::c_int = 22;
 const MADV_POPULATE_WRITE: libc::c_int = 23;
 
-/// Maps these pages. Only a hint.
+/// Maps these pages ahead of their use. Only a hint.
 ///
 /// # Safety
-/// They are mapped, as far as the program is concerned.
+/// The `len` bytes at `start` are mapped.
 unsafe fn populate_pages(start: *mut u8, len: usize, advice: libc::c_int) {
-    // SAFETY: the pages are mapped, the caller's premise; populating changes no byte. A kernel that does not know it refuses, and nothing is lost.
+    // SAFETY: the pages are mapped (premise), and populating changes no byte. A kernel without this advice
+    // refuses it, which does no harm.
     unsafe { libc::madvise(start.cast(), len, advice) };
 }
 
@@ -513,7 +536,7 @@ pub(crate) fn populate<T>(memory: &[T]) {
     let (start, end) =
         (bytes.start.addr().next_multiple_of(PAGE as usize), bytes.end.addr() & !(PAGE as usize - 1));
     if start < end {
-        // SAFETY: whole pages within `memory`, which are mapped.
+        // SAFETY: `start..end` are whole pages within `memory`, which is mapped.
         unsafe {
             populate_pages(
                 memory.as_ptr().cast_mut().cast::<u8>().with_addr(start),
@@ -532,12 +555,12 @@ mod tests {
 
     const BYTES: usize = 64 << 10;
 
-    /// Whether all pages of these bytes are in memory.
+    /// Returns whether all pages of these bytes are in memory.
     fn is_in_memory(bytes: &[u8]) -> bool {
         let first = bytes.as_ptr().map_addr(|addr| addr & !(PAGE as usize - 1));
         let len = bytes.as_ptr_range().end.addr() - first.addr();
         let mut pages = vec![0u8; len.div_ceil(PAGE as usize)];
-        // SAFETY: mapped pages, and a byte for each of them.
+        // SAFETY: these pages are mapped, and `pages` has a byte for each of them.
         assert_eq!(unsafe { libc::mincore(first.cast_mut().cast(), len, pages.as_mut_ptr()) }, 0);
         pages.iter().all(|page| page & 1 == 1)
     }
@@ -549,9 +572,9 @@ mod tests {
         let heap = options.clone().open(&path).unwrap();
         heap.root_or::<P<[u8]>>("bytes", |tx| tx.alloc_slice(BYTES, |i| i as u8)).unwrap();
         heap.close().unwrap();
-        // In a tmpfs they stay in memory.
+        // In a tmpfs the pages stay in memory.
         let file = File::open(&path).unwrap();
-        // SAFETY: nothing but advice on an open file.
+        // SAFETY: the call takes no addresses.
         assert_eq!(unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) }, 0);
         let heap = options.open(&path).unwrap();
         let mapping = &heap.inner().mapping;
@@ -567,7 +590,7 @@ mod tests {
                     std::thread::yield_now();
                 }
                 assert!(bytes.iter().enumerate().all(|(i, &byte)| byte == i as u8));
-                // What is not of the heap is nobody's business.
+                // Bytes that are not the heap's are ignored.
                 for bytes in [&[][..], &bytes[..0], &[1; 3 * PAGE as usize]] {
                     heap.will_read(bytes);
                 }

@@ -1,4 +1,5 @@
-//! What is mapped wherever the kernel likes, which `memmap2` does: parts of files, and large tables. A heap has addresses of its own: see [`mapping`](super::mapping).
+//! Maps parts of files, and large tables, at addresses that the kernel chooses, with `memmap2`. A heap has
+//! reserved addresses instead: see [`mapping`](super::mapping).
 
 #![allow(unsafe_code)]
 
@@ -16,23 +17,26 @@ use super::reservation::Reservation;
 use crate::error::{Error, Result};
 use crate::units::PAGE;
 
-/// A part of a file that is mapped and shared: what is copied there the kernel has at once, also if this process ends, and no system call is needed for that.
+/// A part of a file that is mapped shared: bytes that are copied to it are in the page cache at once, even if
+/// this process ends, without a system call.
 ///
-/// A store to a page that the file has cannot fail where the file system overwrites it in its place. Others need space for another one, and if there is
-/// none, the process would be killed by a signal; they are not mapped, and written by system calls, which return an error.
+/// On a file system that overwrites pages in place, a store to a page that the file has cannot fail. Others
+/// need space for another page, and if there is none, the process is killed by a signal. There files are not
+/// mapped, but written by system calls, which return an error.
 //
 // The map is only ever accessed as an array of atomic words.
 #[derive(Debug)]
 pub(crate) struct Window {
     map: MmapRaw,
-    /// Where in the file it begins.
+    /// Offset of the map in the file.
     start: u64,
-    /// Position in the file up to which it has pages.
+    /// Offset in the file up to which it has pages.
     end: AtomicU64,
 }
 
 impl Window {
-    /// Maps the bytes of the file from `start` up to `to`, of which there are those up to `end`. `None` if the file system cannot, or should not.
+    /// Maps the bytes of the file from `start` to `to`; the file has those up to `end`. Returns `None` if the
+    /// file system does not overwrite in place, or refuses the map.
     pub(crate) fn new(file: &File, start: u64, end: u64, to: u64) -> Option<Window> {
         if !overwrites(file) {
             return None;
@@ -43,12 +47,13 @@ impl Window {
         Some(Window { map, start, end: AtomicU64::new(end) })
     }
 
-    /// The file has pages up to `end` now, and keeps them.
+    /// Notes that the file has pages up to `end` now, and keeps them.
     pub(crate) fn grow(&self, end: u64) {
         self.end.fetch_max(end, Ordering::Release);
     }
 
-    /// Writes the bytes, if they lie in the window, and are whole words. Nobody makes the file shorter, or the process is killed by a signal.
+    /// Writes the bytes, if they are whole words and lie in the window; returns whether it did. No process
+    /// may make the file shorter: then a signal would kill this process.
     #[inline]
     pub(crate) fn write(&self, bytes: &[u8], at: u64) -> bool {
         let Some(start) = at.checked_sub(self.start) else { return false };
@@ -61,7 +66,8 @@ impl Window {
             return false;
         }
         let place = self.map.as_mut_ptr().wrapping_add(start as usize).cast::<AtomicU64>();
-        // SAFETY: within the map, as was just checked, and aligned, for the map begins with a page; it is accessed by atomics only.
+        // SAFETY: `at` and `bytes.len()` were checked to be within the map. The place is aligned, because the
+        // map begins with a page and `start` is a multiple of 8. The map is accessed by atomics only.
         let place = unsafe { slice::from_raw_parts(place, words.len()) };
         place
             .iter()
@@ -70,69 +76,73 @@ impl Window {
         true
     }
 
-    /// Takes the pages out of the map; whoever writes there next brings them back. A sync takes away the right to write to each page that was written to, and interrupts the processors of all
-    /// threads for each; where there are none in the map, it need not, and this does so once.
+    /// Takes the pages out of the map; the next write brings them back. A sync write-protects each page that
+    /// was written, and interrupts all processors with threads of this process for each. If the pages are not
+    /// in the map, that is unnecessary: this call interrupts them once.
     pub(crate) fn let_go(&self) {
-        // SAFETY: the map is shared, so that what was written stays in the file's pages, and it is only ever accessed by atomics, which find it there.
+        // SAFETY: the map is shared, so written bytes stay in the file's pages. The map is accessed by
+        // atomics only, and they find the same bytes there.
         let _ = unsafe { self.map.unchecked_advise(UncheckedAdvice::DontNeed) };
     }
 }
 
-/// A page of a file, mapped as those of a heap with a log are: what is stored to it stays in this map.
+/// A page of a file, mapped like the pages of a heap with a log: stores stay in this map.
 pub(crate) struct PrivatePage(MmapRaw);
 
 impl PrivatePage {
-    /// Maps the page at `at`, which the file has.
+    /// Maps the page at offset `at`, which the file has.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// The error of the operating system.
     pub(crate) fn map(file: &File, at: u64) -> io::Result<PrivatePage> {
         let mut options = MmapOptions::new();
         options.offset(at).len(PAGE as usize).no_reserve_swap();
-        // SAFETY: there is never a reference to what is mapped, which others may change.
+        // SAFETY: no reference to the mapped bytes is ever made, so other processes may change them.
         let map = unsafe { options.map_copy_read_only(file)? };
-        // As for a heap: what may be written is copied at once where all memory is kept.
+        // As for a heap: if the process has all memory locked, the kernel would copy a writable page at once.
         let _ = map.unlock();
         Ok(PrivatePage(map.make_mut()?.into()))
     }
 
     pub(crate) fn word(&self) -> u64 {
-        // SAFETY: the first word of a page that is mapped.
+        // SAFETY: the map has a page, so its first word is mapped and aligned.
         unsafe { self.0.as_ptr().cast::<u64>().read_volatile() }
     }
 
     pub(crate) fn store(&mut self, word: u64) {
-        // SAFETY: the first word of a page that is mapped to be written, by this map alone.
+        // SAFETY: the map has a page, so its first word is mapped and aligned. The map is writable, and
+        // private to `self`.
         unsafe { self.0.as_mut_ptr().cast::<u64>().write_volatile(word) }
     }
 
-    /// Forgets what was stored.
+    /// Drops the private copy of the page.
     pub(crate) fn drop_copy(&mut self) {
-        // SAFETY: nobody has a reference to the page, which shows the file again.
+        // SAFETY: no reference to the page exists. After the call it shows the file again.
         let _ = unsafe { self.0.unchecked_advise(UncheckedAdvice::DontNeed) };
     }
 }
 
-// --- tables ------------------------------------------------------------------------------------------------------------------
+// --- tables
 
-/// A table of up to this many bytes comes from the allocator: a mapping of its own would take longer than to open a small heap does.
+/// Largest table, in bytes, that comes from the allocator: a separate mapping would take longer than the
+/// opening of a small heap.
 const SMALL: usize = 64 << 10;
 
-/// Types of which zero bytes are a value, and that can be shared.
+/// Types for which zero bytes are a valid value, and that can be shared.
 ///
 /// # Safety
-/// That is so, and they are aligned to 8 bytes at most.
+/// Zero bytes are a valid value of the type, and its alignment is 8 bytes at most.
 pub(crate) unsafe trait Entry: Send + Sync {}
-// SAFETY: zero is a valid atomic, which is made for sharing, and is aligned to one byte.
+// SAFETY: zero is a valid value of this atomic type, and its alignment is 1.
 unsafe impl Entry for AtomicU8 {}
-// SAFETY: zero is a valid atomic, which is made for sharing, and is aligned to four bytes.
+// SAFETY: zero is a valid value of this atomic type, and its alignment is 4.
 unsafe impl Entry for AtomicU32 {}
-// SAFETY: zero is a valid atomic, which is made for sharing, and is aligned to eight bytes.
+// SAFETY: zero is a valid value of this atomic type, and its alignment is 8.
 unsafe impl Entry for AtomicU64 {}
 
-/// A long array that is zero at first, in memory of its own, of which only the parts that are written take
-/// space. Its first entries can be [used](Self::open), more later: a program that keeps all memory that it
-/// can use (`mlockall`) keeps no more.
+/// A long array, all zeros at first, in a separate mapping of which only the written parts take memory. At
+/// first only its first entries are [accessible](Self::open), later more. So a process that locks all
+/// accessible memory (`mlockall`) locks no more than these.
 pub(crate) struct Table<T: Entry> {
     start: NonNull<T>,
     len: usize,
@@ -143,17 +153,17 @@ pub(crate) struct Table<T: Entry> {
 
 enum Memory {
     Allocated(#[expect(dead_code, reason = "there until it is dropped")] Vec<u64>),
-    /// Not from the allocator, which would count all of it.
+    /// A separate mapping: the allocator would count all of it as used.
     Mapped(Reservation),
 }
 
-// SAFETY: an array of what can be sent, and the memory that it is in.
+// SAFETY: the table owns an array of `T`, which is `Send`, and its memory.
 unsafe impl<T: Entry> Send for Table<T> {}
-// SAFETY: an array of what can be shared; nothing else of it is accessed.
+// SAFETY: a shared table gives access to `&[T]` only, and `T` is `Sync`.
 unsafe impl<T: Entry> Sync for Table<T> {}
 
 impl<T: Entry> Table<T> {
-    /// A table of `len` entries, of which the first `open` can be used.
+    /// Makes a table of `len` entries, of which the first `open` are accessible.
     pub(crate) fn new(len: usize, open: usize) -> Result<Table<T>> {
         let bytes = len * size_of::<T>();
         if bytes <= SMALL {
@@ -170,7 +180,7 @@ impl<T: Entry> Table<T> {
         Ok(table)
     }
 
-    /// Makes the first `to` entries usable, if they are not.
+    /// Makes the first `to` entries accessible, if they are not.
     pub(crate) fn open(&self, to: usize) -> Result<()> {
         assert!(to <= self.len, "a table has no more entries");
         if let Memory::Mapped(memory) = &self.memory {
@@ -183,11 +193,11 @@ impl<T: Entry> Table<T> {
         Ok(())
     }
 
-    /// Those that can be used.
+    /// Returns the accessible entries.
     #[inline(always)]
     pub(crate) fn entries(&self) -> &[T] {
-        // SAFETY: so many are accessible in the memory that this owns, aligned, and nothing else accesses it;
-        // zero is a value, the premise of `Entry`.
+        // SAFETY: `open` entries are accessible in the memory that `self` owns, aligned, and accessed only
+        // through this. Zero is a valid value, by the premise of `Entry`.
         unsafe { slice::from_raw_parts(self.start.as_ptr(), self.open.load(Ordering::Acquire)) }
     }
 }

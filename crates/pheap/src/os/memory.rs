@@ -1,4 +1,5 @@
-//! How much memory this process may use: what the machine has, or less if a control group says so (cgroups(7), versions 1 and 2).
+//! Finds out how much memory this process may use: that of the machine, or less if a control group limits it
+//! (cgroups(7), versions 1 and 2).
 
 use std::fs::read_to_string;
 use std::path::{Path, PathBuf};
@@ -6,15 +7,17 @@ use std::sync::OnceLock;
 
 use super::calls::memory;
 
-/// Heaps up to here are small, whatever the limit is: to ask takes longer than to open one of them does.
+/// Heaps of up to this many bytes are small with any limit: looking up the limit takes longer than the
+/// opening of such a heap.
 const SMALL: u64 = 64 << 20;
 
-/// Whether so many bytes are more than half of what there is, so that the kernel cannot keep them all beside the rest.
+/// Returns whether this many bytes are more than half of the memory, so that the kernel cannot keep all of
+/// them in it together with everything else.
 pub(super) fn is_much(bytes: u64) -> bool {
     bytes > SMALL && bytes > limit() / 2
 }
 
-/// Bytes of memory for this process and what the kernel keeps of its files, as they were at the first call.
+/// Returns the bytes of memory for this process and its files' pages, as they were at the first call.
 pub(crate) fn limit() -> u64 {
     static LIMIT: OnceLock<u64> = OnceLock::new();
     *LIMIT.get_or_init(|| {
@@ -24,7 +27,8 @@ pub(crate) fn limit() -> u64 {
     })
 }
 
-/// The files that may say how much the groups of a process may use, and those around them: `groups` is what `/proc/PID/cgroup` says of it. A file that says `max` says nothing.
+/// Returns the files with the memory limits of a process's control groups, and of the groups around them.
+/// `groups` is the content of `/proc/PID/cgroup`. A file with `max` has no limit.
 fn files_of(groups: &str) -> impl Iterator<Item = PathBuf> {
     groups.lines().flat_map(|line| {
         let mut parts = line.splitn(3, ':').skip(1);

@@ -1,6 +1,7 @@
-//! What the operating system and the processor do for us: files, their names and locks, maps, forks, cache lines.
+//! Services of the operating system and the processor: files, their names and locks, maps, forks, cache
+//! lines.
 //!
-//! Knows bytes, descriptors and addresses. Must not know what a heap or a log holds.
+//! This module knows bytes, descriptors and addresses. It must not know the content of heaps or logs.
 
 mod calls;
 pub(crate) mod cpu;
@@ -31,7 +32,8 @@ pub(crate) use calls::{
 pub(crate) use memory::limit as memory_limit;
 pub(crate) use unnamed::unnamed_file;
 
-/// Threads that are worth starting for what several can do, with this one. Asked once, and not before it matters: the answer takes longer than to open a small heap does.
+/// Returns the number of threads, this one included, that are useful for parallel work. Looked up once, when
+/// it is first needed, because that takes longer than the opening of a small heap.
 pub(crate) fn cores() -> usize {
     static CORES: OnceLock<usize> = OnceLock::new();
     if !fork::may_start_threads() {

@@ -1,7 +1,7 @@
-//! Names of files, and which files they are.
+//! Names of files, and the files that they lead to.
 //!
-//! A name is looked up in a directory that is open, so that it does not matter what becomes of the names of directories; and the file that has
-//! a name is told apart from others by what the kernel calls it, not by the name.
+//! A name is looked up in a directory that is open, so renaming directories does not matter. Files are told
+//! apart by device and inode, not by name.
 
 use std::ffi::{CStr, CString, OsStr};
 use std::fs::{self, File, OpenOptions};
@@ -15,41 +15,41 @@ use super::calls;
 pub(crate) use super::calls::{FileId, Stat};
 use super::syncs::Syncs;
 
-/// What the name of a log ends with.
+/// The end of a log's name.
 const SUFFIX: &str = ".wal";
 
-/// Whether a file has a name.
+/// Returns whether a file has a name.
 ///
 /// # Errors
-/// What the operating system says.
+/// The error of the operating system.
 pub(crate) fn has_name(file: &File) -> io::Result<bool> {
     Stat::of(file).map(|stat| stat.links > 0)
 }
 
-/// Whether an error says that there is no file of a name: there is none of one that is too long.
+/// Returns whether an error says that there is no file of a name. A name that is too long is no file's.
 pub(crate) fn is_absent(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ENAMETOOLONG)
 }
 
-/// Where a file lies.
+/// Returns the folder of a file.
 pub(crate) fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// A heap's file and its log, as two names in a directory.
+/// The names of a heap's file and its log in a directory.
 #[derive(Debug)]
 pub(crate) struct Names {
     directory: File,
-    /// What the directory was called: for messages.
+    /// The path of the directory when it was opened, for messages.
     path: PathBuf,
     heap: CString,
     log: CString,
-    /// Of the directory.
+    /// The syncs of the directory.
     syncs: Syncs,
 }
 
 impl Names {
-    /// Those of the file at `path`, which is not a link.
+    /// Returns the names for the file at `path`, which is not a link.
     pub(crate) fn of(path: &Path) -> io::Result<Names> {
         let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
         let mut log = name.to_owned();
@@ -61,7 +61,8 @@ impl Names {
         Ok(Names { directory, path: parent.to_owned(), heap, log, syncs: Syncs::new() })
     }
 
-    /// Those that a file has now, wherever it was opened; its directories may have other names than they had.
+    /// Returns the present names for an open file. The file and its directories may have been renamed since
+    /// it was opened.
     pub(crate) fn now(file: &File) -> io::Result<Names> {
         let stat = Stat::of(file)?;
         let removed = |why: &str| io::Error::new(io::ErrorKind::NotFound, why.to_owned());
@@ -74,12 +75,12 @@ impl Names {
         if names.heap_is(stat.id)? { Ok(names) } else { Err(moved()) }
     }
 
-    /// Where the log is, or was when it was last looked at.
+    /// Returns the path of the log, as of the last look.
     pub(crate) fn log_path(&self) -> PathBuf {
         self.path.join(OsStr::from_bytes(self.log.as_bytes()))
     }
 
-    /// The same for the heap's file.
+    /// Returns the path of the heap's file, as of the last look.
     pub(crate) fn heap_path(&self) -> PathBuf {
         self.path.join(OsStr::from_bytes(self.heap.as_bytes()))
     }
@@ -92,7 +93,7 @@ impl Names {
         }
     }
 
-    /// Whether this is the heap's file.
+    /// Returns whether the heap's name leads to this file.
     pub(crate) fn heap_is(&self, id: FileId) -> io::Result<bool> {
         Ok(self.id(&self.heap)? == Some(id))
     }
@@ -106,22 +107,22 @@ impl Names {
         }
     }
 
-    /// Which file has the name of the log.
+    /// Returns the id of the file with the log's name, if there is one.
     pub(crate) fn log_id(&self) -> io::Result<Option<FileId>> {
         self.id(&self.log)
     }
 
-    /// Opens the file that has the name of the log, which is one and no link to one.
+    /// Opens the file with the log's name.
     pub(crate) fn open_log(&self, flags: libc::c_int, mode: u32) -> io::Result<File> {
         self.open(&self.log, flags, mode)
     }
 
     fn open(&self, name: &CStr, flags: libc::c_int, mode: u32) -> io::Result<File> {
-        // Nothing waits for the other end of a FIFO.
+        // With this flag, the opening of a FIFO does not wait for its other end.
         calls::open_at(&self.directory, name, flags | libc::O_NONBLOCK, mode)
     }
 
-    /// Removes the log's name from this file, if it has it.
+    /// Removes the log's name, if it leads to this file.
     pub(crate) fn unlink_log(&self, id: FileId) -> io::Result<()> {
         if self.log_id()? != Some(id) {
             return Ok(());
@@ -129,20 +130,21 @@ impl Names {
         calls::unlink_at(&self.directory, &self.log)
     }
 
-    /// Whether these names are the files' now.
+    /// Returns whether both names lead to these files.
     pub(crate) fn are(&self, heap: FileId, log: FileId) -> io::Result<bool> {
         Ok(self.heap_is(heap)? && self.log_id()? == Some(log))
     }
 
     /// Makes the names in the directory durable.
     pub(crate) fn sync(&self) -> io::Result<()> {
-        // Before: that it cannot be opened now, with too many open files perhaps, is no failure of the disk, which would stay.
+        // Opened outside `sync`: if this fails, for instance because too many files are open, it is not a
+        // failure of the disk, after which all syncs would fail.
         let directory = self.open(c".", libc::O_RDONLY | libc::O_DIRECTORY, 0)?;
         // SURVIVES unreached: a simulated disk has no directory: a log that it makes has its name, durably.
         self.syncs.sync(|| directory.sync_all())
     }
 
-    /// The mount and the device of the directory.
+    /// Returns the mount and the device of the directory.
     pub(crate) fn stat(&self) -> io::Result<Stat> {
         Stat::of(&self.directory)
     }

@@ -1,14 +1,15 @@
-//! Files of an open heap. In a forked child they are given up: a heap belongs to the process that has opened it.
+//! The files of an open heap. A forked child gives them up: a heap belongs to the process that has opened it.
 //!
-//! Of the descriptors and addresses there is a list, which the child takes back before `fork` returns in it
-//! ([`child`]). So the lock on a heap's file, which both processes would have otherwise, goes with the
-//! parent. A descriptor is not closed but shows something else from then on: what is left of the parent's
-//! heap still has the number, which must not be another file's. The list is walked without a lock, for the
-//! thread that would have it is not there any more; nothing is done that a signal handler must not do.
+//! The descriptors and addresses are in a list. The child walks it before `fork` returns there ([`child`]),
+//! and gives up all of them. So the lock on a heap's file, which both processes would have otherwise, ends
+//! with the parent. A descriptor is not closed, but replaced by that of another file: the child's copy of the
+//! parent's heap still has the number, which must not become that of an unrelated file. The list is walked
+//! without a lock, because the thread that has the lock does not exist in the child. The child's handler
+//! makes only calls that are allowed in a signal handler.
 //!
-//! Of the locks, all that belong to the heap may be taken for ever, for the same reason. So each entry of a
-//! handle asks the [process](fork::Process) first, and locks nothing in a child. The drop of a handle does
-//! nothing there, and what lies behind the entries does not ask again.
+//! For the same reason, each lock of the heap may stay taken for ever in the child. So each method of a
+//! handle checks the [process](fork::Process) first, and takes no lock in a child. The drop of a handle does
+//! nothing there. Code behind these methods does not check.
 
 #![allow(unsafe_code)]
 
@@ -26,15 +27,18 @@ use super::fork::{self, Process};
 use super::syncs::Syncs;
 use crate::faults::{Bug, bug};
 
-/// Forks of this process that have begun, and those of them that have not ended. In a beginning, the second comes first.
+/// Number of forks of this process that have begun.
 static BEGUN: AtomicU64 = AtomicU64::new(0);
+/// Number of forks that have begun and not ended. At a beginning, it is incremented before `BEGUN`.
 static UNDER_WAY: AtomicU64 = AtomicU64::new(0);
 
-/// Starts to watch for forks. Two threads that come at once may both have it done, so that all is done twice, which does not matter.
+/// Registers the handlers for forks. If two threads come at the same time, both may register them, so that
+/// each handler runs twice, which does no harm.
 pub(crate) fn watch() {
     static WATCHED: AtomicBool = AtomicBool::new(false);
     if !WATCHED.load(Acquire) {
-        // SAFETY: the handlers do nothing that a signal handler must not do.
+        // SAFETY: the handlers are functions, which stay. They make only calls that are allowed in a signal
+        // handler.
         unsafe { libc::pthread_atfork(Some(begins), Some(ends), Some(child)) };
         WATCHED.store(true, Release);
     }
@@ -45,13 +49,13 @@ extern "C" fn begins() {
     BEGUN.fetch_add(1, SeqCst);
 }
 
-/// In the parent.
+/// Runs in the parent after a fork.
 extern "C" fn ends() {
-    // Not below 0: this may be watched only since the fork began.
+    // Not below 0: the handlers may have been registered after the fork began.
     let _ = UNDER_WAY.fetch_update(SeqCst, SeqCst, |under_way| under_way.checked_sub(1));
 }
 
-/// In the child, where nothing else runs.
+/// Runs in the child, where no other thread runs.
 extern "C" fn child() {
     fork::count();
     UNDER_WAY.store(0, SeqCst);
@@ -60,21 +64,22 @@ extern "C" fn child() {
     }
 }
 
-// --- the list ----------------------------------------------------------------------------------------------------------------
+// --- the list
 
-/// An entry of the list, used again when its owner is gone. Both at once it is not.
+/// An entry of the list, reused when its owner is dropped. It has a descriptor or a range of addresses, not
+/// both.
 #[repr(align(64))]
 struct Entry {
     taken: AtomicBool,
     /// A descriptor, or -1.
     fd: AtomicI32,
-    /// A range of addresses; nothing if it has no length.
+    /// The start of a range of addresses. There is no range if `len` is 0.
     start: AtomicUsize,
     len: AtomicUsize,
     next: Option<&'static Entry>,
 }
 
-/// Something that stays for ever, or nothing yet. Several threads may put another one there.
+/// A pointer to a value that is never freed, or null. Several threads may replace it.
 pub(super) struct Leaked<T: 'static>(AtomicPtr<T>);
 
 impl<T: Sync> Leaked<T> {
@@ -83,19 +88,20 @@ impl<T: Sync> Leaked<T> {
     }
 
     pub(super) fn get(&self) -> Option<&'static T> {
-        // SAFETY: null, or from a box that stays for ever: see `replace`.
+        // SAFETY: the pointer is null, or from a box that `replace` has leaked.
         unsafe { self.0.load(SeqCst).as_ref() }
     }
 
-    /// Puts another one there, to stay for ever, unless something else than `old` is there by now.
+    /// Leaks `new` and puts it there, unless `old` was replaced in between. Returns the new value if it is
+    /// there.
     pub(super) fn replace(&self, old: Option<&'static T>, new: Box<T>) -> Option<&'static T> {
         let old = old.map_or(ptr::null_mut(), |old| ptr::from_ref(old).cast_mut());
         let new = Box::into_raw(new);
         match self.0.compare_exchange(old, new, SeqCst, Acquire) {
-            // SAFETY: from a box, which nobody frees any more.
+            // SAFETY: `new` is from a box, and is never freed from here on.
             Ok(_) => Some(unsafe { &*new }),
             Err(_) => {
-                // SAFETY: from a box, and nobody has seen it.
+                // SAFETY: `new` is from the box above, and no other thread has seen it.
                 drop(unsafe { Box::from_raw(new) });
                 None
             }
@@ -105,12 +111,12 @@ impl<T: Sync> Leaked<T> {
 
 static ENTRIES: Leaked<Entry> = Leaked::nothing();
 
-/// From the newest to the oldest. They stay where they are, for ever.
+/// Returns the entries from the newest to the oldest. Entries are never moved or freed.
 fn entries() -> impl Iterator<Item = &'static Entry> {
     std::iter::successors(ENTRIES.get(), |entry| entry.next)
 }
 
-/// An entry that nobody else has.
+/// Returns an entry that no other owner has.
 fn take_entry() -> &'static Entry {
     let is_ours = |entry: &&'static Entry| {
         !entry.taken.load(Relaxed) && entry.taken.compare_exchange(false, true, Acquire, Relaxed).is_ok()
@@ -127,14 +133,14 @@ fn take_entry() -> &'static Entry {
             len: AtomicUsize::new(0),
             next: first,
         });
-        // Else another thread was faster.
+        // If another thread has added an entry first, try again.
         if let Some(entry) = ENTRIES.replace(first, entry) {
             return entry;
         }
     }
 }
 
-/// Something that children are to give up, as long as this is there.
+/// A descriptor or range of addresses that forked children give up, as long as this exists.
 #[derive(Debug)]
 pub(crate) struct Listed {
     entry: &'static Entry,
@@ -155,7 +161,7 @@ impl Listed {
         Listed { entry, gone: AtomicBool::new(false), process: Process::default() }
     }
 
-    /// Lists addresses that are this process's until [`remove`](Self::remove).
+    /// Lists addresses that belong to this process until [`remove`](Self::remove).
     pub(crate) fn addresses(start: usize, len: usize) -> Listed {
         let entry = take_entry();
         entry.start.store(start, SeqCst);
@@ -163,8 +169,9 @@ impl Listed {
         Listed { entry, gone: AtomicBool::new(false), process: Process::default() }
     }
 
-    /// Removes it from the list, before the number or the addresses can be given to something else. In a child, the entry is
-    /// not removed: it was given up, and may have a file of the child by now.
+    /// Removes the entry from the list. To be called before the number or the addresses can be used for
+    /// something else. In a forked child the entry is left alone: it was given up, and may have a file of the
+    /// child by now.
     pub(crate) fn remove(&self) {
         if !self.gone.swap(true, Relaxed) && !self.process.is_parent() {
             self.entry.clear();
@@ -186,10 +193,12 @@ impl Drop for Listed {
     }
 }
 
-/// Gives up all that is in the list.
+/// Gives up everything in the list.
 #[expect(clippy::multiple_unsafe_ops_per_block, reason = "system calls about one list")]
 fn give_up_all() {
-    // SAFETY: system calls only. The descriptors are those of `OwnFile`s, and the addresses those of mappings of the parent, which are for nobody here.
+    // SAFETY: these are system calls. The descriptors are those of `OwnFile`s of the parent, and the
+    // addresses those of its mappings. This child does not use them: each method of a handle checks the
+    // process first.
     unsafe {
         let mut placeholder = -1;
         for entry in entries() {
@@ -201,7 +210,7 @@ fn give_up_all() {
                 if placeholder >= 0 {
                     libc::dup3(placeholder, fd, libc::O_CLOEXEC);
                 } else {
-                    // There is no number left but this one.
+                    // No descriptor is free, so close this one, and open the replacement in its place.
                     libc::close(fd);
                     let own = libc::eventfd(0, libc::EFD_CLOEXEC);
                     if own >= 0 && own != fd {
@@ -211,7 +220,7 @@ fn give_up_all() {
                 }
             }
             if len > 0 {
-                // Almost always they are not there: see `keep_from_children`.
+                // Almost always they are not mapped here: see `keep_from_children`.
                 libc::munmap(ptr::without_provenance_mut(start), len);
             }
             entry.clear();
@@ -222,41 +231,45 @@ fn give_up_all() {
     }
 }
 
-// --- files -------------------------------------------------------------------------------------------------------------------
+// --- files
 
-/// A file that forked children do not keep open. A clone is the same descriptor: of a duplicate, a child that is forked at that moment might have a copy that nobody
-/// knows of, and so the file's lock.
+/// A file that forked children do not keep open. A clone has the same descriptor. It is never duplicated: a
+/// child that is forked at that moment might have a copy of the duplicate, which is in no list, and with it
+/// the file's lock.
 #[derive(Clone, Debug)]
 pub(crate) struct OwnFile(Arc<Own>);
 
 #[derive(Debug)]
 struct Own {
-    // In this order: not listed any more when the number may become another file's.
+    // Field order matters: the entry is removed before the file is closed and its number may become another
+    // file's.
     _listed: Listed,
     file: File,
     syncs: Syncs,
 }
 
-/// A fork that takes longer than this is waiting for the thread that opens a file.
+/// A fork that takes longer than this waits for the thread that opens a file.
 const FORK_STUCK: Duration = Duration::from_secs(10);
 
 impl OwnFile {
-    /// A file on which no lock is going to be taken.
+    /// Makes an `OwnFile` of a file that will not be locked.
     pub(crate) fn new(file: File) -> OwnFile {
         watch();
         let listed = Listed::descriptor(file.as_raw_fd());
         OwnFile(Arc::new(Own { _listed: listed, file, syncs: Syncs::new() }))
     }
 
-    /// A file that a lock is going to be taken on. `open` may be called several times.
+    /// Opens a file that will be locked. `open` may be called several times.
     ///
     /// # Errors
     /// Those of `open`.
     pub(crate) fn open<E>(mut open: impl FnMut() -> Result<File, E>) -> Result<OwnFile, E> {
         watch();
-        // A child that is forked between the call and the entry in the list keeps the file open. That one has no lock, and another one is opened. A fork takes long
-        // if its thread has to wait for a processor; one that waits for what this thread has, in a handler of somebody else's, never ends. So this gives in some
-        // time: then such a child would have to live longer than its parent to matter.
+        // A child that is forked between `open` and the entry in the list keeps that file open. The file has
+        // no lock yet, so it is closed here, and opened again. A fork takes long if its thread waits for a
+        // processor. A fork never ends if the handler of another library waits for something that this thread
+        // has, so this gives up after a while. A child that keeps the file open then does harm only if it
+        // outlives its parent.
         let started = Instant::now();
         loop {
             let (begun, idle) = (BEGUN.load(SeqCst), UNDER_WAY.load(SeqCst) == 0);
@@ -269,10 +282,11 @@ impl OwnFile {
         }
     }
 
-    /// Waits until the disk has what was written to the file, and what is needed to read that: its length, for one. Nobody syncs it in another way.
+    /// Waits until the disk has everything that was written to the file, and the metadata that are needed to
+    /// read it, such as its length. All syncs of the file must use this method.
     ///
     /// # Errors
-    /// What the operating system says, now or when it was synced before.
+    /// The error of the operating system, in this call or an earlier one.
     pub(crate) fn sync(&self) -> io::Result<()> {
         // SURVIVES unreached: of a real file, as is each call of this.
         self.0.syncs.sync(|| self.0.file.sync_data())

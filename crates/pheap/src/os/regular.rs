@@ -1,4 +1,5 @@
-//! Opening a regular file, and nothing else: to open a FIFO may wait for ever, and to open a device may do whatever that does.
+//! Opens regular files, and nothing else: opening a FIFO may wait for ever, and opening a device may have
+//! side effects.
 
 use std::fs::{self, File, FileType, OpenOptions};
 use std::io;
@@ -7,7 +8,7 @@ use std::path::Path;
 
 use crate::error::{Error, Result};
 
-/// What something is called that is not a file with bytes in it.
+/// Returns the name of a kind of file that has no bytes; `None` for a regular file.
 pub(crate) fn other_kind(kind: FileType) -> Option<&'static str> {
     match kind {
         kind if kind.is_file() => None,
@@ -25,12 +26,13 @@ pub(crate) fn open(how: &mut OpenOptions, path: &Path) -> Result<File> {
         Some(kind) => Err(Error::NotAFile { path: path.to_owned(), kind }),
         None => Ok(()),
     };
-    // Before it is opened, and again, for it may be another one by then.
+    // Checked before it is opened, and again afterwards, because the name may lead to another file by then.
     if let Ok(metadata) = fs::metadata(path) {
         check(metadata.file_type())?;
     }
     let opened = match how.custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path) {
-        // Another program has a lease, of which the kernel has told it by now.
+        // Another program has a lease on the file, and the kernel has asked it to give that up by now. The
+        // second call waits for that.
         Err(e) if e.kind() == io::ErrorKind::WouldBlock => how.custom_flags(libc::O_NOCTTY).open(path),
         opened => opened,
     };

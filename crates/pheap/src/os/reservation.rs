@@ -1,4 +1,4 @@
-//! Addresses that this process has reserved.
+//! Reservations of addresses in this process.
 
 #![allow(unsafe_code)]
 
@@ -11,39 +11,46 @@ use super::fork;
 use super::own_file::{self, Listed};
 use crate::error::{Error, Result};
 
-/// A contiguous range of addresses that is nobody else's until this is dropped. Nothing can be accessed at first.
+/// A contiguous range of addresses that belongs to the owner of this until the drop. At first no byte of it
+/// is accessible.
 #[derive(Debug)]
 pub(crate) struct Reservation {
     start: NonNull<u8>,
     len: u64,
-    /// How much of it [can be accessed](Self::open).
+    /// Number of bytes from the start that [are accessible](Self::open).
     open: AtomicU64,
-    /// `None` for addresses that a forked child has a copy of.
+    /// The entry in the list that forked children give up; `None` if a forked child has a copy of these
+    /// addresses.
     listed: Option<Listed>,
 }
 
-// SAFETY: a reservation is a range of addresses; who may touch which part is the business of those who map something there.
+// SAFETY: a reservation is a range of addresses without references to its memory. The owners of mappings in
+// it coordinate accesses.
 unsafe impl Send for Reservation {}
-// SAFETY: shared, it gives addresses, and makes memory accessible, which the kernel lets any threads do at once.
+// SAFETY: a shared reservation only returns addresses and makes memory accessible. The kernel serializes such
+// calls of several threads.
 unsafe impl Sync for Reservation {}
 
-/// What simulated heaps had, for the next ones at the same place: to map them anew, with a fault for each page, would take longer than what a crash explorer looks at.
+/// Reservations of closed simulated heaps, to be used again at the same addresses. Mapping them anew, with a
+/// fault for each page, would take longer than the exploration of a crash.
 static KEPT: Mutex<Vec<Reservation>> = Mutex::new(Vec::new());
 
-/// A forked child must not share the heap, and may want the addresses for itself. Best effort: each transaction checks, too.
+/// Keeps the range from forked children: they must not share the heap, and may need the addresses. Best
+/// effort; each transaction checks the process, too.
 ///
 /// # Safety
-/// The range is the caller's.
+/// The `len` bytes at `start` are mapped, and belong to the caller.
 pub(super) unsafe fn keep_from_children(start: *mut libc::c_void, len: u64) {
-    // SAFETY: the range is the caller's, who promises that; in this process, nothing changes.
+    // SAFETY: the caller owns the mapping at `start` (premise). The call changes nothing in this process.
     unsafe { libc::madvise(start, len as usize, libc::MADV_DONTFORK) };
 }
 
-/// Maps `len` bytes that nothing is accessible of.
+/// Maps `len` bytes without access to them, at `start` or, for 0, where the kernel chooses.
 fn map_nothing(start: usize, len: u64, how: libc::c_int) -> io::Result<NonNull<u8>> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | how;
     let place = std::ptr::without_provenance_mut(start);
-    // SAFETY: at an address of the kernel's choice, or, by `MAP_FIXED_NOREPLACE`, where nothing is mapped.
+    // SAFETY: the new mapping replaces none: the kernel chooses the address, or `MAP_FIXED_NOREPLACE` refuses
+    // an address range that is in use.
     let got = unsafe { libc::mmap(place, len as usize, libc::PROT_NONE, flags, -1, 0) };
     if got == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
@@ -59,7 +66,7 @@ impl Reservation {
     pub(crate) fn new(start: u64, len: u64) -> Result<Reservation> {
         own_file::watch();
         let in_use = Error::AddressInUse { base: start, size: len };
-        // The kernel maps nothing where something is mapped, and says so.
+        // With this flag the kernel returns an error if the range is in use.
         let got = match map_nothing(start as usize, len, libc::MAP_FIXED_NOREPLACE) {
             Err(e) if e.raw_os_error() == Some(libc::EEXIST) => return Err(in_use),
             Err(e) => {
@@ -71,21 +78,22 @@ impl Reservation {
             }
             Ok(got) => got,
         };
-        // SAFETY: the range was mapped just now.
+        // SAFETY: the range was mapped just now, for this reservation.
         unsafe { keep_from_children(got.as_ptr().cast(), len) };
-        // Pointers into it come back from the file as plain addresses.
+        // Pointers into the range are read from the file as plain addresses, so its provenance must be
+        // exposed.
         let address = got.as_ptr().expose_provenance();
         let listed = Listed::addresses(address, len as usize);
         let got = NonNull::new(std::ptr::with_exposed_provenance_mut(address)).expect("not at 0");
         let reservation = Reservation::of(got, len, Some(listed));
-        // A kernel older than 4.17 takes the address for a hint.
+        // A kernel older than 4.17 treats the address as a hint.
         if address as u64 == start { Ok(reservation) } else { Err(in_use) }
     }
 
-    /// Reserves `len` bytes where the kernel likes, of which a forked child has a copy.
+    /// Reserves `len` bytes where the kernel chooses. A forked child has a copy of them.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// The error of the operating system.
     pub(super) fn anywhere(len: u64) -> io::Result<Reservation> {
         Ok(Reservation::of(map_nothing(0, len, 0)?, len, None))
     }
@@ -98,17 +106,18 @@ impl Reservation {
         self.start
     }
 
-    /// Makes the first `to` bytes accessible: memory, whose content is not defined.
+    /// Makes the first `to` bytes accessible. Their content is undefined.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// The error of the operating system.
     pub(crate) fn open(&self, to: u64) -> io::Result<()> {
         if to <= self.open.load(Ordering::Relaxed) {
             return Ok(());
         }
         assert!(to <= self.len);
         let protection = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: within the reservation, which nobody has mapped anything else to: see `keep`.
+        // SAFETY: the range is within the reservation (asserted above). `open` is called only for
+        // reservations to which nothing else is mapped; see `keep`.
         if unsafe { libc::mprotect(self.start.as_ptr().cast(), to as usize, protection) } != 0 {
             return Err(io::Error::last_os_error());
         }
@@ -116,9 +125,11 @@ impl Reservation {
         Ok(())
     }
 
-    /// Keeps it for [`take_kept`]: one that nothing was mapped to, only [opened](Self::open).
+    /// Keeps the reservation for [`take_kept`]. Nothing may be mapped to it; it may only be
+    /// [opened](Self::open).
     pub(crate) fn keep(self) {
-        // SURVIVES unreached: locks of std's own are not watched, and this is one, for it is made in a constant.
+        // SURVIVES unreached: locks of std's own are not watched, and this is one, because it is made in a
+        // constant.
         KEPT.lock().unwrap_or_else(PoisonError::into_inner).push(self);
     }
 }
@@ -128,18 +139,20 @@ impl Drop for Reservation {
         if let Some(listed) = &self.listed {
             listed.remove();
         }
-        // SAFETY: `map_nothing` mapped it for this, and this is the last use: what maps something there owns
-        // the reservation.
+        // SAFETY: `map_nothing` has mapped the range for this reservation. Mappings within it are owned
+        // together with the reservation, so this is the last use.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.len as usize) };
     }
 }
 
-/// The reservation that was kept at these addresses, if there is one and it is `wanted`. Whatever else was kept of them is given back.
+/// Returns the reservation that was kept at these addresses, if there is one and it is `wanted`. Drops all
+/// others that overlap them.
 pub(crate) fn take_kept(start: u64, len: u64, wanted: bool) -> Option<Reservation> {
     if !fork::may_start_threads() {
-        return None; // a child: they are the parent's
+        return None; // in a forked child, they are the parent's
     }
-    // SURVIVES unreached: locks of std's own are not watched, and this is one, for it is made in a constant.
+    // SURVIVES unreached: locks of std's own are not watched, and this is one, because it is made in a
+    // constant.
     let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
     let of = |kept: &Reservation| kept.start.as_ptr().addr() as u64;
     if wanted && let Some(at) = kept.iter().position(|kept| (of(kept), kept.len) == (start, len)) {
@@ -149,19 +162,21 @@ pub(crate) fn take_kept(start: u64, len: u64, wanted: bool) -> Option<Reservatio
     None
 }
 
-/// A part of a heap that a simulated medium looks at.
+/// A part of a heap that a simulated medium accesses.
 #[derive(Debug, Clone, Copy)]
-#[allow(dead_code)] // the simulator's
+#[allow(dead_code)] // for the simulator
 pub(crate) struct Place {
     start: usize,
     words: usize,
 }
 
-#[allow(dead_code)] // the simulator's
+#[allow(dead_code)] // for the simulator
 impl Place {
+    /// Makes a place of `len` bytes (whole words) at `start`.
+    ///
     /// # Safety
-    /// As long as there is a copy of this, so many bytes (whole words) are mapped there to be read and written, and nobody else accesses them while one of its functions runs or what
-    /// that has returned is used.
+    /// While a copy of the result exists, `len` bytes are mapped at `start`, readable and writable. No other
+    /// thread accesses them while a method of `Place` runs, or a slice that it has returned is in use.
     pub(crate) unsafe fn new(start: *mut u8, len: u64) -> Place {
         Place { start: start.expose_provenance(), words: len as usize / 8 }
     }
@@ -171,13 +186,15 @@ impl Place {
     }
 
     pub(crate) fn words(&self) -> &[u64] {
-        // SAFETY: so many words can be read there, and do not change meanwhile, as `new` was promised.
+        // SAFETY: `words` words are readable at `start`, and no other thread writes to them while the slice
+        // is in use: the premise of `new`.
         unsafe { slice::from_raw_parts(std::ptr::with_exposed_provenance(self.start), self.words) }
     }
 
     pub(crate) fn write(&self, at: usize, word: u64) {
         assert!(at < self.words);
-        // SAFETY: within what can be written there, which nobody else accesses meanwhile, as `new` was promised.
+        // SAFETY: `at` is within the words (asserted above), which are writable, and no other thread accesses
+        // them during the call: the premise of `new`.
         unsafe { std::ptr::with_exposed_provenance_mut::<u64>(self.start).wrapping_add(at).write(word) };
     }
 }
@@ -189,15 +206,16 @@ mod tests {
 
     #[allow(dead_code)] // the simulator's tests call them
     impl Place {
-        /// Lines of zeros, which are never freed.
+        /// Returns lines of zeros that are never freed.
         pub(crate) fn leaked(lines: usize) -> Place {
             let words = Box::leak(vec![0u64; lines * LINE_WORDS + LINE_WORDS].into_boxed_slice());
             let first = words.as_ptr().align_offset(LINE);
-            // SAFETY: this is all that there is of the memory, which is there for ever.
+            // SAFETY: the memory is leaked, so it stays mapped. The returned place is the only reference to
+            // it.
             unsafe { Place::new(words[first..].as_mut_ptr().cast(), (lines * LINE) as u64) }
         }
 
-        /// The first bytes of it.
+        /// Returns the first `len` bytes of this place.
         pub(crate) fn up_to(self, len: u64) -> Place {
             assert!(len as usize / 8 <= self.words);
             Place { words: len as usize / 8, ..self }

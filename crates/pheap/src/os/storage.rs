@@ -1,4 +1,5 @@
-//! What a write-ahead log needs of the files: its own and that of the heap. The seam for disks that fail.
+//! The operations that a write-ahead log needs of its file and of the heap's file. Tests replace them by
+//! disks that fail.
 
 use std::fmt::Debug;
 use std::fs::File;
@@ -11,96 +12,102 @@ use crate::error::Result;
 use crate::faults::{Kind, Mutation, is_left_out, mutation};
 pub(crate) use crate::os::names::FileId;
 
-/// A file whose writes are durable after a [sync](Self::sync_now), each sector (512 bytes) whole or not at all, in any order before.
+/// A file whose writes are durable after a [sync](Self::sync_now). Before it, they reach the disk in any
+/// order, each sector (512 bytes) whole or not at all.
 pub(crate) trait Storage: Send + Sync + Debug {
-    /// Reads as many bytes as there are at `at`, at most `buf.len()`.
+    /// Reads as many bytes as there are at `at`, at most `buf.len()`. Returns how many.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// The error of the operating system.
     fn read_some(&self, buf: &mut [u8], at: u64) -> io::Result<usize>;
 
-    /// Writes some of the bytes, and says how many.
+    /// Writes some of the bytes. Returns how many.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// The error of the operating system.
     fn write_some(&self, bytes: &[u8], at: u64) -> io::Result<usize>;
 
-    /// Waits until all that was written is durable (`fdatasync`). After an error, it is not known what is.
+    /// Waits until everything written is durable (`fdatasync`). After an error, the state of the disk is
+    /// unknown.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// The error of the operating system.
     fn sync_now(&self) -> io::Result<()>;
 
-    /// Length in bytes.
+    /// Returns the length in bytes.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// The error of the operating system.
     fn len(&self) -> io::Result<u64>;
 
-    /// Where the first byte at or behind `at` is that may not be zero, as far as that is known without reading. `None` if there is none. A file may say that it is longer than
-    /// anyone could read.
+    /// Returns the offset of the first byte at or behind `at` that may not be zero, by the holes of the file;
+    /// `None` if there is none. A sparse file may be longer than could be read.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// The error of the operating system.
     fn data_from(&self, at: u64) -> io::Result<Option<u64>> {
         Ok((at < self.len()?).then_some(at))
     }
 
-    /// Tells the kernel that these bytes are going to be read soon. Only a hint.
+    /// Tells the kernel that these bytes are about to be read. Only a hint.
     fn will_read(&self, _at: u64, _len: u64) {}
 
-    /// Makes the file longer by zeros that are written (not only reserved), so that, after a sync, later writes there change no metadata. If it
-    /// fails, the file is as long as before.
+    /// Makes the file longer by zeros that are written (not only reserved), so that, after a sync, later
+    /// writes there change no metadata. If this fails, the file is as long as before.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// The error of the operating system.
     fn extend_now(&self, from: u64, to: u64) -> io::Result<()>;
 
-    /// Makes the file end at `to`, where nothing behind is used any more; or leaves it as it is, if that cannot be. Durable some time later.
+    /// Truncates the file at `to`, or leaves it unchanged if that is impossible. Nothing behind `to` is used
+    /// any more. Durable some time later.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// The error of the operating system.
     fn cut_off(&self, _to: u64) -> io::Result<()> {
         Ok(())
     }
 
-    /// Sees to it that there is room for the first `len` bytes, which a copy of the file may have as holes. Changes none of them.
+    /// Reserves space for holes in the first `len` bytes, which a copy of the file may have. Changes no byte.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// The error of the operating system.
     fn fill_holes(&self, _len: u64) -> io::Result<()> {
         Ok(())
     }
 
-    /// Gives back the space of these bytes, which are zero from then on. Durable some time later, in part before.
+    /// Gives back the space of these bytes, which are zero from then on. Durable some time later; before
+    /// that, perhaps in part.
     ///
     /// # Errors
-    /// What the operating system says; also if the file system cannot.
+    /// The error of the operating system, also if the file system cannot make holes.
     fn punch(&self, _at: u64, _len: u64) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Sees to it that there is room for these bytes again. Changes none of them.
+    /// Reserves space for these bytes again. Changes no byte.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// The error of the operating system.
     fn unpunch(&self, _at: u64, _len: u64) -> io::Result<()> {
         Ok(())
     }
 
-    /// Makes writes to the first `len` bytes so cheap that they may be made under a lock: copies in memory that the kernel has, and writes some time, or at a sync.
-    /// As with other writes, what is written at one time is written by one thread, and the file never becomes shorter. Whether that is so; if not, nothing has changed.
+    /// Makes writes to the first `len` bytes cheap enough to be made under a lock, by a shared map: the
+    /// kernel writes them out later, or at a sync. As with other writes, one thread writes at a time, and the
+    /// file never becomes shorter. Returns whether it did; if not, nothing has changed.
     fn map(&self, _len: u64) -> bool {
         false
     }
 
-    /// To be called before a sync if much was written to where the file is mapped: the sync then takes less time, and others less in it.
+    /// Takes the file's pages out of the map. Called before a sync if much was written to the map: the sync
+    /// is then faster, and disturbs other threads less.
     fn let_go(&self) {}
 
-    /// Says where a map is that is a copy of the file, as that of a simulated one is.
+    /// Tells a simulated file which memory is a shared map of it.
     fn set_copy(&self, _copy: Place) {}
 
-    /// Writes what was stored to that map: the page cache has it.
+    /// Writes the bytes that were stored to that memory to the simulated page cache.
     ///
     /// # Errors
     /// As for [`write_some`](Self::write_some).
@@ -108,23 +115,25 @@ pub(crate) trait Storage: Send + Sync + Debug {
         Ok(())
     }
 
-    /// Which file it is, whatever it is called.
+    /// Returns the file's id, which does not depend on its name.
     fn id(&self) -> FileId;
 
-    /// The file itself, if it is one of the operating system.
+    /// Returns the operating system's file; `None` for a simulated one.
     fn file(&self) -> Option<&File> {
         None
     }
 
-    /// Whether a private mapping shows at once what is written to the file. It is tried out on a page that nobody looks at, which ends as zeros.
+    /// Tests whether a private mapping shows writes to the file at once. The page at `_at` is used for that,
+    /// and is zero afterwards; nothing else may use it.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// The error of the operating system.
     fn shows_writes(&self, _at: u64) -> io::Result<bool> {
         Ok(true)
     }
 
-    /// [`write_some`](Self::write_some), of which the next sync makes nothing durable, only the one after it.
+    /// Like [`write_some`](Self::write_some), but not durable after the next sync, only after the one behind
+    /// it. For the crash lab.
     ///
     /// # Errors
     /// As for `write_some`.
@@ -132,7 +141,7 @@ pub(crate) trait Storage: Send + Sync + Debug {
         self.write_some(bytes, at)
     }
 
-    /// [`sync_now`](Self::sync_now), but after the next write.
+    /// Like [`sync_now`](Self::sync_now), but done after the next write. For the crash lab.
     ///
     /// # Errors
     /// As for `sync_now`.
@@ -142,7 +151,7 @@ pub(crate) trait Storage: Send + Sync + Debug {
 }
 
 impl dyn Storage + '_ {
-    /// Reads until the buffer is full or the file ends, and says how many bytes it got.
+    /// Reads until the buffer is full or the file ends. Returns the number of bytes read.
     pub(crate) fn read_up_to(&self, buf: &mut [u8], at: u64) -> io::Result<usize> {
         let mut done = 0;
         while done < buf.len() {
@@ -156,10 +165,13 @@ impl dyn Storage + '_ {
         Ok(done)
     }
 
-    /// [`read_up_to`](Self::read_up_to) of a place where two copies of something are written in turns, each whole before the other is begun, perhaps by another process at this moment:
-    /// reads until it sees the same twice. Then the newer one that is whole is not older than when this was called.
+    /// Reads, like [`read_up_to`](Self::read_up_to), a place with two copies of something. Another process
+    /// may be writing the copies in turns, each whole before the other is begun. Reads until two reads return
+    /// the same. Then the newer copy that is whole is no older than this call.
     ///
-    /// For if one was seen while it was being written, the other one was whole before, and has been looked at since; had it been begun as well by then, the first would look different.
+    /// The reason: if one copy was seen half-written, the other was whole before, and was read afterwards. If
+    /// that had been begun as well by then, the first copy would be complete, and look different in the
+    /// second read.
     pub(crate) fn read_copies(&self, buf: &mut [u8], at: u64) -> io::Result<usize> {
         let mut again = vec![0; buf.len()];
         loop {
@@ -181,7 +193,7 @@ impl dyn Storage + '_ {
         write_all(bytes, at, |bytes, at| self.write_some(bytes, at))
     }
 
-    /// See [`sync_now`](Storage::sync_now).
+    /// Makes everything written durable; see [`sync_now`](Storage::sync_now).
     #[track_caller]
     pub(crate) fn sync(&self) -> io::Result<()> {
         match mutation(Kind::FileSync) {
@@ -192,7 +204,7 @@ impl dyn Storage + '_ {
         self.sync_now()
     }
 
-    /// See [`extend_now`](Storage::extend_now).
+    /// Makes the file longer; see [`extend_now`](Storage::extend_now).
     #[track_caller]
     pub(crate) fn extend(&self, from: u64, to: u64) -> io::Result<()> {
         if is_left_out(Kind::Write) {
@@ -202,7 +214,7 @@ impl dyn Storage + '_ {
     }
 }
 
-/// Writes all of the bytes, with calls that write some.
+/// Writes all of the bytes, by calls that write some of them.
 pub(crate) fn write_all(
     bytes: &[u8],
     at: u64,
@@ -220,12 +232,12 @@ pub(crate) fn write_all(
     Ok(())
 }
 
-/// The heap's file, and the place for its log beside it.
+/// The heap's file, and the place for its log next to it.
 pub(crate) trait Disk: Send + Sync + Debug {
-    /// Where the log is, for messages.
+    /// Returns the path of the log, for messages.
     fn log_path(&self) -> PathBuf;
 
-    /// Fails if a log would lie where it is not found by whoever opens the heap elsewhere.
+    /// Fails if an opening of the heap by another path would not find a log made here.
     ///
     /// # Errors
     /// [`Error::MountedAlone`](crate::Error::MountedAlone), [`Error::Io`](crate::Error::Io).
@@ -233,29 +245,29 @@ pub(crate) trait Disk: Send + Sync + Debug {
         Ok(())
     }
 
-    /// The heap's file. Its length does not change through this.
+    /// Returns the heap's file. Its length does not change through this.
     fn data(&self) -> Arc<dyn Storage>;
 
-    /// The log, if there is one.
+    /// Opens the log, if there is one.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// The error of the operating system.
     fn open_log(&self) -> io::Result<Option<Arc<dyn Storage>>>;
 
-    /// A new, empty log; there is none. Its name is durable on return.
+    /// Creates an empty log where there is none. Its name is durable on return.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// The error of the operating system.
     fn create_log(&self) -> io::Result<Arc<dyn Storage>>;
 
-    /// Looks whether the next opening finds this log: whether it has its name, durably, beside the heap's
-    /// file, wherever that is now.
+    /// Checks that the next opening finds this log: that the log has its name, durably, next to the heap's
+    /// file, under the present name of that file.
     ///
     /// # Errors
-    /// The log is not there, or the heap's file cannot be found by any name.
+    /// If the log is not there, or the heap's file has no name that can be found.
     fn find_log(&self, log: &dyn Storage) -> io::Result<()>;
 
-    /// [`find_log`](Self::find_log) after each sync: may rely on a look that was a moment ago.
+    /// Like [`find_log`](Self::find_log), for the check after each sync: may rely on a look a moment ago.
     ///
     /// # Errors
     /// Those of `find_log`.
@@ -263,21 +275,21 @@ pub(crate) trait Disk: Send + Sync + Debug {
         self.find_log(log)
     }
 
-    /// Sees to it that the next opening finds the heap's file, which may need no log.
+    /// Makes sure that the next opening finds the heap's file, which may need no log.
     ///
     /// # Errors
-    /// It cannot be found by any name.
+    /// If the file has no name that can be found.
     fn keep_data(&self) -> io::Result<()>;
 
-    /// Removes the name of this log, and of no other. Durable some time later.
+    /// Removes the name of this log. Another file of that name stays. Durable some time later.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// The error of the operating system.
     fn remove_log(&self, log: &dyn Storage) -> io::Result<()>;
 
-    /// A number for a new log: another one for each, whichever copy of the heap it is for.
+    /// Returns a number for a new log. Each log gets a different one, in all copies of the heap.
     ///
     /// # Errors
-    /// The operating system has no random numbers.
+    /// If the operating system gives no random numbers.
     fn nonce(&self) -> io::Result<u64>;
 }

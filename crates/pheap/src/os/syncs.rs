@@ -1,14 +1,15 @@
-//! Syncs of an open file, of which none may miss what another one was told.
+//! Serializes the syncs of an open file, so that none misses an error that another one has got.
 
 use std::io;
 
 use crate::sync::{Mistake, Mutex, MutexGuard, mistake};
 
-/// The syncs of one open file. That something could not be written Linux tells *once*, to whoever syncs next; the sync after that one, or beside it, is told that all is
-/// well, though it is not. So there is one sync at a time, and after one that has failed there is none any more: all that come later fail.
+/// The syncs of one open file. Linux reports a failed write *once*, to the next caller that syncs. A sync
+/// after that one, or at the same time, succeeds, though the data are lost. So there is one sync at a time,
+/// and after a failed one all later ones fail.
 #[derive(Debug)]
 pub(crate) struct Syncs {
-    /// The error of the first one that has failed.
+    /// The error code of the first failed sync.
     failed: Mutex<Option<i32>>,
 }
 
@@ -17,10 +18,10 @@ impl Syncs {
         Syncs { failed: Mutex::new(None) }
     }
 
-    /// Syncs the file by `sync`, unless that has failed before.
+    /// Syncs the file by calling `sync`, unless an earlier sync has failed.
     ///
     /// # Errors
-    /// Those of `sync`, now or before.
+    /// Those of `sync`, of this call or an earlier one.
     pub(crate) fn sync(&self, sync: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
         let mut failed = self.failed.lock();
         if let Some(code) = *failed

@@ -1,4 +1,4 @@
-//! Files without a name, which are gone when nobody has them open any more.
+//! Files without a name, which are gone when no process has them open.
 
 use std::fs::{self, File};
 use std::io;
@@ -7,12 +7,12 @@ use std::path::Path;
 
 use super::calls::random;
 
-/// Makes such a file, on the file system of a folder.
+/// Creates a file without a name, on the file system of a folder.
 pub(crate) fn unnamed_file(folder: &Path) -> io::Result<File> {
     let mut options = File::options();
     options.read(true).write(true).mode(0o600);
     match options.clone().custom_flags(libc::O_TMPFILE).open(folder) {
-        // File systems without that say so in several ways.
+        // File systems without that flag return one of these errors.
         Err(e) if matches!(e.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EISDIR | libc::EINVAL)) => {}
         opened => return opened,
     }

@@ -1,4 +1,4 @@
-//! What a copy of a heap consists of: beside transactions, with a write-ahead log, or while they wait.
+//! Reads the content of a backup: during transactions, with a write-ahead log, or while they wait.
 
 use std::io;
 use std::sync::Arc;
@@ -19,10 +19,11 @@ use crate::wal::stream::{Spill, Stream};
 /// Bytes that are read at a time.
 const CHUNK: u64 = 1 << 20;
 
+/// Copies a heap to a target.
 pub(super) struct Copier<'a> {
     heap: &'a HeapInner,
     to: &'a mut dyn Target,
-    /// What an error of `to` means.
+    /// Converts an error of `to`.
     explain: &'a dyn Fn(io::Error) -> Error,
     progress: &'a mut dyn FnMut(u64, u64),
     done: u64,
@@ -39,16 +40,16 @@ impl<'a> Copier<'a> {
         Copier { heap, to, explain, progress, done: 0, total: 0 }
     }
 
-    /// Copies the heap. `spill` makes a file for what transactions change meanwhile.
+    /// Copies the heap. `spill` makes a file for changes by transactions during the copy.
     pub(super) fn copy(mut self, spill: Spill) -> Result<()> {
         match self.heap.wal() {
-            // A file that was removed is read by its mapping alone: its log is about to fail.
+            // If the heap's file was removed, its log is about to fail, so the copy is made from the mapping.
             Some(wal) if self.heap.check_named().is_ok() => self.copy_beside(wal, spill)?,
             _ => self.copy_still()?,
         }
         let all = self.total.max(self.done);
         (self.progress)(all, all);
-        self.heap.check_not_forked() // there, by the program
+        self.heap.check_not_forked() // forked in `progress`, by the program
     }
 
     /// Copies the heap while no transaction is open.
@@ -77,20 +78,23 @@ impl<'a> Copier<'a> {
         Ok(())
     }
 
-    /// Copies the file of a heap with a log while transactions go on, with what checkpoints write to it meanwhile: see [`stream`](crate::wal::stream).
+    /// Copies the file of a heap with a log during transactions, with the records that checkpoints write to
+    /// it during the copy: see [`stream`](crate::wal::stream).
     fn copy_beside(&mut self, wal: &Arc<Wal>, spill: Spill) -> Result<()> {
         let heap = self.heap;
         heap.check_open()?;
         let _entered = Entered::new(heap.id(), Scope::Copy)?;
-        // Only `close` locks it otherwise. Another copy, for which that waits, may wait for this one.
+        // Only `close` locks this exclusively. Do not wait for it: it may wait for another copy, which may
+        // wait for this one.
         // SURVIVES unreached: no backup is made in the lab.
         let _not_closed = heap.copies.try_read().ok_or(Error::Closed)?;
         heap.check_open()?;
         let records = heap.note_failure(wal.stream(spill))?;
-        // After the stream has begun: all that is in later arenas, but for their heads, is in records.
-        // SURVIVES unreached: as above.
+        // Read after the stream has begun: all content of later arenas, except their heads, is in records.
+        // SURVIVES unreached: no backup is made in the lab.
         let mut arenas = heap.tables.lock().arenas.len();
-        // Locked for one arena at a time, so that nobody waits for long. SURVIVES unreached: as above.
+        // Locks the tables for one arena at a time, so that no thread waits for long.
+        // SURVIVES unreached: no backup is made in the lab.
         let used = (0..arenas).flat_map(|number| used_ranges(&heap.tables.lock(), number));
         let used: Vec<_> = used.collect();
         self.total = used.iter().map(|(start, end)| end - start).sum();
@@ -98,12 +102,13 @@ impl<'a> Copier<'a> {
             for at in (start..end).step_by(CHUNK as usize) {
                 self.copy_range(wal, at, (end - at).min(CHUNK))?;
                 self.to.pace().map_err(self.explain)?;
-                // Not all that there are: transactions may be faster than this.
+                // One batch only: transactions may append records faster than they are copied.
                 self.copy_records(&records, &mut arenas)?;
             }
         }
-        // The file may have something of a checkpoint that is not complete. And what was free when it was looked for, so that it was not copied, must not be in use where the stream ends:
-        // it ends behind the record that has freed it.
+        // The file may have a part of a checkpoint that is not complete. And a page that was free when `used`
+        // was computed was not copied, so the stream must have the record that has freed it. After this
+        // checkpoint, the stream ends behind both.
         heap.note_failure(wal.checkpoint(|| {}))?;
         records.end();
         while self.copy_records(&records, &mut arenas)? {}
@@ -113,7 +118,7 @@ impl<'a> Copier<'a> {
 
     /// Copies a range of the heap's file.
     fn copy_range(&mut self, wal: &Wal, at: u64, len: u64) -> Result<()> {
-        // It ends in an error anyway.
+        // The copy would end in this error anyway.
         self.heap.note_failure(wal.may_write())?;
         let error = |e| Error::io("reading the heap's file", e);
         let data = wal.data();
@@ -121,27 +126,28 @@ impl<'a> Copier<'a> {
             return self.count(len);
         }
         let mut bytes = vec![0; len as usize];
-        // Behind the end are zeros, as it were.
+        // Behind the end of the file, the buffer stays zero.
         data.read_up_to(&mut bytes, at).map_err(error)?;
         self.pages(&bytes, at)
     }
 
-    /// Copies the next records, if there are some.
+    /// Copies the next batch of records. Returns `false` if there is none.
     fn copy_records(&mut self, records: &Stream, arenas: &mut usize) -> Result<bool> {
         let words = records.take().map_err(self.explain)?;
-        // Also those that wait: they are left to read.
+        // Waiting records count, too: they will be copied.
         self.total += records.news();
         if words.is_empty() {
             return Ok(false);
         }
-        // Those that the records write to.
+        // New arenas come before the records that write to them.
         self.copy_arenas(arenas)?;
         self.to.records(&words).map_err(self.explain)?;
         self.count(words.len() as u64 * 8)?;
         Ok(true)
     }
 
-    /// Copies the heads of arenas that are new, which no record has, and returns a header that knows of these, and of no others.
+    /// Copies the heads of new arenas, which no record has. Returns a header that knows these arenas, and no
+    /// later ones.
     fn copy_arenas(&mut self, known: &mut usize) -> Result<Header> {
         let mut words = Vec::new();
         // SURVIVES unreached: no backup is made in the lab.
@@ -169,12 +175,13 @@ impl<'a> Copier<'a> {
         self.done += bytes;
         self.total = self.total.max(self.done);
         (self.progress)(self.done, self.total);
-        self.heap.check_not_forked() // by the program, just now
+        self.heap.check_not_forked() // forked in `progress`, by the program
     }
 
     fn finish(&mut self, header: &Header) -> Result<()> {
-        // Which slots are live is found out when the copy is opened: pages that hold it count as free. And no log is the copy's own: should it come to lie where the heap was, it must not take the
-        // heap's log for one that is left over.
+        // The copy names no bitmaps of live slots, because the pages that have them count as free; opening
+        // the copy finds out which slots are live. It names no log either: if it is moved to the heap's
+        // place, it must not take the heap's log for a leftover log.
         let mut header = Header { in_use: Use::Closed, live_slots: (0, 0), log_nonce: 0, ..header.clone() };
         let mut bytes = vec![0; HEADER_SIZE as usize];
         // Both slots: if one is damaged later, the other must not say that the heap was in use.
@@ -187,7 +194,7 @@ impl<'a> Copier<'a> {
     }
 }
 
-/// The pages of an arena that are not free.
+/// Returns the ranges of an arena's pages that are not free.
 fn used_ranges(tables: &Tables, arena: usize) -> Vec<(u64, u64)> {
     let Arena { start, size, .. } = tables.arenas[arena];
     let (mut at, mut used) = (start.max(HEADER_SIZE), Vec::new());

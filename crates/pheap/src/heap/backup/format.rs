@@ -1,16 +1,18 @@
-//! A copy of a heap as a sequence of bytes: written from front to back, and read likewise.
+//! The format of a backup as a stream of bytes, written and read from front to back.
 //!
-//! The head is a line: [`MAGIC`], the version, the mode of the heap's file, zeros, and a checksum. Then come frames. A frame is four words and its content:
+//! The head is a line: [`MAGIC`], the version, the mode of the heap's file, zeros, and a checksum. Frames
+//! follow. A frame is four words and its content:
 //!
 //! | word | |
 //! |---|---|
 //! | 0 | 1 pages, 2 records, 3 the end |
-//! | 1 | offset of the pages; at the end, how many bytes the heap has |
+//! | 1 | offset of the pages; at the end, the bytes of the heap |
 //! | 2 | bytes of the content |
-//! | 3 | checksum of these words and the content, seeded with the one before |
+//! | 3 | checksum of these words and the content, seeded with the checksum before |
 //!
-//! Pages that do not come are zero. A record is an entry as in a [log](crate::log), of which only the length and the ranges count: it is written over what came before. The content of the
-//! last frame is that of the two headers.
+//! Pages that are in no frame are zero. A record is an entry as in a [log](crate::log), of which only the
+//! length and the ranges are used: it is written over the content before it. The content of the last frame is
+//! both slots of the header.
 
 use std::io::{self, Read, Write};
 use std::path::Path;
@@ -25,7 +27,7 @@ use crate::store::header::{Found, read as read_header};
 use crate::units::{HEADER_SIZE, PAGE};
 use crate::wal::stream::records;
 
-/// Not text.
+/// Not text, so that a text file is no backup.
 const MAGIC: u64 = u64::from_le_bytes(*b"\x89PHCOPY\n");
 const VERSION: u64 = 1;
 const HEAD_WORDS: usize = 8;
@@ -33,14 +35,14 @@ const FRAME_WORDS: usize = 4;
 const PAGES: u64 = 1;
 const RECORDS: u64 = 2;
 const END: u64 = 3;
-/// Bytes of content that a frame has at most.
+/// Most bytes of content in a frame.
 const MOST: usize = 1 << 20;
 
 fn checksum(words: &[u64], content: &[u8], before: u64) -> u64 {
     xxh3_64_with_seed(content, xxh3_64_with_seed(bytes(words), before))
 }
 
-/// Writes a copy.
+/// Writes a backup as a stream.
 pub(super) struct Writer<W> {
     to: W,
     checksum: u64,
@@ -92,11 +94,11 @@ impl<W: Write> Target for Writer<W> {
     }
 }
 
-/// Reads a copy.
+/// Reads a backup from a stream.
 pub(super) struct Reader<R> {
     from: R,
     checksum: u64,
-    /// Of the file that was copied.
+    /// The mode of the heap's file.
     pub(super) mode: u32,
 }
 
@@ -121,7 +123,7 @@ impl<R: Read> Reader<R> {
         Ok(Reader { from, checksum: sum, mode: head[2] as u32 & 0o777 })
     }
 
-    /// Brings all of it to a place. `explain` is for errors there.
+    /// Writes the heap to `to`. `explain` converts the errors of `to`.
     pub(super) fn copy(mut self, to: &mut dyn Target, explain: impl Fn(io::Error) -> Error) -> Result<()> {
         let mut content = Vec::new();
         let mut end = HEADER_SIZE;
@@ -151,7 +153,7 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// Reads the next frame: its first words, and the content.
+    /// Reads the next frame. Returns its first three words; `content` gets its content.
     fn frame(&mut self, content: &mut Vec<u64>) -> Result<[u64; 3]> {
         let mut words = [0; FRAME_WORDS];
         self.from.read_exact(bytes_mut(&mut words)).map_err(error)?;
@@ -170,7 +172,8 @@ fn damaged() -> Error {
     Error::corrupt("the backup is damaged")
 }
 
-/// Where the last byte is that records write to, if they are whole and write to no header.
+/// Returns the end of the last byte that the records write to. Returns `None` if the records are not whole,
+/// or write to the header.
 fn end_of_records(words: &[u64]) -> Option<u64> {
     let whole: usize = records(words).map(<[u64]>::len).sum();
     let mut ranges = records(words).flat_map(ranges);

@@ -1,4 +1,4 @@
-//! `Heap::backup`: a copy of a heap that is in use.
+//! `Heap::backup`: copies a heap that is in use.
 
 mod copy;
 mod format;
@@ -23,54 +23,67 @@ use target::{FileTarget, Target};
 
 pub(super) use target::unless_zero;
 
-/// Mode of the copy of a heap that has no file.
+/// Permissions of the copy of a heap that has no file.
 const MODE: u32 = 0o600;
 
 impl Heap {
-    /// Copies the heap to a new file at `path`: the state between two transactions, marked as closed. So it opens anywhere and after a
-    /// reboot, whatever the durability of this heap. This works for heaps in memory, too, and for read-only ones, whose logs are replayed in the copy.
+    /// Copies the heap to a new file at `path`: the state between two transactions, marked as closed. So the
+    /// copy opens on any machine and after a reboot, with any durability of this heap. This works for heaps
+    /// in memory, too, and for read-only ones, whose logs are replayed in the copy.
     ///
-    /// With [`Durability::Wal`](crate::Durability::Wal), transactions go on, and nothing waits: the copy is the state after the last one that had committed when the pages were copied, or a
-    /// later one. With other durabilities, transactions wait until the copy is complete; reads go on.
+    /// With [`Durability::Wal`](crate::Durability::Wal), transactions go on, and no thread waits: the copy is
+    /// the state after the last transaction that had committed when the pages were copied, or after a later
+    /// one. With other durabilities, transactions wait until the copy is complete; reads go on.
     ///
     /// The copy takes the space of the pages that are in use. It shares no blocks with the heap's file: a
-    /// store to a shared block needs space, and ends the process if the disk is full. What transactions
-    /// change meanwhile is kept, 24 MiB of it in memory, more in a file without a name, in the folder of the
-    /// copy. The file has the permissions of the heap's. It appears under its name when it is complete and
-    /// durable. If the program is killed before that, a file called `.NAME.NUMBER.partial` remains, which the
-    /// next backup to `path` removes.
+    /// store to a shared block needs space, and ends the process if the disk is full. Changes by transactions
+    /// during the copy are kept until they are written: 24 MiB of them in memory, more in a file without a
+    /// name, in the folder of the copy. The copy gets the permissions of the heap's file. It appears under
+    /// its name when it is complete and durable. If the program is killed before that, a file called
+    /// `.NAME.NUMBER.partial` remains, which the next backup to `path` removes.
     ///
-    /// Use this to copy a heap that is open. A copy that other programs make of the open file may be torn, and is refused as [`Error::Copied`].
+    /// Use this to copy a heap that is open. A copy that other programs make of the open file may be torn,
+    /// and is refused as [`Error::Copied`].
     ///
     /// See [`Backup`] for progress, and [`backup_to`](Self::backup_to) for copies that are sent elsewhere.
     ///
     /// # Errors
-    /// [`Error::Io`] of the kind [`AlreadyExists`](io::ErrorKind::AlreadyExists) if there is a file at `path`, which is left as it is, or
-    /// another one if the file cannot be written; [`Error::NoPermission`]; [`Error::OutOfSpace`]; [`Error::Nested`] if this thread is
-    /// inside a transaction or read of the heap; [`Error::Failed`] or [`Error::OutcomeUnknown`] if the heap's disk fails, [`Error::Misplaced`] if its files are moved away; [`Error::Closed`], also if another thread is about to close it; [`Error::Forked`].
+    /// [`Error::Io`] of the kind [`AlreadyExists`](io::ErrorKind::AlreadyExists) if there is a file at
+    /// `path`, which is left as it is, or of another kind if the file cannot be written;
+    /// [`Error::NoPermission`]; [`Error::OutOfSpace`]; [`Error::Nested`] if this thread is inside a
+    /// transaction or read of the heap; [`Error::Failed`] or [`Error::OutcomeUnknown`] if the heap's disk
+    /// fails, [`Error::Misplaced`] if its files are moved away; [`Error::Closed`], also if another thread is
+    /// about to close it; [`Error::Forked`].
     pub fn backup(&self, path: impl AsRef<Path>) -> Result<()> {
         Backup::of(self).write_file(path)
     }
 
-    /// Like [`backup`](Self::backup), but writes the copy to `to`, from front to back: to a pipe, a socket, or a compressor. [`restore`](Self::restore) makes a heap of it.
+    /// Like [`backup`](Self::backup), but writes the copy to `to`, from front to back: to a pipe, a socket,
+    /// or a compressor. [`restore`](Self::restore) makes a heap of it.
     ///
-    /// With [`Durability::Wal`](crate::Durability::Wal), nobody waits for `to`, however slow it is. (What transactions change meanwhile is kept as for [`backup`](Self::backup), but in the
-    /// [folder for temporary files](std::env::temp_dir).) With other durabilities, transactions wait for it, so it must wait for none.
-    /// What `to` may do with the heap is said in [`Backup::progress`].
+    /// With [`Durability::Wal`](crate::Durability::Wal), no thread waits for `to`, however slow it is.
+    /// (Changes during the copy are kept as for [`backup`](Self::backup), but in the [folder for temporary
+    /// files](std::env::temp_dir).) With other durabilities, transactions wait for `to`, so it must wait for
+    /// no transaction. [`Backup::progress`] says how `to` may use the heap.
     ///
     /// # Errors
-    /// [`Error::Io`] if `to` fails; others as for [`backup`](Self::backup). What was written then is of no use, and `restore` refuses it.
+    /// [`Error::Io`] if `to` fails; others as for [`backup`](Self::backup). The bytes that were written
+    /// before an error are useless, and `restore` refuses them.
     pub fn backup_to(&self, to: impl Write) -> Result<()> {
         Backup::of(self).write_to(to)
     }
 
-    /// Makes a heap at `path` of what [`backup_to`](Self::backup_to) has written. The file appears when it is complete and durable, as that of a [`backup`](Self::backup).
+    /// Makes a heap at `path` from the bytes that [`backup_to`](Self::backup_to) has written. The file
+    /// appears when it is complete and durable, like that of a [`backup`](Self::backup).
     ///
-    /// What was damaged on its way is noticed. What somebody has made up is not: [`Options::verify`](crate::Options::verify) checks that.
+    /// Accidental damage to the bytes is detected. Forged bytes are not:
+    /// [`Options::verify`](crate::Options::verify) checks the resulting heap.
     ///
     /// # Errors
-    /// [`Error::Io`] if `from` fails, of the kind [`UnexpectedEof`](io::ErrorKind::UnexpectedEof) if it ends too early, or of the kind [`AlreadyExists`](io::ErrorKind::AlreadyExists) if there is a
-    /// file at `path`; [`Error::Corrupt`] if it is something else, or damaged; [`Error::NewerFormat`]; [`Error::NoPermission`]; [`Error::OutOfSpace`].
+    /// [`Error::Io`] if `from` fails, of the kind [`UnexpectedEof`](io::ErrorKind::UnexpectedEof) if it ends
+    /// too early, or of the kind [`AlreadyExists`](io::ErrorKind::AlreadyExists) if there is a file at
+    /// `path`; [`Error::Corrupt`] if the bytes are no backup, or are damaged; [`Error::NewerFormat`];
+    /// [`Error::NoPermission`]; [`Error::OutOfSpace`].
     pub fn restore(from: impl Read, path: impl AsRef<Path>) -> Result<()> {
         let reader = Reader::begin(from)?;
         let mode = reader.mode;
@@ -78,7 +91,7 @@ impl Heap {
     }
 }
 
-/// A copy of a heap that is to be made, with options: like [`Heap::backup`].
+/// A backup with options; see [`Heap::backup`].
 ///
 /// ```
 /// # fn main() -> pheap::Result<()> {
@@ -101,17 +114,19 @@ impl fmt::Debug for Backup<'_> {
 }
 
 impl<'a> Backup<'a> {
-    /// A copy of this heap.
+    /// Returns a backup of this heap.
     pub fn of(heap: &'a Heap) -> Backup<'a> {
         Backup { heap, progress: Box::new(|_, _| {}) }
     }
 
-    /// Has `f` called again and again, with how many bytes were read and how many there are to be read, as far as is known: there are more when transactions go on. In the end
-    /// both are the same.
+    /// Sets a function that is called repeatedly, with the bytes copied so far and the bytes to be copied in
+    /// all. The second number is an estimate: it grows if transactions go on. At the end both numbers are
+    /// equal.
     ///
-    /// With [`Durability::Wal`](crate::Durability::Wal), `f` may use the heap, but to close or to copy it is
-    /// [`Error::Nested`]. With other durabilities, transactions wait meanwhile: `f` may read, and must wait
-    /// for no transaction of another thread. Its own are [`Error::Nested`], like all that waits.
+    /// With [`Durability::Wal`](crate::Durability::Wal), `f` may use the heap, but closing or copying it is
+    /// [`Error::Nested`]. With other durabilities, transactions wait during the copy: `f` may read, and must
+    /// wait for no transaction of another thread. In `f`, transactions and all other calls that wait are
+    /// [`Error::Nested`].
     #[must_use]
     pub fn progress(mut self, f: impl FnMut(u64, u64) + 'a) -> Backup<'a> {
         self.progress = Box::new(f);
@@ -158,7 +173,7 @@ fn make_file(path: &Path, mode: Option<u32>, fill: impl FnOnce(&mut dyn Target) 
     if path.symlink_metadata().is_ok() {
         return Err(error(io::ErrorKind::AlreadyExists.into()));
     }
-    // Before anyone has to wait: most of what can go wrong.
+    // Created before any thread has to wait, because most errors are found here.
     let partial = Partial::create(path).map_err(error)?;
     let storage = partial.file.try_clone().and_then(storage).map_err(error)?;
     fill(&mut FileTarget::new(&partial.file, &storage))?;
@@ -170,13 +185,13 @@ fn make_file(path: &Path, mode: Option<u32>, fill: impl FnOnce(&mut dyn Target) 
     partial.publish(path).map_err(error)
 }
 
-/// An error of the operating system while `path` is made.
+/// Converts an error of the operating system while `path` is made.
 fn explain(path: &Path, e: io::Error) -> Error {
     Error::making("making the backup", path, e)
 }
 
 impl super::HeapInner {
-    /// The permissions of the heap's file, if it has one.
+    /// Returns the permissions of the heap's file, if it has one.
     fn mode(&self) -> Result<Option<u32>> {
         self.check_open()?;
         let metadata = self.mapping.file().map(|file| file.metadata()).transpose();

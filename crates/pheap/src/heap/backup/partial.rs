@@ -1,4 +1,4 @@
-//! A file that is being made, under a name of its own until it is complete.
+//! A file in the making, which has a temporary name until it is complete.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -12,7 +12,7 @@ use crate::os::fork::Process;
 use crate::os::names::{folder_of, has_name};
 use crate::os::{random, rename_to_new, try_lock, unlock};
 
-/// A file under a name of its own, removed again unless it is published.
+/// A file with a temporary name, removed in the drop unless it is published.
 pub(super) struct Partial {
     pub(super) file: File,
     path: Option<PathBuf>,
@@ -26,26 +26,28 @@ impl Partial {
         loop {
             let [number] = random()?;
             let path = target.with_file_name(partial_name(name, number));
-            // Nobody else's until it gets the mode of the heap.
+            // Accessible to this user only, until it gets the mode of the heap's file.
             let file = match File::options().read(true).write(true).create_new(true).mode(0o600).open(&path) {
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => continue,
                 opened => opened?,
             };
             overwrite_in_place(&file);
             let partial = Partial { file, path: Some(path), process: Process::default() };
-            // Locked as long as somebody works on it: one that is not was left by a program that was killed.
-            // SURVIVES unreached: copies are real files, which the simulator does not make; `tests/files/backup.rs` and `tests/names` are for this.
+            // The file is locked as long as its maker works on it. An unlocked one was left by a killed
+            // program.
+            // SURVIVES unreached: copies are real files, which the simulator does not make;
+            // `tests/files/backup.rs` and `tests/names` are for this.
             match try_lock(&partial.file, false) {
-                // Somebody who tidies up was here first.
+                // A process that removes stale files has it locked.
                 Ok(false) => continue,
                 Ok(true) if !has_name(&partial.file)? => continue,
-                // Or the file system has no locks. Then nobody tidies up.
+                // Or the file system has no locks. Then no process removes stale files.
                 _ => return Ok(partial),
             }
         }
     }
 
-    /// Gives the file its name, durably, unless another file has it.
+    /// Gives the file its final name, durably, unless another file has that name.
     pub(super) fn publish(mut self, target: &Path) -> io::Result<()> {
         let from = self.path.as_ref().expect("published once");
         let renamed = rename_to_new(from, target)?;
@@ -53,16 +55,16 @@ impl Partial {
             self.path = None;
         } else {
             match io::Error::last_os_error() {
-                // File systems without that can link, which does not replace either.
+                // On file systems without a rename that does not replace, a link does not replace either.
                 e if matches!(e.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS)) => {
                     fs::hard_link(from, target)?
                 }
                 e => return Err(e),
             }
         }
-        // Whoever waits for it to appear may open it at once.
+        // A process that waits for the file to appear may open it at once.
         unlock(&self.file);
-        // SURVIVES unreached: as for the file itself.
+        // SURVIVES unreached: copies are real files, which the simulator does not make.
         File::open(folder_of(target))?.sync_all()
     }
 }
@@ -70,32 +72,32 @@ impl Partial {
 impl Drop for Partial {
     fn drop(&mut self) {
         if self.process.is_parent() {
-            return; // it is the parent's
+            return; // the file is the parent's
         }
         if let Some(path) = &self.path {
             let _ = fs::remove_file(path);
         }
-        // Not by closing it: a child that was forked meanwhile has it open, too.
+        // Explicitly, because a child that was forked since has the file open, too.
         unlock(&self.file);
     }
 }
 
 const PARTIAL: &str = ".partial";
 
-/// Bytes of a name that the name of an unfinished copy has. File systems allow 255 in all.
+/// Most bytes of the copy's name in its temporary name. File systems allow 255 in all.
 const MOST: usize = 200;
 
-/// The part of the name of a copy that it has until it is complete.
+/// Returns the beginning of the copy's name that is used in its temporary name.
 fn shortened(name: &OsStr) -> &OsStr {
     let (bytes, mut end) = (name.as_bytes(), name.len().min(MOST));
-    // Not within a character: some file systems insist on UTF-8.
+    // Not within a character, because some file systems require UTF-8.
     while end < bytes.len() && bytes[end] & 0xc0 == 0x80 {
         end -= 1;
     }
     OsStr::from_bytes(&bytes[..end])
 }
 
-/// What a copy is called that is not complete.
+/// Returns the temporary name of an unfinished copy.
 fn partial_name(name: &OsStr, number: u64) -> OsString {
     let mut partial = OsString::from(".");
     partial.push(name);
@@ -103,7 +105,8 @@ fn partial_name(name: &OsStr, number: u64) -> OsString {
     partial
 }
 
-/// Removes what killed programs have left of copies to `target`. What cannot be removed is only in the way of nobody.
+/// Removes unfinished copies to `target` that killed programs have left. A file that cannot be removed does
+/// no harm, so errors are ignored.
 fn remove_stale(target: &Path, name: &OsStr) {
     let Ok(entries) = fs::read_dir(folder_of(target)) else { return };
     let number = |entry: &OsStr| {
@@ -120,7 +123,7 @@ fn remove_stale(target: &Path, name: &OsStr) {
         }
         let how = libc::O_NONBLOCK | libc::O_NOFOLLOW;
         let Ok(file) = File::options().read(true).custom_flags(how).open(entry.path()) else { continue };
-        // Its maker has the lock as long as it has that name.
+        // The maker has the file locked as long as the file has this name.
         // SURVIVES unreached: copies are real files, which the simulator does not make.
         if try_lock(&file, false).unwrap_or(false) {
             let _ = fs::remove_file(entry.path());

@@ -1,4 +1,4 @@
-//! Where a copy of a heap goes.
+//! The targets of a backup: a file, or a stream.
 
 use std::fs::File;
 use std::io;
@@ -8,42 +8,45 @@ use crate::os::{set_len, write_out};
 use crate::units::PAGE;
 use crate::wal::Fold;
 
-/// Takes a copy: pages, then what has changed since they were read, and the headers at the end.
+/// Receives a backup: pages, then the changes since they were read, and the headers at the end.
 pub(super) trait Target {
-    /// Takes whole pages. Each comes once at most; those that do not come are zero.
+    /// Receives whole pages. Each page comes once at most; pages that do not come are zero.
     fn pages(&mut self, bytes: &[u8], at: u64) -> io::Result<()>;
 
-    /// Has the disk write what it was not given yet, if that has become much. For copies beside transactions: who waits for a sync of the log waits for all that the disk was given before.
+    /// Makes the disk write the bytes that it has not been given yet, if they are many. For copies during
+    /// transactions: a sync of the log waits for everything that the disk was given before.
     fn pace(&mut self) -> io::Result<()> {
         Ok(())
     }
 
-    /// Takes records, each a whole one, which are newer than all that came before.
+    /// Receives whole records, which are newer than everything received before.
     fn records(&mut self, words: &[u64]) -> io::Result<()>;
 
-    /// Takes the headers, and how many bytes the heap has. Nothing comes after that.
+    /// Receives the headers, and the bytes of the heap. This is the last call.
     fn finish(&mut self, headers: &[u8], mapped: u64) -> io::Result<()>;
 }
 
-/// Bytes of memory for records that wait to be written.
+/// Bytes of memory for records that are not written yet.
 const ROOM: u64 = 16 << 20;
 
-/// Bytes that the disk is given at a time: a whole copy at once takes it half a second and more.
+/// Bytes after which the disk writes. If it got a whole copy at once, it would write for half a second or
+/// more.
 const PACE: usize = 1 << 20;
 
-/// A new file.
+/// A new file as the target.
 pub(super) struct FileTarget<'a> {
     file: &'a File,
     storage: &'a dyn Storage,
-    /// Records wait there, and are written after the pages that came meanwhile. So it is for [streams](crate::wal::stream): what a page has that is newer than a record that came
-    /// before it, a record has that comes after it.
+    /// Records are collected here, and written after pages that come later. [Streams](crate::wal::stream)
+    /// allow that: if a page has something newer than a record that came before it, a record that comes after
+    /// the page has it, too.
     fold: Fold<'a>,
-    /// Bytes of pages that the disk was not given yet.
+    /// Bytes of pages written since the last `write_out`.
     waiting: usize,
 }
 
 impl<'a> FileTarget<'a> {
-    /// `storage` is the same file.
+    /// Makes the target. `storage` is the same file as `file`.
     pub(super) fn new(file: &'a File, storage: &'a dyn Storage) -> FileTarget<'a> {
         FileTarget { file, storage, fold: Fold::with_room(storage, ROOM), waiting: 0 }
     }
@@ -51,7 +54,8 @@ impl<'a> FileTarget<'a> {
 
 impl Target for FileTarget<'_> {
     fn pages(&mut self, bytes: &[u8], at: u64) -> io::Result<()> {
-        // SURVIVES unreached: copies are real files, which the simulator does not make; `tests/files/backup.rs` is for this.
+        // SURVIVES unreached: copies are real files, which the simulator does not make;
+        // `tests/files/backup.rs` is for this.
         self.storage.write_all(bytes, at)?;
         self.waiting += bytes.len();
         Ok(())
@@ -72,12 +76,13 @@ impl Target for FileTarget<'_> {
     fn finish(&mut self, headers: &[u8], mapped: u64) -> io::Result<()> {
         std::mem::replace(&mut self.fold, Fold::with_room(self.storage, ROOM)).finish()?;
         set_len(self.file, mapped)?;
-        // SURVIVES unreached: as above.
+        // SURVIVES unreached: copies are real files, which the simulator does not make;
+        // `tests/files/backup.rs` is for this.
         self.storage.write_all(headers, 0)
     }
 }
 
-/// Hands on whole pages, but for those that are zero, which those of a new file are anyway.
+/// Passes runs of pages that are not all zero to `to`. Pages of a new file are zero anyway.
 pub(in crate::heap) fn unless_zero(
     bytes: &[u8],
     at: u64,

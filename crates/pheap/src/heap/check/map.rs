@@ -1,6 +1,8 @@
-//! A heap as its tables describe it, made anew each time: where its spans and objects are, and whether a pointer leads to one.
+//! A heap as its tables describe it, read anew for each check: where its spans and objects are, and whether a
+//! pointer leads to an object.
 //!
-//! It shares nothing with the allocator and the collector, whose mistakes it is to find, and believes nothing that it reads.
+//! It shares no state with the allocator and the collector, because it must find their mistakes. It trusts
+//! nothing that it reads.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,23 +19,24 @@ use crate::store::types::TypeTable;
 use crate::store::words::Words;
 use crate::units::PAGE;
 
-/// A span as the span table has it.
+/// A span with the content of its entry in the span table.
 pub(crate) struct MappedSpan {
     pub(crate) offset: u64,
     pub(crate) kind: SpanKind,
     pub(crate) pages: u64,
-    /// Class of its type.
+    /// Class of the type of its objects; see [`HeapMap::types`].
     pub(crate) ty: u32,
     pub(crate) region: u32,
-    /// Bytes of a slot, and their number; 0 if the span does not hold objects, or not such as it should.
+    /// Bytes of a slot, and number of slots; 0 if the span does not hold objects, or its entry is wrong.
     pub(crate) slot: u64,
     pub(crate) slots: u64,
-    /// Slots of the spans before it.
+    /// Number of slots in all spans before this one.
     pub(crate) first_slot: u64,
 }
 
 impl MappedSpan {
-    /// The number of the slot, in the whole heap, that a byte of the span lies in, and how many bytes are before it there.
+    /// Returns the number (in the whole heap) of the slot with the byte at `offset`, and the number of the
+    /// slot's bytes before it.
     #[inline]
     pub(crate) fn slot_at(&self, offset: u64) -> (u64, u64) {
         let within = offset - self.offset;
@@ -42,7 +45,7 @@ impl MappedSpan {
     }
 }
 
-/// A root as its region has it.
+/// A root with the content of its region's header.
 pub(crate) struct MappedRoot {
     pub(crate) name: String,
     pub(crate) region: u32,
@@ -52,7 +55,7 @@ pub(crate) struct MappedRoot {
     pub(crate) object: u64,
 }
 
-/// A place in a slot that holds an object.
+/// A place within a slot that holds an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) span: u32,
@@ -60,32 +63,32 @@ pub(crate) struct Place {
     pub(crate) number: u64,
     /// Offset of the object.
     pub(crate) start: u64,
-    /// Bytes from there to the place.
+    /// Bytes from the object's start to the place.
     pub(crate) inside: u64,
 }
 
-/// See the [module](self).
+/// The spans, types and roots of a heap; see the [module](self).
 pub(crate) struct HeapMap<'s> {
     memory: StillMemory<'s>,
     pub(crate) mapped: u64,
-    /// The types, whose pointers name their targets by class.
+    /// The types by number. Their pointers name their targets by class.
     pub(crate) types: Arc<Vec<TypeLayout>>,
-    /// The class of each type: the first type that is the same. Only classes are compared.
+    /// The class of each type: the number of the first type that is the same. Only classes are compared.
     classes: Vec<u32>,
-    /// By type; `None` if the layout is impossible.
+    /// Plans by number of the type; `None` if the layout is impossible.
     pub(super) plans: Vec<Option<Plan>>,
-    /// By offset.
+    /// All spans, ordered by offset.
     pub(crate) spans: Vec<MappedSpan>,
-    /// Their offsets, side by side, for each pointer is looked up there.
+    /// Offsets of the spans, in a separate array because each pointer is looked up there.
     starts: Vec<u64>,
     pub(crate) roots: Vec<MappedRoot>,
     pub(crate) slots: u64,
-    /// What is wrong with the tables themselves.
+    /// Problems of the tables themselves.
     pub(crate) problems: Vec<String>,
 }
 
-/// The first page of an arena that has an entry, and begins none of these spans. `data_from` says where the next words are that may not be zero: a table may be longer than anyone
-/// could read.
+/// Returns the first page of an arena that has an entry, but begins none of these spans. `data_from` returns
+/// the offset of the next word that may not be zero, so that holes of a long table are not read.
 fn hidden_page(
     heap: Words<'_>,
     arena: &Arena,
@@ -106,10 +109,10 @@ fn hidden_page(
 }
 
 impl<'s> HeapMap<'s> {
-    /// Reads the tables of a heap that nobody changes as long as there is this.
+    /// Reads the tables of a heap. No thread changes it while the result exists.
     ///
     /// # Errors
-    /// [`Error::Corrupt`](crate::Error::Corrupt) if they cannot even be read.
+    /// [`Error::Corrupt`](crate::Error::Corrupt) if the tables cannot be read at all.
     pub(super) fn read(still: &'s Still<'_>) -> Result<HeapMap<'s>> {
         let memory = still.memory();
         let tables = &*still.tables();
@@ -187,7 +190,8 @@ impl<'s> HeapMap<'s> {
         self.spans.push(span);
     }
 
-    /// Size and number of the slots of a span, whose entry says `slot`, or what is wrong with the entry.
+    /// Returns the size and number of the slots of a span whose entry says `slot`. The error describes a
+    /// wrong entry.
     fn slots_of(&self, span: &MappedSpan, slot: u64) -> Result<(u64, u64), String> {
         let len = span.pages * PAGE;
         match span.kind {
@@ -221,7 +225,7 @@ impl<'s> HeapMap<'s> {
         }
     }
 
-    /// The class of a type; the number itself, if there is no such type.
+    /// Returns the class of a type; the number itself, if there is no such type.
     fn class(&self, ty: u32) -> u32 {
         self.classes.get(ty as usize).copied().unwrap_or(ty)
     }
@@ -268,39 +272,39 @@ impl<'s> HeapMap<'s> {
         self.problems.extend(orphans.iter().map(|at| format!("the span at byte {at} belongs to no root")));
     }
 
-    /// So many bytes of the heap.
+    /// Returns `len` bytes at offset `at` of the heap.
     ///
     /// # Panics
-    /// If they are not all there.
+    /// If the range is not within the heap.
     #[inline]
     pub(crate) fn bytes(&self, at: u64, len: u64) -> &'s [u8] {
         self.memory.bytes(at, len)
     }
 
-    /// The word at an offset.
+    /// Returns the word at an offset.
     #[inline]
     fn word(&self, at: u64) -> u64 {
         u64::from_ne_bytes(*self.bytes(at, 8).first_chunk().expect("as many were asked for"))
     }
 
-    /// The address of an offset.
+    /// Returns the address of an offset.
     #[inline(always)]
     pub(crate) fn addr(&self, offset: u64) -> *const u8 {
         self.memory.base().wrapping_add(offset as usize)
     }
 
-    /// The name of a type.
+    /// Returns the name of a type; `?` if there is no such type.
     pub(crate) fn type_name(&self, ty: u32) -> &str {
         self.types.get(ty as usize).map_or("?", |ty| ty.name.as_str())
     }
 
-    /// The offset of an address.
+    /// Returns the offset of an address.
     #[inline(always)]
     pub(crate) fn offset_of(&self, addr: u64) -> u64 {
         addr.wrapping_sub(self.memory.base().addr() as u64)
     }
 
-    /// Number of the span that the byte at `offset` is in.
+    /// Returns the number of the span with the byte at `offset`.
     #[inline]
     fn span_at(&self, offset: u64) -> Option<usize> {
         let number = self.starts.partition_point(|&start| start <= offset).checked_sub(1)?;
@@ -308,11 +312,11 @@ impl<'s> HeapMap<'s> {
         (offset - span.offset < span.pages * PAGE).then_some(number)
     }
 
-    /// Where a pointer to a `target`, found in an object of `region`, leads. `None` if it is null, or if
-    /// there is nothing to be read where it leads because a `target` has no bytes.
+    /// Returns the place to which a pointer to a `target` leads that was found in an object of `region`.
+    /// Returns `None` if the pointer is null, or if a `target` has no bytes, so that there is no object.
     ///
     /// # Errors
-    /// What is wrong, for people.
+    /// A text that describes the problem.
     #[inline]
     pub(crate) fn locate(&self, addr: u64, target: u32, region: u32) -> Result<Option<Place>, String> {
         match self.find(addr, target, region) {
@@ -325,13 +329,14 @@ impl<'s> HeapMap<'s> {
         }
     }
 
-    /// Whether a type has no bytes. A pointer to it leads nowhere, whatever is at its address.
+    /// Returns whether a type has no bytes. A pointer to such a type leads to no object, whatever is at its
+    /// address.
     #[inline]
     pub(super) fn is_empty(&self, ty: u32) -> bool {
         self.types.get(ty as usize).is_some_and(TypeLayout::is_empty)
     }
 
-    /// Where the object of a region is that has a `target` at an address.
+    /// Returns the place of a `target` at an address, in an object of a region.
     #[inline]
     fn find(&self, addr: u64, target: u32, region: u32) -> Option<Place> {
         let offset = self.offset_of(addr);
@@ -347,7 +352,7 @@ impl<'s> HeapMap<'s> {
         is_there.then_some(Place { span: number as u32, number: slot, start, inside })
     }
 
-    /// Why that is nowhere.
+    /// Describes why there is no such place.
     #[cold]
     fn explain(&self, addr: u64, target: u32, region: u32) -> String {
         let offset = self.offset_of(addr);
@@ -374,7 +379,8 @@ impl<'s> HeapMap<'s> {
         format!("points to byte {offset}, {why}")
     }
 
-    /// Whether a `target` lies `inside` so many bytes of the object at byte `start`, which is in a span.
+    /// Returns whether there is a `target` at byte `inside` of the object at byte `start`, which is in
+    /// `span`.
     #[cold]
     fn lies_in(&self, span: &MappedSpan, start: u64, inside: u64, target: u32) -> bool {
         let Some(target) = self.types.get(target as usize) else { return false };
@@ -389,23 +395,23 @@ impl<'s> HeapMap<'s> {
         at / elem.size < len && len <= room && holds(elem, at % elem.size, target)
     }
 
-    /// Elements or bytes of the object in a slot of `span` at `start`.
+    /// Returns the number of elements or bytes of the object at `start` in a slot of `span`.
     ///
     /// # Errors
-    /// What its length is, if that does not fit; for people.
+    /// A text with the length, if it does not fit into the slot.
     #[inline]
     pub(crate) fn len_of(&self, span: &MappedSpan, start: u64) -> Result<u64, String> {
         let plan = self.plan(span);
         let Some(stride) = plan.stride else { return Ok(0) };
         let (len, slot) = (self.word(start), span.slot);
         match len.checked_mul(stride) {
-            // Elements without bytes: as many as one likes.
+            // If the elements have no bytes, any number of them fits.
             Some(bytes) if bytes <= slot - plan.least => Ok(len),
             _ => Err(format!("has a length of {len}, in a slot of {slot} bytes")),
         }
     }
 
-    /// The span that the byte at `offset` lies in, and where the slot begins.
+    /// Returns the number of the span with the byte at `offset`, and the start of its slot there.
     pub(crate) fn slot_at(&self, offset: u64) -> Option<(u32, u64)> {
         let number = self.span_at(offset)?;
         let span = &self.spans[number];
@@ -416,25 +422,25 @@ impl<'s> HeapMap<'s> {
         (slot < span.first_slot + span.slots).then_some((number as u32, offset - inside))
     }
 
-    /// The plan for the objects of a span that has slots.
+    /// Returns the plan for the objects of a span that has slots.
     #[inline(always)]
     pub(super) fn plan(&self, span: &MappedSpan) -> &Plan {
         self.plans[span.ty as usize].as_ref().expect("a span with slots has a type that is possible")
     }
 }
 
-/// The types, with pointers that name their targets by class.
+/// Returns the types, with pointers that name their targets by class.
 fn by_class(types: &Arc<Vec<TypeLayout>>, classes: &[u32]) -> Arc<Vec<TypeLayout>> {
     if classes.iter().copied().eq(0..classes.len() as u32) {
-        return types.clone(); // no type is there twice
+        return types.clone(); // no type is in the table twice
     }
     Arc::new(types.iter().map(|ty| ty.renumbered(&|to| classes[to as usize])).collect())
 }
 
-/// For each type, the first one that is the same: of the same layout, with pointers to types that are the same. (The type table may have a
-/// type twice.)
+/// Returns the class of each type: the first type that is the same, which has the same layout, with pointers
+/// to types that are the same. (The type table may have a type twice.)
 fn classes(types: &[TypeLayout]) -> Vec<u32> {
-    // What looks the same is one class at first, whatever its pointers lead to.
+    // At first, types that are equal except for their pointers' targets are one class.
     let mut first = HashMap::new();
     let classes = types.iter().zip(0..).map(|(ty, number)| {
         let mut key = Vec::new();
@@ -443,7 +449,7 @@ fn classes(types: &[TypeLayout]) -> Vec<u32> {
     });
     let mut classes: Vec<u32> = classes.collect();
     let mut count = first.len();
-    // Each round tells those apart that point to different classes.
+    // Each round separates types whose pointers lead to different classes.
     while count < types.len() {
         let mut first = HashMap::new();
         let refined = types.iter().zip(0..).map(|(ty, number)| {
@@ -464,7 +470,7 @@ fn classes(types: &[TypeLayout]) -> Vec<u32> {
 mod tests {
     use super::*;
 
-    /// A pointer.
+    /// Returns a type that is a pointer.
     fn to(to: u32) -> TypeLayout {
         TypeLayout { name: "P".into(), size: 8, align: 8, shape: Shape::Ptr { nullable: true, to } }
     }
@@ -472,7 +478,8 @@ mod tests {
     #[test]
     fn types_are_the_same_if_all_that_they_lead_to_is() {
         let str = TypeLayout { name: "str".into(), size: 1, align: 1, shape: Shape::Str };
-        // 0 and 1 lead to each other, and so do 3 and 4; 6 leads to 7, which is another end of the same length.
+        // 0 and 1 lead to each other, and 3 and 4 do, too. 6 leads to 7, which is the end of another chain of
+        // the same length.
         let types = [to(1), to(0), str.clone(), to(4), to(3), to(2), to(7), str, to(6), to(5)];
         assert_eq!(classes(&types), [0, 0, 2, 0, 0, 5, 5, 2, 8, 8]);
         assert_eq!(classes(&types[..2]), [0, 0]);

@@ -1,7 +1,9 @@
-//! Whether a heap is what it should be: every pointer leads to an object of its type, every value is one that its type has.
+//! Checks a heap: every pointer must lead to an object of its type, and every value must be valid for its
+//! type.
 //!
-//! The check goes from the roots through all that they lead to, by the type table, without the program that made the heap. It has its
-//! own view of the spans ([`map`]) and its own marks ([`trace`]), so that it finds the mistakes of the allocator and the collector, too.
+//! The check follows all pointers from the roots, by the type table, without the program that made the heap.
+//! It has a separate view of the spans ([`map`]) and separate marks ([`trace`]), so that it finds mistakes of
+//! the allocator and the collector, too.
 
 pub(super) mod decode;
 pub(super) mod map;
@@ -17,20 +19,20 @@ use super::memory::Still;
 use crate::error::{Error, Result};
 use map::HeapMap;
 
-/// Problems that a report spells out.
+/// Number of problems that a report has as text.
 const SPELLED_OUT: usize = 100;
 
 /// The result of [`Heap::check`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Report {
-    /// Reachable objects.
+    /// Number of reachable objects.
     pub objects: u64,
     /// Bytes of their slots.
     pub bytes: u64,
-    /// Spans of pages, those of logs and the type table included.
+    /// Number of spans, those of logs and the type table included.
     pub spans: u64,
-    /// Roots.
+    /// Number of roots.
     pub roots: u64,
     /// The objects by root and type, the largest first.
     pub usage: Vec<Usage>,
@@ -50,7 +52,7 @@ pub struct Usage {
     pub type_name: String,
     /// The type's [number](super::TypeInfo::number).
     pub type_number: u32,
-    /// Objects that are reachable from the root.
+    /// Number of objects that are reachable from the root.
     pub objects: u64,
     /// Bytes of their slots.
     pub bytes: u64,
@@ -59,7 +61,7 @@ pub struct Usage {
 }
 
 impl Report {
-    /// Whether nothing is wrong.
+    /// Returns whether no problem was found.
     pub fn is_clean(&self) -> bool {
         self.problems.is_empty()
     }
@@ -90,15 +92,16 @@ impl fmt::Display for Report {
 }
 
 impl Heap {
-    /// Checks the whole heap: follows all pointers from the roots, and tests that each leads to an object of its type in its root;
-    /// that every length, `bool`, `char`, enum and string is valid; and that no reachable object lies in a slot that the allocator takes for free. Nothing is
-    /// repaired.
+    /// Checks the whole heap: follows all pointers from the roots, and tests that each leads to an object of
+    /// its type in its root; that every length, `bool`, `char`, enum and string is valid; and that no
+    /// reachable object lies in a slot that the allocator takes for free. Nothing is repaired.
     ///
-    /// Transactions wait until it is over; reads go on. It takes about as long as reading all objects, and a little memory for each.
+    /// Transactions wait until the check is complete; reads go on. It takes about as long as reading all
+    /// objects, and a little memory for each.
     ///
     /// # Errors
-    /// [`Error::Nested`] if this thread is inside a transaction or read of the heap; [`Error::Closed`], [`Error::Forked`]. Problems in the
-    /// heap are not an error here: see [`Report::is_clean`].
+    /// [`Error::Nested`] if this thread is inside a transaction or read of the heap; [`Error::Closed`],
+    /// [`Error::Forked`]. Problems in the heap are not an error of this call: see [`Report::is_clean`].
     pub fn check(&self) -> Result<Report> {
         let still = self.inner().still()?;
         let is_live = still.is_live();
@@ -111,7 +114,7 @@ impl Heap {
 }
 
 impl Still<'_> {
-    /// What the heap's tables say.
+    /// Reads the heap's tables.
     pub(super) fn map(&self) -> Result<HeapMap<'_>> {
         HeapMap::read(self)
     }

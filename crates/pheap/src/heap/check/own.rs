@@ -1,8 +1,8 @@
-//! What collections promise beyond their types: their code believes it, so a file from elsewhere has to keep
-//! it.
+//! Checks the promises of collections beyond their types. The collections' code relies on these promises, so
+//! an untrusted file must keep them.
 //!
-//! What they own is looked at together with them; nothing else may point to it, for it is freed when they
-//! give it up.
+//! The nodes that a collection owns are checked together with it. No other pointer may lead to them, because
+//! they are freed when the collection gives them up.
 
 use super::plan::{Look, Op};
 use super::rule::Rule;
@@ -11,14 +11,14 @@ use crate::heap::check::decode::part::{Part, shared};
 use crate::heap::check::decode::{Kind, Node, Walk};
 
 impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
-    /// Looks at all that a collection owns.
+    /// Checks all nodes that a collection owns.
     pub(super) fn collection(&mut self, rule: &Rule, collection: Part<'m>) -> Result<(), String> {
         let mut walk = Walk::of(rule, collection)?;
         let mut entries = 0;
         while let Some(node) = walk.next()? {
             self.node(&node)?;
             if node.kind == Kind::Values {
-                // No overflow, although elements without bytes may be said to be many.
+                // Saturates, because elements without bytes may be claimed in any number.
                 entries = u64::saturating_add(entries, node.len());
             }
             if matches!(rule, Rule::Vector(vector) if vector.is_text) {
@@ -51,7 +51,7 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
             let is_it = |at, stride: &u64| at == slots.first && *stride == slots.ty.size;
             let ops = match plan.stride {
                 Some(_) => plan.ops.as_slice(),
-                // What is to be looked at in the slots is there as often as there are slots.
+                // The plan checks the slots one by one, in a `Repeat`: use its inner ops.
                 None => within(&plan.ops, |op| match &op.look {
                     Look::Repeat { stride, ops, .. } if is_it(op.at, stride) => Some(ops),
                     _ => None,
@@ -76,7 +76,7 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
         }
     }
 
-    /// Notes an object to which a pointer leads that is the only one.
+    /// Notes an object to which only one pointer may lead.
     pub(super) fn take(&mut self, object: Part<'m>) -> Result<(), String> {
         if !self.own(object) {
             return Err(shared());
@@ -86,7 +86,7 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
     }
 }
 
-/// What is to be looked at within the first of these for which there is something.
+/// Returns the inner ops of the first op for which `of` returns some; else none.
 fn within(ops: &[Op], of: impl Fn(&Op) -> Option<&Vec<Op>>) -> &[Op] {
     ops.iter().find_map(of).map_or(&[], Vec::as_slice)
 }

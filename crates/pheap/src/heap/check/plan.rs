@@ -1,24 +1,25 @@
-//! What to look at in an object, compiled from the layout of its type, once that layout has been found [possible](check_layout).
+//! Compiles the checks for the objects of a type from its layout, once that layout has been found
+//! [possible](check_layout).
 
 use super::rule::{Promise, Rule, named, promise_of};
 use crate::layout::desc::Prim;
 use crate::layout::{FieldLayout, Shape, TypeLayout, VariantLayout, check_layout, slice_header};
 
-/// What to look at in the objects of a type.
+/// The checks for objects of a type.
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) align: u64,
-    /// Bytes that an object needs at least: those of a value, or those before the elements of a slice or
+    /// The least size of an object, in bytes: that of a value, or that before the elements of a slice or
     /// string.
     pub(super) least: u64,
-    /// The bytes of an element.
+    /// Bytes of an element; `None` if the type is not a slice or string.
     pub(super) stride: Option<u64>,
     pub(super) is_text: bool,
-    /// What to look at in the value, or in each element.
+    /// The checks for the value, or for each element.
     pub(super) ops: Vec<Op>,
 }
 
-/// One thing to look at, `at` so many bytes.
+/// One check, of the part at byte `at`.
 #[derive(Debug)]
 pub(super) struct Op {
     pub(super) at: u64,
@@ -33,13 +34,13 @@ pub(super) enum Look {
     },
     /// See [`Promise::Frozen`].
     FrozenPtr(u32),
-    /// The only pointer to its target.
+    /// A pointer that must be the only one to its target.
     OwnedPtr(u32),
     Bool,
     Char,
-    /// Some of so many bytes is not zero.
+    /// At least one of this many bytes is not zero.
     NotZero(u64),
-    /// Variants by tag, in order.
+    /// Variants by tag, in ascending order.
     Enum {
         tag: Prim,
         variants: Vec<(i128, Vec<Op>)>,
@@ -49,9 +50,9 @@ pub(super) enum Look {
         len: u64,
         ops: Vec<Op>,
     },
-    /// What a collection promises of its nodes.
+    /// A collection, whose nodes are checked by this rule.
     Own(Rule),
-    /// Nothing to look at if all of `size` bytes are zero.
+    /// A slot: nothing is checked if all `size` bytes are zero.
     Slot {
         size: u64,
         ops: Vec<Op>,
@@ -59,7 +60,7 @@ pub(super) enum Look {
 }
 
 impl Plan {
-    /// The plan for a type of a list, or what is wrong with its layout.
+    /// Compiles the plan for one of the types `types`. The error describes a wrong layout.
     pub(super) fn of(ty: &TypeLayout, types: &[TypeLayout]) -> Result<Plan, String> {
         check_layout(ty, &|to| types.get(to as usize).map(|ty| ty.name.as_str()))?;
         let (least, stride, ops) = match &ty.shape {
@@ -71,7 +72,7 @@ impl Plan {
     }
 }
 
-/// Where the elements of a slice begin.
+/// Returns the bytes before the elements of a slice.
 pub(super) fn header_of(elem: &TypeLayout) -> u64 {
     slice_header(elem.align as usize) as u64
 }
@@ -82,7 +83,7 @@ fn ops_of(ty: &TypeLayout) -> Vec<Op> {
     ops
 }
 
-/// Appends what is to be looked at in a value of `ty`, `at` so many bytes.
+/// Appends the checks for a value of `ty` at byte `at`.
 fn compile(ty: &TypeLayout, at: u64, ops: &mut Vec<Op>) {
     let all = |fields: &[FieldLayout], at: u64, ops: &mut Vec<Op>| {
         fields.iter().for_each(|field| compile(&field.ty, at + field.offset, ops));
@@ -94,7 +95,7 @@ fn compile(ty: &TypeLayout, at: u64, ops: &mut Vec<Op>) {
         Shape::Prim(_) | Shape::Slice(_) | Shape::Str => return,
         Shape::Struct(fields) => {
             let first = ops.len();
-            // A collection's nodes are looked at together with it.
+            // A collection's nodes are checked together with it.
             match Rule::of(ty) {
                 Some(rule) => ops.push(Op { at, look: Look::Own(rule) }),
                 None => all(fields, at, ops),
@@ -104,7 +105,8 @@ fn compile(ty: &TypeLayout, at: u64, ops: &mut Vec<Op>) {
                     named(fields, key).into_iter().for_each(|key| own(ops, at + key.offset));
                 }
                 Some(Promise::Frozen) => freeze(&mut ops[first..]),
-                // Of those without bytes, a forged heap could have more than can be counted.
+                // Values without bytes are skipped: a forged heap could have more of them than can be
+                // visited.
                 Some(Promise::NotZero) if ty.size > 0 => ops.push(Op { at, look: Look::NotZero(ty.size) }),
                 Some(Promise::NotZero | Promise::Collection(_) | Promise::Nothing) | None => {}
             }
@@ -138,8 +140,8 @@ fn compile(ty: &TypeLayout, at: u64, ops: &mut Vec<Op>) {
     ops.push(Op { at, look });
 }
 
-/// Nobody writes what these pointers lead to: those of keys and values, not those to other nodes, which are
-/// in variants.
+/// Marks the pointers in keys and values as pointers to objects that are never written. Pointers to nodes are
+/// in enum variants, and are not marked.
 fn freeze(ops: &mut [Op]) {
     for op in ops {
         match &mut op.look {
@@ -150,7 +152,7 @@ fn freeze(ops: &mut [Op]) {
     }
 }
 
-/// The pointer at byte `at` is the only one to its target.
+/// Marks the pointer at byte `at` as the only one to its target.
 fn own(ops: &mut [Op], at: u64) {
     for op in ops.iter_mut().filter(|op| op.at == at) {
         match &mut op.look {
@@ -161,8 +163,8 @@ fn own(ops: &mut [Op], at: u64) {
     }
 }
 
-/// Whether a value of `target` lies at byte `at` of a value of `ty`, whatever the value is: that is, not in a
-/// variant of an enum, which may become another one.
+/// Returns whether there is a value of `target` at byte `at` of each value of `ty`. Variants of enums do not
+/// count, because the value may become another variant.
 pub(super) fn holds(ty: &TypeLayout, at: u64, target: &TypeLayout) -> bool {
     if at == 0 && ty == target {
         return true;

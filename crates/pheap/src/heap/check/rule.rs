@@ -1,56 +1,61 @@
-//! What the types of this crate's own promise beyond their layouts, and where their parts are.
+//! The promises of pheap's own types beyond their layouts, and where the parts of these types are.
 //!
-//! A collection says itself what it promises: its room has a list of [`OwnType`]s, and all lists come together in the implementation of [`OwnTypes`]. In a file
-//! a type is known by its id, which begins with `pheap::` and which no type of anybody else can have.
+//! The module of a collection defines its promise: it has a list of [`OwnType`]s, and the implementation of
+//! [`OwnTypes`] has all lists. In a file, such a type is known by its id, which begins with `pheap::`. No
+//! type of a program can have such an id.
 
 use crate::layout::desc::{DescFn, Prim};
 use crate::layout::{FieldLayout, Persist, Shape, TypeLayout, VariantLayout};
 
-/// The id of the type that a root has while its objects are being converted to other types. Pointers may lead to others than they say then.
+/// The id of a root's type while its objects are being converted. Pointers may then lead to objects of other
+/// types than they say.
 pub(crate) const UNFINISHED: &str = "pheap::Evolution";
 
-/// A type of this crate's own that files have.
+/// One of pheap's own types, as files have it.
 pub(crate) struct OwnType {
     desc: DescFn,
     promise: Promise,
 }
 
-/// What a type promises beyond its layout.
+/// The promise of a type beyond its layout.
 #[derive(Clone, Copy)]
 pub(crate) enum Promise {
-    /// It owns what its pointers lead to, by a rule that is made of its layout.
+    /// The type owns the targets of its pointers, by a rule that is made from its layout.
     Collection(fn(&TypeLayout) -> Option<Rule>),
-    /// This field of it is a key. If that is a pointer, it is the only one to its target.
+    /// This field of the type is a key. If the key is a pointer, it is the only one to its target.
     Key(&'static str),
-    /// What its pointers lead to nobody writes. So such an object has no other pointers than those of values that promise the same.
+    /// The targets of its pointers are never written. So only pointers of values with the same promise may
+    /// lead to them.
     Frozen,
-    /// Some byte of it is not zero.
+    /// At least one byte of it is not zero.
     NotZero,
-    /// Nothing: collections that it consists of have rules of their own, or it is looked at together with the collection that it is a part of.
+    /// No promise: the collections in it have rules themselves, or it is checked together with the collection
+    /// that it is a part of.
     Nothing,
 }
 
 impl OwnType {
-    /// The type, with any arguments.
+    /// Makes an entry for the type `T`, with any arguments.
     pub(crate) const fn of<T: Persist>(promise: Promise) -> OwnType {
         OwnType { desc: T::desc, promise }
     }
 
-    /// The id that it has in files.
+    /// Returns the id of the type in files.
     pub(crate) fn id(&self) -> &'static str {
         (self.desc)().name.as_str()
     }
 }
 
-/// All of them. Implemented by the room of collections, which is above this one.
+/// All lists of such types. The module of the collections implements it, because this module may not use that
+/// one.
 pub(crate) trait OwnTypes {
     const LISTS: &'static [&'static [OwnType]];
 }
 
-/// For which [`OwnTypes`] is implemented.
+/// The type for which [`OwnTypes`] is implemented.
 pub(crate) struct Known;
 
-/// What a type of this crate's own promises; none for other types.
+/// Returns the promise of one of pheap's own types; `None` for other types.
 pub(super) fn promise_of(ty: &TypeLayout) -> Option<Promise> {
     if !ty.name.starts_with("pheap::") {
         return None;
@@ -68,7 +73,8 @@ pub(crate) enum Rule {
     Snap(Tree),
 }
 
-/// A pointer in a value: how many bytes from its start, and to what type.
+/// A pointer in a value: its offset in bytes from the start of the value, and the number of its target's
+/// type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Pointer {
     pub(in crate::heap) at: u64,
@@ -76,18 +82,18 @@ pub(crate) struct Pointer {
 }
 
 impl Rule {
-    /// The promise of a struct, if it is a collection.
+    /// Returns the promise of a struct, if it is a collection.
     pub(in crate::heap) fn of(ty: &TypeLayout) -> Option<Rule> {
         let Promise::Collection(rule) = promise_of(ty)? else { return None };
         rule(ty)
     }
 
-    /// As many slots of `buffer` as `len` says have values.
+    /// The first `len` slots of `buffer` have values.
     pub(crate) fn vector(ty: &TypeLayout) -> Option<Rule> {
         Vector::of(ty).map(Rule::Vector)
     }
 
-    /// The same, of the vector in the field `bytes`, whose values are UTF-8.
+    /// Like [`vector`](Self::vector), for the vector in the field `bytes`, whose values are UTF-8.
     pub(crate) fn text(ty: &TypeLayout) -> Option<Rule> {
         let (offset, bytes) = field(ty, &["bytes"])?;
         let Vector { len, buffer, .. } = Vector::of(bytes)?;
@@ -95,44 +101,44 @@ impl Rule {
         Some(Rule::Vector(Vector { head: None, len: offset + len, buffer, is_text: true }))
     }
 
-    /// The same, but from the slot on that `head` says, and round.
+    /// Like [`vector`](Self::vector), but the values begin in the slot `head`, and wrap around.
     pub(crate) fn ring(ty: &TypeLayout) -> Option<Rule> {
         let head = Some(number(ty, &["head"], Prim::U64)?);
         Some(Rule::Vector(Vector { head, ..Vector::of(ty)? }))
     }
 
-    /// As many entries as `len` says: in `few`, which has room for `most_few`, or in the buckets that `root`
-    /// leads to, in slots whose tags have bits of `tag`.
+    /// There are `len` entries: in `few`, which has room for `most_few`, or in the buckets below `root`, in
+    /// slots whose tags have bits of `tag`.
     pub(crate) fn hash(ty: &TypeLayout, most_few: usize, tag: u16) -> Option<Rule> {
         let (few, root) = (pointer(ty, &["few"])?, pointer(ty, &["root"])?);
         let (len, most_few) = (number(ty, &["len"], Prim::U64)?, most_few as u64);
         Some(Rule::Hash(Hash { len, few, most_few, root, tag }))
     }
 
-    /// As many entries as `len` says, in the nodes that `top` leads to. At most `max_height` of them lead to
-    /// a leaf.
+    /// There are `len` entries, in the nodes below `top`. At most `max_height` inner nodes lead to a leaf.
     pub(crate) fn tree(ty: &TypeLayout, max_height: usize) -> Option<Rule> {
         Tree::of(ty, max_height).map(Rule::Tree)
     }
 
-    /// The same, in nodes of another kind.
+    /// Like [`tree`](Self::tree), with the nodes of a map with versions.
     pub(crate) fn snap(ty: &TypeLayout, max_height: usize) -> Option<Rule> {
         Tree::of(ty, max_height).map(Rule::Snap)
     }
 }
 
-/// Whether versions of a root of this type are kept until newer ones are durable: a map of which snapshots are taken.
+/// Returns whether versions of a root of this type are kept until newer ones are durable: whether it is a map
+/// with snapshots.
 pub(crate) fn has_versions(ty: &TypeLayout) -> bool {
     matches!(Rule::of(ty), Some(Rule::Snap(_)))
 }
 
-/// A field, by the names on the way to it: where it is, and what.
+/// Returns the offset and type of a field. `path` has the names on the way to it.
 pub(in crate::heap) fn field<'t>(ty: &'t TypeLayout, path: &[&str]) -> Option<(u64, &'t TypeLayout)> {
     let (mut at, mut ty) = (0_u64, ty);
     for name in path {
         let Shape::Struct(fields) = &ty.shape else { return None };
         let field = named(fields, name)?;
-        // What an impossible type says may be too much: it has no objects.
+        // The offsets of an impossible type may overflow; it has no objects.
         (at, ty) = (at.wrapping_add(field.offset), &field.ty);
     }
     Some((at, ty))
@@ -142,7 +148,7 @@ pub(in crate::heap) fn named<'t>(fields: &'t [FieldLayout], name: &str) -> Optio
     fields.iter().find(|field| field.name == name)
 }
 
-/// A number of this kind: where it is.
+/// Returns the offset of a field, if it is a number of this kind.
 pub(in crate::heap) fn number(ty: &TypeLayout, path: &[&str], prim: Prim) -> Option<u64> {
     let (at, ty) = field(ty, path)?;
     (ty.shape == Shape::Prim(prim)).then_some(at)
@@ -160,7 +166,7 @@ pub(in crate::heap) fn pointer_at(at: u64, ty: &TypeLayout) -> Option<Pointer> {
     }
 }
 
-/// A variant of an enum, and the pointer that is its field of this name.
+/// Returns the tag of the variant `name`, and the pointer that is its field `field`.
 pub(in crate::heap) fn variant_pointer(
     variants: &[VariantLayout],
     name: &str,
@@ -171,7 +177,8 @@ pub(in crate::heap) fn variant_pointer(
     Some((variant.tag, pointer_at(field.offset, &field.ty)?))
 }
 
-/// As many slots have values as the length says, from the head on, and round. Offsets are in bytes from the start of the collection.
+/// `len` slots have values, from the slot `head` on, wrapping around. Offsets are in bytes from the start of
+/// the collection.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Vector {
     pub(in crate::heap) head: Option<u64>,
@@ -186,13 +193,14 @@ impl Vector {
         Some(Vector::entries(number(ty, &["len"], Prim::U64)?, pointer(ty, &["buffer"])?))
     }
 
-    /// Some entries, one behind the other.
+    /// Entries in consecutive slots.
     pub(in crate::heap) fn entries(len: u64, buffer: Pointer) -> Vector {
         Vector { head: None, len, buffer, is_text: false }
     }
 }
 
-/// Few entries lie one behind the other, in `few`; more are below `root`.
+/// Few entries lie in consecutive slots of `few`; more of them are below `root`. Offsets are in bytes from
+/// the start of the map.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Hash {
     pub(in crate::heap) len: u64,
@@ -202,7 +210,7 @@ pub(crate) struct Hash {
     pub(in crate::heap) tag: u16,
 }
 
-/// The nodes below `top` have as many entries as the length says.
+/// The nodes below `top` have `len` entries. Offsets are in bytes from the start of the map.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Tree {
     pub(in crate::heap) len: u64,
@@ -219,7 +227,7 @@ impl Tree {
     }
 }
 
-/// What leads to a node. Offsets are in bytes from its start.
+/// A reference to a node of a tree. Offsets are in bytes from its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TreeChild {
     pub(in crate::heap) tag: Prim,

@@ -1,4 +1,4 @@
-//! Follows all pointers from the roots, looks at each object once, and words what is wrong (`complain`).
+//! Follows all pointers from the roots, checks each object once, and describes the problems (`complain`).
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -11,24 +11,25 @@ use crate::heap::check::decode::part::{Ground, Part};
 use crate::layout::{Shape, TypeLayout};
 use crate::os::cpu::prefetch_read;
 
-/// An object that was reached and not looked at yet.
+/// An object that was reached and not checked yet.
 #[derive(Clone, Copy)]
 struct Reached {
     span: u32,
     start: u64,
 }
 
-/// Objects between two reports of progress.
+/// Number of objects between two reports of progress.
 const TELL: u64 = 1 << 16;
 
-/// The check goes down so many nodes of nested collections on the thread's stack. It notes deeper nodes for later.
+/// Levels of nested nodes of collections that the check follows on the thread's stack. Deeper nodes are noted
+/// for later.
 pub(super) const DEEPEST: u32 = 32;
 
-/// Objects that are on their way from memory at a time.
+/// Number of objects that are being prefetched at a time.
 const AHEAD: usize = 16;
 
-/// The objects that were reached. A stack, but not that of the thread, for lists are long; and what comes
-/// from it waits in a short queue until it is in the cache.
+/// Objects that were reached and are to be checked. The stack is not the thread's, because lists may be long.
+/// Objects popped from it wait in a short queue until they are in the cache.
 #[derive(Default)]
 struct ToDo {
     stack: Vec<Reached>,
@@ -52,24 +53,26 @@ pub(super) struct Tracer<'m, L> {
     pub(super) map: &'m HeapMap<'m>,
     is_live: L,
     reached: SlotSet,
-    /// Those whose object belongs to a collection, which will free it.
+    /// Slots whose object belongs to a collection, which will free it.
     owned: SlotSet,
-    /// Those of which nobody writes the object; they are `owned`, too.
+    /// Slots whose object is never written; they are in `owned`, too.
     frozen: SlotSet,
     todo: ToDo,
-    /// How many nodes lead down to the value that is checked, and the deeper nodes that were noted.
+    /// Number of nodes above the value that is being checked.
     pub(super) depth: u32,
+    /// Nodes below [`DEEPEST`] others, to be checked later.
     pub(super) deeper: Vec<Node<'m>>,
-    /// Objects that were found, and who is told of that now and then.
+    /// Number of objects found so far.
     found: u64,
+    /// Called now and then with this number.
     progress: &'m mut (dyn FnMut(u64) + 'm),
     report: Report,
     root: &'m MappedRoot,
 }
 
-/// Looks at all that the roots of `map` lead to. `is_live` says whether an allocator takes the object at an
-/// offset for one. Returns the slots whose objects were reached, too. `progress` is told now and then how
-/// many objects were found.
+/// Checks everything that is reachable from the roots of `map`. `is_live` says whether an allocator has an
+/// object at an offset. Returns the report, and the slots whose objects were reached. `progress` is called
+/// now and then with the number of objects found.
 pub(in crate::heap) fn trace(
     map: &HeapMap<'_>,
     is_live: impl Fn(u64) -> Option<bool>,
@@ -113,8 +116,8 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
         }
     }
 
-    /// Notes an object, to be looked at if this is the first time. Returns whether that may be done: not if a
-    /// collection owns it.
+    /// Notes that a pointer leads to an object. If it is the first one, the object will be checked. Returns
+    /// whether such a pointer is allowed: `false` if a collection owns the object.
     #[inline(always)]
     fn reach(&mut self, place: Place) -> bool {
         if self.reached.add(place.number) {
@@ -125,7 +128,7 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
         !self.owned.has(place.number)
     }
 
-    /// Notes an object that a collection owns. Returns whether nothing has led to it before.
+    /// Notes an object that a collection owns. Returns whether this is the first pointer to it.
     pub(super) fn own(&mut self, object: Part<'m>) -> bool {
         let (number, _) = self.map.spans[object.span as usize].slot_at(object.at);
         self.owned.add(number);
@@ -144,8 +147,8 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
         }
     }
 
-    /// Notes an object that nobody writes, to be looked at if this is the first time. Returns whether all
-    /// that has led to it before says the same.
+    /// Notes an object that is never written. If this is the first pointer to it, the object will be checked.
+    /// Returns whether all earlier pointers say the same.
     fn freeze(&mut self, place: Place) -> bool {
         if !self.reached.has(place.number) {
             self.reach(place);
@@ -175,7 +178,7 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
         }
     }
 
-    /// An object that can be reached must count as live.
+    /// Complains if the slot of a reachable object counts as free.
     #[inline(always)]
     pub(super) fn must_be_live(&mut self, object: Part<'m>) {
         if (self.is_live)(object.at) == Some(false) {
@@ -183,7 +186,7 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
         }
     }
 
-    /// Looks at a value.
+    /// Checks a value by the ops of its type.
     #[inline]
     pub(super) fn run(&mut self, ops: &'m [Op], value: Part<'m>) {
         for op in ops {
@@ -268,7 +271,7 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
     }
 }
 
-/// How the value at byte `at` of a `ty` is written in Rust: `.field[3]`.
+/// Returns the path to the value at byte `at` of a `ty`, as in Rust: `.field[3]`.
 fn path_to(ty: &TypeLayout, at: u64) -> String {
     let within = |at: u64, elem: &TypeLayout| match elem.size {
         0 => String::new(),
@@ -292,7 +295,7 @@ fn path_to(ty: &TypeLayout, at: u64) -> String {
     }
 }
 
-/// Fills in what the bits of reached slots say.
+/// Fills in the report's numbers of objects and bytes from the reached slots.
 fn count(map: &HeapMap<'_>, reached: &SlotSet, report: &mut Report) {
     let mut usages = BTreeMap::new();
     for span in map.spans.iter().filter(|span| span.slots > 0) {
@@ -318,7 +321,7 @@ fn count(map: &HeapMap<'_>, reached: &SlotSet, report: &mut Report) {
     });
 }
 
-/// Some of the slots of a heap, by number: a bit for each that there is.
+/// A set of slots of a heap, by number: one bit for each slot.
 #[derive(Clone)]
 pub(in crate::heap) struct SlotSet(Vec<u64>);
 
@@ -328,7 +331,7 @@ impl SlotSet {
         self.0[(slot / 64) as usize] >> (slot % 64) & 1 == 1
     }
 
-    /// Returns whether it was not there before.
+    /// Adds a slot. Returns whether it was not in the set before.
     #[inline(always)]
     fn add(&mut self, slot: u64) -> bool {
         let is_new = !self.has(slot);
@@ -336,7 +339,7 @@ impl SlotSet {
         is_new
     }
 
-    /// How many there are among those of a span.
+    /// Returns the number of a span's slots that are in the set.
     pub(in crate::heap) fn count(&self, span: &MappedSpan) -> u64 {
         (span.first_slot..span.first_slot + span.slots).filter(|slot| self.has(*slot)).count() as u64
     }

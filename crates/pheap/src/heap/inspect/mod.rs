@@ -1,6 +1,6 @@
-//! A heap as tools see it that do not know its types: values by its type table (`pheap dump`).
+//! Shows a heap to tools that do not know its types: values by the type table (`pheap dump`).
 //!
-//! Nothing here believes an object: pointers, lengths and discriminants are looked at before they are followed, as in
+//! Objects are not trusted: pointers, lengths and tags are checked before they are used, as in
 //! [`check`](super::check).
 
 mod objects;
@@ -16,15 +16,15 @@ pub(crate) use super::check::decode::part::Sight;
 pub use objects::{Objects, Purpose, SpanUse};
 pub use value::{Elements, Entries, Entry, Field, Fields, Object, Pointer, Value};
 
-/// A type, as [`Heap::types`] lists it.
+/// A type in the list that [`Heap::types`] returns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TypeInfo {
-    /// Its number in the heap's type table.
+    /// The type's number in the heap's type table.
     pub number: u32,
-    /// Its name, with its arguments.
+    /// The type's name, with its arguments.
     pub name: String,
-    /// Its layout as one line: fields with their offsets, variants with their discriminants.
+    /// The type's layout as one line: fields with their offsets, variants with their discriminants.
     pub layout: String,
     /// Size in bytes; 0 for slices and strings.
     pub size: u64,
@@ -40,26 +40,29 @@ pub struct HeapInfo {
     pub format: u32,
     /// The heap's identity. Copies of the file share it.
     pub uuid: u128,
-    /// The address that it is mapped at, and that its pointers are relative to.
+    /// The address at which the heap is mapped. Its pointers are relative to it.
     pub base: u64,
     /// Bytes of addresses reserved: the maximal size of the heap.
     pub reserved: u64,
     /// Bytes of the file that belong to the heap.
     pub file_bytes: u64,
-    /// Bytes of pages that nothing uses.
+    /// Bytes of free pages.
     pub free_bytes: u64,
     /// Unit in which the heap grows, in bytes.
     pub arena_size: u64,
     /// Number of arenas.
     pub arenas: u64,
-    /// The bytes of each arena, in the order in which the heap has grown by them.
+    /// Bytes of each arena, in the order in which the heap has grown by them.
     pub growth: Vec<u64>,
-    /// How the heap is in use; `None` if its last user closed it. For a heap that is open read-only, this is the state in the file: then
-    /// [`Process`](Durability::Process) or [`Pmem`](Durability::Pmem) means that a program was killed. For other heaps it is how they are open.
+    /// How the heap is in use; `None` if its last user closed it. For a heap that is open read-only, this is
+    /// the state in the file: then [`Process`](Durability::Process) or [`Pmem`](Durability::Pmem) means that
+    /// a program was killed. For other heaps it is how they are open.
     pub in_use: Option<Durability>,
-    /// Whether this is the copy that a [follower](crate::Options::follower) has made. Then a program may have the heap open, or may have been killed.
+    /// Whether this is a [follower's](crate::Options::follower) copy. Then a program may have the heap open,
+    /// or may have been killed.
     pub followed: bool,
-    /// What [`Durability::Auto`] chooses for the file where it lies; `None` for a heap without a file, and for a follower's copy.
+    /// The durability that [`Durability::Auto`] chooses for the file in its file system; `None` for a heap
+    /// without a file, and for a follower's copy.
     pub offered: Option<Durability>,
     /// Number of types in the type table.
     pub types: u64,
@@ -68,7 +71,7 @@ pub struct HeapInfo {
 }
 
 impl Heap {
-    /// All types that objects in the heap ever had, by number. (In a forked child, none.)
+    /// Returns all types that objects in the heap ever had, by number. (In a forked child, none.)
     pub fn types(&self) -> Vec<TypeInfo> {
         let heap = self.inner();
         if heap.is_forked() {
@@ -85,7 +88,7 @@ impl Heap {
         types.iter().enumerate().map(info).collect()
     }
 
-    /// The content of the header. (In a forked child, nothing.)
+    /// Returns the content of the header. (In a forked child, all fields are 0 or empty.)
     pub fn info(&self) -> HeapInfo {
         let heap = self.inner();
         if heap.is_forked() {
@@ -94,7 +97,7 @@ impl Heap {
         let roots = heap.regions().len() as u64;
         let tables = heap.tables.lock();
         let header = &tables.header;
-        // The only heap of a file that nobody has locked.
+        // Of the heaps with a file, only a follower's copy has no lock on it.
         let followed = heap.is_read_only() && heap.file.is_none();
         HeapInfo {
             format: FORMAT,

@@ -1,4 +1,4 @@
-//! All objects of a heap, for tools: by root, by offset, and what each span is used for.
+//! All objects of a heap, for tools: by root, by offset, and the purpose of each span.
 
 use std::fmt;
 
@@ -13,47 +13,48 @@ use crate::heap::memory::Still;
 use crate::store::arena::SpanKind;
 use crate::units::PAGE;
 
-/// The objects of a heap, while nobody changes it.
+/// The objects of a heap, while no thread changes it.
 pub struct Objects<'v> {
     map: &'v HeapMap<'v>,
     still: &'v Still<'v>,
 }
 
-/// What a span is for.
+/// The purpose of a span.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Purpose {
     /// Objects.
     Objects,
-    /// What the heap knows of a root, and the beginning of its log.
+    /// The header of a root's region, and the beginning of its log.
     Root,
-    /// More of the log of a root.
+    /// A further segment of a root's log.
     Log,
     /// The type table.
     Types,
 }
 
-/// What a span, a run of pages, is used for.
+/// A span (a run of pages), and its use.
 #[derive(Clone, Copy)]
 #[non_exhaustive]
 pub struct SpanUse<'v> {
     /// Offset in the file.
     pub offset: u64,
-    /// Its length.
+    /// Length in bytes.
     pub bytes: u64,
-    /// What it is for.
+    /// The purpose of the span.
     pub purpose: Purpose,
-    /// The root that it belongs to.
+    /// The name of the root to which the span belongs, if any.
     pub root: Option<&'v str>,
-    /// The name of the type of its objects; `?` if it has none.
+    /// The name of the type of the span's objects; `?` if it has none.
     pub type_name: &'v str,
-    /// Bytes of a slot, each of which has room for an object; 0 if it has none.
+    /// Bytes of a slot, each of which has room for an object; 0 if the span has no slots.
     pub slot_bytes: u64,
     /// Number of slots.
     pub slots: u64,
-    /// SlotSet whose objects the roots lead to.
+    /// Number of slots whose objects are reachable from the roots.
     pub reached: u64,
-    /// Other slots that count as objects until their root is collected again, as far as that is known.
+    /// Number of other slots that count as taken until their root is collected again, as far as that is
+    /// known.
     pub garbage: u64,
     map: &'v HeapMap<'v>,
     found: &'v SlotSet,
@@ -61,20 +62,22 @@ pub struct SpanUse<'v> {
 }
 
 impl Heap {
-    /// Passes the root with this name to `f`, read by the heap's own description of its type: for tools that do not know the program. Transactions
-    /// wait until `f` returns. `f` itself may read; what would wait is [`Error::Nested`] there.
+    /// Passes the object of the root with this name to `f`, read by the heap's own description of its type:
+    /// for tools that do not know the program. Transactions wait until `f` returns. `f` itself may read; a
+    /// call that would wait is [`Error::Nested`] there.
     ///
     /// # Errors
-    /// [`Error::NoSuchRoot`], [`Error::Corrupt`] if there is no such object where the root should be; [`Error::Nested`],
-    /// [`Error::Closed`], [`Error::Forked`].
+    /// [`Error::NoSuchRoot`], [`Error::Corrupt`] if there is no such object where the root should be;
+    /// [`Error::Nested`], [`Error::Closed`], [`Error::Forked`].
     pub fn inspect<R>(&self, root: &str, f: impl for<'v> FnOnce(Object<'v>) -> R) -> Result<R> {
         self.objects(|objects| objects.root(root).map(f))?
     }
 
-    /// The same with all objects.
+    /// Passes all objects of the heap to `f`, like [`inspect`](Self::inspect).
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if the heap's tables cannot be read; [`Error::Nested`], [`Error::Closed`], [`Error::Forked`].
+    /// [`Error::Corrupt`] if the heap's tables cannot be read; [`Error::Nested`], [`Error::Closed`],
+    /// [`Error::Forked`].
     pub fn objects<R>(&self, f: impl for<'v> FnOnce(&Objects<'v>) -> R) -> Result<R> {
         let still = self.inner().still()?;
         let map = still.map()?;
@@ -83,12 +86,12 @@ impl Heap {
 }
 
 impl<'v> Objects<'v> {
-    /// The names of the roots.
+    /// Returns the names of the roots.
     pub fn roots(&self) -> impl Iterator<Item = &'v str> + use<'v> {
         self.map.roots.iter().map(|root| root.name.as_str())
     }
 
-    /// The object of a root.
+    /// Returns the object of a root.
     ///
     /// # Errors
     /// [`Error::NoSuchRoot`], [`Error::Corrupt`] if there is no such object where the root should be.
@@ -105,17 +108,18 @@ impl<'v> Objects<'v> {
         }
     }
 
-    /// The object in whose slot the byte at an offset lies. Whether anything leads to it is not known.
+    /// Returns the object in whose slot the byte at an offset lies. The object may be unreachable.
     pub fn at(&self, offset: u64) -> Option<Object<'v>> {
         self.map.slot_at(offset).map(|(span, start)| object_at(self.map, span, start))
     }
 
-    /// More than the [number](Object::number) of any object.
+    /// Returns a number larger than the [number](Object::number) of any object.
     pub fn bound(&self) -> u64 {
         self.map.slots
     }
 
-    /// [Checks](Heap::check) the heap, and passes each span to `look`, in the order in which they are in the file. `progress` is told now and then how many objects were found.
+    /// [Checks](Heap::check) the heap, and passes each span to `look`, in the order of the file. Calls
+    /// `progress` now and then with the number of objects found so far.
     pub fn survey(&self, mut progress: impl FnMut(u64), mut look: impl FnMut(&SpanUse<'_>)) -> Report {
         let map = self.map;
         let is_live = self.still.is_live();
@@ -148,7 +152,7 @@ impl<'v> Objects<'v> {
 }
 
 impl<'v> SpanUse<'v> {
-    /// The objects that the roots lead to.
+    /// Returns the objects that are reachable from the roots.
     pub fn objects(&self) -> impl Iterator<Item = Object<'v>> + use<'v> {
         let SpanUse { map, found, number, .. } = *self;
         let span = &map.spans[number as usize];

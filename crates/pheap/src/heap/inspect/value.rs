@@ -1,4 +1,5 @@
-//! Values, by the heap's type table: what tools that do not know the program see of its objects. What a collection consists of is not seen, but what is in it.
+//! Values, decoded by the heap's type table, for tools that do not know the program. A collection is shown by
+//! its elements or entries, and not by its nodes.
 
 #![allow(unsafe_code)]
 
@@ -14,11 +15,11 @@ use crate::layout::{FieldLayout, Shape, TypeLayout, VariantLayout};
 #[derive(Clone, Copy)]
 pub struct Object<'v> {
     pub(super) part: Part<'v>,
-    /// Its type, which is in the table.
+    /// The number of its type in the type table.
     pub(super) target: u32,
 }
 
-/// A value, as far as it can be read without the program that made it.
+/// A value, decoded as far as possible without the program that made it.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Value<'v> {
@@ -54,14 +55,14 @@ pub enum Value<'v> {
     Map(Entries<'v>),
     /// A `PHashSet` or `PBTreeSet`: entries whose values are [`Unit`](Value::Unit).
     Set(Entries<'v>),
-    /// Invalid for its type; the text says why.
+    /// Not a valid value of its type; the text says why.
     Invalid(String),
 }
 
 /// A pointer in a heap.
 #[derive(Clone, Copy)]
 pub struct Pointer<'v> {
-    /// A part of the object that it is in.
+    /// A part of the object that the pointer is in.
     pub(super) from: Part<'v>,
     pub(super) addr: u64,
     pub(super) target: u32,
@@ -81,7 +82,7 @@ pub struct Fields<'v> {
 pub struct Field<'v> {
     /// The name.
     pub name: &'v str,
-    /// The name of its type.
+    /// The name of the field's type.
     pub type_name: &'v str,
     /// The value.
     pub value: Value<'v>,
@@ -94,21 +95,23 @@ pub struct Elements<'v> {
     next: u64,
 }
 
-/// The entries of a map or set, in its order. If it is damaged, the last one has a key that is [`Invalid`](Value::Invalid).
+/// The entries of a map or set, in its order. If the map is damaged, the last entry has a key that is
+/// [`Invalid`](Value::Invalid).
 #[derive(Clone)]
 pub struct Entries<'v> {
-    /// In a box: it is much larger than all other values.
+    /// In a box, because it is much larger than all other values.
     walk: Box<MapWalk<'v>>,
 }
 
 #[derive(Clone)]
 struct MapWalk<'v> {
     nodes: Walk<'v>,
-    /// A node, and the place of its next entry.
+    /// The current node, and the place of its next entry.
     here: Option<(Node<'v>, u64)>,
-    /// How many entries are still to come, by what the map says of itself.
+    /// Number of entries left, by the map's own length.
     left: u64,
-    /// How many nodes may still be looked at: in what is not damaged, no object is met twice.
+    /// Number of nodes that may still be visited. A map that is not damaged has no object twice, so the
+    /// number of slots is a bound.
     budget: u64,
     is_ordered: bool,
     is_done: bool,
@@ -127,15 +130,16 @@ pub struct Entry<'v> {
 }
 
 impl<'v> Object<'v> {
-    /// The object that a pointer of a view leads to, a value of the first type of `sight`.
+    /// Returns the object to which a pointer of a view leads, a value of the first type of `sight`.
     ///
     /// # Safety
-    /// That is so, as long as there is this, or any value that it leads to.
+    /// `addr` is the address of a live object of the view of `sight`, which is a value of the first type of
+    /// `sight`. Both stay unchanged while this, or a value from it, is in use.
     pub(crate) unsafe fn seen(sight: &'v dyn Sight, addr: u64) -> Object<'v> {
         Object { part: Part { ground: Ground::View(sight), at: addr, span: 0, region: 0 }, target: 0 }
     }
 
-    /// Offset in the file: the object's identity.
+    /// Returns the object's offset in the file, which identifies it.
     pub fn offset(&self) -> u64 {
         self.part.at
     }
@@ -144,18 +148,19 @@ impl<'v> Object<'v> {
         &self.part.ground.types()[self.target as usize]
     }
 
-    /// The name of its type.
+    /// Returns the name of the object's type.
     pub fn type_name(&self) -> &'v str {
         &self.layout().name
     }
 
-    /// A number below [`bound`](crate::Objects::bound) that no other object has; none if it is a part of one.
+    /// Returns a number below [`bound`](crate::Objects::bound) that no other object has; `None` if this is a
+    /// part of an object.
     pub fn number(&self) -> Option<u64> {
         let (slot, inside) = self.part.ground.map()?.spans[self.part.span as usize].slot_at(self.part.at);
         (inside == 0).then_some(slot)
     }
 
-    /// Whether it is a `str` or a slice of bytes.
+    /// Returns whether this is a `str` or a slice of bytes.
     pub fn is_text(&self) -> bool {
         match &self.layout().shape {
             Shape::Str => true,
@@ -164,19 +169,19 @@ impl<'v> Object<'v> {
         }
     }
 
-    /// A pointer to it.
+    /// Returns a pointer to this object.
     pub fn pointer(&self) -> Pointer<'v> {
         let at = self.part.at;
         let addr = self.part.ground.map().map_or(at, |map| map.addr(at).addr() as u64);
         Pointer { from: self.part, addr, target: self.target }
     }
 
-    /// Bytes of its slot; 0 if that is not known.
+    /// Returns the bytes of the object's slot; 0 if that is not known.
     pub fn slot_bytes(&self) -> u64 {
         self.part.ground.map().map_or(0, |map| map.spans[self.part.span as usize].slot)
     }
 
-    /// Its value.
+    /// Returns the object's value.
     pub fn value(&self) -> Value<'v> {
         let (part, ty) = (self.part, self.layout());
         let value = match &ty.shape {
@@ -189,28 +194,28 @@ impl<'v> Object<'v> {
 }
 
 impl<'v> Pointer<'v> {
-    /// Offset of its target in the file; the address, if that is outside the heap.
+    /// Returns the offset of the target in the file; its address, if that is outside the heap.
     pub fn offset(&self) -> u64 {
         let offset = self.from.ground.map().map(|map| (map, map.offset_of(self.addr)));
         offset.filter(|(map, at)| *at < map.mapped).map_or(self.addr, |(_, at)| at)
     }
 
-    /// The name of its target's type.
+    /// Returns the name of the target's type.
     pub fn type_name(&self) -> &'v str {
         self.from.layout(self.target).map_or("?", |ty| &ty.name)
     }
 
-    /// Its target; `None` if the type is zero-sized, so that there is no object.
+    /// Returns the target; `None` if its type is zero-sized, so that there is no object.
     ///
     /// # Errors
-    /// Why the pointer is invalid.
+    /// A text that says why the pointer is invalid.
     pub fn target(&self) -> Result<Option<Object<'v>>, String> {
         let place = self.from.locate(self.addr, self.target)?;
         Ok(place.map(|(part, _)| Object { part, target: self.target }))
     }
 }
 
-/// What there is at a place.
+/// Decodes the value at a place.
 fn value_of<'v>(Spot { part, ty }: Spot<'v>) -> Value<'v> {
     if let Some(own) = own_value(part, ty) {
         return own.unwrap_or_else(Value::Invalid);
@@ -246,7 +251,8 @@ fn value_of<'v>(Spot { part, ty }: Spot<'v>) -> Value<'v> {
     }
 }
 
-/// What a type of this crate's own stands for; none if that is what it consists of.
+/// Decodes a value of one of pheap's own types. Returns `None` if the type has no special form, so that its
+/// values are shown by their fields.
 fn own_value<'v>(part: Part<'v>, ty: &'v TypeLayout) -> Option<Result<Value<'v>, String>> {
     let name = ty.name.strip_prefix("pheap::")?;
     match Rule::of(ty) {
@@ -307,14 +313,14 @@ fn own_value<'v>(part: Part<'v>, ty: &'v TypeLayout) -> Option<Result<Value<'v>,
     Some(Ok(value))
 }
 
-/// The variant that an enum is, if there is such a one.
+/// Returns the variant that an enum has; `None` if the tag is that of no variant.
 fn variant_of<'v>(part: Part<'_>, ty: &'v TypeLayout) -> Option<&'v VariantLayout> {
     let Shape::Enum { tag, variants } = &ty.shape else { return None };
     let tag = part.integer(0, *tag);
     variants.iter().find(|variant| variant.tag == tag)
 }
 
-/// Elements; bytes are easier to read as such.
+/// Shows elements as a list; bytes are shown as bytes.
 fn list(node: Node<'_>) -> Value<'_> {
     let is_bytes = node.slots.ty.shape == Shape::Prim(Prim::U8);
     match node.bytes().filter(|_| is_bytes) {
@@ -361,14 +367,14 @@ impl<'v> Iterator for Fields<'v> {
 impl ExactSizeIterator for Fields<'_> {}
 
 impl<'v> Fields<'v> {
-    /// The name of the type that has them.
+    /// Returns the name of the type that has these fields.
     pub fn type_name(&self) -> &'v str {
         self.type_name
     }
 }
 
 impl<'v> Elements<'v> {
-    /// The name of the elements' type.
+    /// Returns the name of the elements' type.
     pub fn type_name(&self) -> &'v str {
         &self.node.slots.ty.name
     }
@@ -441,12 +447,12 @@ impl<'v> Iterator for Entries<'v> {
 }
 
 impl Entries<'_> {
-    /// Whether they come in the order that numbers and texts have by themselves, if the keys are such.
+    /// Returns whether the entries come in the natural order of their keys, if these are numbers or texts.
     pub fn is_ordered(&self) -> bool {
         self.walk.is_ordered
     }
 
-    /// How many are still to come, by what the map says of itself.
+    /// Returns the number of entries left, by the map's own length.
     pub fn left(&self) -> u64 {
         self.walk.left
     }

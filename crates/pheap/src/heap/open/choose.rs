@@ -1,4 +1,4 @@
-//! Which durability a file gets.
+//! Chooses the durability for a file.
 
 #![deny(clippy::wildcard_enum_match_arm)]
 
@@ -11,14 +11,14 @@ use crate::os::cpu::FlushInstruction;
 use crate::os::file_system::{copies_blocks, is_tmpfs};
 use crate::os::mapping::supports_map_sync;
 
-/// How a file is going to be used.
+/// The chosen use of a file.
 pub(in crate::heap) enum Chosen {
-    /// The medium, and whether it is mapped with `MAP_SYNC`.
+    /// The file is mapped, for this medium; the second value says whether with `MAP_SYNC`.
     Mapped(Medium, bool),
     Wal,
 }
 
-/// Why a file cannot be mapped to be stored to.
+/// Why a file cannot be mapped and stored to.
 const COPIES_BLOCKS: &str = "`Durability::Process` and `Durability::Pmem` need a file system that overwrites blocks where they are; \
     this one (btrfs, ZFS, bcachefs) needs space for each store, and ends the process if there is none; use `Durability::Wal`";
 
@@ -38,10 +38,10 @@ pub(in crate::heap) fn choose(durability: Durability, file: &File) -> Result<Cho
     }
 }
 
-/// What [`Durability::Auto`] takes for a file.
+/// Returns the durability that [`Durability::Auto`] chooses for a file.
 pub(in crate::heap) fn offered(file: &File) -> Durability {
     if is_tmpfs(file) {
-        // Nothing in it survives a power failure whatever one does.
+        // Files in a tmpfs survive no power failure with any durability.
         Durability::Process
     } else if FlushInstruction::detect().is_some() && supports_map_sync(file) {
         Durability::Pmem

@@ -1,4 +1,5 @@
-//! What a heap that is being opened consists of: it is read, its logs are replayed, it becomes the heap.
+//! The contents of a heap that is being opened: reading them, replaying the logs of regions, and turning them
+//! into a `Heap`.
 
 #![allow(unsafe_code)]
 #![deny(clippy::wildcard_enum_match_arm)]
@@ -39,10 +40,11 @@ use crate::txn::recovery::{self, read_logs, replay};
 use crate::units::PAGE;
 use crate::wal::{Beginning, PageSet, WalTail};
 
-/// What there is in a heap. Read once, and true wherever the heap is mapped then.
+/// The metadata of a heap. Read once; they stay true when the heap is mapped in another way or at another
+/// place.
 pub(super) struct Contents {
     pub(super) mapping: Mapping,
-    /// What is mapped.
+    /// The words of the whole heap, in `mapping`.
     pub(super) heap: Words<'static>,
     pub(super) header: Header,
     pub(super) arenas: Vec<Arena>,
@@ -50,20 +52,22 @@ pub(super) struct Contents {
     pub(super) regions: Vec<Surveyed>,
     pub(super) types: TypeTable,
     pub(super) page_map: PageMap,
-    /// What is live, if an orderly close has stored it.
+    /// The bitmaps of live slots, if an orderly close has stored them.
     pub(super) live: Option<LiveSlots>,
-    /// What the logs of regions hold. They are mapped, and written by [`recover`](Self::recover) alone.
+    /// The complete entries in the logs of regions. The logs are mapped, and only [`recover`](Self::recover)
+    /// writes to them.
     logged: recovery::Found,
-    /// Runs of free pages of at least so many bytes may be holes.
+    /// The least length in bytes of runs of free pages that may be holes; `None` if there are no holes.
     pub(super) holes: Option<u64>,
-    /// Whether they hold what must not be replayed: then they must be emptied before anything is committed.
+    /// Whether logs of regions hold entries that must not be replayed: then the logs must be emptied before
+    /// anything is committed.
     pub(super) has_stale_logs: bool,
-    /// Whether a new log begins at once, and not with the first record.
+    /// Whether a new log begins with the opening, and not with the first record.
     pub(super) begins_log: bool,
     pub(super) counts: recovery::Recovered,
 }
 
-/// A heap that needs nothing but to be opened.
+/// A heap that is recovered, and in use by its header.
 pub(super) struct Recovered {
     pub(super) contents: Contents,
     pub(super) medium: Medium,
@@ -72,7 +76,8 @@ pub(super) struct Recovered {
 }
 
 impl Contents {
-    /// Reads what `mapping` shows, with what the `tail` of its log holds besides: then it is private. All of it is looked at, also what only logs know, and nothing is written.
+    /// Reads the heap that `mapping` shows, with the records of its log's `tail`, for which the mapping is
+    /// private. Examines all metadata, including those that only logs have. Writes nothing to the file.
     pub(super) fn read(mapping: Mapping, header: Header, tail: &WalTail) -> Result<Contents> {
         let heap = map(&mapping, &header)?;
         store(&mapping, heap, header.mapped, tail).map_err(|e| Error::io("reading the log", e))?;
@@ -88,10 +93,12 @@ impl Contents {
         let spans = spans_in(stored, &arenas, &HashMap::new())?;
         let mut regions = read_regions(stored, heap, &header, &spans)?;
         let types = TypeTable::read(heap, header.salt, header.types, &spans)?;
-        // SAFETY: the regions are of this heap, and this has its mapping.
+        // SAFETY: the regions were read from this heap, and `mapping` is its mapping, which lives longer than
+        // `logs`.
         let logs = unsafe { logs(mapping.base(), &header, &regions) };
-        // SAFETY: the heap has its mapping for as long as there is what this returns, and until `recover` replays it, only the header is written. (Another mapping of the same place
-        // comes with the same content.)
+        // SAFETY: the result goes to `Contents`, which has the mapping, so the logs stay mapped. Until
+        // `recover` replays the result, only the header is written. (If the heap is mapped again in the same
+        // place, the content is the same.)
         let mut logged = unsafe { read_logs(&logs, header.mapped)? };
         let has_stale_logs =
             !logged.is_empty() && !header.in_use.needs_region_logs() && !bug(Bug::ReplayClosed);
@@ -126,26 +133,28 @@ impl Contents {
         })
     }
 
-    /// Runs of free pages (offset, length) of at least so many bytes, to which the `tail` of the log does not write either: a checkpoint does what that says.
+    /// Returns the runs of free pages (offset, length) of at least `least` bytes, without the pages that a
+    /// checkpoint will write, because the `tail` of the log has records for them.
     pub(super) fn free(&self, least: u64, tail: &WalTail) -> Vec<(u64, u64)> {
         let mut free = Ranges::new(gaps(&self.arenas, self.spans.iter()).filter(|&(_, len)| len >= least));
         tail.runs(self.header.mapped, u64::MAX).for_each(|(offset, bytes)| free.cut(offset, bytes));
         free.of_at_least(least)
     }
 
-    /// Bytes of the pages that the logs of regions change.
+    /// Returns the bytes of the pages that the logs of regions change.
     pub(super) fn logged_bytes(&self) -> u64 {
         let mut pages = PageSet::default();
         self.logged.ranges().for_each(|range| pages.insert(range.offset, range.end()));
         pages.bytes()
     }
 
-    /// Makes a heap of zeros, where nobody has one. `mapping` shows zeros.
+    /// Creates a heap where there is none. `mapping` shows zeros.
     pub(super) fn create(mapping: Mapping, medium: Medium, mut header: Header) -> Result<Recovered> {
         let heap = map(&mapping, &header)?;
         let page_map = PageMap::new(header.reserved, header.mapped)?;
         let media = Media::new(medium.clone());
-        // SAFETY: so much was mapped there just now, and it stays so until another medium is told.
+        // SAFETY: `map` above has mapped `header.mapped` bytes at the base of `mapping`. They stay mapped
+        // until another medium is told of another mapping.
         unsafe { medium.mapped(mapping.base(), header.mapped) };
         let mut arena = Arena::new(0, header.mapped);
         let mut pages = Pages::default();
@@ -154,11 +163,11 @@ impl Contents {
         arena.use_until(header.types + PAGE);
         header.bases = vec![mapping.base().addr() as u64];
         let entry = SpanEntry { kind: SpanKind::Types, slot: 0, pages: 1, ty: 0, region: 0 };
-        // The header, which makes all of it valid, is written last.
+        // The header, which makes the rest valid, is written last.
         header::begin_creation(&media, heap)?;
         write_entry(&media, heap, arena.entry(header.types), entry.to_words());
         arena.write(&media, heap, header.salt);
-        // Before the header says that it is all there.
+        // All of this must be durable before the header makes it valid.
         media.check_fences()?;
         // SURVIVES unreached: only a real file that is mapped without `MAP_SYNC` has anything to sync here.
         mapping.sync()?;
@@ -182,17 +191,18 @@ impl Contents {
         Ok(Recovered { contents, medium, media, pages })
     }
 
-    /// Reads a heap again that was written again: what was read first may have been in the page cache only. Its log is empty.
+    /// Reads a heap again after its file was rewritten: the content that was read first may have been in the
+    /// page cache only. The heap's write-ahead log is empty.
     pub(super) fn read_again(self, backing: Backing) -> Result<Contents> {
         let Contents { mut mapping, header, holes, .. } = self;
         mapping.show(backing);
         Ok(Contents { holes, ..Contents::read(mapping, header, &WalTail::default())? })
     }
 
-    /// Maps the same heap in another way, where it is or at another place.
+    /// Maps the heap with another backing, in the same place or at `target`.
     pub(super) fn show(mut self, target: Option<Mapping>, backing: Backing) -> Result<Contents> {
         if let Some(target) = target {
-            // What was found in the logs lies in the mapping that goes.
+            // The entries that were found in the logs are in the mapping that is about to be dropped.
             assert!(self.logged.is_empty(), "a heap is recovered before it moves to another place");
             self.mapping = target;
         }
@@ -204,7 +214,8 @@ impl Contents {
         Ok(self)
     }
 
-    /// Marks the heap as in use, replays its logs, clears what belongs to nobody, and moves it to where it is mapped.
+    /// Marks the heap as in use, replays its logs, clears spans that belong to no root, and relocates the
+    /// heap if it is mapped elsewhere.
     pub(super) fn recover(mut self, medium: Medium) -> Result<Recovered> {
         let Contents {
             mapping,
@@ -222,11 +233,13 @@ impl Contents {
             ..
         } = &mut self;
         let (media, base, heap) = (Media::new(medium.clone()), mapping.base(), *heap);
-        // SAFETY: so much is mapped there, and stays so until another medium is told.
+        // SAFETY: `map` has mapped `header.mapped` bytes at `base`. They stay mapped until another medium is
+        // told of another mapping.
         unsafe { medium.mapped(base, header.mapped) };
         if media.needs_flush() {
-            // A process that was killed may have left stores in caches. What was decided relies on them, so they must not be lost any more. If it was
-            // killed when it had closed the heap, that is the header at most.
+            // A killed process may have left stores in caches. The decisions so far rely on them, so they
+            // must become durable. If the header says closed, everything else was durable before it, so only
+            // the header may be in a cache.
             if header.in_use == Use::Closed {
                 header.persist_again(&media, heap);
             } else {
@@ -237,11 +250,14 @@ impl Contents {
         let moves = relocate::rebase(header, base.addr() as u64);
         mark_in_use(mapping, heap, &medium, &media, header)?;
         if let (true, Some(wal)) = (*begins_log, medium.wal()) {
-            wal.begin()?; // before a record needs it, which could not say why there is none
+            wal.begin()?; // before a record needs it: recording could not return the error
         }
-        // SAFETY: the regions are of this heap, and this has its mapping.
+        // SAFETY: the regions were read from this heap, and `mapping`, which maps it at `base`, lives longer
+        // than `logs`.
         let mut logs = unsafe { logs(base, header, regions) };
-        // SAFETY: nobody else has the heap until it is open; `Outlook` has refused entries that lie over a log.
+        // SAFETY: no other thread has the heap until it is open. `logged` was read from these logs, and the
+        // heap has not changed since, except for its header. `Outlook` has refused entries that lie over a
+        // log.
         let done = unsafe { replay(&media, mapping, &mut logs, logged)? };
         counts.replayed += done.replayed;
         counts.rolled_back += done.rolled_back;
@@ -250,9 +266,9 @@ impl Contents {
         for ((identity, _), log) in regions.iter_mut().zip(&logs) {
             identity.generation = log.generation();
         }
-        // A region without a root is one whose creation a crash has cut short.
+        // If a region has no root, a crash has cut its creation short.
         regions.retain(|(identity, _)| identity.root != 0);
-        // Whatever spans other regions have left is cleared, too.
+        // Spans of other regions are cleared, too.
         let mut pages = free_pages(&media, heap, arenas, spans, regions, types);
         if let Some(least) = *holes {
             pages.add_holes(least);
@@ -268,10 +284,12 @@ impl Contents {
 }
 
 impl Recovered {
-    /// Gives the heap up, to recover it once more: elsewhere, or for another medium. Its header is durable: the next one goes over the other slot, and a disk may tear what it writes.
+    /// Gives up a recovered heap, to recover it again, elsewhere or for another medium. Makes its header
+    /// durable: the next header goes to the other slot, and a disk may tear it.
     pub(super) fn again(self) -> Result<Contents> {
         self.media.check_fences()?;
-        // SURVIVES unreached: in no program of the lab are so many relocations cut short; in `tests/moved_heaps.rs` of pheap-crash they are.
+        // SURVIVES unreached: in no program of the lab are so many relocations cut short; in
+        // `tests/moved_heaps.rs` of pheap-crash they are.
         self.contents.mapping.sync()?;
         Ok(self.contents)
     }
@@ -284,14 +302,15 @@ impl Recovered {
         } = contents;
         let next_region = regions.iter().map(|(identity, _)| identity.id).max().unwrap_or(0) + 1;
         spans.retain(Span::holds_objects);
-        // Often one region has them all, and this takes no time.
+        // Often all spans are of one region and sorted, so this takes no time.
         spans.sort_unstable_by_key(|span| (span.entry.region, span.offset));
         let state = match medium.wal() {
             _ if mapping.is_read_only() => READ_ONLY,
             Some(wal) if !wal.has_begun() => UNCHANGED,
             _ => OPEN,
         };
-        // One that had none to begin with, or whose file system does not count them, is nobody's loss.
+        // The name is checked only if there is one now: a file that had no name when it was opened, or whose
+        // file system does not count names, is never `Removed`.
         let named = mapping.file().is_some_and(|file| has_name(file).unwrap_or(false));
         let store = Store {
             has_name: named && !mapping.is_read_only(),
@@ -320,13 +339,15 @@ impl Recovered {
             copies: RwLock::new(()),
             file: ManuallyDrop::new(file),
         });
-        // SURVIVES drop: nobody else has the heap yet.
+        // SURVIVES drop: no other thread has the heap yet.
         let mut tables = inner.tables.lock();
         for (identity, segments) in regions {
             let (name, id, ty) = (identity.name.clone(), identity.id, identity.ty);
-            // SAFETY: what the `Arc` has.
+            // SAFETY: the pointer is to a field of the value in the `Arc`, which is alive.
             let store = unsafe { &raw const (*Arc::as_ptr(&inner)).store }.cast();
-            // SAFETY: the regions were read from this heap, and are used through handles that keep it.
+            // SAFETY: `store` is the field of this heap, in its `Arc`. The regions were read from this heap,
+            // which is mapped, with the segments of their logs. Regions are used through handles that keep
+            // the heap alive.
             let mut region = unsafe { inner.open_region(store, &tables.header, identity, segments) };
             let first = spans.partition_point(|span| span.entry.region < id);
             let spans = spans[first..].chunk_by(|a, b| a.entry.region == b.entry.region).next();
@@ -337,7 +358,7 @@ impl Recovered {
             }
             let region = Arc::new(region);
             inner.shown.add(&name, &region);
-            // SURVIVES drop: nobody else has the heap yet.
+            // SURVIVES drop: no other thread has the heap yet.
             inner.directory.lock().insert(name, region);
         }
         drop(tables);
@@ -354,35 +375,38 @@ impl Recovered {
     }
 }
 
-/// The logs of regions.
+/// Returns the logs of the regions.
 ///
 /// # Safety
-/// The regions were read from the heap that is mapped at `base`, and stays so as long as the logs are used.
+/// The regions were read from the heap that is mapped at `base`. The heap stays mapped while the logs are
+/// used.
 unsafe fn logs(base: *mut u8, header: &Header, regions: &[Surveyed]) -> Vec<Log> {
     let log = |(identity, segments): &Surveyed| {
         let identity_of_log = header.log_identity(identity.id);
-        // SAFETY: mapped as long (the caller's premise). That its segments are spans of the log of that region was checked when it was read.
+        // SAFETY: the log is mapped while it is used (premise). `read_regions` has checked that its segments
+        // are spans of this region's log.
         unsafe { Log::new(base, identity.header, identity.generation, identity_of_log, segments.clone()) }
     };
     regions.iter().map(log).collect()
 }
 
-/// What empty logs hold.
+/// Returns the entries of no log.
 fn nothing() -> Result<recovery::Found> {
-    // SAFETY: there is no log.
+    // SAFETY: the slice of logs is empty, so nothing is read.
     unsafe { read_logs(&[], 0) }
 }
 
-/// Maps a heap.
+/// Maps the first `header.mapped` bytes of a heap.
 fn map(mapping: &Mapping, header: &Header) -> Result<Words<'static>> {
     mapping.map(0, header.mapped)?;
-    // SAFETY: 1. it was mapped just now, and stays so as long as the mapping, which is kept beside the view, here and in the store of an open heap. 2. Until that is open, nobody else
-    // has the heap; then the view is for its metadata.
+    // SAFETY: 1. The bytes were mapped just now. They stay mapped as long as the mapping, which is kept next
+    // to the view, here and in the store of an open heap. 2. Until the heap is open, no other thread has it;
+    // then the view is for its metadata.
     Ok(unsafe { Words::new(mapping.base(), 0..header.mapped) })
 }
 
-/// Marks the heap as in use, durably before it is changed: after a power failure, the disk may have any of the pages that were
-/// stored later, and must not have the mark of a closed heap beside them.
+/// Marks the heap as in use, durably before it is changed. After a power failure, the disk may have any of
+/// the pages that were stored later. It must not have them together with the mark of a closed heap.
 fn mark_in_use(
     mapping: &Mapping,
     heap: Words<'_>,
@@ -401,21 +425,22 @@ fn mark_in_use(
     }
     let is_simulated = mapping.is_simulated();
     header.boot = if is_simulated { 0 } else { boot_id() };
-    // A file that cannot be looked at is one that nothing is known of.
+    // If the file's identity cannot be read, the header says that it is unknown.
     let file = mapping.file().filter(|_| !is_simulated);
     header.identity = file.and_then(|file| Identity::of(file).ok()).unwrap_or_default();
-    // What it names will not be true any more.
+    // The bitmaps that the header names are about to become stale.
     if !bug(Bug::KeepLiveSlots) {
         header.live_slots = (0, 0);
     }
     if let Some(wal) = medium.wal()
         && !wal.has_begun()
     {
-        // Until something is recorded, the file stays as it is.
+        // The file stays as it is until something is recorded.
         let other = PAGE - found.1;
         let slot = heap.slice(other, SLOT_SIZE / 8).iter();
         let slot: Vec<u8> = slot.flat_map(|word| word.load(Ordering::Relaxed).to_le_bytes()).collect();
-        // Two torn ones on top of each other might be a whole one that nobody knows of.
+        // A torn slot is erased: with the rest of a second torn write it could be a valid header that no
+        // process has written.
         let torn = is_torn(&slot).then_some((SLOT_SIZE, other));
         let headers = [(); 2].map(|()| {
             header.sequence += 1;
@@ -425,7 +450,8 @@ fn mark_in_use(
         return Ok(());
     }
     let sync = || mapping.sync();
-    // Both slots: when one is damaged later, the other must not say that the heap is closed, with bitmaps that are true no more; and it must know of a new base.
-    // As long as one is empty, a damaged other one looks like a creation that was cut short.
+    // Write both slots. If one is damaged later, the other must not say that the heap is closed, with bitmaps
+    // that are stale, and must have the new base. While one slot is empty and the other is damaged, the file
+    // looks like a creation that was cut short.
     header.write_both(media, heap, sync)
 }

@@ -1,4 +1,4 @@
-//! Copies of heaps that are only read: files without a name.
+//! Makes temporary copies of heaps that are only read: files without a name.
 
 use std::fs::{File, Permissions};
 use std::io;
@@ -17,22 +17,22 @@ use crate::os::{file_in_memory, set_len, unnamed_file, write_at};
 use crate::units::PAGE;
 use crate::wal::files::storage;
 
-/// Bytes that are copied at a time.
+/// Bytes that are copied by one read.
 pub(super) const CHUNK: u64 = 1 << 20;
-/// Bytes of a block, as the operating system counts those of a file.
+/// Bytes of a block in `st_blocks`.
 const BLOCK: u64 = 512;
 
-/// Bytes of disk that a file takes.
+/// Returns the bytes of disk that a file takes.
 pub(super) fn space(of: &File) -> io::Result<u64> {
     Ok(of.metadata()?.blocks() * BLOCK)
 }
 
-/// Whether so many bytes may be in memory.
+/// Returns whether a copy of this many bytes may be in memory.
 pub(super) fn is_small(options: &Options, bytes: u64) -> bool {
     bytes <= options.memory() / 2
 }
 
-/// A file without a name, in memory or in a folder.
+/// Creates a file without a name, in memory or in a folder.
 pub(super) fn empty_file(in_memory: bool, folder: &Path) -> io::Result<File> {
     if in_memory {
         return file_in_memory();
@@ -40,25 +40,24 @@ pub(super) fn empty_file(in_memory: bool, folder: &Path) -> io::Result<File> {
     unnamed_file(folder).inspect(overwrite_in_place)
 }
 
-/// A copy of a heap that is being made: its pages, without the header.
+/// A copy of a heap in the making: its pages, without the header.
 pub(super) struct Copy<'a> {
     options: &'a Options,
     path: &'a Path,
-    /// Bytes that the copy takes.
+    /// Bytes that the copy takes, with the log's records.
     takes: u64,
-    /// Bytes of memory that the heap would need otherwise.
+    /// Bytes of memory that the heap would need without a copy; for the error.
     need: u64,
     file: File,
     in_memory: bool,
 }
 
 impl<'a> Copy<'a> {
-    /// An empty copy of the heap in the file `of` at `path`, which `takes` so many bytes with what its log
-    /// holds: in memory if they may be there, else
-    /// in [`Options::temp_dir`].
+    /// Creates an empty copy of the heap in the file `of` at `path`. The copy takes `takes` bytes, with the
+    /// records of the log. It is in memory if it may be, else in [`Options::temp_dir`].
     ///
     /// # Errors
-    /// [`Error::MemoryLimit`]; [`Error::OutOfSpace`], [`Error::Io`] of one in memory.
+    /// [`Error::MemoryLimit`]; for a copy in memory, [`Error::OutOfSpace`] and [`Error::Io`].
     pub(super) fn create(
         options: &'a Options,
         path: &'a Path,
@@ -69,7 +68,8 @@ impl<'a> Copy<'a> {
         let in_memory = is_small(options, takes);
         let create = || {
             let file = empty_file(in_memory, &options.folder_for_copies())?;
-            // Its mode is that of a backup. Without the bits that the kernel keeps from files in memory.
+            // A backup of this copy gets its mode. The kernel does not set execute bits on files in memory,
+            // so they are left out.
             file.set_permissions(Permissions::from_mode(of.metadata()?.mode() & 0o666))?;
             Ok(file)
         };
@@ -77,8 +77,8 @@ impl<'a> Copy<'a> {
         Ok(Copy { options, path, takes, need, file, in_memory })
     }
 
-    /// Copies these pages from the heap's file. After each chunk, `go_on` says whether to go on. Returns whether all
-    /// pages were copied: not if `go_on` said no, or the file has become shorter.
+    /// Copies these pages from the heap's file. Calls `go_on` after each chunk. Returns whether all pages
+    /// were copied: `false` if `go_on` has returned `false`, or the file has become shorter.
     ///
     /// # Errors
     /// Those of `go_on`; [`Error::MemoryLimit`], [`Error::OutOfSpace`], [`Error::Io`].
@@ -107,17 +107,17 @@ impl<'a> Copy<'a> {
         Ok(true)
     }
 
-    /// Makes the copy `mapped` bytes long, and has `replay` bring to it what the log holds, in so many bytes
-    /// of memory.
+    /// Makes the copy `mapped` bytes long. Calls `replay`, which brings the records of the log to the copy,
+    /// with the bytes of memory that it may use.
     ///
     /// # Errors
-    /// [`Error::MemoryLimit`]; [`Error::OutOfSpace`], [`Error::Io`] of one in memory.
+    /// [`Error::MemoryLimit`]; for a copy in memory, [`Error::OutOfSpace`] and [`Error::Io`].
     pub(super) fn finish(
         self,
         mapped: u64,
         replay: impl FnOnce(&dyn Storage, u64) -> io::Result<()>,
     ) -> Result<OwnFile> {
-        // A store to a hole ends the process where there is no space, and in a tmpfs a look at one does.
+        // On a full disk, a store to a hole ends the process; in a tmpfs a read does, too.
         let reserve = || {
             if self.in_memory {
                 return Ok(());
@@ -141,7 +141,7 @@ impl<'a> Copy<'a> {
 
 fn error(options: &Options, path: &Path, need: u64, in_memory: bool, source: io::Error) -> Error {
     if in_memory {
-        // More than that is not asked for.
+        // In memory the copy needs no more than the limit, so this is not `MemoryLimit`.
         return Error::writing(format!("copying {} to memory", path.display()), source);
     }
     let (path, directory, limit) = (path.to_owned(), options.folder_for_copies(), options.memory());

@@ -1,4 +1,4 @@
-//! Making a heap where there is none.
+//! Creates a heap where there is none.
 
 use std::sync::Arc;
 
@@ -15,14 +15,15 @@ use crate::os::memory;
 use crate::store::relocate;
 use crate::wal::WalTail;
 
-/// Makes a heap in a file without one, or on a simulated medium.
+/// Creates a heap in a file without one, or on a simulated medium.
 pub(super) fn create(options: &Options, place: &dyn Place) -> Result<Recovered> {
     let header = place.new_header(options)?;
     if header.mapped > options.max_size {
         return Err(Error::OutOfSpace { reason: "the maximal size is less than one arena".to_owned() });
     }
     if let Some(disk) = place.disk() {
-        // A log of a heap that is gone may be all that is left of it.
+        // The log of a removed heap may have this name, and the only copy of its commits. Such a log is
+        // refused, and not overwritten.
         WalTail::read(&**disk, &header.wal_identity())?;
         wal::remove_old_log(&**disk)?;
     }
@@ -36,7 +37,7 @@ pub(super) fn create(options: &Options, place: &dyn Place) -> Result<Recovered> 
         Ok(chosen)
     });
     let chosen = chosen.inspect_err(|_| {
-        let _ = place.file().map(|file| file.set_len(0)); // as it was
+        let _ = place.file().map(|file| file.set_len(0)); // empty, as before
     })?;
     if place.file().is_some() {
         // SURVIVES unreached: a simulated disk has no directory; `ci/power-cut.sh` is for this.
@@ -59,7 +60,7 @@ pub(super) fn create(options: &Options, place: &dyn Place) -> Result<Recovered> 
     }
 }
 
-/// Makes a heap in memory.
+/// Creates a heap in memory.
 pub(super) fn create_in_memory(options: &Options) -> Result<Recovered> {
     let header = new_header(options, memory())?;
     let mapping = relocate::reserve(options.base, &header, Backing::Memory)?;

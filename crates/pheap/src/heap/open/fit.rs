@@ -1,8 +1,9 @@
-//! Openings within the memory that they may have: half of [`Options::memory_limit`].
+//! Keeps openings within their limit of memory: half of [`Options::memory_limit`].
 //!
-//! What the log of a killed program holds is stored to private pages, for the heap's file must not have a part of a
-//! transaction. If these pages are too many, the log is brought to the file first, as a checkpoint would do. A heap that is
-//! only read is copied instead, with what the log holds: neither of its files is written to.
+//! The records in the log of a killed program are stored to private pages, because the heap's file must not
+//! have a part of a transaction. If these pages are too many, the log is brought to the file first, like in a
+//! checkpoint. A heap that is only read is copied instead, with the log's records; neither of its files is
+//! written to.
 
 use std::sync::Arc;
 
@@ -16,11 +17,12 @@ use crate::os::holes::has_holes;
 use crate::units::HEADER_SIZE;
 use crate::wal::{Fold, WalTail};
 
-/// Surveys a heap, and goes on with `then`.
+/// Surveys a heap, after its log was brought to its file or a copy if memory does not suffice. Calls `then`
+/// with the result.
 pub(super) fn survey<R>(mut found: Found<'_>, then: impl FnOnce(Surveyed<'_>) -> Result<R>) -> Result<R> {
     let Found { options, place, ref tail, .. } = found;
     let Some(disk) = place.disk() else { return then(found.survey()?) };
-    // To ask for the limit takes a while.
+    // Looking up the memory limit takes a while, so skip it if nothing depends on it.
     if tail.is_empty() && !options.read_only {
         return then(found.survey()?);
     }
@@ -28,20 +30,24 @@ pub(super) fn survey<R>(mut found: Found<'_>, then: impl FnOnce(Surveyed<'_>) ->
     let mut need = tail.bytes();
     if !options.read_only {
         if need > most {
-            // What would be refused stays as it is.
+            // Check first whether the opening would be refused: then the file stays as it is.
             plan::chosen(options, place, &found.header)?;
             if place.file().is_some() {
                 found.moves()?;
             }
             let path = place.path().display();
-            tracing::info!(%path, bytes = need, "brings the log to the heap's file: its pages are too many for memory");
+            tracing::info!(
+                %path,
+                bytes = need,
+                "brings the log to the heap's file: its pages are too many for memory"
+            );
             wal::settle(&mut found.header, &**disk, tail, most)?;
             found.tail = Arc::new(WalTail::folded(tail.transactions()));
         }
         return then(found.survey()?);
     }
     let Some(file) = place.file().filter(|_| !place.is_copy()) else { return then(found.survey()?) };
-    // There, a look at a hole takes space, and ends the process if there is none.
+    // In a tmpfs, a read of a hole takes space, and ends the process if there is none.
     let has_holes = is_tmpfs(file) && has_holes(file, found.header.mapped);
     if has_holes {
         need = found.header.mapped;
@@ -56,7 +62,7 @@ pub(super) fn survey<R>(mut found: Found<'_>, then: impl FnOnce(Surveyed<'_>) ->
     }
     let Found { header, tail, .. } = found;
     let path = place.path();
-    // What is going to be shown must not be lost.
+    // The records that the heap is going to show must be durable.
     tail.sync().map_err(|e| Error::io(format!("syncing {}", disk.log_path().display()), e))?;
     let takes = copy::space(file).map_err(|e| Error::io(format!("looking at {}", path.display()), e))?;
     let copy = Copy::create(options, path, file, takes + tail.bytes(), need)?;

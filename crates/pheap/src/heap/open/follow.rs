@@ -1,10 +1,14 @@
-//! Looking at a heap that another process has open, and writes to: a copy of it, as of one moment.
+//! Copies a heap that another process has open and writes to, as of one moment.
 //!
-//! The heap's file is copied page by page, while checkpoints write to it. Whatever of them is in the copy comes from records that are in the log, behind the position up to which the file had everything
-//! before; so the [log](crate::wal::LiveLog) is read on while pages are copied, and once more afterwards, and replayed in the copy. What no record covers is in the header, which is looked at
-//! again: while that names the same log, nobody else has written to the file. New arenas are copied as well. A closed heap does not change before its header does.
+//! The heap's file is copied page by page, while checkpoints write to it. All that they write comes from
+//! records in the log, behind the position up to which the file had everything before. So the
+//! [log](crate::wal::LiveLog) is read on while pages are copied, and once more afterwards, and its records
+//! are replayed in the copy. No record covers the header. It is read again: while it names the same log, no
+//! other process has written to the file. New arenas are copied as well. A closed heap does not change before
+//! its header does.
 //!
-//! If something has come in between, it begins anew, a little later each time. Nothing is taken for granted of how long anything takes.
+//! If the check fails, the copy begins anew, after a pause that grows each time. Correctness does not depend
+//! on how long anything takes.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -32,12 +36,13 @@ use crate::units::HEADER_SIZE;
 use crate::wal::files::Files;
 use crate::wal::{LiveLog, WalTail};
 
-/// How often a heap is copied before this gives up.
+/// Number of attempts to copy a heap before this gives up.
 const TRIES: u32 = 16;
-/// Half of the first pause between two attempts, of which each is twice as long as the one before, up to a quarter of a second.
+/// Half of the first pause between two attempts. Each pause is twice as long as the one before, up to a
+/// quarter of a second.
 const SOON: Duration = Duration::from_millis(1);
 
-/// How a heap is in use that cannot be followed yet.
+/// The use of a heap that cannot be followed yet, for the error.
 const BEING_PREPARED: &str = "`Durability::Wal`, but its file is still being prepared for that";
 
 /// Opens a copy of the heap at `path`.
@@ -45,7 +50,7 @@ pub(super) fn follow(options: &Options, path: &Path) -> Result<Heap> {
     follow_beside(options, path, &mut || {})
 }
 
-/// [`follow`]. `meanwhile` is called wherever something that somebody else does may matter: for tests.
+/// [`follow`], for tests. `meanwhile` is called at each point where a change by another process may matter.
 pub(super) fn follow_beside(options: &Options, path: &Path, meanwhile: &mut dyn FnMut()) -> Result<Heap> {
     let copied = copy(options, path, meanwhile)?;
     let place = InFile { path, file: copied.file, is_copy: true, disk: copied.live.disk };
@@ -54,11 +59,11 @@ pub(super) fn follow_beside(options: &Options, path: &Path, meanwhile: &mut dyn 
     verify::open(found)
 }
 
-/// A heap at one moment.
+/// A copy of a heap at one moment.
 struct Copied<'a> {
     live: InFile<'a>,
     header: Header,
-    /// The pages, without the header, with what the log held.
+    /// The pages without the header, with the records of the log replayed.
     file: OwnFile,
     tail: WalTail,
 }
@@ -68,10 +73,10 @@ fn copy<'a>(options: &Options, path: &'a Path, meanwhile: &mut dyn FnMut()) -> R
     let mut last = None;
     for number in 0..TRIES {
         if number > 0 {
-            // Whoever opens the heap writes several headers, and syncs each.
+            // A process that opens the heap writes several headers, and syncs each.
             thread::sleep(SOON * (1 << number.min(8)));
         }
-        // By its name, each time: another file may have that now.
+        // Opened by name in each attempt, because another file may have the name now.
         let file = OwnFile::open(|| regular::open(OpenOptions::new().read(true), path))?;
         let files = Files::new(file.clone(), path)
             .map_err(|e| Error::io(format!("opening {}", path.display()), e))?;
@@ -81,9 +86,9 @@ fn copy<'a>(options: &Options, path: &'a Path, meanwhile: &mut dyn FnMut()) -> R
         last = match copied {
             Ok(Some((header, file, tail))) => return Ok(Copied { live, header, file, tail }),
             Ok(None) => None,
-            // That does not take long.
+            // Preparing a heap does not take long, so try again.
             Err(error @ Error::NotFollowed { how: BEING_PREPARED, .. }) => Some(error),
-            // If something has changed, it may be for that.
+            // If the heap has changed, the error may come from that.
             Err(error) if is_unchanged(&live, &start)? => return Err(error),
             Err(error) => Some(error),
         };
@@ -91,7 +96,7 @@ fn copy<'a>(options: &Options, path: &'a Path, meanwhile: &mut dyn FnMut()) -> R
     Err(last.unwrap_or_else(|| Error::Overtaken { path: path.to_owned(), tries: TRIES }))
 }
 
-/// What is in both slots of the header.
+/// Reads both slots of the header.
 fn read_header(live: &InFile<'_>) -> Result<Vec<u8>> {
     let mut bytes = vec![0; HEADER_SIZE as usize];
     let have = live.disk.data().read_copies(&mut bytes, 0).map_err(|e| reading(live.path, e))?;
@@ -103,6 +108,7 @@ fn reading(path: &Path, e: io::Error) -> Error {
     Error::io(format!("reading {}", path.display()), e)
 }
 
+/// Returns whether the name still leads to the same file, with the same header.
 fn is_unchanged(live: &InFile<'_>, start: &[u8]) -> Result<bool> {
     let id = |metadata: std::fs::Metadata| (metadata.dev(), metadata.ino());
     let has_name = || Ok(id(live.path.metadata()?) == id(live.file.metadata()?));
@@ -112,18 +118,18 @@ fn is_unchanged(live: &InFile<'_>, start: &[u8]) -> Result<bool> {
 /// An attempt to copy a heap.
 struct Attempt<'a, 'b> {
     live: &'a InFile<'b>,
-    /// The header, as bytes, before anything else was looked at.
+    /// The bytes of the header before anything else was read.
     start: &'a [u8],
     meanwhile: &'a mut dyn FnMut(),
 }
 
 impl Attempt<'_, '_> {
-    /// `None` if something has come in between.
+    /// Copies the heap. Returns `None` if it was changed in a way that the copy cannot follow.
     fn copy(mut self, options: &Options) -> Result<Option<(Header, OwnFile, WalTail)>> {
         let path = self.live.path;
         let header = self.header(self.start)?;
         (self.meanwhile)();
-        // With the records that come meanwhile.
+        // The space of the log counts, too, because the records are kept.
         let need = self.space().map_err(|e| reading(path, e))?;
         let in_memory = copy::is_small(options, need);
         let not_followed = |how| Err(Error::NotFollowed { path: path.to_owned(), how });
@@ -132,7 +138,7 @@ impl Attempt<'_, '_> {
                 self.live.check_use(options, &header)?;
                 let of = header.wal_identity();
                 if !of.in_use {
-                    // What `open` refuses.
+                    // A leftover log that `open` refuses is refused here, too.
                     WalTail::read(&*self.live.disk, &of)?;
                 }
                 let folder = options.folder_for_copies();
@@ -146,7 +152,8 @@ impl Attempt<'_, '_> {
             }
         };
         (self.meanwhile)();
-        // After the position that the log begins with: of arenas that are added from here on, all is in records behind that, but for their heads.
+        // The position with which the log begins has been read. Of arenas that are added from here on, all
+        // content except their heads is in records behind that position.
         let Some(mut header) = self.same_header(&header)? else { return Ok(None) };
         let copy = Copy::create(options, path, &self.live.file, need, need)?;
         let mut pages = HEADER_SIZE..header.mapped;
@@ -160,7 +167,9 @@ impl Attempt<'_, '_> {
                 return Ok(None);
             }
             (self.meanwhile)();
-            // After all pages: whoever opens the heap anew writes a header before anything else. And after the records: none of them is about an arena that this one does not have.
+            // This comes after all pages, because a process that opens the heap anew writes a header before
+            // anything else. It comes after the records, too, so no record is about an arena that this header
+            // does not have.
             let Some(now) = self.same_header(&header)? else { return Ok(None) };
             pages = pages.end..now.mapped;
             header = now;
@@ -174,7 +183,7 @@ impl Attempt<'_, '_> {
         Ok(Some((header, file, tail)))
     }
 
-    /// Bytes that the heap and its log take.
+    /// Returns the bytes that the heap and its log take.
     fn space(&self) -> io::Result<u64> {
         let log = self.live.disk.open_log().ok().flatten();
         Ok(copy::space(&self.live.file)? + log.map_or(Ok(0), |log| log.len())?)
@@ -187,7 +196,8 @@ impl Attempt<'_, '_> {
         }
     }
 
-    /// The header as it is now, if all that was written since the `last` one is in the same log; or nothing, if the heap was closed.
+    /// Reads the header again. Returns it if all writes since the `last` header are in the same log, or, for
+    /// a closed heap, if the header has not changed.
     fn same_header(&self, last: &Header) -> Result<Option<Header>> {
         let bytes = read_header(self.live)?;
         let now = self.header(&bytes)?;
@@ -201,14 +211,14 @@ impl Attempt<'_, '_> {
         Ok((is_same || bug(Bug::OverlookOpening)).then_some(now))
     }
 
-    /// Copies these pages. `false` if the log was overtaken.
+    /// Copies these pages. Returns `false` if the log was overtaken, or the file is shorter than expected.
     fn copy_pages(
         &mut self,
         to: &Copy<'_>,
         pages: Range<u64>,
         mut log: Option<&mut LiveLog>,
     ) -> Result<bool> {
-        // A file that is shorter than it was has got another header first.
+        // If the file has become shorter, it got another header first, so the caller's check notices it.
         to.pages(&*self.live.disk.data(), pages, &mut || {
             (self.meanwhile)();
             log.as_deref_mut().map_or(Ok(true), |log| log.read_on_beside(copy::CHUNK))

@@ -1,4 +1,5 @@
-//! Followers, and what writers do between any two of their steps: what is seen is always one committed state, not older than when the follower began.
+//! Tests followers, with actions of a writer between any two of their steps. A follower always shows one
+//! committed state, not older than when the follower began.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,21 +12,21 @@ use crate::{Durability, Error, Heap, Options, PVec, Result, Root, SyncPolicy};
 /// Numbers in the heap: several chunks of pages.
 const WORDS: usize = 480 << 10;
 
-/// What a writer does.
+/// An action of the writer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Act {
     Commit,
     Checkpoint,
-    /// So much that each segment of the log is used again.
+    /// Writes so much that each segment of the log is reused.
     Lap,
     Grow,
     Close,
     Reopen,
-    /// Is killed, and started again.
+    /// The writer is killed, and started again.
     Restart,
-    /// The heap is renamed with its log.
+    /// The heap is renamed together with its log.
     Rename,
-    /// Somebody puts another heap in the place of this one.
+    /// Another heap takes the place of this one.
     Replace,
     Remove,
 }
@@ -40,7 +41,8 @@ fn options() -> Options {
     options.durability(Durability::Wal).sync_policy(SyncPolicy::OnDemand)
 }
 
-/// What the transaction with this number writes where: single numbers all over the heap, and some that are side by side.
+/// Returns the places and values that the transaction with this number writes: single numbers all over the
+/// heap, and some adjacent ones.
 fn changes(number: u64) -> impl Iterator<Item = (usize, u64)> {
     let place = move |i: u64| ((number * 7919 + i * 61_441) as usize) % (WORDS - 1) + 1;
     let beside = (0..512).map(move |i| (place(9) + i, number));
@@ -48,7 +50,7 @@ fn changes(number: u64) -> impl Iterator<Item = (usize, u64)> {
     all.filter(|&(place, _)| place < WORDS).chain([(0, number)])
 }
 
-/// The state after so many transactions.
+/// Returns the state after `count` transactions.
 fn state(count: u64) -> Vec<u64> {
     let mut words = vec![0; WORDS];
     (1..=count).flat_map(changes).for_each(|(place, word)| words[place] = word);
@@ -134,7 +136,7 @@ impl World {
     }
 }
 
-/// What a follower sees: the number of transactions.
+/// Opens a follower, and returns the number of transactions that it shows.
 fn seen(path: &Path, meanwhile: &mut dyn FnMut()) -> Result<u64> {
     let heap = follow_beside(&options(), path, meanwhile)?;
     let report = heap.check()?;
@@ -159,7 +161,7 @@ fn template() -> Vec<u8> {
     fs::read(path).unwrap()
 }
 
-/// Lets each thing happen at each step.
+/// Tries each action at each step.
 pub(super) fn explore() -> std::result::Result<(), String> {
     let template = template();
     for act in ALL {
@@ -199,7 +201,7 @@ fn a_state_is_seen_whatever_happens_meanwhile() {
     explore().unwrap();
 }
 
-/// What is copied of a root that is made meanwhile is not all of it: the rest is in the log. That is no damage.
+/// The copy has only a part of a root that is created during it; the rest is in the log. That is no damage.
 #[test]
 fn a_root_that_is_made_meanwhile_is_not_taken_for_one_that_was_lost() {
     let dir = tempdir();
@@ -211,7 +213,8 @@ fn a_root_that_is_made_meanwhile_is_not_taken_for_one_that_was_lost() {
         drop(heap.root_or::<PVec<u64>>(name, |tx| PVec::from_slice(tx, &words)).unwrap());
         heap.checkpoint().unwrap();
     };
-    // The header of the next root lies far behind the table that names it, its elements in the second arena.
+    // The header of the next root is far behind the span table with its entry, and its elements are in the
+    // second arena.
     make("first", 5 << 19);
     make("second", 8 << 20);
     let mut at = 0;
@@ -236,12 +239,12 @@ fn a_root_that_is_made_meanwhile_is_not_taken_for_one_that_was_lost() {
     assert!(at > 5, "there are more steps");
 }
 
-/// As long as the log is not used again as a whole between two steps.
+/// This holds as long as the writer does not reuse the whole log between two steps.
 #[test]
 fn a_writer_that_never_stops_is_followed_at_once() {
     let template = template();
     let mut world = World::new(&template);
-    world.checkpoint(1); // or it would look like a closed one
+    world.checkpoint(1); // or the heap would look closed
     let (path, mut steps) = (world.path.clone(), [0; 2]);
     seen(&path, &mut || steps[0] += 1).unwrap();
     let found = seen(&path, &mut || {
@@ -261,7 +264,7 @@ fn one_that_is_too_fast_is_given_up() {
     assert_eq!(seen(&path, &mut || {}).unwrap(), world.count);
 }
 
-/// A heap is prepared for a log when its follower comes, and is open with it a moment later.
+/// A heap is being prepared for a log when its follower comes, and is open with the log a moment later.
 #[test]
 fn a_heap_that_is_being_prepared_is_waited_for() {
     let dir = tempdir();
@@ -282,7 +285,7 @@ fn a_heap_that_is_being_prepared_is_waited_for() {
     });
     let number = followed.unwrap().existing_root::<u64>("number").unwrap();
     assert_eq!(number.read(|view, n| view[n]).unwrap(), 7);
-    // One that stays so was killed.
+    // If a heap stays in that state, the process that prepared it was killed.
     fs::write(&path, &prepared).unwrap();
     let refused = options().follower(true).open(&path);
     assert!(matches!(refused, Err(Error::NotFollowed { .. })), "{refused:?}");

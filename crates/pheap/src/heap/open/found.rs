@@ -1,4 +1,4 @@
-//! The stages `Found` and `Surveyed`: what a heap says of itself, and what there is in it. Nothing is changed.
+//! The stages `Found` and `Surveyed`: the header of a heap, and its metadata. Nothing is changed.
 
 use std::sync::Arc;
 
@@ -14,18 +14,18 @@ use crate::store::relocate;
 use crate::units::HEADER_SIZE;
 use crate::wal::WalTail;
 
-/// A heap as its header and its log describe it, which have been read.
+/// A heap whose header and log have been read.
 #[derive(Clone)]
 pub(super) struct Found<'a> {
     pub(super) options: &'a Options,
     pub(super) place: &'a dyn Place,
     pub(super) header: Header,
-    /// What is in the log, and not in the heap's file.
+    /// The records in the log that are not in the heap's file.
     pub(super) tail: Arc<WalTail>,
 }
 
 impl<'a> Found<'a> {
-    /// `None` if there is no heap yet.
+    /// Reads the header and the log. Returns `None` if there is no heap yet.
     pub(super) fn read(options: &'a Options, place: &'a dyn Place) -> Result<Option<Found<'a>>> {
         let not_a_heap = || Error::NotAHeap { path: place.path().to_owned() };
         let error = |e| Error::io(format!("reading {}", place.path().display()), e);
@@ -34,7 +34,7 @@ impl<'a> Found<'a> {
         let header = match header::read(&bytes[..have], place.path())? {
             header::Found::Header(header) => header,
             header::Found::Nothing if options.read_only => return Err(not_a_heap()),
-            // Files of other kinds begin with zeros, too. The first thing that a creation stores is the magic.
+            // Files of other kinds begin with zeros, too. A creation stores the magic first.
             header::Found::Nothing
                 if bytes.iter().all(|&byte| byte == 0) && !place.is_zero().map_err(error)? =>
             {
@@ -45,7 +45,8 @@ impl<'a> Found<'a> {
         place.check_use(options, &header)?;
         let tail = place.disk().map_or(Ok(WalTail::default()), |disk| {
             WalTail::read(&**disk, &header.wal_identity()).map_err(|error| match error {
-                // Perhaps it lies beside the heap elsewhere.
+                // If the heap's file is a mount by itself, its log may lie elsewhere: next to the file that
+                // is mounted.
                 Error::LogMissing { .. } => disk.may_have_log().err().unwrap_or(error),
                 error => error,
             })
@@ -53,18 +54,20 @@ impl<'a> Found<'a> {
         Ok(Some(Found { options, place, header, tail: Arc::new(tail) }))
     }
 
-    /// Reads what there is in the heap, at the addresses that it is going to have, or first of all.
+    /// Reads the heap's metadata, at the addresses that the heap is going to have, or at those where its
+    /// relocation is completed first.
     pub(super) fn survey(self) -> Result<Surveyed<'a>> {
         let Found { options, place, header, tail } = self;
         let mut view = if options.read_only { View::Private } else { place.first_view() };
         let base = options.base.filter(|_| !moves_twice(options, &header));
         let mut mapping = place.reserve(base, &header, view)?;
-        // In a tmpfs, a look at a hole takes space, and ends the process if there is none. Elsewhere, a file that is no good heap gets no space.
+        // In a tmpfs, a read of a hole takes space, and ends the process if there is none. On other file
+        // systems, the file gets space only when it has proved to be a heap.
         if !options.read_only && place.file().is_some_and(|file| may_be_tmpfs(file)) {
             place.fill(&header, &[])?;
         }
         if !tail.is_empty() {
-            // A mapping that stores go to must not show what is not in the file.
+            // A shared mapping would store the log's records to the file.
             view = View::Private;
             mapping.show(place.backing(view));
         }
@@ -74,17 +77,18 @@ impl<'a> Found<'a> {
     }
 }
 
-/// Bytes of private memory that it takes to move a heap which is only read.
+/// Returns the bytes of private memory that relocating a read-only heap takes.
 pub(super) fn moved_bytes(place: &dyn Place, header: &Header) -> u64 {
     place.file().and_then(|file| copy::space(file).ok()).unwrap_or(0).min(header.mapped)
 }
 
+/// Returns whether the heap has pointers to rewrite: its header lists another base than that of the mapping.
 fn moves(mapping: &Mapping, header: &Header) -> bool {
     header.bases != [mapping.base().addr() as u64]
 }
 
 impl Found<'_> {
-    /// Whether a heap that is only read would be moved.
+    /// Returns whether a read-only heap would be relocated.
     pub(super) fn moves(&self) -> Result<bool> {
         let Found { options, place, header, .. } = self;
         Ok(moves(&place.reserve(options.base, header, View::Private)?, header))
@@ -92,7 +96,8 @@ impl Found<'_> {
 }
 
 impl Surveyed<'_> {
-    /// Bytes of private memory that the recovery of a heap takes which is only read, beside what the log has taken.
+    /// Returns the bytes of private memory that the recovery of a read-only heap takes, in addition to the
+    /// pages of the log.
     pub(super) fn private_bytes(&self) -> u64 {
         let Surveyed { place, contents, .. } = self;
         let moves = moves(&contents.mapping, &contents.header);
@@ -100,17 +105,18 @@ impl Surveyed<'_> {
     }
 }
 
-/// Whether the heap must first complete a relocation elsewhere before it can get the addresses that are wanted.
+/// Returns whether the heap must first complete a relocation at another base before it can get the wanted
+/// addresses.
 pub(super) fn moves_twice(options: &Options, header: &Header) -> bool {
     !options.read_only && relocate::has_no_room(header, options.base)
 }
 
-/// A heap of which all metadata have been read and found good, as they will be when its logs are replayed.
+/// A heap all of whose metadata have been read and found valid, as they will be when its logs are replayed.
 pub(super) struct Surveyed<'a> {
     pub(super) options: &'a Options,
     pub(super) place: &'a dyn Place,
     pub(super) tail: Arc<WalTail>,
-    /// How it is mapped.
+    /// How the heap is mapped.
     pub(super) view: View,
     pub(super) contents: Contents,
 }

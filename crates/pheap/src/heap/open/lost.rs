@@ -1,8 +1,9 @@
-//! Roots whose spans are still there, and whose own entry in the span table is not.
+//! Finds roots whose spans exist, but whose entry in the span table is lost.
 //!
-//! Opening a heap clears spans that belong to no root, for a crash may have left them: a root is removed with its mark first, its own entry
-//! last. One damaged byte in that entry would look the same, and cost all objects of the root. What tells the two apart is the
-//! page with the root's header, which has no mark then.
+//! Opening a heap clears spans that belong to no root, because a crash may have left them: the removal of a
+//! root writes its mark first, and clears its entry last. One damaged byte in that entry would look the same,
+//! and all objects of the root would be lost. The page with the root's header tells the two cases apart: a
+//! lost root has no mark there.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -15,9 +16,10 @@ use crate::store::arena::SpanKind;
 use crate::store::region_header::is_of_root;
 use crate::units::PAGE;
 
-/// What to say about a root that was lost, if one was.
+/// Returns a message about a lost root, if there is one.
 ///
-/// The heap is asked, and not the file that it was read from: where a log has more, that may have the spans of a root, and its own entry not yet.
+/// This reads `contents` and not the file: if the log has more records than the file, the file may have the
+/// spans of a root, and not yet its entry.
 pub(super) fn lost_root(file: &File, contents: &Contents) -> Result<Option<String>> {
     let Contents { heap, header, arenas, spans, .. } = contents;
     let (mut owners, mut others) = (HashSet::new(), HashSet::new());
@@ -42,7 +44,8 @@ pub(super) fn lost_root(file: &File, contents: &Contents) -> Result<Option<Strin
     if others.is_subset(&owners) {
         return Ok(None);
     }
-    // Rare, so it may take its time: any page might be the one. It is in the file: a root's header gets there before its entry, or with it.
+    // This case is rare, so reading all these pages is acceptable. The header is in the file, because it gets
+    // there before the root's entry, or with it.
     for Range { start: mut at, end } in candidates {
         while let Some(data) = seek_data(file, at)?.filter(|&data| data < end) {
             let offset = data & !(PAGE - 1);

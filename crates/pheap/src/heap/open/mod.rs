@@ -1,18 +1,22 @@
-//! Opening a heap: in a file, in memory, or on the simulated medium. It goes through stages, of which each owns what it has learnt, and is used up by the next one:
+//! Opens a heap: in a file, in memory, or on the simulated medium. An opening goes through stages. Each stage
+//! is a value with all that is known so far, and is consumed by the next one:
 //!
 //! | stage | is known | file |
 //! |---|---|---|
-//! | [`Found`] | the header, and what the log holds besides | [`found`] |
-//! | [`Surveyed`](found::Surveyed) | all metadata, as they will be when the logs are replayed: it is a good heap, and has its addresses | [`contents`], [`survey`] |
-//! | [`Plan`](plan::Plan) | the durability, and how the file becomes ready for it | [`plan`], [`choose`] |
+//! | [`Found`] | the header, and the records in the log | [`found`] |
+//! | [`Surveyed`] | valid metadata (after a replay), reserved addresses | [`contents`], [`survey`] |
+//! | [`Plan`](plan::Plan) | the durability, and how the file is made ready for it | [`plan`], [`choose`] |
 //! | [`Recovered`] | the file is ready, and says that it is in use | [`contents`], [`wal`] |
 //! | [`Heap`] | | [`contents`] |
 //!
-//! What needs more memory than it may have is [made to fit](fit) before it is surveyed. Of a heap that another process has
-//! open, [`follow`] makes a copy that is surveyed.
+//! If an opening needs more memory than it may have, it is [made to fit](fit) before the survey. If another
+//! process has the heap open, [`follow`] makes a copy, which is surveyed.
 //!
-//! Nothing is changed before there is a plan, but that a log which needs too much memory is brought to the file. What differs between a file and a simulated medium is in [`place`]. [`create`] makes a heap where there is none, [`verify`] checks one
-//! more than the survey does.
+//! Nothing is changed before there is a plan, with one exception: a log that needs too much memory is brought
+//! to the file. [`place`] has the differences between a file and a simulated medium. [`create`] creates a
+//! heap where there is none. [`verify`] checks a heap more thoroughly than the survey.
+//!
+//! [`Surveyed`]: found::Surveyed
 
 pub(super) mod choose;
 mod contents;
@@ -49,20 +53,23 @@ use found::Found;
 use place::{InFile, Place};
 
 impl Options {
-    /// Opens the heap in the file at `path`: creates it if there is none, recovers it if its last user crashed.
+    /// Opens the heap in the file at `path`. Creates it if there is none, and recovers it if its last user
+    /// crashed.
     ///
     /// # Errors
-    /// [`Error::NotAHeap`], [`Error::Truncated`], [`Error::NewerFormat`], [`Error::OlderFormat`], [`Error::Corrupt`] for files that are not (or no longer) valid
-    /// heaps, which are left as they are (but a log whose pages need [too much memory](Options::memory_limit) may have
-    /// been brought to the file); [`Error::Locked`] and [`Error::AlreadyOpen`] for heaps that are in use; [`Error::Copied`], [`Error::NotClosed`] and
-    /// [`Error::BootUnknown`] for those that may be torn; for a [follower](Options::follower), [`Error::NotFollowed`] and [`Error::Overtaken`];
+    /// [`Error::NotAHeap`], [`Error::Truncated`], [`Error::NewerFormat`], [`Error::OlderFormat`],
+    /// [`Error::Corrupt`] for files that are not (or no longer) valid heaps. These are left as they are (but
+    /// a log whose pages need [too much memory](Options::memory_limit) may have been brought to the file).
+    /// [`Error::Locked`] and [`Error::AlreadyOpen`] for heaps that are in use; [`Error::Copied`],
+    /// [`Error::NotClosed`] and [`Error::BootUnknown`] for heaps that may be torn; for a
+    /// [follower](Options::follower), [`Error::NotFollowed`] and [`Error::Overtaken`];
     /// [`Error::NoPermission`], [`Error::OutOfSpace`], [`Error::AddressInUse`], [`Error::Io`].
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Heap> {
         self.check()?;
         if self.follower { follow::follow(self, path.as_ref()) } else { open_file(self, path.as_ref()) }
     }
 
-    /// A heap in volatile memory, without a file. It is gone when the last handle is dropped.
+    /// Creates a heap in volatile memory, without a file. It is gone when the last handle is dropped.
     ///
     /// # Errors
     /// [`Error::OutOfSpace`], [`Error::AddressInUse`], [`Error::Io`].
@@ -72,7 +79,7 @@ impl Options {
     }
 }
 
-/// From what lies at a place to a heap that is ready.
+/// Goes through the stages for the file or medium `place`. Creates a heap if there is none.
 fn open(options: &Options, place: &dyn Place) -> Result<Recovered> {
     let Some(found) = Found::read(options, place)? else { return create::create(options, place) };
     verify::verify(&found)?;
@@ -92,7 +99,8 @@ fn open_file(options: &Options, path: &Path) -> Result<Heap> {
     match recovered {
         Ok(recovered) => Ok(recovered.finish(options, Some(lock))),
         Err(error) => {
-            // A child that another thread has just made shares the lock until it runs another program.
+            // If another thread has just forked, the child shares the file's lock until it runs another
+            // program. So release the lock explicitly.
             unlock(&file);
             Err(error)
         }

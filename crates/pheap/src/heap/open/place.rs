@@ -1,4 +1,4 @@
-//! Where a heap lies: what its opening asks of a file, or of a simulated medium.
+//! Where a heap lies: the operations of an opening on a file, or on a simulated medium.
 
 #![deny(clippy::wildcard_enum_match_arm)]
 
@@ -23,43 +23,43 @@ use crate::store::header::{Header, Use};
 use crate::store::relocate;
 use crate::units::HEADER_SIZE;
 
-/// What a mapping of a heap is for.
+/// The purpose of a mapping of a heap.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum View {
-    /// To be read only: what is stored there stays in this process.
+    /// For reading only: stores stay in this process.
     Private,
-    /// To store to the medium itself; `sync` is for `MAP_SYNC`.
+    /// For stores to the medium itself; `sync` says whether with `MAP_SYNC`.
     Shared { sync: bool },
-    /// To make the file ready for a log: each fence syncs it.
+    /// For preparing the file for a log: each fence syncs it.
     Synced,
-    /// To be used with a log.
+    /// For use with a log.
     Logged,
 }
 
-/// Where a heap lies.
+/// A file or simulated medium with a heap, or for one.
 pub(super) trait Place {
-    /// For messages.
+    /// Returns the path, for messages.
     fn path(&self) -> &Path;
 
-    /// The file, and the place for a log beside it, if there are such.
+    /// Returns the disk with the heap's file and the place of its log; `None` without a file.
     fn disk(&self) -> Option<&Arc<dyn Disk>>;
 
-    /// The file of the operating system, if it is one.
+    /// Returns the operating system's file; `None` for a simulated medium.
     fn file(&self) -> Option<&OwnFile> {
         None
     }
 
-    /// Whether it is a copy that is gone when the heap is closed.
+    /// Returns whether this is a temporary copy that is gone when the heap is closed.
     fn is_copy(&self) -> bool {
         false
     }
 
-    /// Reads what there is of the header.
+    /// Reads as much of the header as there is. Returns the length read.
     fn read_start(&self, bytes: &mut [u8]) -> io::Result<usize> {
         self.disk().map_or(Ok(0), |disk| disk.data().read_up_to(bytes, 0))
     }
 
-    /// Whether there is nothing but zeros behind the header.
+    /// Returns whether all bytes behind the header are zero.
     fn is_zero(&self) -> io::Result<bool> {
         let Some(disk) = self.disk() else { return Ok(true) };
         let (data, mut at, mut buffer) = (disk.data(), HEADER_SIZE, vec![0; 1 << 20]);
@@ -73,38 +73,40 @@ pub(super) trait Place {
         Ok(true)
     }
 
-    /// The header of a heap that is made here.
+    /// Returns the header of a heap that is created here.
     fn new_header(&self, options: &Options) -> Result<Header> {
-        // The limit may be another one at the next opening, but the reservation will not.
+        // `max_size` may differ at the next opening, but the reservation cannot.
         new_header(options, options.max_size.saturating_mul(16))
     }
 
-    /// Refuses a heap that is not whole, or may be torn.
+    /// Refuses a heap that is truncated, is a copy, or may be torn.
     fn check_use(&self, options: &Options, header: &Header) -> Result<()>;
 
-    /// How the heap is going to be used.
+    /// Chooses how the heap is going to be used.
     fn choose(&self, options: &Options) -> Result<Chosen>;
 
-    /// What a mapping shows.
+    /// Returns the backing of a mapping for this purpose.
     fn backing(&self, view: View) -> Backing;
 
-    /// How a heap is mapped to find out what is in it, if its file has everything and may be written.
+    /// Returns the purpose of the mapping for the survey, if the file has everything (no log) and may be
+    /// written.
     fn first_view(&self) -> View {
         View::Shared { sync: false }
     }
 
-    /// Reserves addresses.
+    /// Reserves addresses for the heap.
     fn reserve(&self, base: Option<u64>, header: &Header, view: View) -> Result<Mapping> {
         relocate::reserve(base, header, self.backing(view))
     }
 
-    /// Makes what lies there as long as a new heap, and zero. `mapping` was reserved for it.
+    /// Makes the file as long as a new heap, and all zeros. `mapping` was reserved for it.
     fn begin(&self, mapping: &Mapping, header: &Header) -> Result<()>;
 
-    /// Sees to it that there is room for all of a heap that was found, but for the ranges (offset, length) that are `free`. Changes no byte of it. Returns whether these may have no room.
+    /// Reserves space for all of the heap, except the ranges (offset, length) that are `free`. Changes no
+    /// byte. Returns whether the free ranges may have no space.
     fn fill(&self, header: &Header, free: &[(u64, u64)]) -> Result<bool>;
 
-    /// Fails if stores to the file may find no space, though it [has its room](Self::fill).
+    /// Fails if stores to the file may find no space, even after [`fill`](Self::fill).
     fn check_room(&self, header: &Header) -> Result<()> {
         let bytes = header.mapped;
         let room = self.file().map_or(Ok(()), |file| holes::check_room(file, bytes));
@@ -123,11 +125,11 @@ pub(super) fn check_length(path: &Path, have: io::Result<u64>, header: &Header) 
     Ok(())
 }
 
-/// A file that nobody else writes to.
+/// A heap in a file that no other process writes to, except for a follower's view of a live heap.
 pub(super) struct InFile<'a> {
     pub(super) path: &'a Path,
     pub(super) file: OwnFile,
-    /// Whether it is a copy of the heap, without a name, and not the file at `path`.
+    /// Whether `file` is a temporary copy of the heap, without a name, and not the file at `path`.
     pub(super) is_copy: bool,
     pub(super) disk: Arc<dyn Disk>,
 }
@@ -149,16 +151,18 @@ impl Place for InFile<'_> {
         self.is_copy
     }
 
-    /// A copy of a heap in use may be torn, and so may be what the kernel has not written to its disk.
+    /// A copy of a heap in use may be torn. After a power failure, so may be a heap that was in use with
+    /// `Process`, because the kernel had not written all of it.
     fn check_use(&self, options: &Options, header: &Header) -> Result<()> {
         check_length(self.path, self.disk.data().len(), header)?;
         if header.in_use == Use::Closed || options.restored {
             return Ok(());
         }
-        // A file that cannot be looked at is one that nothing is known of.
+        // If the file's identity cannot be read, nothing is known of the file.
         let now = Identity::of(&self.file).unwrap_or_default();
         let boot = boot_id();
-        // Files in memory do not outlive their boot, and the name of a tmpfs is made when it is mounted.
+        // Files in a tmpfs do not outlive the boot, and a tmpfs gets a new id when it is mounted. So an equal
+        // id means the same boot.
         let named = header.identity.file_system;
         let same_boot =
             is_same_boot(header.boot, boot) || is_tmpfs(&self.file) && named != 0 && named == now.file_system;
@@ -190,7 +194,7 @@ impl Place for InFile<'_> {
 
     fn begin(&self, mapping: &Mapping, header: &Header) -> Result<()> {
         overwrite_in_place(&self.file);
-        // Cuts off what an interrupted creation left.
+        // Cuts off the rest of an interrupted creation.
         mapping.grow_file(0, header.mapped)?;
         mapping.sync_length()
     }
@@ -200,19 +204,19 @@ impl Place for InFile<'_> {
     }
 }
 
-/// Makes the name of a new file durable.
+/// Makes the name of a new file durable, by a sync of its directory.
 pub(super) fn sync_directory(path: &Path) -> Result<()> {
     let parent = folder_of(path);
-    // SURVIVES unreached: see the call of this.
+    // SURVIVES unreached: a simulated disk has no directory; see the call of this function.
     File::open(parent)
         .and_then(|directory| directory.sync_all())
         .map_err(|e| Error::io(format!("syncing the directory {}", parent.display()), e))
 }
 
-/// The header of a new heap that can have so many bytes at most, as far as is known.
+/// Returns the header of a new heap. `most` is the most bytes that it can have.
 ///
 /// # Errors
-/// [`Error::Io`]: there are no random numbers.
+/// [`Error::Io`] if the operating system gives no random numbers.
 pub(super) fn new_header(options: &Options, most: u64) -> Result<Header> {
     let [a, b, salt] = random().map_err(|e| Error::io("asking for random numbers", e))?;
     let unit = options.arena_size;

@@ -1,4 +1,4 @@
-//! The stages `Plan` and `Recovered`: an opening is decided on, and carried out.
+//! The stages `Plan` and `Recovered`: decides how a heap is opened, and does it.
 
 #![deny(clippy::wildcard_enum_match_arm)]
 
@@ -20,37 +20,42 @@ use crate::os::storage::Disk;
 use crate::store::header::{Header, Use};
 use crate::wal::{Settings, Wal};
 
-/// How the heap is going to be opened. It is good, and has its addresses: from now on, only the disk can fail.
+/// How the heap is going to be opened. It is valid, and has its addresses: from now on, only the disk can
+/// fail.
 pub(super) struct Plan<'a> {
     surveyed: Surveyed<'a>,
     route: Route,
 }
 
-/// How the heap's file becomes ready for its use.
+/// How the heap's file is made ready for its use.
 enum Route {
     /// Neither file is written to: the log's pages are private.
     ReadOnly,
-    /// Stores go to the file itself, which is mapped with `MAP_SYNC` or not. The mapping is the one that the heap moves to once its relocation is complete.
+    /// Stores go to the file itself, for this medium; the `bool` says whether it is mapped with `MAP_SYNC`.
+    /// The mapping, if any, is where the heap moves when its relocation is complete.
     Mapped(Medium, bool, Option<Mapping>),
-    /// The log of the crash goes on. If it cannot, the route is `NewLog`.
+    /// The log of a killed process goes on. If it cannot, the heap gets a new log, as with `NewLog`.
     Resume,
-    /// The heap was closed in order: the first record will make the log.
+    /// The heap was closed in order: the first record makes the log.
     LaterLog,
-    /// The heap lies where it is mapped, and has no logs of regions to replay: it only needs a log.
+    /// The heap is mapped at its base, and has no logs of regions to replay: it only needs a log.
     NewLog,
-    /// Logs of regions are replayed, or the heap is moved, in the file. Then it needs a log.
+    /// Logs of regions are replayed, or the heap is relocated, in the file. Then it needs a log. The mapping,
+    /// if any, is where the heap moves when its relocation is complete.
     Prepare(Option<Mapping>),
 }
 
 impl<'a> Surveyed<'a> {
-    /// Decides how the heap is opened. Nothing has been changed until here.
+    /// Decides how the heap is opened. Until here nothing has been changed.
     pub(super) fn plan(mut self) -> Result<Plan<'a>> {
         let Surveyed { options, place, ref tail, ref mut contents, .. } = self;
         if options.read_only {
             return Ok(Plan { surveyed: self, route: Route::ReadOnly });
         }
         let chosen = chosen(options, place, &contents.header)?;
-        // Where the disk is full, a store to a hole that is mapped ends the process, and a checkpoint to one fails. With a log, free pages may stay holes until they are allocated. No byte changes.
+        // On a full disk, a store to a hole that is mapped ends the process, and a checkpoint that writes to
+        // a hole fails. So space is reserved now. With a log, free pages may stay holes until they are
+        // allocated. No byte changes.
         let least = options.tuning.hole;
         let free = if matches!(chosen, Chosen::Wal) { contents.free(least, tail) } else { Vec::new() };
         contents.holes = place.fill(&contents.header, &free)?.then_some(least);
@@ -64,7 +69,7 @@ impl<'a> Surveyed<'a> {
     }
 }
 
-/// The route of a heap that gets a log, or has one.
+/// Returns the route of a heap that is opened with `Wal`.
 fn route_to_log(place: &dyn Place, contents: &Contents, target: Option<Mapping>) -> Route {
     let at = target.as_ref().unwrap_or(&contents.mapping).base().addr() as u64;
     if contents.header.bases != [at] || contents.has_stale_logs {
@@ -73,14 +78,15 @@ fn route_to_log(place: &dyn Place, contents: &Contents, target: Option<Mapping>)
     let has_log = || place.disk().is_some_and(|disk| disk.open_log().map_or(true, |log| log.is_some()));
     match contents.header.in_use {
         Use::In(MediumKind::Wal) => Route::Resume,
-        // Without the live slots of an orderly close, the heap is swept in the background, where nobody would learn that the log cannot be made.
+        // Without the live slots of an orderly close, a background thread sweeps the heap. It could not
+        // return the error if the log cannot be made, so the log is made now.
         Use::Closed if contents.live.is_some() && !has_log() => Route::LaterLog,
         Use::Closed => Route::NewLog,
         Use::In(MediumKind::Process | MediumKind::Pmem | MediumKind::Synced) => Route::Prepare(target),
     }
 }
 
-/// The durability of a heap that is going to be written to. Fails if it cannot have that here.
+/// Returns the durability of a heap that is going to be written to. Fails if the heap cannot have it here.
 pub(super) fn chosen(options: &Options, place: &dyn Place, header: &Header) -> Result<Chosen> {
     let chosen = place.choose(options)?;
     if let (Chosen::Wal, Some(disk)) = (&chosen, place.disk()) {
@@ -103,7 +109,7 @@ fn may_write(mapped: u64, place: &dyn Place) -> Result<()> {
 }
 
 impl Plan<'_> {
-    /// Makes of the file what the plan says.
+    /// Makes the file ready by the plan's route.
     pub(super) fn recover(self) -> Result<Recovered> {
         let Plan { surveyed, route } = self;
         let place = surveyed.place;
@@ -131,7 +137,7 @@ impl Surveyed<'_> {
         contents.recover(Medium::Process)
     }
 
-    /// Goes on with the log of a crash.
+    /// Goes on with the log of a killed process.
     fn resume(self) -> Result<Recovered> {
         let disk = disk_of(self.place);
         let of = self.contents.header.wal_identity();
@@ -143,18 +149,19 @@ impl Surveyed<'_> {
         drop(tail);
         let logged = place.backing(View::Logged);
         if view == View::Private {
-            contents.mapping.show(logged); // with what was stored there
+            contents.mapping.show(logged); // with the private pages
         } else {
             contents = contents.show(None, logged)?;
         }
         use_log(log, contents)
     }
 
-    /// Brings the log of a crash to the heap's file, if there is one, and closes it: a new log may need its space.
+    /// Brings the log of a killed process to the heap's file, if there is one, and marks the heap as closed.
+    /// Done first because a new log may need the old log's space.
     fn settle(mut self) -> Result<Self> {
         let Surveyed { options, place, tail, contents, .. } = &mut self;
         if contents.header.in_use == Use::In(MediumKind::Wal) {
-            // Beside the private pages.
+            // The private pages of the survey count, too.
             let room = (options.memory() / 2).saturating_sub(tail.bytes());
             wal::settle(&mut contents.header, &**disk_of(*place), tail, room)?;
             contents.live = None;
@@ -168,9 +175,10 @@ impl Surveyed<'_> {
         let Surveyed { place, mut view, mut contents, .. } = self;
         let shared = View::Shared { sync };
         if let Some(disk) = place.disk() {
-            // With `MAP_SYNC`, no sync can have failed, and recovery makes durable what it reads.
+            // With `MAP_SYNC`, no sync can have failed, and recovery makes durable all that it reads.
             if !sync && !bug(Bug::TrustHeader) {
-                // One that was prepared for a log relies on all of its file; but a file in memory outlives no power failure.
+                // A heap that was being prepared for a log relies on all of its file. A file in memory
+                // outlives no power failure, so it need not be rewritten.
                 let in_memory = place.file().is_some_and(|file| is_tmpfs(file));
                 let whole = contents.header.in_use == Use::In(MediumKind::Synced) && !in_memory;
                 wal::make_durable(&**disk, &contents.header, whole)?;
@@ -191,8 +199,9 @@ impl Surveyed<'_> {
         recovered.again()?.show(target, place.backing(shared))?.recover(medium)
     }
 
-    /// Recovers a heap, and moves it, in its file. It is complete then, but its header goes on to say how it was in use before: after a crash
-    /// before the header that names the log, the next opening prepares the heap again.
+    /// Recovers a heap, and relocates it, in its file. Then it is complete, but its header still says how it
+    /// was in use before. If a crash comes before the header that names the log, the next opening prepares
+    /// the heap again.
     fn prepare(mut self, target: Option<Mapping>) -> Result<Self> {
         let Surveyed { place, mut contents, .. } = self;
         let disk = disk_of(place);
@@ -216,19 +225,20 @@ impl Surveyed<'_> {
     }
 }
 
-/// Where a log was chosen, there is a disk for it.
+/// Returns the disk of a heap that has a log, or gets one.
 fn disk_of(place: &dyn Place) -> &Arc<dyn Disk> {
     place.disk().expect("a heap that has a log, or gets one, has a disk")
 }
 
-/// Opens a heap that was closed in order, or has just been made, where it is mapped. The first record will make its log.
+/// Opens a heap that was closed in order, or has just been created, where it is mapped. The first record will
+/// make its log.
 fn later_log(options: &Options, place: &dyn Place, contents: Contents) -> Result<Recovered> {
     let contents = contents.show(None, place.backing(View::Logged))?;
     let of = contents.header.wal_identity();
     use_log(Wal::new(disk_of(place).clone(), of, settings(options))?, contents)
 }
 
-/// The same, but the log is made now.
+/// Opens a heap like `later_log`, but makes the log now.
 pub(super) fn with_log(options: &Options, place: &dyn Place, mut contents: Contents) -> Result<Recovered> {
     let disk = disk_of(place);
     wal::make_durable(&**disk, &contents.header, false)?;
@@ -241,7 +251,7 @@ fn new_log(surveyed: Surveyed<'_>) -> Result<Recovered> {
     with_log(surveyed.options, surveyed.place, surveyed.contents)
 }
 
-/// Opens a heap that is complete, but for its header, with its log.
+/// Opens a heap that is complete except for its header, with its log.
 fn use_log(wal: Arc<Wal>, contents: Contents) -> Result<Recovered> {
     wal.set_base(contents.mapping.base().addr());
     let recovered = contents.recover(Medium::Wal(wal.clone()));

@@ -1,4 +1,4 @@
-//! Opening a heap on a simulated medium: by the same stages as one in a file.
+//! Opens a heap on a simulated medium, by the same stages as a heap in a file.
 
 #![deny(clippy::wildcard_enum_match_arm)]
 
@@ -23,21 +23,22 @@ use crate::units::HEADER_SIZE;
 use crate::wal::write_again;
 
 impl Options {
-    /// A heap on a simulated medium, mapped at the address that the image was made for.
+    /// Opens a heap on a simulated medium, mapped at the address that the image was made for.
     #[doc(hidden)]
     pub fn simulate(&self, sim: &Arc<Sim>) -> Result<Heap> {
         self.check()?;
         Ok(super::open(self, &InMemory(sim.clone()))?.finish(self, None))
     }
 
-    /// A heap with a write-ahead log on a simulated disk. It makes no checkpoint by itself, unless its log is full.
+    /// Opens a heap with a write-ahead log on a simulated disk. It makes no checkpoint by itself, unless its
+    /// log is full.
     #[doc(hidden)]
     pub fn simulate_disk(&self, disk: &Arc<SimDisk>) -> Result<Heap> {
         self.check()?;
         Ok(super::open(self, &OnDisk(disk.clone()))?.finish(self, None))
     }
 
-    /// Other numbers than those that are shipped.
+    /// Sets other limits and sizes than the shipped ones.
     #[doc(hidden)]
     pub fn tuning(mut self, tuning: Tuning) -> Options {
         self.tuning = tuning;
@@ -46,8 +47,8 @@ impl Options {
 }
 
 impl Heap {
-    /// Ends the use of a heap on a simulated medium as the death of its process would: nothing more reaches the medium. No transaction
-    /// may be running.
+    /// Ends the use of a heap on a simulated medium like the death of its process: nothing more reaches the
+    /// medium. No transaction may be running.
     #[doc(hidden)]
     pub fn abandon(self) {
         self.inner.abandon();
@@ -58,7 +59,7 @@ fn path() -> &'static Path {
     Path::new("<simulated>")
 }
 
-/// Of each run the same.
+/// Returns the header of a new heap, equal in each run.
 fn header(options: &Options) -> Result<Header> {
     Ok(Header { uuid: 1, salt: 0x5eed, ..new_header(options, u64::MAX)? })
 }
@@ -69,7 +70,7 @@ fn reserve(base: Option<u64>, header: &Header, backing: Backing) -> Result<Mappi
     relocate::reserve_at(base, header.reserved, backing)
 }
 
-/// Memory whose cache lines are written back.
+/// Simulated memory whose cache lines are written back.
 pub(super) struct InMemory(pub(super) Arc<Sim>);
 
 impl Place for InMemory {
@@ -117,7 +118,7 @@ impl Place for InMemory {
     }
 
     fn fill(&self, header: &Header, _free: &[(u64, u64)]) -> Result<bool> {
-        // What is longer than the header knows was never used.
+        // Bytes behind the heap's end were never used.
         if self.0.len() > header.mapped {
             self.0.truncate(header.mapped as usize / 8);
         }
@@ -125,7 +126,8 @@ impl Place for InMemory {
     }
 }
 
-/// A disk with a file, and one for its log. With [`Durability::Process`] the file is mapped and shared: what is stored is in the page cache.
+/// A simulated disk with the heap's file and its log. With [`Durability::Process`] the file is mapped shared:
+/// stores go to the page cache.
 pub(super) struct OnDisk(pub(super) Arc<dyn Disk>);
 
 impl Place for OnDisk {
@@ -146,7 +148,7 @@ impl Place for OnDisk {
 
     fn check_use(&self, options: &Options, header: &Header) -> Result<()> {
         check_length(path(), self.0.data().len(), header)?;
-        // Each opening is of another boot, but for those that are told that it is not.
+        // Each opening counts as another boot, except with `verify`.
         if header.in_use.is_torn_by_power_failure() && !options.verify {
             return Err(Error::NotClosed);
         }
@@ -158,7 +160,7 @@ impl Place for OnDisk {
         Ok(if is_mapped { Chosen::Mapped(Medium::Process, false) } else { Chosen::Wal })
     }
 
-    /// A copy: the file changes before it is used.
+    /// A private view, because the file changes before the mapping is used.
     fn first_view(&self) -> View {
         View::Private
     }
@@ -180,7 +182,8 @@ impl Place for OnDisk {
         let (data, error) = (self.0.data(), |e| Error::io("making the simulated file", e));
         let mut start = [0; HEADER_SIZE as usize];
         data.read_up_to(&mut start, 0).map_err(error)?;
-        // Of a real file, what an interrupted creation left is cut off, so that no part of it is in the page cache only.
+        // For a real file, the rest of an interrupted creation is cut off, so that no part of it is in the
+        // page cache only. Here it is rewritten.
         if start.iter().any(|&byte| byte != 0) || !self.is_zero().map_err(error)? {
             write_again(&*data, 0).map_err(error)?;
         }
@@ -201,7 +204,7 @@ mod tests {
     use crate::sim::disk::{Call, DiskImage, Fault, Which};
     use crate::sim::set_bug;
 
-    /// Each look of a follower at what may have come in between is needed.
+    /// Each check of a follower for changes by the writer is needed.
     #[test]
     fn followers_that_overlook_something_are_found() {
         let bugs = [Bug::FollowOnce, Bug::OverlookLap, Bug::OverlookOpening, Bug::OverlookGrowth];
@@ -213,7 +216,7 @@ mod tests {
         }
     }
 
-    /// The log is there when its heap begins to be closed, and then another file is.
+    /// While its heap is being closed, the log is there at first, and another file takes its place later.
     #[test]
     fn a_log_that_is_misplaced_while_its_heap_is_closed_is_no_broken_disk() {
         let disk = Arc::new(SimDisk::new(DiskImage { data: Vec::new(), log: None }));
@@ -229,7 +232,7 @@ mod tests {
         .unwrap();
         drop(root);
         let in_place = disk.clone();
-        // The checkpoint has looked for it by then.
+        // The checkpoint has looked up the log by then.
         disk.amid_sync(Which::Log, Some(Box::new(move || in_place.set_log(Some(vec![1; 512])))));
         heap.close().unwrap();
         assert_eq!(disk.view().log.unwrap(), [1; 512]);
@@ -237,7 +240,8 @@ mod tests {
         assert_eq!(open().root::<u64>("n").unwrap().read(|view, n| view[n]).unwrap(), 7);
     }
 
-    /// What a killed process has left in its log may be in the page cache only. Who only reads shows it, too, so it is synced: the file that was read.
+    /// The log of a killed process may be in the page cache only. A read-only opening shows its records, too,
+    /// so it syncs the log: the same file that it has read.
     #[test]
     fn a_log_is_synced_before_it_is_shown() {
         let disk = Arc::new(SimDisk::new(DiskImage { data: Vec::new(), log: None }));

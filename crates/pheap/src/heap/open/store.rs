@@ -1,4 +1,4 @@
-//! What the log holds is stored to the private mapping of a heap that is being opened.
+//! Stores the records of the log to the private mapping of a heap that is being opened.
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,17 +11,18 @@ use crate::store::words::Words;
 use crate::units::PAGE;
 use crate::wal::WalTail;
 
-/// Bytes of pages that are mapped at a time.
+/// Bytes of pages that are copied by one call.
 const RUN: u64 = 256 * PAGE;
-/// Threads that share that, at most: it is the kernel's work, on tables that they share.
+/// Most threads for these calls. More do not help: the work is the kernel's, on tables that the threads
+/// share.
 const THREADS: usize = 4;
-/// Runs for each of them, at least.
+/// Runs of pages that make another thread worth its start.
 const WORTH: usize = 8;
 
-/// Stores the records of the log to the heap, which has `mapped` bytes.
+/// Stores the records of the log's `tail` to the heap, which has `mapped` bytes.
 ///
 /// # Errors
-/// That the log cannot be read again.
+/// If the log cannot be read again.
 pub(super) fn store(mapping: &Mapping, heap: Words<'_>, mapped: u64, tail: &WalTail) -> io::Result<()> {
     if !mapping.is_simulated() {
         copy_pages(mapping, &tail.runs(mapped, RUN).collect::<Vec<_>>());
@@ -35,7 +36,8 @@ pub(super) fn store(mapping: &Mapping, heap: Words<'_>, mapped: u64, tail: &WalT
     })
 }
 
-/// Has the kernel make copies of these pages. With a fault for each of them, and by one thread, that would take most of the time of an opening.
+/// Makes the kernel copy these pages. A page fault for each of them, in one thread, would take most of the
+/// time of an opening.
 fn copy_pages(mapping: &Mapping, runs: &[(u64, u64)]) {
     let next = AtomicUsize::new(0);
     let work = || {
@@ -43,11 +45,11 @@ fn copy_pages(mapping: &Mapping, runs: &[(u64, u64)]) {
             mapping.populate(offset, len);
         }
     };
-    // Only if there is so much: to ask how many processors there are takes a while, too.
+    // Asked only for large heaps, because looking up the number of processors takes a while, too.
     let threads = if runs.len() < 2 * WORTH { 1 } else { os::cores().min(THREADS).min(runs.len() / WORTH) };
     thread::scope(|scope| {
         for _ in 1..threads {
-            // If it cannot be started, this thread does all of it.
+            // If the thread cannot be started, this one does all of the work.
             let _ = thread::Builder::new().spawn_scoped(scope, work);
         }
         work();

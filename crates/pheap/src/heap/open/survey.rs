@@ -1,5 +1,5 @@
-//! What is found in a heap that is being opened: its regions, what their logs are going to change in the metadata, and the pages that no
-//! one owns.
+//! Surveys a heap that is being opened: its regions, the changes to metadata in the regions' logs, and the
+//! free pages.
 
 use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
@@ -23,8 +23,8 @@ use crate::units::PAGE;
 /// A region, with the segments of its log.
 pub(super) type Surveyed = (Identity, Vec<Segment>);
 
-/// The regions that were not removed. Which of them have a root, and of which type, may be known to their logs only: see [`Outlook::of`]. A
-/// crash may have left the words that say so half written.
+/// Returns the regions that were not removed. Some of their words may be in their logs only, or half written
+/// by a crash: the root, and its type. [`Outlook::of`] reads these.
 pub(super) fn read_regions(
     stored: Stored<'_>,
     heap: Words<'static>,
@@ -41,7 +41,7 @@ pub(super) fn read_regions(
         let is_of_log = |span: &&Span| (span.entry.kind, span.entry.region) == (SpanKind::Log, id);
         let of_region = |at: u64| span_at(spans, at).filter(is_of_log).map(Span::bytes);
         if header_at.is_removed()? {
-            header_at.read(header.salt)?; // no log has anything to say about it
+            header_at.read(header.salt)?; // checks the header; its log is ignored
             continue;
         }
         let segments = Log::chain(stored, first_segment(span.offset), of_region)?;
@@ -59,11 +59,12 @@ pub(super) fn read_regions(
     Ok(regions)
 }
 
-/// What a heap looks like when its logs have been replayed. Known before, so that whatever is wrong with it is found while nothing has
-/// been written yet.
+/// The heap's metadata as they will be when the logs are replayed. Known before the replay, so that each
+/// defect is found while nothing has been written yet.
 pub(super) struct Outlook {
     pub(super) spans: Vec<Span>,
-    /// The root object of each region, and its type. The offset is 0 if there is none, because a crash has cut the region's creation short.
+    /// The offset of each region's root object, and the number of its type. The offset is 0 if a crash has
+    /// cut the region's creation short.
     pub(super) roots: Vec<(u64, u32)>,
 }
 
@@ -90,7 +91,8 @@ impl Outlook {
     }
 }
 
-/// The spans when the logs have been replayed. Only the tables that they change are read once more.
+/// Returns the spans as they will be when the logs are replayed. Only tables that the logs change are read
+/// again.
 fn later(
     stored: Stored<'_>,
     arenas: &[Arena],
@@ -114,7 +116,7 @@ fn later(
             later.extend_from_slice(&spans[at(arena.start)..at(arena.end())]);
         }
     }
-    // All but the type of a root, which a migration changes.
+    // Compares all but the type of a root, which a migration changes.
     let metadata = |spans: &[Span]| -> Vec<(u64, SpanEntry)> {
         let spans = spans.iter().filter(|span| !span.holds_objects());
         spans.map(|span| (span.offset, SpanEntry { ty: 0, ..span.entry })).collect()
@@ -125,7 +127,8 @@ fn later(
     Ok(later)
 }
 
-/// The words of span tables, and the `logged` ones of regions, that the logs are going to change. No log of ours has anything to say about other metadata.
+/// Returns the words that the logs are going to change in span tables, and in the `logged` words of regions.
+/// A log that changes other metadata is corrupt.
 fn replayed_metadata(
     arenas: &[Arena],
     spans: &[Span],
@@ -152,7 +155,8 @@ fn replayed_metadata(
     Ok(replayed)
 }
 
-/// Fails unless each root is an object of its type, in a span of its region, with a name of its own, and each span is of a type that is known.
+/// Fails unless each root is an object of its type, in a span of its region, with a name that no other root
+/// has, and each span is of a known type.
 pub(super) fn check_roots(regions: &[Surveyed], spans: &[Span], types: &TypeTable) -> Result<()> {
     let unknown = |span: &&Span| span.holds_objects() && span.entry.ty as usize >= types.types.len();
     if let Some(span) = spans.iter().find(unknown) {
@@ -184,7 +188,7 @@ pub(super) fn check_roots(regions: &[Surveyed], spans: &[Span], types: &TypeTabl
     Ok(())
 }
 
-/// The runs of pages (offset, length) beside these spans.
+/// Returns the runs of pages (offset, length) that are in none of these spans.
 pub(super) fn gaps<'a>(
     arenas: &'a [Arena],
     spans: impl Iterator<Item = &'a Span> + 'a,
@@ -202,7 +206,7 @@ pub(super) fn gaps<'a>(
     arenas.iter().flat_map(of_arena).filter(|&(_, len)| len > 0)
 }
 
-/// The pages that no one owns. Spans that a crash has left without an owner are cleared.
+/// Returns the free pages. Clears spans that a crash has left without an owner.
 pub(super) fn free_pages(
     media: &Media,
     heap: Words<'_>,
@@ -212,10 +216,10 @@ pub(super) fn free_pages(
     types: &TypeTable,
 ) -> Pages {
     let live: HashSet<u32> = regions.iter().map(|(identity, _)| identity.id).collect();
-    // A segment of a log is a span of a log: `read_regions` has seen to that.
+    // A segment of a log is always a span of a log: `read_regions` has checked that.
     let starts = regions.iter().flat_map(|(_, segments)| segments.iter().map(|segment| segment.start));
     let starts: HashSet<u64> = regions.iter().map(|(identity, _)| identity.offset).chain(starts).collect();
-    // Most spans are of the region that the one before is of.
+    // A cache: most spans are of the same region as the span before.
     let known = Cell::new(None);
     let is_live = |region| {
         let is_live = known.get() == Some(region) || live.contains(&region);
@@ -239,8 +243,10 @@ pub(super) fn free_pages(
     });
     gaps(arenas, owned).for_each(|(offset, len)| pages.give(offset, len));
     if cleared {
-        // SURVIVES drop sync: a heap is opened like this to be made ready for a log. That opening ends with a header, which is synced with the entries, or
-        // not at all; and the next one, which is the first that takes spans, looks for what belongs to nobody again. SURVIVES delay sync: as above.
+        // SURVIVES drop sync: a heap is opened like this to be prepared for a log. That opening ends with a
+        // header, and the sync of that header covers the cleared entries, too. If it does not get that far,
+        // the next opening, which is the first that takes spans, clears spans without an owner again.
+        // SURVIVES delay sync: for the same reason as a dropped sync.
         media.fence();
     }
     pages

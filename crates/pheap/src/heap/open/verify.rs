@@ -1,4 +1,4 @@
-//! Checking a file before it is opened.
+//! Checks a file before it is opened.
 
 use super::found::Found;
 use super::{fit, lost};
@@ -6,9 +6,12 @@ use crate::error::{Error, Result};
 use crate::heap::Heap;
 use crate::store::header::Use;
 
-/// For [`Options::verify`](crate::Options::verify): checks a file before it is opened, and before anything in it is changed.
+/// Checks the file before it is opened, and before anything in it is changed, if
+/// [`Options::verify`](crate::Options::verify) asks for that.
 ///
-/// What is checked is a heap whose logs are replayed and whose pointers lead to where it is mapped. The file has none of that yet, so it is a heap of its own, in memory, by the same stages.
+/// The check needs a heap whose logs are replayed and whose pointers are relative to its mapping. The file is
+/// not in that state yet, so a separate heap is opened for it, read-only, in private memory, by the same
+/// stages.
 pub(super) fn verify(found: &Found<'_>) -> Result<()> {
     if !is_wanted(found) || found.place.file().is_none() {
         return Ok(());
@@ -21,8 +24,8 @@ fn is_wanted(found: &Found<'_>) -> bool {
     found.options.verify || found.options.restored && found.header.in_use != Use::Closed
 }
 
-/// Opens a heap that is only read, and checks it if that is wanted: the same one, for stores to a copy of a heap stay in it,
-/// and it is not what was found any more.
+/// Opens a heap that is only read, and checks it if that is wanted. The checked heap is the one that is
+/// returned, because it may be a copy that was stored to, and cannot be opened twice.
 pub(super) fn open(found: Found<'_>) -> Result<Heap> {
     let (options, place) = (found.options, found.place);
     let file = place.file().filter(|_| is_wanted(&found));

@@ -1,4 +1,5 @@
-//! What a write-ahead log needs of the heap's file before it is opened again, whatever that is opened as.
+//! Settles or removes an old write-ahead log, and makes the heap's file durable, before an opening with any
+//! durability goes on.
 
 use std::io;
 
@@ -9,8 +10,9 @@ use crate::store::header::{Header, SLOT_SIZE, Use, is_torn};
 use crate::units::{HEADER_SIZE, PAGE};
 use crate::wal::{WalTail, fold_tail, write_again};
 
-/// Brings what a crash has left in the log to the heap's file, and marks that as closed. The log is left to the caller, who may [retire](retire_old_log) it then.
-/// `room` is how many bytes of memory that may take.
+/// Brings the records that a crash has left in the log to the heap's file, and marks the heap as closed. The
+/// log stays; the caller may [retire](retire_old_log) it then. `room` is the bytes of memory that this may
+/// take.
 pub(super) fn settle(header: &mut Header, disk: &dyn Disk, tail: &WalTail, room: u64) -> Result<()> {
     let salt = header.salt;
     let close = |header: &mut Header| {
@@ -33,16 +35,16 @@ fn write_header(header: &mut Header, disk: &dyn Disk) -> io::Result<()> {
     for _ in 0..2 {
         header.sequence += 1;
         disk.data().write_all(&header.to_bytes(), header.slot() as u64 * PAGE)?;
-        disk.data().sync()?; // one at a time, for a disk may tear what it writes
+        disk.data().sync()?; // one at a time, because a disk may tear the slot that is being written
     }
     Ok(())
 }
 
-/// Removes a log that the header says is not needed any more.
+/// Removes a log that the heap does not need any more, by its header.
 pub(super) fn retire_old_log(header: &mut Header, disk: &dyn Disk) -> Result<()> {
     if disk.open_log().is_ok_and(|log| log.is_some()) {
         make_durable(disk, header, false)?;
-        // Both slots: should one be damaged later, the other must not say that there is a log.
+        // Write both slots: if one is damaged later, the other must not say that there is a log.
         write_header(header, disk).map_err(|e| Error::writing("writing the header", e))?;
     }
     remove_old_log(disk)
@@ -54,12 +56,14 @@ pub(super) fn remove_old_log(disk: &dyn Disk) -> Result<()> {
     removed.map_err(|e| Error::io(format!("removing the old log {}", disk.log_path().display()), e))
 }
 
-/// Makes durable what was read of the heap's file: the newest header, or the `whole` of it. A process that was killed may have left it to the kernel; and if a sync has failed,
-/// the page cache may say what the disk has in part only, and the next sync finds nothing to do. So it is written once more, as it is. While the next header is written, a disk that
-/// tears sectors must have one that is whole.
+/// Makes durable what was read of the heap's file: the newest header, or the `whole` file. A killed process
+/// may have left it in the page cache. And if a sync has failed, the page cache may have data that the disk
+/// has only in part, and the next sync finds nothing to do. So it is rewritten, unchanged. While the next
+/// header is written, a disk that tears sectors must have one whole header.
 ///
-/// The whole file, if it was changed in place and not closed: pointers that the page cache has moved, and logs and entries that it has emptied, are not looked at again, and
-/// a header that is written next would rely on them.
+/// The whole file is rewritten if it was changed in place and not closed: recovery does not look again at
+/// pointers that are swizzled, and logs and entries that are emptied, in the page cache only. The next header
+/// would rely on them.
 pub(super) fn make_durable(disk: &dyn Disk, header: &Header, whole: bool) -> Result<()> {
     let data = disk.data();
     let durable = write_header_again(&*data, header.slot()).and_then(|()| {
@@ -68,8 +72,10 @@ pub(super) fn make_durable(disk: &dyn Disk, header: &Header, whole: bool) -> Res
     durable.map_err(|e| Error::writing("syncing the heap's file", e))
 }
 
-/// Writes the header that was read, in this slot, as it is, for the next sync. If the other slot is torn, it is erased: the next header goes there, and should that be torn, too, the one and what is left of the other could be a header
-/// together, which was the first one's. That may name what nobody knows of any more.
+/// Rewrites the header in this slot unchanged, so that the next sync covers it. If the other slot is torn, it
+/// is erased, because the next header goes there. If that was torn, too, its written part and the rest of the
+/// older torn header could together be a valid header: the older one, which may name a log run that no mark
+/// names any more.
 fn write_header_again(data: &dyn Storage, slot: usize) -> io::Result<()> {
     let at = slot as u64 * PAGE;
     let mut bytes = [0; SLOT_SIZE];
@@ -78,7 +84,9 @@ fn write_header_again(data: &dyn Storage, slot: usize) -> io::Result<()> {
     let other = PAGE - at;
     let len = data.read_up_to(&mut bytes, other)?;
     if is_torn(&bytes[..len]) {
-        // SURVIVES drop: which words of two headers make one depends on random numbers in them; there is a test below. SURVIVES delay: as above.
+        // SURVIVES drop: which words of two headers make one depends on random numbers in them; there is a
+        // test below.
+        // SURVIVES delay: which words of two headers make one depends on random numbers in them.
         data.write_all(&[0; SLOT_SIZE][..len], other)?;
     }
     Ok(())

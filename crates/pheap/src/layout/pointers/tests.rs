@@ -17,7 +17,7 @@ impl<'a> Words<'a> {
 }
 
 impl PointerMap {
-    /// The words that are visited of an object with this content, or of several such objects.
+    /// Returns the words that are visited of an object with this content, or of several such objects.
     fn visited(&self, content: &[u64], slots: usize, window: Range<usize>) -> Vec<usize> {
         let (objects, bytes) = (content.repeat(slots), content.len() * 8);
         let mut found = Vec::new();
@@ -30,9 +30,9 @@ impl PointerMap {
     }
 }
 
-// --- against the derive ----------------------------------------------------------------------------------------------------
+// --- compared with the derive
 
-/// The words of an object of `len` words with this content that the map visits.
+/// Returns the words that the map visits of an object of `len` words with this content.
 fn words(desc: &'static Desc, content: &[u64]) -> Vec<usize> {
     PointerMap::of(&Graph::of(desc).unwrap().types[0]).visited(content, 1, 0..content.len() * 8)
 }
@@ -96,7 +96,7 @@ fn pointers_of_structs() {
     let mut far = words(<Far as Persist>::desc(), &[1; 172]);
     far.sort_unstable();
     assert_eq!(far, (70..172).collect::<Vec<_>>());
-    assert_eq!(words(<Far as Persist>::desc(), &[1; 71]), [70]); // the rest is not there
+    assert_eq!(words(<Far as Persist>::desc(), &[1; 71]), [70]); // there are no further words
 }
 
 #[test]
@@ -152,9 +152,9 @@ fn a_window_shows_what_it_overlaps() {
     assert_eq!(map.visited(&content, 1, 500..600), [0; 0]);
 }
 
-// --- against a walk that knows nothing of maps -----------------------------------------------------------------------------
+// --- compared with a walk that does not use maps
 
-/// The pointers of a `ty` at byte `at`, by the book.
+/// Finds the pointers of a `ty` at byte `at`, by walking its layout.
 fn walk(ty: &TypeLayout, content: &[u8], at: usize, found: &mut BTreeSet<usize>) {
     let fields = |fields: &[FieldLayout], found: &mut BTreeSet<usize>| {
         for field in fields {
@@ -196,7 +196,7 @@ fn layout(size: u64, align: u64, shape: Shape) -> TypeLayout {
     TypeLayout { name: String::new(), size, align, shape }
 }
 
-/// Fields in the order of C, behind `start` bytes. Returns the size and alignment, too.
+/// Lays fields out by the rules of C, behind `start` bytes. Returns the size and alignment, too.
 fn laid_out(types: Vec<TypeLayout>, start: u64) -> (Vec<FieldLayout>, u64, u64) {
     let (mut end, mut align) = (start, 1);
     let mut fields = Vec::new();
@@ -208,7 +208,7 @@ fn laid_out(types: Vec<TypeLayout>, start: u64) -> (Vec<FieldLayout>, u64, u64) 
     (fields, end, align)
 }
 
-/// Types as a compiler lays them out.
+/// Any sized type, as a compiler lays it out.
 fn any_sized() -> impl Strategy<Value = TypeLayout> {
     let prims = [(Prim::U8, 1), (Prim::U16, 2), (Prim::I32, 4), (Prim::U64, 8), (Prim::I128, 16)];
     let leaf = prop_oneof![
@@ -245,7 +245,7 @@ fn any_type() -> impl Strategy<Value = TypeLayout> {
     prop_oneof![any_sized(), slice]
 }
 
-/// Content in which small numbers, which tags and lengths are, are frequent.
+/// Any content; small numbers are frequent, because tags and lengths are small.
 fn any_content() -> impl Strategy<Value = Vec<u64>> {
     let word = prop_oneof![4 => 0..8u64, 1 => (-3..0i64).prop_map(|n| n as u64), 1 => any::<u64>()];
     (prop::collection::vec(word, 1..40), 0..1100usize)
@@ -258,10 +258,14 @@ proptest! {
         ty in any_type(), content in any_content(), window in (0..9000usize, 0..9000usize), whole: bool
     ) {
         let map = PointerMap::of(&ty);
-        // A sized object has its size, at least; a slice has what it has.
+        // A sized object has at least its size; a slice may have any length.
         let content = match ty.shape {
             Shape::Slice(_) => content,
-            _ => content.into_iter().chain(std::iter::repeat(2)).take((ty.size as usize).div_ceil(8)).collect(),
+            _ => content
+                .into_iter()
+                .chain(std::iter::repeat(2))
+                .take((ty.size as usize).div_ceil(8))
+                .collect(),
         };
         let bytes: Vec<u8> = content.iter().flat_map(|word| word.to_le_bytes()).collect();
         let window = if whole { 0..bytes.len() } else { window.0..window.1 };

@@ -1,4 +1,4 @@
-//! Hash maps: a trie of directories, and chains of buckets.
+//! Decodes hash maps: a trie of directories, and chains of buckets.
 
 use super::part::{Part, Slots, strange};
 use super::{Node, Order, nothing};
@@ -13,13 +13,13 @@ const HASH: u32 = 64;
 pub(super) struct HashWalk<'v> {
     child: Child<'v>,
     bucket: Bucket<'v>,
-    /// Directories on the way.
+    /// Directories on the path.
     frames: Vec<Frame<'v>>,
-    /// The bucket before.
+    /// The bucket that was visited last: it may have a next one in its chain.
     last: Option<Part<'v>>,
 }
 
-/// What leads to buckets. Offsets are in bytes from its start.
+/// The layout of a reference to buckets. Offsets are in bytes from its start.
 #[derive(Clone, Copy)]
 struct Child<'v> {
     tag: Prim,
@@ -28,13 +28,13 @@ struct Child<'v> {
     leaf: (i128, Pointer),
     bits: u64,
     directory: (i128, Pointer),
-    /// Those in a directory.
+    /// The references in a directory.
     children: Slots<'v>,
-    /// Bits of the hash that a directory divides by.
+    /// Bits of the hash by which a directory divides.
     level: u32,
 }
 
-/// How buckets are laid out.
+/// The layout of buckets.
 #[derive(Clone, Copy)]
 struct Bucket<'v> {
     order: Order,
@@ -43,13 +43,13 @@ struct Bucket<'v> {
     slots: Slots<'v>,
 }
 
-/// What leads to buckets, side by side.
+/// An array of references to buckets that is being visited.
 #[derive(Clone, Copy)]
 struct Frame<'v> {
     part: Part<'v>,
     slots: Slots<'v>,
     next: u64,
-    /// Bits of the hash that lead to it, and to each.
+    /// Bits of the hash that lead to this array, and to each of its elements.
     above: u32,
     known: u32,
     /// Whether this is a directory that grows, of pointers to buckets.
@@ -98,7 +98,7 @@ impl<'v> HashWalk<'v> {
         Some(HashWalk { child, bucket, frames: vec![frame], last: None })
     }
 
-    /// A node without entries.
+    /// Makes a node without entries.
     pub(super) fn node(&self, part: Part<'v>) -> Node<'v> {
         Node::array(part, Slots { count: 0, ..self.bucket.slots })
     }
@@ -134,7 +134,8 @@ impl<'v> HashWalk<'v> {
                         "has a bucket for {depth} bits of the hash, among those for {above} to {known}"
                     ));
                 }
-                // Its pointers are side by side: one for each value of the bits that it does not know.
+                // The pointers to a bucket are adjacent: one for each value of the bits by which it does not
+                // divide.
                 let end = i + (1 << (known - depth));
                 let addr = at.word(pointer.at);
                 let same = |j| tag_at(j) == tag && place(j).word(pointer.at) == addr;

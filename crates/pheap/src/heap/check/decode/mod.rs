@@ -1,9 +1,9 @@
-//! Collections by the type table alone, without the types of the program: where their nodes are, and which
-//! slots of those have values.
+//! Decodes collections by the type table alone, without the program's types: finds their nodes, and the slots
+//! of these that have values.
 //!
-//! [`trace`](super::trace) and [`inspect`](crate::heap::inspect) both go by it. Nothing here believes an
-//! object: each pointer, length and tag is looked at before it is followed. A damaged collection may lead to
-//! a node twice, and round in circles; it is for the caller to end that.
+//! [`trace`](super::trace) and [`inspect`](crate::heap::inspect) both use it. Objects are not trusted: each
+//! pointer, length and tag is checked before it is used. A damaged collection may lead to a node twice, or in
+//! a circle; the caller must detect that.
 
 mod hash;
 pub(in crate::heap) mod part;
@@ -14,53 +14,53 @@ use hash::HashWalk;
 use part::{Part, Slots, Spot, as_text, in_slot, strange};
 use tree::TreeWalk;
 
-/// Where a key is, and its value.
+/// A key and its value.
 pub(in crate::heap) type Pair<'v> = (Spot<'v>, Spot<'v>);
 
 /// A node of a collection, or its buffer.
 #[derive(Clone, Copy)]
 pub(in crate::heap) struct Node<'v> {
-    /// The object.
+    /// The node's object.
     pub(in crate::heap) part: Part<'v>,
     pub(in crate::heap) kind: Kind,
-    /// Values, entries, branches or keys.
+    /// The slots for values, entries, branches or keys.
     pub(in crate::heap) slots: Slots<'v>,
-    /// The values of keys that lie by themselves.
+    /// The slots for the values of keys, if they are separate from the keys.
     pub(in crate::heap) values: Option<Slots<'v>>,
     order: Order,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(in crate::heap) enum Kind {
-    /// Values are in its slots.
+    /// The slots have values.
     Values,
-    /// It leads to other nodes, and its slots have keys.
+    /// The node leads to other nodes, and its slots have keys.
     Keys,
-    /// The same, and its slots are branches, which have a separator at this byte. That of the first place is
-    /// none.
+    /// The node leads to other nodes. Its slots are branches, each with a separator at this byte. The
+    /// separator at the first place is unused.
     Separators(u64),
 }
 
-/// Which slots of a node have values.
+/// The slots of a node that have values.
 #[derive(Clone, Copy)]
 enum Order {
-    /// So many from this one on, and round.
+    /// `len` slots, from the slot `head` on, wrapping around.
     Ring { head: u64, len: u64 },
-    /// Those whose tag, at this byte, has some of these bits.
+    /// The slots whose tag has at least one of these bits. The tags begin at byte `at`.
     Tags { at: u64, bits: u16 },
-    /// The first so many of those whose numbers are at this byte.
+    /// The first `len` slots of a list of slot numbers, which begins at byte `at`.
     List { at: u64, len: u64 },
 }
 
 impl<'v> Node<'v> {
-    /// Elements that lie one behind the other, and all have values.
+    /// Makes a node of consecutive elements that all have values.
     pub(in crate::heap) fn array(part: Part<'v>, slots: Slots<'v>) -> Node<'v> {
         let order = Order::Ring { head: 0, len: slots.count };
         Node { part, kind: Kind::Values, slots, values: None, order }
     }
 
-    /// The buffer of a vector, a text or a queue, and whether there is one. If not, this is a part of the
-    /// owner.
+    /// Returns the buffer of a vector, a text or a queue, and whether there is one. If there is none, the
+    /// node is a part of the owner, without elements.
     pub(in crate::heap) fn buffer(vector: &Vector, owner: Part<'v>) -> Result<(Node<'v>, bool), String> {
         let head = vector.head.map_or(0, |at| owner.word(at));
         let len = owner.word(vector.len);
@@ -73,7 +73,7 @@ impl<'v> Node<'v> {
         Ok((Node { order: Order::Ring { head, len }, ..node }, buffer.is_some()))
     }
 
-    /// How many places there are before the end of the values.
+    /// Returns the number of places before the end of the values.
     pub(in crate::heap) fn places(&self) -> u64 {
         match self.order {
             Order::Ring { len, .. } | Order::List { len, .. } => len,
@@ -81,7 +81,7 @@ impl<'v> Node<'v> {
         }
     }
 
-    /// How many values there are.
+    /// Returns the number of values.
     pub(in crate::heap) fn len(&self) -> u64 {
         match self.order {
             Order::Ring { len, .. } | Order::List { len, .. } => len,
@@ -89,12 +89,13 @@ impl<'v> Node<'v> {
         }
     }
 
-    /// The slot that is at a place, and whether it has a value. Each slot is at one.
+    /// Returns the slot at a place, and whether it has a value. Each slot is at exactly one place.
     #[inline]
     pub(in crate::heap) fn slot(&self, place: u64) -> (u64, bool) {
         match self.order {
             Order::Ring { head, len } => {
-                // In this order: a ring of elements without bytes may be longer than can be counted twice.
+                // Computed in this way to avoid an overflow: a ring of elements without bytes may have up to
+                // 2^64 - 1 of them.
                 let before_end = self.slots.count - head;
                 let slot = if place < before_end { head + place } else { place - before_end };
                 (slot, place < len)
@@ -109,12 +110,12 @@ impl<'v> Node<'v> {
         }
     }
 
-    /// The value at a place that has one.
+    /// Returns the value at a place that has one.
     pub(in crate::heap) fn value(&self, place: u64) -> Spot<'v> {
         self.part.at(self.slots.offset(self.slot(place).0)).is(self.slots.ty)
     }
 
-    /// The entry at a place, if it has one.
+    /// Returns the entry at a place, if it has one.
     pub(in crate::heap) fn entry(&self, place: u64) -> Result<Option<Pair<'v>>, String> {
         let (slot, true) = self.slot(place) else { return Ok(None) };
         let Spot { part, ty } = self.value(place);
@@ -126,7 +127,7 @@ impl<'v> Node<'v> {
         Option::zip(part("key"), part("value")).ok_or_else(strange).map(Some)
     }
 
-    /// All values, if they are bytes that lie one behind the other.
+    /// Returns all values, if they are consecutive bytes.
     pub(in crate::heap) fn bytes(&self) -> Option<&'v [u8]> {
         match self.order {
             Order::Ring { head: 0, len } if self.slots.ty.size == 1 => {
@@ -136,17 +137,17 @@ impl<'v> Node<'v> {
         }
     }
 
-    /// The same, of a text.
+    /// Returns all values as text.
     pub(in crate::heap) fn text(&self) -> Result<&'v str, String> {
         as_text(self.bytes().ok_or_else(strange)?)
     }
 }
 
-/// The nodes of a collection that are still to come, each before those that it leads to, and entries in their
-/// order.
+/// The nodes of a collection that are still to come. Each node comes before the nodes that it leads to, and
+/// entries come in the collection's order.
 #[derive(Clone)]
 pub(in crate::heap) struct Walk<'v> {
-    /// How many values or entries the collection says that it has.
+    /// The number of values or entries, by the collection's own length.
     pub(in crate::heap) len: u64,
     first: Option<Node<'v>>,
     rest: Rest<'v>,
@@ -160,7 +161,7 @@ enum Rest<'v> {
 }
 
 impl<'v> Walk<'v> {
-    /// Before the first node of a collection.
+    /// Begins a walk at the first node of a collection.
     pub(in crate::heap) fn of(rule: &Rule, owner: Part<'v>) -> Result<Walk<'v>, String> {
         let (len, first, rest) = match rule {
             Rule::Vector(vector) => (vector.len, Walk::buffer(vector, owner)?, Rest::None),
@@ -193,7 +194,7 @@ impl<'v> Walk<'v> {
         Ok(is_there.then_some(buffer))
     }
 
-    /// The next node. Nothing comes behind an error.
+    /// Returns the next node. After an error, the walk must not be continued.
     pub(in crate::heap) fn next(&mut self) -> Result<Option<Node<'v>>, String> {
         match &mut self.rest {
             _ if self.first.is_some() => Ok(self.first.take()),

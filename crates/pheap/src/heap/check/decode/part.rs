@@ -1,5 +1,4 @@
-//! Parts of objects: bytes and numbers in them, and where their pointers lead, which is looked at before it
-//! is followed.
+//! Parts of objects: reads bytes and numbers, and follows pointers, which are checked first.
 
 #![allow(unsafe_code)]
 
@@ -11,21 +10,22 @@ use crate::layout::{Shape, TypeLayout};
 
 /// Objects as a view shows them.
 pub(crate) trait Sight {
-    /// The types; pointers name their targets by their number here.
+    /// Returns the types. Pointers name their targets by the position in this list.
     fn types(&self) -> &[TypeLayout];
 
-    /// So many bytes at an address.
+    /// Returns `len` bytes at an address.
     ///
     /// # Safety
-    /// They lie in one object of the root, with its length if it has one.
+    /// The bytes at `addr..addr + len` lie in one live object of the root, within its length if it is a slice
+    /// or string.
     unsafe fn bytes(&self, addr: u64, len: u64) -> &[u8];
 }
 
-/// Where objects are: in a heap that is still, of which nothing is believed; or behind a view, whose pointers
-/// are good. In a heap, places are offsets; behind a view, they are addresses.
+/// Where objects are. In a heap that no thread changes, places are offsets, and pointers are checked. Behind
+/// a view, places are addresses, and pointers are valid.
 //
 // Invariant: places behind a view come from a pointer of that view, from the layouts of objects, and from
-// pointers in them. `Object::seen` begins with the first.
+// pointers in them. `Object::seen` makes the first place.
 #[derive(Clone, Copy)]
 pub(crate) enum Ground<'v> {
     Heap(&'v HeapMap<'v>),
@@ -33,7 +33,7 @@ pub(crate) enum Ground<'v> {
 }
 
 impl<'v> Ground<'v> {
-    /// The heap, if this is one.
+    /// Returns the heap; `None` for a view.
     pub(in crate::heap) fn map(self) -> Option<&'v HeapMap<'v>> {
         match self {
             Ground::Heap(map) => Some(map),
@@ -49,17 +49,17 @@ impl<'v> Ground<'v> {
     }
 }
 
-/// The part of an object that begins at a place.
+/// A part of an object: everything from a place on.
 #[derive(Clone, Copy)]
 pub(in crate::heap) struct Part<'v> {
     pub(in crate::heap) ground: Ground<'v>,
     pub(in crate::heap) at: u64,
-    /// The number of its span, in a heap.
+    /// The number of the object's span; 0 behind a view.
     pub(in crate::heap) span: u32,
     pub(in crate::heap) region: u32,
 }
 
-/// A part, and its type.
+/// A part of an object with its type.
 #[derive(Clone, Copy)]
 pub(in crate::heap) struct Spot<'v> {
     pub(in crate::heap) part: Part<'v>,
@@ -75,18 +75,18 @@ impl<'v> Part<'v> {
         Spot { part: self, ty }
     }
 
-    /// So many bytes, `at` so many behind the first.
+    /// Returns `len` bytes, from `at` bytes behind the start on.
     #[inline]
     pub(in crate::heap) fn bytes(self, at: u64, len: u64) -> &'v [u8] {
         match self.ground {
             Ground::Heap(map) => map.bytes(self.at + at, len),
-            // SAFETY: the invariant: these bytes lie in an object. What has a length of its own is cut off by
-            // the length of its buffer.
+            // SAFETY: by the invariant, `self.at` is a place in a live object of the view. Callers compute
+            // `at` and `len` from the object's layout, or limit them by the length of the slice or buffer.
             Ground::View(view) => unsafe { view.bytes(self.at + at, len) },
         }
     }
 
-    /// [`bytes`](Self::bytes), as many as are asked for.
+    /// Returns `N` [`bytes`](Self::bytes).
     #[inline]
     pub(in crate::heap) fn array<const N: usize>(self, at: u64) -> [u8; N] {
         *self.bytes(at, N as u64).first_chunk().expect("as many were asked for")
@@ -97,18 +97,18 @@ impl<'v> Part<'v> {
         u64::from_ne_bytes(self.array(at))
     }
 
-    /// An integer of this type, or the tag of an enum.
+    /// Returns an integer of this type, or the tag of an enum.
     pub(in crate::heap) fn integer(self, at: u64, prim: Prim) -> i128 {
         prim.integer(|len| self.bytes(at, len))
     }
 
-    /// The layout of a type.
+    /// Returns the layout of a type.
     pub(in crate::heap) fn layout(self, ty: u32) -> Option<&'v TypeLayout> {
         self.ground.types().get(ty as usize)
     }
 
-    /// Where a pointer to a `target` leads, and how many bytes inside of an object that is. None if it is
-    /// null, or to nothing that has bytes.
+    /// Returns the place to which a pointer to a `target` leads, and its distance in bytes from the start of
+    /// its object. Returns `None` if the pointer is null, or a `target` has no bytes.
     pub(in crate::heap) fn locate(self, addr: u64, target: u32) -> Result<Option<(Part<'v>, u64)>, String> {
         match self.ground {
             Ground::Heap(map) => {
@@ -120,7 +120,7 @@ impl<'v> Part<'v> {
         }
     }
 
-    /// The whole object that a pointer of a collection leads to; none if it is null.
+    /// Returns the whole object to which a collection's pointer leads; `None` if the pointer is null.
     pub(in crate::heap) fn follow(self, pointer: Pointer) -> Result<Option<Part<'v>>, String> {
         let addr = self.word(pointer.at);
         match self.locate(addr, pointer.to)? {
@@ -131,7 +131,8 @@ impl<'v> Part<'v> {
         }
     }
 
-    /// The same, of a pointer to a slice: its elements, too. Of slots, they are the values.
+    /// Follows a pointer to a slice, like [`follow`](Self::follow), and returns its elements, too. For slots,
+    /// the type is that of the values in them.
     pub(super) fn follow_slice(self, pointer: Pointer) -> Result<(Option<Part<'v>>, Slots<'v>), String> {
         let Some(TypeLayout { shape: Shape::Slice(elem), .. }) = self.layout(pointer.to) else {
             return Err(strange());
@@ -142,17 +143,17 @@ impl<'v> Part<'v> {
         Ok((slice, slots.map_err(|what| format!("has a buffer that {what}"))?))
     }
 
-    /// The elements of the slice that begins here.
+    /// Returns the elements of the slice that begins here.
     pub(in crate::heap) fn elements(self, elem: &'v TypeLayout) -> Result<Slots<'v>, String> {
         Ok(Slots { first: header_of(elem), ty: elem, count: self.len()? })
     }
 
-    /// The string that begins here.
+    /// Returns the string that begins here.
     pub(in crate::heap) fn text(self) -> Result<&'v str, String> {
         as_text(self.bytes(8, self.len()?))
     }
 
-    /// How many elements or bytes the object has that begins here.
+    /// Returns the number of elements or bytes of the object that begins here.
     pub(in crate::heap) fn len(self) -> Result<u64, String> {
         match self.ground {
             Ground::Heap(map) => map.len_of(&map.spans[self.span as usize], self.at),
@@ -161,17 +162,17 @@ impl<'v> Part<'v> {
     }
 }
 
-/// Slots or elements that lie one behind the other.
+/// Consecutive slots or elements.
 #[derive(Clone, Copy)]
 pub(in crate::heap) struct Slots<'v> {
-    /// Where they begin in their object.
+    /// Offset of the first one in its object.
     pub(in crate::heap) first: u64,
     pub(in crate::heap) ty: &'v TypeLayout,
     pub(in crate::heap) count: u64,
 }
 
 impl<'v> Slots<'v> {
-    /// The slots in a field of a type.
+    /// Returns the slots in a field of a type.
     pub(super) fn of(ty: &'v TypeLayout, path: &[&str]) -> Option<Slots<'v>> {
         match field(ty, path)? {
             (first, TypeLayout { shape: Shape::Array { elem, len }, .. }) => {
@@ -186,7 +187,7 @@ impl<'v> Slots<'v> {
     }
 }
 
-/// The type of the values in slots of this type.
+/// Returns the type of the values in slots of this type.
 pub(in crate::heap) fn in_slot(ty: &TypeLayout) -> &TypeLayout {
     match &ty.shape {
         Shape::Slot(of) => of,

@@ -1,5 +1,5 @@
-//! Ordered maps, with and without versions. The nodes of the former have their items in order; those of the
-//! latter have an order of their slots.
+//! Decodes ordered maps, with and without versions. Nodes of maps without versions have their items in order;
+//! nodes of maps with versions list their slots in order.
 
 use super::part::{Part, Slots};
 use super::{Kind, Node, Order, nothing};
@@ -13,25 +13,25 @@ pub(super) struct TreeWalk<'v> {
     leaf: Layout<'v>,
     inner: Layout<'v>,
     max_height: usize,
-    /// What leads to the first node, before that was met.
+    /// The reference to the first node, until that is visited.
     top: Option<Part<'v>>,
-    /// Inner nodes on the way, and the place of the next item of each.
+    /// Inner nodes on the path, and the place of the next item of each.
     frames: Vec<(Node<'v>, u64)>,
-    /// How many inner nodes lead to each leaf.
+    /// The number of inner nodes above each leaf, once a leaf was visited.
     height: Option<usize>,
 }
 
-/// How a kind of nodes is laid out.
+/// The layout of a kind of nodes.
 #[derive(Clone, Copy)]
 struct Layout<'v> {
     len: u64,
-    /// Where the numbers of the slots in order are; none if the slots lie in order.
+    /// Offset of the list of slot numbers; `None` if the slots are in order themselves.
     order: Option<u64>,
     slots: Slots<'v>,
-    /// What lies beside each slot.
+    /// The second array of the node, with an element for each slot.
     beside: Slots<'v>,
-    /// In an inner node with an order: where a branch has its separator and its pointer to an inner node.
-    /// (Pointers to leaves lie beside the branches.)
+    /// In an inner node with a list of slots: the offsets of a branch's separator, and of its pointer to an
+    /// inner node. (Pointers to leaves are in `beside`.)
     branch: Option<(u64, Pointer)>,
 }
 
@@ -62,7 +62,8 @@ impl<'v> Layout<'v> {
     fn node(&self, part: Part<'v>, is_inner: bool) -> Result<Node<'v>, String> {
         let Layout { slots, beside, .. } = *self;
         let (len, count) = (part.word(self.len), slots.count);
-        // A leaf is let go of when it has lost its last entry, but not at once.
+        // In a map with versions, a leaf may be empty for a while: it is not removed at once when it loses
+        // its last entry.
         if len > count || (len == 0 && (is_inner || self.order.is_none())) {
             return Err(format!("has a node of {len} items, with room for {count}"));
         }
@@ -96,7 +97,8 @@ impl<'v> TreeWalk<'v> {
         let (child, top) = (tree.child, map.at(tree.top));
         let leaf = Layout::of(map.layout(child.leaf.1.to)?, false)?;
         let inner = Layout::of(map.layout(child.inner.1.to)?, true)?;
-        // In a heap, equal types have equal numbers. The types of a view are right.
+        // In a heap, equal types have equal numbers, so they can be compared. The types of a view need no
+        // check.
         let is_heap = map.ground.map().is_some();
         if is_heap && inner.branch.is_none() && TreeChild::of(inner.beside.ty)? != child {
             return None;
@@ -151,7 +153,7 @@ impl<'v> TreeWalk<'v> {
         Ok(None)
     }
 
-    /// The node that a child leads to.
+    /// Returns the node to which a reference leads.
     fn enter_child(&mut self, child: Part<'v>) -> Result<Node<'v>, String> {
         let TreeChild { tag, leaf, inner, .. } = self.child;
         match child.integer(0, tag) {
@@ -161,7 +163,7 @@ impl<'v> TreeWalk<'v> {
         }
     }
 
-    /// The node that a pointer leads to.
+    /// Returns the node to which a pointer leads, and adds an inner node to the path.
     fn enter(&mut self, part: Part<'v>, pointer: Pointer, is_inner: bool) -> Result<Node<'v>, String> {
         let (depth, most) = (self.frames.len(), self.max_height);
         if is_inner && depth >= most {
