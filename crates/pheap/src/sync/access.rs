@@ -3,7 +3,7 @@
 //!
 //! | holder | may run at the same time as |
 //! |---|---|
-//! | reader ([`lock_shared`](Access::lock_shared)) | readers, a writer that is not upgraded, quiescent holders |
+//! | reader ([`lock_shared`](Access::lock_shared)) | readers, a not upgraded writer, quiescent holders |
 //! | writer ([`lock_upgradable`](Access::lock_upgradable)) | readers |
 //! | [upgraded](Access::upgrade) writer | no other holder |
 //! | quiescent holder ([`lock_quiescent`](Access::lock_quiescent)) | readers, quiescent holders |
