@@ -9,11 +9,11 @@ use serde_json::json;
 use crate::progress::Progress;
 use crate::{Outcome, Result};
 
-/// What was found in a file.
+/// The result of examining a file.
 struct Finding {
-    /// None if the heap cannot be opened at all.
+    /// `None` if the heap cannot be opened.
     report: Option<Report>,
-    /// What the report does not know.
+    /// Problems that the report does not contain.
     problems: Vec<String>,
 }
 
@@ -42,7 +42,8 @@ pub fn check(how: &Options, file: &Path, as_json: bool, out: &mut dyn Write) -> 
     Ok(Outcome::of(clean))
 }
 
-/// Opening with `verify` finds everything that a heap's own check does, and lost roots, but its report is shorter.
+/// Examines a file. Opening it with `verify` finds all problems that `Heap::check` finds, and lost roots, but
+/// its error is shorter than the report of `Heap::check`. So if it fails, this returns that report.
 fn examine(how: &Options, file: &Path) -> Result<Finding> {
     let reader = how.clone().read_only(true);
     let report = |options: Options| {
@@ -53,7 +54,7 @@ fn examine(how: &Options, file: &Path) -> Result<Finding> {
     let mut problems = Vec::new();
     match report(reader.clone().verify(true).restored(true)) {
         Ok(found) => {
-            // A sound heap that was never closed.
+            // All objects are valid, but the heap may not have been closed.
             let what = match crate::open(&reader, file) {
                 Err(Error::NotClosed) => {
                     "the heap was in use with `Durability::Process` when the machine went down"

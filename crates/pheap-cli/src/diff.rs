@@ -1,4 +1,4 @@
-//! `pheap diff`: what is different in two heaps: types, roots, and values by their paths.
+//! `pheap diff`: the differences of two heaps in types, roots, and values by their paths.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -14,7 +14,7 @@ use crate::progress::Progress;
 use crate::text::{brief, key_text, short};
 use crate::{Failure, Outcome, Result};
 
-/// Letters of a value, and of a path.
+/// Maximal length of a printed value (approximate, in bytes) and of a path (in characters).
 const VALUE: usize = 100;
 const PATH: usize = 300;
 
@@ -34,7 +34,7 @@ pub struct Args {
     most: usize,
 }
 
-/// A place, and what is there: in one heap, in the other.
+/// A path, and the value there in either heap; `None` if a heap has none.
 struct Difference {
     path: String,
     a: Option<String>,
@@ -73,7 +73,7 @@ pub fn diff(a: &Heap, b: &Heap, args: &Args, out: &mut dyn Write) -> Result {
     Ok(Outcome::of(same))
 }
 
-/// Types that are in one heap only, or have another layout in the other.
+/// Returns the types that only one heap has, or that have different layouts.
 fn types(a: &[TypeInfo], b: &[TypeInfo]) -> Vec<Difference> {
     let by_name = |types: &[TypeInfo]| -> BTreeMap<String, Vec<String>> {
         let mut all: BTreeMap<String, Vec<String>> = BTreeMap::new();
@@ -130,7 +130,7 @@ fn values<'a, 'b>(a: &Objects<'a>, b: &Objects<'b>, args: &Args) -> Result<Diffe
     Ok(differences)
 }
 
-/// The differences that are told, and the number of the others.
+/// The differences to print, and the number of differences beyond `most`.
 struct Differences {
     list: Vec<Difference>,
     more: usize,
@@ -150,16 +150,18 @@ impl Differences {
     }
 }
 
-/// Parts that belong together: how the path goes on, and what is there in either heap.
+/// Iterates over corresponding parts of two values: the segment of the path, and the part in either heap.
 type Pairs<'a, 'b> = Box<dyn Iterator<Item = (String, Option<Value<'a>>, Option<Value<'b>>)> + 'b>;
 
-/// What is compared, part by part. A stack, but not that of the thread, for lists are long.
+/// Compares values part by part. It has an explicit stack, because long lists would overflow the thread's.
 struct Walk<'a, 'b> {
-    /// For objects of one heap, by number, the offset of the object of the other heap that they were compared with. In a list for all slots when they are many.
+    /// For each object of heap `a`, by number: the offset of the object of heap `b` that it was compared
+    /// with. If there are many objects, `many` replaces the map. It has an entry for each slot, which is 0 if
+    /// the object was not compared yet. Objects without a number stay in the map.
     partners: HashMap<u64, u64>,
     many: Vec<u64>,
     bound: u64,
-    /// Parts that are still to be compared, and how long the path to them is.
+    /// Parts that are still to be compared, and the length of the path to them.
     steps: Vec<(Pairs<'a, 'b>, usize)>,
 }
 
@@ -181,7 +183,7 @@ impl<'a: 'b, 'b> Walk<'a, 'b> {
         }
     }
 
-    /// Compares two values; parts of them come later.
+    /// Compares two values, and pushes their parts onto the stack.
     fn one(&mut self, path: &str, a: Value<'a>, b: Value<'b>, out: &mut Differences) {
         let differ = |out: &mut Differences, a: &Value<'_>, b: &Value<'_>| {
             out.add(path, Some(brief(a, VALUE)), Some(brief(b, VALUE)));
@@ -232,7 +234,8 @@ impl<'a: 'b, 'b> Walk<'a, 'b> {
         self.steps.push((pairs, path.len()));
     }
 
-    /// What an object was compared with before. If with nothing, it is with this one now.
+    /// Returns the offset of the object that this one was compared with before. If there is none, records
+    /// `offset`.
     fn partner(&mut self, object: &Object<'a>, offset: u64) -> Option<u64> {
         let key = object.number().unwrap_or(1 << 63 | object.offset());
         if let Some(partner) = self.many.get_mut(key as usize) {
@@ -243,7 +246,7 @@ impl<'a: 'b, 'b> Walk<'a, 'b> {
         if before == 0 {
             self.partners.insert(key, offset);
         }
-        // An entry of the map takes as much as some words.
+        // An entry of the map takes as much memory as several words.
         if self.many.is_empty() && self.partners.len() as u64 > self.bound / 4 + 1024 {
             self.many = vec![0; self.bound as usize];
             let bound = self.bound;
@@ -272,7 +275,8 @@ fn fields<'a: 'b, 'b>(a: Vec<pheap::Field<'a>>, b: Vec<pheap::Field<'b>>) -> Pai
     Box::new(all.into_iter())
 }
 
-/// Entries of the same key. Where the keys of both come in the same order, nothing is kept of them.
+/// Pairs the entries of equal keys. As long as the keys of both maps come in the same order, it keeps no
+/// entries in memory.
 fn entries<'a: 'b, 'b>(mut a: Entries<'a>, mut b: Entries<'b>) -> Pairs<'a, 'b> {
     let (mut next_a, mut next_b) = (a.next(), b.next());
     let mut rest: Option<Rest<'a, 'b>> = None;
@@ -304,7 +308,7 @@ fn entries<'a: 'b, 'b>(mut a: Entries<'a>, mut b: Entries<'b>) -> Pairs<'a, 'b> 
                 next_b = b.next();
                 Some(pair(None, y))
             }
-            // In another order: those of the second map are looked up by their keys from here on.
+            // The orders differ: from here on, entries of the second map are looked up by their keys.
             None => {
                 let of_a = next_a.take().into_iter().chain(a.clone());
                 let of_b = next_b.take().into_iter().chain(b.clone());
@@ -315,10 +319,11 @@ fn entries<'a: 'b, 'b>(mut a: Entries<'a>, mut b: Entries<'b>) -> Pairs<'a, 'b> 
     }))
 }
 
-/// Entries that are kept to be looked up at a time.
+/// Approximate number of entries that are in memory at a time to be looked up.
 const INDEXED: u64 = 1 << 20;
 
-/// The entries of a map, beside those of another one, in any order: part by part, by a hash of their keys, so that only so many are kept at a time.
+/// Pairs the entries of two maps that come in any order. It divides them into parts by a hash of their keys,
+/// and looks at one part at a time, so that about [`INDEXED`] entries are in memory.
 struct Rest<'a, 'b> {
     all_of_a: Chain<'a>,
     all_of_b: Chain<'b>,
@@ -328,7 +333,7 @@ struct Rest<'a, 'b> {
     of_b: BTreeMap<String, Entry<'b>>,
 }
 
-/// An entry that was taken already, and all that come behind it.
+/// An entry that was read already, and the entries behind it.
 type Chain<'v> = std::iter::Chain<std::option::IntoIter<Entry<'v>>, Entries<'v>>;
 
 impl<'a: 'b, 'b> Rest<'a, 'b> {
@@ -339,7 +344,7 @@ impl<'a: 'b, 'b> Rest<'a, 'b> {
         rest
     }
 
-    /// Goes to the entries of this part.
+    /// Indexes the entries of the current part.
     fn index(&mut self) {
         self.of_a = self.all_of_a.clone();
         let (part, parts) = (self.part, self.parts);
@@ -368,7 +373,7 @@ impl<'a: 'b, 'b> Rest<'a, 'b> {
     }
 }
 
-/// Which part a key belongs to.
+/// Returns the part that a key belongs to.
 fn part_of(key: &str, parts: u64) -> u64 {
     if parts == 1 {
         return 0;
@@ -390,7 +395,7 @@ fn pair<'a, 'b>(
     (format!("[{key}]"), a.map(value_of), b.map(value_of))
 }
 
-/// The value of an entry, or why there is none.
+/// Returns the value of an entry, or the reason why its key is invalid.
 fn value_of(entry: Entry<'_>) -> Value<'_> {
     if matches!(entry.key, Value::Invalid(_)) { entry.key } else { entry.value }
 }
@@ -399,7 +404,7 @@ fn is_same_key(a: &Value<'_>, b: &Value<'_>) -> bool {
     !matches!(a, Value::Invalid(_)) && key_text(a) == key_text(b)
 }
 
-/// How ordered maps sort two keys, if that is known here.
+/// Returns the order of two keys in ordered maps, or `None` for keys of other kinds.
 fn order_of(a: &Value<'_>, b: &Value<'_>) -> Option<Ordering> {
     let text = |value: &Value<'_>| match value {
         Value::Pointer(pointer) => match pointer.target().ok()??.value() {
@@ -420,7 +425,7 @@ fn order_of(a: &Value<'_>, b: &Value<'_>) -> Option<Ordering> {
     }
 }
 
-/// Whether two values without parts are the same.
+/// Returns whether two values without parts are equal.
 fn is_same(a: &Value<'_>, b: &Value<'_>) -> bool {
     match (a, b) {
         (Value::Unit, Value::Unit) | (Value::Null, Value::Null) => true,

@@ -33,7 +33,8 @@ pub struct Args {
     pub file: PathBuf,
     /// The name of the root, or a path, as for `get`; optional if there is only one root
     path: Option<String>,
-    /// `jsonl` and `csv` print a line for each element of a collection, and need little memory however many there are
+    /// `jsonl` and `csv` print a line for each element of a collection, and need little memory however many
+    /// there are
     #[arg(long, value_enum, default_value_t)]
     format: Format,
     /// Follow chains of at most this many pointers
@@ -66,7 +67,7 @@ pub fn dump(heap: &Heap, args: &Args, out: &mut dyn Write) -> Result {
         let path = args.path.as_deref().unwrap_or_default();
         let (root, steps) = path::parse(path, &roots)?;
         let (value, type_name) = match (&steps[..], args.format) {
-            // With its `$id`, if something refers to it.
+            // The root gets an `$id` if an object refers to it.
             ([], Format::Json) => return whole(objects, &root, limits, args.compact, out),
             _ => match find_one(objects, &root, &steps)? {
                 Found::Value(value, type_name) => (value, type_name),
@@ -99,7 +100,7 @@ fn whole(objects: &Objects<'_>, root: &str, limits: Limits, compact: bool, out: 
     Ok(Outcome::of(sound))
 }
 
-/// What a pointer leads to.
+/// Returns the object that a pointer leads to, and its type. Returns any other value unchanged.
 fn behind<'v>(value: Value<'v>, type_name: &str) -> (Value<'v>, String) {
     match &value {
         Value::Pointer(pointer) => match pointer.target() {
@@ -110,7 +111,7 @@ fn behind<'v>(value: Value<'v>, type_name: &str) -> (Value<'v>, String) {
     }
 }
 
-/// How many elements were printed, if the terminal is not what they are printed to.
+/// A progress bar, unless the output goes to a terminal, and the number of printed elements.
 struct Counted(Option<Progress>, u64);
 
 impl Counted {
@@ -132,7 +133,7 @@ impl Counted {
     }
 }
 
-/// A line for each element, or one for what has none.
+/// Prints a line for each element, or one line for a value without elements. Returns whether all was valid.
 fn lines<'v>(objects: &Objects<'v>, value: Value<'v>, limits: Limits, out: &mut dyn Write) -> Result<bool> {
     let mut sound = true;
     let items = usize::try_from(limits.items).unwrap_or(usize::MAX);
@@ -164,7 +165,7 @@ fn lines<'v>(objects: &Objects<'v>, value: Value<'v>, limits: Limits, out: &mut 
     Ok(sound)
 }
 
-/// A line for each element of a collection, with a cell for each field.
+/// Prints a line for each element of a collection, with a cell for each field. Returns whether all was valid.
 fn table<'v>(
     objects: &Objects<'v>,
     value: Value<'v>,
@@ -206,7 +207,7 @@ fn table<'v>(
 struct Rows<'o, 'v> {
     objects: &'o Objects<'v>,
     limits: Limits,
-    /// Once there was a first row.
+    /// Number of columns for values; `None` before the first row.
     columns: Option<usize>,
     sound: bool,
     counted: Counted,
@@ -265,7 +266,7 @@ impl<'v> Rows<'_, 'v> {
     }
 }
 
-/// A cell, in quotes if it must be.
+/// Returns a cell, in quotes if necessary.
 fn cell(text: &str) -> String {
     if text.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", text.replace('"', "\"\""))

@@ -1,4 +1,4 @@
-//! `pheap get`: what a path leads to.
+//! `pheap get`: prints the values that a path leads to.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -51,7 +51,7 @@ pub fn get(heap: &Heap, args: &Args, out: &mut dyn Write) -> Result {
     })?
 }
 
-/// A value that is a text, which is printed as it is.
+/// Returns the text if the value is a text or points to one. Texts are printed without quotes.
 fn text_of<'v>(value: &Value<'v>) -> Option<&'v str> {
     match value {
         Value::Str(text) => Some(text),

@@ -1,25 +1,25 @@
-//! JSON, written as it comes, however deep.
+//! Writes JSON as a stream, to any depth.
 
 use std::io::{Result, Write};
 
-/// Indentation stops growing here, or deep lists would be mostly blanks.
+/// Maximal number of indented levels. Without a limit, deep lists would be mostly blanks.
 const MAX_INDENT: usize = 32;
 
-/// What is open.
+/// An object or array that is open.
 #[derive(Clone, Copy)]
 struct Level {
     end: char,
     empty: bool,
-    /// Its members have a line each.
+    /// Whether each member is on a separate line.
     lines: bool,
 }
 
-/// A writer of one value.
+/// Writes one value.
 pub struct Writer<'w> {
     out: &'w mut dyn Write,
     open: Vec<Level>,
     compact: bool,
-    /// A key was written, and its value comes next.
+    /// Whether a key was written and its value comes next.
     after_key: bool,
 }
 
@@ -28,7 +28,7 @@ impl<'w> Writer<'w> {
         Writer { out, open: Vec::new(), compact, after_key: false }
     }
 
-    /// Begins an object or array, with a line for each member if `lines`.
+    /// Begins an object or array. If `lines` is set, each member is on a separate line.
     pub fn begin(&mut self, brackets: [char; 2], lines: bool) -> Result<()> {
         self.separate()?;
         write!(self.out, "{}", brackets[0])?;
@@ -57,13 +57,13 @@ impl<'w> Writer<'w> {
         Ok(serde_json::to_writer(&mut *self.out, text)?)
     }
 
-    /// A number, `true`, `false` or `null`.
+    /// Writes a number, `true`, `false` or `null`.
     pub fn plain(&mut self, value: impl std::fmt::Display) -> Result<()> {
         self.separate()?;
         write!(self.out, "{value}")
     }
 
-    /// What comes before a key or value.
+    /// Writes the separator before a key or value.
     fn separate(&mut self) -> Result<()> {
         if std::mem::take(&mut self.after_key) {
             return Ok(());

@@ -1,6 +1,6 @@
 //! `pheap`: inspects heaps, without the programs that wrote them.
 
-#![allow(unreachable_pub)] // nothing outside could reach anything: this is a program
+#![allow(unreachable_pub)] // a program has no public interface
 
 mod check;
 mod diff;
@@ -26,9 +26,10 @@ use progress::Progress;
 
 /// Inspects pheap heaps, without the programs that wrote them.
 ///
-/// Opens the file read-only: no byte of it is changed, and after a crash the heap is recovered in memory. (Only `collect` changes
-/// the file.) Of a heap that a program has open with `Durability::Wal`, it looks at a copy: one state between two transactions, which the program
-/// does not notice. With other durabilities only that program can look.
+/// Opens the file read-only: no byte of it is changed, and after a crash the heap is recovered in memory.
+/// (Only `collect` changes the file.) Of a heap that a program has open with `Durability::Wal`, it looks at a
+/// copy: one state between two transactions, which the program does not notice. With other durabilities only
+/// that program can look.
 ///
 /// Exit status: 0 if all is well, 1 if something is wrong with the heap, 2 if the command failed.
 #[derive(Parser, Debug)]
@@ -39,7 +40,8 @@ struct Args {
     /// Accept a copy of a heap in use, if nobody changed the heap while it was copied: check all of it first
     #[arg(long, global = true)]
     restored: bool,
-    /// Take no lock, whether a program has the heap open or not: look at a copy. A program that opens the heap meanwhile is not refused
+    /// Take no lock, whether a program has the heap open or not: look at a copy. A program that opens the
+    /// heap meanwhile is not refused
     #[arg(long, global = true)]
     follow: bool,
 }
@@ -54,7 +56,8 @@ enum Command {
     Types {
         #[command(flatten)]
         show: Show,
-        /// Lists what differs in another heap instead, such as one that another version of the program has made. A heap has the types of all versions that it was used by
+        /// Lists what differs in another heap instead, such as one that another version of the program has
+        /// made. A heap has the types of all versions that it was used by
         #[arg(long, value_name = "OTHER")]
         diff: Option<PathBuf>,
     },
@@ -82,12 +85,13 @@ enum Command {
     Report(report::Args),
     /// Frees unreachable objects; changes the heap
     ///
-    /// Everything is checked first, because a collector trusts the pointers that it follows. Programs do not need this: an open
-    /// heap collects its roots automatically.
+    /// Everything is checked first, because a collector trusts the pointers that it follows. Programs do not
+    /// need this: an open heap collects its roots automatically.
     Collect(Show),
     /// Copies a heap to a new file, which is marked as closed; free pages take no space
     ///
-    /// A running program copies its own heap with `Heap::backup`, whatever its durability. Says how far it is, on a terminal.
+    /// A running program copies its own heap with `Heap::backup`, whatever its durability. Says how far it
+    /// is, on a terminal.
     Backup {
         /// The heap
         file: PathBuf,
@@ -108,7 +112,7 @@ enum Command {
     },
 }
 
-/// Stands for the standard input or output.
+/// The path that stands for the standard input or output.
 const STREAM: &str = "-";
 
 /// What to show, and how.
@@ -124,12 +128,12 @@ struct Show {
 /// The result of a command that succeeded.
 enum Outcome {
     Well,
-    /// Something is wrong with the heap. It was printed.
+    /// The heap has problems, and they were printed.
     Unsound,
 }
 
 impl Outcome {
-    /// What is to be said of a heap that is sound, or is not.
+    /// Returns the outcome of a command on a heap that is sound or not.
     fn of(is_sound: bool) -> Outcome {
         if is_sound { Outcome::Well } else { Outcome::Unsound }
     }
@@ -164,7 +168,7 @@ fn main() -> ExitCode {
     let message = match result {
         Ok(Outcome::Well) => return ExitCode::SUCCESS,
         Ok(Outcome::Unsound) => return ExitCode::from(1),
-        // The reader of our output may have stopped (`| head`).
+        // The program that reads the output may have stopped (`| head`).
         Err(Failure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => return ExitCode::SUCCESS,
         Err(Failure::Output(error)) => format!("writing the output: {error}"),
         Err(Failure::Heap(error)) => explain(&error),
@@ -192,7 +196,8 @@ fn run(args: &Args, out: &mut dyn Write) -> Result {
         Command::Report(args) => report::report(&open(how, &args.file)?, args, out),
         Command::Collect(args) => {
             let how = how.clone().follower(false);
-            drop(how.clone().read_only(true).open(&args.file)?); // a file that is no heap yet must not become one
+            // A file that is no heap yet must not become one.
+            drop(how.clone().read_only(true).open(&args.file)?);
             let heap = how.verify(true).open(&args.file)?;
             let outcome = show::collect(&heap, args.json, out)?;
             heap.close()?;
@@ -233,7 +238,7 @@ fn run(args: &Args, out: &mut dyn Write) -> Result {
     }
 }
 
-/// A file, and how much of it was read.
+/// A file with a progress bar. `read` is the number of bytes read.
 struct Watched {
     file: BufReader<File>,
     read: u64,
@@ -259,7 +264,7 @@ fn write_text(file: Option<&Path>, text: &str, out: &mut dyn Write) -> Result<()
     }
 }
 
-/// Opens a heap read-only, or a copy of one that a program has open.
+/// Opens a heap read-only. If a program has it open, opens a copy.
 fn open(how: &Options, file: &Path) -> pheap::Result<Heap> {
     let _spinner = Progress::spinner("opening");
     match how.clone().read_only(true).open(file) {
@@ -268,7 +273,7 @@ fn open(how: &Options, file: &Path) -> pheap::Result<Heap> {
     }
 }
 
-/// An error in words for someone who has no program to change.
+/// Returns the message of an error, in words for a user of the command line.
 fn explain(error: &Error) -> String {
     match error {
         Error::Locked { path } => {

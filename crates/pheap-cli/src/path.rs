@@ -1,4 +1,4 @@
-//! Paths: where something is in a heap. `jobs.queue[42].state`
+//! Paths to values in a heap, such as `jobs.queue[42].state`.
 
 use std::borrow::Cow;
 
@@ -23,7 +23,7 @@ Pointers are followed, and `Some` is what is in it."#;
 #[derive(Debug, Clone, PartialEq)]
 pub enum Step {
     Field(String),
-    /// What is in brackets.
+    /// A key or an index, in brackets.
     Key(Key),
     Range(i128, i128),
     All,
@@ -35,9 +35,9 @@ pub enum Step {
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Key {
-    /// In quotes.
+    /// A text in quotes.
     Text(String),
-    /// A number, `true`, a variant, or JSON.
+    /// A number, `true`, a variant, or JSON, without quotes.
     Plain(String),
 }
 
@@ -49,7 +49,7 @@ impl Key {
     }
 }
 
-/// The root that a path begins with, and its steps.
+/// Returns the root that a path begins with, and the steps behind it.
 pub fn parse(path: &str, roots: &[&str]) -> Result<(String, Vec<Step>)> {
     let begins = |rest: &str| rest.is_empty() || rest.starts_with(['.', '[']);
     let root = roots
@@ -109,7 +109,7 @@ fn steps(mut rest: &str) -> Result<Vec<Step>, String> {
     Ok(steps)
 }
 
-/// Where the bracket is that closes an open one.
+/// Returns the index of the bracket that closes an open one.
 fn closing(text: &str) -> Option<usize> {
     let (mut depth, mut quoted, mut escaped) = (0, false, false);
     for (at, c) in text.char_indices() {
@@ -145,7 +145,7 @@ fn bracket(text: &str) -> Result<Step, String> {
             return Ok(Step::Range(from, to));
         }
     }
-    // Written as keys are, whatever blanks there are between its parts.
+    // Converts JSON to the form of printed keys, which have no blanks between their parts.
     let plain = match serde_json::from_str::<serde_json::Value>(text) {
         Ok(value) if text.starts_with(['{', '[']) => value.to_string(),
         _ => text.to_owned(),
@@ -153,16 +153,16 @@ fn bracket(text: &str) -> Result<Step, String> {
     Ok(Step::Key(Key::Plain(plain)))
 }
 
-/// What was found.
+/// A result of a path.
 #[derive(Clone)]
 pub enum Found<'v> {
-    /// A value that is in the heap.
+    /// A value in the heap, and the name of its type.
     Value(Value<'v>, Cow<'v, str>),
-    /// Something about one: a number or a text.
+    /// A property of a value: a number or a text.
     About(serde_json::Value),
 }
 
-/// Passes all that a path leads to, to `visit`.
+/// Calls `visit` with each result of a path.
 pub fn find<'v>(
     objects: &Objects<'v>,
     root: &str,
@@ -174,7 +174,7 @@ pub fn find<'v>(
     place.go(root.to_owned(), steps, visit)
 }
 
-/// The one thing that a path leads to.
+/// Returns the result of a path. Fails if there are several or none.
 pub fn find_one<'v>(objects: &Objects<'v>, root: &str, steps: &[Step]) -> Result<Found<'v>> {
     let mut found = None;
     find(objects, root, steps, &mut |this| match found.replace(this) {
@@ -186,7 +186,7 @@ pub fn find_one<'v>(objects: &Objects<'v>, root: &str, steps: &[Step]) -> Result
     found.ok_or_else(|| Failure::Other("the path leads to no value".to_owned()))
 }
 
-/// A value on the way, and the object that it is in.
+/// A value along a path, and the object that contains it.
 #[derive(Clone)]
 struct Place<'v> {
     value: Value<'v>,
@@ -204,7 +204,7 @@ impl<'v> Place<'v> {
         let Some((step, rest)) = steps.split_first() else {
             return visit(Found::Value(self.value, self.type_name));
         };
-        // A chain of pointers to pointers may be a ring.
+        // A chain of pointers to pointers may be a ring, so only 1,000 of them are followed.
         let mut followed = 0;
         while let Value::Pointer(pointer) = &self.value {
             followed += 1;
@@ -330,7 +330,7 @@ impl<'v> Place<'v> {
             Value::List(elements) => elements.len(),
             Value::Bytes(bytes) => bytes.len(),
             Value::Map(entries) | Value::Set(entries) => return self.entry(so_far, entries, key, what),
-            // `["name"]` of a struct whose field has an odd name.
+            // `["name"]` selects a field whose name a path cannot contain otherwise.
             Value::Struct(_) | Value::Enum(..) => return self.field(so_far, key.text(), what),
             _ => return Err(fail(so_far, &format!("is {what}, which has no elements"))),
         };
@@ -385,7 +385,7 @@ impl<'v> Place<'v> {
     }
 }
 
-/// What a pointer leads to, or why nothing.
+/// Returns the object that a pointer leads to, or the reason why the pointer is invalid.
 pub fn target<'v>(pointer: &Pointer<'v>) -> Result<Option<Object<'v>>, String> {
     pointer.target()
 }
@@ -403,13 +403,13 @@ fn listed(names: impl Iterator<Item = String>) -> String {
     if more > 0 { format!("{text} and {more} more") } else { text }
 }
 
-/// The name that somebody probably meant.
+/// Returns the most similar name, if it is similar enough to be meant.
 fn nearest<'n>(name: &str, names: &[&'n str]) -> Option<&'n str> {
     let near = names.iter().map(|other| (distance(name, other), *other)).min()?;
     (near.0 <= 1 + name.len() / 5).then_some(near.1)
 }
 
-/// Letters to insert, remove or replace.
+/// Returns the number of characters to insert, remove or replace.
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();

@@ -1,4 +1,5 @@
-//! Values as JSON, each object once: at the place that is the fewest pointers away from where the printing begins.
+//! Prints values as JSON. Each object is printed once, at the place that is the fewest pointers away from the
+//! start.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, Write};
@@ -8,31 +9,33 @@ use pheap::{Elements, Entries, Fields, Object, Objects, Pointer, Value};
 use crate::json::Writer;
 use crate::text::{hex, key_text, of_bytes};
 
-/// How much is printed.
+/// Limits of the output.
 #[derive(Clone, Copy)]
 pub struct Limits {
-    /// Pointers that are followed, one behind the other; and collections within collections.
+    /// Maximal length of a chain of pointers, and maximal nesting of collections.
     pub depth: u64,
-    /// Elements of each collection.
+    /// Maximal number of elements of each collection.
     pub items: u64,
-    /// Values. In a heap that is sound, none of its bytes is part of two.
+    /// Maximal number of values; the size of the heap in bytes. In a sound heap, no byte belongs to two
+    /// values.
     pub values: u64,
 }
 
-/// What is known of an object.
+/// The state of an object.
 #[derive(Clone, Copy, Default)]
 struct Mark {
-    /// Pointers from the start, plus 1; 0 if it is too far away.
+    /// Number of pointers from the start to the object, plus 1; 0 if it is too far away.
     level: u32,
-    /// Something else refers to it, too.
+    /// Whether more than one pointer leads to the object.
     shared: bool,
     printed: bool,
 }
 
-/// Levels that a byte has room for, beside the two flags.
+/// If the depth is less than this, a level and the two flags fit into a byte.
 const NEAR: u64 = 61;
 
-/// A mark for each object: in a map while they are few, and a byte for each slot of the heap when they are many.
+/// The marks of all objects: a map while there are few, and a byte for each slot of the heap when there are
+/// many.
 struct Marks {
     few: HashMap<u64, Mark>,
     many: Vec<u8>,
@@ -55,7 +58,7 @@ impl Marks {
 
     fn set(&mut self, object: &Object<'_>, mark: Mark) {
         self.put(Marks::key(object), mark);
-        // An entry of the map takes as much as some dozen bytes.
+        // An entry of the map takes a few dozen bytes.
         if self.is_near && self.many.is_empty() && self.few.len() as u64 > self.bound / 32 + 1024 {
             self.many = vec![0; self.bound as usize];
             std::mem::take(&mut self.few).into_iter().for_each(|(key, mark)| self.put(key, mark));
@@ -72,13 +75,13 @@ impl Marks {
     }
 }
 
-/// How far away each object is, as it is found out.
+/// Finds the level of each object, breadth first.
 struct Plan<'l, 'v> {
     marks: Marks,
     limits: &'l Limits,
-    /// Offsets of objects whose pointers come next.
+    /// Offsets of objects whose pointers are still to be followed.
     queue: VecDeque<u64>,
-    /// Those that are parts of others, by offset.
+    /// Objects that are parts of other objects, by offset.
     inside: HashMap<u64, Object<'v>>,
 }
 
@@ -103,7 +106,7 @@ impl<'v> Plan<'_, 'v> {
         self.marks
     }
 
-    /// Looks at the pointers in an object of this level.
+    /// Marks the objects that an object of this level points to.
     fn look_at(&mut self, value: Value<'v>, level: u32, left: &mut u64) {
         let limits = self.limits;
         pointers(value, limits, 0, left, &mut |pointer| {
@@ -125,31 +128,31 @@ impl<'v> Plan<'_, 'v> {
     }
 }
 
-/// Something that is not closed yet.
+/// An object, array or value that is not printed completely.
 enum Open<'v> {
     Fields(Fields<'v>),
-    /// Elements, and how many of them are to be printed.
+    /// Elements, and the number of them still to be printed.
     Elements(Elements<'v>, u64),
-    /// The keys of a set, likewise.
+    /// The keys of a set, and the number of them still to be printed.
     Keys(Entries<'v>, u64),
-    /// The entries of a map as members of an object, likewise.
+    /// The entries of a map as members of an object, and the number of them still to be printed.
     Members(Entries<'v>, u64),
-    /// Or as a list of keys and values.
+    /// The entries of a map as a list of keys and values, and the number of them still to be printed.
     Pairs(Entries<'v>, u64),
-    /// Nothing is left but to close it.
+    /// A bracket that is only to be closed.
     Last,
-    /// A value that comes before anything else: its key was printed.
+    /// The value of an entry whose key was printed, and the name of the value's member.
     Value(&'static str, Value<'v>),
-    /// The end of an object, and the level of the one that it is printed in.
+    /// The end of an object, and the level of the object around it.
     Object(u32),
 }
 
 pub struct Printer<'w, 'v> {
     json: Writer<'w>,
     marks: Marks,
-    /// An explicit stack, because long lists would overflow that of the thread.
+    /// An explicit stack, because long lists would overflow the thread's.
     open: Vec<Open<'v>>,
-    /// Collections that are open in the object that is being printed.
+    /// For each object that is being printed, the number of its open collections.
     collections: Vec<u64>,
     /// The level of the object that is being printed.
     level: u32,
@@ -282,7 +285,7 @@ impl<'v> Printer<'_, 'v> {
         self.close()
     }
 
-    /// The end of a list, of which so many elements were not printed.
+    /// Ends a list. `more` is the number of elements that were not printed.
     fn more(&mut self, more: u64) -> io::Result<()> {
         if more > 0 {
             self.marked("$more", |json| json.plain(more))?;
@@ -290,7 +293,7 @@ impl<'v> Printer<'_, 'v> {
         self.close_collection()
     }
 
-    /// Begins to print an object; its content follows from the stack.
+    /// Begins to print an object, and pushes its content onto the stack.
     fn object(&mut self, object: Object<'v>) -> io::Result<()> {
         let mark = self.marks.get(&object);
         self.marks.set(&object, Mark { printed: true, ..mark });
@@ -311,7 +314,7 @@ impl<'v> Printer<'_, 'v> {
         self.value(object.value())
     }
 
-    /// Begins to print a value.
+    /// Prints a value, or begins to print it and pushes its parts onto the stack.
     fn value(&mut self, value: Value<'v>) -> io::Result<()> {
         let Some(left) = self.left.checked_sub(1) else { return self.invalid(CIRCLES) };
         self.left = left;
@@ -398,7 +401,7 @@ impl<'v> Printer<'_, 'v> {
         self.marked("$invalid", |json| json.text(why))
     }
 
-    /// `{"$what": value}`
+    /// Prints `{"$what": value}`.
     fn marked(
         &mut self,
         what: &str,
@@ -413,14 +416,14 @@ impl<'v> Printer<'_, 'v> {
 
 const CIRCLES: &str = "more values than the heap has bytes: collections of it share what they own";
 
-/// Counts down. Returns whether there was something left.
+/// Decrements `left` unless it is 0. Returns whether it was greater than 0.
 fn step(left: &mut u64) -> bool {
     let is_left = *left > 0;
     *left = left.saturating_sub(1);
     is_left
 }
 
-/// Whether the keys of a map are written as text.
+/// Returns whether the keys of a map are printed as text.
 pub fn has_text_keys(entries: &Entries<'_>) -> bool {
     let Some(entry) = entries.clone().next() else { return true };
     let key = match &entry.key {
@@ -437,7 +440,7 @@ pub fn has_text_keys(entries: &Entries<'_>) -> bool {
     }
 }
 
-/// The pointers in a value, `within` so many collections.
+/// Calls `visit` with each pointer in a value. `within` is the number of collections around the value.
 fn pointers<'v>(
     value: Value<'v>,
     limits: &Limits,
@@ -472,7 +475,7 @@ fn pointers<'v>(
     }
 }
 
-/// Whether values of this type have no parts and no pointers.
+/// Returns whether values of this kind have neither parts nor pointers.
 pub fn is_scalar(value: &Value<'_>) -> bool {
     matches!(
         value,

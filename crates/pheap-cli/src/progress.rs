@@ -1,4 +1,4 @@
-//! How far it is: on a terminal, of what takes longer than a second.
+//! Shows the progress of work that takes longer than a second, on a terminal.
 
 use std::io::{self, IsTerminal};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
@@ -7,29 +7,29 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// What is shorter needs no bar.
+/// Time after which a bar appears.
 const PATIENCE: Duration = Duration::from_secs(1);
 const TICK: Duration = Duration::from_millis(120);
 
-/// What is being done. It is cleared away when this is dropped.
+/// The progress of some work. Dropping it removes the bar.
 pub struct Progress {
     bar: ProgressBar,
     waiter: Option<(Sender<()>, JoinHandle<()>)>,
 }
 
 impl Progress {
-    /// Something of which nobody knows how long it takes.
+    /// Shows work of unknown length.
     pub fn spinner(what: &'static str) -> Progress {
         Progress::new(ProgressBar::new_spinner(), what, "{spinner} {msg}, {elapsed}")
     }
 
-    /// Something that consists of so many bytes.
+    /// Shows work on `total` bytes.
     pub fn of_bytes(total: u64, what: &'static str) -> Progress {
         let bar = ProgressBar::new(total);
         Progress::new(bar, what, "{msg} {wide_bar} {bytes}/{total_bytes}, {bytes_per_sec}, {eta} left")
     }
 
-    /// Something that consists of so many objects at most.
+    /// Shows work on at most `total` objects.
     pub fn of_objects(total: u64, what: &'static str) -> Progress {
         Progress::new(ProgressBar::new(total), what, "{msg} {wide_bar} {human_pos} objects, {elapsed}")
     }

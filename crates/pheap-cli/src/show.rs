@@ -1,4 +1,4 @@
-//! `pheap info`, `roots`, `types` and `stats`: tables, or JSON.
+//! `pheap info`, `roots`, `types`, `stats` and `collect`: tables or JSON.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
@@ -10,7 +10,7 @@ use crate::progress::Progress;
 use crate::text::short;
 use crate::{Outcome, Result};
 
-/// Prints rows with aligned columns; those from `numbers` on to the right.
+/// Prints rows with aligned columns. Columns from `numbers` on are aligned to the right.
 fn table(out: &mut dyn Write, rows: &[Vec<String>], numbers: usize) -> io::Result<()> {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
@@ -122,11 +122,11 @@ pub fn types(heap: &Heap, as_json: bool, out: &mut dyn Write) -> Result {
     print(out, as_json, &Value::Array(value.collect()), &rows)
 }
 
-/// Layouts of types of the same name that only one of two heaps has.
+/// Prints the layouts that only one of two heaps has, by the name of the type.
 pub fn differences(heap: &Heap, other: &Heap, as_json: bool, out: &mut dyn Write) -> Result {
     let layouts = |heap: &Heap| {
         let mut layouts: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-        // Those of collections, slices and so on follow from what they are made of.
+        // The layouts of collections, slices and so on follow from the types that they contain.
         for ty in
             heap.types().into_iter().filter(|ty| !ty.name.starts_with("pheap::") && !ty.name.starts_with('['))
         {
@@ -217,7 +217,7 @@ pub fn collect(heap: &Heap, as_json: bool, out: &mut dyn Write) -> Result {
     print(out, as_json, &value, &rows)
 }
 
-/// Bytes in a unit that suits them.
+/// Returns a number of bytes in a suitable unit.
 fn human(bytes: u64) -> String {
     let units = ["bytes", "KiB", "MiB", "GiB", "TiB"];
     let unit = ((bytes.max(1).ilog2() / 10) as usize).min(units.len() - 1);

@@ -1,4 +1,4 @@
-//! Values as short texts: keys, and what there is instead of something else.
+//! Values as short texts: keys, summaries and descriptions.
 
 use std::fmt::Write;
 
@@ -6,12 +6,13 @@ use pheap::Value;
 
 use crate::print::is_scalar;
 
-/// An offset.
+/// Returns an offset in hexadecimal.
 pub fn hex(offset: u64) -> String {
     format!("{offset:#x}")
 }
 
-/// Bytes as text, if they are that; as digits if not.
+/// Returns bytes as text if they are printable UTF-8. Otherwise returns their hexadecimal digits as the
+/// error.
 pub fn of_bytes(bytes: &[u8]) -> Result<&str, String> {
     let is_plain = |text: &&str| !text.chars().any(|c| c.is_control() && !matches!(c, '\n' | '\t' | '\r'));
     std::str::from_utf8(bytes).ok().filter(is_plain).ok_or_else(|| {
@@ -22,7 +23,7 @@ pub fn of_bytes(bytes: &[u8]) -> Result<&str, String> {
     })
 }
 
-/// A key of a map, as it is written in JSON and in paths.
+/// Returns a key of a map as it is written in JSON and in paths.
 pub fn key_text(key: &Value<'_>) -> String {
     match key {
         Value::Str(text) => (*text).to_owned(),
@@ -40,7 +41,7 @@ pub fn key_text(key: &Value<'_>) -> String {
     }
 }
 
-/// A value in about so many bytes of JSON, without what it points to.
+/// Returns a value as about `most` bytes of JSON, without the objects that it points to.
 pub fn brief(value: &Value<'_>, most: usize) -> String {
     let mut text = String::new();
     write_brief(&mut text, value, most, 0);
@@ -118,12 +119,12 @@ fn quoted(text: &str, most: usize) -> String {
     serde_json::Value::from(format!("{}…", &text[..end])).to_string()
 }
 
-/// The name of a type without the paths of this library's own.
+/// Returns the name of a type without the path `pheap::`.
 pub fn short(type_name: &str) -> String {
     type_name.replace("pheap::", "")
 }
 
-/// What a value is, for a message: `a PHashMap<u64, Job> of 3 entries`.
+/// Describes a value for a message: `a PHashMap<u64, Job> of 3 entries`.
 pub fn kind(value: &Value<'_>, type_name: &str) -> String {
     let name = short(type_name);
     let some = |n: u64, one: &str, more: &str| format!("{n} {}", if n == 1 { one } else { more });

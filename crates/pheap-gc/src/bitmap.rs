@@ -1,10 +1,11 @@
-//! Bitmaps for slots: which are taken, which are marked.
+//! Bitmaps for the slots of a heap: allocation bits and mark bits.
 //!
-//! All operations work on whole words. Words are atomic, and relaxed: one thread at a time may use any operation, several may use
-//! [`test`](Bitmap::test) and [`set_shared`](Bitmap::set_shared) at once. What orders them with everything else (a lock, for
-//! instance) is up to the user.
+//! All operations work on whole words. The words are relaxed atomics. Only one thread at a time may call the
+//! operations that change bits; [`test`](Bitmap::test) and [`set_shared`](Bitmap::set_shared) may run on
+//! several threads at once. The caller orders accesses to a map with other memory, for instance by a lock.
 //!
-//! A bit that is asked for must exist. Debug builds panic otherwise; others may, or give any answer.
+//! The number of a bit must be less than the length of the map. For a greater one, debug builds panic;
+//! release builds panic or return any answer.
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -12,39 +13,39 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 const BITS: usize = u64::BITS as usize;
 
-/// Bits with the numbers 0 to `len`, exclusive. They take no memory until one is set, or bits are loaded.
+/// A map of the bits 0 to `len`, exclusive. Allocates no memory until a bit is set or bits are loaded.
 pub struct Bitmap {
-    /// Bits behind the last one are zero.
+    /// The bits of the last word from `len` on are zero.
     words: OnceLock<Box<[AtomicU64]>>,
     len: usize,
 }
 
 impl Bitmap {
-    /// Zeros.
+    /// Returns a map of `len` zeros.
     pub fn new(len: usize) -> Bitmap {
         Bitmap { words: OnceLock::new(), len }
     }
 
-    /// How many bits there are.
+    /// Returns the number of bits.
     #[inline]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are no bits at all.
+    /// Returns whether the length is 0.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Whether the bit is set.
+    /// Returns whether the bit is set.
     #[inline]
     pub fn test(&self, bit: usize) -> bool {
         debug_assert!(bit < self.len, "bit {bit} of {}", self.len);
         self.stored().get(bit / BITS).is_some_and(|word| word.load(Relaxed) >> (bit % BITS) & 1 != 0)
     }
 
-    /// Sets a bit, while no other thread changes any. Returns whether it was zero.
+    /// Sets a bit. No other thread may change any bit at the same time. Returns whether the bit was zero.
     #[inline]
     pub fn set(&self, bit: usize) -> bool {
         let word = self.word_of(bit);
@@ -56,47 +57,49 @@ impl Bitmap {
         true
     }
 
-    /// Sets a bit, while others may do the same. Returns whether it was zero: of several threads, one is told so.
+    /// Sets a bit. Other threads may call `set_shared` at the same time. Returns whether the bit was zero: of
+    /// several threads that set it, exactly one gets true.
     #[inline]
     pub fn set_shared(&self, bit: usize) -> bool {
         let word = self.word_of(bit);
         let mask = 1 << (bit % BITS);
-        // Most are set: looking first keeps the line shared.
+        // Most bits are set already: a load keeps the cache line shared, which a `fetch_or` would not.
         word.load(Relaxed) & mask == 0 && word.fetch_or(mask, Relaxed) & mask == 0
     }
 
-    /// Sets `count` bits from `first` on, while no other thread changes any.
+    /// Sets `count` bits from `first` on. No other thread may change any bit at the same time.
     ///
     /// # Panics
-    /// If the map ends before.
+    /// If `first + count` exceeds the length.
     #[inline]
     pub fn set_range(&self, first: usize, count: usize) {
         self.change(first, count, |word, mask| word | mask);
     }
 
-    /// Clears `count` bits from `first` on, while no other thread changes any.
+    /// Clears `count` bits from `first` on. No other thread may change any bit at the same time.
     ///
     /// # Panics
-    /// If the map ends before.
+    /// If `first + count` exceeds the length.
     #[inline]
     pub fn clear_range(&self, first: usize, count: usize) {
         self.change(first, count, |word, mask| word & !mask);
     }
 
-    /// How many bits are set.
+    /// Returns the number of set bits.
     #[inline]
     pub fn count_ones(&self) -> usize {
         self.stored().iter().map(|word| word.load(Relaxed).count_ones() as usize).sum()
     }
 
-    /// The first bit from `from` on that is zero, and how many zeros there are from it up to the next one bit or the end.
+    /// Returns the first zero bit from `from` on, and the number of zeros from it to the next set bit or the
+    /// end.
     #[inline]
     pub fn next_free_run(&self, from: usize) -> Option<(usize, usize)> {
         let start = self.find(from, |word| !word)?;
         Some((start, self.find(start, |word| word).unwrap_or(self.len) - start))
     }
 
-    /// The numbers of the bits that are set, in order. Bits that are set meanwhile may be missing.
+    /// Iterates over the numbers of the set bits, in order. Bits set during the iteration may be missing.
     #[inline]
     pub fn ones(&self) -> impl Iterator<Item = usize> + '_ {
         self.stored()
@@ -105,13 +108,13 @@ impl Bitmap {
             .flat_map(|(i, word)| Ones { word: word.load(Relaxed), first: i * BITS })
     }
 
-    /// Clears all bits, while no other thread changes any.
+    /// Clears all bits. No other thread may change any bit at the same time.
     #[inline]
     pub fn clear(&self) {
         self.stored().iter().for_each(|word| word.store(0, Relaxed));
     }
 
-    /// Takes over the bits of a map of the same length, while no other thread changes any.
+    /// Copies the bits of a map of the same length. No other thread may change either map at the same time.
     ///
     /// # Panics
     /// If the lengths differ.
@@ -124,7 +127,7 @@ impl Bitmap {
         }
     }
 
-    /// The bits, 64 a word, the first in the lowest place. What the last word has beyond them is zero.
+    /// Iterates over the words: 64 bits each, the first bit in the lowest place. Bits from `len` on are zero.
     #[inline]
     pub fn words(&self) -> impl Iterator<Item = u64> + '_ {
         let stored = self.stored();
@@ -132,10 +135,11 @@ impl Bitmap {
         stored.iter().map(|word| word.load(Relaxed)).chain(rest)
     }
 
-    /// Takes over bits from [`words`](Self::words), while no other thread changes any. Bits of the last word beyond the map are left out.
+    /// Copies the bits from [`words`](Self::words) and drops those from `len` on. No other thread may change
+    /// any bit at the same time.
     ///
     /// # Panics
-    /// If the number of words is not that of a map of this length.
+    /// If `words` has more or fewer words than a map of this length.
     pub fn load(&self, words: &[u64]) {
         assert_eq!(self.len.div_ceil(BITS), words.len(), "bitmaps differ in length");
         self.all().iter().zip(words).for_each(|(to, &from)| to.store(from, Relaxed));
@@ -152,19 +156,19 @@ impl Bitmap {
         &self.all()[bit / BITS]
     }
 
-    /// The words, or none if they take no memory.
+    /// Returns the words, or none if no memory is allocated yet. All bits are zero then.
     #[inline(always)]
     fn stored(&self) -> &[AtomicU64] {
         self.words.get().map_or(&[], |words| words)
     }
 
-    /// The words.
+    /// Returns the words. Allocates them first if necessary.
     #[inline(always)]
     fn all(&self) -> &[AtomicU64] {
         self.words.get_or_init(|| (0..self.len.div_ceil(BITS)).map(|_| AtomicU64::new(0)).collect())
     }
 
-    /// Applies `change` to the words of a range of bits, with the mask of those that belong to it.
+    /// Applies `change` to each word of a range of bits, with the mask of the word's bits in the range.
     #[inline]
     fn change(&self, first: usize, count: usize, change: impl Fn(u64, u64) -> u64) {
         assert!(
@@ -189,7 +193,7 @@ impl Bitmap {
         apply(&words[last], to);
     }
 
-    /// The first bit from `from` on that is set in the words that `view` makes of those of the map.
+    /// Returns the first bit from `from` on that is set in `view` of its word.
     #[inline]
     fn find(&self, from: usize, view: impl Fn(u64) -> u64) -> Option<usize> {
         let stored = self.stored();
@@ -216,12 +220,12 @@ impl fmt::Debug for Bitmap {
     }
 }
 
-/// A word with `count` ones in the lowest places; `count` is less than 64.
+/// Returns a word with ones in the `count` lowest places. `count` must be less than 64.
 fn ones_below(count: usize) -> u64 {
     (1 << count) - 1
 }
 
-/// The bits of a word.
+/// Iterates over the set bits of a word. `first` is the number of its lowest bit.
 struct Ones {
     word: u64,
     first: usize,

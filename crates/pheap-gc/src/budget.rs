@@ -1,51 +1,57 @@
-//! How much a slice of marking may do.
+//! Limits of a slice of marking.
 
 use std::time::Instant;
 
-/// Pointers that are followed between two looks at the clock.
+/// Number of pointers between two readings of the clock.
 const CLOCK: u32 = 64;
 
-/// Limits of a slice, and what it has done.
+/// The limits of a slice, and counters of its work.
 ///
-/// A slice does a little even if its budget is empty, so that a cycle of marking always ends.
+/// A slice makes at least one step even if its budget is empty, so a cycle of marking always ends.
 #[derive(Clone, Debug)]
 pub struct Budget {
+    /// Limit of `spent`.
     work: u64,
+    /// Time at which the slice ends; `None` if time has no limit.
     until: Option<Instant>,
+    /// Work done, in bytes.
     spent: u64,
+    /// Marked objects with pointers.
     objects: u64,
+    /// Bytes of traced objects.
     bytes: u64,
-    /// Pointers until the next look at the clock.
+    /// Pointers until the next reading of the clock.
     ticks: u32,
 }
 
 impl Budget {
-    /// No limit.
+    /// Returns a budget without limits.
     pub fn unlimited() -> Budget {
         Budget { work: u64::MAX, until: None, spent: 0, objects: 0, bytes: 0, ticks: CLOCK }
     }
 
-    /// As much as tracing `bytes`. A pointer that leads to nothing new counts as 8 bytes.
+    /// Limits a slice to tracing `bytes`. A pointer that leads to no new object with pointers counts as 8
+    /// bytes.
     pub fn work(bytes: u64) -> Budget {
         Budget { work: bytes, ..Budget::unlimited() }
     }
 
-    /// Up to this time. The clock is read after each 64 pointers.
+    /// Limits a slice to this time. The clock is read after every 64 pointers.
     pub fn until(deadline: Instant) -> Budget {
         Budget { until: Some(deadline), ..Budget::unlimited() }
     }
 
-    /// Limits time, too.
+    /// Adds a deadline to the other limits.
     pub fn and_until(self, deadline: Instant) -> Budget {
         Budget { until: Some(deadline), ..self }
     }
 
-    /// How many objects were marked that have pointers.
+    /// Returns the number of marked objects. Objects without pointers do not count.
     pub fn marked_objects(&self) -> u64 {
         self.objects
     }
 
-    /// Bytes of objects that were traced.
+    /// Returns the number of bytes of traced objects.
     pub fn marked_bytes(&self) -> u64 {
         self.bytes
     }
@@ -61,24 +67,25 @@ impl Budget {
         self.spent += bytes as u64;
     }
 
-    /// Bytes that were traced again.
+    /// Charges bytes that the search of the heap traces again. They count as work, but not as marked bytes.
     pub(crate) fn searched(&mut self, bytes: usize) {
         self.spent = self.spent.saturating_add(bytes as u64);
     }
 
-    /// A pointer has led to nothing new.
+    /// Charges a pointer that has led to no new object with pointers.
     #[inline(always)]
     pub(crate) fn missed(&mut self) {
         self.spent += 8;
     }
 
-    /// Whether all the work is done. To be asked after each pointer.
+    /// Returns whether the limit of work is reached. The marking loop checks it after each pointer.
     #[inline(always)]
     pub(crate) fn is_spent(&self) -> bool {
         self.spent >= self.work
     }
 
-    /// Whether it is time to look at the clock. To be asked after each pointer.
+    /// Counts a pointer. Returns whether the clock is to be read. The marking loop calls it after each
+    /// pointer.
     #[inline(always)]
     pub(crate) fn ticks(&mut self) -> bool {
         self.ticks -= 1;
@@ -89,23 +96,24 @@ impl Budget {
         ticks
     }
 
-    /// Whether the deadline is over.
+    /// Returns whether the deadline has passed.
     #[inline]
     pub(crate) fn is_late(&self) -> bool {
         self.until.is_some_and(|deadline| Instant::now() >= deadline)
     }
 
-    /// The same counts, and no limits.
+    /// Returns a budget with the same counters and no limits.
     pub(crate) fn without_limits(&self) -> Budget {
         Budget { work: u64::MAX, until: None, ..self.clone() }
     }
 
-    /// Takes over the counts of a budget that was [without limits](Self::without_limits).
+    /// Copies the counters of a budget that [`without_limits`](Self::without_limits) returned.
     pub(crate) fn take_counts(&mut self, of: &Budget) {
         (self.spent, self.objects, self.bytes) = (of.spent, of.objects, of.bytes);
     }
 
-    /// Whether a slice that waits for work of others need not end by itself.
+    /// Returns whether a shared slice may sleep until another thread has work. A slice that is limited by
+    /// work alone may not: waiting spends no work, so it might never end.
     pub(crate) fn may_wait(&self) -> bool {
         self.until.is_some() || self.work == u64::MAX
     }

@@ -1,31 +1,34 @@
-//! What the marker needs to know of a heap.
+//! The interface between the marker and a heap.
 
-/// The heap as the collector sees it.
+/// A heap to be marked.
 ///
-/// All methods are called in the innermost loop: implementations want `#[inline]`.
+/// The innermost loop calls all methods: implementations want `#[inline]`.
 pub trait Heap {
-    /// An object that was marked and is to be traced; or a part of one that is traced on its own. Best if small.
+    /// A marked object to be traced, or a part of one that is traced separately. Should be small.
     type Object: Copy;
 
-    /// Asks the processor to fetch what [`mark`](Self::mark) and [`trace`](Self::trace) will look at. A hint.
+    /// Prefetches the memory that [`mark`](Self::mark) and [`trace`](Self::trace) will read. Only a hint.
     #[inline(always)]
     fn prefetch(&self, _pointer: u64) {}
 
-    /// Marks the object that `pointer` points into, be it to its inside. `None` if it was marked before, has no pointers (then it is
-    /// marked all the same), or if there is no object.
+    /// Marks the object that `pointer` points to or into. Returns the object if it is newly marked and has
+    /// pointers. Returns `None` if it was marked before, if it has no pointers (it is marked all the same),
+    /// or if there is no object.
     ///
-    /// If several threads mark at once, one of them gets the object.
+    /// If several threads mark an object at once, exactly one of them gets it.
     fn mark(&self, pointer: u64) -> Option<Self::Object>;
 
-    /// Calls `found` with the pointers of the object, without null ones. Traces a bounded part of it: if there is more, returns the rest, to
-    /// be traced later, maybe by another thread.
+    /// Calls `found` with each pointer of the object that is not null. Traces a bounded part of the object.
+    /// If more is left, returns the rest. Another thread may trace it later.
     fn trace(&self, object: Self::Object, found: &mut impl FnMut(u64)) -> Option<Self::Object>;
 
-    /// Calls `visit` with each marked object that has pointers, all of it. Used only after the mark stack has overflowed.
+    /// Calls `visit` with each marked object that has pointers, as a whole. The marker calls it only after
+    /// the mark stack has overflowed.
     ///
-    /// `visit` marks others. Whether those are visited, too, does not matter.
+    /// `visit` marks other objects. It does not matter whether `marked` visits those, too.
     fn marked(&self, visit: &mut impl FnMut(Self::Object));
 
-    /// Bytes that [`trace`](Self::trace) will look at: what a [`Budget`](crate::Budget) is spent on.
+    /// Returns the bytes that [`trace`](Self::trace) will read. They are charged to the
+    /// [`Budget`](crate::Budget).
     fn size(&self, object: Self::Object) -> usize;
 }

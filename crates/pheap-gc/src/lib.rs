@@ -1,17 +1,19 @@
 //! Marking for a garbage collector: precise, incremental, parallel, and not tied to any heap.
 //!
-//! A [`Heap`] says what its objects are and where they point to. A [`Marking`] finds all that can be reached from the pointers that are
-//! pushed to it, in slices as long as a [`Budget`], each by one thread or by several at once. In between the heap may change, if it is
-//! told to the marking: old values of pointers are pushed before they are overwritten, and new objects are born marked (a snapshot at
-//! the beginning, after Yuasa, "Real-time garbage collection on general-purpose machines", 1990).
+//! A [`Heap`] marks and traces its objects. A [`Marking`] finds all objects that can be reached from the
+//! pointers pushed to it. It works in slices, each limited by a [`Budget`] and run by one thread or by
+//! several at once. Between slices the program may change the heap if it keeps two rules: it pushes the old
+//! value of a pointer before it overwrites it, and it allocates new objects marked. So marking finds a
+//! snapshot of the heap at the beginning of the cycle (Yuasa, "Real-time garbage collection on
+//! general-purpose machines", 1990).
 //!
 //! | file | |
 //! |---|---|
-//! | [`heap`](Heap) | what the marker needs to know of a heap |
-//! | [`marking`](Marking) | a cycle of marking: the work that is left, shared out among threads |
-//! | `local` | the innermost loop: a thread's mark stack, with a queue of prefetches before it |
-//! | [`budget`](Budget) | how much a slice may do |
-//! | [`bitmap`] | which slots are taken, which are marked |
+//! | [`heap`](Heap) | the interface between the marker and a heap |
+//! | [`marking`](Marking) | a cycle of marking: open work, and how threads share it |
+//! | `local` | the innermost loop: a thread's mark stack, and a queue of prefetches |
+//! | [`budget`](Budget) | limits of a slice |
+//! | [`bitmap`] | allocation bits and mark bits of slots |
 
 #![forbid(unsafe_code)]
 

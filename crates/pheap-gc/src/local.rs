@@ -1,7 +1,8 @@
-//! What one thread does: its mark stack, and the innermost loop of marking.
+//! The work of one thread: its mark stack, and the innermost loop of marking.
 //!
-//! Marking waits for memory. So a pointer is not followed when it leaves the stack: what it points to is prefetched, and it is followed when
-//! some others were, that left the stack before (Cher, Hosking, Vitek, "Software prefetching for mark-sweep garbage collection", 2004).
+//! Marking waits for memory. So the loop does not follow a pointer when it pops it. It prefetches the target,
+//! puts the pointer into a queue, and follows the oldest pointer of the queue (Cher, Hosking, Vitek,
+//! "Software prefetching for mark-sweep garbage collection", 2004).
 
 use std::sync::atomic::Ordering;
 use std::{mem, thread};
@@ -9,31 +10,32 @@ use std::{mem, thread};
 use crate::marking::{Bundle, Marking, Work};
 use crate::{Budget, Heap};
 
-/// How many pointers are prefetched ahead. A power of two. `examples/marking.rs` gains from more of them up to about this.
+/// Length of the prefetch queue; a power of two. `examples/marking.rs` gains from longer queues up to about
+/// this length.
 const AHEAD: usize = 32;
-/// Entries of the stack are reserved in such steps.
+/// Number of stack entries that a thread reserves at a time.
 const STEP: usize = 1024;
-/// Pointers that are handed over at once, at most.
+/// Maximal number of pointers that a thread hands over at a time.
 const SHARE: usize = 2048;
 
-/// The work that a thread has at the moment. Dropping it leaves the rest to others.
+/// The bundle of work that a thread holds. Dropping it returns the rest of the bundle to the queue.
 pub(crate) struct Local<'m, O: Copy> {
     marking: &'m Marking<O>,
-    /// Whether there is a bundle of work: what follows is empty otherwise.
+    /// Whether the thread holds a bundle. If not, the fields below are empty.
     busy: bool,
-    /// Pointers to follow.
+    /// The mark stack: pointers to follow.
     pointers: Vec<u64>,
-    /// Objects to trace, when there are no pointers on the stack: they bring many.
+    /// Objects to trace. They add many pointers, so the loop pops one only when `pointers` is empty.
     objects: Vec<O>,
-    /// Pointers that are being prefetched: `waiting` of them, the oldest at `oldest`.
+    /// The prefetch queue: `waiting` pointers, the oldest at index `oldest`.
     ring: [u64; AHEAD],
     oldest: usize,
     waiting: usize,
-    /// Pointers that the stack has reserved.
+    /// Number of pointers that the thread has reserved in the marking.
     room: usize,
-    /// Whether the stack was full at some time.
+    /// Whether an entry was dropped because the limit was reached.
     overflowed: bool,
-    /// Whether this is to search the heap.
+    /// Whether the bundle is the search of the heap.
     searching: bool,
 }
 
@@ -53,7 +55,7 @@ impl<'m, O: Copy> Local<'m, O> {
         }
     }
 
-    /// Takes some work, when there is none here. Returns whether there was any.
+    /// Takes a bundle from the marking. Must hold none. Returns whether there was one.
     pub(crate) fn take(&mut self) -> bool {
         debug_assert!(!self.busy);
         match self.marking.find_work() {
@@ -71,7 +73,7 @@ impl<'m, O: Copy> Local<'m, O> {
         true
     }
 
-    /// Works on what was taken. Returns false if the budget is spent.
+    /// Works on the bundle until it is finished. Returns false if the budget is spent before.
     pub(crate) fn work<const SHARED: bool, H: Heap<Object = O>>(
         &mut self,
         heap: &H,
@@ -87,7 +89,7 @@ impl<'m, O: Copy> Local<'m, O> {
         true
     }
 
-    /// Follows pointers and traces objects until there are none. Returns false if the budget was spent.
+    /// Follows pointers and traces objects until none are left. Returns false if the budget is spent before.
     fn drain<const SHARED: bool, H: Heap<Object = O>>(&mut self, heap: &H, budget: &mut Budget) -> bool {
         loop {
             if self.pointers.is_empty()
@@ -121,7 +123,7 @@ impl<'m, O: Copy> Local<'m, O> {
         }
     }
 
-    /// The pointer that was prefetched first.
+    /// Refills the prefetch queue from the stack, and removes its oldest pointer.
     #[inline(always)]
     fn next(&mut self, heap: &impl Heap<Object = O>) -> Option<u64> {
         while self.waiting < AHEAD
@@ -150,7 +152,7 @@ impl<'m, O: Copy> Local<'m, O> {
         }
     }
 
-    /// Makes room for a pointer. Returns false if there is none.
+    /// Reserves more stack entries. Returns false, and notes the overflow, if the limit is reached.
     #[cold]
     #[inline(never)]
     fn grow(&mut self) -> bool {
@@ -168,9 +170,10 @@ impl<'m, O: Copy> Local<'m, O> {
         }
     }
 
-    /// Marks what marked objects point to. Not limited by the budget.
+    /// Marks what the marked objects of the heap point to. The budget does not limit it.
     ///
-    /// If the stack overflows meanwhile, something was marked that was not before: so it ends, however small the stack is.
+    /// If the stack overflows during the search, another search follows. An overflow implies that an object
+    /// was newly marked. So the searches end, however small the stack is.
     #[cold]
     fn search<const SHARED: bool, H: Heap<Object = O>>(&mut self, heap: &H, budget: &mut Budget) {
         let mut unlimited = budget.without_limits();
@@ -191,7 +194,7 @@ impl<'m, O: Copy> Local<'m, O> {
         self.searching = false;
     }
 
-    /// Hands over half of the work, if somebody waits for some; and gives back room that is not needed.
+    /// Hands over half of the work if another thread waits for some, and returns reserved entries not needed.
     #[cold]
     fn share(&mut self) {
         if self.room > 2 * self.pointers.len() + 4 * STEP {
@@ -211,7 +214,7 @@ impl<'m, O: Copy> Local<'m, O> {
         if count + objects == 0 {
             return;
         }
-        // The oldest: most hangs from them.
+        // The oldest entries, since most objects hang from them.
         let bundle = Bundle {
             pointers: take_oldest(&mut self.pointers, count),
             objects: take_oldest(&mut self.objects, objects),
@@ -225,7 +228,7 @@ impl<'m, O: Copy> Local<'m, O> {
         self.pointers.is_empty() && self.objects.is_empty() && self.waiting == 0
     }
 
-    /// Finishes the bundle, or leaves the rest of it to others.
+    /// Finishes the bundle if it is empty; otherwise returns the rest of it to the queue.
     fn release(&mut self) {
         if !mem::take(&mut self.busy) {
             return;
@@ -237,7 +240,7 @@ impl<'m, O: Copy> Local<'m, O> {
         if mem::take(&mut self.overflowed) {
             self.marking.overflow();
         }
-        // Pointers that were prefetched may be more than was reserved.
+        // With the pointers of the prefetch queue, the stack may hold more than the thread has reserved.
         self.marking.reserve_exactly(self.pointers.len());
         self.marking.unreserve(mem::take(&mut self.room));
         if self.is_empty() {
@@ -251,13 +254,13 @@ impl<'m, O: Copy> Local<'m, O> {
 
 impl<O: Copy> Drop for Local<'_, O> {
     fn drop(&mut self) {
-        // A panic of the heap may have lost pointers of the object that was being traced.
+        // A panic in the heap may have lost pointers of the object that was being traced.
         self.overflowed |= self.searching || thread::panicking();
         self.release();
     }
 }
 
-/// Takes entries from the bottom of a stack. The order of the others changes.
+/// Removes `count` entries from the bottom of a stack. The order of the others changes.
 fn take_oldest<T: Copy>(stack: &mut Vec<T>, count: usize) -> Vec<T> {
     let rest = stack.len() - count;
     for i in 0..count.min(rest) {

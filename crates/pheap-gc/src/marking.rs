@@ -1,7 +1,8 @@
-//! A cycle of marking: the work that is left, and how threads share it.
+//! A cycle of marking: the open work, and how threads share it.
 //!
-//! Work lies in bundles. A thread takes one, and has it for itself, until it is done or the slice ends: then the rest goes back. It
-//! looks now and then whether others have nothing to do, and hands over half of what it has.
+//! Work is divided into bundles. A thread takes a bundle and works on it alone until the bundle is finished
+//! or the slice ends. At the end of a slice it returns the rest to the queue. Now and then it looks for
+//! threads that wait for work, and hands over half of its own.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,69 +14,70 @@ use crossbeam_deque::{Injector, Steal};
 use crate::local::Local;
 use crate::{Budget, Heap};
 
-/// Entries of the mark stack, unless the limit is set.
+/// Default limit of the mark stack, in entries.
 const LIMIT: usize = 1 << 22;
 
-/// What a slice has achieved.
+/// The result of a slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// All is marked.
+    /// All reachable objects are marked.
     Done,
-    /// There may be more to do.
+    /// There may be open work.
     More,
 }
 
-/// The state of marking. Between slices nothing of it is elsewhere.
+/// The state of a cycle of marking. Between slices, all of it is here.
 ///
-/// A slice is either [`run`](Self::run), alone, or one of several [`run_shared`](Self::run_shared). All is marked when a slice says
-/// [`Progress::Done`] and nothing was pushed since. Then the next cycle may begin.
+/// A slice is either one [`run`](Self::run), or several [`run_shared`](Self::run_shared) at once. Marking is
+/// complete if a slice has returned [`Progress::Done`] and no pointer was pushed since. Then the next cycle
+/// may begin.
 ///
-/// The mark stack may overflow: no more entries are added, and in the end the heap is searched for marked objects that point to others
-/// that are not. What was [pushed](Self::push) is never dropped.
+/// The mark stack has a limit. If it overflows, marking drops the entry, and in the end searches the heap for
+/// marked objects that point to unmarked ones. [Pushed](Self::push) pointers are never dropped.
 pub struct Marking<O> {
-    /// Bundles that nobody works on.
+    /// Bundles that no thread works on.
     queue: Injector<Bundle<O>>,
-    /// One more bundle, if it is not empty.
+    /// Pushed pointers. They count as one bundle unless there are none.
     pushed: Mutex<Vec<u64>>,
-    /// Whether the mark stack has overflowed, so the heap is to be searched.
+    /// Whether the mark stack has overflowed since the last search of the heap began.
     overflowed: AtomicBool,
-    /// How many bundles there are: in the queue, pushed, and at work. The search of the heap counts as one.
+    /// Number of open bundles: in `queue`, in `pushed`, and held by threads. A pending search counts as one.
     pub(crate) bundles: AtomicUsize,
-    /// Entries that bundles may have, together.
+    /// Limit of the mark stack: entries of all bundles together.
     limit: usize,
-    /// Entries that they have reserved.
+    /// Entries that threads have reserved. Stack entries of threads and bundles count; `pushed` does not.
     reserved: AtomicUsize,
     shared: Shared,
 }
 
-/// Looked at by all threads all the time, and seldom changed: on lines of its own.
+/// Fields that all threads read often and change seldom, on cache lines that hold no other field.
 #[repr(align(128))]
 struct Shared {
-    /// Threads that wait for work.
+    /// Number of threads that wait for work.
     hungry: AtomicUsize,
 }
 
-/// Some work: pointers to follow, and objects to trace.
+/// A bundle of work: pointers to follow, and objects to trace.
 pub(crate) struct Bundle<O> {
     pub(crate) pointers: Vec<u64>,
     pub(crate) objects: Vec<O>,
 }
 
-/// What a thread finds to do.
+/// Work that a thread takes from the marking.
 pub(crate) enum Work<O> {
     Bundle(Bundle<O>),
-    /// To search the heap.
+    /// The search of the heap.
     Search,
 }
 
 impl<O: Copy> Marking<O> {
-    /// Nothing to do yet.
+    /// Returns a marking without work, with the default limit of 2^22 entries.
     pub fn new() -> Marking<O> {
         Marking::with_limit(LIMIT)
     }
 
-    /// Limits the mark stack, all threads' together: to `entries` of 8 bytes (parts of large objects: that of an [`Heap::Object`]).
-    /// Default: 2^22.
+    /// Returns a marking without work that limits the mark stacks of all threads together to `entries`. A
+    /// pointer takes 8 bytes, an object to trace the size of a [`Heap::Object`].
     pub fn with_limit(entries: usize) -> Marking<O> {
         Marking {
             queue: Injector::new(),
@@ -88,7 +90,7 @@ impl<O: Copy> Marking<O> {
         }
     }
 
-    /// Adds a pointer to follow: a root, or one that is about to be overwritten.
+    /// Adds a pointer to follow: a root, or a pointer that the program is about to overwrite.
     pub fn push(&self, pointer: u64) {
         let mut pushed = self.pushed();
         if pushed.is_empty() {
@@ -97,7 +99,7 @@ impl<O: Copy> Marking<O> {
         pushed.push(pointer);
     }
 
-    /// [`push`](Self::push) without a lock.
+    /// Adds a pointer as [`push`](Self::push) does, without locking.
     #[inline]
     pub fn push_mut(&mut self, pointer: u64) {
         let pushed = self.pushed.get_mut().unwrap_or_else(PoisonError::into_inner);
@@ -107,14 +109,15 @@ impl<O: Copy> Marking<O> {
         pushed.push(pointer);
     }
 
-    /// Whether there is no work, and no thread has some. It comes to stay only if nobody pushes.
+    /// Returns whether no work is left, neither queued nor held by a thread. A later [`push`](Self::push)
+    /// adds work again.
     pub fn is_done(&self) -> bool {
         self.bundles.load(Ordering::Acquire) == 0
     }
 
-    /// A slice by one thread.
+    /// Runs a slice on one thread.
     ///
-    /// After an overflow of the mark stack, a search of the heap is one step: it may take longer than the budget allows.
+    /// After an overflow of the mark stack, the search of the heap is one step, which may exceed the budget.
     pub fn run(&mut self, heap: &impl Heap<Object = O>, budget: &mut Budget) -> Progress {
         let mut local = Local::new(self);
         while local.take() {
@@ -128,10 +131,10 @@ impl<O: Copy> Marking<O> {
         if done { Progress::Done } else { Progress::More }
     }
 
-    /// A slice by one of several threads. They come and go as they like.
+    /// Runs the share of one thread in a slice. Threads may join and leave at any time.
     ///
-    /// A thread that finds no work waits for that of others: until all are done, or the deadline; only for a moment if the budget
-    /// limits work alone.
+    /// A thread that finds no work waits for other threads to hand over some, until all work is done or the
+    /// deadline has passed. If the budget limits work alone, the thread waits only for a moment.
     pub fn run_shared(&self, heap: &(impl Heap<Object = O> + Sync), budget: &mut Budget) -> Progress {
         let mut local = Local::new(self);
         loop {
@@ -146,7 +149,7 @@ impl<O: Copy> Marking<O> {
         if self.is_done() { Progress::Done } else { Progress::More }
     }
 
-    /// Waits for work. Returns whether some was taken.
+    /// Waits for work. Returns whether `local` has taken some.
     #[cold]
     fn wait(&self, local: &mut Local<'_, O>, budget: &mut Budget) -> bool {
         const SPINS: u32 = 64;
@@ -175,7 +178,7 @@ impl<O: Copy> Marking<O> {
         taken
     }
 
-    /// Work that nobody is at. It counts in `bundles` until it is finished.
+    /// Takes work that no thread holds. It counts in `bundles` until [`finish`](Self::finish).
     pub(crate) fn find_work(&self) -> Option<Work<O>> {
         loop {
             match self.queue.steal() {
@@ -189,36 +192,37 @@ impl<O: Copy> Marking<O> {
             self.reserve_exactly(pointers.len());
             return Some(Work::Bundle(Bundle { pointers, objects: Vec::new() }));
         }
-        // Sound at any time, but others may still be about to overflow.
+        // A search is sound at any time. But as long as other bundles are open, their threads may overflow,
+        // too.
         let is_last = self.bundles.load(Ordering::Relaxed) == 1;
-        // Acquires the marks of those who have dropped something.
+        // Acquires the marks of the threads that have dropped entries.
         (is_last && self.overflowed.swap(false, Ordering::AcqRel)).then_some(Work::Search)
     }
 
-    /// Leaves a bundle to others, which counts already.
+    /// Queues a bundle that `bundles` counts already.
     pub(crate) fn put(&self, bundle: Bundle<O>) {
         self.queue.push(bundle);
     }
 
-    /// Finishes a bundle.
+    /// Removes a finished bundle from `bundles`.
     pub(crate) fn finish(&self) {
         self.bundles.fetch_sub(1, Ordering::Release);
     }
 
-    /// Has the heap searched in the end. By a thread with a bundle.
+    /// Requests a search of the heap. The calling thread must hold a bundle.
     pub(crate) fn overflow(&self) {
         if !self.overflowed.swap(true, Ordering::AcqRel) {
             self.bundles.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// Whether somebody waits for work.
+    /// Returns whether a thread waits for work and the queue is empty.
     #[inline(always)]
     pub(crate) fn is_hungry(&self) -> bool {
         self.shared.hungry.load(Ordering::Relaxed) != 0 && self.queue.is_empty()
     }
 
-    /// Reserves up to `entries` for a thread. Returns how many there were.
+    /// Reserves up to `entries` for a thread. Returns the number granted, which the limit may reduce.
     pub(crate) fn reserve(&self, entries: usize) -> usize {
         let before = self.reserved.fetch_add(entries, Ordering::Relaxed);
         let granted = entries.min(self.limit.saturating_sub(before));
@@ -226,7 +230,7 @@ impl<O: Copy> Marking<O> {
         granted
     }
 
-    /// Reserves entries that exist anyway.
+    /// Reserves entries that exist already, even beyond the limit.
     pub(crate) fn reserve_exactly(&self, entries: usize) {
         self.reserved.fetch_add(entries, Ordering::Relaxed);
     }
@@ -252,7 +256,7 @@ impl<O> fmt::Debug for Marking<O> {
     }
 }
 
-/// Marks all that can be reached from `roots`, with so many threads.
+/// Marks all objects that can be reached from `roots`, on `threads` threads.
 pub fn mark_all<H>(heap: &H, roots: impl IntoIterator<Item = u64>, threads: usize)
 where
     H: Heap<Object: Send> + Sync,
@@ -266,7 +270,7 @@ where
     let marking = &marking;
     let work = move || marking.run_shared(heap, &mut Budget::unlimited());
     thread::scope(|scope| {
-        // Without a thread, this one does its work.
+        // If a thread cannot be spawned, this one does its work.
         (1..threads).for_each(|_| drop(thread::Builder::new().spawn_scoped(scope, work)));
         work();
     });

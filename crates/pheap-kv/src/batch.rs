@@ -1,4 +1,4 @@
-//! `Batch`: writes that happen together.
+//! `Batch`: writes that one transaction carries out.
 
 use crate::part;
 use crate::shards::Shards;
@@ -11,9 +11,11 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Writes that happen together, or not at all, in any key spaces of one store; see [`Store::write`](crate::Store::write).
+/// Writes to any key spaces of one store that happen together or not at all; see
+/// [`Store::write`](crate::Store::write).
 ///
-/// They are kept in memory until then. They take place in their order, so of two for one key the later one counts.
+/// A batch keeps its writes in memory until then. They happen in their order: of two writes to one key, the
+/// later one counts.
 ///
 /// ```
 /// # let store = pheap_kv::Store::in_memory()?;
@@ -30,11 +32,11 @@ use std::time::Duration;
 /// ```
 #[derive(Default)]
 pub struct Batch {
-    /// The store, when there is something.
+    /// The store that the writes are for. `None` until the first write.
     shards: Option<Arc<Shards>>,
-    /// Of each key space that is written to. One may be there several times.
+    /// Removal flags of the key spaces that the batch writes to. A key space may be listed several times.
     spaces: SmallVec<[Removed; 2]>,
-    /// Keys and values.
+    /// The bytes of all keys and values; `writes` has their ranges.
     buffer: Vec<u8>,
     writes: Vec<Write>,
 }
@@ -50,11 +52,12 @@ enum What {
     Delete,
 }
 
-/// Bytes of a batch that brings the log to the file itself. Otherwise that happens while those who write next wait for the same disk.
+/// Bytes from which on a batch folds the log before it returns. Otherwise the log is folded later, while the
+/// next writers wait for the same disk.
 const LARGE: usize = 64 << 20;
 
 impl Batch {
-    /// Without writes.
+    /// Returns a batch without writes.
     ///
     /// ```
     /// assert!(pheap_kv::Batch::new().is_empty());
@@ -74,12 +77,13 @@ impl Batch {
     /// ```
     ///
     /// # Errors
-    /// [`Error::KeyTooLong`], [`Error::ValueTooLong`]; [`Error::OtherStore`] if the batch has writes for another store.
+    /// [`Error::KeyTooLong`], [`Error::ValueTooLong`]; [`Error::OtherStore`] if the batch has writes for
+    /// another store.
     pub fn put(&mut self, space: &KeySpace, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.set(space, key.as_ref(), value.as_ref(), None)
     }
 
-    /// Sets the value of a key that is not there any more after a time, counted from now.
+    /// Sets the value of a key and lets it expire after `ttl`, counted from this call.
     ///
     /// ```
     /// # let store = pheap_kv::Store::in_memory()?;
@@ -131,22 +135,23 @@ impl Batch {
         Ok(())
     }
 
-    /// Number of writes.
+    /// Returns the number of writes.
     pub fn len(&self) -> usize {
         self.writes.len()
     }
 
-    /// Whether there are no writes.
+    /// Returns whether the batch has no writes.
     pub fn is_empty(&self) -> bool {
         self.writes.is_empty()
     }
 
-    /// Bytes of keys and values.
+    /// Returns the bytes of all keys and values. Each key counts with the prefix of its key space, 1 to 9
+    /// bytes.
     pub fn bytes(&self) -> usize {
         self.buffer.len()
     }
 
-    /// Removes all writes, to use the memory again. It then takes writes for any store.
+    /// Removes all writes and keeps the memory. Afterwards the batch accepts writes for any store.
     pub fn clear(&mut self) {
         self.buffer.clear();
         self.writes.clear();
@@ -172,12 +177,13 @@ impl Batch {
         start..self.buffer.len()
     }
 
-    /// Whether all is for this store.
+    /// Returns whether all writes are for this store.
     pub(crate) fn is_for(&self, shards: &Arc<Shards>) -> bool {
         self.shards.as_ref().is_none_or(|own| Arc::ptr_eq(own, shards))
     }
 
-    /// Writes all of it in one transaction. There is a `Commit` if that was to be deferred, and is anything.
+    /// Carries out the writes in one transaction. Returns a `Commit` if `deferred` is set and the batch has
+    /// writes.
     pub(crate) fn write(&self, deferred: bool) -> Result<Option<Commit>> {
         let Some(shards) = &self.shards else { return Ok(None) };
         let keys = self.writes.iter().map(|write| &self.buffer[write.key.clone()]);
@@ -209,7 +215,7 @@ impl Batch {
             shards.consider_split(&self.buffer[self.writes[index].key.clone()], Some(len));
         }
         if self.bytes() >= LARGE && !deferred {
-            // It is written. If this fails, so does what comes next.
+            // The batch is committed. If folding the log fails, later writes fail, too.
             let _ = shards.heap.fold_log();
         }
         Ok(commit)

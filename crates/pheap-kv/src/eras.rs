@@ -1,55 +1,62 @@
-//! Which versions snapshots still need.
+//! Eras: which versions of values snapshots still need.
 //!
-//! An *era* ends when a snapshot is taken. A value has the era in which it was written, so a snapshot sees what is not younger than it is. While there is none, writes look at
-//! two numbers and nothing else.
+//! A snapshot ends the current *era*. A value stores the era in which it was written. A snapshot sees the
+//! values of the ended era and of earlier ones. While no snapshot exists, a write reads two numbers and takes
+//! no lock here.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Eras are reserved by so many bits at a time, in the file, so that those of the next opening are none of them. The number of a block has what the highest bit leaves, which is for a flag.
+/// Number of bits of an era within a block. The file records the last reserved block, so an opening uses no
+/// era of an earlier opening. The bits above are the number of the block, but the highest bit is a flag
+/// (`EXPIRES` in `part`).
 pub(crate) const BLOCK: u32 = 16;
 
-/// Eras, and the snapshots there are.
+/// The current era and the snapshots that exist.
 ///
-/// A snapshot is taken by who has the locks of all shards, and `now` is asked for by who has the lock of one: the locks order the two.
+/// [`take`](Self::take) runs under the locks of all shards, and a writer calls [`now`](Self::now) under the
+/// lock of its shard. These locks order the two, so the fields are relaxed.
 #[derive(Debug)]
 pub(crate) struct Eras {
+    /// The current era. Only [`take`](Eras::take) changes it.
     now: AtomicU64,
-    /// Those that are less are reserved.
+    /// The reserved eras are less than this one.
     end: AtomicU64,
-    /// The newest snapshot there is; 0 if there is none.
+    /// The era of the newest snapshot that exists; 0 if none exists. Written under the lock of `live`.
     newest: AtomicU64,
-    /// All of them.
+    /// The eras of all snapshots that exist.
     live: Mutex<BTreeSet<u64>>,
 }
 
 impl Eras {
-    /// Those behind the last block that was reserved. No snapshot of them was ever taken, and for the first one, the next block must be reserved. What is written before has the first of
-    /// them: it is none that a snapshot of an earlier opening could have ended.
+    /// Returns the eras behind block `number`, which is the last reserved one. The next block must be
+    /// reserved before the first snapshot. Values that are written before that get the first era of the next
+    /// block. No snapshot of an earlier opening has ended that era.
     pub(crate) fn behind_block(number: u64) -> Eras {
         let first = (number + 1) << BLOCK;
         let (now, end) = (AtomicU64::new(first), AtomicU64::new(first));
         Eras { now, end, newest: AtomicU64::new(0), live: Mutex::default() }
     }
 
-    /// Goes on in this block, which follows those that were reserved before.
+    /// Adds a block that is reserved in the file. It must follow the blocks reserved before.
     pub(crate) fn reserve(&self, number: u64) {
         self.end.fetch_max((number + 1) << BLOCK, Relaxed);
     }
 
-    /// Whether a block must be reserved before there can be another snapshot.
+    /// Returns whether the next snapshot needs another reserved block.
     pub(crate) fn are_used_up(&self) -> bool {
         self.now() + 1 >= self.end.load(Relaxed)
     }
 
-    /// The era of what is written now.
+    /// Returns the era of values that are written now.
     pub(crate) fn now(&self) -> u64 {
         self.now.load(Relaxed)
     }
 
-    /// Ends the era; there is a snapshot of it, until it is [let go](Self::let_go) of. None if [they are used up](Self::are_used_up).
+    /// Ends the current era and adds a snapshot of it, until [`let_go`](Self::let_go). Returns the era, or
+    /// `None` if the eras [are used up](Self::are_used_up).
     pub(crate) fn take(&self) -> Option<u64> {
         let mut live = self.live();
         if self.are_used_up() {
@@ -61,22 +68,26 @@ impl Eras {
         Some(era)
     }
 
+    /// Removes the snapshot of an era.
     pub(crate) fn let_go(&self, era: u64) {
         let mut live = self.live();
         live.remove(&era);
         self.newest.store(live.last().copied().unwrap_or(0), Relaxed);
     }
 
+    /// Returns whether no snapshot exists.
     pub(crate) fn is_quiet(&self) -> bool {
         self.newest.load(Relaxed) == 0
     }
 
-    /// Whether a snapshot sees what was written in the first of these eras, and replaced in the one behind the last.
+    /// Returns whether a snapshot sees a value that was written in era `eras.start` and replaced in era
+    /// `eras.end`.
     pub(crate) fn needs(&self, eras: Range<u64>) -> bool {
         self.newest.load(Relaxed) >= eras.start && self.live().range(eras).next().is_some()
     }
 
-    /// As [`needs`](Self::needs), for each of the versions of a key, which are in the order of their eras.
+    /// Answers [`needs`](Self::needs) for each version of a key. The versions must be in the order of their
+    /// eras.
     pub(crate) fn need_each(&self, versions: impl Iterator<Item = Range<u64>>) -> Vec<bool> {
         let (live, mut versions) = (self.live(), versions.peekable());
         let Some(first) = versions.peek() else { return Vec::new() };
@@ -97,7 +108,7 @@ impl Eras {
 mod tests {
     use super::*;
 
-    /// Of a store that was opened when this block was the last one.
+    /// The eras of a store that was opened when `last` was the last reserved block.
     fn eras(last: u64) -> Eras {
         let eras = Eras::behind_block(last);
         assert!(eras.are_used_up() && eras.take().is_none());

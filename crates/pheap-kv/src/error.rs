@@ -1,20 +1,21 @@
-//! `Error`: what can go wrong, and what to do about it.
+//! `Error`: why a call failed, and how to respond.
 
 /// The result of most calls.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a call failed. Whatever failed has changed nothing, unless the text says otherwise.
+/// Why a call failed. A failed call has changed nothing, unless the text says otherwise.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The heap under the store has refused something: the file is foreign, newer, truncated, locked or on a full disk. Its text says what to do.
+    /// The heap under the store refused the call, for instance because the file is foreign, newer, truncated,
+    /// locked or on a full disk. The message says how to respond.
     #[error(transparent)]
     Heap(#[from] pheap::Error),
 
-    /// The file is a heap, and something else than a store is in it. It was not touched.
+    /// The file is a heap that holds no store but other roots. It was not changed.
     #[error("the heap has roots that are no key-value store ({root:?}); give the store a file of its own")]
     NotAStore {
-        /// One of its roots.
+        /// The name of one of its roots.
         root: String,
     },
 
@@ -25,7 +26,7 @@ pub enum Error {
     NewerFormat {
         /// The format found.
         found: u64,
-        /// The newest one that is known here.
+        /// The newest format that this version knows.
         known: u64,
     },
 
@@ -54,11 +55,12 @@ pub enum Error {
     #[error("the key space was removed; get a handle of a new one from `Store::space`")]
     SpaceRemoved,
 
-    /// A batch, or a snapshot's reader, was given a key space of another store.
+    /// A key space of another store was passed to a batch or a snapshot.
     #[error("the key space belongs to another store; get one from the store that is written to")]
     OtherStore,
 
-    /// What [`load`](crate::KeySpace::load) was given is not in ascending order. What came before is in the store.
+    /// The input of [`load`](crate::KeySpace::load) is not in ascending order. The entries before the
+    /// offending one are in the store.
     #[error(
         "entry {index} does not come after the one before it; sort the input by key, bytewise, without duplicates, or use `Batch`"
     )]

@@ -1,38 +1,37 @@
-//! Keys as they are stored: all key spaces are one range of keys, each with a prefix of its own.
+//! Stored keys. All key spaces share one range of stored keys; each key space has a distinct prefix.
 
 use crate::{Error, Result};
 use smallvec::SmallVec;
 use std::ops::{Bound, RangeBounds};
 
-/// Bytes that a key has at most.
+/// Maximal length of a key, in bytes.
 pub const MAX_KEY: usize = u16::MAX as usize;
 
-/// Bytes that a value has at most.
+/// Maximal length of a value, in bytes.
 pub const MAX_VALUE: usize = 1 << 30;
 
-/// A key with the prefix of its key space; short ones are on the stack.
+/// A key with the prefix of its key space. Up to 64 bytes, it needs no allocation.
 pub(crate) type StoredKey = SmallVec<[u8; 64]>;
 
-/// Both ends of a range of stored keys.
+/// A range of stored keys: its start and its end.
 pub(crate) type Span = (Bound<StoredKey>, Bound<StoredKey>);
 
-/// Number of a key space, as the prefix of its keys: one byte, if there are few of them. While a store is
-/// open, no two of its key spaces have the same number, even if the first was removed before the second was
-/// made.
+/// The number of a key space. Encoded as a prefix, it begins the stored keys of the key space; small numbers
+/// take one byte. While a store is open, no number is used twice, even if its key space is removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SpaceId(u64);
 
-/// The prefix of a number below this is one byte. Other prefixes begin with this byte or the next, and go on
-/// with two or eight bytes. So no prefix begins with another one, and the order of the prefixes is that of
-/// the numbers.
+/// The prefix of a number below this value is one byte. Other prefixes begin with this byte or the next one,
+/// and continue with two or eight bytes. So no prefix begins with another prefix, and the prefixes are in the
+/// order of the numbers.
 const LONG: u8 = 0xF0;
 /// The first byte of the prefix of a number that has more than two bytes.
 const LONGEST: u8 = LONG + 1;
 
 impl SpaceId {
-    /// The names of the others, and their numbers.
+    /// The catalogue. Its keys are the names of the other key spaces, its values their numbers.
     pub(crate) const CATALOGUE: SpaceId = SpaceId(0);
-    /// Without a name. The numbers of the key spaces with names are greater.
+    /// The default key space, which has no name. Key spaces with names have greater numbers.
     pub(crate) const DEFAULT: SpaceId = SpaceId(1);
 
     pub(crate) fn new(number: u64) -> SpaceId {
@@ -43,7 +42,7 @@ impl SpaceId {
         self.0
     }
 
-    /// The number as a value of the catalogue: the most significant byte first, in two bytes or in eight.
+    /// Encodes the number as a value of the catalogue: two or eight bytes, the most significant one first.
     pub(crate) fn to_value(self) -> Vec<u8> {
         match u16::try_from(self.0) {
             Ok(short) => short.to_be_bytes().to_vec(),
@@ -51,15 +50,15 @@ impl SpaceId {
         }
     }
 
-    /// Reads [`to_value`](Self::to_value); `None` if the value is no number that a key space with a name has.
+    /// Decodes [`to_value`](Self::to_value). Returns `None` if no key space with a name can have this value.
     pub(crate) fn from_value(value: &[u8]) -> Option<SpaceId> {
         let short = || Some(u64::from(u16::from_be_bytes(value.try_into().ok()?)));
         let long = || Some(u64::from_be_bytes(value.try_into().ok()?));
-        // In a forged file, it may be that of the catalogue.
+        // A forged file may contain the number of the catalogue or the default key space.
         short().or_else(long).filter(|&number| number > Self::DEFAULT.0).map(SpaceId)
     }
 
-    /// The key space of a stored key; `None` if the key does not begin with a prefix.
+    /// Returns the key space of a stored key, or `None` if the key does not begin with a prefix.
     pub(crate) fn of(key: &[u8]) -> Option<SpaceId> {
         let (&first, rest) = key.split_first()?;
         match first {
@@ -71,7 +70,7 @@ impl SpaceId {
         .map(SpaceId)
     }
 
-    /// The least key of the space.
+    /// Returns the least stored key of the key space: its prefix.
     pub(crate) fn start(self) -> StoredKey {
         let mut start = StoredKey::new();
         match (u8::try_from(self.0), u16::try_from(self.0)) {
@@ -88,7 +87,7 @@ impl SpaceId {
         start
     }
 
-    /// How many bytes stand before the user's key.
+    /// Returns the length of the prefix in bytes. The user's key follows it.
     pub(crate) fn prefix_len(self) -> usize {
         match self.0 {
             short if short < u64::from(LONG) => 1,
@@ -97,7 +96,7 @@ impl SpaceId {
         }
     }
 
-    /// A key of this space.
+    /// Returns the stored key of a user's key.
     pub(crate) fn key(self, key: &[u8]) -> Result<StoredKey> {
         if key.len() > MAX_KEY {
             return Err(Error::KeyTooLong { len: key.len() });
@@ -111,7 +110,7 @@ impl SpaceId {
         stored
     }
 
-    /// The keys of this space that are in a range.
+    /// Returns the stored keys of a range of this key space.
     pub(crate) fn span<K: AsRef<[u8]> + ?Sized>(self, range: &impl RangeBounds<K>) -> Span {
         let start = match range.start_bound() {
             Bound::Included(key) => Bound::Included(self.join(key.as_ref())),
@@ -126,7 +125,7 @@ impl SpaceId {
         (start, end)
     }
 
-    /// The keys of this space that begin with these bytes.
+    /// Returns the stored keys of this key space whose user's keys begin with `prefix`.
     pub(crate) fn beginning_with(self, prefix: &[u8]) -> Span {
         let start = self.join(prefix);
         let end = behind(&start);
@@ -134,13 +133,14 @@ impl SpaceId {
     }
 }
 
-/// The least key that is greater than all of the key space that a stored key is in.
+/// Returns the least key that is greater than all keys in the key space of a stored key.
 pub(crate) fn behind_space(key: &[u8]) -> StoredKey {
     let prefix_len = SpaceId::of(key).map_or(key.len(), SpaceId::prefix_len);
     behind(&key[..prefix_len])
 }
 
-/// The least key that is greater than all that begin with `prefix`. (No key space begins with 0xFF, so there is one.)
+/// Returns the least key that is greater than all keys that begin with `prefix`. It exists because no key
+/// space's prefix begins with 0xFF.
 fn behind(prefix: &[u8]) -> StoredKey {
     let kept = prefix.iter().rposition(|&byte| byte != u8::MAX).map_or(0, |last| last + 1);
     let mut key = StoredKey::from_slice(&prefix[..kept]);
@@ -150,7 +150,7 @@ fn behind(prefix: &[u8]) -> StoredKey {
     key
 }
 
-/// Whether a span has no keys, whatever the store has.
+/// Returns whether the bounds of a span exclude every key.
 pub(crate) fn is_empty((start, end): &Span) -> bool {
     match (start, end) {
         (Bound::Included(start), Bound::Included(end)) => start > end,
@@ -161,7 +161,7 @@ pub(crate) fn is_empty((start, end): &Span) -> bool {
     }
 }
 
-/// A span without keys.
+/// Returns a span that excludes every key.
 pub(crate) fn nothing() -> Span {
     (Bound::Excluded(StoredKey::new()), Bound::Excluded(StoredKey::new()))
 }

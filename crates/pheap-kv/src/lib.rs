@@ -5,13 +5,13 @@
 //!
 //! | file | |
 //! |---|---|
-//! | `part` | what a shard consists of in the heap, and what a transaction on it does |
-//! | `shards` | which shard has a key; reads and transactions; in `split`, when there is one more or less |
+//! | `part` | a shard's content in the heap, and the transactions on it |
+//! | `shards` | the map from keys to shards; reads and transactions; `split` adds and removes shards |
 //! | `eras`, `snapshot` | which versions snapshots need |
-//! | `unsynced` | which keys' reads must wait for a disk |
-//! | `store`, `space`, `reader`, `range`, `batch`, `options` | what programs call |
-//! | `spaces` | numbers and handles of key spaces; removals that were interrupted |
-//! | `keys`, `meta`, `stats`, `error` | stored keys and limits; what a store is recognised by; counters; errors |
+//! | `unsynced` | which reads must wait for the disk |
+//! | `store`, `space`, `reader`, `range`, `batch`, `options` | the public interface |
+//! | `spaces` | numbers and handles of key spaces; interrupted removals |
+//! | `keys`, `meta`, `stats`, `error` | stored keys and limits; identification of a store; counters; errors |
 
 mod batch;
 mod eras;

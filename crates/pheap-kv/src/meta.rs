@@ -1,4 +1,4 @@
-//! What a store is recognised by, and which eras are reserved in it.
+//! The root that identifies a store. It has the format and the last reserved block of eras.
 
 use crate::{Error, Result};
 use pheap::{Heap, Persist, Root};
@@ -7,15 +7,15 @@ use pheap::{Heap, Persist, Root};
 #[repr(C)]
 struct Meta {
     format: u64,
-    /// The last block of [eras](crate::eras::Eras) that is reserved.
+    /// Number of the last reserved block of [eras](crate::eras::Eras).
     eras: u64,
 }
 
 const META: &str = "kv";
-/// The format that is written.
+/// The format that this version writes.
 const FORMAT: u64 = 1;
 
-/// Recognises the store in a heap, or makes an empty heap one. Returns the last block of eras that is reserved.
+/// Identifies the store in a heap; makes an empty heap a store. Returns the last reserved block of eras.
 pub(crate) fn open(heap: &Heap) -> Result<u64> {
     let roots = heap.roots();
     if let Some(root) = roots.first()
@@ -36,7 +36,7 @@ pub(crate) fn open(heap: &Heap) -> Result<u64> {
     Ok(eras)
 }
 
-/// Reserves another block of eras, durably.
+/// Reserves another block of eras, durably. Returns its number.
 pub(crate) fn reserve_eras(heap: &Heap) -> Result<u64> {
     let root: Root<Meta> = heap.root(META)?;
     Ok(root.txn(|tx, meta| {

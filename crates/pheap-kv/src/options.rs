@@ -25,37 +25,40 @@ pub struct Options {
 }
 
 impl Options {
-    /// The defaults.
+    /// Returns the default options.
     pub fn new() -> Options {
         Options::default()
     }
 
-    /// Which crashes survives what was written. The default, [`Durability::Auto`], is chosen by file system.
+    /// Sets which crashes committed writes survive. The default, [`Durability::Auto`], chooses by file
+    /// system.
     pub fn durability(mut self, durability: Durability) -> Options {
         self.heap = self.heap.durability(durability);
         self
     }
 
-    /// When the log is synced, with [`Durability::Wal`]; the default is at each commit.
+    /// Sets when the log is synced with [`Durability::Wal`]. The default is at each commit.
     pub fn sync_policy(mut self, policy: SyncPolicy) -> Options {
         self.heap = self.heap.sync_policy(policy);
         self.policy = policy;
         self
     }
 
-    /// Bytes of addresses that a new store reserves, and so its maximal size for ever: a power of two; the default is 128 GiB, the maximum 8 TiB.
+    /// Sets the bytes of address space that a new store reserves: a power of two, at most 8 TiB. The store
+    /// can never become larger. The default is 128 GiB.
     pub fn reserve(mut self, bytes: u64) -> Options {
         self.heap = self.heap.reserve(bytes);
         self
     }
 
-    /// Limit of the file's size in bytes. Beyond it, writes fail as if the disk were full.
+    /// Limits the size of the file, in bytes. At the limit, writes fail as if the disk were full.
     pub fn max_size(mut self, bytes: u64) -> Options {
         self.heap = self.heap.max_size(bytes);
         self
     }
 
-    /// Changes the other options of the heap below: limits of memory and of the log, how files from elsewhere are checked, when garbage is collected.
+    /// Changes other options of the heap: limits of memory and of the log, checks of files from elsewhere,
+    /// garbage collection.
     ///
     /// ```
     /// let options = pheap_kv::Options::new().heap(|heap| heap.memory_limit(1 << 30).verify(true));
@@ -65,10 +68,11 @@ impl Options {
         self
     }
 
-    /// Opens the store in this file, or creates it.
+    /// Opens the store in this file. Creates the file if there is none.
     ///
     /// # Errors
-    /// [`Error::Heap`](crate::Error::Heap) if the file cannot be opened, [`Error::NotAStore`](crate::Error::NotAStore) and [`Error::NewerFormat`](crate::Error::NewerFormat).
+    /// [`Error::Heap`](crate::Error::Heap) if the file cannot be opened,
+    /// [`Error::NotAStore`](crate::Error::NotAStore) and [`Error::NewerFormat`](crate::Error::NewerFormat).
     pub fn open(self, path: impl AsRef<Path>) -> Result<Store> {
         Store::of(self.heap.open(path)?, self.policy)
     }

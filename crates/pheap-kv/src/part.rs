@@ -1,7 +1,8 @@
-//! What a shard consists of in the heap, and what a transaction on it does.
+//! The content of a shard in the heap, and the transactions on it.
 //!
-//! Values are changed where they are found: a new one is a new object, to which one word is changed, and the old one is freed at the commit. Only if a snapshot needs it, it moves
-//! to `older`, without being copied. So whoever takes no snapshots pays nothing for them.
+//! A write of a value allocates a new object, stores its pointer in place of the old one, and frees the old
+//! object at the commit. Only if a snapshot needs the old value, the write moves its pointer to `older`; the
+//! bytes are not copied. So a program without snapshots pays nothing for them.
 
 use crate::eras::Eras;
 use crate::keys::{self, SpaceId, Span};
@@ -16,26 +17,29 @@ use std::time::{SystemTime, UNIX_EPOCH};
 #[derive(Persist, Default)]
 #[repr(C)]
 pub(crate) struct Part<'r> {
-    /// Changes with the range, so that nobody looks in a shard for what was in it earlier. 0 in one that is not in use.
+    /// Identifies the range of keys. Each change of the range changes it, so a thread with an old map finds
+    /// that the map is old. 0 if the shard is not in use.
     pub(crate) bounds: u64,
-    /// The least key that belongs here. The range ends where the next shard begins.
+    /// The least key of the range. The range ends where the next shard begins.
     pub(crate) start: PBytes<'r>,
     newest: PBTreeMap<'r, InlineBytes<'r>, Value<'r>>,
-    /// What was replaced or removed, and is needed by a snapshot.
+    /// Versions that were replaced or removed and that a snapshot needs.
     older: PBTreeMap<'r, InlineBytes<'r>, P<'r, PVec<'r, Older<'r>>>>,
-    /// Keys of values that expire, behind the time of that.
+    /// The keys of values that expire, each behind its time of expiry; see [`due_key`].
     due: PBTreeSet<'r, InlineBytes<'r>>,
 }
 
-/// Set in the era of a value that expires; the time is behind its bytes.
+/// Flag in the era of a value that expires. The time of expiry follows the bytes of such a value.
 const EXPIRES: u64 = 1 << 63;
-/// Bytes of a time: milliseconds since 1970, the most significant first.
+/// Bytes of a time of expiry: milliseconds since 1970, the most significant byte first.
 const TIME: usize = 8;
 
 #[derive(Persist)]
 #[repr(C)]
 struct Value<'r> {
+    /// The era in which the value was written, and the flag [`EXPIRES`].
     era: u64,
+    /// The user's bytes. If the value expires, the time follows them.
     bytes: PBytes<'r>,
 }
 
@@ -43,7 +47,7 @@ struct Value<'r> {
 #[repr(C)]
 struct Older<'r> {
     value: Value<'r>,
-    /// The era in which it was replaced.
+    /// The era in which the value was replaced or removed.
     to: u64,
 }
 
@@ -62,17 +66,17 @@ impl<'r> Value<'r> {
         self.era & !EXPIRES
     }
 
-    /// When it expires, if it does.
+    /// Returns the time of expiry, in milliseconds since 1970, or `None` if the value never expires.
     #[inline]
     fn expires(&self, view: &View<'r>) -> Option<u64> {
         if self.era & EXPIRES == 0 {
             return None;
         }
-        // Without a time, which only a forged file can have, it has expired.
+        // Only a forged file has a flag without a time. Such a value counts as expired.
         Some(self.bytes.as_slice(view).last_chunk().map_or(0, |time| u64::from_be_bytes(*time)))
     }
 
-    /// Its bytes, and when it expires, if it has not expired.
+    /// Returns the bytes and the time of expiry, or `None` if the value has expired.
     #[inline]
     fn fresh<'v>(&self, view: &'v View<'r>) -> Option<(&'v [u8], Option<u64>)> {
         let bytes = self.bytes.as_slice(view);
@@ -86,7 +90,7 @@ impl<'r> Value<'r> {
     }
 }
 
-/// Milliseconds since 1970.
+/// Returns the time of the system's clock, in milliseconds since 1970.
 pub(crate) fn now() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis() as u64);
     #[cfg(test)]
@@ -96,9 +100,9 @@ pub(crate) fn now() -> u64 {
 
 #[cfg(test)]
 thread_local! {
-    /// Milliseconds by which the clock of this thread is fast.
+    /// Milliseconds by which this thread's clock is ahead.
     pub(crate) static LATER: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
-    /// How often this thread has looked for a place to [`cut`] a shard.
+    /// Number of calls of [`cut`] by this thread.
     pub(crate) static CUTS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
@@ -106,16 +110,17 @@ fn due_key(time: u64, key: &[u8]) -> Vec<u8> {
     [&time.to_be_bytes(), key].concat()
 }
 
-/// What a reader sees: the newest values, or those of the snapshot that was taken at the end of an era.
+/// The moment that a reader sees: the end of an era if it reads a snapshot, otherwise `None` for the newest
+/// values.
 pub(crate) type At = Option<u64>;
 
-/// The value of a key, in a read or a transaction.
+/// Returns the value of a key as the reader sees it, or `None` if it has expired.
 #[inline]
 pub(crate) fn get<'v, 'r>(view: &'v View<'r>, part: P<'r, Part<'r>>, key: &[u8], at: At) -> Option<&'v [u8]> {
     find(view, part, key, at)?.fresh(view).map(|(value, _)| value)
 }
 
-/// When the value of a key expires; `None` if it never does, or if it has expired.
+/// Returns the time of expiry of a key's value, or `None` if it never expires or has expired.
 pub(crate) fn expires<'r>(view: &View<'r>, part: P<'r, Part<'r>>, key: &[u8], at: At) -> Option<u64> {
     find(view, part, key, at)?.fresh(view)?.1
 }
@@ -140,20 +145,20 @@ fn visible<'v, 'r>(
     {
         return newest;
     }
-    // Versions are in the order of their eras, and those that the snapshot is too young for come first. (An
-    // earlier opening may have left some in another order. Any snapshot of this opening is too young for all
-    // of them.)
+    // The versions are in the order of their eras. Versions that were replaced before the snapshot was taken
+    // come first. (An earlier opening may have left some in another order. All of them were replaced before
+    // any snapshot of this opening was taken.)
     let versions = &view[*older?];
     let version = versions.get(view, versions.partition_point(view, |version| version.to <= at))?;
     (version.value.era() <= at).then_some(&version.value)
 }
 
-/// A value, and the time at which it expires, if it does.
+/// The bytes of a value, and its time of expiry if it expires.
 type Fresh<'v> = (&'v [u8], Option<u64>);
 
-/// Visits the keys of a span, in order or backwards, until `f` returns false. `f` is called for each key that
-/// is visited, also if the reader sees no value of it: the value has expired, or another snapshot needs it.
-/// Returns whether `f` has returned false.
+/// Visits the keys of a span, forwards or backwards, until `f` returns false. Calls `f` even for a key
+/// without a value for this reader, because the value has expired or only another snapshot sees it. Returns
+/// whether `f` returned false.
 pub(crate) fn scan<'r>(
     view: &View<'r>,
     part: P<'r, Part<'r>>,
@@ -183,7 +188,8 @@ pub(crate) fn scan<'r>(
     }
 }
 
-/// Shows the items of both, those of equal keys together, until `show` returns false. Returns whether it did.
+/// Merges two iterators. Calls `show` for each key, with the items of both if they have equal keys, until
+/// `show` returns false. Returns whether it did.
 fn merge<'v, A: Copy, B: Copy>(
     one: impl Iterator<Item = (&'v [u8], A)>,
     two: impl Iterator<Item = (&'v [u8], B)>,
@@ -214,7 +220,7 @@ fn merge<'v, A: Copy, B: Copy>(
     }
 }
 
-/// Loads what writes to these keys will look at. Only a hint.
+/// Prefetches the memory that writes to these keys will read. Only a hint.
 pub(crate) fn prefetch<'r, 'k>(
     view: &View<'r>,
     part: P<'r, Part<'r>>,
@@ -223,7 +229,7 @@ pub(crate) fn prefetch<'r, 'k>(
     field!(part.newest).prefetch(view, keys);
 }
 
-/// Sets the value of a key. Returns whether there is one entry more.
+/// Sets the value of a key. Returns whether the shard has one entry more.
 pub(crate) fn put<'r>(
     tx: &mut Txn<'r>,
     part: P<'r, Part<'r>>,
@@ -241,7 +247,7 @@ pub(crate) fn put<'r>(
         }
     };
     let is_new = old.is_none();
-    // The old one may have the same time.
+    // `retire` comes before the insertion below: the old value may have the same time of expiry.
     old.map_or(Ok(()), |old| retire(tx, part, key, old, eras))?;
     if let Some(time) = expires {
         field!(part.due).insert(tx, &due_key(time, key)[..])?;
@@ -249,7 +255,7 @@ pub(crate) fn put<'r>(
     Ok(is_new)
 }
 
-/// Removes a key. Returns whether it was there.
+/// Removes a key. Returns whether it had a value that had not expired.
 pub(crate) fn delete<'r>(
     tx: &mut Txn<'r>,
     part: P<'r, Part<'r>>,
@@ -262,7 +268,7 @@ pub(crate) fn delete<'r>(
     Ok(was_there)
 }
 
-/// What becomes of a value that was taken out.
+/// Frees a value that was replaced or removed, or moves it to `older` if a snapshot needs it.
 fn retire<'r>(
     tx: &mut Txn<'r>,
     part: P<'r, Part<'r>>,
@@ -274,7 +280,7 @@ fn retire<'r>(
         field!(part.due).remove(tx, &due_key(time, key)[..]);
     }
     let to = eras.now();
-    // What has expired, no snapshot shows.
+    // Snapshots do not show expired values.
     if !eras.needs(old.era()..to) || old.fresh(tx).is_none() {
         old.bytes.free(tx);
         return Ok(());
@@ -291,10 +297,11 @@ fn retire<'r>(
     versions.push(tx, Older { value: old, to })
 }
 
-/// How much each write tidies up.
+/// Number of expired values, and of keys with older versions, that each write tidies at most.
 const TIDIED: usize = 2;
 
-/// Removes some of what has expired, and the versions of some keys from `from` on that no snapshot needs any more. Returns where to go on, unless all is done.
+/// Removes up to `most` expired values. Also removes unneeded versions of up to `most` keys from `from` on.
+/// Returns the key from which to continue, or `None` if nothing is left to remove from there on.
 pub(crate) fn tidy<'r>(
     tx: &mut Txn<'r>,
     part: P<'r, Part<'r>>,
@@ -323,8 +330,7 @@ pub(crate) fn tidy<'r>(
     })
 }
 
-/// Removes the versions of a key that no snapshot needs any more, or that have expired. Returns whether
-/// versions are left.
+/// Removes versions of a key that have expired or that no snapshot needs. Returns whether versions are left.
 fn tidy_versions<'r>(tx: &mut Txn<'r>, part: P<'r, Part<'r>>, eras: &Eras, key: &[u8]) -> bool {
     let older = field!(part.older);
     let Some(&versions) = older.get(tx, key) else { return false };
@@ -345,9 +351,9 @@ fn tidy_versions<'r>(tx: &mut Txn<'r>, part: P<'r, Part<'r>>, eras: &Eras, key: 
     is_left
 }
 
-/// Removes up to `most` keys of a span: their values, also if they have expired, and their versions that no
-/// snapshot needs. Returns the key from which to go on, unless all keys of the span were visited, and whether
-/// versions are left of those that were.
+/// Removes up to `most` keys of a span: their values, even expired ones, and their versions that no snapshot
+/// needs. Returns the key from which to continue, or `None` if it has visited all keys of the span. Also
+/// returns whether the visited keys have versions left.
 pub(crate) fn clear<'r>(
     tx: &mut Txn<'r>,
     part: P<'r, Part<'r>>,
@@ -369,12 +375,12 @@ pub(crate) fn clear<'r>(
     Ok((keys.into_iter().nth(most - 1).map(|last| after(&last)), is_left))
 }
 
-/// The least key that is greater than this one.
+/// Returns the least key that is greater than `key`.
 fn after(key: &[u8]) -> Vec<u8> {
     [key, &[0]].concat()
 }
 
-/// [`tidy`], as each write does: near the key that it was for.
+/// Runs a small [`tidy`] from `key` on. Each write calls it with its key.
 #[inline]
 pub(crate) fn tidy_a_little<'r>(
     tx: &mut Txn<'r>,
@@ -388,23 +394,23 @@ pub(crate) fn tidy_a_little<'r>(
     tidy(tx, part, eras, key, TIDIED).map(drop)
 }
 
-/// The key that was due at a time that has passed.
+/// Returns the key of a `due` entry if its time has passed.
 fn expired(due: &[u8], now: u64) -> Option<Vec<u8>> {
     let (time, key) = due.split_first_chunk::<TIME>()?;
     (u64::from_be_bytes(*time) <= now).then(|| key.to_vec())
 }
 
-/// Entries of a shard.
+/// Returns the number of entries of a shard.
 pub(crate) fn len<'r>(view: &View<'r>, part: P<'r, Part<'r>>) -> usize {
     field!(part.newest).len(view)
 }
 
-/// Whether a shard has neither entries nor versions for snapshots.
+/// Returns whether a shard has neither entries nor older versions.
 pub(crate) fn is_empty<'r>(view: &View<'r>, part: P<'r, Part<'r>>) -> bool {
     field!(part.newest).is_empty(view) && field!(part.older).is_empty(view)
 }
 
-/// Takes a shard out of use if nothing is left in it. Returns whether it did.
+/// Takes a shard out of use if it is empty. Returns whether it did.
 pub(crate) fn give_up<'r>(tx: &mut Txn<'r>, part: P<'r, Part<'r>>) -> bool {
     let is_unused = is_empty(tx, part) && field!(part.due).is_empty(tx);
     if is_unused {
@@ -414,20 +420,24 @@ pub(crate) fn give_up<'r>(tx: &mut Txn<'r>, part: P<'r, Part<'r>>) -> bool {
     is_unused
 }
 
-/// Whether a shard has versions for snapshots.
+/// Returns whether a shard has older versions.
 pub(crate) fn has_older<'r>(view: &View<'r>, part: P<'r, Part<'r>>) -> bool {
     !field!(part.older).is_empty(view)
 }
 
-/// So few entries behind one that was written: it was appended.
+/// A written key counts as appended if at most so many entries begin with it.
 const APPENDED: usize = 256;
-/// Entries, and bytes of values, that are moved at most: what a split moves, a write waits for.
+/// Maximal numbers of entries, and of bytes of values, that a split moves. A write waits for the move.
 const MOVED: usize = 16_384;
 const MOVED_BYTES: usize = 32 << 20;
 
-/// The key from which on entries go to a new shard, if there is one, when `written` was written. If that was appended, it is the one: more will come behind it, and what is before it
-/// stays together. If it was appended to its key space, it is the end of that, so that this will be so. Else it is that in the middle, unless there are shards enough. The catalogue stays
-/// whole.
+/// Chooses where to split a shard after a write of `written`. Returns the first key of the new shard, or
+/// `None` if the shard stays whole.
+///
+/// If the key was appended to the shard, the new shard begins with it: later keys will follow it, and the
+/// keys before it stay together. If the key was appended only to its key space, the new shard begins behind
+/// that key space. Then the next key is appended to the shard. Otherwise the shard is halved, unless there
+/// are enough shards. The catalogue is never divided.
 pub(crate) fn cut<'r>(
     view: &View<'r>,
     part: P<'r, Part<'r>>,
@@ -460,7 +470,8 @@ pub(crate) fn cut<'r>(
     }
 }
 
-/// `key`, if a new shard can begin there at once: few entries are behind it, and it does not begin there already. The catalogue stays whole.
+/// Returns `key` if a new shard can begin there at little cost: few entries follow it, and no shard begins
+/// there yet. The catalogue is never divided.
 pub(crate) fn cut_at<'r>(view: &View<'r>, part: P<'r, Part<'r>>, key: &[u8]) -> Option<Vec<u8>> {
     let begins = field!(part.start).as_slice(view);
     let is_free = field!(part.newest).range(view, key..).nth(APPENDED).is_none();
@@ -468,7 +479,7 @@ pub(crate) fn cut_at<'r>(view: &View<'r>, part: P<'r, Part<'r>>, key: &[u8]) -> 
     (is_free && may_begin && is_movable(view, part, key)).then(|| key.to_vec())
 }
 
-/// Whether the entries from `key` on are so few, and so small, that a write can wait until they are moved.
+/// Returns whether the entries from `key` on are so few and so small that a write can wait for their move.
 fn is_movable<'r>(view: &View<'r>, part: P<'r, Part<'r>>, key: &[u8]) -> bool {
     let mut bytes = 0;
     field!(part.newest).range(view, key..).enumerate().all(|(before, (_, value))| {
@@ -478,7 +489,7 @@ fn is_movable<'r>(view: &View<'r>, part: P<'r, Part<'r>>, key: &[u8]) -> bool {
     })
 }
 
-/// Moves the entries from `cut` on to a shard of another root. Neither has older versions.
+/// Moves the entries from `cut` on to a shard of another root. Neither shard may have older versions.
 pub(crate) fn move_from<'a, 'b>(
     ta: &mut Txn<'a>,
     from: P<'a, Part<'a>>,
@@ -500,7 +511,7 @@ pub(crate) fn move_from<'a, 'b>(
     Ok(())
 }
 
-/// The greatest key of a shard.
+/// Returns the greatest key of a shard.
 pub(crate) fn last_key<'r>(view: &View<'r>, part: P<'r, Part<'r>>) -> Option<Vec<u8>> {
     field!(part.newest).iter(view).next_back().map(|(key, _)| key.to_vec())
 }

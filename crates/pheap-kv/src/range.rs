@@ -1,4 +1,4 @@
-//! `Range`, which iterates over entries, and the cursor below it, which reads them in steps.
+//! `Range`, an iterator over entries, and the cursor below it, which reads the entries in steps.
 
 use crate::Result;
 use crate::keys::{self, Span, StoredKey};
@@ -8,27 +8,27 @@ use crate::shards::Wait;
 use std::collections::VecDeque;
 use std::ops::{Bound, RangeBounds};
 
-/// Entries of the first step of a [`Range`], and of the largest: a reader of few entries copies few.
+/// Maximal entries of the first step of a [`Range`]. Small, so that a reader of few entries copies few.
 const FIRST: usize = 16;
-/// Also the keys that any step visits at most, whether it shows them or not: writers of the shard wait for
-/// it.
+/// Maximal entries of later steps. Also the maximal number of keys that a step visits, shown or not: writers
+/// of the shard wait for the step.
 pub(crate) const MOST: usize = 256;
-/// Bytes after which a step ends.
+/// Bytes of shown keys and values after which a step ends.
 const BYTES: usize = 256 << 10;
 
 #[cfg(test)]
 thread_local! {
-    /// Keys that the steps of this thread have visited.
+    /// Number of keys that the steps of this thread have visited.
     pub(crate) static VISITS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
 /// A key and its value.
 pub type Entry = (Vec<u8>, Vec<u8>);
 
-/// A span of keys that is read from its ends.
+/// Reads a span of keys from both ends.
 pub(crate) struct Cursor {
     reader: Reader,
-    /// What is left.
+    /// The keys still to read.
     span: Span,
 }
 
@@ -37,9 +37,9 @@ impl Cursor {
         Cursor { reader, span }
     }
 
-    /// Shows `f` up to `most` entries at one end, and when they expire, all of one shard, until it returns
-    /// false. Returns whether something may be left. A step that visits many keys and may show none of them
-    /// ends, too, so it may show nothing although something is left.
+    /// Calls `f` with up to `most` entries at one end of the span, each with its time of expiry, until `f`
+    /// returns false. All of them are in one shard. Returns whether entries may be left. A step also ends
+    /// after many keys without a value for this reader, so it may show no entry although some are left.
     pub(crate) fn step(
         &mut self,
         backwards: bool,
@@ -50,8 +50,8 @@ impl Cursor {
             return Ok(false);
         }
         let (mut bytes, mut last) = (0, StoredKey::new());
-        // Keys that may still be visited. An entry that is shown counts for as many as if `most` of them were
-        // all.
+        // Keys that the step may still visit. A shown entry counts as `each` keys, so at most `most` are
+        // shown.
         let (mut left, each) = (MOST, MOST / most);
         let (prefix, at) = (self.reader.id.prefix_len(), self.reader.at());
         let heap = &self.reader.shards.heap;
@@ -76,7 +76,8 @@ impl Cursor {
             }
             more
         };
-        // What is behind this shard; nothing, if the step has ended within it.
+        // The edge of the shard in the direction of the step, or `None` if the step has ended within the
+        // shard.
         let next = self.reader.shards.read_from(
             |map| match (&self.span, backwards) {
                 ((_, Bound::Included(end)), true) => map.index_of(end),
@@ -88,7 +89,7 @@ impl Cursor {
             backwards,
             if at.is_some() { Wait::Nothing } else { Wait::All },
             |view, part, extent| {
-                // A queue has many empty shards in front of its first entry.
+                // A queue has many empty shards in front of its first entry: skip them in one step.
                 let edge = extent.edge(backwards);
                 if part::is_empty(view, part) && edge.is_some_and(|edge| self.span.contains(edge)) {
                     return None;
@@ -115,12 +116,14 @@ impl Cursor {
     }
 }
 
-/// The entries in a range of keys, in order and from both ends; made by [`Reader::range`]. An error ends it.
+/// Iterates over the entries in a range of keys, in order and from both ends; made by [`Reader::range`]. The
+/// iterator ends after an error.
 pub struct Range {
     cursor: Cursor,
-    /// Read at the front, and at the back; both in order.
+    /// Entries read at the front, and at the back; both in order.
     front: VecDeque<Entry>,
     back: VecDeque<Entry>,
+    /// Maximal entries of the next step. It doubles with each read, up to [`MOST`].
     step: usize,
 }
 
@@ -129,7 +132,7 @@ impl Range {
         Range { cursor, front: VecDeque::new(), back: VecDeque::new(), step: FIRST }
     }
 
-    /// Reads at one end until there is something, or nothing is left.
+    /// Reads at one end until an entry is found or none is left.
     fn fill(&mut self, backwards: bool) -> Result<()> {
         let Range { cursor, front, back, step } = self;
         let mut more = true;
@@ -144,7 +147,7 @@ impl Range {
                 true
             })?;
         }
-        // Only now: a step that finds nothing says nothing of how much the reader will read.
+        // Grow after the loop: a step without entries does not show that the reader will read many.
         *step = MOST.min(*step * 2);
         Ok(())
     }
@@ -194,7 +197,8 @@ mod tests {
     use crate::{Batch, Store};
     use std::time::Duration;
 
-    /// Steps through all of it. Returns what they show, and how many keys the longest step has visited.
+    /// Steps through all entries. Returns their keys, and the number of keys that the longest step has
+    /// visited.
     fn steps(reader: &Reader, backwards: bool) -> (Vec<Vec<u8>>, usize) {
         let mut cursor = reader.cursor(reader.id.span::<[u8]>(&..));
         let (mut shown, mut longest, mut is_more) = (Vec::new(), 0, true);
@@ -268,7 +272,7 @@ mod tests {
         let before = VISITS.get();
         assert_eq!(store.iter().next().unwrap().unwrap().0, (N - 1000).to_be_bytes());
         assert!(VISITS.get() - before <= FIRST, "{} visits", VISITS.get() - before);
-        // And one at the end, of which the shards behind it are empty.
+        // Only the first shard has an entry; the shards behind it are empty.
         store.put([0], "").unwrap();
         (N - 1000..N).for_each(|n| assert!(store.delete(n.to_be_bytes()).unwrap()));
         let before = VISITS.get();

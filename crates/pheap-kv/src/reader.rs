@@ -1,4 +1,4 @@
-//! `Reader`: looking things up in a key space, as it is or as a snapshot has it.
+//! `Reader`: reads a key space, either its newest values or those of a snapshot.
 
 use crate::Result;
 use crate::keys::SpaceId;
@@ -12,12 +12,13 @@ use std::ops::{ControlFlow, RangeBounds};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// The entries of a key space, to read: as they are, if this is a [`KeySpace`](crate::KeySpace) (which dereferences to it), or as they were, if it is of a
-/// [`Snapshot`](crate::Snapshot).
+/// Reads the entries of a key space. A [`KeySpace`](crate::KeySpace) dereferences to a reader of its newest
+/// values; a [`Snapshot`](crate::Snapshot) has readers of its values.
 #[derive(Clone)]
 pub struct Reader {
     pub(crate) shards: Arc<Shards>,
     pub(crate) id: SpaceId,
+    /// The snapshot that the reader shows; `None` if it shows the newest values.
     pub(crate) pin: Option<Arc<Pin>>,
 }
 
@@ -32,7 +33,7 @@ impl Reader {
         self.pin.as_ref().map(|pin| pin.era)
     }
 
-    /// A copy of the value of a key.
+    /// Copies the value of a key.
     ///
     /// ```
     /// # let store = pheap_kv::Store::in_memory()?;
@@ -48,9 +49,9 @@ impl Reader {
         self.get_with(key, <[u8]>::to_vec)
     }
 
-    /// Shows `f` the value of a key where it is, without a copy. Returns what `f` does.
+    /// Calls `f` with the value of a key in place, without a copy. Returns the result of `f`.
     ///
-    /// `f` keeps writers of the same shard waiting, and must not write to the store.
+    /// While `f` runs, writers of the same shard wait. `f` must not write to the store.
     ///
     /// ```
     /// # let store = pheap_kv::Store::in_memory()?;
@@ -70,7 +71,7 @@ impl Reader {
         })
     }
 
-    /// Whether there is a key.
+    /// Returns whether the key exists.
     ///
     /// ```
     /// # let store = pheap_kv::Store::in_memory()?;
@@ -84,9 +85,10 @@ impl Reader {
         Ok(self.get_with(key, |_| ())?.is_some())
     }
 
-    /// The entries in a range of keys, in bytewise order, from both ends.
+    /// Iterates over the entries in a range of keys, in bytewise order, from both ends.
     ///
-    /// They are copied from the store some at a time, in steps that grow. In a [`Snapshot`](crate::Snapshot) they are of one moment. Otherwise each step shows the store as it is then.
+    /// The iterator copies entries from the store in steps that grow. In a [`Snapshot`](crate::Snapshot), all
+    /// entries are of one moment. Otherwise each step shows the store at the time of the step.
     ///
     /// ```
     /// # let store = pheap_kv::Store::in_memory()?;
@@ -103,7 +105,7 @@ impl Reader {
         Range::new(self.cursor(self.id.span(&range)))
     }
 
-    /// The entries whose keys begin with `prefix`, as [`range`](Self::range) has them.
+    /// Iterates over the entries whose keys begin with `prefix`, as [`range`](Self::range) does.
     ///
     /// ```
     /// # let store = pheap_kv::Store::in_memory()?;
@@ -117,7 +119,7 @@ impl Reader {
         Range::new(self.cursor(self.id.beginning_with(prefix.as_ref())))
     }
 
-    /// All entries, as [`range`](Self::range) has them.
+    /// Iterates over all entries, as [`range`](Self::range) does.
     ///
     /// ```
     /// # let store = pheap_kv::Store::in_memory()?;
@@ -132,10 +134,10 @@ impl Reader {
         self.range::<[u8]>(..)
     }
 
-    /// Shows `f` the entries in a range where they are, without copies, until it breaks.
+    /// Calls `f` with the entries in a range in place, without copies, until it breaks.
     ///
-    /// `f` keeps writers of the same shard waiting while it runs, and must not write to the store. Between
-    /// two steps of some hundred keys they go on.
+    /// While `f` runs, writers of the same shard wait. They continue between two steps of a few hundred keys.
+    /// `f` must not write to the store.
     ///
     /// ```
     /// # let store = pheap_kv::Store::in_memory()?;
@@ -174,7 +176,7 @@ impl Reader {
         Cursor::new(self.clone(), span)
     }
 
-    /// When a key expires; `None` if it never does, if it has expired, or if there is no such key.
+    /// Returns when a key expires, or `None` if it never does, has expired, or does not exist.
     ///
     /// ```
     /// # let store = pheap_kv::Store::in_memory()?;
@@ -195,7 +197,7 @@ impl Reader {
         self.look(key, part::expires)
     }
 
-    /// Reads the shard that has a key.
+    /// Calls `f` with the shard of a key.
     #[inline]
     fn look<R>(
         &self,
@@ -203,7 +205,7 @@ impl Reader {
         f: impl for<'r> FnOnce(&View<'r>, P<'r, Part<'r>>, &[u8], At) -> R,
     ) -> Result<R> {
         let (key, at) = (self.id.key(key)?, self.at());
-        // What a snapshot shows was durable when it was taken.
+        // The values of a snapshot were durable when it was taken.
         let wait = if at.is_some() { Wait::Nothing } else { Wait::Key(&key) };
         self.shards.read(&key, wait, |view, part| f(view, part, &key, at))
     }

@@ -1,8 +1,8 @@
-//! The shards of a store: which one has a key, and how it is reached.
+//! The shards of a store, and the map from keys to shards.
 //!
-//! The map from keys to shards is in memory, and replaced as a whole when a shard is split or given up. Who
-//! has an old one is told by the shard, whose `bounds` are others since then, and looks again. So neither
-//! reads nor writes take a lock for it.
+//! The map is in memory. A split or a removal of a shard replaces the map as a whole, and changes the
+//! `bounds` of the shards. A thread with an old map finds bounds in the shard that differ from the bounds in
+//! the map, and retries with the new map. So reads and writes use the map without a lock.
 
 mod split;
 
@@ -20,26 +20,30 @@ use pheap::{Commit, Heap, P, Root, SyncPolicy, Txn, View, field};
 use std::ops::Bound;
 use std::sync::{Arc, Mutex};
 
-/// The name of a root begins with this if it is a shard's.
+/// Prefix of the names of the shards' roots.
 const PREFIX: &str = "kv.shard.";
 
-/// Writes of a batch to one shard of which the memory is loaded before the first of them: few enough for it to be in a processor's cache then.
+/// Number of writes of a batch to one shard whose memory is prefetched together. Few enough that all of it is
+/// still in the processor's cache when the last of them runs.
 const TOGETHER: usize = 32;
 
-/// Shards that are enough for each processor.
+/// Number of shards for each processor that is enough.
 const PER_PROCESSOR: usize = 4;
 
-/// A shard, and the range of keys that it had when this was made.
+/// A shard, and the range of keys that it had when the map was made.
 #[derive(Clone)]
 pub(crate) struct Shard {
     pub(crate) root: Root<Part<'static>>,
+    /// Shared by all maps with this shard, until a removal of its neighbour replaces it.
     pub(crate) counts: Arc<Counts>,
+    /// The least key of the range.
     start: StoredKey,
+    /// Copy of [`Part::bounds`]. Out of date if the range was changed since.
     bounds: u64,
 }
 
 impl Shard {
-    /// The shard with this root. If it is not in use, its bounds are 0.
+    /// Reads the shard with this root. Its bounds are 0 if it is not in use.
     fn of(root: Root<Part<'static>>) -> Result<Shard> {
         let (bounds, start) = root.read(|view, part| {
             let start = StoredKey::from_slice(field!(part.start).as_slice(view));
@@ -48,26 +52,26 @@ impl Shard {
         Ok(Shard { root, counts: Arc::default(), start, bounds })
     }
 
-    /// Whether it still has the keys that it had.
+    /// Returns whether the shard still has the range of keys of the map.
     #[inline]
     fn is_current<'r>(&self, view: &View<'r>, part: P<'r, Part<'r>>) -> bool {
         view[field!(part.bounds)] == self.bounds
     }
 }
 
-/// All shards, in the order of their keys. The first one begins with the least key.
+/// All shards in use, in the order of their keys. The first one begins with the least key.
 pub(crate) struct Map {
     pub(crate) shards: Vec<Shard>,
 }
 
 impl Map {
-    /// The shard that has a key.
+    /// Returns the index of the shard of a key.
     #[inline]
     pub(crate) fn index_of(&self, key: &[u8]) -> usize {
         self.shards.partition_point(|shard| shard.start.as_slice() <= key).saturating_sub(1)
     }
 
-    /// The last shard with keys that are less than this one.
+    /// Returns the index of the last shard that can have keys less than `key`.
     pub(crate) fn index_before(&self, key: &[u8]) -> usize {
         self.shards.partition_point(|shard| shard.start.as_slice() < key).saturating_sub(1)
     }
@@ -77,8 +81,9 @@ impl Map {
         &self.shards[self.index_of(key)]
     }
 
-    /// Greater than the bounds that any shard has had since the store was opened, also those that were given
-    /// up: the shard with the greatest is never given up without its neighbour getting greater ones.
+    /// Returns a number greater than the bounds of all shards since the store was opened, including shards
+    /// that were given up. A shard's bounds are lost when it is given up, but the shard before it then gets
+    /// greater ones.
     fn new_bounds(&self) -> u64 {
         self.shards.iter().fold(0, |most, shard| most.max(shard.bounds)).saturating_add(1)
     }
@@ -88,7 +93,7 @@ impl Map {
     }
 }
 
-/// Which keys a shard has.
+/// The range of keys of a shard.
 #[derive(Clone, Copy)]
 pub(crate) struct Extent<'m> {
     map: &'m Map,
@@ -96,41 +101,44 @@ pub(crate) struct Extent<'m> {
 }
 
 impl<'m> Extent<'m> {
-    /// Where the next shard begins, or, backwards, where this one does; `None` if no shard is behind it in
-    /// that direction.
+    /// Returns the start of the next shard, or, backwards, of this shard. Returns `None` for the last shard
+    /// in that direction.
     pub(crate) fn edge(self, backwards: bool) -> Option<&'m StoredKey> {
         let begins = if backwards { self.index } else { self.index + 1 };
-        // The first shard has all keys that are less than those of the second.
+        // The range of the first shard begins with the least key, so it has no edge backwards.
         self.map.shards.get(begins).filter(|_| begins > 0).map(|shard| &shard.start)
     }
 }
 
-/// What all handles of a store share.
+/// The state that all handles of a store share.
 pub(crate) struct Shards {
     pub(crate) heap: Heap,
     pub(crate) eras: Eras,
     pub(crate) spaces: Spaces,
+    /// The current map. Only a thread that holds the lock of `unused` replaces it.
     map: ArcSwap<Map>,
-    /// The roots of shards that are not in use. The thread that changes the map has it locked.
+    /// The roots of shards that are not in use. A thread that changes the map holds this lock.
     unused: Mutex<Vec<Root<Part<'static>>>>,
+    /// Number of shards that is enough for the processors of this machine.
     enough: usize,
-    /// None if reads never wait for a disk.
+    /// Writes that are not durable yet. `None` if reads never wait for the disk.
     unsynced: Option<Unsynced>,
 }
 
-/// What a read waits for, until that is durable: so nobody is told what a power failure then takes back.
+/// The writes that a read waits for until they are durable. So no caller sees a value that a power failure
+/// takes back.
 #[derive(Clone, Copy)]
 pub(crate) enum Wait<'k> {
-    /// What it has seen of a key.
+    /// The writes to this key that the read has seen.
     Key(&'k [u8]),
-    /// All that it may have seen.
+    /// All writes to the shard that the read may have seen.
     All,
-    /// Nothing: it has only seen what was durable before.
+    /// None: the read shows only values that were durable before it.
     Nothing,
 }
 
 impl Shards {
-    /// Finds the shards of a heap, or creates the first one.
+    /// Opens the shards of a heap, or creates the first one.
     pub(crate) fn open(heap: Heap, eras: Eras, policy: SyncPolicy) -> Result<Shards> {
         let (mut shards, mut unused) = (Vec::new(), Vec::new());
         for root in heap.roots().iter().filter(|root| root.name.starts_with(PREFIX)) {
@@ -157,7 +165,8 @@ impl Shards {
         self.map.load_full()
     }
 
-    /// Entries of all shards; none is left out or counted twice because a shard is split.
+    /// Returns the number of entries of all shards. A concurrent split makes it neither miss an entry nor
+    /// count one twice.
     pub(crate) fn len(&self) -> Result<u64> {
         'again: loop {
             let map = self.map();
@@ -175,7 +184,7 @@ impl Shards {
         }
     }
 
-    /// Reads the shard that has a key.
+    /// Calls `f` with the shard of a key.
     #[inline]
     pub(crate) fn read<R>(
         &self,
@@ -193,15 +202,15 @@ impl Shards {
             })?;
             match result {
                 Some(result) => return Ok(result),
-                // Who has split the shard is about to replace the map.
+                // The thread that has split the shard is about to replace the map.
                 None => std::thread::yield_now(),
             }
         }
     }
 
-    /// Reads the shard that `place` chooses, and then one neighbour after the other, until `f` returns
-    /// something, or there is no other. `f` is told which range of keys the shard has. It is called for a
-    /// shard again if that was split.
+    /// Calls `f` with the shard that `place` chooses, and then with its neighbours in order, until `f`
+    /// returns a value or no shard is left. `f` also gets the shard's range of keys. If a shard was split,
+    /// the method starts again with `place`, so it may call `f` for a shard twice.
     pub(crate) fn read_from<R>(
         &self,
         place: impl Fn(&Map) -> usize,
@@ -249,7 +258,8 @@ impl Shards {
         Ok(result)
     }
 
-    /// Runs a transaction on the shard that has a key. If that is deferred, it returns what tells when it is durable, and does not wait.
+    /// Runs a transaction on the shard of a key. If `deferred` is set, it does not wait until the transaction
+    /// is durable, and returns its [`Commit`].
     #[inline]
     pub(crate) fn write<R>(
         &self,
@@ -286,8 +296,9 @@ impl Shards {
         Some(self.unsynced.as_ref()?.count(keys))
     }
 
-    /// Runs one transaction over the shards that have these keys: `f` is called for each of them, with its index. What goes to one shard is in its order.
-    /// If one of the key spaces was removed, nothing is written.
+    /// Runs one transaction on the shards of all keys. Calls `f` for each key, with its index; within a
+    /// shard, in the order of `keys`. If one of the key spaces was removed, writes nothing and returns an
+    /// error.
     pub(crate) fn write_all<'k>(
         &self,
         keys: impl Iterator<Item = &'k [u8]> + Clone,
@@ -344,14 +355,14 @@ impl Shards {
         }
     }
 
-    /// The greatest stored key.
+    /// Returns the greatest stored key of all shards.
     pub(crate) fn last_key(&self) -> Result<Option<Vec<u8>>> {
         let last = |map: &Map| map.shards.len() - 1;
         self.read_from(last, true, Wait::Nothing, |view, part, _| part::last_key(view, part))
     }
 
-    /// Removes all that is in a key space that nobody can write to any more, in transactions for which it
-    /// does not wait. Returns whether nothing is left, not even versions for snapshots.
+    /// Removes all entries and versions of a removed key space, in deferred transactions. No thread may write
+    /// to the key space any more. Returns false if versions are left that snapshots need.
     pub(crate) fn clear(&self, id: SpaceId) -> Result<bool> {
         let (mut from, end, mut most) = (id.start(), keys::behind_space(&id.start()), MOST);
         let mut is_all = true;
@@ -361,7 +372,7 @@ impl Shards {
                 part::clear(tx, part, &self.eras, span, most)
             });
             let ((next, is_left), _) = match removed {
-                // A transaction needs room, too, and gives back what it has freed when it has committed.
+                // A transaction needs space before its commit frees any. A smaller one needs less.
                 Err(Error::Heap(pheap::Error::OutOfSpace { .. })) if most > 1 => {
                     most /= 2;
                     continue;
@@ -376,7 +387,7 @@ impl Shards {
         }
     }
 
-    /// Removes from all shards what has expired, and versions that no snapshot needs any more.
+    /// Removes expired values, and versions that no snapshot needs, from all shards.
     pub(crate) fn tidy(&self) -> Result<()> {
         let mut shard = Some(StoredKey::new());
         while let Some(key) = shard {
@@ -390,13 +401,13 @@ impl Shards {
         Ok(())
     }
 
-    /// Where the shard begins that is behind the one with this key.
+    /// Returns the start of the shard behind the shard of `key`.
     fn start_behind(&self, key: &[u8]) -> Option<StoredKey> {
         let map = self.map();
         map.shards.get(map.index_of(key) + 1).map(|shard| shard.start.clone())
     }
 
-    /// Ends the era, at one moment for all shards.
+    /// Ends the era, at one moment for all shards. Returns the era of the new snapshot.
     pub(crate) fn take_snapshot(&self) -> Result<u64> {
         loop {
             if self.eras.are_used_up() {
@@ -404,7 +415,7 @@ impl Shards {
             }
             let map = self.map();
             let roots = map.roots(0..map.shards.len());
-            // Nothing is written. What is seen is durable when this returns.
+            // The transaction writes nothing. All that the snapshot sees is durable when it returns.
             let era = pheap::txn(&roots, |mut shards| {
                 let current =
                     (0..shards.len()).all(|i| shards.with(i, |tx, part| map.shards[i].is_current(tx, part)));
@@ -418,17 +429,19 @@ impl Shards {
     }
 }
 
-/// Has writes counted until they are durable that were deferred. All that is committed to one of their shards by now is durable no earlier than they are.
+/// Keeps deferred writes counted until they are durable. `root` must be one of their shards: all commits to
+/// it until now are durable no earlier than these writes.
 fn keep_counted(counted: Option<Counted<'_>>, root: &Root<Part<'static>>) {
     let Some(counted) = counted else { return };
     match root.read_deferred(|_, _| ()) {
         Ok(((), commit)) => counted.until(commit),
-        // Closed by another thread, or its disk has failed. That is no error of the writes, which have happened.
+        // Another thread has closed the store, or the disk has failed. The writes have succeeded all the
+        // same.
         Err(_) => counted.for_ever(),
     }
 }
 
-/// Tells the compiler that this closure works for all brands.
+/// Makes the compiler infer that a closure works for all brands.
 fn transaction<R, F>(f: F) -> F
 where
     F: for<'r> FnOnce(&mut Txn<'r>, P<'r, Part<'r>>) -> pheap::Result<R>,

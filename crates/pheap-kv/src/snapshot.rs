@@ -1,4 +1,4 @@
-//! `Snapshot`: a store as it was.
+//! `Snapshot`: the store as it was at one moment.
 
 use crate::keys::SpaceId;
 use crate::reader::Reader;
@@ -7,15 +7,19 @@ use crate::{Error, KeySpace, Result};
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// A store as it was at one moment, all key spaces and shards alike; made by [`Store::snapshot`](crate::Store::snapshot).
+/// The store as it was at one moment, with all key spaces and shards; made by
+/// [`Store::snapshot`](crate::Store::snapshot).
 ///
-/// It dereferences to a [`Reader`] of the default key space; [`space`](Self::space) has the others. It is cheap to clone, and can be sent to other threads. Writers go on beside it: a value that it
-/// needs and that is replaced is kept in the heap, without being copied, and freed by later writes when no snapshot needs it any more. No shard is split while there is one, so
-/// programs should not keep them for long.
+/// It dereferences to a [`Reader`] of the default key space; [`space`](Self::space) returns readers of the
+/// others. It is cheap to clone, and other threads may use it. Writers continue. If a writer replaces a value
+/// that a snapshot needs, the heap keeps the old value, without a copy, and later writes free it when no
+/// snapshot needs it. No shard is split while a snapshot exists, so programs should drop snapshots soon.
 ///
-/// A store that is open to be read only, as a [follower](pheap::Options::follower) is, does not change: a snapshot of it costs nothing.
+/// If the store is open to be read only, for instance as a [follower](pheap::Options::follower), it does not
+/// change, and a snapshot costs nothing.
 ///
-/// What expires, expires in snapshots, too. Nothing of a snapshot is left when the store is opened again.
+/// Values expire in snapshots, too. Snapshots end when the store is closed; after the next opening, writes
+/// and [`Store::purge`](crate::Store::purge) free the values that they needed.
 ///
 /// ```
 /// # let store = pheap_kv::Store::in_memory()?;
@@ -30,9 +34,10 @@ pub struct Snapshot {
     reader: Reader,
 }
 
-/// What a snapshot keeps, as long as there is a reader of it.
+/// Registers the era of a snapshot as long as a reader of the snapshot exists.
 pub(crate) struct Pin {
     shards: Arc<Shards>,
+    /// The era that ended when the snapshot was taken.
     pub(crate) era: u64,
 }
 
@@ -46,14 +51,15 @@ impl Snapshot {
     pub(crate) fn take(shards: &Arc<Shards>) -> Result<Snapshot> {
         let pin = match shards.take_snapshot() {
             Ok(era) => Some(Arc::new(Pin { shards: shards.clone(), era })),
-            // What nobody can write to stays as it is.
+            // No thread can write to this store, so it does not change.
             Err(Error::Heap(pheap::Error::ReadOnly)) => None,
             Err(error) => return Err(error),
         };
         Ok(Snapshot { reader: Reader { shards: shards.clone(), id: SpaceId::DEFAULT, pin } })
     }
 
-    /// A key space as it was: with what it had, if it was removed since; empty, if it was made since.
+    /// Returns a reader of a key space as it was. A key space that was removed later still has its entries; a
+    /// key space that was made later is empty.
     ///
     /// ```
     /// # let store = pheap_kv::Store::in_memory()?;

@@ -1,4 +1,4 @@
-//! `KeySpace`: writing to one.
+//! `KeySpace`: reads and writes of one key space.
 
 use crate::batch::Batch;
 use crate::keys::MAX_VALUE;
@@ -12,15 +12,17 @@ use pheap::{Commit, P, Txn};
 use std::ops::Deref;
 use std::time::Duration;
 
-/// A key space of a store: entries of its own, which it shares transactions and snapshots for with all others ("column family", "table"). Made by [`Store::space`](crate::Store::space); the
-/// [`Store`](crate::Store) itself dereferences to the default one, which has no name.
+/// A key space of a store ("column family", "table"). Its entries are separate from those of other key
+/// spaces; transactions and snapshots span all key spaces. Made by [`Store::space`](crate::Store::space). The
+/// [`Store`](crate::Store) itself dereferences to the default key space, which has no name.
 ///
-/// It dereferences to a [`Reader`], whose methods look things up. Each write is a transaction: it is durable when it returns (as the store's [`Durability`](crate::Durability) and
-/// [`SyncPolicy`](crate::SyncPolicy) say), and happens entirely or not at all. It is cheap to clone, and can be used by many threads.
+/// It dereferences to a [`Reader`], which has the methods to read. Each write is a transaction: it happens
+/// entirely or not at all, and is durable when it returns, as the store's [`Durability`](crate::Durability)
+/// and [`SyncPolicy`](crate::SyncPolicy) say. A handle is cheap to clone, and many threads may use it.
 ///
-/// When the key space is [removed](crate::Store::remove_space), all its handles stay without one: writes
-/// through them are [`Error::SpaceRemoved`], and reads find nothing. They never reach a key space that is
-/// made later, also of the same name.
+/// After the key space is [removed](crate::Store::remove_space), writes through its handles return
+/// [`Error::SpaceRemoved`], and reads find nothing. The handles never reach a key space that is made later,
+/// even if it has the same name.
 #[derive(Clone, Debug)]
 pub struct KeySpace {
     reader: Reader,
@@ -39,7 +41,7 @@ pub(crate) fn check_value(value: &[u8]) -> Result<()> {
     if value.len() > MAX_VALUE { Err(Error::ValueTooLong { len: value.len() }) } else { Ok(()) }
 }
 
-/// When something expires that is to live for so long. Parts of a millisecond count as a whole one.
+/// Returns the time of expiry of a value that is set now, in milliseconds since 1970, rounded up.
 pub(crate) fn expiry(ttl: Duration) -> u64 {
     let millis = ttl.as_nanos().div_ceil(1_000_000);
     part::now().saturating_add(u64::try_from(millis).unwrap_or(u64::MAX))
@@ -54,7 +56,7 @@ impl KeySpace {
         &self.removed
     }
 
-    /// See [`Shards::write`](crate::shards::Shards::write). Writes nothing if the key space was removed.
+    /// Runs [`Shards::write`](crate::shards::Shards::write). Writes nothing if the key space was removed.
     #[inline]
     fn write<R>(
         &self,
@@ -83,10 +85,10 @@ impl KeySpace {
         self.set(key.as_ref(), value.as_ref(), None, false).map(drop)
     }
 
-    /// Sets the value of a key that is not there any more after a time.
+    /// Sets the value of a key and lets it expire after `ttl`.
     ///
-    /// It is not shown then, and later writes remove it, or [`Store::purge`](crate::Store::purge). The time
-    /// is that of the system's clock, and counts in whole milliseconds, rounded up.
+    /// Readers do not see an expired value. Later writes or [`Store::purge`](crate::Store::purge) remove it.
+    /// The time is that of the system's clock, in whole milliseconds, rounded up.
     ///
     /// ```
     /// # let store = pheap_kv::Store::in_memory()?;
@@ -103,7 +105,7 @@ impl KeySpace {
         self.set(key.as_ref(), value.as_ref(), Some(expiry(ttl)), false).map(drop)
     }
 
-    /// See [`write`](Self::write) for what it returns.
+    /// Sets the value of a key. Returns a `Commit` if `deferred` is set.
     fn set(&self, key: &[u8], value: &[u8], expires: Option<u64>, deferred: bool) -> Result<Option<Commit>> {
         let key = self.id.key(key)?;
         check_value(value)?;
@@ -118,9 +120,10 @@ impl KeySpace {
         Ok(commit)
     }
 
-    /// [`put`](Self::put) that does not wait until it is durable: the [`Commit`] tells when it is. It can be waited for, asked, or awaited.
+    /// Sets the value of a key as [`put`](Self::put) does, without waiting until it is durable. The program
+    /// can wait for the returned [`Commit`], poll it, or await it.
     ///
-    /// Now and then a store that grows gets another shard. That takes some milliseconds, and waits for the disk.
+    /// From time to time a growing store adds a shard. That takes some milliseconds, and waits for the disk.
     ///
     /// ```
     /// # async fn answer(store: pheap_kv::Store) -> pheap_kv::Result<()> {
@@ -131,13 +134,13 @@ impl KeySpace {
     /// ```
     ///
     /// # Errors
-    /// As for [`put`](Self::put). The `Commit` says whether the disk has failed since.
+    /// As for [`put`](Self::put). If the disk fails later, the `Commit` returns the error.
     pub fn put_deferred(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<Commit> {
         let commit = self.set(key.as_ref(), value.as_ref(), None, true)?;
         Ok(commit.expect("that of a deferred transaction"))
     }
 
-    /// Removes a key. Returns whether it was there.
+    /// Removes a key. Returns whether it existed.
     ///
     /// ```
     /// # let store = pheap_kv::Store::in_memory()?;
@@ -161,9 +164,11 @@ impl KeySpace {
         Ok(was_there)
     }
 
-    /// Sets the value of a key to what `f` makes of it, or removes the key if that is `None`. Returns whether there is a value now.
+    /// Replaces the value of a key by the result of `f`, or removes the key if `f` returns `None`. Returns
+    /// whether the key has a value now.
     ///
-    /// Nobody else writes to the key in between. `f` must not use the store. A value that expires does not expire any more when it is set.
+    /// No other thread writes to the key between the read and the write. `f` must not use the store. The new
+    /// value never expires, even if the old one would have.
     ///
     /// ```
     /// # let store = pheap_kv::Store::in_memory()?;
@@ -190,7 +195,8 @@ impl KeySpace {
         })
     }
 
-    /// Sets the value of a key, or removes it, if it is what is expected. `None` is that there is none. Returns whether it was so.
+    /// Replaces the value of a key by `new` if it equals `expected`. In both, `None` stands for a missing
+    /// key. Returns whether the value was equal.
     ///
     /// ```
     /// # let store = pheap_kv::Store::in_memory()?;
@@ -249,9 +255,11 @@ impl KeySpace {
         Ok(result)
     }
 
-    /// Puts in entries that come in ascending order of their keys, many in one transaction: the fast way to fill a store. It is durable when this returns.
+    /// Stores entries that come in ascending order of their keys, many in one transaction: the fast way to
+    /// fill a store. All of them are durable when this returns. Returns their number.
     ///
-    /// Keys that are there already get the new value. It is not atomic: after a crash or an error, some of the entries are there, the first ones.
+    /// Existing keys get the new value. The load is not atomic: after a crash or an error, the store has the
+    /// entries up to some point of the input.
     ///
     /// ```
     /// # let store = pheap_kv::Store::in_memory()?;
@@ -288,7 +296,7 @@ impl KeySpace {
         end.map(|()| index)
     }
 
-    /// Puts in all that a reader has, with the times at which it expires.
+    /// Stores all entries of a reader, with their times of expiry.
     pub(crate) fn load_from(&self, from: &Reader) -> Result<()> {
         let (mut cursor, mut batch) = (from.cursor(from.id.span::<[u8]>(&..)), Batch::new());
         let mut is_more = true;
@@ -306,10 +314,10 @@ impl KeySpace {
     }
 }
 
-/// Bytes that [`KeySpace::load`] puts in at a time.
+/// Bytes of keys and values that [`KeySpace::load`] stores in one transaction.
 const LOADED: usize = 64 << 10;
 
-/// What becomes of a value.
+/// What [`KeySpace::change`] does with a key.
 enum Change<V> {
     Nothing,
     Set(V),

@@ -1,9 +1,10 @@
-//! Which numbers key spaces get, and how their handles learn that they were removed.
+//! The numbers of key spaces, and the flags that tell their handles of a removal.
 //!
-//! The catalogue has the number of each name. To remove a key space, one transaction of the catalogue removes
-//! the name, adds a *mark* with the number, and tells all handles. From then on nobody writes to the key
-//! space, so its entries go in many transactions, and then the mark. If a snapshot needs some of them, the
-//! mark stays. A store that is opened or purged goes on where it finds marks.
+//! The catalogue maps names to numbers. A removal begins with one transaction on the catalogue. It removes
+//! the name, adds a *mark* with the number, and sets the flag of the handles. From then on no thread writes
+//! to the key space. The removal deletes its entries in many transactions, and then the mark. If a snapshot
+//! needs some of the entries, the mark stays. When a store is opened or purged, it continues the removals
+//! whose marks it finds.
 
 use crate::Result;
 use crate::keys::{SpaceId, StoredKey};
@@ -11,10 +12,10 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-/// Begins the keys of marks in the catalogue. No name begins with this byte: names are UTF-8.
+/// First byte of the keys of marks in the catalogue. No name begins with it: names are UTF-8.
 pub(crate) const MARK: u8 = 0xFF;
 
-/// The stored key of the mark of a key space that was removed.
+/// Returns the stored key of the mark of a removed key space.
 pub(crate) fn mark(id: SpaceId) -> StoredKey {
     let mut key = SpaceId::CATALOGUE.start();
     key.push(MARK);
@@ -22,10 +23,10 @@ pub(crate) fn mark(id: SpaceId) -> StoredKey {
     key
 }
 
-/// Whether a key space was removed; all its handles share it.
+/// Whether a key space was removed. All handles of the key space share the flag.
 ///
-/// A writer looks at it when it has the lock of a shard. A removal sets it before it takes that lock. So the
-/// removal finds what the writer has written, or the writer finds that the key space was removed.
+/// A writer reads it while it holds the lock of a shard. A removal sets it before it takes that lock. So
+/// either the removal finds the entries that the writer has written, or the writer finds the flag set.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Removed(Arc<AtomicBool>);
 
@@ -39,31 +40,32 @@ impl Removed {
         self.0.store(removed, Relaxed);
     }
 
-    /// Whether both are of one key space.
+    /// Returns whether both are flags of one key space.
     pub(crate) fn is(&self, other: &Removed) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 }
 
-/// What the handles of key spaces share, by number, and the next number.
+/// The flags of all key spaces with handles, by number, and the next number.
 #[derive(Default)]
 pub(crate) struct Spaces {
     handles: Mutex<HashMap<u64, Weak<AtomicBool>>>,
-    /// The number of the next key space; `None` until one is made or removed after the store was opened.
+    /// The number of the next key space. `None` until the first one is made or removed after an opening.
     next: Mutex<Option<u64>>,
-    /// Whether marks have stayed because snapshots needed entries.
+    /// Whether a mark has stayed because a snapshot needed entries, since [`take_left`](Spaces::take_left).
     are_left: AtomicBool,
 }
 
 impl Spaces {
-    /// What the handles of a key space share. The caller holds the lock of the catalogue, to read it or to
-    /// write to it, and has found the number there. So a removal has told the handle already, or will do so.
+    /// Returns the flag for a new handle of a key space. The caller must hold the lock of the catalogue,
+    /// shared or exclusive, and have found the number in the catalogue. So a concurrent removal has already
+    /// set this flag or will set it.
     pub(crate) fn handle(&self, id: SpaceId) -> Removed {
         let mut handles = lock(&self.handles);
         if let Some(shared) = handles.get(&id.number()).and_then(Weak::upgrade) {
             return Removed(shared);
         }
-        // Before it grows, and so rarely, it drops what handles have left that are gone.
+        // Remove flags without handles, but only when the map is full, so that this is rare.
         if handles.len() == handles.capacity() {
             handles.retain(|_, shared| shared.strong_count() > 0);
             let len = handles.len();
@@ -74,11 +76,11 @@ impl Spaces {
         removed
     }
 
-    /// Returns the number of the next key space, and the one behind it becomes the next. `first` returns one
-    /// that is greater than those of all key spaces; it is called if `next` is `None`.
+    /// Returns the number of a new key space. If `next` is `None`, it calls `first`, which must return a
+    /// number greater than those of all key spaces.
     ///
     /// # Errors
-    /// If there is none, which only a forged file can bring about.
+    /// If all numbers are used up. Only a forged file can cause this.
     pub(crate) fn new_number(&self, first: impl FnOnce() -> Result<u64>) -> Result<SpaceId> {
         let mut next = self.next(first)?;
         let number = next.unwrap_or_default();
@@ -87,18 +89,18 @@ impl Spaces {
         Ok(SpaceId::new(number))
     }
 
-    /// Sees to it that the numbers of all key spaces that there are now are not used again, also when they
-    /// are removed.
+    /// Ensures that the numbers of all key spaces that exist now are not used again, even if they are
+    /// removed.
     pub(crate) fn note_numbers(&self, first: impl FnOnce() -> Result<u64>) -> Result<()> {
         self.next(first).map(drop)
     }
 
-    /// Notes that the mark of a key space has stayed because a snapshot needs its entries.
+    /// Records that the mark of a key space has stayed because a snapshot needs its entries.
     pub(crate) fn note_left(&self) {
         self.are_left.store(true, Relaxed);
     }
 
-    /// Whether marks have stayed since this was asked for the last time.
+    /// Returns whether marks have stayed since the last call.
     pub(crate) fn take_left(&self) -> bool {
         self.are_left.swap(false, Relaxed)
     }

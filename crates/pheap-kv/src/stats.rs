@@ -1,8 +1,9 @@
-//! Counters.
+//! Counters of a store.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// What was written to a shard, in a line of its own. Only who has the shard's lock counts.
+/// Counters of the writes to a shard, on a separate cache line. Only the writer that holds the shard's lock
+/// changes them.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Counts {
@@ -22,7 +23,7 @@ impl Counts {
         add(&self.bytes, bytes as u64);
     }
 
-    /// What was written to two shards, of which nobody counts any more.
+    /// Returns the sum of the counters of two shards. No writer may change them any more.
     pub(crate) fn sum(one: &Counts, other: &Counts) -> Counts {
         let sum = |counter: fn(&Counts) -> &AtomicU64| {
             AtomicU64::new(counter(one).load(Relaxed) + counter(other).load(Relaxed))
@@ -41,7 +42,7 @@ impl Counts {
     }
 }
 
-/// There is one writer at a time.
+/// Adds without an atomic addition, since there is one writer at a time.
 fn add(counter: &AtomicU64, n: u64) {
     counter.store(counter.load(Relaxed) + n, Relaxed);
 }
@@ -50,29 +51,31 @@ fn add(counter: &AtomicU64, n: u64) {
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Entries of all key spaces, and an entry for the name of each. Those that have expired, and those of
-    /// key spaces that were removed, count until they are gone. So does a note of such a key space.
+    /// Entries of all key spaces, and one entry for each name of a key space. Expired entries, entries of
+    /// removed key spaces, and the marks of those key spaces count until they are removed.
     pub entries: u64,
-    /// Values that were set. (What was rolled back counts, too.)
+    /// Number of values set, including those of transactions that failed later.
     pub puts: u64,
-    /// Keys that were to be removed.
+    /// Number of keys that calls have removed or tried to remove.
     pub deletes: u64,
-    /// Bytes of keys and values of these.
+    /// Bytes of the keys and values of `puts` and `deletes`. Keys count with the prefix of their key space.
     pub bytes_put: u64,
-    /// Shards that keys are in.
+    /// Number of shards in use.
     pub shards: usize,
-    /// What the heap counts: sizes, fences, syncs, collections.
+    /// Counters of the heap: sizes, fences, syncs, collections.
     pub heap: pheap::Stats,
 }
 
 impl Stats {
-    /// Bytes that were written for [`bytes_put`](Self::bytes_put) of payload: with [`Durability::Pmem`](crate::Durability::Pmem) lines flushed and log entries, with
-    /// [`Durability::Wal`](crate::Durability::Wal) log entries and pages of checkpoints. 0 with `Process`, where the kernel writes pages as it likes.
+    /// Returns the bytes written for the payload [`bytes_put`](Self::bytes_put). With
+    /// [`Durability::Pmem`](crate::Durability::Pmem), these are flushed lines and log entries; with
+    /// [`Durability::Wal`](crate::Durability::Wal), log entries and pages of checkpoints. With `Process`, the
+    /// kernel decides when to write pages, and the result is 0.
     pub fn bytes_written(&self) -> u64 {
         64 * self.heap.flushed_lines + self.heap.checkpoint_bytes + self.heap.log_bytes
     }
 
-    /// [`bytes_written`](Self::bytes_written) for each byte put.
+    /// Returns [`bytes_written`](Self::bytes_written) per byte of payload.
     pub fn write_amplification(&self) -> f64 {
         if self.bytes_put == 0 { 0.0 } else { self.bytes_written() as f64 / self.bytes_put as f64 }
     }

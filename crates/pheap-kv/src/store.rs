@@ -1,4 +1,4 @@
-//! `Store`: opening one, key spaces, and what concerns all of it.
+//! `Store`: opening a store, its key spaces, and operations on the whole store.
 
 use crate::batch::Batch;
 use crate::eras::Eras;
@@ -24,8 +24,9 @@ use tempfile::TempPath;
 
 /// An ordered map of byte strings in a file. See the [crate's documentation](crate).
 ///
-/// It dereferences to its default [`KeySpace`], so it is read and written to directly. It is cheap to clone; threads share it. When the last handle is dropped (key spaces,
-/// snapshots, iterators, and batches with writes are handles, too), the store is closed.
+/// It dereferences to its default [`KeySpace`], so programs read and write it directly. It is cheap to clone,
+/// and threads share it. Key spaces, snapshots, iterators, and batches with writes are handles of the store,
+/// too. When the last handle is dropped, the store is closed.
 #[derive(Clone)]
 pub struct Store {
     space: KeySpace,
@@ -46,7 +47,8 @@ impl std::fmt::Debug for Store {
 }
 
 impl Store {
-    /// Opens the store in this file, or creates it, with the default [`Options`]. After a crash it is recovered.
+    /// Opens the store in this file with the default [`Options`]. Creates the file if there is none, and
+    /// recovers the store after a crash.
     ///
     /// ```no_run
     /// let store = pheap_kv::Store::open("data.kv")?;
@@ -59,7 +61,7 @@ impl Store {
         Options::new().open(path)
     }
 
-    /// A store without a file, for tests.
+    /// Returns a store without a file, for tests.
     ///
     /// ```
     /// let store = pheap_kv::Store::in_memory()?;
@@ -73,13 +75,14 @@ impl Store {
         Store::of(Heap::in_memory()?, SyncPolicy::default())
     }
 
-    /// The store in a heap.
+    /// Opens the store in a heap.
     pub(crate) fn of(heap: Heap, policy: SyncPolicy) -> Result<Store> {
         let eras = Eras::behind_block(meta::open(&heap)?);
         let shards = Arc::new(Shards::open(heap, eras, policy)?);
         let reader = Reader { shards, id: SpaceId::DEFAULT, pin: None };
         let store = Store { space: KeySpace::new(reader, Removed::default()) };
-        // A store that is only read, or on a full disk, is opened, too. `purge` tries again.
+        // Ignore errors: a store that is open to be read only, or on a full disk, is usable. `purge` tries
+        // again.
         let _ = store.finish_removals();
         Ok(store)
     }
@@ -88,7 +91,7 @@ impl Store {
         Reader { id, ..Reader::clone(self) }
     }
 
-    /// The key space of this name, which is created if there is none.
+    /// Returns the key space with this name. Creates it if there is none.
     ///
     /// ```
     /// # let store = pheap_kv::Store::in_memory()?;
@@ -113,7 +116,7 @@ impl Store {
         let new = shards.spaces.new_number(|| self.first_number())?;
         let key = SpaceId::CATALOGUE.key(name.as_bytes())?;
         let (space, _) = shards.write(&key, false, |tx, part, _| {
-            // Another thread may have made it.
+            // Another thread may have created it in the meantime.
             let there = part::get(tx, part, &key, None).and_then(SpaceId::from_value);
             if there.is_none() {
                 part::put(tx, part, &key, &new.to_value(), None, &shards.eras)?;
@@ -123,13 +126,14 @@ impl Store {
         Ok(space)
     }
 
-    /// See [`Spaces::handle`](crate::spaces::Spaces::handle) for what the caller must have locked.
+    /// Returns a handle of a key space. See [`Spaces::handle`](crate::spaces::Spaces::handle) for the lock
+    /// that the caller must hold.
     fn handle(&self, id: SpaceId) -> KeySpace {
         KeySpace::new(self.with(id), self.shards.spaces.handle(id))
     }
 
-    /// The least number that is greater than those of all key spaces, all marks and all entries. (Entries
-    /// without a key space are in files of earlier versions.)
+    /// Returns the least number greater than those of all key spaces, marks and entries. (Files of earlier
+    /// versions may have entries without a key space.)
     fn first_number(&self) -> Result<u64> {
         let mut last = SpaceId::DEFAULT.number();
         let mut see = |id: Option<SpaceId>| last = last.max(id.map_or(0, SpaceId::number));
@@ -141,7 +145,7 @@ impl Store {
         Ok(last.saturating_add(1))
     }
 
-    /// The names of the key spaces, in order. The default one has none.
+    /// Returns the names of the key spaces, in order. The default key space has none.
     ///
     /// ```
     /// # let store = pheap_kv::Store::in_memory()?;
@@ -157,20 +161,20 @@ impl Store {
         names.map(|entry| Ok(String::from_utf8_lossy(&entry?.0).into_owned())).collect()
     }
 
-    /// Removes a key space, and all that is in it. Returns whether there was one.
+    /// Removes a key space and all its entries. Returns whether it existed.
     ///
-    /// First, one transaction removes the name, which is durable when this returns. From then on writes
-    /// through handles of the key space fail with [`Error::SpaceRemoved`], and so do batches with such
-    /// writes. A key space that is made later has nothing in it, also if it gets the same name. Writers of
-    /// other key spaces go on.
+    /// The first transaction removes the name. It is durable when this returns. From then on, writes through
+    /// handles of the key space, and batches with such writes, fail with [`Error::SpaceRemoved`]. A key space
+    /// that is made later is empty, even if it has the same name. Writers of other key spaces continue.
     ///
-    /// Then the entries go, in one transaction for every few hundred of them. Meanwhile, reads through old
-    /// handles find some of them; later, none. If the program is killed meanwhile, the rest goes when the
-    /// store is opened again.
+    /// More transactions remove the entries, a few hundred at a time. Until they are done, reads through old
+    /// handles find some of the entries. If the program is killed before that, the next opening of the store
+    /// removes the rest.
     ///
-    /// [Snapshots](Snapshot) that were taken before show all of them. What such a snapshot needs goes in the
-    /// first removal when no snapshot is there any more, in [`purge`](Self::purge), or when the store is
-    /// opened again. Shards in which nothing is left are given up; that collects their garbage.
+    /// Earlier [snapshots](Snapshot) still show all entries. The entries that such a snapshot needs are
+    /// removed in the first removal of a key space after the last snapshot is dropped, in
+    /// [`purge`](Self::purge), or when the store is opened again. Empty shards are given up, which collects
+    /// their garbage.
     ///
     /// ```
     /// # let store = pheap_kv::Store::in_memory()?;
@@ -196,7 +200,7 @@ impl Store {
             part::delete(tx, part, &key, &shards.eras)?;
             part::put(tx, part, &spaces::mark(id), &id.to_value(), None, &shards.eras)?;
             part::tidy_a_little(tx, part, &shards.eras, &key)?;
-            // Before the commit, or a key space of the same name could be there before the handles are told.
+            // Before the commit, because another thread may create a key space of the same name after it.
             told.insert(shards.spaces.handle(id)).set(true);
             Ok(Some(id))
         });
@@ -210,8 +214,8 @@ impl Store {
             }
             Ok((None, _)) => Ok(false),
             Err(error) => {
-                // The key space is still there, unless another thread has removed it. If not even this works,
-                // the heap has failed, and nobody writes.
+                // The key space still exists, unless another thread has removed it. If this transaction
+                // fails, too, the heap has failed, and no later write succeeds.
                 let _ = told.map(|removed| {
                     shards.write(&key, true, |tx, part, _| {
                         let there = part::get(tx, part, &key, None).and_then(SpaceId::from_value);
@@ -225,7 +229,7 @@ impl Store {
         }
     }
 
-    /// Removes what is left of key spaces whose removal was interrupted, or is going on in another thread.
+    /// Finishes removals of key spaces that were interrupted or that other threads are running.
     fn finish_removals(&self) -> Result<()> {
         for mark in self.with(SpaceId::CATALOGUE).range([MARK]..) {
             if let Some(id) = SpaceId::from_value(&mark?.1) {
@@ -235,14 +239,15 @@ impl Store {
         Ok(())
     }
 
-    /// Removes the entries of a key space that has no name any more, and its mark, unless a snapshot needs
-    /// some of the entries.
+    /// Removes the entries of a key space without a name. Then removes its mark, unless a snapshot needs some
+    /// of the entries.
     fn finish_removal(&self, id: SpaceId) -> Result<()> {
         let shards = &self.shards;
-        // The number is not used again before the store is, so nobody clears a key space that is made later.
+        // Ensures that the number is not reused while the store is open. Otherwise a late thread could clear
+        // a key space that was made later.
         shards.spaces.note_numbers(|| self.first_number())?;
         let is_all = shards.clear(id)?;
-        // The entries are gone. If there is no room for this, later removals do it.
+        // The entries are removed. If this fails for lack of space, later removals give up the shards.
         let _ = shards.give_up_empty();
         if is_all {
             let mark = spaces::mark(id);
@@ -253,9 +258,10 @@ impl Store {
         Ok(())
     }
 
-    /// Carries out a batch as one transaction. It is not used up, and can be written again.
+    /// Carries out a batch as one transaction. The batch keeps its writes, so it can be written again.
     ///
-    /// One of 64 MiB or more [folds the log](pheap::Heap::fold_log), too, before this returns: whoever writes next does not wait for that.
+    /// If a batch has 64 MiB or more, this also [folds the log](pheap::Heap::fold_log) before it returns, so
+    /// the next writer does not wait for that.
     ///
     /// ```
     /// # let store = pheap_kv::Store::in_memory()?;
@@ -267,14 +273,15 @@ impl Store {
     /// ```
     ///
     /// # Errors
-    /// [`Error::OtherStore`], and as for [`KeySpace::put`]: nothing of a batch is written if one of its key
-    /// spaces was removed.
+    /// [`Error::OtherStore`], and as for [`KeySpace::put`]. If one of the key spaces was removed, nothing is
+    /// written.
     pub fn write(&self, batch: &Batch) -> Result<()> {
         self.check(batch)?.write(false).map(drop)
     }
 
-    /// [`write`](Self::write) that does not wait until it is durable: the [`Commit`] tells when it is. There is none if the batch is empty. It waits where
-    /// [`KeySpace::put_deferred`] does.
+    /// Carries out a batch as [`write`](Self::write) does, without waiting until it is durable. The
+    /// [`Commit`] tells when it is; there is none if the batch is empty. Like [`KeySpace::put_deferred`], it
+    /// waits for the disk when a growing store adds a shard.
     ///
     /// ```
     /// # let store = pheap_kv::Store::in_memory()?;
@@ -287,7 +294,7 @@ impl Store {
     /// ```
     ///
     /// # Errors
-    /// As for [`write`](Self::write). The `Commit` says whether the disk has failed since.
+    /// As for [`write`](Self::write). If the disk fails later, the `Commit` returns the error.
     pub fn write_deferred(&self, batch: &Batch) -> Result<Option<Commit>> {
         self.check(batch)?.write(true)
     }
@@ -296,7 +303,7 @@ impl Store {
         if batch.is_for(&self.shards) { Ok(batch) } else { Err(Error::OtherStore) }
     }
 
-    /// The store as it is now, in all key spaces. Writers wait for a moment, and then go on.
+    /// Takes a snapshot of all key spaces as they are now. Writers wait for a moment.
     ///
     /// ```
     /// # let store = pheap_kv::Store::in_memory()?;
@@ -307,12 +314,13 @@ impl Store {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Heap`] if the store has failed or is closed, or the disk is full: the first snapshot after a store was opened, and then one of many thousands, notes something in it.
+    /// [`Error::Heap`] if the store has failed or is closed, or if the disk is full: the first snapshot after
+    /// an opening, and then one in about 65,000, records a number in the store.
     pub fn snapshot(&self) -> Result<Snapshot> {
         Snapshot::take(&self.shards)
     }
 
-    /// Syncs what was written with a [`SyncPolicy`](crate::SyncPolicy) that does not do so.
+    /// Makes all writes durable that the [`SyncPolicy`](crate::SyncPolicy) has left to a later sync.
     ///
     /// ```
     /// # let store = pheap_kv::Store::in_memory()?;
@@ -327,9 +335,9 @@ impl Store {
         Ok(self.shards.heap.sync()?)
     }
 
-    /// Removes what has expired, versions that no snapshot needs any more, and what is left of key spaces
-    /// that were [removed](Self::remove_space). Writes remove expired entries and versions, too, each a few.
-    /// Shards in which nothing is left are given up.
+    /// Removes expired entries, versions that no snapshot needs, and the rest of
+    /// [removed](Self::remove_space) key spaces, and gives up empty shards. Each write also removes a few
+    /// expired entries and versions.
     ///
     /// ```
     /// # let store = pheap_kv::Store::in_memory()?;
@@ -342,13 +350,15 @@ impl Store {
     /// # Errors
     /// [`Error::Heap`] if the disk is full or has failed.
     pub fn purge(&self) -> Result<()> {
-        // First what needs no room: removals may need some, for what snapshots see.
+        // First the step that needs no space: a removal may need some to keep versions for snapshots.
         self.shards.tidy()?;
         self.finish_removals()?;
         self.shards.give_up_empty()
     }
 
-    /// Copies the store to a new file while it is in use. With [`Durability::Wal`](crate::Durability::Wal), writers go on meanwhile, otherwise they wait. See [`pheap::Heap::backup`].
+    /// Copies the store to a new file while programs use it. With
+    /// [`Durability::Wal`](crate::Durability::Wal), writers continue during the copy; otherwise they wait.
+    /// See [`pheap::Heap::backup`].
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -366,9 +376,11 @@ impl Store {
         Ok(self.shards.heap.backup(path)?)
     }
 
-    /// Writes the entries of a snapshot, in order, to a new store, which takes as little space as there can be. (Objects do not move within a file, so space that was freed is used again, and
-    /// not given back.) What is written meanwhile is not in it: to replace this store, keep writers away. A store that is open to be read only can be written out, too: a
-    /// [follower](pheap::Options::follower) writes out the store of another process, as it was when it was opened.
+    /// Copies the entries of a snapshot, in order, to a new store, which takes as little space as possible.
+    /// (Objects do not move within a file, so a store uses freed space again but does not give it back.)
+    /// Later writes are not in the copy: a program that wants to replace this store must keep writers away. A
+    /// store that is open to be read only can be copied, too. A [follower](pheap::Options::follower) copies
+    /// the store of another process as it was when the follower was opened.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -380,8 +392,12 @@ impl Store {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Heap`] of the kind [`AlreadyExists`](std::io::ErrorKind::AlreadyExists) if there is a file at `path`, which is left as it is, and as for [`Options::open`] and [`KeySpace::put`].
-    /// There is a file at `path` only once it is complete and durable. (It is made beside it, without a log, whatever `options` say, in a folder called `.NAME.….partial`; if the program is killed meanwhile, that remains, and may be removed.)
+    /// [`Error::Heap`] of the kind [`AlreadyExists`](std::io::ErrorKind::AlreadyExists) if there is a file at
+    /// `path`, which stays unchanged; and as for [`Options::open`] and [`KeySpace::put`].
+    ///
+    /// The file appears at `path` only when it is complete and durable. (Until then it is in a folder
+    /// `.NAME.….partial` in the same directory, and has no log, whatever `options` say. If the program is
+    /// killed, the folder remains and may be deleted.)
     pub fn compact_to(&self, path: impl AsRef<Path>, options: Options) -> Result<Store> {
         let path = path.as_ref();
         let failed = |source| {
@@ -400,7 +416,8 @@ impl Store {
         let folder = tempfile::Builder::new().prefix(&prefix).suffix(".partial").tempdir_in(parent);
         let folder = folder.map_err(failed)?;
         let partial = folder.path().join(name);
-        // Nobody sees it before it is complete, so it needs no log: closing it makes all of it durable.
+        // No other process sees the store before it is complete, so it needs no log: `close` makes it
+        // durable.
         let to = options.clone().durability(Durability::Process).open(&partial)?;
         for name in snapshot.number(SpaceId::CATALOGUE).range(..[MARK]) {
             let (name, number) = name?;
@@ -409,14 +426,14 @@ impl Store {
         }
         to.load_from(&snapshot)?;
         to.close()?;
-        // It replaces no file that somebody has made meanwhile.
+        // Does not replace a file that another process has made in the meantime.
         let partial = TempPath::try_from_path(partial).map_err(failed)?;
         partial.persist_noclobber(path).map_err(|refused| failed(refused.error))?;
         folder.close().and_then(|()| File::open(parent)?.sync_all()).map_err(failed)?;
         options.open(path)
     }
 
-    /// Sizes, and counters since the store was opened.
+    /// Returns the sizes of the store, and its counters since the opening.
     ///
     /// ```
     /// # let store = pheap_kv::Store::in_memory()?;
@@ -436,7 +453,8 @@ impl Store {
         Ok(stats)
     }
 
-    /// Closes the store: all that was written is in the file, which can then be copied and moved. Other handles are of no use any more. (Dropping the last handle closes it, too, and ignores errors.)
+    /// Closes the store. All writes are in the file then, and it can be copied and moved. Calls through other
+    /// handles fail. (Dropping the last handle closes the store, too, and ignores errors.)
     ///
     /// ```
     /// # let store = pheap_kv::Store::in_memory()?;
@@ -461,7 +479,7 @@ mod tests {
         Options::new().durability(Durability::Process).open(path).unwrap()
     }
 
-    /// A handle of what has this number, whether there is a name for it or not.
+    /// Returns a handle of the key space with this number, even if it has no name.
     fn unnamed(store: &Store, number: u64) -> KeySpace {
         KeySpace::new(store.with(SpaceId::new(number)), Removed::default())
     }
@@ -488,7 +506,7 @@ mod tests {
         }
         space(&store, &mut last);
         store.close().unwrap();
-        // What is removed first after an opening keeps its number, too.
+        // The number of the first key space removed after an opening is not used again, either.
         let store = open(&path);
         let old = store.space("one").unwrap();
         assert!(store.remove_space("one").unwrap());
@@ -530,7 +548,7 @@ mod tests {
         assert_eq!(entries(&store), 0);
     }
 
-    /// Handles of removed key spaces have written them, in earlier versions.
+    /// In earlier versions, handles of removed key spaces could write such entries.
     #[test]
     fn entries_without_a_key_space_never_get_one() {
         let dir = tempfile::tempdir().unwrap();
@@ -538,7 +556,7 @@ mod tests {
         let store = open(&path);
         store.space("a").unwrap().put("key", "named").unwrap();
         unnamed(&store, 7).put("key", "stray").unwrap();
-        // The last shard is empty.
+        // Leave an empty last shard.
         for n in 0..9000u32 {
             unnamed(&store, 9).put(n.to_be_bytes(), "").unwrap();
         }
@@ -564,7 +582,7 @@ mod tests {
         assert_eq!(VISITS.get(), visits);
     }
 
-    /// As after a kill: the name is removed, and some of the entries.
+    /// Simulates a kill: the name and some of the entries are removed.
     #[test]
     fn a_removal_that_was_interrupted_is_finished_when_the_store_is_opened() {
         let dir = tempfile::tempdir().unwrap();
@@ -593,7 +611,7 @@ mod tests {
         }
     }
 
-    /// As the first transaction of a removal.
+    /// Adds the mark of a key space, as the first transaction of a removal does.
     fn mark(store: &Store, id: SpaceId) {
         unnamed(store, SpaceId::CATALOGUE.number()).put(&spaces::mark(id)[1..], id.to_value()).unwrap();
     }
@@ -603,7 +621,7 @@ mod tests {
         map.shards.iter().any(|shard| shard.root.read(part::has_older).unwrap())
     }
 
-    /// Else a thread that finishes the removal, too, and is late, clears a live key space.
+    /// Otherwise a late thread that also finishes the removal would clear a live key space.
     #[test]
     fn numbers_of_removals_that_others_finish_are_not_used_again() {
         let store = Store::in_memory().unwrap();
@@ -623,7 +641,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("versions.kv");
         let store = open(&path);
-        // Keys that a reader of a snapshot visits, whether it shows them or not.
+        // Returns the number of keys that a reader of a snapshot visits, shown or not.
         let visited = |store: &Store, id| {
             let before = VISITS.get();
             assert_eq!(store.snapshot().unwrap().number(id).iter().count(), 0);
@@ -642,22 +660,22 @@ mod tests {
             let stats = store.stats().unwrap();
             assert_eq!((stats.entries, stats.shards, visited(store, id)), (0, 1, 0));
         };
-        // With the next removal,
+        // Removed by the next removal,
         let id = remove(&store);
         store.space("other").unwrap();
         assert!(store.remove_space("other").unwrap());
         check(&store, id);
-        // with a purge,
+        // by a purge,
         let id = remove(&store);
         store.purge().unwrap();
         check(&store, id);
-        // and when the store is opened.
+        // and by the next opening.
         let id = remove(&store);
         store.close().unwrap();
         check(&open(&path), id);
     }
 
-    /// No snapshot shows it.
+    /// Snapshots do not show expired values.
     #[test]
     fn what_has_expired_is_not_kept_for_snapshots() {
         let hour = std::time::Duration::from_secs(3600);
@@ -676,7 +694,7 @@ mod tests {
         assert_eq!((snapshot.iter().count(), entries(&store), has_older(&store)), (0, 0, false));
     }
 
-    /// A removal may need room, for what snapshots see.
+    /// A removal may need space to keep versions for snapshots.
     #[test]
     fn a_full_store_is_purged_of_what_has_expired_before_removals_are_finished() {
         let dir = tempfile::tempdir().unwrap();
@@ -697,7 +715,7 @@ mod tests {
         }
         let room = store.finish_removals();
         assert!(matches!(room, Err(Error::Heap(pheap::Error::OutOfSpace { .. }))), "{room:?}");
-        // Nor is room needed for this one.
+        // A snapshot needs no space either.
         let after = store.snapshot().unwrap();
         LATER.set(2 * 3_600_000);
         store.purge().unwrap();
@@ -729,7 +747,7 @@ mod tests {
             assert!(store.remove_space(name).unwrap());
         }
         assert_eq!(store.get("key").unwrap().unwrap(), b"default");
-        // The greatest number is not given a second time.
+        // The greatest number is not used a second time.
         let catalogue = unnamed(&store, SpaceId::CATALOGUE.number());
         catalogue.put("last", SpaceId::new(u64::MAX).to_value()).unwrap();
         drop(catalogue);

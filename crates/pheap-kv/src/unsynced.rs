@@ -1,7 +1,8 @@
-//! Which keys have writes that no disk has yet, so that reads of all others need not wait for it.
+//! Counts writes that are not durable yet, so that reads of other keys do not wait for the disk.
 //!
-//! With [`Durability::Wal`] and a sync for each commit, a read of pheap waits until all that was committed to its root is durable, if it sees it or not. A lookup here waits only if
-//! there is such a write to a key of the same *class*, of which there are some thousands.
+//! With [`Durability::Wal`] and a sync for each commit, a read of pheap waits until all commits to its root
+//! are durable, whether it sees them or not. A lookup here waits only if such a commit writes to a key of the
+//! same *class*. There are 4,096 classes.
 
 use pheap::{Commit, Durability, Heap, SyncPolicy};
 use std::collections::VecDeque;
@@ -10,17 +11,20 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const CLASSES: usize = 1 << 12;
 
-/// Counts of writes, by the class of their key.
+/// Number of writes that are not durable yet, for each class of keys.
 ///
-/// A write is counted under the lock of its shard, before it commits. So who sees it, sees the count, unless it is durable.
+/// A write is counted under the lock of its shard, before it commits. So a reader that sees a write also sees
+/// its count, unless the write is durable.
 pub(crate) struct Unsynced {
+    /// By class. A count may include writes that became durable since
+    /// [`forget_durable`](Unsynced::forget_durable).
     counts: Box<[AtomicU32]>,
-    /// Of deferred writes, in their order: what tells when they are durable, and their classes.
+    /// Deferred writes, in order: a commit that is durable no earlier than the writes, and their classes.
     deferred: Mutex<VecDeque<(Commit, Vec<usize>)>>,
 }
 
 impl Unsynced {
-    /// None if reads never wait for a disk.
+    /// Returns the counts for a heap, or `None` if reads never wait for the disk.
     pub(crate) fn of(heap: &Heap, policy: SyncPolicy) -> Option<Unsynced> {
         let waits = heap.durability() == Durability::Wal && policy == SyncPolicy::EveryCommit;
         waits.then(|| Unsynced {
@@ -29,7 +33,7 @@ impl Unsynced {
         })
     }
 
-    /// Whether a write to a key may not be durable that a read has seen.
+    /// Returns whether a write to this key's class may not be durable yet.
     pub(crate) fn has(&self, key: &[u8]) -> bool {
         let count = &self.counts[class(key)];
         if count.load(Ordering::Acquire) == 0 {
@@ -39,6 +43,8 @@ impl Unsynced {
         count.load(Ordering::Acquire) > 0
     }
 
+    /// Counts writes to these keys until the result is dropped. The caller must hold the locks of their
+    /// shards.
     pub(crate) fn count(&self, keys: &mut dyn Iterator<Item = &[u8]>) -> Counted<'_> {
         let classes: Vec<usize> = keys.map(class).collect();
         for &class in &classes {
@@ -53,6 +59,7 @@ impl Unsynced {
         }
     }
 
+    /// Removes deferred writes from the front that are durable.
     fn forget_durable(&self, deferred: &mut VecDeque<(Commit, Vec<usize>)>) {
         while deferred.front().is_some_and(|(commit, _)| commit.is_durable()) {
             deferred.pop_front().inspect(|(_, classes)| self.uncount(classes));
@@ -64,14 +71,14 @@ impl Unsynced {
     }
 }
 
-/// Writes that are counted until this is dropped: when they are durable, or have come to nothing.
+/// Writes that are counted until this is dropped, because they are durable or have failed.
 pub(crate) struct Counted<'a> {
     of: &'a Unsynced,
     classes: Vec<usize>,
 }
 
 impl Counted<'_> {
-    /// They are counted until `commit` says that they are durable.
+    /// Keeps the writes counted until `commit` is durable.
     pub(crate) fn until(mut self, commit: Commit) {
         let classes = std::mem::take(&mut self.classes);
         let mut deferred = self.of.deferred();
@@ -79,7 +86,7 @@ impl Counted<'_> {
         deferred.push_back((commit, classes));
     }
 
-    /// They are counted as long as the store is open, for nobody will say when they are durable.
+    /// Keeps the writes counted while the store is open, because it cannot be known when they are durable.
     pub(crate) fn for_ever(mut self) {
         self.classes.clear();
     }
@@ -91,7 +98,7 @@ impl Drop for Counted<'_> {
     }
 }
 
-/// FNV-1a, eight bytes at a time.
+/// Returns the class of a key: its hash by FNV-1a, eight bytes at a time.
 fn class(key: &[u8]) -> usize {
     let mut hash = 0xcbf2_9ce4_8422_2325u64;
     for part in key.chunks(8) {

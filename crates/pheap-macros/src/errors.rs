@@ -1,4 +1,4 @@
-//! Errors are collected, so that one run of the compiler shows all of them.
+//! Collects errors, so that one run of the compiler shows all of them.
 
 use proc_macro2::Span;
 use syn::Error;

@@ -1,7 +1,8 @@
 //! The macros of the `pheap` crate, which re-exports them: [`macro@Persist`] and [`macro@txn`].
 //!
-//! They write no `unsafe`: they say what they have seen to `macro_rules!` of `pheap` (its `__private`), which check it. For the path to `pheap` is the user's to
-//! choose, and what is `unsafe` must not name anything by it.
+//! An expansion contains no `unsafe`. It calls `macro_rules!` macros of `pheap` (in its module `__private`),
+//! and these macros check their input. The reason is that the user chooses the path to `pheap` in the
+//! expansion, and unsafe code must not name anything through that path.
 
 mod derive;
 mod errors;
@@ -9,8 +10,8 @@ mod txn;
 
 use proc_macro::TokenStream;
 
-/// `quote!` whose local variables cannot collide with those of the user. In errors the code seems to stand where the
-/// macro was called, or at a span that is given first.
+/// `quote!` with mixed-site hygiene: local variables of the expansion cannot collide with the user's. Errors
+/// point to the call of the macro, or to a span that is given first.
 macro_rules! hygienic {
     (at $span:expr => $($tokens:tt)*) => {
         ::quote::quote_spanned!(crate::hygienic_at($span)=> $($tokens)*)
@@ -19,12 +20,13 @@ macro_rules! hygienic {
 }
 pub(crate) use hygienic;
 
-/// Where names mean what they mean here, and errors are shown at `span`. To be asked for once for each place: it is a call of the compiler.
+/// Returns a span with this hygiene whose errors point to `span`. Call it once for each place, since it calls
+/// the compiler.
 fn hygienic_at(span: proc_macro2::Span) -> proc_macro2::Span {
     proc_macro2::Span::mixed_site().located_at(span)
 }
 
-/// Lets a struct or enum live in a persistent heap.
+/// Implements `Persist`, so that a struct or enum can live in a persistent heap.
 ///
 /// ```
 /// use pheap::{P, Persist};
@@ -45,36 +47,47 @@ fn hygienic_at(span: proc_macro2::Span) -> proc_macro2::Span {
 /// }
 /// ```
 ///
-/// # What it asks for
+/// # Requirements
 ///
-/// * **A layout that the language defines.** `#[repr(C)]` or `#[repr(transparent)]` on a struct, `#[repr(u8)]` or another
-///   fixed-width integer on an enum. The file outlives the compiler that laid it out.
-/// * **Fields that are `Persist`**: fixed-width numbers, `bool`, `char`, arrays, `P`, `Option<P>`, `NonZero` and the like, and types that derive it. `POption`, `PTuple2`, `PDuration` and `PSystemTime` stand for
-///   types whose layout Rust does not define, and `Stored<T, Adapter>` for types of other crates.
+/// * **A layout that the language defines.** `#[repr(C)]` or `#[repr(transparent)]` on a struct,
+///   `#[repr(u8)]` or another fixed-width integer on an enum. The file outlives the compiler that laid it
+///   out.
+/// * **Fields that are `Persist`**: fixed-width numbers, `bool`, `char`, arrays, `P`, `Option<P>`, `NonZero`
+///   and the like, and types that derive it. Rust does not define the layout of some standard types: use
+///   `POption`, `PTuple2`, `PDuration` and `PSystemTime` for them. Use `Stored<T, Adapter>` for types of
+///   other crates.
 /// * **At most one lifetime**, the brand of the transaction.
-/// * **No `Drop`** (nothing in a heap is ever dropped) **and no `Deref`** (a store through it could not be seen).
-/// * **No attribute macro below it** that changes the type: put the derive below that attribute.
+/// * **No `Drop`** (the heap drops no object) **and no `Deref`** (the heap could not see a store through it).
+/// * **No attribute macro below the derive** that changes the type: put the derive below that attribute.
 ///
-/// Type parameters get a `Persist` bound. Bounds written on the type itself must hold at every brand, so `struct Pair<T: Copy>`
-/// is `Persist` where `T::At<'a>: Copy` for every `'a`; most bounds are better placed on the functions that need them.
+/// Type parameters get a `Persist` bound. A bound on the type itself must hold at every brand. For instance,
+/// `struct Pair<T: Copy>` is `Persist` where `T::At<'a>: Copy` for every `'a`. Most bounds are better placed
+/// on the functions that need them.
 ///
 /// # Attributes
 ///
-/// * `#[persist(id = "shop.order")]`: the name under which the heap knows the type, instead of its Rust name.
-///   It consists of letters, digits, `_`, `.`, `-`, `/` and `:` (letters need not be ASCII), and does not begin with `pheap::`.
-/// * `#[persist(key)]`: the type can be a key of `PHashMap` and `PBTreeMap`, looked up by itself. It must be `Copy`, `Eq` and `Ord`, have no
-///   parameters, and fields that are keys of this kind themselves (numbers, `bool`, `char`, `[u8; N]`, `POption`, `PSystemTime` and the like, other types with `#[persist(key)]`).
-/// * `#[persist(serde)]`: values can be exported and imported by way of serde, represented as serde's own derives do it. It needs the feature `serde` of
-///   `pheap`, and fields that can be too; type parameters get bounds for it, and may declare none themselves.
-///   A field of type `Option<P<T>>` may be missing in what is imported. See `pheap::exchange`.
-/// * `#[persist(was = "Order")]` on the type, a field or a variant: a name that it had, of which there may be several. `#[persist(since = 2)]` on a field or variant: it came with this version of the
-///   type. With these, a heap of an earlier version opens as it is: the field must lie where a `pheap::Spare` was, and is zero (`None`, empty) in objects that are older; the variant must not make the
-///   enum larger.
-/// * `#[persist(since = 2, default = 7)]` on a field: what it is in objects that are older, an expression
-///   that is evaluated for each of them. `#[persist(removed = "x")]` on a
-///   struct or variant: a field that it has no more. For these, and what is larger or in another place,
-///   objects are converted: `pheap::Heap::evolve`.
-/// * `#[persist(crate = "path::to::pheap")]`: where `pheap` is, if it was renamed or re-exported.
+/// * `#[persist(id = "shop.order")]`: the name by which the heap knows the type, instead of its Rust name. It
+///   consists of letters, digits, `_`, `.`, `-`, `/` and `:`, and does not begin with `pheap::`. Letters need
+///   not be ASCII.
+/// * `#[persist(key)]`: the type can be a key of `PHashMap` and `PBTreeMap`, and programs look it up by a
+///   value of the type. It must be `Copy`, `Eq` and `Ord`, and must have no parameters. Its fields must be
+///   such keys, too: numbers, `bool`, `char`, `[u8; N]`, `POption`, `PSystemTime` and the like, other types
+///   with `#[persist(key)]`.
+/// * `#[persist(serde)]`: values can be exported and imported with serde, in the representation of serde's
+///   derives. It needs the feature `serde` of `pheap`, and fields that can be exported and imported. Type
+///   parameters get the bounds for it, and may declare none themselves. The input of an import may lack a
+///   field of type `Option<P<T>>`. See `pheap::exchange`.
+/// * `#[persist(was = "Order")]` on the type, a field or a variant: an earlier name. There may be several.
+/// * `#[persist(since = 2)]` on a field or variant: the version of the type that added it. With `was` and
+///   `since`, the program opens a heap of an earlier version without converting it. The field must lie where
+///   a `pheap::Spare` was; in older objects it is zero (`None`, empty). The variant must not make the enum
+///   larger.
+/// * `#[persist(since = 2, default = 7)]` on a field: its value in older objects. The expression is evaluated
+///   for each of them.
+/// * `#[persist(removed = "x")]` on a struct or variant: the name of a removed field. For `default` and
+///   `removed`, and for fields that are larger or in another place, `pheap::Heap::evolve` converts the
+///   objects.
+/// * `#[persist(crate = "path::to::pheap")]`: the path to `pheap`, if it was renamed or re-exported.
 ///
 /// ```
 /// use pheap::{Heap, PVec, Persist, Root};
@@ -109,14 +122,15 @@ pub fn derive_persist(input: TokenStream) -> TokenStream {
     derive::derive(&input).into()
 }
 
-/// Makes the stores of a function cheaper, and may open the transaction for it.
+/// Makes the stores of a function cheaper, and can open the transaction for it.
 ///
-/// A store such as `tx[p].len += 1` makes the whole object crash-safe, since `tx[p]` hands out a `&mut` to all of it. Under
-/// `#[txn]` the same line makes only that field crash-safe. Leaving the attribute out costs speed, never safety.
+/// A store such as `tx[p].len += 1` makes the whole object crash-safe, since `tx[p]` returns a `&mut` to all
+/// of it. Under `#[txn]` the same line makes only that field crash-safe. Without the attribute, a function is
+/// slower, but equally safe.
 ///
 /// # A function that joins its caller's transaction
 ///
-/// It has a parameter of type `&mut Txn<'r>`, of any name (or several, one per root).
+/// It has a parameter of type `&mut Txn<'r>`, of any name, or several such parameters, one per root.
 ///
 /// ```
 /// # use pheap::{P, Persist, Root, Txn, txn};
@@ -133,8 +147,9 @@ pub fn derive_persist(input: TokenStream) -> TokenStream {
 ///
 /// # A function that opens a transaction
 ///
-/// It has a parameter of type `&Root<T>`. In its body that name is the `P` to the root object and `tx` is the transaction;
-/// `?` and `return Err(..)` roll it back. It returns a `Result<_, E>` where `E: From<pheap::Error>`.
+/// It has a parameter of type `&Root<T>`. In its body, the name of this parameter is the `P` to the root
+/// object, and `tx` is the transaction. `?` and `return Err(..)` roll the transaction back. The function
+/// returns a `Result<_, E>` where `E: From<pheap::Error>`.
 ///
 /// ```
 /// # use pheap::{P, Persist, Root, Txn, txn};
@@ -154,22 +169,23 @@ pub fn derive_persist(input: TokenStream) -> TokenStream {
 /// }
 /// ```
 ///
-/// # What is rewritten
+/// # Rewritten code
 ///
-/// Assignments (`=`, `+=`, …) to `tx[e]`, followed by any chain of fields and `[i]` of arrays and slices, in the whole body except
-/// nested functions and the arguments of macros. `e` and `i` are evaluated before the transaction is borrowed, so
-/// `tx[tx[a].next.unwrap()].val = 5` compiles; otherwise types, values and order of evaluation are those of the plain code.
-/// (Temporaries of `e` and `i` are dropped as soon as these are evaluated. So in `tx[*cell.borrow()].sum += value()`, with a `+=` that
-/// is an `AddAssign` of a type of yours, `value` may borrow the `cell` mutably.)
-/// Two assignments to different objects that follow each other share one fence if each `e` and `i` is a plain variable or a
-/// literal. An `IndexMut` of a type of yours is not seen through: `[i]` of that type is an error, which says what to write.
+/// Assignments (`=`, `+=`, …) to `tx[e]`, followed by any chain of fields and `[i]` of arrays and slices, in
+/// the whole body except nested functions and the arguments of macros. `e` and `i` are evaluated before the
+/// transaction is borrowed, so `tx[tx[a].next.unwrap()].val = 5` compiles. Otherwise the types, the values
+/// and the order of evaluation are those of the plain code.
 ///
-/// In loops, reads of `tx[p]` as well, if `p` is a parameter of type `P<..>`, and nothing can be borrowed mutably there: where the object is
-/// is kept in a variable, and the next access is two compares. That means the same, too.
+/// (Temporaries of `e` and `i` are dropped directly after their evaluation. If `+=` is your implementation of
+/// `AddAssign`, then in `tx[*cell.borrow()].sum += value()`, `value` may borrow the `cell` mutably.)
 ///
-/// Types are known by their names: `P`, `Txn` and `Root` must be those of pheap.
+/// Two consecutive assignments to different objects share one fence if each `e` and `i` is a plain variable
+/// or a literal. The macro cannot use your implementation of `IndexMut`: `[i]` of such a type is an error,
+/// and its message contains the code to write instead.
 ///
-/// `#[txn(crate = "path::to::pheap")]` says where `pheap` is, if it was renamed or re-exported.
+/// The macro knows types by their names: `P`, `Txn` and `Root` must be those of pheap.
+///
+/// `#[txn(crate = "path::to::pheap")]` is the path to `pheap`, if it was renamed or re-exported.
 #[proc_macro_attribute]
 pub fn txn(args: TokenStream, item: TokenStream) -> TokenStream {
     txn::txn(args.into(), item.into()).into()

@@ -1,4 +1,4 @@
-//! Which objects a picture shows, and what of them.
+//! Collects the objects of a picture, and the rows of each object.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -7,41 +7,41 @@ use pheap::{Object, Pointer, Value};
 use crate::print::is_scalar;
 use crate::text::{brief, key_text, short};
 
-/// Letters of a value, of a name, and rows of an object, if there are few items.
+/// Maximal characters of a value and of a name, and maximal rows of an object. Large `items` allow more rows.
 const VALUE: usize = 28;
 const NAME: usize = 24;
 const ROWS: usize = 40;
-/// Lines of numbers.
+/// Maximal number of rows for a list of scalars.
 const SCALAR_ROWS: usize = 3;
-/// Structs and collections within one another that have rows of their own.
+/// Maximal nesting of structs and collections whose parts have separate rows.
 const NESTED: usize = 6;
 
 /// Objects, in the order of their distance from the start.
 pub struct Graph {
     pub nodes: Vec<Node>,
-    /// Roots that are not in the picture, and objects that something in it points to.
+    /// Number of roots outside the picture, and of objects outside it that objects in it point to.
     pub left_out: usize,
     pub is_sound: bool,
 }
 
-/// An object, or where it all begins.
+/// An object, or the name at which the picture begins.
 pub struct Node {
     pub title: String,
-    /// None if it is no object, but the name of a root or a path.
+    /// The offset of the object; `None` for the name of a root or a path.
     pub offset: Option<u64>,
     pub bytes: u64,
-    /// Pointers between it and the start.
+    /// Number of pointers between the start and the object.
     pub level: usize,
     pub rows: Vec<Row>,
 }
 
-/// A line of an object.
+/// A row of a node.
 pub struct Row {
     pub name: String,
     pub value: String,
-    /// Number of the node that it points to.
+    /// Number of the node that the row points to.
     pub to: Option<usize>,
-    /// It points to something that is not in the picture.
+    /// Whether the row points to an object outside the picture.
     pub is_cut: bool,
 }
 
@@ -50,7 +50,8 @@ pub struct Collector<'v> {
     most: usize,
     items: usize,
     most_rows: usize,
-    /// Nodes by offset and type: the first field of an object has its offset, too.
+    /// Number of each node by offset and type. The offset is not enough: an object and its first field share
+    /// it.
     known: HashMap<(u64, &'v str), usize>,
     beyond: HashSet<(u64, &'v str)>,
     queue: VecDeque<(usize, Object<'v>)>,
@@ -64,12 +65,12 @@ impl<'v> Collector<'v> {
         Collector { graph, most, items, most_rows, known, beyond, queue: VecDeque::new() }
     }
 
-    /// Begins at an object that has a name.
+    /// Begins at an object, with a name.
     pub fn begin(&mut self, name: &str, pointer: Pointer<'v>) {
         self.begin_at(name, Value::Pointer(pointer), "");
     }
 
-    /// Begins at a value.
+    /// Begins at a value, with a name.
     pub fn begin_at(&mut self, name: &str, value: Value<'v>, type_name: &str) {
         let number = self.graph.nodes.len();
         let title = cut(name, 2 * NAME);
@@ -81,12 +82,12 @@ impl<'v> Collector<'v> {
         self.graph.nodes[number].rows = rows;
     }
 
-    /// Notes that so many roots are not shown.
+    /// Counts roots that the picture does not show.
     pub fn leave_out(&mut self, roots: usize) {
         self.graph.left_out += roots;
     }
 
-    /// Shows an object, too, whatever else there is room for. Returns its number.
+    /// Adds an object even if the picture is full. Returns the number of its node.
     pub fn include(&mut self, object: Object<'v>) -> Option<usize> {
         self.follow();
         self.most = self.graph.nodes.len() + 1;
@@ -99,7 +100,7 @@ impl<'v> Collector<'v> {
         self.graph
     }
 
-    /// Looks at the objects that were found and not looked at yet.
+    /// Adds the rows of the objects in the queue.
     fn follow(&mut self) {
         while let Some((number, object)) = self.queue.pop_front() {
             let level = self.graph.nodes[number].level + 1;
@@ -109,7 +110,7 @@ impl<'v> Collector<'v> {
         }
     }
 
-    /// Appends the rows of a value. What it points to has this level.
+    /// Appends the rows of a value. Objects that it points to get this level.
     fn rows(&mut self, rows: &mut Vec<Row>, name: String, value: Value<'v>, level: usize, nested: usize) {
         if rows.len() >= self.most_rows {
             if rows.len() == self.most_rows {
@@ -155,7 +156,7 @@ impl<'v> Collector<'v> {
                         Value::Invalid(why) => {
                             self.rows(rows, inner("[?]"), Value::Invalid(why), level, nested)
                         }
-                        // What a key points to is shown as text, or as what it is.
+                        // An object that the key points to gets no node: `key` has its text or its type.
                         _ => self.rows(rows, inner(&key), entry.value, level, nested + 1),
                     }
                 }
@@ -176,13 +177,13 @@ impl<'v> Collector<'v> {
         }
     }
 
-    /// The line above the elements of a collection that is a part of something.
+    /// Appends the row above the elements of a collection.
     fn head(&self, rows: &mut Vec<Row>, name: &str, len: u64, what: &str) {
         let s = if len == 1 { "" } else { "s" };
         rows.push(plain(cut(name, NAME), format!("{len} {what}{s}")));
     }
 
-    /// The number of an object, if there is room for it.
+    /// Returns the number of an object's node. Adds the node if there is room.
     fn node(&mut self, object: Object<'v>, level: usize) -> Option<usize> {
         let key = (object.offset(), object.type_name());
         if let Some(number) = self.known.get(&key) {
@@ -224,7 +225,7 @@ impl<'v> Collector<'v> {
     }
 }
 
-/// Some numbers, or the like: several in a line.
+/// Appends the rows of a list of scalars, several in a row.
 fn scalars<'v>(rows: &mut Vec<Row>, name: &str, elements: pheap::Elements<'v>) {
     let (mut left, mut shown) = (elements.len(), 0);
     let mut elements = elements.map(|element| brief(&element, VALUE)).peekable();
@@ -250,14 +251,14 @@ fn plain(name: String, value: String) -> Row {
 
 fn more(rows: &mut Vec<Row>, more: u64) {
     if rows.last().is_some_and(|row| row.value == "…") {
-        return; // there is no room even for what comes before
+        return; // the rows were cut off already
     }
     if more > 0 {
         rows.push(plain(String::new(), format!("… {more} more")));
     }
 }
 
-/// A text of so many letters at most.
+/// Shortens a text to at most `most` characters.
 fn cut(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
         None => text.to_owned(),

@@ -1,4 +1,4 @@
-//! Graphs in the language of Graphviz.
+//! Draws graphs in the language of Graphviz.
 
 use std::fmt::Write;
 

@@ -1,19 +1,20 @@
-//! Where objects are drawn: in columns, by their distance from the start, each as near as it can be to what points to it.
+//! Places objects in columns by their distance from the start, each as near as possible to the rows that
+//! point to it.
 
 use super::collect::{Graph, Node};
 
-/// Pixels.
+/// Sizes in pixels.
 pub const ROW: f64 = 18.0;
 pub const HEAD: f64 = 24.0;
 pub const LETTER: f64 = 7.3;
 pub const PAD: f64 = 10.0;
 const GAP: f64 = 18.0;
-/// Between columns: room for the pointers.
+/// Width between columns, for the pointers.
 const ALLEY: f64 = 90.0;
 pub const MARGIN: f64 = 24.0;
 
 pub struct Layout {
-    /// By number.
+    /// The box of each node, by number.
     pub boxes: Vec<Box>,
     pub width: f64,
     pub height: f64,
@@ -28,7 +29,7 @@ pub struct Box {
 }
 
 impl Box {
-    /// The middle of a line.
+    /// Returns the vertical middle of a row.
     pub fn row(&self, node: &Node, row: usize) -> f64 {
         match node.offset {
             None if node.rows.len() == 1 => self.y + self.height / 2.0,
@@ -41,14 +42,14 @@ impl Box {
     }
 }
 
-/// How a pointer ends in a line: a dot.
+/// Characters that the dot at the end of a row takes.
 const DOT: usize = 2;
 
 fn letters(text: &str) -> usize {
     text.chars().count()
 }
 
-/// Whether a node is a name only.
+/// Returns whether a node is only a name.
 pub fn is_name(node: &Node) -> bool {
     node.offset.is_none() && node.rows.len() == 1 && node.rows[0].name.is_empty()
 }
@@ -79,7 +80,7 @@ pub fn layout(graph: &Graph) -> Layout {
         }
         x += width + ALLEY;
     }
-    // Columns from left to right: each object wants to be beside the first line that points to it.
+    // From left to right: each object is placed as near as possible to the first row that points to it.
     if let Some(first) = columns.first() {
         stack(&mut boxes, first, |_| None);
     }
@@ -90,7 +91,7 @@ pub fn layout(graph: &Graph) -> Layout {
         *column = order.iter().map(|&i| column[i]).collect();
         stack(&mut boxes, column, |i| Some(wants[order[i]]));
     }
-    // And back: in the middle of what it points to.
+    // From right to left: each object is placed near the middle of the objects that it points to.
     for level in (0..levels.saturating_sub(1)).rev() {
         let column = &columns[level];
         let middles: Vec<Option<f64>> = column
@@ -115,7 +116,8 @@ pub fn layout(graph: &Graph) -> Layout {
     Layout { boxes, width, height }
 }
 
-/// Where an object would like its upper edge: so that its title is beside the first line that points to it from the left.
+/// Returns the upper edge at which an object's title has the height of the first row on the left that points
+/// to it.
 fn wanted(graph: &Graph, boxes: &[Box], number: usize) -> f64 {
     let level = graph.nodes[number].level;
     let lines =
@@ -126,7 +128,7 @@ fn wanted(graph: &Graph, boxes: &[Box], number: usize) -> f64 {
     lines.fold(f64::INFINITY, f64::min).min(1e9)
 }
 
-/// Puts the objects of a column below one another.
+/// Places the objects of a column below one another, each as near as possible to its wanted upper edge.
 fn stack(boxes: &mut [Box], column: &[usize], wanted: impl Fn(usize) -> Option<f64>) {
     let mut y = f64::NEG_INFINITY;
     let mut shift = 0.0;
@@ -137,7 +139,7 @@ fn stack(boxes: &mut [Box], column: &[usize], wanted: impl Fn(usize) -> Option<f
         boxes[number].y = top;
         y = top + boxes[number].height + GAP;
     }
-    // As far above as below what they wanted.
+    // On average, the objects lie as far above as below their wanted edges.
     let mean = shift / column.len().max(1) as f64;
     column.iter().for_each(|&number| boxes[number].y -= mean);
 }

@@ -1,4 +1,4 @@
-//! `pheap graph`: which objects point to which, as Graphviz has it, as SVG, or as JSON.
+//! `pheap graph`: draws the objects and their pointers, for Graphviz, as SVG, or as JSON.
 
 pub mod collect;
 mod dot;
@@ -67,7 +67,7 @@ pub fn graph(heap: &Heap, args: &Args, out: &mut dyn Write) -> Result {
         let roots: Vec<&str> = objects.roots().collect();
         match &args.path {
             None => {
-                // So many that most of them are not names only.
+                // So few names that most nodes can be objects.
                 let most = (args.nodes / 3).max(1);
                 for name in roots.iter().take(most) {
                     collector.begin(name, objects.root(name)?.pointer());

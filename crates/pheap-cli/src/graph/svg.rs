@@ -1,4 +1,4 @@
-//! Graphs as pictures, in light and dark.
+//! Draws graphs as SVG, in light and dark.
 
 use std::fmt::Write;
 
@@ -17,7 +17,7 @@ const STYLE: &str = "
   .tip, .dot { fill: var(--arrow); }
 ";
 
-/// Text as XML has it.
+/// Escapes a text for XML.
 pub fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -26,7 +26,7 @@ pub fn escaped(text: &str) -> String {
             '<' => out.push_str("&lt;"),
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
-            // XML has no way to say these.
+            // XML cannot represent these characters.
             c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => out.push('\u{fffd}'),
             c => out.push(c),
         }
@@ -116,7 +116,8 @@ fn text(out: &mut String, class: &str, x: f64, y: f64, anchor: &str, text: &str)
     }
 }
 
-/// A pointer: from the right of a line to the left of a title; back, from the right to the right.
+/// Draws a pointer from the right end of a row to the left end of a title. A pointer back goes from the right
+/// end to the right end.
 fn edge(out: &mut String, (from, y1): (&Box, f64), to: &Box, is_forward: bool) {
     let (x1, y2) = (from.x + from.width, to.head());
     let (class, x2, bend) = if is_forward {

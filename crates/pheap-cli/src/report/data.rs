@@ -1,4 +1,4 @@
-//! What a page says of a heap. However large that is, there is only so much of it.
+//! The data of a report page. Its size has a limit, however large the heap is.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -13,16 +13,16 @@ use crate::graph::collect::Collector;
 use crate::progress::Progress;
 use crate::text::{brief, short};
 
-/// Parts of the file, each of which has a colour.
+/// Number of parts of the file. The page shows each part in a colour.
 const PARTS: u64 = 1024;
-/// Elements of each collection that can be browsed.
+/// Maximal number of elements of each collection that the page shows.
 const ITEMS: usize = 30;
 const LARGEST: usize = 24;
-/// Types by root; the others are one row.
+/// Maximal number of rows by root and type. One more row has the sums of the rest.
 const ROWS: usize = 1000;
 const PREVIEW: usize = 80;
 
-/// Bytes of spans.
+/// The number of live objects, and the bytes of live objects, of garbage, and of whole spans.
 #[derive(Default, Clone, Copy)]
 struct Bytes {
     objects: u64,
@@ -40,18 +40,18 @@ impl Bytes {
     }
 }
 
-/// What is found out span by span.
+/// Counters that are collected span by span.
 struct Survey {
     file_bytes: u64,
     by_type: HashMap<(String, String), Bytes>,
     of_objects: Bytes,
     of_logs: u64,
     of_types: u64,
-    /// Bytes of spans in each part of the file, those of live objects, and of others than objects.
+    /// For each part of the file: bytes of spans, of live objects, and of spans that hold no objects.
     parts: Vec<[u64; 3]>,
-    /// Bytes of spans by the tenths of their slots that are in use.
+    /// Bytes of spans, by the share of their slots that is in use, in tenths.
     tenths: [u64; 11],
-    /// Sizes and offsets.
+    /// The bytes and the offsets of the largest objects.
     largest: BinaryHeap<Reverse<(u64, u64)>>,
 }
 
@@ -139,7 +139,7 @@ impl Survey {
         }
     }
 
-    /// Adds the bytes of a span to the parts of the file that it lies in.
+    /// Adds the bytes of a span to the parts of the file that contain it.
     fn spread(&mut self, span: &SpanUse<'_>) {
         let part = self.file_bytes.div_ceil(PARTS).max(1);
         let live = span.reached * span.slot_bytes;
@@ -190,7 +190,7 @@ impl Survey {
     }
 }
 
-/// Objects with their lines, and the largest ones.
+/// Returns the objects to browse, with their rows, and the largest objects.
 fn browse(objects: &Objects<'_>, sizes: Vec<(u64, u64)>, most: usize) -> Result<(Value, Value)> {
     let mut collector = Collector::new(most.saturating_sub(sizes.len()).max(1), ITEMS);
     for name in objects.roots().take(most / 2) {

@@ -1,4 +1,5 @@
-//! `pheap report`: a page that shows what is in a heap, and where its bytes are. It needs nothing but itself.
+//! `pheap report`: writes a page that shows the objects of a heap and the use of its bytes. The page needs no
+//! other file.
 
 mod data;
 
@@ -19,12 +20,13 @@ pub struct Args {
     /// Print what the page shows as JSON
     #[arg(long)]
     json: bool,
-    /// Take in at most this many objects to browse: those that are the fewest pointers away from the roots, and the largest
+    /// Take in at most this many objects to browse: those that are the fewest pointers away from the roots,
+    /// and the largest
     #[arg(long, value_name = "N", default_value_t = 1500)]
     objects: usize,
 }
 
-/// The page; its parts go where their names are.
+/// The page. The style, the data and the script replace their names in it.
 const PAGE: &str = include_str!("page.html");
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
@@ -38,7 +40,7 @@ pub fn report(heap: &Heap, args: &Args, out: &mut dyn Write) -> Result {
 }
 
 fn page(data: &serde_json::Value) -> String {
-    // Nothing in it can end the element that it is in.
+    // Without a `<`, the data cannot end the element that contains them.
     let data = data.to_string().replace('<', "\\u003c");
     let mut page = String::with_capacity(PAGE.len() + STYLE.len() + SCRIPT.len() + data.len());
     let mut rest = PAGE;

@@ -1,4 +1,4 @@
-//! When shards are split, and where; when they are given up.
+//! Splits shards that are large, and gives up shards that are empty.
 
 use super::{Map, PREFIX, Shard, Shards};
 use crate::Result;
@@ -8,27 +8,29 @@ use crate::stats::Counts;
 use pheap::{P, PBytes, Root, View, field};
 use std::sync::{Arc, PoisonError, TryLockError};
 
-/// When there are enough shards, one of so many entries is large.
+/// Number of entries of a large shard, if there are just enough shards.
 const LARGE: usize = 4096;
-/// Keys of which a split that finds older versions removes these.
+/// Maximal number of keys whose older versions an attempted split removes.
 const TIDIED: usize = 256;
-/// Keys of a batch that stand for all of them.
+/// Maximal number of keys of a batch that are sampled to choose the ranges of new shards.
 const SAMPLE: usize = 1024;
-/// How often, in entries, it is asked whether a shard is large.
+/// The size of a shard is checked when its number of entries is a multiple of this number.
 const ASKED: usize = 256;
 
 impl Shards {
-    /// Splits the shard of a key that was written, if it is large: it has one entry more, and now has `len`.
-    /// `None` if it has none more: as long as its number of entries stays, it would be asked with each write.
+    /// Splits the shard of a written key if it is large. `len` is the number of its entries, or `None` if the
+    /// write has added no entry. Otherwise each write to a shard that stays at a multiple of [`ASKED`]
+    /// entries would check it.
     #[inline]
     pub(crate) fn consider_split(&self, key: &[u8], len: Option<usize>) {
         if len.is_some_and(|len| self.may_split(len)) {
-            // The write that has led to this has happened, so it must not fail for lack of space for two halves. Later ones try again.
+            // The write has succeeded, so a lack of space for the split must not make it fail. Later writes
+            // try again.
             let _ = self.split(key);
         }
     }
 
-    /// Whether a shard of so many entries may have to be split.
+    /// Returns whether a shard with `len` entries may have to be split.
     #[inline]
     pub(crate) fn may_split(&self, len: usize) -> bool {
         len.is_multiple_of(ASKED) && len >= large(self.map.load().shards.len(), self.enough)
@@ -40,7 +42,9 @@ impl Shards {
         self.split_where(key, |view, part| part::cut(view, part, key, is_enough))
     }
 
-    /// Gives the keys of a large batch, which is about to be written, shards of their own, as far as there are not enough yet, and few entries are in the way. Later they would have to be moved.
+    /// Makes shards for the keys of a large batch before it is written, while there are not enough shards. It
+    /// splits only where few entries have to move. After the write, a split would have to move the batch's
+    /// entries, too.
     pub(crate) fn prepare<'k>(&self, keys: impl ExactSizeIterator<Item = &'k [u8]>) {
         let missing = self.enough.saturating_sub(self.map.load().shards.len());
         let parts = (keys.len() / LARGE).min(missing + 1);
@@ -50,44 +54,46 @@ impl Shards {
         let every = keys.len().div_ceil(SAMPLE);
         let mut sample: Vec<&[u8]> = keys.step_by(every).collect();
         sample.sort_unstable();
-        // The last one first: what is in the way is moved once.
+        // From the last key to the first, so that each entry moves only once.
         for i in (1..parts).rev() {
             let key = sample[i * sample.len() / parts];
-            // Only for those who come later.
+            // If this fails, the batch can still be written. Only later writers have fewer shards.
             let _ = self.split_where(key, |view, part| part::cut_at(view, part, key));
         }
     }
 
-    /// Splits the shard that has a key where `cut` says, if it does.
+    /// Splits the shard of `key` at the key that `cut` returns. Does nothing if it returns `None`.
     fn split_where(
         &self,
         key: &[u8],
         cut: impl for<'r> FnOnce(&View<'r>, P<'r, Part<'r>>) -> Option<Vec<u8>>,
     ) -> Result<()> {
         if !self.eras.is_quiet() {
-            return Ok(()); // as below, and before anything is done for it
+            return Ok(()); // checked again in the transaction; this saves its cost
         }
         let mut unused = match self.unused.try_lock() {
             Ok(unused) => unused,
             Err(TryLockError::WouldBlock) => return Ok(()),
-            // The thread that has panicked has changed the map, or nothing.
+            // A thread that panicked here has either replaced the map or changed nothing.
             Err(TryLockError::Poisoned(unused)) => unused.into_inner(),
         };
         let map = self.map();
         let place = map.index_of(key);
         let shard = &map.shards[place];
-        // Nobody is told of what is seen here, so it need not be durable; nor need the split, before others go on.
+        // No caller gets the values read here, so the read does not wait until it is durable. Other threads
+        // continue before the split is durable, too.
         let (Some(cut), _) = shard.root.read_deferred(cut)? else { return Ok(()) };
         if unused.is_empty() {
             unused.push(self.heap.root(&format!("{PREFIX}{}", map.shards.len()))?);
         }
         let (new, bounds): (Root<Part>, u64) = (unused[unused.len() - 1].clone(), map.new_bounds());
         let (is_split, _) = pheap::txn_deferred((&shard.root, &new), |((ta, a), (tb, b))| {
-            // What snapshots may ask for stays where it is.
+            // Entries that a snapshot may need stay in their shard.
             if !self.eras.is_quiet() {
                 return Ok(false);
             }
-            // And so do older versions. Nobody needs them any more, but writes may come near them never again.
+            // Older versions stay, too. No snapshot needs them now, but writes may never come near their keys
+            // and remove them, so this removes some.
             if part::has_older(ta, a) {
                 part::tidy(ta, a, &self.eras, &[], TIDIED)?;
                 return Ok(false);
@@ -98,8 +104,10 @@ impl Shards {
             tb[field!(b.start)] = PBytes::from_slice(tb, &cut)?;
             Ok(true)
         })?;
-        // Who finds the new bounds asks again until here: for long only if so much was moved that even a deferred transaction waits for the disk. But not before: who reads the shard, and
-        // other keys within that, would wait for a commit that waits for him.
+        // A thread that finds the new bounds retries until the map is replaced. That takes long only if the
+        // split moved so much that even a deferred transaction waits for the disk. The map must not be
+        // replaced before the commit: a thread that reads the shard, and within that read other keys of the
+        // new shard, would wait for the commit, which waits for the read.
         if is_split {
             unused.pop();
             let mut shards = map.shards.clone();
@@ -111,10 +119,10 @@ impl Shards {
         Ok(())
     }
 
-    /// Gives up all shards in which nothing is left, but the first: the keys of each are those of the shard
-    /// before it from then on. Their roots give their pages back, and later splits use them again.
+    /// Gives up all empty shards except the first. The shard before a given-up shard takes over its range of
+    /// keys. The root returns its pages, and later splits use it again.
     ///
-    /// This thread must not read the store meanwhile: it waits for others that change the map.
+    /// The calling thread must not be reading the store: it waits for other threads that change the map.
     pub(crate) fn give_up_empty(&self) -> Result<()> {
         let mut unused = self.unused.lock().unwrap_or_else(PoisonError::into_inner);
         let mut place = 1;
@@ -122,7 +130,7 @@ impl Shards {
             let map = self.map();
             let Some(shard) = map.shards.get(place) else { return Ok(()) };
             let (before, bounds) = (&map.shards[place - 1], map.new_bounds());
-            // As in a split: what is seen and done here need not be durable before others go on.
+            // As in a split: other threads continue before the state read and written here is durable.
             let (is_empty, _) = shard.root.read_deferred(part::is_empty)?;
             let is_given_up = is_empty
                 && pheap::txn_deferred((&before.root, &shard.root), |((ta, a), (tb, b))| {
@@ -139,7 +147,7 @@ impl Shards {
             }
             let mut shards = map.shards.clone();
             let given_up = shards.remove(place);
-            // Who would count on has an old map, and is refused by the new bounds.
+            // A writer with the old counters has an old map, so the new bounds refuse it.
             let counts = Arc::new(Counts::sum(&before.counts, &given_up.counts));
             let before = Shard { counts, bounds, ..before.clone() };
             shards[place - 1] = before;
@@ -150,8 +158,12 @@ impl Shards {
     }
 }
 
-/// Entries of which a shard is large. While there are not enough shards, the fewer there are the less, by their square: threads that fill a young store would meet at one otherwise. When there are enough, twice as
-/// many for each half of that number that is added: so those of a store that is filled in order differ little, and their number grows with the logarithm of its size.
+/// Returns the number of entries from which on a shard is large.
+///
+/// While there are fewer than `enough` shards, the number grows with the square of the number of shards. So a
+/// young store soon has several shards, and threads that fill it write to different ones. Beyond `enough`,
+/// the number doubles with every `enough / 2` shards. So the shards of a store that is filled in order differ
+/// little in size, and their number grows with the logarithm of the store's size.
 fn large(shards: usize, enough: usize) -> usize {
     match shards.checked_sub(enough) {
         Some(more) => LARGE << (2 * more / enough).min(40),
@@ -174,14 +186,14 @@ mod tests {
     #[test]
     fn shards_that_are_filled_in_order_are_full() {
         let store = Store::in_memory().unwrap();
-        // So few that there are not enough shards, with one processor, too.
+        // So few entries that there are not enough shards, even with one processor.
         for n in 0..3000u32 {
             store.put(n.to_be_bytes(), "").unwrap();
         }
         let (enough, before) = (store.shards.enough, sizes(&store));
         let full = |(i, size): (usize, &usize)| *size == large(i + 1, enough).next_multiple_of(ASKED) - 1;
         assert!(before.len() > 2 && before[..before.len() - 1].iter().enumerate().all(full), "{before:?}");
-        // The first one gets others in between.
+        // The first shard gets entries between its own.
         let mut number = 0u32;
         while sizes(&store).len() == before.len() {
             store.put([[0; 4], number.wrapping_mul(0x9e37_79b1).to_be_bytes()].concat(), "").unwrap();
@@ -208,13 +220,13 @@ mod tests {
             "{sizes:?}"
         );
         assert_eq!(store.iter().count(), 5 * LARGE + 1);
-        // What is not appended divides a shard only if there are not enough.
+        // An insertion in the middle divides a shard only if there are not enough shards.
         let shard = &store.shards.map().shards[0];
         let cut = |is_enough| shard.root.read(|view, part| part::cut(view, part, b"", is_enough)).unwrap();
         assert!(cut(false).is_some() && cut(true).is_none());
     }
 
-    /// As long as there are snapshots, and what they need is near keys that nobody writes to.
+    /// Otherwise a shard with older versions near keys that no thread writes to would never be split.
     #[test]
     fn what_snapshots_have_left_does_not_keep_a_shard_whole() {
         let store = Store::in_memory().unwrap();
@@ -228,7 +240,7 @@ mod tests {
         assert!(sizes.len() > 2 && sizes.iter().all(|&size| size <= 2 * LARGE), "{sizes:?}");
     }
 
-    /// Else the store grows with each key space, and a later one does not get shards enough.
+    /// Otherwise the store would grow with each key space, and later key spaces would not get enough shards.
     #[test]
     fn shards_of_removed_key_spaces_are_used_again() {
         let store = Store::in_memory().unwrap();
@@ -247,7 +259,7 @@ mod tests {
         }
     }
 
-    /// Else a thread with an old map would look for keys in a shard that has others.
+    /// Otherwise a thread with an old map would look for keys in a shard with another range.
     #[test]
     fn bounds_of_a_shard_belong_to_one_range_of_keys() {
         let store = Store::in_memory().unwrap();
@@ -296,7 +308,7 @@ mod tests {
         }
     }
 
-    /// In a write that is one of many.
+    /// Otherwise one write of many would take long.
     #[test]
     fn what_would_take_long_to_move_stays() {
         let store = Store::in_memory().unwrap();
@@ -306,7 +318,7 @@ mod tests {
             store.put(key(n), &value).unwrap();
         }
         assert_eq!(sizes(&store), [ASKED + 1]);
-        // What is replaced asks for no split, however many entries there are.
+        // A replaced value does not cause a check, whatever the number of entries.
         store.delete(key(0)).unwrap();
         let cuts = CUTS.get();
         for _ in 0..3 {

@@ -11,12 +11,12 @@ use syn::{
 
 use super::parse::Input;
 
-/// The name of the other brand. Users do not write `'__at`.
+/// Returns the lifetime of the other brand. Users do not write `'__at`.
 pub(super) fn lifetime() -> Lifetime {
     Lifetime::new("'__at", Span::mixed_site())
 }
 
-/// The arguments of the type at the other brand, in angle brackets.
+/// Returns the generic arguments of the type at the other brand, in angle brackets.
 fn arguments(input: &Input<'_>, at: &Lifetime) -> TokenStream {
     let arguments = input.generics.params.iter().map(|param| match param {
         GenericParam::Lifetime(_) => at.to_token_stream(),
@@ -30,21 +30,23 @@ fn parameter(krate: &TokenStream, name: &Ident, at: &Lifetime) -> TokenStream {
     quote!(<#name as #krate::Persist>::At<#at>)
 }
 
-/// The generics of the impl: each type parameter is `Persist`, and each bound that the type declares holds at the other brand
-/// too, without which the type at the other brand would not be well-formed.
+/// Returns the generics of the impl. Each type parameter is `Persist`. Each bound that the type declares must
+/// also hold at the other brand; otherwise the type at that brand would not be well-formed.
 pub(super) fn generics(input: &Input<'_>) -> Generics {
     let krate = &input.options.krate;
     let mut generics = input.generics.clone();
     let predicates = bounds(input);
     generics.type_params_mut().for_each(|param| param.bounds.push(parse_quote!(#krate::Persist)));
     if !predicates.is_empty() {
-        // The compiler does not know that a brand replaces the one before it, so it would ask for the bounds at the brand of a
-        // brand, and so on.
+        // The compiler does not know that a brand replaces an earlier brand. Without these predicates, it
+        // would require the bounds at the brand of a brand, and so on without end.
         let (one, at) = (Lifetime::new("'__one", Span::mixed_site()), lifetime());
         let replaces = input.generics.type_params().map(|param| -> WherePredicate {
             let name = &param.ident;
             let value = parameter(krate, name, &at);
-            parse_quote!(for<#one, #at> <#name as #krate::Persist>::At<#one>: #krate::Persist<At<#at> = #value>)
+            parse_quote!(
+                for<#one, #at> <#name as #krate::Persist>::At<#one>: #krate::Persist<At<#at> = #value>
+            )
         });
         let clause = generics.make_where_clause();
         clause.predicates.extend(replaces);
@@ -53,14 +55,15 @@ pub(super) fn generics(input: &Input<'_>) -> Generics {
     generics
 }
 
-/// The bounds that the type declares, at any brand, but for those that are `Persist`'s own.
+/// Returns the bounds that the type declares, at any brand, except those that `Persist` implies.
 pub(super) fn bounds(input: &Input<'_>) -> Vec<WherePredicate> {
     let apart = declared(input.generics).flat_map(apart);
     apart.filter_map(|predicate| at_any_brand(input, predicate)).collect()
 }
 
-/// A predicate for the bounds without lifetimes of their own, and one for each of the others, which has these:
-/// `T: for<'a> Trait<'a>` becomes `for<'a> T: Trait<'a>`. For it gets one more, and one `for<..>` cannot be in another.
+/// Splits a predicate: one predicate gets all bounds without `for<..>`, and each bound with `for<..>` gets a
+/// separate one. `T: for<'a> Trait<'a>` becomes `for<'a> T: Trait<'a>`. The reason is that each predicate
+/// gets another lifetime, and a `for<..>` cannot contain another one.
 fn apart(mut predicate: PredicateType) -> Vec<PredicateType> {
     let bounds = std::mem::take(&mut predicate.bounds);
     let mut all = vec![predicate.clone()];
@@ -77,7 +80,7 @@ fn apart(mut predicate: PredicateType) -> Vec<PredicateType> {
     all
 }
 
-/// All bounds of type parameters, written in either place.
+/// Returns all bounds of type parameters, from the parameter list and the where clause.
 fn declared(generics: &Generics) -> impl Iterator<Item = PredicateType> {
     let inline = generics.type_params().map(|param| {
         let name = &param.ident;
@@ -102,7 +105,7 @@ fn at_any_brand(input: &Input<'_>, mut predicate: PredicateType) -> Option<Where
         predicate.bounds.into_iter().filter(|bound| !is_implied(bound)).collect::<Punctuated<_, _>>();
     let mut rebrand = Rebrand { input, at: lifetime(), changed: false, unclear: Vec::new() };
     rebrand.visit_predicate_type_mut(&mut predicate);
-    // What is unclear is an error.
+    // The validation reports unclear paths.
     if predicate.bounds.is_empty() || !rebrand.changed || !rebrand.unclear.is_empty() {
         return None;
     }
@@ -111,7 +114,8 @@ fn at_any_brand(input: &Input<'_>, mut predicate: PredicateType) -> Option<Where
     Some(WherePredicate::Type(predicate))
 }
 
-/// What bounds name as `T::Item`: of the type at another brand, which is no parameter, the compiler asks for the trait.
+/// Returns the paths of the form `T::Item` in bounds. At another brand, `T` becomes a type that is no
+/// parameter, and for such a type the compiler requires the trait's name in the path.
 pub(super) fn unclear(input: &Input<'_>) -> Vec<TypePath> {
     let mut rebrand = Rebrand { input, at: lifetime(), changed: false, unclear: Vec::new() };
     for mut predicate in declared(input.generics) {
@@ -122,7 +126,8 @@ pub(super) fn unclear(input: &Input<'_>) -> Vec<TypePath> {
     rebrand.unclear
 }
 
-/// `At<'r>: Persist` is declared by the trait, and `Persist` implies `Sized`.
+/// Returns whether `Persist` implies the bound. The trait declares `At<'r>: Persist`, and `Persist` implies
+/// `Sized`.
 fn is_implied(bound: &TypeParamBound) -> bool {
     match bound {
         TypeParamBound::Trait(bound) => {
@@ -132,12 +137,12 @@ fn is_implied(bound: &TypeParamBound) -> bool {
     }
 }
 
-/// Replaces the brand and the type parameters wherever they occur.
+/// Replaces every occurrence of the brand and of the type parameters.
 struct Rebrand<'a> {
     input: &'a Input<'a>,
     at: Lifetime,
     changed: bool,
-    /// `T::Item`.
+    /// Paths of the form `T::Item`.
     unclear: Vec<TypePath>,
 }
 

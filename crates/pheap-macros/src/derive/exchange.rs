@@ -1,4 +1,4 @@
-//! `#[persist(serde)]`: the type as data, as serde's own derives represent it.
+//! `#[persist(serde)]`: export and import of the type, in the representation of serde's derives.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote};
@@ -24,7 +24,7 @@ pub(super) fn expand(input: &Input<'_>) -> Option<TokenStream> {
     Some(hygienic!(at at => #krate::__private::with_serde! { #export #import #key }))
 }
 
-/// The brand of the type, or a name for any if it has none.
+/// Returns the brand of the type, or a new lifetime if the type has none.
 fn brand(input: &Input<'_>) -> Lifetime {
     let own = input.generics.lifetimes().next();
     own.map_or_else(|| Lifetime::new("'__r", Span::mixed_site()), |param| param.lifetime.clone())
@@ -32,19 +32,19 @@ fn brand(input: &Input<'_>) -> Lifetime {
 
 struct Derive<'a> {
     input: &'a Input<'a>,
-    /// Path to what the code uses.
+    /// Paths to the items that the expansion uses.
     serde: TokenStream,
     core: TokenStream,
     brand: Lifetime,
 }
 
-/// The fields of a struct or variant.
+/// The fields of a struct or variant. The lists are in the order of the fields.
 struct Parts<'a> {
     members: Vec<Member>,
     types: Vec<&'a Type>,
-    /// Their names as data.
+    /// The names of the fields in exported data.
     names: Vec<String>,
-    /// Variables, one for each; in errors they seem to stand where its type does.
+    /// A variable for each field. Errors about it point to the type of the field.
     bindings: Vec<Ident>,
     form: Form,
 }
@@ -81,7 +81,7 @@ impl<'a> Parts<'a> {
         }
     }
 
-    /// `{ x: __field0, y: __field1 }`, as a pattern or an expression.
+    /// Returns `{ x: __field0, y: __field1 }`, as a pattern or an expression.
     fn braced(&self) -> TokenStream {
         let Parts { members, bindings, .. } = self;
         quote!({ #(#members: #bindings),* })
@@ -89,7 +89,7 @@ impl<'a> Parts<'a> {
 }
 
 impl Derive<'_> {
-    /// The generics of an impl of a trait of all brands, for those at which the type parameters implement it too.
+    /// Returns the generics of an impl for all brands. Each type parameter must implement `which`, too.
     fn generics(&self, which: &TokenStream) -> Generics {
         let mut generics = brand::generics(self.input);
         let brand = &self.brand;
@@ -106,7 +106,7 @@ impl Derive<'_> {
         generics
     }
 
-    /// `impl` of a trait, for all brands, with these items.
+    /// Returns the impl of a trait for all brands, with these items.
     fn implement(&self, which: &TokenStream, bound: &TokenStream, items: &TokenStream) -> TokenStream {
         let (name, brand) = (self.input.name, &self.brand);
         let generics = self.generics(bound);
@@ -123,7 +123,7 @@ impl Derive<'_> {
         self.input.name.unraw().to_string()
     }
 
-    /// A type that is a key is exported and imported as itself.
+    /// Implements `ExchangeKey`: a key is exported and imported as a value of the type.
     fn key(&self) -> TokenStream {
         let core = &self.core;
         let (serde, brand) = (&self.serde, &self.brand);
@@ -152,7 +152,7 @@ impl Derive<'_> {
         )
     }
 
-    // --- out ---------------------------------------------------------------------------------------------------------------
+    // --- export ---
 
     fn export(&self) -> TokenStream {
         let core = &self.core;
@@ -232,7 +232,8 @@ impl Derive<'_> {
         }
     }
 
-    /// `start` makes a state, a serialiser of kind `which`, and `export` writes a field to it.
+    /// Exports the fields. `start` creates the state, which implements the serialiser trait `which`, and the
+    /// function `export` writes a field to it.
     fn export_fields(
         &self,
         parts: &Parts<'_>,
@@ -245,7 +246,7 @@ impl Derive<'_> {
             Form::Named => parts.names.iter().map(|name| quote!(#name,)).collect(),
             _ => vec![TokenStream::new(); parts.names.len()],
         };
-        // Where a field cannot be exported, its type is to blame.
+        // If a field cannot be exported, the error points to its type.
         let fields = parts.bindings.iter().zip(names).map(
             |(field, name)| hygienic!(at field.span() => #serde::#export(&mut __state, #name __at, #field)?;),
         );
@@ -256,7 +257,7 @@ impl Derive<'_> {
         }
     }
 
-    // --- in ----------------------------------------------------------------------------------------------------------------
+    // --- import ---
 
     fn import(&self) -> TokenStream {
         let core = &self.core;
@@ -312,7 +313,7 @@ impl Derive<'_> {
         }
     }
 
-    /// `let Part(a, Part(b, ())) = read(into, from, &Shape { .. })?;`
+    /// Returns `let Part(a, Part(b, ())) = read(into, from, &Shape { .. })?;`, which imports all fields.
     fn list(
         &self,
         parts: &Parts<'_>,

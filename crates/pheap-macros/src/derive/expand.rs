@@ -1,4 +1,5 @@
-//! What the derive writes: invocations of `macro_rules!` of pheap, which contain all that is `unsafe`, and check what they are given.
+//! The expansion of the derive: calls of `macro_rules!` macros of pheap. These macros contain all unsafe code
+//! and check their input.
 
 use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::{format_ident, quote};
@@ -22,7 +23,8 @@ pub(super) fn expand(input: &Input<'_>) -> TokenStream {
     let check = check(input);
     let key = input.options.key.map(|_| key::impl_key(input));
     let exchange = exchange::expand(input);
-    // In pheap itself, which denies `unsafe` where it is not listed. Elsewhere it would be in the way of a `forbid`.
+    // Only in pheap itself, which denies unsafe code except at listed places. In another crate, `allow` would
+    // be an error under `forbid(unsafe_code)`.
     let allow = (input.options.krate.to_string() == "crate").then(|| quote!(#[allow(unsafe_code)]));
     hygienic! {
         #allow
@@ -35,8 +37,9 @@ pub(super) fn expand(input: &Input<'_>) -> TokenStream {
     }
 }
 
-/// Errors, and impls that are never used: without them each use of the type would be an error of its own. (But with a
-/// bound that cannot be said of the type at another brand, the impls are.)
+/// Returns the errors, and impls that do nothing. Without the impls, each use of the type would be another
+/// error. (If a bound cannot be written for the type at another brand, the impls would be errors, so there
+/// are none.)
 pub(super) fn stub(input: &Input<'_>, errors: &syn::Error) -> TokenStream {
     let errors = errors.to_compile_error();
     if !brand::unclear(input).is_empty() {
@@ -69,14 +72,18 @@ fn enum_impl(input: &Input<'_>, tag: &Ident, variants: &[Variant<'_>]) -> TokenS
         described_before += variant.fields.len();
         let History { was, since, removed, .. } = &variant.history;
         let since = Literal::u32_unsuffixed(*since);
-        hygienic!(#name as #label was [#(#was)*] since #since removed [#(#removed)*] = (#start) + #steps, #gaps { #fields })
+        hygienic!(
+            #name as #label was [#(#was)*] since #since removed [#(#removed)*] = (#start) + #steps,
+            #gaps { #fields }
+        )
     });
     hygienic! {
         #krate::__private::persist_enum! { #header, #id repr #tag #align { #(#variants)* } }
     }
 }
 
-/// The discriminant of each variant, counted as the language counts: from the last one that is written out.
+/// Returns the discriminant of each variant, as the language counts: the last explicit value, and the number
+/// of variants since.
 pub(super) fn discriminants(variants: &[Variant<'_>]) -> Vec<(TokenStream, Literal)> {
     let mut last = quote!(0);
     let mut since = 0;
@@ -91,7 +98,7 @@ pub(super) fn discriminants(variants: &[Variant<'_>]) -> Vec<(TokenStream, Liter
     variants.iter().map(next).collect()
 }
 
-/// What is implemented, for whom: the generics of the impl, the type, its parameters, and the clause.
+/// Returns the header of the impl: its generics, the type, the type's parameters, and the where clause.
 fn header(input: &Input<'_>) -> TokenStream {
     let name = input.name;
     let generics = brand::generics(input);
@@ -109,8 +116,8 @@ fn header(input: &Input<'_>) -> TokenStream {
     hygienic!([#impl_generics] #name [#(#brands)*] [#(#parameters)*] where [#where_clause])
 }
 
-/// The stable id, and those before. What is reserved for `pheap` itself is private there: nobody else can
-/// use it.
+/// Returns the stable id and the earlier ids. With `own`, the expansion calls a private function of `pheap`,
+/// so other crates cannot use the ids that are reserved for `pheap`.
 fn id(input: &Input<'_>) -> TokenStream {
     let id = &input.options.id;
     let of = if input.options.own { quote!(own) } else { quote!(new) };
@@ -118,25 +125,25 @@ fn id(input: &Input<'_>) -> TokenStream {
     hygienic!(id #of #id was [#(#was)*] removed [#(#removed)*])
 }
 
-/// What a field was earlier.
+/// Returns the history of a field.
 fn history(History { was, since, default, .. }: &History) -> TokenStream {
     let since = Literal::u32_unsuffixed(*since);
     hygienic!(was [#(#was)*] since #since default [#default])
 }
 
-/// The alignment that was asked for.
+/// Returns the alignment of the `repr`; 1 if it has none.
 fn align(input: &Input<'_>) -> Literal {
     Literal::u64_unsuffixed(input.repr.align)
 }
 
-/// How many gaps there are beside the fields, and the fields. Those of variants before these have names of
-/// their own.
+/// Returns the number of gaps before, between and behind the fields, and the fields. `before` is the number
+/// of fields of earlier variants, so that each field gets a distinct variable.
 fn described(fields: &[Field<'_>], before: usize) -> (Literal, TokenStream) {
     let gaps = Literal::usize_unsuffixed(fields.len() + 1);
     let fields = fields.iter().enumerate().map(|(i, field)| {
         let (member, ty, label) = (&field.member, field.ty, field.name());
         let index = Literal::usize_unsuffixed(i);
-        // Where the type is not what it was, that is what to point to.
+        // If the type of a field has changed, the error points to it.
         let binding = format_ident!("__field{}", before + i, span = Span::mixed_site().located_at(ty.span()));
         let history = history(&field.history);
         hygienic!(#index #member: #ty as #label #history #binding)
@@ -144,7 +151,8 @@ fn described(fields: &[Field<'_>], before: usize) -> (Literal, TokenStream) {
     (gaps, quote!(#(#fields)*))
 }
 
-/// Evaluates `PADDED` at the definition, if it can be: a type with parameters is checked where it is used.
+/// Evaluates `PADDED` at the definition, so that its errors appear there. A type with parameters is checked
+/// where it is used.
 fn check(input: &Input<'_>) -> Option<TokenStream> {
     let generics = input.generics;
     if generics.type_params().next().is_some() || generics.const_params().next().is_some() {
@@ -153,6 +161,7 @@ fn check(input: &Input<'_>) -> Option<TokenStream> {
     let (krate, name) = (&input.options.krate, input.name);
     let lifetimes = generics.lifetimes().map(|_| quote!('static));
     Some(hygienic! {
-        const _: #krate::__private::core::primitive::bool = <#name<#(#lifetimes),*> as #krate::Persist>::PADDED;
+        const _: #krate::__private::core::primitive::bool =
+            <#name<#(#lifetimes),*> as #krate::Persist>::PADDED;
     })
 }

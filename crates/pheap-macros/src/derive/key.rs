@@ -1,4 +1,4 @@
-//! `#[persist(key)]`: a type that is a key of maps, looked up by itself.
+//! `#[persist(key)]`: a type that is a key of maps, looked up by a value of the type.
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
@@ -57,7 +57,7 @@ pub(super) fn impl_key(input: &Input<'_>) -> TokenStream {
     }
 }
 
-/// A pattern that names the fields, and statements that hash them one after the other.
+/// Returns a pattern that binds the fields, and statements that hash them in order.
 fn hash_fields(input: &Input<'_>, fields: &[Field<'_>]) -> (TokenStream, TokenStream) {
     let krate = &input.options.krate;
     let members: Vec<&Member> = fields.iter().map(|field| &field.member).collect();

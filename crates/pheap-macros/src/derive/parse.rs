@@ -1,4 +1,4 @@
-//! What the macro knows about the type: its attributes, its shape, and where each part stands in the source.
+//! The input of the derive: the attributes and the shape of the type, with the span of each part.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, quote};
@@ -19,7 +19,7 @@ pub(super) struct Input<'a> {
     pub(super) repr: Repr,
     pub(super) options: Options,
     pub(super) shape: Shape<'a>,
-    /// As it was written.
+    /// The fields or variants as the user has written them.
     pub(super) data: &'a Data,
 }
 
@@ -40,46 +40,46 @@ pub(super) struct Field<'a> {
     pub(super) member: Member,
     pub(super) ty: &'a Type,
     pub(super) history: History,
-    /// The adapter that `with = ..` names, as one would guess from serde.
+    /// The adapter in `with = ..`, and the span of `with`. It is an error here, but users know it from serde.
     pub(super) adapter: Option<(Span, String)>,
 }
 
-/// What a part of a type was in earlier versions of the program.
+/// The history of a field or variant in earlier versions of the program.
 pub(super) struct History {
     pub(super) was: Vec<String>,
-    /// 1 if it always was there.
+    /// The version of the type that added it; 1 for the first version.
     pub(super) since: u32,
-    /// Of a field.
+    /// The value in older objects. Only fields have one.
     pub(super) default: Option<Expr>,
-    /// Of a variant.
+    /// The names of removed fields. Only variants have them.
     pub(super) removed: Vec<String>,
 }
 
-/// The `#[repr(..)]` hints that matter, each with its place.
+/// The `#[repr(..)]` hints that matter, each with its span.
 pub(super) struct Repr {
     pub(super) c: Option<Span>,
     pub(super) transparent: Option<Span>,
     pub(super) packed: Option<Span>,
     pub(super) int: Option<Ident>,
-    /// The largest `align(..)`, or 1.
+    /// The largest `align(..)`; 1 if there is none.
     pub(super) align: u64,
 }
 
-/// What `#[persist(..)]` says.
+/// The `#[persist(..)]` attributes of the type.
 pub(super) struct Options {
     /// Path to the `pheap` crate.
     pub(super) krate: TokenStream,
     /// The stable id of the type.
     pub(super) id: String,
-    /// Ids that it had.
+    /// Earlier ids of the type.
     pub(super) was: Vec<String>,
-    /// Fields that it has no more.
+    /// Names of removed fields.
     pub(super) removed: Vec<String>,
-    /// Whether the id is one that `pheap` reserves for itself.
+    /// Whether the id is reserved for `pheap` itself.
     pub(super) own: bool,
-    /// Where it says that the type is a key, if it does.
+    /// The span of `key`, if the type is a key.
     pub(super) key: Option<Span>,
-    /// Whether the type can be exported and imported; where that is said.
+    /// The span of `serde`, if the type can be exported and imported.
     pub(super) serde: Option<Span>,
 }
 
@@ -123,7 +123,7 @@ fn fields<'a>(fields: &'a syn::Fields, errors: &mut Errors) -> Vec<Field<'a>> {
 }
 
 impl History {
-    /// Fields, not variants, have an adapter.
+    /// Parses the attributes of a field or variant. `adapter` is `None` for a variant, which has no adapter.
     fn parse(
         attrs: &[Attribute],
         mut adapter: Option<&mut Option<(Span, String)>>,
@@ -170,7 +170,7 @@ impl History {
     }
 }
 
-/// A name that something had.
+/// Parses an earlier name.
 fn earlier_name(meta: &ParseNestedMeta<'_>) -> syn::Result<String> {
     let value = meta.value()?.parse::<LitStr>()?;
     if value.value().is_empty() {
@@ -180,7 +180,7 @@ fn earlier_name(meta: &ParseNestedMeta<'_>) -> syn::Result<String> {
 }
 
 impl Field<'_> {
-    /// Its name in the description: `next`, `0`.
+    /// Returns the name of the field in the description of the type: `next`, `0`.
     pub(super) fn name(&self) -> String {
         match &self.member {
             Member::Named(name) => name.unraw().to_string(),
@@ -211,14 +211,14 @@ impl Repr {
             | "isize" => {
                 self.int = Some(name.clone());
             }
-            // What is no number is an error of rustc's own.
+            // If the alignment is no number, rustc reports it.
             "align" => {
                 let align = hint.require_list().and_then(|list| list.parse_args::<LitInt>());
                 if let Ok(Ok(align)) = align.map(|align| align.base10_parse()) {
                     self.align = self.align.max(align);
                 }
             }
-            // As is the rest.
+            // rustc checks other hints.
             _ => {}
         }
     }

@@ -1,4 +1,4 @@
-//! The rules, each with a message that says how to follow it.
+//! The rules for a type. Each message says how to follow the rule.
 
 use quote::ToTokens;
 use syn::spanned::Spanned;
@@ -23,7 +23,7 @@ pub(super) fn validate(input: &Input<'_>, errors: &mut Errors) {
                 earlier_names(&variant.fields, &variant.history.removed, errors);
             }
         }
-        // Nothing else about a union is worth saying.
+        // Other errors about a union would not help the user.
         Shape::Union(span) => {
             return errors.at(
                 *span,
@@ -42,7 +42,8 @@ pub(super) fn validate(input: &Input<'_>, errors: &mut Errors) {
              or use a `P<str>` or another key that is there",
         );
     }
-    // The compiler cannot tell the bounds at any brand from that of `Import`, which is of one.
+    // The compiler cannot distinguish the bounds at any brand from the bound of `Import`, which is for one
+    // brand.
     if let Some(span) = input.options.serde
         && input.generics.type_params().next().is_some()
         && !brand::bounds(input).is_empty()
@@ -99,7 +100,7 @@ fn enum_repr(input: &Input<'_>, errors: &mut Errors) {
     }
 }
 
-/// A field is found in a heap by the names that it has and had, so none of them may be that of something else.
+/// Checks that no name identifies two fields. A heap finds a field by its present name and its earlier names.
 fn earlier_names(fields: &[Field<'_>], removed: &[String], errors: &mut Errors) {
     let names: Vec<String> = fields.iter().map(Field::name).collect();
     let had = |i: usize| {
@@ -151,8 +152,8 @@ fn field(input: &Input<'_>, field: &Field<'_>, errors: &mut Errors) {
     StaticBrand { input, errors }.visit_type(field.ty);
 }
 
-/// `P<'static, T>` compiles, but no transaction has that brand, so it could never be set. Without this check the user would meet
-/// a borrow error somewhere else.
+/// Reports `'static` as a brand. `P<'static, T>` compiles, but no transaction has that brand, so no program
+/// could set the pointer. Without this check the user would get a borrow error at another place.
 struct StaticBrand<'a> {
     input: &'a Input<'a>,
     errors: &'a mut Errors,
@@ -175,7 +176,8 @@ impl Visit<'_> for StaticBrand<'_> {
         }
     }
 
-    // A `'static` behind a plain reference or in a function pointer is not the problem: the type itself is.
+    // A `'static` in a plain reference, a function pointer or a trait object needs no message: the type
+    // itself is an error.
     fn visit_type_reference(&mut self, _: &syn::TypeReference) {}
     fn visit_type_fn_ptr(&mut self, _: &syn::TypeFnPtr) {}
     fn visit_type_trait_object(&mut self, _: &syn::TypeTraitObject) {}

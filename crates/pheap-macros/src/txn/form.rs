@@ -1,4 +1,4 @@
-//! Which of the two kinds of function `#[txn]` stands on.
+//! The two forms of functions with `#[txn]`: a function joins a transaction or opens one.
 
 use super::scope::Names;
 use super::tokens::{is_word, list};
@@ -7,25 +7,25 @@ use syn::parse::{ParseStream, Parser};
 use syn::spanned::Spanned;
 use syn::{Attribute, Error, FnArg, Pat, Result, ReturnType, Signature, Type, Visibility};
 
-/// The transaction's name in a function that opens one.
+/// The name of the transaction in a function that opens one.
 pub(super) const TX: &str = "tx";
 
 const FORMS: &str = "`#[txn]` needs a function with a parameter `tx: &mut Txn<'_>`, to join the caller's transaction, \
                      or one with a parameter `name: &Root<T>`, to open a transaction on that root";
 
 pub(super) enum Form {
-    /// It has parameters of type `&mut Txn`: these.
+    /// The function has parameters of type `&mut Txn`, with these names.
     Joins(Vec<Ident>),
-    /// It has one parameter of type `&Root<T>`: this.
+    /// The function has one parameter of type `&Root<T>`, with this name.
     Opens(Ident),
 }
 
-/// A function of which only what stands in front of its body is parsed.
+/// A function with a parsed signature and an unparsed body.
 pub(super) struct Function {
-    /// Attributes, visibility and signature, as they are.
+    /// The tokens of the attributes, the visibility and the signature.
     pub(super) head: TokenStream,
     pub(super) sig: Signature,
-    /// In braces.
+    /// The body, with its braces.
     pub(super) body: Group,
 }
 
@@ -48,12 +48,13 @@ pub(super) fn parse(item: TokenStream) -> Result<Function> {
     };
     match signature.parse2(head.clone()) {
         Ok(sig) => Ok(Function { head, sig, body }),
-        // A syntax error in a function's head has a better message of its own.
+        // For a syntax error in a function's head, syn has a better message.
         Err(error) => Err(if is_function() { error } else { Error::new(error.span(), FORMS) }),
     }
 }
 
-/// The braces that a token is, by itself or as what a macro was given.
+/// Returns the braces at a token. If the token is an invisible group, which an argument of a macro becomes,
+/// returns the braces at the end of the group.
 fn braces(token: TokenTree) -> Option<Group> {
     match token {
         TokenTree::Group(group) => match group.delimiter() {
@@ -88,7 +89,7 @@ impl Form {
 }
 
 impl Form {
-    /// The names of transactions in the body, and those of pointers.
+    /// Returns the names of the transactions in the body, and the names of the pointers.
     pub(super) fn names(&self, sig: &Signature) -> (Names, Names) {
         let pointers = sig.inputs.iter().filter_map(|input| match input {
             FnArg::Typed(input) if is_pointer(&input.ty) => match &*input.pat {
@@ -107,7 +108,7 @@ impl Form {
     }
 }
 
-/// `P<'r, T>`.
+/// Returns whether a type is written as `P<'r, T>`.
 fn is_pointer(ty: &Type) -> bool {
     match ty {
         Type::Path(ty) => {
@@ -117,7 +118,8 @@ fn is_pointer(ty: &Type) -> bool {
     }
 }
 
-/// What `#[txn]` says of a function that is neither: it knows types by their names only, and one of these may be another name for `Root<T>`.
+/// Returns the error for a function of neither form. `#[txn]` knows types only by their names, so if a
+/// parameter may have an alias of `Root<T>` or `Txn`, the message says what to write.
 fn neither(sig: &Signature) -> Error {
     let aliased = sig.inputs.iter().find_map(|input| match input {
         FnArg::Typed(input) => match (&*input.pat, &*input.ty) {
@@ -144,7 +146,8 @@ fn neither(sig: &Signature) -> Error {
     )
 }
 
-/// The body becomes a closure, or borrows from its parameters in ways that these cannot.
+/// Refuses `const`, `async` and `extern` functions. The body becomes a closure, or it borrows from
+/// parameters in ways that such functions cannot.
 fn plain(sig: &Signature) -> Result<()> {
     let (span, kind, why) = if let Some(token) = sig.constness {
         (token.span, "const", "a transaction runs at run time")
@@ -181,7 +184,7 @@ fn opens(sig: &Signature, root: &Ident) -> Result<()> {
     Ok(())
 }
 
-/// The names of the parameters of a type.
+/// Returns the names of the parameters for whose type `is` returns true.
 fn parameters(sig: &Signature, is: fn(&Type) -> bool) -> Result<Vec<&Ident>> {
     let typed = sig.inputs.iter().filter_map(|input| match input {
         FnArg::Typed(input) if is(&input.ty) => Some(input),

@@ -1,4 +1,5 @@
-//! First guesses that cannot compile, and of which the compiler has nothing better to say than that. Here the names are known, so the message has the code to write instead.
+//! Common first attempts that do not compile, and for which the compiler has no helpful message. The names
+//! are known here, so the message contains the code to write instead.
 
 use proc_macro2::{Delimiter, Group, Ident, TokenStream, TokenTree};
 use quote::ToTokens;
@@ -14,18 +15,20 @@ use super::scope::Names;
 use super::tokens::{is_group, is_punct, is_word, list};
 use crate::errors::Errors;
 
-/// Says what is wrong with the body. `pointers` are names of parameters that are a `P`.
+/// Returns errors for first attempts in the body. `pointers` are the names of parameters of type `P`.
 pub(super) fn check(txs: &Names, pointers: &Names, body: &TokenStream) -> syn::Result<()> {
     let braces = TokenTree::from(Group::new(Delimiter::Brace, body.clone()));
-    // If it is no Rust at all, the compiler will say so.
+    // If the body is not valid Rust, the compiler reports that.
     let Ok(block) = syn::parse2::<Block>(braces.into()) else { return Ok(()) };
     let mut guesses = Guesses { txs: txs.clone(), pointers: pointers.clone(), errors: Errors::default() };
     guesses.visit_block(&block);
     guesses.errors.into_result()
 }
 
-/// Whether there may be something to say of what begins here, with a `word` or not, within such brackets: a field of a pointer, or a `&mut tx[..]` among arguments. Only then is a body parsed,
-/// which is slow.
+/// Returns whether a first attempt may begin at the start of `tokens`: a field of a pointer, or a `&mut
+/// tx[..]` among arguments. `word` is the first token if that is an identifier, and empty otherwise. `within`
+/// is the kind of the brackets around the tokens. A body is parsed only if this returns true, because parsing
+/// is slow.
 pub(super) fn may_begin(
     word: &str,
     tokens: &[TokenTree],
@@ -52,7 +55,7 @@ struct Guesses {
 }
 
 impl Guesses {
-    /// Runs `visit`, and forgets which names it has hidden.
+    /// Runs `visit`. Afterwards restores the names that `visit` has hidden.
     fn scoped(&mut self, visit: impl FnOnce(&mut Self)) {
         let (txs, pointers) = (self.txs.clone(), self.pointers.clone());
         visit(self);
@@ -64,7 +67,7 @@ impl Guesses {
         self.pointers.shadow(pattern);
     }
 
-    /// The pointer, and the fields behind it, of `pointer.field.field`.
+    /// For `pointer.field.field`, returns the pointer and the fields.
     fn field_of_pointer<'a>(&self, expr: &'a Expr) -> Option<(&'a Ident, Vec<&'a Member>)> {
         let Expr::Field(ExprField { base, member, .. }) = expr else { return None };
         if let Some(pointer) = self.pointers.find(base) {
@@ -75,12 +78,12 @@ impl Guesses {
         Some((pointer, members))
     }
 
-    /// A name for the transaction, in messages.
+    /// Returns a name of the transaction for messages.
     fn tx(&self) -> String {
         self.txs.first().unwrap_or("tx").to_owned()
     }
 
-    /// `&mut tx[key].field`, as the pointer to the field.
+    /// For `&mut tx[key].field`, returns the transaction, and the code of a pointer to the field.
     fn borrowed(&self, expr: &Expr) -> Option<(Ident, String)> {
         let Expr::Reference(reference) = expr else { return None };
         reference.mutability?;
@@ -96,7 +99,7 @@ impl Guesses {
     }
 }
 
-/// `.field.0`; none if there is an index among them.
+/// Returns the fields as `.field.0`, or `None` if the steps contain an index.
 fn fields(steps: &[Step]) -> Option<String> {
     let step = |step: &Step| match step {
         Step::Field(member) => Some(format!(".{}", text(member))),
@@ -105,7 +108,7 @@ fn fields(steps: &[Step]) -> Option<String> {
     steps.iter().map(step).collect()
 }
 
-/// Code without the spaces that tokens are shown with.
+/// Returns code as text, without the spaces that the printed form of tokens contains.
 fn text(code: &impl ToTokens) -> String {
     let shown = code.to_token_stream().to_string();
     let mut text = shown.replace(" . ", ".").replace(" (", "(").replace(" [", "[").replace(" ;", ";");
@@ -188,7 +191,7 @@ impl<'ast> Visit<'ast> for Guesses {
                 this.visit_stmt(statement);
                 match statement {
                     Stmt::Local(local) => this.shadow(&local.pat),
-                    // It may give its names to something else.
+                    // The macro may bind the names in its arguments to other values.
                     Stmt::Macro(call) => this.pointers.hide(&list(call.mac.tokens.clone())),
                     _ => {}
                 }
@@ -235,17 +238,17 @@ impl<'ast> Visit<'ast> for Guesses {
         });
     }
 
-    /// What is behind it in a condition has the names that it binds.
+    /// The names that the pattern binds are in scope in the rest of the condition.
     fn visit_expr_let(&mut self, expr: &'ast ExprLet) {
         self.visit_expr(&expr.expr);
         self.shadow(&expr.pat);
     }
 
-    /// A nested item has names of its own.
+    /// Skips a nested item: its names are separate.
     fn visit_item(&mut self, _: &'ast Item) {}
 }
 
-/// Looks for `&mut tx[..]`.
+/// Searches an expression for `&mut tx[..]`.
 struct BorrowsMut<'a> {
     txs: &'a Names,
     found: bool,
@@ -266,12 +269,12 @@ impl<'ast> Visit<'ast> for BorrowsMut<'_> {
         visit::visit_expr_reference(self, reference);
     }
 
-    /// What a closure does is done when it is called.
+    /// Skips a closure: it borrows only when it is called.
     fn visit_expr_closure(&mut self, _: &'ast ExprClosure) {}
     fn visit_item(&mut self, _: &'ast Item) {}
 }
 
-/// As it is shown.
+/// Returns the messages about a body.
 #[cfg(test)]
 fn messages(txs: &[&str], pointers: &[&str], body: &str) -> Vec<String> {
     let names = |names: &[&str]| Names::new(names.iter().map(|name| quote::format_ident!("{name}")));

@@ -1,4 +1,4 @@
-//! `#[txn]`: find the form, open the transaction if the function asks for it, rewrite the stores.
+//! `#[txn]`: determines the form of a function, opens the transaction if necessary, and rewrites the stores.
 
 mod form;
 mod guess;
@@ -34,7 +34,8 @@ pub(crate) fn txn(args: TokenStream, item: TokenStream) -> TokenStream {
     }
 }
 
-/// The error, and a function that has no others: its callers compile, and its body is not there to miss a `tx`.
+/// Returns the error, and a function with the same head that panics. So callers of the function compile, and
+/// its original body, which may lack a `tx`, causes no more errors.
 fn stub(function: &Function, error: &syn::Error) -> TokenStream {
     let error = error.to_compile_error();
     let head = &function.head;
@@ -45,7 +46,7 @@ fn stub(function: &Function, error: &syn::Error) -> TokenStream {
     }
 }
 
-/// What the body becomes.
+/// Returns the new body.
 fn body(args: TokenStream, function: &Function) -> syn::Result<TokenTree> {
     let krate = Crate::parse(args)?;
     let form = Form::of(&function.sig)?;
@@ -62,7 +63,8 @@ fn body(args: TokenStream, function: &Function) -> syn::Result<TokenTree> {
         Form::Opens(root) => {
             let tx = Ident::new(form::TX, Span::call_site());
             let body = within_braces(statements);
-            // Said again for the closure, so that `?` and `Err(..)` know their type at once. `impl Trait` cannot be said twice.
+            // Repeats the return type for the closure, so that the compiler knows the types of `?` and
+            // `Err(..)`. An `impl Trait` cannot be repeated.
             let output = (!mentions_impl_trait(&function.sig.output)).then_some(&function.sig.output);
             let at = hygienic_at(root.span());
             let krate = krate.at(at);
@@ -72,7 +74,7 @@ fn body(args: TokenStream, function: &Function) -> syn::Result<TokenTree> {
     }))
 }
 
-/// The attributes at the start of a body (`#![allow(..)]`), which belong to the function, and the statements.
+/// Splits a body into its attributes (`#![allow(..)]`), which belong to the function, and its statements.
 fn split(body: TokenStream) -> (TokenStream, TokenStream) {
     let mut tokens: Vec<TokenTree> = body.into_iter().collect();
     let mut len = 0;
@@ -86,11 +88,11 @@ fn split(body: TokenStream) -> (TokenStream, TokenStream) {
     (tokens.into_iter().collect(), statements)
 }
 
-/// The path to `pheap`.
+/// The path to `pheap` in the expansion.
 struct Crate(Vec<TokenTree>);
 
 impl Crate {
-    /// `crate = "path"`, or nothing.
+    /// Parses the arguments of `#[txn]`: `crate = "path"`, or none.
     fn parse(args: TokenStream) -> syn::Result<Self> {
         let mut krate = quote!(::pheap);
         if args.is_empty() {
@@ -107,13 +109,14 @@ impl Crate {
         Ok(Crate(tokens::list(krate)))
     }
 
-    /// The path as if it stood at `span`, which is one of [`hygienic_at`]: errors about a call are shown from where its path starts.
+    /// Returns the path with this span, which must come from [`hygienic_at`]. Errors about a call point to
+    /// the start of its path.
     fn at(&self, span: Span) -> At<'_> {
         At { krate: self, span }
     }
 }
 
-/// The path at a place.
+/// The path with a span.
 struct At<'a> {
     krate: &'a Crate,
     span: Span,

@@ -1,4 +1,4 @@
-//! Two neighbouring assignments to different objects share one log entry and one fence.
+//! Pairs of neighbouring assignments to different objects, which share one log entry and one fence.
 
 use proc_macro2::{Delimiter, Spacing, TokenTree};
 
@@ -6,28 +6,30 @@ use super::place::{Place, assignment};
 use super::scope::Names;
 use super::tokens::{is_group, is_punct, is_word, list, until};
 
-/// Two assignments whose places are both known before the first of them.
+/// Two assignments whose places are known before the first of them runs.
 pub(super) struct Pair {
-    /// How many tokens they have.
+    /// Number of tokens of both assignments.
     pub(super) tokens: usize,
-    /// Both places are in the object that one key leads to.
+    /// Whether both places have the same key, and so are in one object.
     pub(super) is_one_object: bool,
-    /// The second place. It is noted for the log within the first assignment, behind its right side: a `&T` that
-    /// was read before may be used there for the last time, as it may in the plain code. A `+=` that is a call of
-    /// `AddAssign` notes it in front of the right side, which uses no `&mut` to a variable then.
+    /// The second place. The first assignment notes it for the log after it has evaluated its right side. So
+    /// the right side may contain the last use of a `&T` that was read before, as in the plain code. If the
+    /// first assignment is a `+=` that calls `AddAssign`, it notes the place before the right side. In that
+    /// case, the right side uses no `&mut` to a variable.
     pub(super) other: Place,
 }
 
 impl Pair {
-    /// The pair at the start of `tokens`.
+    /// Returns the pair at the start of `tokens`.
     pub(super) fn at_start(tokens: &[TokenTree], names: &Names) -> Option<Pair> {
         let (first, operator, right_side, len) = fixed(tokens, names)?;
         if operator > 1 && (rebinds(right_side) || calls(right_side)) {
             return None;
         }
         let (other, _, right_side, other_len) = fixed(&tokens[len..], names)?;
-        // One transaction only: each has a log of its own. Within one element they share what is logged without being
-        // told: a transaction that comes back to a block logs all of it.
+        // Both must belong to one transaction, because each transaction has a separate log. Within one
+        // element, two assignments share log entries without a pair: a transaction that stores to a block
+        // again logs all of it.
         if first.tx != other.tx || rebinds(right_side) || first.is_beside(&other) {
             return None;
         }
@@ -35,8 +37,8 @@ impl Pair {
     }
 }
 
-/// The place of the assignment at the start of `tokens`, if it is known ahead; the length of the operator, the
-/// right side, and the number of tokens with the semicolon.
+/// Returns the place of the assignment at the start of `tokens` if it is known in advance. Also returns the
+/// length of the operator, the right side, and the number of tokens including the semicolon.
 fn fixed<'a>(tokens: &'a [TokenTree], names: &Names) -> Option<(Place, usize, &'a [TokenTree], usize)> {
     let (place, len) = Place::at_start(tokens, names)?;
     let operator = assignment(&tokens[len..]).filter(|_| place.is_fixed())?;
@@ -44,14 +46,15 @@ fn fixed<'a>(tokens: &'a [TokenTree], names: &Names) -> Option<(Place, usize, &'
     Some((place, operator, right_side, tokens.len().min(len + operator + right_side.len() + 1)))
 }
 
-/// Whether evaluating the expression may change a *variable*, such as the key of the second assignment. What cannot be seen (a macro) counts.
+/// Returns whether evaluating the expression may change a *variable*, such as the key of the second
+/// assignment. A call of a macro counts, because its expansion is unknown.
 fn rebinds(expr: &[TokenTree]) -> bool {
     (0..expr.len()).any(|i| match &expr[i..] {
         [TokenTree::Group(group), ..] => rebinds(&list(group.stream())),
         [TokenTree::Ident(_), not, TokenTree::Group(_), ..] => is_punct(not, '!'),
         [and, word, ..] if is_punct(and, '&') && is_word(word, "mut") => true,
         rest => {
-            // Not the second half of `==` or `<=`.
+            // Ignores the second half of `==` or `<=`.
             let is_begun =
                 matches!(expr[..i].last(), Some(TokenTree::Punct(one)) if one.spacing() == Spacing::Joint);
             !is_begun && assignment(rest).is_some()
@@ -59,9 +62,9 @@ fn rebinds(expr: &[TokenTree]) -> bool {
     })
 }
 
-/// Whether evaluating the expression may use a `&mut` to a *variable* that was made before: by a call, in a block,
-/// by `*up`. Names, fields, elements and operators between them do not. (An operator of a type that has such a
-/// `&mut` could, and is not seen.)
+/// Returns whether evaluating the expression may use a `&mut` to a *variable* that was made before: in a
+/// call, in a block, or by `*up`. Names, fields, elements and operators between them do not. (An operator of
+/// a type that contains such a `&mut` could use it; this is overlooked.)
 fn calls(expr: &[TokenTree]) -> bool {
     (0..expr.len()).any(|i| match (expr[..i].last(), &expr[i]) {
         (before, TokenTree::Group(group)) => {
@@ -84,7 +87,8 @@ mod tests {
     use super::*;
     use proc_macro2::{Ident, Span, TokenStream};
 
-    /// Asserts how many statements are in pairs, or alone, at the start of what remains, going through them from the top.
+    /// Goes through the statements from the top. Asserts the number of statements in each step: 2 for a pair,
+    /// otherwise 1.
     #[track_caller]
     fn assert_pairs(statements: &str, expected: &[usize]) {
         let tokens: Vec<TokenTree> = statements.parse::<TokenStream>().unwrap().into_iter().collect();

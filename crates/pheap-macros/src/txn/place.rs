@@ -1,4 +1,4 @@
-//! A place that can be made crash-safe by itself: `tx[key].field.0[index]`.
+//! Places that a transaction can make crash-safe separately: `tx[key].field.0[index]`.
 
 use std::iter;
 
@@ -18,22 +18,23 @@ pub(super) struct Place {
     pub(super) steps: Vec<Step>,
 }
 
-/// One step from an object to a part of it.
+/// A step from an object to a part of it.
 pub(super) enum Step {
-    /// A name, or a number.
+    /// A name or a number.
     Field(TokenTree),
     Element(TokenStream),
 }
 
 impl Place {
-    /// The place at the start of `tokens`, if it begins with one of the transactions in `names`, and how many tokens it has.
+    /// Returns the place at the start of `tokens`, and its number of tokens, if it begins with a transaction
+    /// in `names`.
     pub(super) fn at_start(tokens: &[TokenTree], names: &Names) -> Option<(Place, usize)> {
         let (mut place, mut len) = match tokens {
             [name, TokenTree::Group(key), ..] if key.delimiter() == Delimiter::Bracket => {
                 let tx = name_of(name).filter(|tx| names.has(&tx.to_string()))?;
                 (Place { tx, key: key.stream(), steps: Vec::new() }, 2)
             }
-            // `(tx[p].x)`, and what a macro was given as one.
+            // `(tx[p].x)`, or an argument of a macro.
             [TokenTree::Group(group), ..] if is_transparent(group) => {
                 (Place::all_of(group.stream(), names)?, 1)
             }
@@ -60,14 +61,14 @@ impl Place {
         }
     }
 
-    /// The place that these tokens are.
+    /// Returns the place that these tokens are, if they contain nothing else.
     pub(super) fn all_of(tokens: TokenStream, names: &Names) -> Option<Place> {
         let tokens = list(tokens);
         let (place, len) = Place::at_start(&tokens, names)?;
         (len == tokens.len()).then_some(place)
     }
 
-    /// The key, and the indices, in the order in which they are evaluated.
+    /// Iterates over the key and the indices, in the order of their evaluation.
     fn chosen_by(&self) -> impl Iterator<Item = &TokenStream> {
         let indices = self.steps.iter().filter_map(|step| match step {
             Step::Element(index) => Some(index),
@@ -76,7 +77,7 @@ impl Place {
         iter::once(&self.key).chain(indices)
     }
 
-    /// Replaces the key, and the indices, where there is something to replace.
+    /// Replaces the key and each index for which `new` returns tokens.
     pub(super) fn replace(&mut self, new: impl Fn(&TokenStream) -> Option<TokenStream>) {
         let indices = self.steps.iter_mut().filter_map(|step| match step {
             Step::Element(index) => Some(index),
@@ -89,7 +90,8 @@ impl Place {
         }
     }
 
-    /// Whether no assignment to some *object* can change which place this is: the key and the indices are variables or literals, and not `tx[a].next`.
+    /// Returns whether assignments to *objects* cannot change which place this is. This holds if the key and
+    /// the indices are variables or literals, and not `tx[a].next`.
     pub(super) fn is_fixed(&self) -> bool {
         self.chosen_by().all(|expr| {
             let mut tokens = expr.clone().into_iter();
@@ -100,21 +102,22 @@ impl Place {
         })
     }
 
-    /// Whether both are in one object, or in one element: what chooses them reads the same.
+    /// Returns whether both places are in one object or one element, because their keys and indices have the
+    /// same text.
     pub(super) fn is_beside(&self, other: &Place) -> bool {
         let texts = |place: &Place| place.chosen_by().map(|expr| expr.to_string()).collect::<Vec<_>>();
         texts(self) == texts(other)
     }
 
-    /// Whether both are in one object: their keys read the same.
+    /// Returns whether both places are in one object, because their keys have the same text.
     pub(super) fn has_key_of(&self, other: &Place) -> bool {
         self.key.to_string() == other.key.to_string()
     }
 
-    /// The same place, crash-safe from here on.
+    /// Returns code for the place that makes it crash-safe first.
     ///
-    /// The call of the macro has the span of the user's code, and no name in it is one of ours: what panics in it, or
-    /// in the assignment, is then said to stand where that code is, and not where the attribute is.
+    /// The call of the macro has the span of the user's code, and contains no name of this crate. So a panic
+    /// in it, or in the assignment, points to the user's code and not to the attribute.
     pub(super) fn logged(&self, krate: &Crate, pair: Option<&Pair>) -> TokenStream {
         let at = self.tx.span();
         let (krate, place) = (krate.at(at), self.described(at));
@@ -125,7 +128,7 @@ impl Place {
         quote_spanned!(at=> *#krate::__private::place! { #how #place })
     }
 
-    /// For the macros of pheap: the steps, the transaction, and the key.
+    /// Returns the arguments for the macros of pheap: the steps, the transaction, and the key.
     fn described(&self, at: Span) -> TokenStream {
         let (tx, key) = (&self.tx, &self.key);
         let steps = self.steps.iter().map(|step| match step {
@@ -139,9 +142,9 @@ impl Place {
     }
 }
 
-/// Number of tokens of the operator of an assignment (`=`, `+=`, …) at the start of `tokens`.
+/// Returns the number of tokens of the assignment operator (`=`, `+=`, …) at the start of `tokens`.
 pub(super) fn assignment(tokens: &[TokenTree]) -> Option<usize> {
-    // The punctuation there, as far as nothing is in between.
+    // The first characters of punctuation, as long as they are joined.
     let mut operator = [' '; 3];
     for (char, token) in operator.iter_mut().zip(tokens) {
         let TokenTree::Punct(punct) = token else { break };
@@ -159,17 +162,17 @@ pub(super) fn assignment(tokens: &[TokenTree]) -> Option<usize> {
     }
 }
 
-/// Whether its content is an expression that may as well stand without it.
+/// Returns whether the group only encloses an expression: in parentheses, or invisibly.
 fn is_transparent(group: &Group) -> bool {
     matches!(group.delimiter(), Delimiter::Parenthesis | Delimiter::None)
 }
 
-/// `0`, or the `0.1` of `pair.0.1`, which is one token.
+/// Returns the fields in a number token: `0`, or the `0.1` of `pair.0.1`, which is one token.
 fn fields_of(number: &Literal) -> impl Iterator<Item = Step> {
     let (text, span) = (number.to_string(), number.span());
     let field = move |digits: &str| {
         let number = digits.parse().ok().map(Literal::usize_unsuffixed);
-        // What is no number is no field either, as the compiler will say.
+        // If it is no number, it is no field either, and the compiler reports that.
         let mut token = TokenTree::from(number.unwrap_or_else(|| Literal::string(digits)));
         token.set_span(span);
         Step::Field(token)
@@ -177,7 +180,7 @@ fn fields_of(number: &Literal) -> impl Iterator<Item = Step> {
     text.split('.').map(field).collect::<Vec<_>>().into_iter()
 }
 
-/// Whether `[index]` may select one element. What surely does not is left to the type's own `IndexMut`.
+/// Returns whether `[index]` may select one element. If it cannot, the `IndexMut` of the type applies.
 fn may_be_usize(index: TokenStream) -> bool {
     let tokens = list(index);
     let is_range = tokens.windows(2).any(|pair| is_punct(&pair[0], '.') && is_punct(&pair[1], '.'));

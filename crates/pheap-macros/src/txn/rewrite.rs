@@ -1,7 +1,9 @@
 //! Finds the assignments in a body, and rewrites them.
 //!
-//! It reads tokens, for a parser of expressions would take most of the time that `#[txn]` adds to a build. So it sees less than a parser: what it takes for an assignment is one, and a name that it
-//! takes for a transaction is one, but it may overlook some. Those are still right, for `tx[p]` makes the whole object crash-safe.
+//! It reads tokens, because a parser of expressions would take most of the time that `#[txn]` adds to a
+//! build. So it sees less than a parser. Each assignment that it finds is one, and each name that it takes
+//! for a transaction is one, but it may overlook some. Overlooked assignments are still correct, because
+//! `tx[p]` makes the whole object crash-safe.
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -15,13 +17,14 @@ use super::place::{Place, assignment};
 use super::scope::Names;
 use super::tokens::{is_group, is_punct, is_word, list, until};
 
-/// Rewrites the assignments to places of the transactions in `txs`. `pointers` are names of parameters that are a `P`.
+/// Rewrites the assignments to places of the transactions in `txs`. `pointers` are the names of parameters of
+/// type `P`.
 ///
-/// A rewrite that is wrong (say, a macro has given a name to something else) is a type error, never an unsound program: what is
-/// emitted calls macros of pheap, which are safe whatever they are given.
+/// A wrong rewrite, for instance of a name that a macro has bound to another value, is a type error and never
+/// an unsound program. The expansion calls macros of pheap, which are safe for all arguments.
 ///
 /// # Errors
-/// What is said of first guesses that cannot compile.
+/// Messages about first attempts that do not compile; see [`guess`].
 pub(super) fn rewrite(
     krate: &Crate,
     txs: &Names,
@@ -40,26 +43,26 @@ struct Rewriter<'a> {
     krate: &'a Crate,
     txs: &'a Names,
     pointers: &'a Names,
-    /// Whether something was seen that may be a first guess.
+    /// Whether the tokens may contain a first attempt that does not compile.
     looks_guessed: Cell<bool>,
 }
 
 impl Rewriter<'_> {
-    /// The content of a pair of brackets, where the names in `txs` mean a transaction; nothing if there is nothing to
-    /// rewrite, so that the tokens stay as they are.
+    /// Rewrites the content of a pair of brackets. `txs` are the names that mean a transaction there. Returns
+    /// `None` if there is nothing to rewrite, so that the tokens stay unchanged.
     fn content(&self, tokens: &TokenStream, txs: &Names, delimiter: Delimiter) -> Option<TokenStream> {
         let tokens = list(tokens.clone());
         let mut txs = Cow::Borrowed(txs);
         let mut out = Vec::with_capacity(tokens.len());
         let mut changed = false;
-        // Where the last pair has ended.
+        // The end of the last pair.
         let mut pair_end = 0;
-        // Where a closure's parameters have ended.
+        // The end of the parameters of the last closure.
         let mut parameters_end = 0;
         let mut at = 0;
         while at < tokens.len() {
             let (before, rest) = tokens.split_at(at);
-            // Once, for a name is a string only when it is asked for.
+            // Converts the name once, because each conversion allocates a string.
             let word = if let TokenTree::Ident(word) = &rest[0] { word.to_string() } else { String::new() };
             let is_body = at == parameters_end;
             let pattern = pattern(&word, before, rest);
@@ -68,7 +71,7 @@ impl Rewriter<'_> {
                 && let Some((mut place, len)) = Place::at_start(rest, &txs)
                 && assignment(&rest[len..]).is_some()
             {
-                // A closure or an arm of a `match` ends before the next assignment.
+                // A pair must begin at a statement: a closure or a match arm ends before the next assignment.
                 let may_pair = at >= pair_end && begins_statement(before);
                 let pair = if may_pair { Pair::at_start(rest, &txs) } else { None };
                 if let Some(pair) = &pair {
@@ -102,7 +105,7 @@ impl Rewriter<'_> {
             }
             out.push(match &rest[0] {
                 TokenTree::Group(group) => {
-                    // What is in brackets among arguments is among them, too.
+                    // Brackets among arguments count as arguments, too.
                     let inside =
                         if delimiter == Delimiter::Parenthesis { delimiter } else { group.delimiter() };
                     match self.content(&group.stream(), &txs, inside) {
@@ -123,7 +126,7 @@ impl Rewriter<'_> {
     }
 }
 
-/// Whether an expression may begin behind these tokens that is no part of a larger one.
+/// Returns whether an expression that is not part of a larger one may begin behind these tokens.
 fn begins_expression(before: &[TokenTree]) -> bool {
     begins_statement(before)
         || match before {
@@ -133,12 +136,12 @@ fn begins_expression(before: &[TokenTree]) -> bool {
         }
 }
 
-/// Whether what may begin there is a statement.
+/// Returns whether a statement may begin behind these tokens.
 fn begins_statement(before: &[TokenTree]) -> bool {
     before.last().is_none_or(|last| is_punct(last, ';') || is_group(last, Delimiter::Brace))
 }
 
-/// Whether `|` begins a closure there, and is not an operator.
+/// Returns whether a `|` behind these tokens begins a closure. Otherwise it is an operator.
 fn begins_closure(before: &[TokenTree]) -> bool {
     match before {
         [] => true,
@@ -152,18 +155,20 @@ fn begins_closure(before: &[TokenTree]) -> bool {
     }
 }
 
-/// What is between the `|` at the start and the next one. With a `=>` in between, these are alternatives of patterns.
+/// Returns the tokens between the `|` at the start and the next `|`. Returns `None` if they contain a `=>`:
+/// then they are alternatives of patterns.
 fn parameters(rest: &[TokenTree]) -> Option<&[TokenTree]> {
     let parameters = until(&rest[1..], |token| is_punct(token, '|') || is_punct(token, ';'));
     let has_arrow = parameters.windows(2).any(|pair| is_punct(&pair[0], '=') && is_punct(&pair[1], '>'));
     rest.get(parameters.len() + 1).filter(|end| is_punct(end, '|') && !has_arrow).map(|_| parameters)
 }
 
-/// How many tokens at the start, the first of which is a `word`, are to stay as they are: a nested function, which has names of its own; the arguments of a macro; an attribute.
+/// Returns the number of tokens at the start that must not change: a nested function, whose names are
+/// separate; a call of a macro; or an attribute. `word` is the first token if that is an identifier.
 fn untouched(word: &str, rest: &[TokenTree]) -> usize {
     match rest {
         [_, TokenTree::Ident(_), ..] if word == "fn" => {
-            // Not the `{ N }` of `Type<{ N }>`.
+            // Ignores the `{ N }` of `Type<{ N }>`.
             let is_argument = |next: &TokenTree| is_punct(next, '>') || is_punct(next, ',');
             let is_end = |&i: &usize| {
                 is_punct(&rest[i], ';')
@@ -182,20 +187,21 @@ fn untouched(word: &str, rest: &[TokenTree]) -> usize {
     }
 }
 
-/// Words with an expression behind them, so that `!` does not make them a macro.
+/// Keywords that an expression can follow, so a `!` behind them does not make a call of a macro.
 const KEYWORDS: [&str; 9] = ["if", "while", "match", "return", "break", "in", "else", "move", "async"];
 
-/// The pattern that begins behind the first token of `rest`, which is a `word`, or ends in front of it. What it binds is hidden from there on to the end of these tokens, which is longer than it lasts
-/// but for `let`. So nothing is rewritten that should not be.
+/// Returns the pattern that begins behind the first token of `rest` or ends in front of it. `word` is that
+/// token if it is an identifier. The names that the pattern binds are hidden up to the end of these tokens.
+/// Except for `let`, that is longer than their scope, so no other name is rewritten by mistake.
 fn pattern<'a>(word: &str, before: &'a [TokenTree], rest: &'a [TokenTree]) -> &'a [TokenTree] {
     match rest {
         [_, rest @ ..] if word == "let" => until(rest, |token| is_punct(token, '=') || is_punct(token, ';')),
         [_, rest @ ..] if word == "for" => {
             let pattern = until(rest, |token| is_word(token, "in"));
-            // Not a loop: `impl Trait for Type`, `for<'a>`.
+            // `impl Trait for Type` and `for<'a>` are no loops.
             if pattern.len() == rest.len() { &[] } else { pattern }
         }
-        // An arm of a `match`, and its guard.
+        // The pattern of a match arm, up to its guard.
         [equals, more, ..] if is_punct(equals, '=') && is_punct(more, '>') => {
             until(&before[arm(before)..], |token| is_word(token, "if"))
         }
@@ -204,11 +210,12 @@ fn pattern<'a>(word: &str, before: &'a [TokenTree], rest: &'a [TokenTree]) -> &'
     }
 }
 
-/// Whether these tokens end with a pattern, so that `if` behind them begins a guard. One that ends with `}` is overlooked:
-/// it looks like a statement.
+/// Returns whether these tokens end with a pattern, so that an `if` behind them begins a guard. It overlooks
+/// a pattern that ends with `}`, because it looks like a statement.
 fn ends_pattern(before: &[TokenTree]) -> bool {
     match before {
-        [.., quote, TokenTree::Ident(_)] if is_punct(quote, '\'') => false, // `break 'label if c { 1 } else { 2 }`
+        // `break 'label if c { 1 } else { 2 }`
+        [.., quote, TokenTree::Ident(_)] if is_punct(quote, '\'') => false,
         [.., TokenTree::Ident(word)] => !KEYWORDS.iter().any(|keyword| word == keyword),
         [.., TokenTree::Literal(_)] => true,
         [.., last] => is_group(last, Delimiter::Parenthesis),
@@ -216,11 +223,11 @@ fn ends_pattern(before: &[TokenTree]) -> bool {
     }
 }
 
-/// Where the arm begins whose `=>`, or guard, is behind these tokens.
+/// Returns the index at which the arm begins whose `=>` or guard is behind these tokens.
 fn arm(before: &[TokenTree]) -> usize {
     let ends_arm = |i: usize| match &before[i..] {
         [token, ..] if is_punct(token, ',') => true,
-        // `{ .. }` of the arm before, and not of `Point { x, y }`.
+        // The `{ .. }` of the previous arm, not of `Point { x, y }`.
         [body, next, ..] => is_group(body, Delimiter::Brace) && !is_punct(next, '|') && !is_word(next, "if"),
         _ => false,
     };
@@ -233,13 +240,13 @@ mod tests {
     use proc_macro2::{Ident, Span};
     use quote::quote;
 
-    /// Asserts how many assignments in the statements are rewritten.
+    /// Asserts the number of rewritten assignments in the statements.
     #[track_caller]
     fn assert_places(statements: &str, expected: usize) {
         assert_calls(":: place !", statements, expected);
     }
 
-    /// Asserts how often a macro is called in what the statements become.
+    /// Asserts the number of occurrences of `of` in the rewritten statements.
     #[track_caller]
     fn assert_calls(of: &str, statements: &str, expected: usize) {
         let names = |name| Names::new([Ident::new(name, Span::call_site())]);
@@ -339,7 +346,7 @@ mod tests {
             "f(); tx[a].x = 1; tx[b].y = 2; if c { tx[a].x = 1; tx[b].y = 2 } tx[a].x = 1; tx[b].y = 2",
             3,
         );
-        // In a closure, which ends before the second one.
+        // The closure ends before the second assignment.
         assert_pairs("let f = || tx[a].x = 1; tx[b].y = 2;", 0);
         assert_pairs("let f = move |x| tx[a].x = x; tx[b].y = 2; tx[c].z = 3;", 1);
         assert_pairs("let f = |x, y| { tx[a].x = x; tx[b].y = y; };", 1);

@@ -1,4 +1,4 @@
-//! Which names mean a transaction, where.
+//! The names that mean a transaction, or a pointer, in a scope.
 
 use proc_macro2::{Ident, TokenTree};
 use syn::visit::{self, Visit};
@@ -6,7 +6,7 @@ use syn::{Expr, Pat, PatIdent};
 
 use super::tokens::{list, name_of};
 
-/// The names in scope that mean a transaction.
+/// The names in scope that mean a transaction, or those that mean a pointer.
 #[derive(Clone)]
 pub(super) struct Names(Vec<String>);
 
@@ -15,7 +15,7 @@ impl Names {
         Names(names.into_iter().map(|name| name.to_string()).collect())
     }
 
-    /// The first of them.
+    /// Returns the first name.
     pub(super) fn first(&self) -> Option<&str> {
         self.0.first().map(String::as_str)
     }
@@ -24,22 +24,22 @@ impl Names {
         self.0.iter().any(|own| own == name)
     }
 
-    /// Whether a token is one of them.
+    /// Returns whether a token is one of the names.
     pub(super) fn is(&self, token: &TokenTree) -> bool {
         name_of(token).is_some_and(|name| self.has(&name.to_string()))
     }
 
-    /// Whether any of them is in the pattern, which may bind it.
+    /// Returns whether the pattern contains any of the names, and so may bind it.
     pub(super) fn are_in(&self, pattern: &[TokenTree]) -> bool {
         self.0.iter().any(|name| is_in(name, pattern))
     }
 
-    /// Forgets those that are in the pattern.
+    /// Removes the names that the pattern contains.
     pub(super) fn hide(&mut self, pattern: &[TokenTree]) {
         self.0.retain(|name| !is_in(name, pattern));
     }
 
-    /// The transaction that the expression is, if it is just its name.
+    /// Returns the identifier of an expression that is just one of the names.
     pub(super) fn find<'a>(&self, expr: &'a Expr) -> Option<&'a Ident> {
         match expr {
             Expr::Path(path) => path.path.get_ident().filter(|name| self.has(&name.to_string())),
@@ -48,7 +48,7 @@ impl Names {
         }
     }
 
-    /// Forgets the names that the pattern gives to something else.
+    /// Removes the names that the pattern binds to other values.
     pub(super) fn shadow(&mut self, pattern: &Pat) {
         let mut bound = Bound(Vec::new());
         bound.visit_pat(pattern);

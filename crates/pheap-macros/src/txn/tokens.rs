@@ -1,4 +1,4 @@
-//! What a token is.
+//! Helpers to look at tokens.
 
 use proc_macro2::{Delimiter, Ident, TokenStream, TokenTree};
 
@@ -14,7 +14,8 @@ pub(super) fn is_group(token: &TokenTree, delimiter: Delimiter) -> bool {
     matches!(token, TokenTree::Group(group) if group.delimiter() == delimiter)
 }
 
-/// The name that a token is, by itself or as what a macro was given.
+/// Returns the name that a token is. An invisible group, which an argument of a macro becomes, counts as its
+/// content.
 pub(super) fn name_of(token: &TokenTree) -> Option<Ident> {
     match token {
         TokenTree::Ident(name) => Some(name.clone()),
@@ -30,7 +31,7 @@ pub(super) fn list(tokens: TokenStream) -> Vec<TokenTree> {
     tokens.into_iter().collect()
 }
 
-/// What is in front of the first token that ends it, or everything.
+/// Returns the tokens before the first one for which `ends` returns true, or all tokens.
 pub(super) fn until(tokens: &[TokenTree], ends: impl Fn(&TokenTree) -> bool) -> &[TokenTree] {
     &tokens[..tokens.iter().position(ends).unwrap_or(tokens.len())]
 }

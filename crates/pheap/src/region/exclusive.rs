@@ -210,6 +210,7 @@ impl<'a> Exclusive<'a> {
     /// may depend on data that it has read. So the caller waits until these are durable: with a write-ahead
     /// log, up to the position that this returns.
     #[cold]
+    #[must_use = "the caller waits until what was read is durable"]
     pub(crate) fn give_up(self) -> u64 {
         let region = self.region;
         drop(self);

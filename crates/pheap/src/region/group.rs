@@ -133,6 +133,7 @@ impl<'a> Group<'a> {
 
     /// Rolls the transaction back, as for [one region](Exclusive::give_up). Returns the largest of their
     /// positions.
+    #[must_use = "the caller waits until what was read is durable"]
     pub(crate) fn give_up(self) -> u64 {
         let regions: Vec<&Region> = self.locked.iter().map(|one| one.region).collect();
         drop(self);
