@@ -111,8 +111,7 @@ pub(crate) struct Collector {
     /// Whether the cycle is a minor one. Between cycles: whether the next one will be.
     minor: bool,
     pub(crate) remembered: Remembered,
-    /// Whether slots may exist that are marked, are not going to be traced, and have new objects of a
-    /// transaction.
+    /// Whether a transaction may have new objects in slots that are marked, and that no cycle will trace.
     marked_untraced: bool,
     /// Live bytes after the last full cycle; and the usage when the present cycle began.
     live: u64,
@@ -148,6 +147,7 @@ impl Collector {
         self.threshold - self.threshold / 4
     }
 
+    /// Returns the allocated bytes from which on a cycle begins at any moment.
     fn overdue(&self) -> u64 {
         self.threshold.saturating_add(self.threshold / 4)
     }
@@ -195,7 +195,8 @@ impl Collector {
             self.debt = SLICE_WORK;
         }
         let usage = alloc.usage;
-        // The cycle ends when a sixteenth of the threshold was allocated, so that few new objects outlive it.
+        // The cycle ends when a sixteenth of the threshold was allocated, so that little memory is added
+        // before the cycle frees any.
         let rate = 1 + 16 * usage.bytes / self.threshold.max(1);
         // A free at a commit decreases `usage.allocated`, perhaps by bytes that were charged already.
         let allocated = usage.allocated.saturating_sub(self.paid);

@@ -64,8 +64,9 @@ pub(crate) struct Region {
     listed: AtomicU32,
     /// The type number for which a handle must have been made, or [`GONE`]. Written under the lock.
     serves: AtomicU32,
-    /// The root's type number, if versions of the root are kept, or else [`versions::NONE`]. Written under
-    /// the lock, or before any other thread has the region.
+    /// Number of the root type whose versions are kept, or [`versions::NONE`]. It differs from `serves` after
+    /// the root has got another type, until that version is noted. Written under the lock, or before any
+    /// other thread has the region.
     versioned: AtomicU32,
     watchers: watch::Watchers,
     pub(crate) header: RegionHeader,

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use super::mutex::{Condvar, Mutex, MutexGuard};
 
-/// The first time, a thread waits at a gate at most this long. It must not wait for ever: the thread that has
-/// closed the gate may wait, through a lock of the program, for a thread at the gate. For example, a
-/// transaction on another root, which the waiting threads do not read, may hold that lock.
+/// The longest wait of a thread at a gate, the first time. A thread must not wait for ever: the thread that
+/// has closed the gate may wait for a transaction on another root, which the waiting threads do not even
+/// read. That transaction may wait for a lock of the program that a thread at the gate holds.
 const PATIENCE: Duration = Duration::from_millis(100);
 /// The longest wait after the closer has [lengthened](Closer::lengthen) it.
 const LONGEST: Duration = PATIENCE.saturating_mul(64);

@@ -409,8 +409,7 @@ impl Context {
             };
             let span = match store.take_free_span(&bytes, entry) {
                 Some(span) => span,
-                // The file does not grow for memory that may be free, but was not found to be free yet after
-                // a crash.
+                // After a crash, the marking is completed before the file grows: it may find free memory.
                 None if self.gc.is_opening() => {
                     self.complete_collection();
                     continue;

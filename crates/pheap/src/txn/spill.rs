@@ -52,7 +52,8 @@ impl Context {
         self.looks >= self.enough_looks && self.has_looked_enough()
     }
 
-    /// Whether there were enough lookups. There may be more copies than at the last such check.
+    /// Whether there were enough lookups, and the transaction may spill. There may be more copies than at the
+    /// last such check.
     ///
     /// If there is no room for an undo log, the next check follows after many lookups, because it may take a
     /// system call.

@@ -118,8 +118,8 @@ impl Context {
     /// Returns the range to log for a store to `start..end` (offsets in the heap), of which not all is
     /// logged. At the first store to a block, this is `start..end` itself. From the second store on it is the
     /// whole block, with the content of other objects of the span. If blocks right before this one are
-    /// logged, it is as many blocks from this one on. So a pass through memory in order logs twice as many
-    /// blocks with each entry.
+    /// logged, it is as many blocks from this one on, at most [`AHEAD`]. So a pass through memory in order
+    /// logs twice as many blocks with each entry.
     ///
     /// An entry, with or without a fence, costs more than the additional lines of old content, and most
     /// programs that come back to a block will come back again. At worst the log grows by a factor: five if
@@ -152,9 +152,9 @@ impl Context {
     }
 
     /// Whether the heap has room for logging ahead. A transaction that has spilled for cost could have kept
-    /// its copies, so the heap had room for a [block](super::spill) for each copy. Logging ahead takes more,
-    /// so this wants as much more for all copies, or for everything in the heap: an entry with its header is
-    /// less than twice as long as the words that it holds.
+    /// its copies, so the heap had room for a [block](super::spill) for each copy. Logging ahead takes more.
+    /// So this wants as many blocks for each copy as an entry ahead has, and one more; or twice the bytes in
+    /// use: with its header, an entry is less than twice as long as the words that it holds.
     #[inline]
     fn may_log_ahead(&mut self) -> bool {
         self.room_ahead.unwrap_or_else(|| {
