@@ -40,8 +40,8 @@ impl Closer {
         Closer { number, patience: PATIENCE, until: Instant::now() + PATIENCE }
     }
 
-    /// Called when the closer has not got all its locks. If the deadline has passed, sets a new one, twice as
-    /// far away as the last: threads whose turns take longer than the patience would otherwise come back
+    /// Sets a new deadline if the last one has passed. Called when the closer could not get all its locks.
+    /// The new wait is twice as long: otherwise threads whose turns take longer than the wait would come back
     /// again and again. So threads never wait much longer than the closer has waited. Returns whether there
     /// is a new deadline.
     pub(crate) fn lengthen(&mut self) -> bool {

@@ -10,7 +10,7 @@
 //! other threads see them only after this thread has passed a fence (a locked instruction is one), or after
 //! the scheduler [makes it pass one](pass_fence). Processors of the x86 family do the same, except that a
 //! store may become visible at any time; here it becomes visible where the scheduler switches. A lock of std
-//! does not wait for lines to be written back, because no code should rely on that.
+//! makes stores visible, but does not complete write-backs: no code should rely on it for that.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;

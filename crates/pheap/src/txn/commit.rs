@@ -154,8 +154,8 @@ fn prepare(context: &mut Context) {
     }
 }
 
-/// Makes the staged record durable in the log. Once it is durable, the transaction cannot fail before its
-/// words are stored in place.
+/// Makes the staged record durable in the log. After that, nothing can fail until its words are stored in
+/// place.
 #[inline(always)]
 fn commit_to_log(context: &mut Context, flushed: bool) -> Done {
     // From here on the record may be in the log. After a panic, only recovery can find out whether the

@@ -73,8 +73,8 @@ pub(crate) fn first_copies(most: usize) -> usize {
 // (1) The original of an entry is mapped, in whole words, from when it is added until the set is cleared or
 // forgets it. Its copy is as long, and is in the buffer; copies of different entries do not overlap. `insert`
 // and `widen` add entries, and their callers guarantee the first half.
-// (2) The first `len` slots of `entries` hold an entry. There are never fewer than `ROOM` slots, and their
-// number never decreases.
+// (2) The first `len` slots of `entries` hold an entry. An `Entries` has at least `ROOM` slots, and never
+// loses one.
 pub(crate) struct WriteSet {
     entries: Entries,
     /// Number of entries of the previous transaction that were [kept](Self::keep). Those whose index is in
