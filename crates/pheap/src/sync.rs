@@ -1,9 +1,12 @@
-//! The locks, condition variables and atomics by which threads meet: one place decides whose they are.
+//! The locks, condition variables and atomics by which threads synchronize. All code takes them from here, so
+//! that builds for models and for the lab can replace them.
 //!
-//! The [lock](access) of regions is our own. Others are those of std; in models (`cfg(pheap_loom)`) all are those of [loom], which runs a test
-//! under every order of their operations; see `docs/crash-testing.md`. Counters for statistics do not come from here: nothing depends on them.
+//! The [lock](access) of regions is pheap's own. The others are those of std. In models (`cfg(pheap_loom)`)
+//! all are those of [loom], which runs a test under every order of their operations; see
+//! `docs/crash-testing.md`. Counters for statistics do not come from here, because nothing depends on them.
 //!
-//! In builds with the simulator they tell which of them is taken where, and one of them can be left out, or seems to be: the tests must notice.
+//! In builds with the simulator, locks report each place in the source where they are taken. The simulator
+//! can leave out one of these acquisitions, or pretend to, and the tests must notice.
 //!
 //! [loom]: https://docs.rs/loom
 //!
@@ -36,66 +39,71 @@ pub(crate) use thread::this_thread;
 
 pub(crate) use schedule::{AtomicBool, AtomicU64, step};
 
-/// For what a thread comes.
+/// How a thread wants a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Want {
     Exclusive,
     Shared,
-    /// To share it at once, if nobody has it for itself: others may wait for something that this thread has.
+    /// Like `Shared`, but ahead of the queue: only an exclusive holder makes this thread wait. Threads in the
+    /// queue may wait for something that this thread has, so waiting behind them could deadlock.
     Nested,
 }
 
-/// How often a thread looks before it sleeps: once where each look is a step of its own.
+/// Returns how often a thread looks before it sleeps: `usual`, or once if each look is a separate step of a
+/// model or of a scheduler.
 #[inline(always)]
 fn spins(usual: u32) -> u32 {
     if cfg!(all(test, pheap_loom)) || schedule::is_scheduled() { 1 } else { usual }
 }
 
-/// A mistake that a model seeds, or the lab, and must find.
+/// A mistake that a model or the crash lab seeds, and must then find.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(unreachable_pub)] // public in builds with the simulator
 pub enum Mistake {
-    /// Who waits for a lock does not say so.
+    /// A thread that waits for a lock does not set the bit that says so.
     WaitUnseen,
-    /// Who gives up waiting for a lock does not wake those that waited behind it.
+    /// A thread that gives up waiting for a lock does not wake the threads that waited behind it.
     GiveUpQuietly,
-    /// What is about to be synced counts as durable.
+    /// Records count as durable before the sync that makes them durable.
     PublishBeforeSync,
-    /// A leader begins although another one is at work.
+    /// A leader begins although another leader is at work.
     TwoLeaders,
-    /// Who appends to a mapped log writes while another thread writes what came before.
+    /// A thread that appends to a mapped log writes while another thread still writes earlier records.
     OvertakeWriter,
-    /// Who asks where the log may end is not told of the thread that writes to it.
+    /// A thread that asks where the log may end does not learn of the thread that writes to it.
     WriterUnseen,
     /// A file is synced again after a sync of it has failed.
     ForgetFailedSync,
-    /// A file is synced while another thread does so.
+    /// A file is synced while another thread syncs it.
     SyncsMeet,
-    /// Who copies the heap's file gets records before that has them.
+    /// A thread that copies the heap's file gets records before the file has them.
     StreamAhead,
-    /// Who leaves a waker looks whether there is a thread that will call it, and only then locks what they share. Who asks for a version looks what is durable, and only then locks the versions.
+    /// A thread that leaves a waker checks whether there is a thread to call it, and only then locks their
+    /// mutex. A thread that asks for a version looks up the durable position, and only then locks the
+    /// versions.
     LookUnlocked,
-    /// Who revokes a lock does not make sure that its owner knows.
+    /// A thread that revokes a lock passes no heavy fence, so the owner may not see that.
     NoHeavyFence,
-    /// An owner does not look whether it still is one, when others can see where it is.
+    /// An owner does not check again that it is the owner after it has stored its state.
     NoSecondLook,
-    /// An owner that has been revoked wakes nobody when it leaves.
+    /// An owner that was revoked wakes no thread when it leaves.
     OwnerLeavesQuietly,
-    /// A writer that is about to sleep looks for readers before those that leave can see that.
+    /// A writer that is about to sleep looks for readers before its bit `PARKED` is visible to readers that
+    /// leave.
     NoFenceOfSleepers,
-    /// A writer that is upgraded looks for readers before they can see that.
+    /// A writer that is being upgraded looks for readers before its bits are visible to them.
     NoFenceOfWriters,
-    /// A reader looks for writers before they can see it.
+    /// A reader looks for writers before its slot is visible to them.
     NoFenceOfReaders,
-    /// A writer that waits for readers keeps those away that have a region already.
+    /// A writer that waits for readers also keeps out threads that have a region already.
     NestedReadersWait,
     /// Readers that were let in are not counted.
     SleepersUncounted,
-    /// Others can come in between, where a held pointer is let go of and where it is seen whether that was the last one.
+    /// Other threads can run between the release of a held pointer and the check whether it was the last one.
     LetGoTwice,
 }
 
-/// Whether this mistake was seeded. A constant, but in models and the lab.
+/// Whether this mistake was seeded. A constant, except in models and the lab.
 #[inline(always)]
 pub(crate) fn mistake(mistake: Mistake) -> bool {
     #[cfg(all(test, pheap_loom))]

@@ -1,7 +1,8 @@
-//! Which slots are live, as an orderly close stores it: what is opened after that need not be marked.
+//! The bitmaps of live slots that an orderly close stores. A heap with bitmaps need not be marked when it is
+//! opened.
 //!
-//! A run of pages that belongs to no span, named by the header of a closed heap. Opening the heap reads it, and writes a header that no
-//! longer names it: then its pages are free.
+//! They are in a run of pages that belongs to no span. The header of the closed heap names it. Opening the
+//! heap reads it, and writes a header that does not name it any more: then its pages are free.
 //!
 //! | word | |
 //! |---|---|
@@ -21,14 +22,15 @@ use crate::store::words::Words;
 use crate::units::HEADER_SIZE;
 use crate::units::PAGE;
 
-/// The bits of each span, by its offset.
+/// The bits of each span, by the offset of the span.
 #[derive(Debug, Default)]
 pub(crate) struct LiveSlots {
     spans: HashMap<u64, Vec<u64>>,
 }
 
 impl LiveSlots {
-    /// What the header of a closed heap names. `None` if there is nothing, or if it is damaged: it can be found out again.
+    /// Reads the bitmaps that the header of a closed heap names. Returns `None` if there are none, or if they
+    /// are damaged: marking can find the live slots again.
     pub(crate) fn read(heap: Words<'_>, header: &Header) -> Option<LiveSlots> {
         let (offset, len) = header.live_slots;
         let inside = offset >= HEADER_SIZE && offset.checked_add(len)? <= header.mapped;
@@ -49,7 +51,7 @@ impl LiveSlots {
         rest.is_empty().then_some(LiveSlots { spans })
     }
 
-    /// Sets the bits of a span. Returns whether they are known.
+    /// Sets the live slots of a span. Returns whether they are known.
     pub(crate) fn load(&self, span: &ObjectSpan) -> bool {
         match self.spans.get(&span.span.offset) {
             Some(words) if words.len() == span.slots.div_ceil(64) as usize => {
@@ -61,7 +63,7 @@ impl LiveSlots {
     }
 }
 
-/// Adds a span to what is going to be stored.
+/// Appends the bitmap of a span to the words that will be stored.
 pub(crate) fn add(words: &mut Vec<u64>, span: &ObjectSpan) {
     words.extend([span.span.offset, span.slots.into()]);
     words.extend(span.live.words());
@@ -71,7 +73,7 @@ fn checksum(words: impl Iterator<Item = u64>, header: &Header) -> u64 {
     let mut sum = Xxh3::with_seed(header.salt ^ header.live_slots.0);
     let mut words = words.map(u64::to_le_bytes);
     loop {
-        // Many at a time, or it takes ten times as long.
+        // In blocks of 512 words, because word by word takes ten times as long.
         let part: Vec<[u8; 8]> = words.by_ref().take(512).collect();
         if part.is_empty() {
             return sum.digest();
@@ -80,8 +82,8 @@ fn checksum(words: impl Iterator<Item = u64>, header: &Header) -> u64 {
     }
 }
 
-/// Stores what was [added](add) for all spans, in free pages. Named by the header that is written next; nothing is stored if there is
-/// no room without growing the file.
+/// Stores the bitmaps that were [added](add) for all spans, in free pages. The next header that is written
+/// names them. Stores nothing if the file would have to grow.
 pub(crate) fn store_live_slots(tables: &mut Tables, spans: &[u64]) {
     let bytes = (spans.len() as u64 + 1) * 8;
     let bytes_taken = bytes.next_multiple_of(PAGE);

@@ -1,17 +1,18 @@
-//! Objects that the open transaction has allocated: they need no log.
+//! Objects that the open transaction has allocated. They need no log.
 
 use std::collections::BTreeMap;
 
-/// Ranges of fresh objects, apart from those that are being extended (see [`Allocator`](super::Allocator)).
+/// Ranges of fresh objects, except those that are being extended (see [`Allocator`](super::Allocator)).
 #[derive(Default)]
 pub(crate) struct Fresh {
     ranges: Vec<(usize, usize)>,
-    /// Start of each range → its end, and its number. Filled in when somebody asks: most transactions never do.
+    /// For the start of each range: its end, and its index. Filled at the first lookup, which most
+    /// transactions never do.
     by_start: BTreeMap<usize, (usize, usize)>,
 }
 
 impl Fresh {
-    /// Adds a range. Returns how many slots of so many bytes it is.
+    /// Adds a range. Returns its number of slots of `slot` bytes; 0 if `slot` is 0.
     #[inline]
     pub(super) fn add(&mut self, start: usize, end: usize, slot: u32) -> u64 {
         if start < end {
@@ -30,12 +31,12 @@ impl Fresh {
         }
     }
 
-    /// Whether `addr` lies in one of the ranges that were added when there were `first` of them.
+    /// Whether `addr` lies in one of the ranges from index `first` on.
     pub(super) fn contains_since(&mut self, addr: usize, first: usize) -> bool {
         self.find(addr).is_some_and(|number| number >= first)
     }
 
-    /// The number of the range that `addr` lies in.
+    /// Returns the index of the range that `addr` lies in.
     fn find(&mut self, addr: usize) -> Option<usize> {
         let new = self.ranges.iter().enumerate().skip(self.by_start.len());
         self.by_start.extend(new.map(|(number, &(start, end))| (start, (end, number))));
@@ -43,7 +44,7 @@ impl Fresh {
         (addr < end).then_some(number)
     }
 
-    /// The ranges: first address, and the one behind the last.
+    /// Returns the ranges: first address, and the address after the last byte.
     pub(super) fn ranges(&self) -> &[(usize, usize)] {
         &self.ranges
     }

@@ -1,16 +1,17 @@
-//! Allocation within a region: typed spans with slots of one size, and a bitmap of the free ones in volatile memory.
+//! Allocation within a region: typed spans with slots of one size, and bitmaps of the live slots in DRAM.
 //!
-//! Nothing is written per object. A span is recorded in the span table by the transaction that commits the first object in it;
-//! which of its slots are taken comes back from marking when the heap is opened. A class (type and slot size) fills one run of
-//! free slots at a time, so an allocation is the increment of a pointer.
+//! Nothing is written for an object. The transaction that commits the first object in a span records the span
+//! in the span table. When a heap is opened, marking finds which slots are taken. A class (type and slot
+//! size) fills one run of free slots at a time, so an allocation increments a pointer.
 //!
 //! Allocation is part of the transaction: [`rollback`](Allocator::rollback) takes it all back.
 //!
-//! **Quarantine.** A slot that becomes free may be named by a record in the region's log, which would be replayed over its next tenant.
-//! So slots are made free only when the log has been emptied: by a sweep, which empties it first, and by
-//! [`end_quarantine`](Allocator::end_quarantine) for those that were freed at a commit.
+//! **Quarantine.** A record in the region's log may name a slot that becomes free. A replay would store it
+//! over the next object in that slot. So slots are made free only when the log was emptied: by a sweep, which
+//! follows the emptying, and by [`end_quarantine`](Allocator::end_quarantine) for slots that were freed at a
+//! commit.
 //!
-//! Knows the store, spans and slots. Must not know transactions, nor locks; nor who decides what is live.
+//! Knows the store, spans and slots. Must not know transactions, nor locks, nor how live objects are found.
 
 pub(crate) mod bitmaps;
 mod fresh;
@@ -38,19 +39,20 @@ use size::{LARGE, size_class, span_size};
 use span::{NO_CLASS, ObjectSpan, Spans};
 pub(crate) use sweep::Swept;
 
-/// Bytes that may wait for the log to be emptied.
+/// Bytes in quarantine above which the log should be emptied.
 const QUARANTINE: u64 = 256 << 10;
 
 /// The number of no span.
 const NO_SPAN: u32 = u32::MAX;
 
-/// How many classes are at hand in a transaction.
+/// How many classes a transaction can have in `Allocator::hot`.
 const HOT: usize = 8;
 
-/// What an allocation looks at, and nothing else: the run that a class is filling. It is the class's own only while it is not here.
+/// The fields that an allocation looks at: the run that a class is filling. While the run is here, the `next`
+/// of its class is out of date.
 #[derive(Clone, Copy, Default)]
 struct HotClass {
-    /// The address of the description, and the bytes of a slot. 0 if there is none here.
+    /// The address of the description, and the bytes of a slot. 0 if there is no class here.
     desc: usize,
     slot: usize,
     next: usize,
@@ -58,23 +60,25 @@ struct HotClass {
     class: u32,
 }
 
-/// Objects of one type in slots of one size.
+/// The spans with objects of one type in slots of one size.
 struct Class {
-    /// Address of the next free slot, and of the end of the run that it is in.
+    /// Address of the next free slot of the run that the class is filling, and of the end of the run.
     next: usize,
     end: usize,
-    /// The transaction that used it last, and the first address of this run that it has filled.
+    /// The number of the last transaction that used the class; and the first address in this run that belongs
+    /// to it.
     txn: u64,
     fresh_from: usize,
     slot: u32,
     ty: u32,
-    /// The span that is being filled, and the slot from which to look for the next run in it.
+    /// The span that is being filled, or [`NO_SPAN`]; and the slot from which to look for the next run in it.
     current: u32,
     cursor: u32,
-    /// Other spans with free slots.
+    /// The numbers of other spans with free slots.
     partial: Vec<u32>,
-    /// Bytes of all spans of which it is known what is live: the more, the larger the next. The others count when they have been swept, or else each
-    /// life of a program that is killed again and again would take larger spans than the one before.
+    /// Bytes of all spans whose live slots are known. The more there are, the larger is the next span. Other
+    /// spans count once they were swept: otherwise a program that is killed again and again would take larger
+    /// spans each time.
     owned: u64,
     pointers: Arc<PointerMap>,
 }
@@ -83,51 +87,55 @@ struct Class {
 #[derive(Default)]
 pub(crate) struct Allocator {
     classes: Vec<Class>,
-    /// Classes by the address of a description, and by a type's number; with the bytes of a slot.
+    /// Numbers of classes, by the address of a description, and by a type number; each with the bytes of a
+    /// slot.
     by_desc: HashMap<(usize, u32), u32>,
     by_type: HashMap<(u32, u32), u32>,
     /// The classes that the open transaction uses, by a hash of their type.
     hot: [HotClass; HOT],
     txn: u64,
-    /// Objects that the open transaction has allocated, but for those in runs that are being filled.
+    /// Number of objects that the open transaction has allocated, except those in runs that are being filled.
     objects: u64,
     saved: Vec<Saved>,
     runs: Vec<Run>,
-    /// Spans whose entries the open transaction records: those that it has taken, with their numbers, and others, with [`NO_SPAN`].
+    /// Spans whose entries the open transaction records. Spans that it has taken have their number here,
+    /// others have [`NO_SPAN`].
     taken: Vec<(u32, Span)>,
     fresh: Fresh,
     pub(crate) spans: Spans,
-    /// Objects that the open transaction frees, and those that committed ones have freed.
+    /// Addresses of the objects that the open transaction frees, and of those that committed transactions
+    /// have freed.
     frees: Vec<usize>,
     quarantine: Vec<usize>,
-    /// Bytes of the latter.
+    /// Bytes in `quarantine`.
     quarantined: u64,
-    /// Whether a collection has begun and not swept all spans: new spans are part of it.
+    /// Whether a collection has begun, and its sweep has not. New spans are part of that collection.
     pub(crate) collecting: bool,
-    /// Whether a span that was removed may be in the list of its class.
+    /// Whether a class may still list a span that was removed.
     unlist: bool,
     pub(crate) usage: Usage,
 }
 
-/// What a region holds, as far as is known.
+/// The content of a region, as far as it is known. It may include garbage.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Usage {
-    /// Objects and their bytes: those that the last collection found, and all that were allocated since.
+    /// Number of objects, and their bytes: those that the last collection found, and all that were allocated
+    /// since.
     pub(crate) objects: u64,
     pub(crate) bytes: u64,
     /// Bytes allocated since the last collection began.
     pub(crate) allocated: u64,
 }
 
-/// How far a transaction has come, by what it has allocated and freed.
+/// How much a transaction had allocated and freed at some moment.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Mark {
-    /// Ranges of fresh objects.
+    /// Number of ranges of fresh objects; then the number of frees.
     fresh: usize,
     frees: usize,
 }
 
-/// What to allocate.
+/// A request for an object.
 #[derive(Clone, Copy)]
 pub(crate) struct Request {
     pub(crate) desc: &'static Desc,
@@ -138,7 +146,7 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// Bytes of a slot for it.
+    /// Returns the bytes of a slot for the object.
     #[inline(always)]
     fn slot(&self) -> u64 {
         let align = self.align.max(8);
@@ -151,7 +159,7 @@ impl Request {
         self.slot() > LARGE || self.align > PAGE
     }
 
-    /// The class of the object, by the bytes of a slot; or else the bytes of its own span.
+    /// Returns the bytes of a slot of the object's class; or `None` and the bytes of its separate span.
     pub(crate) fn class_or_span(&self) -> (Option<u64>, u64) {
         if self.is_large() { (None, self.bytes.next_multiple_of(PAGE)) } else { (Some(self.slot()), 0) }
     }
@@ -161,7 +169,7 @@ impl Request {
         (std::ptr::from_ref(self.desc).addr(), self.slot() as u32)
     }
 
-    /// Where its class is, if it is at hand.
+    /// Returns the index in `Allocator::hot` where its class is, if it is there.
     #[inline(always)]
     fn hash(&self) -> usize {
         let (desc, slot) = self.key();
@@ -169,11 +177,11 @@ impl Request {
     }
 }
 
-/// What an allocation needs that is not at hand.
+/// The memory that an allocation lacks.
 pub(crate) enum Needs {
-    /// A span of this many bytes, to be [added](Allocator::add_span).
+    /// A span of this many bytes. The caller must [add](Allocator::add_span) it.
     Span(RangeInclusive<u64>, SpanEntry, Arc<PointerMap>),
-    /// Nothing: try again.
+    /// No memory is lacking: the caller must try again.
     Nothing,
 }
 
@@ -184,13 +192,13 @@ impl Allocator {
         self.txn = txn;
     }
 
-    /// Address of a new object, if a run of free slots is at hand.
+    /// Returns the address of a new object, if `hot` has a run of free slots for it.
     #[inline(always)]
     pub(crate) fn try_alloc(&mut self, request: &Request) -> Option<usize> {
         let (desc, slot) = request.key();
         let hot = &mut self.hot[request.hash()];
         let addr = hot.next;
-        // A description of a sized type has one size of slots.
+        // A sized type has one size of slots, so only unsized types need a comparison of sizes.
         let other = hot.desc != desc || (request.unsized_ && hot.slot != slot as usize);
         if other || addr == hot.end {
             return None;
@@ -199,7 +207,8 @@ impl Allocator {
         Some(addr)
     }
 
-    /// Finds a run of free slots for an object, or says what is missing. [`try_alloc`](Self::try_alloc) comes next.
+    /// Finds a run of free slots for an object, or returns the memory that is lacking. The caller calls
+    /// [`try_alloc`](Self::try_alloc) next.
     #[cold]
     pub(crate) fn prepare(&mut self, store: &Store, region: u32, request: &Request) -> Result<Needs> {
         if request.is_large() {
@@ -211,7 +220,7 @@ impl Allocator {
             return Ok(Needs::Span(request.bytes..=request.bytes, entry, pointers));
         }
         let number = self.class(store, request)?;
-        // Two descriptions may be of one type.
+        // Two descriptions may be of one type, so another entry may have the same class.
         for at in 0..HOT {
             if at == request.hash() || self.hot[at].class == number {
                 self.return_run(at);
@@ -230,7 +239,7 @@ impl Allocator {
         Ok(Needs::Span(bytes, entry, class.pointers.clone()))
     }
 
-    /// The number of the class for a request.
+    /// Returns the number of the class for a request. Makes the class if there is none.
     fn class(&mut self, store: &Store, request: &Request) -> Result<u32> {
         let key = request.key();
         if let Some(&number) = self.by_desc.get(&key) {
@@ -242,7 +251,8 @@ impl Allocator {
         Ok(number)
     }
 
-    /// The number of the class for such spans: [`NO_CLASS`], unless they have slots for small objects.
+    /// Returns the number of the class for spans like these: [`NO_CLASS`] unless they have slots for small
+    /// objects.
     fn class_of(&mut self, kind: SpanKind, ty: u32, slot: u32, pointers: &Arc<PointerMap>) -> u32 {
         if kind != SpanKind::Small {
             return NO_CLASS;
@@ -266,7 +276,7 @@ impl Allocator {
         })
     }
 
-    /// Lets a class have its run back.
+    /// Returns the run at index `at` of `hot` to its class.
     fn return_run(&mut self, at: usize) {
         let hot = std::mem::take(&mut self.hot[at]);
         if hot.desc != 0 {
@@ -274,14 +284,14 @@ impl Allocator {
         }
     }
 
-    /// Lets all classes have their runs back.
+    /// Returns all runs in `hot` to their classes.
     pub(crate) fn return_runs(&mut self) {
         if !self.saved.is_empty() {
             (0..HOT).for_each(|at| self.return_run(at));
         }
     }
 
-    /// Makes sure that the class has a run of free slots, from the spans that it has. Returns whether it does.
+    /// Gives the class a run of free slots, from its spans, unless it has one. Returns whether it has one.
     fn next_run(&mut self, store: &Store, number: u32) -> bool {
         let Allocator { classes, spans, fresh, runs, objects, .. } = self;
         let class = &mut classes[number as usize];
@@ -309,8 +319,8 @@ impl Allocator {
         }
     }
 
-    /// Adds a span that the open transaction has taken: to be recorded when it commits. If it is for one large object, of `object` bytes,
-    /// returns the address of that.
+    /// Adds a span that the open transaction has taken. The transaction records it when it commits. If the
+    /// span is for one large object, of `object` bytes, returns the address of the object.
     pub(crate) fn add_span(
         &mut self,
         store: &Store,
@@ -340,12 +350,13 @@ impl Allocator {
         Some(addr)
     }
 
-    /// Has the open transaction record another entry of a span of the region that is not for objects.
+    /// Lets the open transaction record an entry of a span that the region has already: that of its header,
+    /// or that of a span of objects whose type changes.
     pub(crate) fn record_again(&mut self, span: Span) {
         self.taken.push((NO_SPAN, span));
     }
 
-    /// Spans of the region are of other types from now on, as these entries say. No transaction is open.
+    /// Changes the types of spans of the region, as these entries say. No transaction is open.
     pub(crate) fn retype(&mut self, store: &Store, retyped: &[Span]) {
         self.give_back_unfilled(store);
         for class in &mut self.classes {
@@ -366,8 +377,9 @@ impl Allocator {
         self.unlist = false;
     }
 
-    /// Adds the spans that a region had when its heap was opened. `live` tells which slots of one are taken, if that is known; if it is
-    /// not, all are, until they have been marked and [swept](crate::gc).
+    /// Adds the spans that a region had when its heap was opened. `live` sets the live slots of a span, and
+    /// returns whether they are known. If they are not, all slots count as taken until they were marked and
+    /// [swept](crate::gc).
     pub(crate) fn load(
         &mut self,
         loaded: &[Span],
@@ -399,7 +411,7 @@ impl Allocator {
         self.add_to_class(number);
     }
 
-    /// Gives a span to its class, if it has one. The class fills it, if it has free slots.
+    /// Adds a span to its class, if it has one. If the span has free slots, the class will fill them.
     fn add_to_class(&mut self, number: u32) {
         let span = self.spans.get_mut(number);
         let Some(class) = self.classes.get_mut(span.class as usize) else { return };
@@ -410,24 +422,24 @@ impl Allocator {
         }
     }
 
-    /// Whether the open transaction has not even tried to allocate, nor freed anything.
+    /// Whether the open transaction has neither tried to allocate nor freed anything.
     #[inline]
     pub(crate) fn is_untouched(&self) -> bool {
         self.saved.is_empty() && self.taken.is_empty() && self.frees.is_empty()
     }
 
-    /// Spans whose entries the open transaction records.
+    /// Returns the spans whose entries the open transaction records.
     pub(crate) fn taken(&self) -> impl Iterator<Item = &Span> {
         self.taken.iter().map(|(_, span)| span)
     }
 
-    /// Whether the open transaction has made any object.
+    /// Whether the open transaction may have new objects.
     #[inline(always)]
     pub(crate) fn has_fresh(&self) -> bool {
         !self.saved.is_empty() || !self.fresh.is_empty()
     }
 
-    /// Whether `addr` lies in an object of the open transaction.
+    /// Whether `addr` lies in an object that the open transaction has allocated.
     #[inline]
     pub(crate) fn is_fresh(&mut self, addr: usize) -> bool {
         if !self.has_fresh() {
@@ -436,11 +448,11 @@ impl Allocator {
         self.is_in_run(addr) || self.fresh.contains(addr)
     }
 
-    /// Whether `addr` lies in an object in one of the runs that are being filled.
+    /// Whether `addr` lies in a new object in one of the runs that are being filled.
     #[inline]
     fn is_in_run(&self, addr: usize) -> bool {
         let Allocator { hot, saved, classes, .. } = self;
-        // Those at hand go on behind where their class thinks that they are.
+        // The runs in `hot` go on after the `next` of their class.
         let in_hot = |hot: &HotClass| {
             hot.desc != 0 && (classes[hot.class as usize].fresh_from..hot.next).contains(&addr)
         };
@@ -451,23 +463,23 @@ impl Allocator {
         hot.iter().any(in_hot) || saved.iter().any(in_class)
     }
 
-    /// What the open transaction has allocated and freed so far.
+    /// Returns how much the open transaction has allocated and freed so far.
     pub(crate) fn mark(&mut self) -> Mark {
         Mark { fresh: self.fresh_ranges().len(), frees: self.frees.len() }
     }
 
     /// Whether `addr` lies in an object that the open transaction has allocated after the mark.
     pub(crate) fn is_fresh_since(&mut self, addr: usize, mark: Mark) -> bool {
-        // Of runs, what came before a mark is in the ranges.
+        // `mark` has put earlier objects of the present runs into the ranges.
         self.has_fresh() && (self.is_in_run(addr) || self.fresh.contains_since(addr, mark.fresh))
     }
 
-    /// Nothing that was freed after the mark is freed at the commit. What was allocated since stays, as garbage.
+    /// Drops the frees after the mark. Objects that were allocated since then stay, as garbage.
     pub(crate) fn take_back_frees(&mut self, mark: Mark) {
         self.frees.truncate(mark.frees);
     }
 
-    /// The ranges of fresh objects, with all that were allocated so far.
+    /// Returns the ranges of fresh objects, with all objects that were allocated so far.
     pub(crate) fn fresh_ranges(&mut self) -> &[(usize, usize)] {
         self.return_runs();
         let Allocator { saved, classes, fresh, objects, .. } = self;
@@ -484,7 +496,8 @@ impl Allocator {
         self.frees.push(addr);
     }
 
-    /// Keeps what the transaction has allocated.
+    /// Keeps the objects that the transaction has allocated, and puts those that it has freed into
+    /// quarantine.
     #[inline]
     pub(crate) fn commit(&mut self, store: &Store) {
         let bytes: usize = self.fresh_ranges().iter().map(|(start, end)| end - start).sum();
@@ -510,8 +523,8 @@ impl Allocator {
         self.fresh.clear();
     }
 
-    /// Makes the slots that were freed at a commit free for others, and returns the spans of large objects, to be given back. The log must
-    /// be empty.
+    /// Frees the slots in quarantine, and returns the spans of large objects, which the caller must give
+    /// back. The log must be empty.
     #[must_use]
     pub(crate) fn end_quarantine(&mut self, store: &Store) -> Vec<Span> {
         let mut large = Vec::new();
@@ -520,13 +533,13 @@ impl Allocator {
             let offset = (addr - store.base().addr()) as u64;
             let Some((number, slot)) = self.spans.find(&store.page_map, offset) else { continue };
             let span = self.spans.get_mut(number);
-            // While it is being marked, what is free is up to the sweep.
+            // During a collection of the span, the sweep decides which slots are free.
             if span.pending || span.live.is_empty() || !span.live.test(slot as usize) {
                 continue;
             }
             self.usage.objects = self.usage.objects.saturating_sub(1);
             self.usage.bytes = self.usage.bytes.saturating_sub(span.slot);
-            // It is no garbage for a collection to find.
+            // A collection need not find it as garbage.
             self.usage.allocated = self.usage.allocated.saturating_sub(span.slot);
             if span.class == NO_CLASS {
                 large.push(self.spans.remove(&store.page_map, number).span);
@@ -543,19 +556,19 @@ impl Allocator {
         !self.quarantine.is_empty()
     }
 
-    /// Whether so much waits for an empty log that it is worth emptying.
+    /// Whether so many bytes are in quarantine that emptying the log is worthwhile.
     #[inline]
     pub(crate) fn is_quarantine_full(&self) -> bool {
         self.quarantined > QUARANTINE
     }
 
-    /// A collection begins: it will find what is in quarantine by itself.
+    /// Empties the quarantine when a collection begins: the collection finds these objects itself.
     pub(crate) fn forget_quarantine(&mut self) {
         self.quarantine.clear();
         self.quarantined = 0;
     }
 
-    /// Notes that a span has free slots, the first of them perhaps `slot`.
+    /// Records that a span has free slots. The first of them may be `slot`.
     fn list(&mut self, number: u32, slot: u32) {
         let span = self.spans.get_mut(number);
         let class = &mut self.classes[span.class as usize];
@@ -567,8 +580,9 @@ impl Allocator {
         }
     }
 
-    /// Marks the slots that classes are about to fill as long as their span is to be swept, for what is allocated meanwhile is live; else takes
-    /// their marks back, for what is allocated then is young.
+    /// Updates the marks of the slots that classes are about to fill. If a slot's span is still to be swept,
+    /// marks the slot: objects that are allocated before the sweep are live. Otherwise clears its mark:
+    /// objects that are allocated later are young.
     pub(crate) fn mark_runs(&mut self, store: &Store) {
         for class in self.classes.iter().filter(|class| class.next != class.end) {
             let offset = (class.next - store.base().addr()) as u64;
@@ -582,7 +596,7 @@ impl Allocator {
         }
     }
 
-    /// Gives back the slots that classes were about to fill.
+    /// Frees the slots that classes were about to fill.
     pub(crate) fn give_back_unfilled(&mut self, store: &Store) {
         let Allocator { classes, spans, .. } = self;
         for class in classes.iter_mut().filter(|class| class.next != class.end) {

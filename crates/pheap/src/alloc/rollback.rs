@@ -1,10 +1,10 @@
-//! Taking back what a transaction has allocated.
+//! Takes back the allocations of a transaction.
 
 use super::{Allocator, NO_SPAN};
 use crate::faults::{Bug, bug};
 use crate::store::Store;
 
-/// A class as it was before the open transaction.
+/// The state of a class before the open transaction.
 pub(super) struct Saved {
     pub(super) class: u32,
     next: usize,
@@ -14,10 +14,11 @@ pub(super) struct Saved {
 }
 
 impl Saved {
-    /// A span is gone: its number will be another one's, and its pages somebody else's.
+    /// Forgets a span that was removed: its number and its pages will have other owners.
     fn forget(&mut self, span: u32) {
         if self.current == span {
-            // No slot of the run that the class had is left, for those would be marked.
+            // The class had no slot left in its run: such slots would be marked, and the span would not have
+            // been empty.
             (self.current, self.cursor, self.next) = (NO_SPAN, 0, self.end);
         }
     }
@@ -31,7 +32,7 @@ pub(super) struct Run {
 }
 
 impl Allocator {
-    /// Notes how a class is, if this is the transaction's first allocation in it.
+    /// Saves the state of a class, if this is the transaction's first allocation in it.
     pub(super) fn save(&mut self, number: u32) {
         let class = &mut self.classes[number as usize];
         if class.txn != self.txn {
@@ -42,21 +43,22 @@ impl Allocator {
         }
     }
 
-    /// A span was swept away. If that happens in a transaction, its rollback must not bring the span back.
+    /// Forgets a span that a sweep has removed. If that happens in a transaction, its rollback must not bring
+    /// the span back.
     pub(super) fn forget_saved(&mut self, span: u32) {
         if !bug(Bug::RollbackToSwept) {
             self.saved.iter_mut().for_each(|saved| saved.forget(span));
         }
     }
 
-    /// Takes back what the transaction has allocated.
+    /// Takes back the allocations of the transaction.
     pub(crate) fn rollback(&mut self, store: &Store) {
         self.hot = Default::default();
         for saved in self.saved.drain(..) {
             let Saved { class, next, end, current, cursor } = saved;
             let class = &mut self.classes[class as usize];
-            // Slots before the cursor may have become free meanwhile: a collection that was running may have been completed, and the log
-            // have been emptied.
+            // Slots before the cursor may have become free in the transaction: a running collection may have
+            // been completed, and the log may have been emptied.
             let cursor = if class.current == current { cursor.min(class.cursor) } else { cursor };
             (class.next, class.end, class.current, class.cursor) = (next, end, current, cursor);
             class.fresh_from = next;
@@ -74,7 +76,7 @@ impl Allocator {
             self.spans.get_mut(run.span).free(run.first, run.count);
             self.list(run.span, run.first);
         }
-        // A collection may have ended in the transaction, and left marks on what is free again.
+        // A collection may have ended in the transaction, and left marks on slots that are free again.
         self.mark_runs(store);
         self.frees.clear();
         self.end();

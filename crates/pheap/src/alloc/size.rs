@@ -1,18 +1,19 @@
-//! Size classes: how large slots are, and how large spans become.
+//! Size classes: the sizes of slots and spans.
 
 use std::ops::RangeInclusive;
 
 use crate::store::arena::{SMALL_PAGES, SMALL_SLOT};
 use crate::units::PAGE;
 
-/// Larger objects get a span of their own.
+/// Objects with more bytes get a separate span.
 pub(super) const LARGE: u64 = 32 << 10;
-/// Largest span of small objects.
+/// The most bytes of a span of small objects.
 pub(crate) const MAX_SPAN: u64 = 1 << 20;
 const _: () = assert!(MAX_SPAN + LARGE < SMALL_PAGES as u64 * PAGE);
 const _: () = assert!(LARGE <= SMALL_SLOT as u64);
 
-/// Bytes of a slot for a slice or string of `bytes`, its length included: at most an eighth is wasted.
+/// Returns the bytes of a slot for a slice or string of `bytes` bytes, including its length. It wastes at
+/// most an eighth.
 #[inline]
 pub(super) fn size_class(bytes: u64) -> u64 {
     if bytes <= 128 {
@@ -23,15 +24,16 @@ pub(super) fn size_class(bytes: u64) -> u64 {
     }
 }
 
-/// Bytes that the next span of a class that owns so many must have, and those that it should have: a quarter of what is owned, so that
-/// small heaps stay small and large ones have few spans; but less is better than a larger file.
+/// Returns the least and the desired bytes of the next span of a class with spans of `owned` bytes. A quarter
+/// of `owned` is desired, so that small heaps stay small and large ones have few spans. A smaller span is
+/// better than a larger file.
 pub(super) fn span_size(slot: u64, owned: u64) -> RangeInclusive<u64> {
     let least = if slot > 512 { 4 * slot } else { slot };
     round(slot, least)..=round(slot, (owned / 4).clamp(least, MAX_SPAN))
 }
 
-/// Bytes of spans for so many objects of a class, at most: as if each span had as few slots as there may be,
-/// and an eighth more, for a run of free pages is rarely a whole number of slots long.
+/// Returns the most bytes of spans that `objects` objects of a class take. It assumes that each span has the
+/// fewest slots, and adds an eighth, because a run of free pages is rarely a whole number of slots long.
 pub(crate) fn spans_for(slot: u64, objects: u64) -> u64 {
     let least = *span_size(slot, 0).start();
     let spans = objects.div_ceil(least / slot);
@@ -39,7 +41,7 @@ pub(crate) fn spans_for(slot: u64, objects: u64) -> u64 {
     if spans > 1 { all.saturating_add(all / 8) } else { all }
 }
 
-/// Whole pages, of which an eighth at most is left behind the last slot.
+/// Rounds up to whole pages. At most an eighth of the result is left after the last slot.
 fn round(slot: u64, bytes: u64) -> u64 {
     let mut size = bytes.next_multiple_of(PAGE);
     while size % slot * 8 > size {

@@ -1,4 +1,4 @@
-//! A span of objects while the heap is open: its slots, which are free, which are marked.
+//! A span of objects while the heap is open: its slots, and which of them are taken and marked.
 
 use std::sync::Arc;
 
@@ -12,41 +12,43 @@ use crate::store::page_map::PageMap;
 use crate::store::spans::Span;
 use crate::units::PAGE;
 
-/// The number of no class: of a span with one large object.
+/// The number of no class, for a span with one large object.
 pub(super) const NO_CLASS: u32 = u32::MAX;
-/// Bits behind the point of [`ObjectSpan::reciprocal`]. A slot has less than 2^16 bytes.
+/// Bits after the point of [`ObjectSpan::reciprocal`]. A slot has less than 2^16 bytes.
 const POINT: u32 = 40;
-// So a product with that is a `u64`, and less than a slot too large.
+// So a product of an offset and the reciprocal fits into a `u64`, and its error is less than a slot.
 const _: () = assert!(SMALL_PAGES as u64 * PAGE <= 1 << 21);
 
-/// A span with slots for objects of one type: many small ones, or a large one.
+/// A span with slots for objects of one type: many small slots, or a large one.
 pub(crate) struct ObjectSpan {
     pub(crate) span: Span,
-    /// Bytes of the span, and of a slot.
+    /// Bytes of the span; then bytes of a slot.
     pub(crate) bytes: u64,
     pub(crate) slot: u64,
     /// Number of slots.
     pub(crate) slots: u32,
-    /// 1 / `slot`, rounded up.
+    /// 1 / `slot`, rounded up; 0 for a large object.
     reciprocal: u64,
     pub(crate) pointers: Arc<PointerMap>,
-    /// See [`PointerMap::plain`]; 0 for other types.
+    /// See [`PointerMap::plain`]; 0 for types without it.
     pub(crate) plain: u64,
-    /// Slots that are taken. Those that a class is about to fill count as such. Empty if it is not known: then all are.
+    /// Slots that are taken, including those that a class is about to fill. An empty bitmap means that they
+    /// are not known; then all count as taken.
     pub(crate) live: Bitmap,
-    /// Slots that the running collection has found; between collections, those that the last one has: old objects.
+    /// Slots that the running collection has found. Between collections, those that the last one has found:
+    /// old objects.
     pub(crate) marks: Bitmap,
-    /// How many slots are taken.
+    /// Number of slots that are taken.
     pub(super) used: u32,
     pub(super) class: u32,
-    /// Whether it is in the list of its class.
+    /// Whether the span is in the list of its class.
     pub(super) listed: bool,
-    /// Whether the running collection still has to sweep it: what is allocated meanwhile is marked.
+    /// Whether the running collection still has to sweep the span. Until then, new objects in it are marked.
     pub(crate) pending: bool,
 }
 
 impl ObjectSpan {
-    /// A span whose slots are all free.
+    /// Creates a span whose slots are all free.
     pub(super) fn new(span: Span, class: u32, pointers: Arc<PointerMap>) -> ObjectSpan {
         let bytes = span.bytes();
         let (slot, slots, reciprocal) = match span.entry.kind {
@@ -73,7 +75,7 @@ impl ObjectSpan {
         }
     }
 
-    /// It is of another type from now on.
+    /// Changes the type of the span.
     pub(super) fn retype(&mut self, ty: u32, class: u32, pointers: Arc<PointerMap>) {
         self.span.entry.ty = ty;
         self.class = class;
@@ -81,18 +83,18 @@ impl ObjectSpan {
         self.pointers = pointers;
     }
 
-    /// It is not known which slots are taken, until the span is swept.
+    /// Forgets which slots are taken, until the span is swept.
     pub(super) fn forget_live(&mut self) {
         self.live = Bitmap::new(0);
         self.used = self.slots;
     }
 
-    /// Its bytes, unless it is not known what is live in it.
+    /// Returns the bytes of the span, or 0 if its live slots are not known.
     pub(super) fn known_bytes(&self) -> u64 {
         if self.live.is_empty() { 0 } else { self.bytes }
     }
 
-    /// The slot that holds the byte at heap offset `offset`. None for what is behind the last slot.
+    /// Returns the slot of the byte at heap offset `offset`; `None` outside the slots of this span.
     #[inline(always)]
     pub(crate) fn slot_of(&self, offset: u64) -> Option<u32> {
         let inside = offset.wrapping_sub(self.span.offset);
@@ -103,7 +105,7 @@ impl ObjectSpan {
         (slot < self.slots).then_some(slot)
     }
 
-    /// Heap offset of a slot.
+    /// Returns the heap offset of a slot.
     #[inline(always)]
     pub(crate) fn offset_of(&self, slot: u32) -> u64 {
         self.span.offset + u64::from(slot) * self.slot
@@ -118,33 +120,36 @@ impl ObjectSpan {
         self.used += count;
     }
 
-    /// Gives slots back.
+    /// Frees slots.
     pub(super) fn free(&mut self, first: u32, count: u32) {
         self.live.clear_range(first as usize, count as usize);
         self.marks.clear_range(first as usize, count as usize);
-        // Not less than zero, also if a seeded bug has let a sweep count them out.
+        // Not below 0: with a seeded bug, a sweep may have freed the slots before.
         self.used = self.used.saturating_sub(count);
     }
 }
 
-/// The spans of a region by number. Numbers come back.
+/// The spans of a region, by number. The numbers of removed spans are used again.
 #[derive(Default)]
 pub(crate) struct Spans {
     spans: Vec<Option<ObjectSpan>>,
-    /// Where the spans lay that the region had when its heap was opened, in this order, by number. The page map knows one of them when an object of it was looked for.
+    /// Heap offsets, in ascending order, of the spans that the region had when its heap was opened; the index
+    /// is the span's number. The page map has such a span once an object in it was looked up.
     loaded: Vec<u64>,
     free: Vec<u32>,
 }
 
 impl Spans {
-    /// Makes room for so many spans, in memory that is at hand, and for some more, so that the next one need not move them all.
+    /// Makes room for `spans` spans, in memory that is populated at once, and for some more, so that the next
+    /// span does not move them all.
     pub(super) fn reserve(&mut self, spans: usize) {
         self.spans.reserve_exact(spans + spans / 8);
         populate(&self.spans.spare_capacity_mut()[..spans]);
         self.loaded.reserve_exact(spans);
     }
 
-    /// Adds a span that the region has had before, and that lies behind all that were added so far. Returns its number.
+    /// Adds a span that the region had when its heap was opened. It must lie after all spans that were added
+    /// so far. Returns its number.
     pub(super) fn load(&mut self, span: ObjectSpan) -> u32 {
         debug_assert!(self.loaded.len() == self.spans.len() && self.loaded.last() < Some(&span.span.offset));
         self.loaded.push(span.span.offset);
@@ -152,7 +157,7 @@ impl Spans {
         self.spans.len() as u32 - 1
     }
 
-    /// Adds a span, and returns its number.
+    /// Adds a span. Returns its number.
     pub(super) fn add(&mut self, map: &PageMap, span: ObjectSpan) -> u32 {
         let (offset, bytes) = (span.span.offset, span.bytes);
         let number = self.free.pop().unwrap_or(self.spans.len() as u32);
@@ -182,7 +187,7 @@ impl Spans {
         self.spans[number as usize].as_mut().expect("a number that is in use")
     }
 
-    /// One more than the largest number.
+    /// Returns one more than the largest number.
     pub(crate) fn end(&self) -> u32 {
         self.spans.len() as u32
     }
@@ -195,7 +200,7 @@ impl Spans {
         self.spans.iter_mut().flatten()
     }
 
-    /// The span and slot that the byte at heap offset `offset` lies in.
+    /// Returns the number of the span and the slot that the byte at heap offset `offset` lies in.
     #[inline(always)]
     pub(crate) fn find(&self, map: &PageMap, offset: u64) -> Option<(u32, u32)> {
         let Some(number) = map.get(offset) else { return self.find_loaded(map, offset) };
@@ -203,16 +208,17 @@ impl Spans {
         Some((number, slot))
     }
 
-    /// [`find`](Self::find) for what the map does not know, but will if it is there.
+    /// [`find`](Self::find) for an offset that the map does not have yet. If there is a span, this adds it to
+    /// the map.
     #[cold]
     #[inline(never)]
     fn find_loaded(&self, map: &PageMap, offset: u64) -> Option<(u32, u32)> {
         let number = self.loaded.partition_point(|&start| start <= offset).checked_sub(1)? as u32;
-        // The number may belong to another span by now.
+        // The number may be that of another span by now.
         let span = self.get(number).filter(|span| offset.wrapping_sub(span.span.offset) < span.bytes)?;
         match span.span.entry.kind {
             SpanKind::Small => map.set(span.span.offset, span.bytes, Some(number)),
-            // It may have millions of pages, of which few are looked for.
+            // A large object may have millions of pages, few of which are looked up.
             _ => map.set(offset & !(PAGE - 1), PAGE, Some(number)),
         }
         Some((number, span.slot_of(offset)?))
@@ -249,11 +255,11 @@ mod tests {
             assert_eq!(pages[..5], expected);
             assert_eq!(pages[5..], [Some((1, 0)), Some((1, 0)), Some((2, 0)), None]);
         }
-        // Of a large one, only what was looked for is in the map.
+        // For a large object, the map has only pages that were looked up.
         assert_eq!([8, 9, 10, 11].map(|page| map.get(page * PAGE)), [Some(1), None, None, Some(1)]);
         spans.remove(&map, 1);
         assert_eq!([8, 9, 11].map(|page| found(&spans, page)), [None; 3]);
-        // Its number goes to another span, and its pages to another region.
+        // Another span gets its number, and another region gets its pages.
         assert_eq!(spans.add(&map, span(SpanKind::Small, 20 * PAGE, 1, 64)), 1);
         map.set(9 * PAGE, PAGE, Some(0));
         assert_eq!([8, 9, 20].map(|page| found(&spans, page)), [None, None, Some((1, 0))]);

@@ -1,4 +1,4 @@
-//! What a collection does to the allocator's spans.
+//! The steps of a collection that change the allocator's spans.
 
 use pheap_gc::bitmap::Bitmap;
 
@@ -7,17 +7,17 @@ use super::{Allocator, Usage};
 use crate::store::Store;
 use crate::store::spans::Span;
 
-/// What is left of a span after [`Allocator::sweep`].
+/// The result of [`Allocator::sweep`] for a span.
 pub(crate) enum Swept {
-    /// The span was not part of the cycle, or holds objects.
+    /// The span was not part of the cycle, or has objects, or a class is filling it.
     Kept,
-    /// Nothing: it was removed from the region, and is to be given back.
+    /// The span had no objects, and was removed from the region. The caller must give it back.
     Empty(Span),
 }
 
 impl Allocator {
-    /// All spans that exist are part of the cycle that begins, and those that come until [`collecting`](Self::collecting) ends. Old
-    /// objects stay marked if it is a `minor` one.
+    /// Makes all present spans part of the cycle that begins, and those that are added while
+    /// [`collecting`](Self::collecting) is set. Old objects stay marked if the cycle is a `minor` one.
     pub(crate) fn begin_collection(&mut self, minor: bool) {
         for span in self.spans.iter_mut() {
             span.pending = true;
@@ -29,7 +29,8 @@ impl Allocator {
         self.usage.allocated = 0;
     }
 
-    /// Makes the slots free that are not marked. No record in the log names one of them; undo entries of the open transaction may, for what lies beside its stores.
+    /// Frees the slots of a span that are not marked. No record in the log names one of them. Undo entries of
+    /// the open transaction may, because they cover neighbours of its stores.
     pub(crate) fn sweep(&mut self, store: &Store, number: u32) -> Swept {
         if !self.spans.get(number).is_some_and(|span| span.pending) {
             return Swept::Kept;
@@ -63,7 +64,8 @@ impl Allocator {
         Swept::Kept
     }
 
-    /// Takes spans that were removed out of the lists of their classes. Before a number is given to another span.
+    /// Removes spans that do not exist any more from the lists of their classes. Called before their numbers
+    /// are used again.
     pub(crate) fn unlist_removed(&mut self) {
         if std::mem::take(&mut self.unlist) {
             let Allocator { classes, spans, .. } = self;
@@ -71,7 +73,7 @@ impl Allocator {
         }
     }
 
-    /// The cycle has swept all of its spans.
+    /// Updates the usage when the cycle has swept all its spans.
     pub(crate) fn end_collection(&mut self) {
         let mut usage = Usage { allocated: self.usage.allocated, ..Usage::default() };
         for span in self.spans.iter() {
@@ -83,7 +85,7 @@ impl Allocator {
             usage.objects -= unfilled / u64::from(class.slot);
             usage.bytes -= unfilled;
         }
-        // What an open transaction has allocated counts when it commits.
+        // The allocations of an open transaction count when it commits.
         let saved = self.saved.iter().map(|saved| &self.classes[saved.class as usize]);
         for class in saved {
             let fresh = (class.next - class.fresh_from) as u64;

@@ -1,11 +1,12 @@
-//! The allocator under transactions that end in any way, beside collections that begin between them and end anywhere.
+//! Tests of the allocator under transactions that end in any way. Collections begin between them and end
+//! anywhere.
 
 use super::*;
 use crate::region::Exclusive;
 use crate::{Durability, Options, P, Root};
 
 impl Allocator {
-    /// What holds between two transactions, whatever the one before was.
+    /// Checks the invariants that hold between two transactions.
     fn check(&self, heap: &Store) {
         assert!(self.saved.is_empty() && self.runs.is_empty() && self.taken.is_empty() && !self.unlist);
         let mut owned = vec![0; self.classes.len()];
@@ -55,7 +56,7 @@ fn a_rollback_does_not_bring_back_a_span_that_was_swept_away() {
     for pin_undo in [false, true] {
         let heap = options(pin_undo).in_memory().unwrap();
         let root = heap.root::<u64>("number").unwrap();
-        // As many as the first span of their class has, all of them garbage.
+        // Fills the first span of the class with garbage.
         root.txn(|tx, _| (0..8).try_for_each(|i| tx.alloc([i; 64]).map(drop))).unwrap();
         assert_eq!(root.region.begin_cycle(), Some(true));
         let mut completed = 0;
@@ -68,7 +69,7 @@ fn a_rollback_does_not_bring_back_a_span_that_was_swept_away() {
         assert!(matches!(full, Err(Error::OutOfSpace { .. })), "{full:?}");
         assert_eq!(completed, 1, "in the transaction");
         check(&root);
-        // The numbers of the removed spans go to others.
+        // New spans get the numbers of the removed ones.
         root.txn(|tx, _| {
             tx.alloc([1u64; 5])?;
             tx.alloc([1u64; 64]).map(drop)
@@ -88,7 +89,7 @@ fn spans_of_which_nothing_is_known_do_not_make_the_next_one_larger() {
     let spans: Vec<_> = of.iter().filter(|span| span.slot == 512).map(|span| span.span).collect();
     let bytes: u64 = spans.iter().map(Span::bytes).sum();
     assert!(spans.len() > 2, "{spans:?}");
-    // As when a heap is opened after a kill.
+    // The state of a heap that is opened after a kill.
     let mut alloc = Allocator::default();
     alloc.load(&spans, |ty| root.heap.pointer_map(ty), |_| false);
     assert_eq!(alloc.classes[0].owned, 0);
@@ -112,7 +113,7 @@ impl Rng {
 const SLOTS: usize = 12;
 type Slices<'r> = [Option<P<'r, [u64]>>; SLOTS];
 
-/// One transaction, which may fail. Returns whether it was committed.
+/// Runs one transaction, which may fail. Returns whether it was committed.
 fn transact(root: &Root<Slices<'static>>, model: &mut [Vec<u64>], random: &mut Rng) -> bool {
     let mut next = model.to_vec();
     let (fails, goes_on) = (random.below(3) == 0, random.below(2) == 0);
@@ -150,7 +151,7 @@ fn spans_and_classes_agree_after_any_transaction() {
     let (mut committed, mut rolled_back) = (0, 0);
     for seed in 0..60 {
         let mut random = Rng(seed);
-        // As they are, or in the smallest of steps.
+        // Collections with the default pace, or in the smallest steps.
         let least = [4 << 20, 1][random.below(2)];
         let heap = options(random.below(2) == 0).collect_least(least).in_memory().unwrap();
         let root = heap.root::<Slices>("slices").unwrap();

@@ -1,4 +1,4 @@
-//! Who looks at objects of a region without its lock, and how to wait until nobody does.
+//! Counts the threads that look at objects of a region without its lock, and waits until there are none.
 
 use std::sync::atomic::Ordering;
 
@@ -7,13 +7,13 @@ use crate::sync::{AtomicU64, Condvar, Mutex, this_thread};
 #[cfg(all(test, pheap_loom))]
 mod model;
 
-/// Counters, for threads that look at the same time not to write to the same line.
+/// Number of counters. Several, so that threads that look at the same time do not write to the same line.
 const SHARDS: usize = if cfg!(all(test, pheap_loom)) { 1 } else { 8 };
 
-/// In a counter: nobody may begin to look any more.
+/// A bit of a counter: no access may begin any more.
 const ENDED: u64 = 1 << 63;
 
-/// Those who look, counted.
+/// The number of present accesses, in several counters.
 #[derive(Default)]
 pub(crate) struct Accesses {
     shards: [Shard; SHARDS],
@@ -25,14 +25,14 @@ pub(crate) struct Accesses {
 #[repr(align(128))]
 struct Shard(AtomicU64);
 
-/// A thread looks, until this is dropped.
+/// An access. It ends when this is dropped.
 pub(crate) struct Access<'a> {
     accesses: &'a Accesses,
     shard: usize,
 }
 
 impl Accesses {
-    /// Begins to look, unless that has been [ended](Self::end).
+    /// Begins an access. Returns `None` if accesses were [ended](Self::end).
     #[inline]
     pub(crate) fn begin(&self) -> Option<Access<'_>> {
         let access = Access { accesses: self, shard: this_thread() as usize % SHARDS };
@@ -40,14 +40,15 @@ impl Accesses {
         (before & ENDED == 0).then_some(access)
     }
 
-    /// Lets nobody begin any more, and waits for those who have.
+    /// Prevents new accesses, and waits until the present ones have ended.
     pub(crate) fn end(&self) {
         for shard in &self.shards {
             shard.0.fetch_or(ENDED, Ordering::Relaxed);
         }
         let mut locked = self.lock.lock();
         for shard in &self.shards {
-            // Released by those who leave: what they have read comes before what the caller is going to do to it.
+            // `Acquire` pairs with the `Release` of an access that ends: its loads come before the caller's
+            // next stores to the same memory.
             while shard.0.load(Ordering::Acquire) != ENDED {
                 self.left.wait(&mut locked);
             }
@@ -65,7 +66,8 @@ impl Drop for Access<'_> {
     fn drop(&mut self) {
         let before = self.accesses.shards[self.shard].0.fetch_sub(1, Ordering::Release);
         if before & ENDED != 0 {
-            // With the lock, or this could come between the look and the wait of who waits.
+            // Notified after taking the lock: otherwise the notification could fall between the look and the
+            // wait of the thread in `end`.
             drop(self.accesses.lock.lock());
             self.accesses.left.notify_all();
         }

@@ -1,4 +1,4 @@
-//! Pointers that are kept between transactions.
+//! Pointers that programs keep between transactions.
 
 use std::any::Any;
 use std::marker::PhantomData;
@@ -14,11 +14,12 @@ use crate::sync::{Mistake, Mutex, MutexGuard, mistake};
 #[cfg(all(test, pheap_loom))]
 mod model;
 
-/// A pointer that outlives its transaction, without the brand: made by [`Txn::hold`](crate::Txn::hold), turned into a [`P`](crate::P)
-/// again by [`View::get`](crate::View::get) in a later transaction on the same root.
+/// A pointer that outlives its transaction, without the brand. [`Txn::hold`](crate::Txn::hold) makes it, and
+/// [`View::get`](crate::View::get) turns it into a [`P`](crate::P) again, in a later transaction on the same
+/// root.
 ///
-/// It belongs to one open heap and keeps its object alive there; it cannot be stored in a heap. If the transaction that made it was rolled
-/// back, it is invalid: `get` fails.
+/// It belongs to one open heap and keeps its object alive there; it cannot be stored in a heap. If the
+/// transaction that made it was rolled back, it is invalid: `get` fails.
 pub struct Held<T: Pointee + ?Sized> {
     table: Arc<HeldTable>,
     slot: u32,
@@ -26,17 +27,17 @@ pub struct Held<T: Pointee + ?Sized> {
     target: PhantomData<fn() -> *mut T>,
 }
 
-/// What a region's held pointers point to.
+/// The held pointers of a region.
 #[derive(Default)]
 pub(crate) struct HeldTable {
     slots: Mutex<Slots>,
     /// Versions of the root that are kept. Locked before `slots`.
     versions: Mutex<Versions>,
-    /// Who looks at what is held, without the lock of the region.
+    /// Accesses to held objects without the lock of the region.
     pub(crate) accesses: Accesses,
-    /// The heap, for those who are to keep it open. There from the first handle of the root on.
+    /// The heap, for holders that keep it open. Set from the first handle of the root on.
     heap: OnceLock<Weak<dyn Any + Send + Sync>>,
-    /// To which it belongs. In children, it may be locked for ever.
+    /// The process that the table belongs to. In a child, its locks may stay locked for ever.
     pub(crate) process: Process,
 }
 
@@ -50,7 +51,8 @@ struct Slots {
 struct Slot {
     addr: usize,
     generation: u32,
-    /// `Held`s that refer to it. As many as there can be: each has a reference to the table as well, and these stop the program before they are 2^63.
+    /// Number of `Held`s that refer to this slot. It cannot overflow: each `Held` has a reference to the
+    /// table, too, and an `Arc` ends the program before it has 2^63.
     references: u64,
     state: State,
     /// Whether a snapshot holds it.
@@ -59,18 +61,19 @@ struct Slot {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Made by the open transaction.
+    /// The open transaction has made it.
     Pending,
     Published,
-    /// Made by one that was rolled back.
+    /// A transaction that was rolled back has made it, or no `Held` refers to it any more.
     Dead,
 }
 
 impl HeldTable {
-    /// Holds the object at `addr`: for a snapshot, if it is `published` at once; else it counts only once its transaction has been committed.
+    /// Holds the object at `addr`. If `published`, the pointer counts at once, and belongs to a snapshot;
+    /// otherwise it counts once its transaction has been committed.
     pub(crate) fn hold<T: Pointee + ?Sized>(self: &Arc<Self>, addr: usize, published: bool) -> Held<T> {
         if self.process.is_parent() {
-            // Its transaction cannot be committed here.
+            // In a child the transaction cannot be committed.
             return Held { table: self.clone(), slot: 0, generation: 0, target: PhantomData };
         }
         let mut table = self.slots.lock();
@@ -86,29 +89,29 @@ impl HeldTable {
         Held { table: self.clone(), slot, generation, target: PhantomData }
     }
 
-    /// Says which heap it belongs to.
+    /// Sets the heap that the table belongs to.
     pub(crate) fn set_heap<H: Send + Sync + 'static>(&self, heap: &Arc<H>) {
         self.heap.get_or_init(|| Arc::<H>::downgrade(heap));
     }
 
-    /// The heap that it belongs to, as long as that is open.
+    /// Returns the heap that the table belongs to, as long as it is open.
     pub(crate) fn heap<H: Send + Sync + 'static>(&self) -> Option<Arc<H>> {
         self.heap.get()?.upgrade()?.downcast().ok()
     }
 
-    /// Publishes (or kills) what a transaction has made.
+    /// Publishes the pointers that a transaction has made, or invalidates them if it was not committed.
     pub(crate) fn end_transaction(&self, made: &mut Vec<u32>, committed: bool) {
         let mut table = self.slots.lock();
         for slot in made.drain(..) {
             let slot = &mut table.slots[slot as usize];
-            // A slot that was given up again, and perhaps taken anew by this transaction, is in the list twice.
+            // The list has a slot twice if it was released, and taken again by this transaction.
             if slot.state == State::Pending {
                 slot.state = if committed { State::Published } else { State::Dead };
             }
         }
     }
 
-    /// Calls `visit` with the address of each object that is held.
+    /// Calls `visit` with the address of each held object.
     pub(crate) fn for_each(&self, mut visit: impl FnMut(usize)) {
         let table = self.slots.lock();
         table
@@ -118,52 +121,56 @@ impl HeldTable {
             .for_each(|slot| visit(slot.addr));
     }
 
-    /// Whether anything is held, by now also by who has found a version durable that is so no more.
+    /// Whether any pointer is held. The lock of the versions makes this wait for threads that have found a
+    /// durable version and are about to hold it.
     pub(crate) fn is_used(&self) -> bool {
         let _versions = self.versions.lock();
         self.slots.lock().slots.iter().any(|slot| slot.references > 0)
     }
 
-    /// How many objects programs hold, and how many snapshots there are. So many `others` refer to the table.
+    /// Returns the numbers of objects that programs hold, and of snapshots. `others` is the number of further
+    /// references to the table.
     pub(crate) fn holders(self: &Arc<Self>, others: usize) -> (usize, usize) {
-        // SURVIVES unreached: no program of the lab asks who has a heap.
+        // SURVIVES unreached: no program of the lab asks for the holders of a heap.
         let table = self.slots.lock();
         let held = table.slots.iter().filter(|slot| slot.references > 0 && !slot.by_snapshot).count();
-        // Each has a reference to the table; and so has a snapshot besides that.
+        // Each held pointer has a reference to the table. A snapshot has one more.
         let references: u64 = table.slots.iter().map(|slot| slot.references).sum();
         let snapshots = (Arc::strong_count(self) - others) as u64;
         (held, snapshots.saturating_sub(references) as usize)
     }
 
-    /// Notes what a transaction has left; see [`Versions::note`].
+    /// Records the version that a transaction has left; see [`Versions::note`].
     pub(crate) fn note_version(&self, new: Version, ends: &[u64]) {
         self.versions.lock().note(new, ends);
     }
 
-    /// Changes them, while nobody asks for one.
+    /// Changes the versions, while no thread asks for one.
     pub(crate) fn change_versions(&self, change: impl FnOnce(&mut Versions)) {
         change(&mut self.versions.lock());
     }
 
-    /// The newest version that is durable, if there is one, and what holds it.
+    /// Returns the newest durable version, if there is one, and a pointer that holds its top.
     pub(crate) fn durable_version(
         self: &Arc<Self>,
         durable_end: impl FnOnce() -> u64,
     ) -> Option<(Version, Option<Held<u8>>)> {
         let versions = self.versions.lock();
-        // Not before the lock: a collection that has begun meanwhile may have found an older one unwanted.
+        // Read under the lock: otherwise a collection could begin in between, and no longer want the older
+        // version that was found.
         let durable = versions.durable(durable_end())?;
         // Held before the version can be forgotten.
         Some((*durable, durable.top().map(|top| self.hold(top, true))))
     }
 
-    /// Calls `visit` with the address of the top of each version that may be asked for.
+    /// Calls `visit` with the address of the top of each version that a thread may ask for.
     pub(crate) fn for_each_version(&self, durable_end: impl FnOnce() -> u64, visit: impl FnMut(usize)) {
         let versions = self.versions.lock();
         versions.wanted(durable_end()).filter_map(Version::top).for_each(visit);
     }
 
-    /// The address that `held` stands for, if it is of this table. What the open transaction has made only that itself may have.
+    /// Returns the address of the object that `held` holds, if it is of this table. Only the open transaction
+    /// gets a pointer that it has made itself.
     pub(crate) fn get<T: Pointee + ?Sized>(&self, held: &Held<T>, in_transaction: bool) -> Result<usize> {
         if !std::ptr::eq(self, Arc::as_ptr(&held.table)) {
             return Err(Error::NotHeld);
@@ -222,12 +229,13 @@ impl<T: Pointee + ?Sized> std::fmt::Debug for Held<T> {
 pub(crate) mod tests {
     use super::*;
 
-    /// Locks what there is.
+    /// Locks the versions and the slots.
     pub(crate) fn lock_table(table: &HeldTable) -> impl Sized + '_ {
         (table.versions.lock(), table.slots.lock())
     }
 
-    /// As if a program had copied the pointer so often and forgotten the copies, which is safe, and takes a minute.
+    /// Stands for a program that has copied the pointer so often and forgotten the copies. That is safe code,
+    /// and takes a minute.
     #[test]
     fn more_copies_than_fit_into_half_a_word() {
         let table: Arc<HeldTable> = Arc::default();

@@ -1,19 +1,23 @@
-//! The collector: when a cycle begins (`is_due`), how much a slice does per changed byte (`assess`), what it marks.
+//! The collector: when a cycle begins (`is_due`), how much work a slice does for each changed byte
+//! (`assess`), and what is marked.
 //!
-//! A collection of a region is a cycle of three phases. It *begins* between two transactions: the root and the pointers that
-//! programs hold are noted. Then objects are *marked*, in slices between transactions: those that were reachable when the cycle
-//! began (a snapshot at the beginning, after Yuasa, "Real-time garbage collection on general-purpose machines", 1990). What a
-//! transaction allocates meanwhile is marked from birth. What it overwrites is handed to the marker
-//! ([`shade`](Collector::shade)): the write set has the old content until it is committed, and the undo log asks for it. Then spans
-//! are *swept*: what is not marked is free.
+//! A collection of a region is a cycle of three phases. It *begins* between two transactions, with the root
+//! and the pointers that programs hold. Then objects are *marked*, in slices between transactions: those that
+//! were reachable when the cycle began (a snapshot at the beginning, after Yuasa, "Real-time garbage
+//! collection on general-purpose machines", 1990). Objects that transactions allocate during the cycle are
+//! marked from the start. Words that they overwrite go to the marker ([`shade`](Collector::shade)): the write
+//! set leaves the old content in place until the commit, and the undo log reads it. Then spans are *swept*:
+//! slots that are not marked become free.
 //!
-//! **Minor cycles.** Most objects die young. An object that a cycle has marked keeps its mark, and is *old*; the next cycle may be a minor
-//! one, which takes all old objects for live and traces only what is young: from the places of old objects that were
-//! [written](Remembered) since. (Sticky mark bits, after Demers and others, "Combining generational and conservative garbage
-//! collection", 1990.)
+//! **Minor cycles.** Most objects die young. An object that a cycle has marked keeps its mark, and is *old*.
+//! The next cycle may be a minor one. It takes all old objects for live and traces young ones only, from the
+//! places of old objects that were [written](Remembered) since. (Sticky mark bits, after Demers and others,
+//! "Combining generational and conservative garbage collection", 1990.)
 //!
-//! A slice runs at the end of a transaction that has allocated, or stored while objects are marked, in proportion to that, so a program cannot outrun its collector;
-//! or in another thread that holds the region's lock, shared with readers. Who calls this decides when; here is what a slice does, and how much is due.
+//! A slice runs at the end of a transaction that has allocated, or has stored during marking. Its length is
+//! in proportion to that, so a program cannot outrun its collector. A slice may also run in another thread
+//! that shares the region's lock with readers. Callers decide when a slice runs; this module decides what it
+//! does, and how much is due.
 //!
 //! Knows objects, spans and marks. Must not know transactions, nor locks.
 
@@ -44,22 +48,23 @@ use remembered::Remembered;
 use tracer::{Object, Tracer};
 use versions::WORDS;
 
-/// A transaction waits for a slice at most about this long.
+/// The longest time that a transaction should wait for a slice.
 pub(crate) const SLICE: Duration = Duration::from_micros(300);
-/// Bytes to mark before a slice is worth its while.
+/// Bytes to mark from which on a slice is worthwhile.
 pub(crate) const SLICE_WORK: u64 = 64 << 10;
-/// Bytes of marking that a transaction pays for, besides those for what it allocates.
+/// Bytes of marking that each transaction does, in addition to those for its allocations.
 pub(crate) const WORK_PER_TRANSACTION: u64 = 256;
 
-/// What is known of a region: written under its lock, read by anyone.
+/// Facts about a region. They are written under its lock, and any thread may read them at any time.
 #[derive(Debug, Default)]
 pub(crate) struct State {
     /// Offset of the root object; 0 while the region is being created.
     pub(crate) root: AtomicU64,
-    /// What the region holds, for statistics.
+    /// Number of objects in the region, and their bytes, for statistics. Updated at commits and at the end of
+    /// a cycle.
     pub(crate) objects: Gauge,
     pub(crate) bytes: Gauge,
-    /// 1 as long as it is not known what is live.
+    /// 1 as long as the live slots are not known, or else 0.
     pub(crate) unknown: Gauge,
 }
 
@@ -81,7 +86,7 @@ enum Phase {
     #[default]
     Idle,
     Marking,
-    /// The next span to sweep, and the one behind the last.
+    /// The number of the next span to sweep, and the number after the last one.
     Sweeping {
         next: u32,
         end: u32,
@@ -96,26 +101,28 @@ pub(crate) struct Collector {
     held: Arc<HeldTable>,
     phase: Phase,
     marking: Marking<Object>,
-    /// Whether the cycle is the one that finds out what is live in a heap that was opened.
+    /// Whether the cycle finds the live slots of a heap that was opened.
     opening: bool,
-    /// Whether there was no space for something: a cycle is to begin after this transaction, so that there is for the next.
+    /// Whether a request for space has failed: then a cycle begins after this transaction, to free space for
+    /// the next one.
     pub(crate) wanted: bool,
-    /// Whether there are spans of which it is not known what is live, and will not be before the next cycle.
+    /// Whether the live slots of some spans are not known, and will not be before the next cycle.
     pub(crate) incomplete: bool,
-    /// Whether the cycle is (or the next one will be) a minor one.
+    /// Whether the cycle is a minor one. Between cycles: whether the next one will be.
     minor: bool,
     pub(crate) remembered: Remembered,
-    /// Whether a transaction may allocate, or have allocated, in slots that are marked and will not be traced.
+    /// Whether a transaction may have new objects in slots that are marked, and that no cycle will trace.
     marked_untraced: bool,
-    /// What was live after the last cycle that was not a minor one, and the usage when the cycle began.
+    /// Live bytes after the last full cycle; and the usage when the present cycle began.
     live: u64,
     before: Usage,
-    /// A cycle begins when so many bytes were allocated since the last one began.
+    /// Bytes allocated since the last cycle began at which a cycle begins.
     threshold: u64,
-    /// Bytes of marking that transactions still have to pay for, and for what part of their allocations they have paid.
+    /// Bytes of marking that transactions still owe; and the value of `usage.allocated` up to which they were
+    /// charged.
     debt: u64,
     paid: u64,
-    /// Bytes that transactions have overwritten since they last paid, while objects were being marked.
+    /// Bytes that transactions have overwritten during marking, since they were last charged.
     overwritten: u64,
 }
 
@@ -134,85 +141,93 @@ impl Collector {
         self.phase == Phase::Idle
     }
 
-    /// From how many allocated bytes on a cycle begins at the first good moment, and from how many at any.
+    /// Returns the allocated bytes from which on a cycle begins at the first good moment.
     #[inline(always)]
     fn soon(&self) -> u64 {
         self.threshold - self.threshold / 4
     }
 
+    /// Returns the allocated bytes from which on a cycle begins at any moment.
     fn overdue(&self) -> u64 {
         self.threshold.saturating_add(self.threshold / 4)
     }
 
-    /// Whether it is still being found out what is live in a heap that was opened.
+    /// Whether the running cycle finds the live slots of a heap that was opened.
     pub(crate) fn is_opening(&self) -> bool {
         self.opening
     }
 
-    /// Whether a transaction is to look after the collection when it has ended: there is one, or one is due.
+    /// Whether a transaction must call [`assess`](Self::assess) when it has ended: a cycle is running, or due
+    /// soon.
     #[inline(always)]
     pub(crate) fn is_due(&self, usage: &Usage) -> bool {
         !self.is_idle() || usage.allocated >= self.soon() || self.wanted
     }
 
-    /// Begins a cycle if it is time for one, and counts what the transaction that has just ended is to do for it. Returns how many bytes it is to mark now,
-    /// and for how long at most; `None` if nothing.
+    /// Begins a cycle if one is due, and charges the transaction that has just ended. Returns the bytes that
+    /// it must mark now, and the longest time for that; `None` if it need not mark.
     pub(crate) fn assess(&mut self, alloc: &mut Allocator, store: &Store) -> Option<(u64, Duration)> {
         let usage = alloc.usage;
-        // The region is being created, and its root not known yet.
+        // The region is being created, and its root is not known yet.
         if self.state.root.load(Ordering::Relaxed) == 0 {
-            self.paid = usage.allocated; // it is not for the next transaction to mark, which may be short
+            self.paid = usage.allocated; // the next transaction may be short, and need not mark these bytes
             return None;
         }
         let mut overdue = 0;
         if self.is_idle() {
-            // A transaction that has allocated nothing may have unlinked something: a better moment than when it was just linked. But
-            // there may be no such moment.
+            // The end of a transaction that has allocated nothing is a good moment: it may have unlinked
+            // objects, and has not just linked new ones. But there may be no such moment.
             let wanted = std::mem::take(&mut self.wanted);
             self.minor &= !wanted;
             if usage.allocated != self.paid && usage.allocated < self.overdue() && !wanted {
                 self.paid = usage.allocated;
                 return None;
             }
-            // What a single transaction has allocated that has led to this, but for less than it: to be marked by that one. Or those that come next would, which may be short.
+            // The bytes that this transaction has allocated, so that it marks them itself. Otherwise the next
+            // transactions would, which may be short. (Earlier transactions that were too small to be
+            // assessed are included.)
             if usage.allocated >= self.overdue() {
                 overdue = usage.allocated.saturating_sub(self.paid);
             }
             self.begin(alloc, store);
-            // At once: what is allocated before it ends is not freed by it, and often there is little to do.
+            // So the first slice runs at once: objects that are allocated before the cycle ends are not freed
+            // by it, and often there is little to mark.
             self.debt = SLICE_WORK;
         }
         let usage = alloc.usage;
-        // Done when a sixteenth of the threshold was allocated, so that little is added to what the cycle was to free.
+        // The cycle ends when a sixteenth of the threshold was allocated, so that little memory is added
+        // before the cycle frees any.
         let rate = 1 + 16 * usage.bytes / self.threshold.max(1);
-        // What was freed at a commit since counts no more, and may have been paid for.
+        // A free at a commit decreases `usage.allocated`, perhaps by bytes that were charged already.
         let allocated = usage.allocated.saturating_sub(self.paid);
-        // Who allocates nothing is to get rid of the barrier as well.
+        // A program that only stores must also get to the end of the write barrier.
         let changed = allocated + std::mem::take(&mut self.overwritten);
         self.debt += WORK_PER_TRANSACTION + changed * rate;
         self.paid = usage.allocated;
         let least = self.pace.least;
         (self.debt >= SLICE_WORK.min(least)).then(|| {
-            // Who changes much in one transaction has not been quick anyway. In tests, as little as can be done at a time.
+            // A transaction with many changes was not quick anyway. In tests with a small `least`, each slice
+            // is as small as possible.
             (
-                // What is overdue is no debt: what of it is not marked in that time is left to those that come next, little by little.
+                // Overdue bytes are no debt: if some are not marked in this time, later transactions mark
+                // them little by little.
                 if least < SLICE_WORK { least } else { self.debt.max(overdue) },
                 SLICE + Duration::from_micros((changed + overdue) / 512),
             )
         })
     }
 
-    /// Notes that so many bytes were marked for transactions.
+    /// Records that slices of transactions have marked `marked` bytes.
     pub(crate) fn pay(&mut self, marked: u64) {
         self.debt = self.debt.saturating_sub(marked.max(SLICE_WORK));
     }
 
-    /// Notes for how long transactions had to wait.
+    /// Records for how long a transaction had to wait.
     pub(crate) fn pause(&self, duration: Duration) {
         self.pace.pause(duration);
     }
 
-    /// Begins a cycle. A minor one only if all is known that it needs.
+    /// Begins a cycle. It is a minor one if that is due, and if the list of written lines is complete.
     pub(crate) fn begin(&mut self, alloc: &mut Allocator, store: &Store) {
         self.minor &= self.remembered.is_active();
         let lines = self.remembered.take();
@@ -228,14 +243,15 @@ impl Collector {
         let base = store.base().addr() as u64;
         let Collector { marking, state, held, .. } = self;
         marking.push_mut(base + state.root.load(Ordering::Relaxed));
-        // The versions first: what becomes a held pointer meanwhile is found here or there.
+        // Versions first: a thread that turns one into a held pointer at the same time holds it before it
+        // unlocks the versions. So the pointer is found in one of the two lists.
         held.for_each_version(|| store.durable_end(), |addr| marking.push_mut(addr as u64));
         held.for_each(|addr| marking.push_mut(addr as u64));
         self.phase = Phase::Marking;
         (self.debt, self.paid, self.overwritten) = (0, 0, 0);
     }
 
-    /// [Begins](Self::begin) a cycle that is no minor one, unless one is running. Returns whether it did.
+    /// [Begins](Self::begin) a full cycle, unless a cycle is running. Returns whether it did.
     pub(crate) fn begin_full(&mut self, alloc: &mut Allocator, store: &Store) -> bool {
         let begins = self.is_idle();
         if begins {
@@ -245,7 +261,7 @@ impl Collector {
         begins
     }
 
-    /// Begins to find out what is live in a heap that was just opened.
+    /// Begins the cycle that finds the live slots of a heap that was just opened.
     pub(crate) fn begin_opening(&mut self, alloc: &mut Allocator, store: &Store) {
         self.begin(alloc, store);
         self.opening = true;
@@ -253,14 +269,14 @@ impl Collector {
         self.publish(alloc);
     }
 
-    /// Marks. Returns whether all is marked, so that the [sweep](Self::begin_sweep) may begin.
+    /// Marks. Returns whether everything is marked, so that the [sweep](Self::begin_sweep) may begin.
     pub(crate) fn mark(&mut self, alloc: &Allocator, store: &Store, budget: &mut Budget) -> bool {
         let done = self.marking.run(&Tracer::new(alloc, store, false), budget) == Progress::Done;
         self.marked_untraced |= done;
         done
     }
 
-    /// Marks beside other threads that do the same, and beside readers, until `deadline`.
+    /// Marks until `deadline`. Readers, and other threads that mark, may run at the same time.
     pub(crate) fn mark_shared(&self, alloc: &Allocator, store: &Store, deadline: Instant) -> Stage {
         if !self.is_marking() {
             return Stage::Idle;
@@ -271,7 +287,7 @@ impl Collector {
         }
     }
 
-    /// Hands the marker what old objects point to from a line.
+    /// Passes the pointers in a line to the marker, if they are in old objects.
     fn push_pointers_of_old(&mut self, alloc: &Allocator, store: &Store, line: usize) {
         let offset = (line - store.base().addr()) as u64;
         let Some((number, first)) = alloc.spans.find(&store.page_map, offset) else { return };
@@ -287,13 +303,14 @@ impl Collector {
         }
     }
 
-    /// The open transaction is about to overwrite these bytes, which lie in one object: what they point to was reachable when the cycle
+    /// Passes the pointers in these bytes to the marker. The bytes lie in one object, and the open
+    /// transaction is about to overwrite them. The objects that they point to were reachable when the cycle
     /// began.
     #[cold]
     pub(crate) fn shade(&mut self, alloc: &Allocator, store: &Store, addr: usize, len: usize) {
         self.overwritten += len as u64;
         let offset = (addr - store.base().addr()) as u64;
-        // What is no object is a word of metadata.
+        // Without a span of objects, this is a word of metadata.
         let Some((number, slot)) = alloc.spans.find(&store.page_map, offset) else { return };
         let Some(span) = alloc.spans.get(number) else { return };
         let start = offset - span.offset_of(slot);
@@ -302,8 +319,8 @@ impl Collector {
         Tracer::new(alloc, store, false).pointers(number, slot, window, push);
     }
 
-    /// Notes the fresh objects that are old although no cycle has traced them: those of a transaction that ends while spans are being swept,
-    /// or in which a cycle has ended.
+    /// Remembers new objects that are marked although no cycle has traced them: those of a transaction that
+    /// ends during a sweep, or in which a cycle has ended.
     #[inline(always)]
     pub(crate) fn remember_fresh(&mut self, alloc: &mut Allocator) {
         if self.marked_untraced {
@@ -314,7 +331,8 @@ impl Collector {
         }
     }
 
-    /// Adds the live slots of the region, which is not used any more, to those of others. `None` if they are not known.
+    /// Appends the live slots of the region, which is not used any more, to `to`. Returns `None` if they are
+    /// not known.
     pub(crate) fn live_slots(
         &self,
         alloc: &mut Allocator,
@@ -329,12 +347,12 @@ impl Collector {
         Some(to)
     }
 
-    /// What the root object of the region consists of.
+    /// Returns the words of the region's root object.
     pub(crate) fn root_words(&self, alloc: &Allocator, store: &Store) -> Option<[u64; WORDS]> {
         Tracer::new(alloc, store, false).words(self.state.root.load(Ordering::Relaxed))
     }
 
-    /// Tells the statistics what the region holds.
+    /// Publishes the region's objects and bytes for statistics.
     pub(crate) fn publish(&self, alloc: &Allocator) {
         let State { objects, bytes, unknown, .. } = &*self.state;
         unknown.set((self.opening || self.incomplete).into());
@@ -352,7 +370,7 @@ impl Collector {
         }
         let freed = (self.before.bytes + usage.allocated).saturating_sub(usage.bytes);
         let Pace { least, growth, .. } = *self.pace;
-        // As long as most of what is young dies, and not much that is old can have died.
+        // Minor cycles, as long as most young objects die, and few old ones can have died.
         let worthwhile = freed >= self.before.allocated / 3 * 2
             && usage.bytes <= (self.live + self.live / 2).saturating_add(least);
         self.minor = if least < SLICE_WORK { !self.minor } else { worthwhile };
@@ -368,12 +386,12 @@ impl Collector {
     }
 }
 
-/// How a region stands, as seen by a thread that works on its collection beside transactions.
+/// The state of a region's collection, for a thread that collects while transactions run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// There is more to do.
+    /// There is more to mark.
     Working,
-    /// All is marked that this thread could find; the next step needs the region alone.
+    /// This thread finds nothing more to mark. The next step needs the region alone.
     Marked,
     /// No cycle is running, or the region is gone.
     Idle,

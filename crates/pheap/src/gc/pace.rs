@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use crate::stats::{Histogram, Stats};
 
-/// What the regions of a heap have in common as to their collections.
+/// Options and statistics that the regions of a heap share for their collections.
 #[derive(Default)]
 pub(crate) struct Pace {
-    /// In percent of what is live.
+    /// Growth, in percent of the live bytes, after which a region is collected.
     pub(crate) growth: u64,
-    /// Bytes that a region has allocated before it is collected.
+    /// Bytes that a region must have allocated before it is collected.
     pub(crate) least: u64,
     completed: AtomicU64,
     pauses: Histogram,
@@ -21,12 +21,12 @@ impl Pace {
         Pace { growth, least, ..Pace::default() }
     }
 
-    /// A cycle of a region is complete.
+    /// Counts a complete cycle of a region.
     pub(super) fn complete(&self) {
         self.completed.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Transactions had to wait so long.
+    /// Records for how long a transaction had to wait.
     pub(super) fn pause(&self, duration: Duration) {
         self.pauses.add(duration);
     }

@@ -1,20 +1,21 @@
-//! Which places of old objects were written since the last cycle: what a minor cycle begins with.
+//! The places of old objects that were written since the last cycle. A minor cycle begins with them.
 //!
-//! An object is *old* when a cycle has marked it; its mark stays. A minor cycle takes all old objects for live, and marks the young
-//! ones that can be reached from places that are in this list, from the root, or from held pointers.
+//! An object is *old* when a cycle has marked it; its mark stays. A minor cycle takes all old objects for
+//! live. It marks the young objects that can be reached from places in this list, from the root, or from held
+//! pointers.
 
 use crate::units::{LINE, lines};
 
-/// More lines than this are not worth a minor cycle.
+/// The largest number of lines with which a minor cycle is worthwhile.
 const MOST: usize = 1 << 16;
-/// Lines that are written again and again are noted about once.
+/// Number of recent lines that are known. A line that is written again and again is noted about once.
 const RECENT: usize = 256;
 
 /// Cache lines that transactions have written, by address.
 pub(crate) struct Remembered {
     lines: Vec<usize>,
     recent: [usize; RECENT],
-    /// Whether lines are noted at all.
+    /// Whether lines are noted.
     active: bool,
 }
 
@@ -25,20 +26,20 @@ impl Default for Remembered {
 }
 
 impl Remembered {
-    /// Starts with an empty list.
+    /// Empties the list, and notes lines from now on.
     pub(super) fn start(&mut self) {
         self.stop();
         self.active = true;
     }
 
-    /// The list is not needed, or too long.
+    /// Empties the list, and notes no more lines: the list is not needed, or too long.
     pub(super) fn stop(&mut self) {
         self.active = false;
         self.lines.clear();
         self.recent.fill(0);
     }
 
-    /// Whether the list is complete since it was started.
+    /// Whether the list has all lines since it was started.
     #[inline(always)]
     pub(crate) fn is_active(&self) -> bool {
         self.active

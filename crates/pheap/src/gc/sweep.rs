@@ -1,4 +1,4 @@
-//! Sweeping: what was not marked becomes free.
+//! Sweeping: slots that were not marked become free.
 
 use std::time::Instant;
 
@@ -7,14 +7,14 @@ use crate::alloc::{Allocator, Swept};
 use crate::media::Media;
 use crate::store::Store;
 
-/// Spans that are swept between two looks at the clock.
+/// Number of spans that are swept between two looks at the clock.
 const SPANS_AT_A_TIME: u32 = 32;
 
 impl Collector {
-    /// Marking is finished: from here on, slots become free. No record in the log names one that does.
+    /// Ends marking. From here on, slots become free. No record in the log names one of them.
     pub(crate) fn begin_sweep(&mut self, alloc: &mut Allocator) {
         alloc.collecting = false;
-        // All old objects point to old ones now.
+        // From now on all old objects point to old objects.
         self.remembered.start();
         self.phase = Phase::Sweeping { next: 0, end: alloc.spans.end() };
     }

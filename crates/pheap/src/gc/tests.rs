@@ -1,4 +1,4 @@
-//! The allocator and the collector over a store: neither needs a transaction, nor a region.
+//! Tests of the allocator and the collector with a store: neither needs a transaction, nor a region.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,7 +14,7 @@ use crate::store::Store;
 
 type Node = [Option<P<'static, u64>>; 2];
 
-/// The offset of a new object.
+/// Allocates an object. Returns its heap offset.
 fn make(alloc: &mut Allocator, store: &Store) -> u64 {
     let request = Request { desc: <Node as Persist>::desc(), bytes: 16, align: 8, unsized_: false };
     loop {
@@ -37,7 +37,7 @@ fn what_nothing_leads_to_is_free_and_what_was_rolled_back_never_was() {
         Collector::new(Arc::new(Pace::new(100, 1 << 20)), state.clone(), Arc::<HeldTable>::default());
     alloc.begin(1);
     let made: Vec<u64> = (0..100).map(|_| make(&mut alloc, &store)).collect();
-    // Each leads to the second next one.
+    // Each object points to the one after the next.
     made.windows(3).for_each(|of| heap.set(&media, of[0], store.base().addr() as u64 + of[2]));
     alloc.commit(&store);
     state.root.store(made[0], Ordering::Relaxed);
@@ -60,8 +60,8 @@ fn what_nothing_leads_to_is_free_and_what_was_rolled_back_never_was() {
     }
 }
 
-/// A transaction that allocates much marks as much, at once. A short one does not mark what was allocated while its
-/// region was being created.
+/// A transaction that allocates much marks as much, at once. A short one does not mark the bytes that were
+/// allocated while its region was being created.
 #[test]
 fn a_transaction_marks_at_once_what_it_has_allocated_and_not_what_others_have() {
     const MUCH: u64 = 1 << 30;

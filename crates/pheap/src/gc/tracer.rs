@@ -1,4 +1,4 @@
-//! A region as `pheap-gc` sees it, and where objects are read.
+//! A region as `pheap-gc` sees it: this reads the objects that are traced.
 
 #![allow(unsafe_code)]
 
@@ -14,66 +14,72 @@ use crate::store::page_map::PageMap;
 /// Bytes of an object that are traced at a time.
 const PART: u64 = 4096;
 
-/// An object that was marked and is to be traced, or a part of it.
+/// An object, or a part of one, that was marked and must be traced.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Object {
     addr: u64,
     span: u32,
-    /// Number of the part, [`PART`] bytes each.
+    /// Index of the part. A part has [`PART`] bytes.
     part: u32,
 }
 
-/// What marking needs of a region: where its objects are and what they point to.
+/// The data of a region that marking needs: where its objects are, and what they point to.
 ///
-/// Who has a reference to the allocator of a region has the region's lock. On that the reading of objects relies:
+/// A caller with a reference to the allocator of a region has the region's lock. The reads of objects rely on
+/// that:
 ///
 /// 1. The spans of the allocator are mapped in the store that it allocates from.
-/// 2. Nobody writes to the region's objects as long as the tracer is there. A transaction that hands one over what it is about to overwrite does so before.
+/// 2. No thread writes to the region's objects as long as the tracer exists. A transaction passes words to
+///    the marker before it overwrites them.
 pub(super) struct Tracer<'a> {
     base: u64,
     map: &'a PageMap,
     spans: &'a Spans,
-    /// Whether other threads mark, too.
+    /// Whether other threads mark at the same time.
     shared: bool,
 }
 
 impl<'a> Tracer<'a> {
-    /// For a region of this store.
+    /// Makes a tracer for a region of this store.
     #[inline(always)]
     pub(super) fn new(alloc: &'a Allocator, store: &'a Store, shared: bool) -> Tracer<'a> {
         Tracer { base: store.base().addr() as u64, map: &store.page_map, spans: &alloc.spans, shared }
     }
 
-    /// The first words of the object at a heap offset, if there is one that has as many.
+    /// Returns the first `N` words of the object at a heap offset; `None` if there is no object, or if it is
+    /// smaller.
     pub(super) fn words<const N: usize>(&self, offset: u64) -> Option<[u64; N]> {
         let (number, slot) = self.spans.find(self.map, offset)?;
         let span = self.spans.get(number).filter(|span| span.slot >= 8 * N as u64)?;
         let object =
             std::ptr::with_exposed_provenance::<[u64; N]>((self.base + span.offset_of(slot)) as usize);
-        // SAFETY: a slot of so many bytes, aligned for words, which is mapped, was zero when the heap grew, and is not written meanwhile (premises 1 and 2).
+        // SAFETY: the slot has at least `8 * N` bytes, is aligned for words, and is mapped (premise 1). No
+        // thread writes to it now (premise 2). Its bytes are definite, because the heap's pages were zero at
+        // first.
         Some(unsafe { object.read() })
     }
 
-    /// Shows `found` the pointers in a part of a slot, but for null.
+    /// Calls `found` with each pointer in the `window` of a slot that is not null.
     pub(super) fn pointers(&self, span: u32, slot: u32, window: Range<u64>, found: &mut impl FnMut(u64)) {
         if let Some(span) = self.spans.get(span).filter(|span| slot < span.slots) {
-            // SAFETY: the address of a slot of a span of the region.
+            // SAFETY: `slot` is less than `span.slots`, so the address is that of a slot of the region.
             unsafe { visit(span, self.base + span.offset_of(slot), window, found) };
         }
     }
 }
 
-/// Shows `found` the pointers in a part of the slot at `addr`, but for null.
+/// Calls `found` with each pointer in the `window` of the slot at `addr` that is not null.
 ///
 /// # Safety
-/// It is a slot of a span of a region that is being [traced](Tracer).
+/// `addr` is the address of a slot of `span`, which is a span of a region that is being [traced](Tracer).
 #[inline(always)]
 unsafe fn visit(span: &ObjectSpan, addr: u64, window: Range<u64>, found: &mut impl FnMut(u64)) {
     let object = std::ptr::with_exposed_provenance(addr as usize);
-    // SAFETY: a slot has as many bytes, which are mapped (premise 1 of `Tracer`), were zero when the heap grew, and are not written meanwhile (premise 2).
+    // SAFETY: the slot has `span.slot` bytes, which are mapped (premise 1 of `Tracer`). No thread writes to
+    // them now (premise 2). They are definite, because the heap's pages were zero at first.
     let object = unsafe { Words::new(object, span.slot as usize / 8) };
     span.pointers.visit(object, window.start as usize..window.end as usize, |word| {
-        // SAFETY: one of these words.
+        // SAFETY: `word` is one of the words of the slot.
         let pointer = unsafe { word.read() };
         if pointer != 0 {
             found(pointer);
@@ -91,7 +97,8 @@ impl pheap_gc::Heap for Tracer<'_> {
 
     #[inline(always)]
     fn mark(&self, pointer: u64) -> Option<Object> {
-        // A pointer from elsewhere (there is none in a sound heap) wraps around, and is behind the end of the map.
+        // For a pointer from elsewhere (a sound heap has none) the subtraction wraps around, to an offset
+        // beyond the map.
         let (number, slot) = self.spans.find(self.map, pointer.wrapping_sub(self.base))?;
         let span = self.spans.get(number)?;
         let new =
@@ -107,7 +114,8 @@ impl pheap_gc::Heap for Tracer<'_> {
             let addr = std::ptr::with_exposed_provenance::<u64>(object.addr as usize);
             let mut words = span.plain;
             while words != 0 {
-                // SAFETY: the words are within the type, and so within a slot of the region, which is mapped and not written (premises 1 and 2 of `Tracer`).
+                // SAFETY: the words of `plain` are within the type, and so within the slot at `object.addr`,
+                // which is mapped, and which no thread writes to (premises 1 and 2 of `Tracer`).
                 let pointer = unsafe { addr.wrapping_add(words.trailing_zeros() as usize).read() };
                 if pointer != 0 {
                     found(pointer);
@@ -118,7 +126,7 @@ impl pheap_gc::Heap for Tracer<'_> {
         }
         let start = u64::from(object.part) * PART;
         let end = span.slot.min(start + PART);
-        // SAFETY: an `Object` is made here only, with the address of a slot.
+        // SAFETY: only `mark` and `marked` make an `Object`, with the address of a slot of its span.
         unsafe { visit(span, object.addr, start..end, found) };
         (end < span.slot).then_some(Object { part: object.part + 1, ..object })
     }

@@ -1,43 +1,47 @@
-//! Versions of a root whose objects are never written again: the newest one, and those before it that may be all that a power failure leaves.
+//! Versions of a root whose objects are never written again: the newest version, and those before it that may
+//! be all that a power failure leaves.
 //!
-//! A transaction that waits for the disk, or leaves that to others, is [noted](Versions::note) when it is committed in memory. What it has replaced goes on to be kept until something newer is
-//! [durable](Versions::durable). Not every version in between: a sync ends at one of few positions, and of the versions before each of these the last one is enough.
+//! A transaction that waits for the disk, or that leaves the wait to its caller, is [noted](Versions::note)
+//! when it is committed in memory. The version that it has replaced is kept until a newer one is
+//! [durable](Versions::durable). Not every version in between is kept: a sync ends at one of few positions,
+//! and of the versions before each of these positions the last one is enough.
 
 #[cfg(all(test, pheap_loom))]
 mod model;
 
-/// Words that such a root consists of. The last one is the address of the object that leads to all others, or 0.
+/// Number of words of such a root. The last word is the address of the object that leads to all others, or 0.
 pub(crate) const WORDS: usize = 3;
 
-/// What a transaction has left.
+/// The state of a root that a transaction has left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Version {
-    /// Number of the root's type. One of another kind has no words.
+    /// Number of the root's type. If the root has no versions, the words are 0.
     pub(crate) ty: u32,
     pub(crate) words: [u64; WORDS],
-    /// Position in the write-ahead log behind its record; 0 without a log, and for what was there when the heap was opened.
+    /// Position in the write-ahead log after its record; 0 without a log, and for the state that the heap was
+    /// opened with.
     pub(crate) position: u64,
 }
 
 impl Version {
-    /// Address of the object that leads to all that the version consists of.
+    /// Returns the address of the object that leads to all objects of the version.
     pub(crate) fn top(&self) -> Option<usize> {
         Some(self.words[WORDS - 1] as usize).filter(|&top| top != 0)
     }
 }
 
-/// Those that are kept.
+/// The versions that are kept.
 #[derive(Debug, Default)]
 pub(crate) struct Versions {
-    /// The newest one first.
+    /// Newest first.
     list: Vec<Version>,
 }
 
 impl Versions {
-    /// Notes the newest version, and forgets those that nobody will ask for any more. `ends` are the positions at which the durable part of the log ends, or may end before the new version
-    /// is in it.
+    /// Adds the newest version, and forgets versions that no thread will ask for any more. `ends` are the
+    /// positions at which the durable part of the log ends, or may end before the new version is in it.
     pub(crate) fn note(&mut self, new: Version, ends: &[u64]) {
-        // Its top is kept, so that no other version can have it.
+        // No other version can have the same top, because its object is kept.
         if self.list.first().is_some_and(|newest| (newest.ty, newest.words) == (new.ty, new.words)) {
             return;
         }
@@ -47,22 +51,22 @@ impl Versions {
         self.list.dedup_by(|old, next| !ends.iter().any(|end| is_last_before(end, old, next)));
     }
 
-    /// What was of type `from` is of type `to` now, byte for byte.
+    /// Changes the type of all versions of type `from` to `to`. Their bytes stay the same.
     pub(crate) fn retype(&mut self, from: u32, to: u32) {
         self.list.iter_mut().filter(|version| version.ty == from).for_each(|version| version.ty = to);
     }
 
-    /// Forgets all others.
+    /// Forgets all versions, and keeps `version` only.
     pub(crate) fn keep_only(&mut self, version: Version) {
         self.list = vec![version];
     }
 
-    /// The newest version that is durable, if there is one.
+    /// Returns the newest durable version, if there is one.
     pub(crate) fn durable(&self, durable_end: u64) -> Option<&Version> {
         self.list.iter().find(|version| version.position <= durable_end)
     }
 
-    /// The versions that may be asked for from now on.
+    /// Returns the versions that a thread may ask for from now on.
     pub(crate) fn wanted(&self, durable_end: u64) -> impl Iterator<Item = &Version> {
         let older = self.list.iter().position(|version| version.position <= durable_end);
         self.list.iter().take(older.map_or(usize::MAX, |durable| durable + 1))
@@ -75,7 +79,7 @@ mod tests {
     use proptest::collection::vec;
     use proptest::prelude::*;
 
-    /// A log as [`Wal`](crate::wal::Wal) has it.
+    /// A log whose positions change like those of [`Wal`](crate::wal::Wal).
     #[derive(Default)]
     struct Log {
         durable: u64,
@@ -87,9 +91,9 @@ mod tests {
 
     #[derive(Debug, Clone, Copy)]
     enum Step {
-        /// A transaction, and whether its record is written at once.
+        /// Commits a change. The flag says whether its record is written at once.
         Commit(bool),
-        /// A read-only one.
+        /// Commits a read-only transaction.
         Same,
         BeginWrite,
         EndWrite,
@@ -132,9 +136,12 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+        #![proptest_config(ProptestConfig {
+            cases: 2000, failure_persistence: None, ..ProptestConfig::default()
+        })]
 
-        /// Whatever the log does: the version that is found is the newest durable one of all that there were, and few are kept.
+        /// For any steps of the log, the version that is found is the newest durable one of all versions that
+        /// ever were, and few are kept.
         #[test]
         fn the_newest_durable_version_is_kept(steps in steps()) {
             let first = Version { ty: 0, words: [0, 0, 1], position: 0 };

@@ -1,4 +1,4 @@
-//! All regions of a heap at once, for whoever wants to see the heap while nobody changes it.
+//! All regions of a heap at once, for callers that look at the heap while no transaction is open.
 
 use std::sync::Arc;
 
@@ -8,30 +8,33 @@ use crate::alloc::span::ObjectSpan;
 use crate::error::Result;
 use crate::store::Store;
 
-/// Regions in which there is no transaction: they wait, reads go on.
+/// Regions without an open transaction. Transactions wait; reads continue.
 pub(crate) struct SharedAll<'a> {
     store: &'a Store,
     locked: Vec<Beside<Arc<Region>>>,
 }
 
 impl<'a> SharedAll<'a> {
-    /// Waits for each of the regions until no transaction has it. They are one scope of this thread, however many they are.
+    /// Waits for each of the regions until it has no transaction. However many regions there are, they are
+    /// one scope of this thread.
     ///
-    /// The caller keeps roots from being created and removed, and is not inside of the heap: who waits for regions while others may wait
-    /// for his could wait for ever.
+    /// The caller prevents roots from being created and removed, and is not inside the heap: a thread that
+    /// waits for regions while others may wait for its own region could wait for ever.
     pub(crate) fn begin(store: &'a Store, regions: Vec<Arc<Region>>) -> Result<SharedAll<'a>> {
         store.check_open()?;
         guard::enter(store.id(), Scope::Read)?;
-        // A transaction never waits for a second root while it has one, so each of these ends.
-        // Also of the first one: whoever calls this keeps others from creating roots, and these may have a region of another heap. Besides, no two of
-        // them overlap.
+        // A transaction never waits for a second root while it has one, so each of these waits ends.
+        // This thread overtakes waiting writers also at the first region: the caller keeps other threads from
+        // creating roots, and these threads may have a region of another heap. No two callers overlap, so
+        // writers cannot be overtaken for ever.
         let mut all = SharedAll { store, locked: Vec::with_capacity(regions.len()) };
         for region in regions {
             all.locked.push(Beside::lock(region, true).map_err(|_| store.set_unfenced())?);
         }
-        // A transaction that was waited for may have left its root as only the next opening can make it whole.
+        // A transaction that held a region before this thread may have panicked, and left its root in a state
+        // that only the next opening repairs.
         store.check_open()?;
-        // As a read does: nothing is shown that may be lost.
+        // Like a read, this shows only records that are durable.
         store.check_log()?;
         store.acknowledge_all()?;
         Ok(all)
@@ -39,12 +42,13 @@ impl<'a> SharedAll<'a> {
 }
 
 impl SharedAll<'_> {
-    /// Tells whether the allocators take the slot at a heap offset for one that holds an object. `None` for what is in no span of theirs, or
-    /// as long as they do not know.
+    /// Returns a function that tells whether the allocators count the slot at a heap offset as taken by an
+    /// object. It returns `None` for an offset outside their spans, and as long as the live slots are not
+    /// known.
     pub(crate) fn is_live(&self) -> impl Fn(u64) -> Option<bool> + '_ {
         let contexts = self.locked.iter().filter_map(Beside::context);
         let spans = contexts.flat_map(|context| context.alloc.spans.iter());
-        // With their offsets, so that a search of them looks at nothing else.
+        // With their offsets, so that a search reads only this list.
         let mut spans: Vec<(u64, &ObjectSpan)> = spans.map(|span| (span.span.offset, span)).collect();
         spans.sort_unstable_by_key(|&(offset, _)| offset);
         move |offset| {
@@ -60,7 +64,7 @@ impl Drop for SharedAll<'_> {
     fn drop(&mut self) {
         let locked = std::mem::take(&mut self.locked);
         if self.store.is_forked() {
-            std::mem::forget(locked); // a forked child leaves the locks to the parent
+            std::mem::forget(locked); // the locks belong to the parent of a forked child
         } else {
             drop(locked);
         }

@@ -1,4 +1,5 @@
-//! The collection of a region beside its transactions: by threads in the background, and by whoever asks for it.
+//! Collects a region between and during its transactions: in background threads, and in threads that call
+//! `Heap::collect`.
 
 use std::time::Instant;
 
@@ -7,7 +8,8 @@ use crate::gc::{SLICE, Stage};
 use crate::store::Store;
 use crate::txn::context::Context;
 
-/// A region that a collection has locked beside readers, of which nothing is certain any more if that does not come to its end.
+/// A region that a collection has locked, while readers may be inside. If the collection does not finish, the
+/// state of the region is uncertain, and it fails.
 struct Locked<'a> {
     region: Beside<&'a Region>,
     is_finished: bool,
@@ -22,7 +24,7 @@ impl Drop for Locked<'_> {
 }
 
 impl Region {
-    /// A slice of marking, beside readers and other threads that do the same.
+    /// Does a slice of marking. Readers and other threads that mark may run at the same time.
     pub(crate) fn mark_beside_readers(&self, store: &Store) -> Stage {
         let Ok(region) = Beside::lock(self, guard::is_inside_any()) else {
             store.set_unfenced();
@@ -41,7 +43,8 @@ impl Region {
         stage
     }
 
-    /// Runs `work` beside readers, in turn with transactions, unless the region is gone. The thread is not inside of the heap.
+    /// Runs `work` with the region's lock, after the transactions that wait for it. Readers may be inside.
+    /// Returns `None` if the region is gone. The calling thread is not inside the heap.
     fn in_turn<R>(&self, work: impl FnOnce(&mut Context) -> R) -> Option<R> {
         self.access().gate.pass(guard::is_inside_any);
         let exclusive = self.lock_alone().ok()?;
@@ -50,7 +53,8 @@ impl Region {
         result
     }
 
-    /// A slice of whatever is next, with the region locked. Returns whether a cycle is still running.
+    /// Does a slice of the collection's next work, with the region locked. Returns whether a cycle is still
+    /// running.
     pub(crate) fn collect_alone(&self) -> bool {
         let slice = |context: &mut Context| {
             if context.gc.is_idle() {
@@ -62,7 +66,7 @@ impl Region {
         self.in_turn(slice).unwrap_or(false)
     }
 
-    /// Begins a cycle. Returns whether it did: there may be one already. `None` if the region is gone.
+    /// Begins a cycle, unless one is running. Returns whether it did; `None` if the region is gone.
     pub(crate) fn begin_cycle(&self) -> Option<bool> {
         self.in_turn(|context| {
             context.upgrade(); // see `Context::assess`
@@ -71,12 +75,12 @@ impl Region {
         })
     }
 
-    /// Whether it is still being found out what is live in a heap that was opened.
+    /// Whether the collector is still finding the live slots of a heap that was opened.
     pub(crate) fn is_opening(&self) -> bool {
         self.in_turn(|context| context.gc.is_opening()).unwrap_or(false)
     }
 
-    /// Bytes of the spans of the region's objects.
+    /// Returns the bytes of all spans of the region's objects.
     pub(crate) fn span_bytes(&self) -> u64 {
         self.in_turn(|context| context.alloc.spans.iter().map(|span| span.bytes).sum()).unwrap_or(0)
     }

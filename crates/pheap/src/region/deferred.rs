@@ -1,11 +1,12 @@
-//! Transactions that wait for no disk, and what reads wait for, once they have let go of the region.
+//! Transactions that do not wait for the disk, and what reads wait for after they have released the region.
 
 use super::{Exclusive, Group, Region, Shared, guard};
 use crate::error::Result;
 use crate::store::Store;
 
 impl Exclusive<'_> {
-    /// [`commit`](Exclusive::commit), without waiting for a sync. With a write-ahead log: the position behind the record.
+    /// [`commit`](Exclusive::commit) without waiting for a sync. Returns the position after the record; 0
+    /// without a write-ahead log.
     #[inline(always)]
     pub(crate) fn commit_deferred(&mut self) -> Result<u64> {
         self.commit_then(|_| {}, |store, position| Ok(store.hand_over(position)))
@@ -13,14 +14,14 @@ impl Exclusive<'_> {
 }
 
 impl Group<'_> {
-    /// [`commit`](Group::commit), as for [one region](Exclusive::commit_deferred).
+    /// [`commit`](Group::commit) without waiting for a sync, as for [one region](Exclusive::commit_deferred).
     pub(crate) fn commit_deferred(&mut self) -> Result<u64> {
         self.commit_then(|store, position| Ok(store.hand_over(position)))
     }
 }
 
 impl Region {
-    /// Notes what a read sees that has just begun.
+    /// Notes the position up to which a read, which has just begun, sees the log.
     #[inline(never)] // reads without a log need the registers
     pub(super) fn note_seen(&self, store: &Store) {
         guard::note_seen(store.id(), self.counters.position.get());
@@ -28,7 +29,8 @@ impl Region {
 }
 
 impl Shared<'_> {
-    /// Lets go of the region, and then waits until what was seen may be told to others, unless the read that this one is nested in waits for that.
+    /// Releases the region, and then waits until everything that the read has seen is durable. If this read
+    /// is nested in a read of the same heap, the outer read waits instead.
     #[inline(always)]
     pub(crate) fn finish(self) -> Result<()> {
         if self.store.wal().is_none() {
@@ -37,7 +39,7 @@ impl Shared<'_> {
         self.let_go_and_wait()
     }
 
-    #[inline(never)] // as above
+    #[inline(never)] // reads without a log need the registers
     fn let_go_and_wait(self) -> Result<()> {
         let store = self.store;
         let (seen, waits_later) = guard::seen(store.id());
@@ -45,7 +47,7 @@ impl Shared<'_> {
         if waits_later { Ok(()) } else { store.acknowledge(seen) }
     }
 
-    /// Lets go of the region. With a write-ahead log: the position behind all that was seen.
+    /// Releases the region. Returns the position after everything that was seen; 0 without a write-ahead log.
     pub(crate) fn defer(self) -> u64 {
         if self.store.wal().is_some() { guard::seen(self.store.id()).0 } else { 0 }
     }

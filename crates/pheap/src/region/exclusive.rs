@@ -1,4 +1,4 @@
-//! `Exclusive`, what a transaction holds: a region whose only writer this thread is.
+//! `Exclusive`: a region whose only writer is this thread. Each transaction holds one.
 
 #![allow(unsafe_code)]
 
@@ -13,30 +13,33 @@ use crate::sync::fence::Refused;
 use crate::txn::commit;
 use crate::txn::context::{Context, Hot};
 
-/// Who waits longer than this to close a heap says for whom.
+/// A thread that waits longer than this to close a heap or remove a root logs the root that it waits for.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// A region whose only writer this thread is. Dropping it rolls the transaction back, unless it was committed, which lets go of the region, too.
+/// A region whose only writer is this thread. Dropping it rolls the transaction back, unless it was
+/// committed; a commit also releases the region.
 pub(crate) struct Exclusive<'a> {
     pub(super) store: &'a Store,
     pub(crate) region: &'a Region,
-    /// [`OPEN`], [`ENDING`], [`LOCKED`], [`LAST`] and [`UNTOLD`]. A word: padding between flags would be copied along with them.
+    /// The flags [`OPEN`], [`ENDING`], [`LOCKED`], [`LAST`] and [`UNTOLD`]. One word, because padding between
+    /// separate flags would be copied, too.
     state: usize,
 }
 
 /// The transaction is neither committed nor rolled back.
 const OPEN: usize = 1;
-/// The region is not let go of.
+/// This thread has the region's lock.
 const LOCKED: usize = 2;
-/// This thread [leaves](guard::leave) the heap with the region.
+/// This thread [leaves](guard::leave) the heap when it releases the region.
 const LAST: usize = 4;
-/// The transaction has ended, and what comes after that has not.
+/// The transaction has ended, but the work after its end is not complete.
 const ENDING: usize = 8;
-/// The transaction has committed a change, of which those who watch the root, if somebody does, have not been told.
+/// The transaction has committed a change, and the watchers of the root, if there are any, were not called
+/// yet.
 const UNTOLD: usize = 16;
 
 impl<'a> Exclusive<'a> {
-    /// Waits for the region, whose root is to be of type `ty`, and opens a transaction on it.
+    /// Waits for the region, whose root must have the type `ty`, and opens a transaction on it.
     #[inline(always)] // a call would return it through memory, which costs as much as the lock
     pub(crate) fn begin(store: &'a Store, region: &'a Region, ty: u32) -> Result<Exclusive<'a>> {
         store.check_writable()?;
@@ -50,7 +53,8 @@ impl<'a> Exclusive<'a> {
         Ok(exclusive)
     }
 
-    /// The lock was taken. The thread has [entered](guard::enter) the heap, and leaves it if this fails.
+    /// Makes an `Exclusive` of a region whose lock this thread has just taken. The thread has
+    /// [entered](guard::enter) the heap, and leaves it if this fails.
     #[inline(always)]
     pub(super) fn locked(store: &'a Store, region: &'a Region, ty: u32) -> Result<Exclusive<'a>> {
         if region.serves(ty) {
@@ -60,7 +64,7 @@ impl<'a> Exclusive<'a> {
         }
     }
 
-    /// Takes the lock if it is free, beside another one of the same heap.
+    /// Takes the lock of the region if it is free. This thread already has another region of the same heap.
     pub(super) fn try_locked(
         store: &'a Store,
         (region, ty): (&'a Region, u32),
@@ -75,12 +79,12 @@ impl<'a> Exclusive<'a> {
         }
     }
 
-    /// Lets go of a region that is not what was asked for.
+    /// Releases a region whose root does not have the requested type, and returns the error.
     #[cold]
     #[inline(never)]
     fn wrong_type(self) -> Error {
         let (store, region) = (self.store, self.region);
-        drop(self); // others need not wait as well
+        drop(self); // `why_not` may wait for the disk; other threads need not wait for that
         store.check_open().err().unwrap_or_else(|| region.why_not(store))
     }
 
@@ -88,7 +92,9 @@ impl<'a> Exclusive<'a> {
     #[allow(clippy::mut_from_ref)] // one context per lock, and its users are one after the other
     pub(crate) fn context(&self) -> &mut Context {
         debug_assert!(self.state & LOCKED != 0, "the region was let go of");
-        // SAFETY: the lock is held, for nobody asks after a commit; no reference into the context is kept across calls.
+        // SAFETY: this thread has the region's lock until `let_go`, and no caller asks for the context
+        // afterwards (`LOCKED`, asserted in debug builds). No caller keeps a reference into the context
+        // across calls, so references do not overlap.
         unsafe { &mut *self.region.context.get() }
     }
 
@@ -97,16 +103,16 @@ impl<'a> Exclusive<'a> {
         &self.region.front.hot
     }
 
-    /// Commits the transaction and lets go of the region. If the commit has worked, `done` is called before
-    /// anyone sees the region, its collector included.
-    // Takes a reference, for a processor would wait to move what was just written in parts.
+    /// Commits the transaction and releases the region. If the commit has worked, `done` is called before any
+    /// other thread, or the collector, sees the region.
+    // By reference: a move of a value that was just written in parts would stall the processor.
     #[inline(always)]
     pub(crate) fn commit(&mut self, done: impl FnOnce(&mut Context)) -> Result<()> {
         self.commit_then(done, |store, position| store.acknowledge(position))
     }
 
-    /// [`commit`](Self::commit). With a write-ahead log, `wait` is called at the end, with the position
-    /// behind the transaction's record.
+    /// [`commit`](Self::commit), but with a write-ahead log the end calls `wait` with the position after the
+    /// transaction's record.
     #[inline(always)]
     pub(super) fn commit_then<R: Default>(
         &mut self,
@@ -127,7 +133,7 @@ impl<'a> Exclusive<'a> {
         let context = self.context();
         let position = context.media.position();
         context.collect_some();
-        // Others may have the region meanwhile. They will wait for their own records, which are behind this one.
+        // Other threads may get the region now. They wait for their own records, which follow this one.
         self.let_go();
         if is_untold {
             self.state = UNTOLD;
@@ -162,11 +168,11 @@ impl<'a> Exclusive<'a> {
     }
 
     /// Commits the open transaction, calls `done`, and opens the next transaction. The region stays locked in
-    /// between: no other thread reads or changes it, and its collector gets no turn. Waits for no sync. Returns the
-    /// position behind the record, with a write-ahead log.
+    /// between: no other thread reads or changes it, and its collector gets no turn. Does not wait for a
+    /// sync. Returns the position after the record, with a write-ahead log.
     ///
     /// # Errors
-    /// Those of a commit. The transaction is rolled back then, and the region let go of.
+    /// Those of a commit. Then the transaction is rolled back, and the region is released.
     pub(crate) fn commit_and_go_on(&mut self, done: impl FnOnce(&mut Context)) -> Result<u64> {
         let result = self.commit_locked(done)?;
         if let Err(error) = result {
@@ -179,7 +185,9 @@ impl<'a> Exclusive<'a> {
         Ok(position)
     }
 
-    /// Tells those who watch the root of what was committed, whether it is known to be durable or never will be. For transactions of the program's: others may have locked what those need.
+    /// Calls the watchers of the root, if the transaction has committed a change. The caller knows that the
+    /// change is durable, or that it never will be. Only for transactions of the program: other transactions
+    /// may hold locks that the watchers need.
     #[inline(always)]
     pub(crate) fn tell(&mut self) {
         if self.take_untold() {
@@ -187,7 +195,8 @@ impl<'a> Exclusive<'a> {
         }
     }
 
-    /// Whether somebody is to be told, which is the caller's business from now on. A transaction that was not committed is still to be rolled back.
+    /// Returns whether there are watchers to call, and leaves that to the caller. A transaction that was not
+    /// committed stays open: dropping it rolls it back.
     #[inline(always)]
     pub(super) fn take_untold(&mut self) -> bool {
         if self.state != UNTOLD {
@@ -197,9 +206,9 @@ impl<'a> Exclusive<'a> {
         self.region.is_watched()
     }
 
-    /// Rolls the transaction back and lets go of the region. Why it was given up may tell of what it has
-    /// read. So the caller waits until that is durable: with a write-ahead log, what is before the position
-    /// that this returns.
+    /// Rolls the transaction back and releases the region. The error for which the transaction was given up
+    /// may depend on data that it has read. So the caller waits until these are durable: with a write-ahead
+    /// log, up to the position that this returns.
     #[cold]
     #[must_use = "the caller waits until what was read is durable"]
     pub(crate) fn give_up(self) -> u64 {
@@ -222,18 +231,20 @@ impl<'a> Exclusive<'a> {
 }
 
 impl Exclusive<'_> {
-    /// The program has caught a panic that has left the region between two states. It is as if nobody had.
+    /// Handles the case that the program has caught a panic from an inconsistent region. The heap fails, as
+    /// if the program had not caught it.
     #[cold]
     pub(super) fn caught(&mut self) -> Error {
         self.region.fail();
         self.store.check_open().err().unwrap_or(Error::Closed)
     }
 
-    /// Rolls a transaction back that was given up, or that a panic has interrupted, before its commit or within; unless only a crash leaves it whole.
+    /// Rolls a transaction back that was given up, or that a panic has interrupted before or within its
+    /// commit. If only the next opening can repair the region, the heap fails instead.
     #[cold]
     fn roll_back(&mut self) {
-        // Also if the region is never used again: the last ones that have the list of a transaction over
-        // several roots may drop it in any thread.
+        // Dropped here, even if the region is never used again: another thread may drop the region, and an
+        // `Rc` must not be shared with that thread.
         self.context().group = None;
         if self.region.is_gone() {
             return;
@@ -248,36 +259,38 @@ impl Exclusive<'_> {
         std::mem::forget(unwound);
     }
 
-    /// Lets go of the region, if that was not done before.
+    /// Releases the region, unless that was done before.
     #[inline(always)]
     fn let_go(&mut self) {
         let state = std::mem::take(&mut self.state);
         if state & LOCKED == 0 {
             return;
         }
-        // Whoever has it next, on whatever processor, can rely on it that lines which were flushed before this are written
-        // back before its first fence has passed: the lock ends with a locked instruction, or whoever revokes it lets its
-        // owner pass a fence.
-        // Locked by this thread, when this was made, and not let go of since.
+        // If this thread flushed lines before this point, they are written back before the first fence of the
+        // next holder has passed, whatever processor that runs on: unlocking is a locked instruction, or the
+        // thread that revokes the lock makes its owner pass a fence.
+        // `LOCKED` was set, so this thread has the lock: it took the lock when this value was made, and has
+        // not released it since.
         self.region.access().unlock_upgradable();
         if state & LAST != 0 {
             guard::leave(self.store.id());
         }
     }
 
-    /// Lets go of the region when the transaction has ended, and all that comes after that.
+    /// Releases the region. The transaction has ended, and so has the work after its end.
     pub(super) fn ended(mut self) {
         self.state &= !(OPEN | ENDING);
     }
 
-    /// Notes that a change was committed, if it was, before the region's collector goes on.
+    /// Notes whether watchers must be called for a committed change. Called before the region's collector
+    /// runs.
     pub(super) fn note_untold(&mut self) {
         if self.region.is_to_tell(self.store) {
             self.state |= UNTOLD;
         }
     }
 
-    /// [`ended`](Self::ended), but that somebody may be [to be told](Self::take_untold).
+    /// [`ended`](Self::ended), but keeps the note that [watchers are to be called](Self::take_untold).
     pub(super) fn ended_untold(&mut self) {
         let untold = self.state & UNTOLD;
         self.state &= !(OPEN | ENDING);
@@ -289,14 +302,14 @@ impl Exclusive<'_> {
         self.state & LOCKED != 0
     }
 
-    /// Says that this thread leaves the heap with this region, or with another one.
+    /// Sets whether this thread leaves the heap when it releases this region.
     pub(super) fn set_last(&mut self, last: bool) {
         self.state = self.state & !LAST | if last { LAST } else { 0 };
     }
 }
 
 impl Drop for Exclusive<'_> {
-    #[inline(always)] // for who has committed there is nothing to do here
+    #[inline(always)] // there is nothing to do after a commit
     fn drop(&mut self) {
         if self.state != 0 {
             self.dropped();
@@ -310,8 +323,8 @@ impl Exclusive<'_> {
     fn dropped(&mut self) {
         if self.state & (OPEN | ENDING) != 0 {
             if self.store.is_forked() && !bug(Bug::ForksRollBack) {
-                // The transaction is the parent's: its region is not here, and its lock is that of a thread
-                // there.
+                // The transaction belongs to the parent. This process has no memory of the region, and a
+                // thread of the parent holds its lock.
                 if self.state & LAST != 0 {
                     guard::leave(self.store.id());
                 }
@@ -323,7 +336,7 @@ impl Exclusive<'_> {
     }
 }
 
-/// Dropped in a panic only: within a rollback, or what comes after it.
+/// Fails the region when dropped, which happens only if a rollback, or the work after it, panics.
 struct Unwound<'e, 'a>(&'e mut Exclusive<'a>);
 
 impl Drop for Unwound<'_, '_> {
@@ -334,8 +347,9 @@ impl Drop for Unwound<'_, '_> {
 }
 
 impl Region {
-    /// Calls `f` with the spans of objects (offset, bytes, whether they have pointers) from number `from` on, up to about so many bytes of them, while nobody changes anything in the region. Returns
-    /// the number of the next one; `None` if there is none, or the region cannot be had that soon.
+    /// Calls `f` with spans of objects (offset, bytes, whether they have pointers), from number `from` on,
+    /// while no transaction changes the region. Stops after about `bytes` bytes of spans. Returns the number
+    /// of the next span; `None` if there is none, or if the region is not free within `patience`.
     pub(crate) fn with_spans(
         &self,
         from: usize,
@@ -346,12 +360,14 @@ impl Region {
         if self.access().try_lock_for(patience) != Ok(true) {
             return None;
         }
-        // SAFETY: where the heap is never changes.
+        // SAFETY: the context lives as long as the region, and its pointer to the store is set once, when it
+        // is made.
         let store = unsafe { (*self.context.get()).store() };
         let _locked = Exclusive { store, region: self, state: LOCKED };
         let mut next = None;
         if !self.is_gone() {
-            // SAFETY: the lock is held, and no other reference to the context is made meanwhile.
+            // SAFETY: this thread has the region's lock (`_locked`), and makes no other reference to the
+            // context while this one is in use.
             let context = unsafe { &*self.context.get() };
             let mut seen = 0;
             for (number, span) in context.alloc.spans.iter().enumerate().skip(from) {
@@ -366,28 +382,34 @@ impl Region {
         next
     }
 
-    /// Waits for the region, for work that leaves nothing certain of it until it has [ended](Exclusive::ended). The thread is not inside of the heap.
+    /// Waits for the region, for work that would leave it in an uncertain state if it did not
+    /// [end](Exclusive::ended). The calling thread is not inside the heap.
     pub(super) fn lock_alone(&self) -> Result<Exclusive<'_>, Refused> {
         if !self.access().try_lock_for(PATIENCE)? {
             // SURVIVES unreached: nothing in the lab takes so long.
             let root = self.name.lock().clone();
             tracing::warn!(root, "closing a heap, or removing a root, waits for a transaction on it");
-            // SURVIVES unreached: as above.
+            // SURVIVES unreached: nothing in the lab takes so long.
             self.access().lock_collected()?;
         }
-        // SAFETY: the lock is held, as long as which the heap lives, and where that is never changes.
+        // SAFETY: the context's pointer to the store is set once, when it is made. The store lives as long as
+        // the region's lock is held, which the caller of `Region::new` guarantees.
         let store = unsafe { (*self.context.get()).store() };
         Ok(Exclusive { store, region: self, state: LOCKED | ENDING })
     }
 
-    /// Waits for the region, empties its log, and runs `last`. Then waits for those who look at snapshots. Nobody can have the region any more after that.
+    /// Waits for the region, empties its log, and runs `last`. Then waits for threads that read snapshots. No
+    /// thread can have the region afterwards.
     ///
     /// # Errors
-    /// [`Error::Closed`] if it is gone already; [`Error::Failed`] if it cannot be had: somebody may be inside for as long as there are handles.
+    /// [`Error::Closed`] if the region is gone already; [`Error::Failed`] if the system refuses the fence:
+    /// then a thread may stay inside as long as there are handles.
     pub(crate) fn retire<R>(&self, store: &Store, last: impl FnOnce(&mut Context) -> R) -> Result<R> {
-        // The thread is not inside of the heap: its callers have looked. So nothing is entered, and nothing left.
+        // Callers have checked that this thread is not inside the heap. So there is no scope to enter or
+        // leave.
         let exclusive = self.lock_alone().map_err(|_| store.set_unfenced())?;
-        // Also if it is gone: whoever has read it since before it failed looks at memory that is about to go.
+        // Also if the region is gone: a thread that has read it since before it failed looks at memory that
+        // is about to be unmapped.
         self.access().upgrade();
         let retired = (!self.is_gone()).then(|| {
             let context = exclusive.context();
@@ -399,7 +421,7 @@ impl Region {
             result
         });
         exclusive.ended();
-        // Without the region's lock, which who looks at a snapshot may wait for.
+        // Called without the region's lock: a thread that reads a snapshot may wait for that lock.
         self.held.accesses.end();
         retired.ok_or(Error::Closed)
     }

@@ -1,4 +1,4 @@
-//! Several regions at once, for one transaction over any number of them.
+//! Several regions at once, for one transaction over all of them.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -13,30 +13,30 @@ use crate::sync::gate::Gates;
 use crate::txn::commit;
 use crate::txn::context::{Context, Hot};
 
-/// Several regions that this thread has for itself, in one transaction.
+/// Several regions that this thread has locked as the writer, in one transaction.
 pub(crate) struct Group<'a> {
-    /// In the order of their places in the heap.
+    /// In the order of their addresses.
     locked: Vec<Exclusive<'a>>,
-    /// Number in `locked` of each region, in the order of the caller.
+    /// For each region, in the caller's order: its index in `locked`.
     order: Vec<usize>,
-    /// Whether the transaction has ended, and what comes after that has not.
+    /// Whether the transaction has ended, but the work after its end is not complete.
     is_ending: bool,
 }
 
 impl<'a> Group<'a> {
-    /// Waits for these regions, whose roots are to be of these types, and opens a transaction on them.
+    /// Waits for these regions, whose roots must have these types, and opens a transaction on them.
     pub(crate) fn begin(store: &'a Store, regions: &[(&'a Region, u32)]) -> Result<Group<'a>> {
         store.check_writable()?;
         store.wait_for_memory();
         let place = |(region, _): &(&'a Region, u32)| region.header.addr();
         let mut sorted: Vec<(&'a Region, u32)> = regions.to_vec();
-        // By their place in the heap: the same in each run, so that what a crash leaves can be reproduced.
+        // By address: this order is the same in each run, so that the state after a crash can be reproduced.
         sorted.sort_unstable_by_key(place);
         if let Some(twice) = sorted.windows(2).find(|pair| std::ptr::eq(pair[0].0, pair[1].0)) {
             return Err(Error::DuplicateRoot { root: twice[0].0.name.lock().clone() });
         }
         let locked = Group::lock_all(store, &sorted)?;
-        // One list for all of them, or it would take their number squared.
+        // One list for all of them: a list for each would take the square of their number.
         let members: Rc<[*mut Context]> = sorted.iter().map(|(region, _)| region.context.get()).collect();
         for one in &locked {
             one.context().group = Some(members.clone());
@@ -49,12 +49,14 @@ impl<'a> Group<'a> {
         Ok(Group { locked, order, is_ending: false })
     }
 
-    /// Waits for one region at a time, and only while it has none: another thread may hold one of them in a read, and wait for
-    /// the next one there. If it cannot have them all, those who come later and have nothing wait until it can: else there might always be somebody in one
-    /// of them.
+    /// Waits for one region at a time, and only while this thread has none of them: another thread may hold
+    /// one of them in a read, and wait for the next one there. If this thread cannot have them all, it closes
+    /// the gates: threads that arrive later, and have no region, wait until it can. Otherwise there might
+    /// always be a thread in one of them.
     fn lock_all(store: &'a Store, regions: &[(&'a Region, u32)]) -> Result<Vec<Exclusive<'a>>> {
         if !bug(Bug::GatesForReads) {
-            // Before any gate is closed here: who waits at one keeps nobody away.
+            // Done before this thread closes any gate: a thread that waits at a gate must not keep others
+            // out.
             regions.iter().for_each(|(region, _)| region.access().gate.pass(guard::is_inside_any));
         }
         let mut wait_for = 0;
@@ -79,11 +81,11 @@ impl<'a> Group<'a> {
                         }
                         Some(gates) => gates.lengthen(),
                     }
-                    continue 'again; // lets go of all
+                    continue 'again; // releases all of them
                 };
                 locked.push(next);
             }
-            // Entered once, left once: by the one that goes last.
+            // The heap was entered once, and is left once: by the `Exclusive` that is released last.
             let last = locked.len() - 1;
             for (i, one) in locked.iter_mut().enumerate() {
                 one.set_last(i == last);
@@ -100,7 +102,7 @@ impl<'a> Group<'a> {
         &self.locked[self.order[index]].region.held
     }
 
-    /// Commits the transaction and lets go of the regions. Then `wait` is called with the position behind the
+    /// Commits the transaction and releases the regions. Then calls `wait` with the position after the
     /// record, which is 0 without a write-ahead log.
     pub(super) fn commit_then<R>(&mut self, wait: impl FnOnce(&Store, u64) -> Result<R>) -> Result<R> {
         let store = self.locked[0].store;
@@ -119,7 +121,8 @@ impl<'a> Group<'a> {
         self.commit_then(|store, position| store.acknowledge(position))
     }
 
-    /// Tells those who watch the roots of what was committed, as for [one region](Exclusive::tell).
+    /// Calls the watchers of the roots that the transaction has changed, as for [one
+    /// region](Exclusive::tell).
     pub(crate) fn tell(&mut self) {
         let watched = self.locked.iter_mut().filter_map(|one| one.take_untold().then_some(one.region));
         let watched: Vec<&Region> = watched.collect();
@@ -128,7 +131,8 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Rolls the transaction back, as for [one region](Exclusive::give_up).
+    /// Rolls the transaction back, as for [one region](Exclusive::give_up). Returns the largest of their
+    /// positions.
     #[must_use = "the caller waits until what was read is durable"]
     pub(crate) fn give_up(self) -> u64 {
         let regions: Vec<&Region> = self.locked.iter().map(|one| one.region).collect();
@@ -137,7 +141,7 @@ impl<'a> Group<'a> {
     }
 
     fn contexts(&mut self) -> Vec<&mut Context> {
-        // Distinct regions, hence distinct contexts.
+        // The regions are distinct, so the contexts are, too.
         self.locked.iter().map(|one| one.context()).collect()
     }
 
@@ -154,7 +158,8 @@ impl<'a> Group<'a> {
         self.locked.iter_mut().for_each(Exclusive::ended_untold);
     }
 
-    /// Rolls a transaction back that was given up, or that a panic has interrupted, before its commit or within; unless only a crash leaves it whole.
+    /// Rolls a transaction back that was given up, or that a panic has interrupted before or within its
+    /// commit. If only the next opening can repair the regions, the heap fails instead.
     #[cold]
     fn roll_back(&mut self) {
         if self.is_ending || self.locked.iter().any(|one| one.context().is_between) {
@@ -202,7 +207,7 @@ mod tests {
             let collects = scope.spawn(|| store.collect().map(drop));
             thread::sleep(Duration::from_millis(50));
             assert!([several.is_finished(), one.is_finished(), collects.is_finished()] == [false; 3]);
-            // Who is inside of another heap does not.
+            // A thread that is inside another heap does not wait.
             let other = Options::new().reserve(1 << 30).in_memory().unwrap();
             let outer: Root<u64> = other.root("outer").unwrap();
             crate::with_several_heaps(|| {

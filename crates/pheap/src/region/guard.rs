@@ -1,39 +1,41 @@
-//! What this thread is inside of: to wait for more of the same heap (`Error::Nested`), or for all of another one
-//! (`Error::SeveralHeaps`), could be for ever.
+//! The heaps that this thread is inside. If it then waited for more of the same heap (`Error::Nested`), or
+//! for another whole heap (`Error::SeveralHeaps`), it could wait for ever.
 //!
-//! Everything that calls the program's code with a lock of a heap held is noted here first: transactions,
-//! reads, the lock on roots that come and go, copies. So what would wait for a lock that its caller holds is
-//! found before any lock is taken.
+//! Every function that calls the program's code while it holds a lock of a heap is recorded here first:
+//! transactions, reads, copies, and the lock on roots that come and go. So an attempt to wait for a lock that
+//! the caller holds is refused before any lock is taken.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
 
 use crate::error::{Error, Result};
 
-/// Scopes in which a thread can enter a transaction or read at most.
+/// Number of scopes after which a thread can enter no further transaction or read.
 const DEPTH: usize = 16;
-/// Scopes that one thread can be inside of at a time. More, so that a heap can be closed wherever one can be read.
+/// Number of scopes that one thread can be inside at a time. It is larger than [`DEPTH`], so that a heap can
+/// be closed wherever it can be read.
 const SLOTS: usize = 2 * DEPTH;
 const TOO_DEEP: &str = "a thread can be inside of transactions and reads of at most 16 heaps at a time";
 
-/// What a thread does in a heap, and so what it holds.
+/// What a thread does in a heap, which determines the locks that it holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scope {
-    /// A transaction has the locks of its regions.
+    /// A transaction: it has the locks of its regions.
     Transaction,
-    /// A read has the lock of its region, shared. Reads nest, for they never wait for one another.
+    /// A read: it shares the lock of its region. Reads may nest, because they never wait for one another.
     Read,
-    /// A look at a snapshot has no lock. Only threads that close the heap or remove roots wait for it.
+    /// An access to a snapshot: it has no lock. Only threads that close the heap or remove roots wait for it.
     Snapshot,
-    /// No root comes or goes, but by this thread: it has the lock `creation`.
+    /// This thread has the lock `creation`. No other thread creates or removes a root.
     Roots,
-    /// The heap is not closed, but by this thread: it has the lock `copies`.
+    /// This thread has the lock `copies`. No other thread closes the heap.
     Copy,
 }
 
 impl Scope {
-    /// Whether a thread may enter this scope inside of another one of the same heap: whether what this waits
-    /// for never waits for what the other one holds. Then that is so of two heaps, too.
+    /// Whether a thread may enter this scope inside the scope `outer` of the same heap. It may if the threads
+    /// for which the new scope waits never wait for a lock of the outer one. Then the same holds if the
+    /// scopes are of two heaps.
     fn nests_in(self, outer: Scope) -> bool {
         match (self, outer) {
             (Scope::Snapshot, _) | (Scope::Roots, Scope::Copy) => true,
@@ -55,9 +57,11 @@ struct Inside {
 struct Scopes {
     count: Cell<usize>,
     inside: [Cell<Inside>; SLOTS],
-    /// Whether what holds one heap and waits for another one may nest.
+    /// Whether the thread runs [`with_several_heaps`]: a scope that holds one heap and waits for another one
+    /// may nest.
     several: Cell<bool>,
-    /// With a write-ahead log: the position behind the newest record that each of them has seen, if it reads.
+    /// With a write-ahead log, for each scope that is a read: the position after the newest record that it
+    /// has seen.
     seen: [Cell<u64>; SLOTS],
 }
 
@@ -73,7 +77,7 @@ thread_local! {
     };
 }
 
-/// Notes that this thread begins something in `heap`, which it [leaves](leave) when that has ended.
+/// Records that this thread enters a scope in `heap`. The caller [leaves](leave) it at the end.
 ///
 /// # Errors
 /// [`Error::Nested`], [`Error::SeveralHeaps`].
@@ -93,7 +97,7 @@ pub(crate) fn enter(heap: usize, scope: Scope) -> Result<()> {
 /// A scope that this thread [leaves](leave) when this is dropped.
 pub(crate) struct Entered {
     heap: usize,
-    /// The thread that has entered it leaves it.
+    /// The thread that has entered the scope must leave it.
     thread: PhantomData<*const ()>,
 }
 
@@ -119,7 +123,8 @@ impl Scopes {
             if outer.heap == new.heap {
                 return Err(Error::Nested);
             }
-            // Of two heaps, one may be read and the other one changed: the program sees to the order.
+            // One heap may be read and the other one changed, without `with_several_heaps`: the program must
+            // keep to one order.
             let reads = [new.scope, outer.scope].contains(&Scope::Read);
             let changes = [new.scope, outer.scope].contains(&Scope::Transaction);
             if !(reads && changes || self.several.get()) {
@@ -130,15 +135,15 @@ impl Scopes {
         if inside.len() < most { Ok(()) } else { Err(Error::Unsupported(TOO_DEEP)) }
     }
 
-    /// Whether the thread holds a lock in one of the first scopes.
+    /// Whether the thread holds a lock in one of the first `count` scopes.
     fn has_lock(&self, count: usize) -> bool {
         self.inside[..count].iter().any(|inside| inside.get().scope != Scope::Snapshot)
     }
 }
 
-/// Runs `f`, in which nothing is [`Error::SeveralHeaps`].
+/// Runs `f`, in which no scope is refused with [`Error::SeveralHeaps`].
 pub(crate) fn with_several_heaps<R>(f: impl FnOnce() -> R) -> R {
-    /// Sets back what it was, also in a panic.
+    /// Restores the earlier value, also in a panic.
     struct Before(bool);
     impl Drop for Before {
         fn drop(&mut self) {
@@ -149,7 +154,7 @@ pub(crate) fn with_several_heaps<R>(f: impl FnOnce() -> R) -> R {
     f()
 }
 
-/// Takes back the newest [`enter`] of `heap`.
+/// Ends the newest scope of this thread, which is one of `heap`.
 #[inline(always)]
 pub(crate) fn leave(heap: usize) {
     SCOPES.with(|scopes| {
@@ -161,8 +166,9 @@ pub(crate) fn leave(heap: usize) {
     });
 }
 
-/// Whether this thread held a lock already, of this heap or another, when it [entered](enter) the newest
-/// scope: others may wait for that. (No thread that has a root waits for a look at a snapshot.)
+/// Whether this thread held a lock, of this heap or another, before it [entered](enter) the newest scope.
+/// Other threads may wait for that lock. (An access to a snapshot does not count: no thread that has a root
+/// waits for one.)
 #[inline(always)]
 pub(crate) fn is_nested() -> bool {
     SCOPES.with(|scopes| {
@@ -176,13 +182,13 @@ pub(crate) fn is_inside_any() -> bool {
     SCOPES.with(|scopes| scopes.has_lock(scopes.count.get()))
 }
 
-/// Whether this thread is inside of nothing: nobody waits for it.
+/// Whether this thread is inside no scope, so that no thread waits for it.
 pub(crate) fn is_outside() -> bool {
     SCOPES.with(|scopes| scopes.count.get() == 0)
 }
 
-/// Fails if this thread cannot wait until a region of `heap` is free: it is inside of it, other than in a copy, or
-/// inside of another one.
+/// Fails if this thread must not wait for a region of `heap`, because it is inside this heap (except in a
+/// copy), or inside another one.
 ///
 /// # Errors
 /// [`Error::Nested`], [`Error::SeveralHeaps`].
@@ -190,8 +196,9 @@ pub(crate) fn may_wait(heap: usize) -> Result<()> {
     Entered::new(heap, Scope::Roots).map(drop)
 }
 
-/// Notes what a read of `heap`, which this thread has just [entered](enter), and which holds its lock, is going to see: everything before a position of the log. Reads of the heap that it is nested in
-/// see it, too, by what it returns.
+/// Records the position up to which a read of `heap` sees the log. This thread has just [entered](enter) the
+/// read, and has the region's lock. Outer reads of the same heap get the position, too, because the inner
+/// read returns its result to them.
 pub(crate) fn note_seen(heap: usize, position: u64) {
     SCOPES.with(|scopes| {
         let newest = scopes.count.get() - 1;
@@ -202,15 +209,17 @@ pub(crate) fn note_seen(heap: usize, position: u64) {
     });
 }
 
-/// What the newest read of this thread, of `heap`, has seen with those nested in it; and whether a read of the heap that it is nested in will wait for that.
+/// Returns the position up to which the newest read of this thread, which is one of `heap`, has seen the log,
+/// including reads nested in it. Also returns whether an outer read of the heap will wait for that position.
 pub(crate) fn seen(heap: usize) -> (u64, bool) {
     SCOPES
         .with(|scopes| (scopes.seen[scopes.count.get() - 1].get(), scopes.outer_reads(heap).next().is_some()))
 }
 
 impl Scopes {
-    /// The reads of `heap` that the newest scope is nested in, without a transaction in between: what that
-    /// does may become durable before. Other scopes wait for nothing that was read.
+    /// Returns the reads of `heap` in which the newest scope is nested without a transaction in between: a
+    /// transaction may become durable before the outer read ends. Scopes other than reads do not wait for the
+    /// position.
     fn outer_reads(&self, heap: usize) -> impl Iterator<Item = usize> + '_ {
         let inside = |&place: &usize| self.inside[place].get();
         let outer = (0..self.count.get() - 1).rev();
@@ -224,7 +233,7 @@ impl Scopes {
 mod tests {
     use super::*;
 
-    /// A read in a look at a snapshot waits for the disk itself, and in turn for its root.
+    /// A read within an access to a snapshot waits for the disk itself, and takes its turn at its root.
     #[test]
     fn a_look_at_a_snapshot_is_no_read() {
         enter(8, Scope::Snapshot).unwrap();

@@ -1,6 +1,8 @@
-//! Regions: one for each named root, with a lock, an allocator and a log of its own. [`Exclusive`] and `Shared` are what a transaction and a read hold.
+//! Regions: one for each named root, each with a separate lock, allocator and log. A transaction holds an
+//! [`Exclusive`], a read a [`Shared`].
 //!
-//! Knows how a thread gets a region and lets go of it, whatever happens meanwhile. Must not know types, nor what a transaction does.
+//! Knows how a thread gets a region and releases it, also after a panic or in a forked child. Must not know
+//! types, nor what a transaction does.
 
 #![allow(unsafe_code)]
 
@@ -50,17 +52,21 @@ use guard::Scope;
 pub(crate) use versions::NewRoot;
 pub use watch::Watch;
 
-/// A region while the heap is open. On lines of its own, like its [`Counters`].
+/// A region while the heap is open. Aligned to separate lines, like its [`Counters`].
 #[repr(align(128))]
 pub(crate) struct Region {
-    /// Guarded by the lock. Its address does not change. Not a box: to move one would end the pointers that were made of it.
+    /// Guarded by the lock. Its address does not change. An `Rc` and not a `Box`: moving a `Box` would
+    /// invalidate the pointers that were made from it.
     context: Rc<UnsafeCell<Context>>,
     front: Rc<Front>,
-    /// Number of the root's type in the type table, as others are told it: what the medium has.
+    /// Number of the root's type in the type table, as other code reads it. It is the type that the medium
+    /// has: a migration sets it when it is durable.
     listed: AtomicU32,
-    /// The number that a handle must have been made for, or [`GONE`]. Written under the lock.
+    /// The type number for which a handle must have been made, or [`GONE`]. Written under the lock.
     serves: AtomicU32,
-    /// The number of the type of which versions are kept, if the root is of such a type. Written under the lock, or before anybody else has the region.
+    /// Number of the root type whose versions are kept, or [`versions::NONE`]. It differs from `serves` after
+    /// the root has got another type, until that version is noted. Written under the lock, or before any
+    /// other thread has the region.
     versioned: AtomicU32,
     watchers: watch::Watchers,
     pub(crate) header: RegionHeader,
@@ -70,12 +76,16 @@ pub(crate) struct Region {
     pub(crate) state: Arc<State>,
 }
 
-/// Serves nobody: removed, or its heap closed, and nothing may be touched any more. No type has this number.
+/// A value of [`Region::serves`]: the region was removed, has failed, or its heap was closed, so no thread
+/// may touch its memory any more. No type has this number.
 const GONE: u32 = u32::MAX;
 
-// SAFETY: the context and the memory of the region are touched under the lock only, and there is one `Rc` of it and of `front`, of which `hot` is the writer's; the rest is made for sharing.
+// SAFETY: threads touch the context and the memory of the region only under its lock. The `Rc`s of the
+// context and of `front` are never cloned, so their counts stay in one thread; only the writer uses
+// `front.hot`. All other fields are `Send` and `Sync`.
 unsafe impl Send for Region {}
-// SAFETY: the context and the memory of the region are touched under the lock only; the rest is made for sharing.
+// SAFETY: threads touch the context and the memory of the region only under its lock. All other fields are
+// `Sync`.
 unsafe impl Sync for Region {}
 
 /// What identifies a region on the medium.
@@ -85,14 +95,17 @@ pub(crate) struct Identity {
     pub(crate) header: RegionHeader,
     pub(crate) offset: u64,
     pub(crate) root: u64,
-    /// Of its log.
+    /// Generation of the region's log.
     pub(crate) generation: u64,
     pub(crate) name: String,
 }
 
 impl Region {
+    /// Makes a region that has no spans yet.
+    ///
     /// # Safety
-    /// `store` outlives every lock that is taken on the region; the region's header is mapped as long.
+    /// `store` outlives every lock that is taken on the region, and the region's header is mapped as long as
+    /// `store` lives.
     pub(crate) unsafe fn new(
         store: *const Store,
         pace: Arc<Pace>,
@@ -106,7 +119,8 @@ impl Region {
         let state = Arc::new(State { root: AtomicU64::new(root), ..State::default() });
         let front = Rc::new(Front { hot: Hot::new(), lock: Access::new() });
         let gc = Collector::new(pace, state.clone(), held.clone());
-        // SAFETY: the store is there as long as any lock on the region, the caller's premise; `front` is the region's own.
+        // SAFETY: the caller guarantees that `store` outlives every lock on the region. `front` lives as long
+        // as the region, which also owns the context.
         let context =
             Rc::new(UnsafeCell::new(unsafe { Context::new(store, id, media, log, gc, Rc::as_ptr(&front)) }));
         front.hot.context.set(context.get());
@@ -125,8 +139,8 @@ impl Region {
         }
     }
 
-    /// Gives a region that was read from the medium the spans of its objects, and which slots of them are live, if that is known.
-    /// `pointers` gives the map of a type.
+    /// Gives a region that was read from the medium the spans of its objects. `live` has the live slots of
+    /// these spans, if they are known; `pointers` returns the pointer map of a type.
     pub(crate) fn load(
         &mut self,
         spans: &[Span],
@@ -144,7 +158,7 @@ impl Region {
         context.gc.publish(&context.alloc);
     }
 
-    /// Offset of the root object.
+    /// Returns the heap offset of the root object.
     #[inline]
     pub(crate) fn root(&self) -> u64 {
         self.state.root.load(Ordering::Relaxed)
@@ -154,19 +168,20 @@ impl Region {
         self.state.root.store(offset, Ordering::Relaxed);
     }
 
-    /// Number of the root's type.
+    /// Returns the number of the root's type.
     pub(crate) fn ty(&self) -> u32 {
         self.listed.load(Ordering::Relaxed)
     }
 
-    /// Tells others of a type that the root now has, durably.
+    /// Publishes the type that the root now has. It is durable.
     pub(crate) fn set_ty(&self, ty: u32) {
         self.listed.store(ty, Ordering::Relaxed);
     }
 
-    /// Gives the region another root object, of another type, of which `versions` are kept or not. Handles for the old one get nothing from now on.
+    /// Gives the region another root object, of another type. `versions` says whether versions of it are
+    /// kept. From now on, handles for the old type get an error.
     ///
-    /// The region is locked, this is its context, and no transaction is open on it.
+    /// The caller has the region's lock, `context` is that of this region, and no transaction is open on it.
     pub(crate) fn replace_root(&self, context: &Context, offset: u64, ty: u32, versions: bool, by: NewRoot) {
         self.set_root(offset);
         if versions {
@@ -180,13 +195,14 @@ impl Region {
         &self.front.lock
     }
 
-    /// Whether handles for roots of this type may have what is in the region, which is locked.
+    /// Whether handles for roots of type `ty` may access the region. The caller has its lock.
     #[inline(always)]
     fn serves(&self, ty: u32) -> bool {
         self.serves.load(Ordering::Relaxed) == ty
     }
 
-    /// Why a handle gets nothing, once that is durable: it may not be found again after a crash.
+    /// Returns the error for a handle that cannot access the region. First waits until the reason is durable:
+    /// otherwise a crash could undo it.
     fn why_not(&self, store: &Store) -> Error {
         let why =
             if self.is_gone() { Error::Closed } else { Error::Migrated { root: self.name.lock().clone() } };
@@ -196,30 +212,32 @@ impl Region {
         store.acknowledge_seen(self.counters.position.get()).err().unwrap_or(why)
     }
 
-    /// Whether the region's memory may not be touched any more.
+    /// Whether the region's memory must not be touched any more.
     #[inline(always)]
     pub(crate) fn is_gone(&self) -> bool {
         self.serves.load(Ordering::Relaxed) == GONE
     }
 
-    /// Keeps everyone away from a region.
+    /// Keeps all threads out of the region.
     fn give_up(&self) {
         self.serves.store(GONE, Ordering::Relaxed);
     }
 
-    /// Keeps everyone away from a region that a panic has left between two states, and from the heap: as after a crash, the next opening finds a state that is
-    /// whole. This thread has the region locked.
+    /// Keeps all threads out of a region that a panic has left between two states, and out of the heap. As
+    /// after a crash, the next opening makes the state consistent. The calling thread has the region's lock.
     #[cold]
     #[inline(never)]
     fn fail(&self) {
-        // SAFETY: the lock is held, if only for reading; where the heap is never changes.
+        // SAFETY: the calling thread has the region's lock, perhaps shared. The context's pointer to the
+        // store is set once, when it is made.
         let store = unsafe { (*self.context.get()).store() };
         store.set_panicked();
         self.give_up();
     }
 }
 
-/// Fails the heap, which this thread has [entered](guard::enter), for a region that it was about to lock is one that nobody can lock any more.
+/// Fails the heap, because no thread can lock a region of it any more: the system refuses the fence. The
+/// calling thread has [entered](guard::enter) the heap, and leaves it here.
 #[cold]
 #[inline(never)]
 fn refused(store: &Store) -> Error {
@@ -227,35 +245,39 @@ fn refused(store: &Store) -> Error {
     store.set_unfenced()
 }
 
-/// A region in which this thread has seen to it that there is no transaction, whatever heaps it is inside of. Dropping it lets go of the lock, also in a panic.
+/// A region that has no open transaction while this exists. The thread may be inside any heaps. Dropping this
+/// releases the lock, also in a panic.
 struct Beside<R: Deref<Target = Region>> {
     region: R,
-    /// Who has locked it is the thread that lets go of it.
+    /// The thread that has locked the region must release it.
     thread: PhantomData<*const ()>,
 }
 
 impl<R: Deref<Target = Region>> Beside<R> {
-    /// Waits for the region until no transaction has it. `overtakes` says whether this thread may wait for none that wait.
+    /// Waits until the region has no transaction. `overtakes` says whether this thread passes writers that
+    /// only wait.
     fn lock(region: R, overtakes: bool) -> Result<Beside<R>, Refused> {
         region.access().lock_quiescent(overtakes)?;
         Ok(Beside { region, thread: PhantomData })
     }
 
-    /// What the region's lock guards, unless the region is gone.
+    /// Returns the context that the region's lock guards, or `None` if the region is gone.
     fn context(&self) -> Option<&Context> {
-        // SAFETY: the lock is held as long as this lives, so there is no writer, and the context is not written, apart from its atomics.
+        // SAFETY: this value holds the region's lock, so there is no writer. Without a writer, threads change
+        // nothing of the context except its atomics.
         (!self.region.is_gone()).then(|| unsafe { &*self.region.context.get() })
     }
 }
 
 impl<R: Deref<Target = Region>> Drop for Beside<R> {
     fn drop(&mut self) {
-        // Locked in `lock`, by this thread, for this goes to no other.
+        // This thread locked it in `lock`: this value cannot be sent to another thread.
         self.region.access().unlock_quiescent();
     }
 }
 
-/// A region that this thread reads, beside others and beside a transaction that changes nothing yet.
+/// A region that this thread reads. Other threads may read it, too, and a transaction may be open that has
+/// not begun to store.
 pub(crate) struct Shared<'a> {
     store: &'a Store,
     region: &'a Region,
@@ -263,7 +285,7 @@ pub(crate) struct Shared<'a> {
 }
 
 impl<'a> Shared<'a> {
-    /// Waits for the region, whose root is to be of type `ty`, until no transaction changes it.
+    /// Waits until no transaction stores to the region, whose root must have the type `ty`.
     #[inline(always)]
     pub(crate) fn begin(store: &'a Store, region: &'a Region, ty: u32) -> Result<Shared<'a>> {
         store.check_open()?;
@@ -281,12 +303,12 @@ impl<'a> Shared<'a> {
 }
 
 impl Shared<'_> {
-    /// Lets go of a region that is not what was asked for.
+    /// Releases a region whose root does not have the requested type, and returns the error.
     #[cold]
     #[inline(never)]
     fn wrong_type(self) -> Error {
         let (store, region) = (self.store, self.region);
-        drop(self); // others need not wait as well
+        drop(self); // `why_not` may wait for the disk; other threads need not wait for that
         store.check_open().err().unwrap_or_else(|| region.why_not(store))
     }
 }
@@ -296,7 +318,7 @@ impl Drop for Shared<'_> {
     fn drop(&mut self) {
         // A forked child leaves the lock to the parent.
         if !self.store.is_forked() {
-            // Locked in `begin`, by this thread.
+            // This thread locked the region in `begin`.
             self.region.access().unlock_shared(self.entry);
         }
         guard::leave(self.store.id());

@@ -1,4 +1,5 @@
-//! What a panic within pheap leaves behind, wherever it comes: nothing half done, for this process or for the next one.
+//! A panic within pheap, at any place, leaves nothing half done, neither for this process nor for the next
+//! opening.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc;
@@ -35,7 +36,8 @@ enum End {
     GiveUp,
 }
 
-/// All numbers of both roots are the same, in a state that is whole.
+/// Returns the number that all elements have. It checks that they are equal in both roots, so that no change
+/// is half done.
 fn value(a: &Root<Numbers<'_>>, b: &Root<Numbers<'_>>, kind: Kind) -> Result<u64, Error> {
     let read = |root: &Root<Numbers<'_>>| {
         root.read(|view, p| {
@@ -54,12 +56,13 @@ fn roots(heap: &Heap) -> (Root<Numbers<'static>>, Root<Numbers<'static>>) {
     (root("a"), root("b"))
 }
 
-/// A transaction that panics behind so many places of its end; whether it did not come to that.
+/// Runs a transaction that panics after `places` possible places of its end. Returns whether its end had
+/// fewer places.
 fn run(a: &Root<Numbers<'static>>, b: &Root<Numbers<'static>>, kind: Kind, end: End, places: u32) -> bool {
     run_beside(a, b, kind, end, places, &|| {})
 }
 
-/// [`run`], with something that happens before its end.
+/// [`run`], but calls `before` before the end of the transaction.
 fn run_beside(
     a: &Root<Numbers<'static>>,
     b: &Root<Numbers<'static>>,
@@ -106,7 +109,8 @@ fn run_beside(
     never
 }
 
-/// A panic at each place of the end of a transaction. Returns how often it was rolled back, and how often the heap has failed.
+/// Panics at each place of the end of a transaction. Returns how often it was rolled back, and how often the
+/// heap has failed.
 fn everywhere(durability: Durability, kind: Kind, end: End) -> (u32, u32) {
     let (mut undone, mut failed) = (0, 0);
     for places in 0.. {
@@ -119,7 +123,8 @@ fn everywhere(durability: Durability, kind: Kind, end: End) -> (u32, u32) {
         let heap = open();
         let (a, b) = roots(&heap);
         let never = run(&a, &b, kind, end, places);
-        // What the two shared is for one thread: their last handles may be dropped by two.
+        // The list that both contexts shared must be gone: it is an `Rc`, and two threads may drop the last
+        // handles.
         for root in [&a, &b] {
             let alone = root.region.lock_alone().unwrap();
             assert!(alone.context().group.is_none(), "{what}");
@@ -184,17 +189,18 @@ fn a_panic_within_a_rollback_leaves_nothing_half_done() {
     }
 }
 
-/// Whether the program has a nested part or not, and whether it ends the transaction well: nobody knows what there is.
+/// The heap fails, whether the program has a nested part or not, and even if it ends the transaction without
+/// an error: the state after the panic is unknown.
 #[test]
 fn a_panic_that_the_program_catches_is_not_committed() {
     fn change<'r>(tx: &mut crate::Txn<'r>, p: P<'r, Numbers<'r>>) -> Result<(), Error> {
         let old = tx[p].unwrap();
         tx[old].fill(7);
-        // It has a span of its own.
+        // The new slice gets a separate span.
         tx[p] = Some(tx.alloc_slice(5000, |_| 2)?);
         Ok(())
     }
-    /// The transaction has done nothing before.
+    /// The first change of its transaction.
     fn make_one<'r>(tx: &mut crate::Txn<'r>, _: P<'r, Numbers<'r>>) -> Result<(), Error> {
         tx.alloc_slice(5000, |_| 2u64).map(drop)
     }
@@ -244,7 +250,8 @@ fn a_panic_that_the_program_catches_is_not_committed() {
     }
 }
 
-/// What is in its places is not whole then, and nobody replays the logs of a copy that says that it was closed.
+/// After the panic the objects in place are inconsistent. A backup says that it was closed, so no opening
+/// would replay its logs.
 #[test]
 fn a_backup_waits_for_a_transaction_that_panics() {
     for places in 0.. {
@@ -283,7 +290,7 @@ fn a_backup_waits_for_a_transaction_that_panics() {
     }
 }
 
-/// Its memory goes when they have left, though the region serves nobody any more.
+/// The memory is unmapped when the readers have left, although the region is gone before that.
 #[test]
 fn a_heap_that_has_failed_beside_readers_is_closed_behind_them() {
     let dir = tempfile::tempdir().unwrap();
@@ -291,7 +298,7 @@ fn a_heap_that_has_failed_beside_readers_is_closed_behind_them() {
     let (a, b) = roots(&heap);
     thread::scope(|scope| {
         let closing = a.read(|view, p| {
-            // While its record is written a transaction is not alone yet.
+            // A transaction that fails while its record is written is not alone yet.
             let fails = || {
                 (0..).any(|places| {
                     !run(&a, &b, Kind::Short, End::Commit, places) && a.read(|_, _| ()).is_err()

@@ -1,4 +1,5 @@
-//! Heaps whose program installs a filter that refuses the fence, when a thread does without locked instructions already.
+//! Heaps whose program installs a filter that refuses the fence, after a thread has become the owner of a
+//! lock.
 
 #![allow(clippy::unit_arg)] // transactions of one assignment
 
@@ -21,7 +22,7 @@ fn a_heap_fails_if_nobody_knows_who_is_inside_of_it() {
         root.txn(|tx, n| Ok(tx[n] += 1)).unwrap();
         let fails =
             |result: Result<(), Error>| assert!(matches!(result, Err(Error::Failed { .. })), "{result:?}");
-        // Who is inside as the owner goes on.
+        // A thread that is inside as the owner continues.
         root.txn(|tx, n| {
             thread::scope(|scope| {
                 scope.spawn(|| {

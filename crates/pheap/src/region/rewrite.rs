@@ -1,6 +1,8 @@
-//! Objects that become others, span by span: each in its slot if it fits, else in a new one, to which what was there leads from then on.
+//! Converts the objects of spans to other types. An object stays in its slot if its successor fits; otherwise
+//! the successor gets a new slot, and a pointer to it remains in the old one.
 //!
-//! All of a span changes in one transaction, with its type, so a span is of one type at any time. That type says how far the whole has come.
+//! All objects of a span change in one transaction, with the type of the span. So a span has one type at any
+//! time, and that type says how far the conversion has come.
 
 #![allow(unsafe_code)]
 
@@ -20,23 +22,26 @@ use crate::store::spans::Span;
 use crate::txn::context::Context;
 use crate::units::{OBJECT_BYTES, PAGE};
 
-/// When an object moves, a pointer to the new one stays in the old slot. These are the numbers of the types that
-/// such slots have.
+/// When an object moves, a pointer to the new object stays in the old slot. These are the type numbers of
+/// such slots.
 #[derive(Clone, Copy)]
 pub(crate) struct Moved {
-    /// Of an object: a pointer to the new one.
+    /// For the slot of an object: it has a pointer to the new object.
     pub(crate) object: u32,
-    /// Of a slice: its length, which a function of the program's may ask for, and behind it that pointer.
+    /// For the slot of a slice: it has the length, for which a function of the program may ask, and then the
+    /// pointer.
     pub(crate) slice: u32,
 }
 
 impl Moved {
-    /// What objects in slots of so many bytes leave, and the word of it that is the pointer.
+    /// Returns the type number that a slot of `slot` bytes gets when its object moves, and the index of the
+    /// word that is the pointer.
     fn left_by(self, conversion: &Conversion, slot: u64) -> (u32, usize) {
         if conversion.is_unsized() && slot > LENGTH { (self.slice, 1) } else { (self.object, 0) }
     }
 
-    /// The word of an object of such a type that is the pointer; `None` for other types.
+    /// Returns the index of the word that is the pointer in slots of type `ty`; `None` if no object moves
+    /// from slots of this type.
     fn word(self, ty: u32) -> Option<usize> {
         match ty {
             _ if ty == self.object => Some(0),
@@ -45,37 +50,38 @@ impl Moved {
         }
     }
 
-    /// Whether it is one of them.
+    /// Whether `ty` is one of these types.
     pub(crate) fn has(self, ty: u32) -> bool {
         self.word(ty).is_some()
     }
 }
 
-/// Bytes of a slice's length. In a slot of so many there is nothing else.
+/// Bytes of a slice's length. A slot of this size has room for the length only.
 const LENGTH: u64 = 8;
 
-/// What objects of a type in the heap become.
+/// How the objects of one type are converted.
 pub(crate) struct Rewrite<'a> {
     pub(crate) desc: &'static Desc,
     pub(crate) conversion: &'a Conversion,
     /// Number of the new type.
     pub(crate) ty: u32,
     pub(crate) moved: Moved,
-    /// The slots with values of all buffers whose conversion [asks](Conversion::asks_for_owner) for them.
+    /// The slots with values of all buffers, by address, for conversions that
+    /// [ask](Conversion::asks_for_owner) for them.
     pub(crate) occupied: &'a HashMap<u64, Occupied>,
 }
 
-/// What a conversion takes.
+/// The memory that a conversion needs.
 #[derive(Default)]
 pub(crate) struct Room {
-    /// Spans whose objects become others.
+    /// The spans whose objects are converted.
     changed: Bytes,
-    /// New objects, by type and bytes of a slot; and those that get spans of their own, by type.
+    /// Number of new objects, by type and bytes of a slot; then the spans of new large objects, by type.
     classes: HashMap<(u32, u64), u64>,
     large: HashMap<u32, Bytes>,
 }
 
-/// How many bytes spans have, and the largest of them.
+/// Bytes of a set of spans: all of them, and the largest span.
 #[derive(Default, Clone, Copy)]
 struct Bytes {
     all: u64,
@@ -92,27 +98,30 @@ impl Bytes {
         Bytes { all: span, most: span }
     }
 
-    /// Of those that one transaction is about, if it is about so many bytes and a span more.
+    /// Returns the most bytes that one transaction handles if it converts up to `batch` bytes of these spans
+    /// and one span more.
     fn in_batch(self, batch: u64) -> u64 {
         self.all.min(batch.saturating_add(self.most))
     }
 }
 
 impl Room {
-    /// Spans of new objects, by type, at most. (Free pages that are apart may be too few for a large object.)
+    /// Returns the most bytes of spans that new objects take, by type. (If the free pages are scattered, they
+    /// may still be too few for a large object.)
     fn new_spans(&self) -> impl Iterator<Item = (u32, Bytes)> {
         let small = self.classes.iter().map(|(&(ty, slot), &objects)| (ty, spans_for(slot, objects)));
         let small = small.map(|(ty, all)| (ty, Bytes { all, most: all.min(MAX_SPAN) }));
         small.chain(self.large.iter().map(|(&ty, &spans)| (ty, spans)))
     }
 
-    /// Bytes of spans for the new objects, at most.
+    /// Returns the most bytes of spans that new objects take.
     pub(crate) fn new_bytes(&self) -> u64 {
         self.new_spans().map(|(_, spans)| spans.all).fold(0, u64::saturating_add)
     }
 
-    /// Bytes of undo entries that a transaction makes at most, if each is about `batch` bytes of spans and
-    /// one span more. Pointers to what moves may be in `others`, the spans with pointers that there are.
+    /// Returns the most bytes of undo entries that one transaction makes, if it handles up to `batch` bytes
+    /// of spans and one span more. Pointers to moved objects may be in `others`, the present spans with
+    /// pointers.
     pub(crate) fn logged_bytes(
         &self,
         batch: u64,
@@ -126,13 +135,13 @@ impl Room {
             moved.filter(|(ty, _)| has_pointers(*ty)).for_each(|(_, spans)| pointers.add(spans));
         }
         let bytes = self.changed.in_batch(batch).max(pointers.in_batch(batch));
-        // Their heads, and what is left at the end of a segment.
+        // The heads of the entries, and the unused rest of a log segment.
         bytes.saturating_add(bytes / 64 + bytes.min(1 << 16) + PAGE)
     }
 }
 
 impl Rewrite<'_> {
-    /// Which slots of the object at an address have values, if its conversion asks for that.
+    /// Returns the slots with values of the object at `addr`, if its conversion asks for them.
     fn occupied_slots(&self, addr: u64) -> Result<Option<Occupied>> {
         if !self.conversion.asks_for_owner() {
             return Ok(None);
@@ -142,43 +151,46 @@ impl Rewrite<'_> {
         occupied.map(Some).ok_or_else(|| Error::corrupt("no collection owns a buffer"))
     }
 
-    /// Whether slots of so many bytes may have new objects. Of a span without objects, this is all that is known.
+    /// Whether new objects may be in slots of `slot` bytes. This alone decides for a span without objects.
     fn may_stay(&self, slot: u64) -> bool {
         slot.is_multiple_of(self.conversion.align.max(8)) && self.conversion.least_bytes() <= slot
     }
 
-    /// For a new object of so many bytes.
+    /// Returns the request for a new object of `bytes` bytes.
     fn request(&self, bytes: u64) -> Request {
         let Rewrite { desc, conversion, .. } = self;
         Request { desc, bytes, align: conversion.align, unsized_: conversion.is_unsized() }
     }
 
-    /// Bytes of the new object for the one at `old`.
+    /// Returns the bytes of the new object for the one at `old`.
     ///
     /// # Errors
     /// [`Error::TooLarge`].
     ///
     /// # Safety
-    /// An object of the type that the conversion is for is there.
+    /// `old` points to a live object of the type that the conversion is for.
     unsafe fn bytes(&self, old: *const u8) -> Result<u64> {
-        // SAFETY: the caller's premise.
+        // SAFETY: the caller guarantees that `old` points to an object of the conversion's type.
         let bytes = unsafe { self.conversion.bytes(old) };
         if bytes < OBJECT_BYTES as u64 { Ok(bytes) } else { Err(Error::TooLarge { bytes }) }
     }
 }
 
-// Who has an `Exclusive` by `&mut` has no `Txn` of it, so nobody has a reference to an object, nor to the context.
+// A caller with `&mut Exclusive` has no `Txn` of it. So no reference to an object, or to the context, exists.
 impl Exclusive<'_> {
-    /// Frees all objects that neither the root nor a held pointer leads to: each slot that counts as taken has an
-    /// object then, all of which was written. The open transaction has done nothing so far. That stays so as long as
-    /// the region is locked, but for [runs](Self::give_back_runs) that allocations begin.
+    /// Frees all objects that neither the root nor a held pointer reaches. Afterwards each slot that counts
+    /// as taken has an object, all of which was written. The open transaction has done nothing so far. The
+    /// result stays true as long as the region is locked, except for the [runs](Self::give_back_runs) that
+    /// allocations begin.
     pub(crate) fn trace(&mut self) {
         let context = self.context();
-        // A cycle begins while nobody reads.
-        // SURVIVES unreached: mutants are tried without conversions; `tests/changed_types.rs` of pheap-crash has them.
+        // A cycle must begin while no thread reads.
+        // SURVIVES unreached: mutants are tried without conversions; `tests/changed_types.rs` of pheap-crash
+        // has conversions.
         context.upgrade();
         context.between_states(|context| {
-            // The cycle that is running may count objects as live that were allocated since it began.
+            // The running cycle counts objects as live that were allocated since it began, so a new cycle
+            // follows.
             context.complete_collection();
             if !bug(Bug::ConvertDead) {
                 context.begin_and_complete_collection();
@@ -194,34 +206,36 @@ impl Exclusive<'_> {
         context.alloc.give_back_unfilled(store);
     }
 
-    /// The spans of objects: number, and entry.
+    /// Returns the spans of objects, with their numbers.
     pub(crate) fn object_spans(&self) -> Vec<(u32, Span)> {
         let spans = &self.context().alloc.spans;
         (0..spans.end()).filter_map(|number| Some((number, spans.get(number)?.span))).collect()
     }
 
-    /// Whether a slice in this span is a length, and there is no room for more: no element has bytes.
+    /// Whether slots of this span have room for the length of a slice only, so that no element has bytes.
     pub(crate) fn has_only_lengths(&self, number: u32) -> bool {
         self.context().alloc.spans.get(number).is_some_and(|span| span.slot == LENGTH)
     }
 
-    /// Converts the objects of a span, of the type that `how` is for. Returns its new entry, which the transaction records.
+    /// Converts the objects of span `number`, which have the type that `how` is for. Returns the new span
+    /// entry, which the transaction records.
     ///
-    /// The region was [traced](Self::trace), and no other thread has had it since: so each live slot has an object, all
-    /// of which was written.
+    /// The region was [traced](Self::trace), and no other thread has had it since then. So each live slot has
+    /// an object, all of which was written.
     ///
     /// # Errors
     /// Those of an allocation; [`Error::Corrupt`] if no collection owns a buffer.
     ///
     /// # Panics
-    /// If a function of the program's does.
+    /// If a function of the program panics.
     pub(crate) fn convert(&mut self, number: u32, how: &Rewrite<'_>) -> Result<Span> {
         let (span, slot, live) = self.slots(number);
         let start = self.store.base().addr() as u64 + span.offset;
         let occupied = |i: u32| how.occupied_slots(start + u64::from(i) * slot);
         let place = self.whole(number);
         let at = |i: u32| place.wrapping_add((u64::from(i) * slot) as usize);
-        // SAFETY: slot `i` is live, so an object of the type that the conversion is for is there, and was written.
+        // SAFETY: slot `i` is live, so `at(i)` points to an object of the conversion's type, all of which was
+        // written.
         let fits = |i: &u32| unsafe { how.conversion.bytes(at(*i)) } <= slot;
         let stays = how.may_stay(slot) && live.iter().all(fits);
         let (left, word) = how.moved.left_by(how.conversion, slot);
@@ -229,21 +243,25 @@ impl Exclusive<'_> {
         for i in live {
             let (object, occupied) = (at(i), occupied(i)?);
             if stays {
-                // SAFETY: slot `i` is live, so `object` is one of the type that the conversion is for, and was written.
+                // SAFETY: slot `i` is live, so `object` points to an object of the conversion's type, all of
+                // which was written.
                 let bytes = unsafe { how.conversion.old_bytes(object, slot) } as usize;
                 old.clear();
                 old.resize(bytes.div_ceil(8), 0);
-                // SAFETY: the slot of `object` has `bytes` bytes, `old` has room for them, and the two are apart.
+                // SAFETY: the slot of `object` has at least `bytes` bytes, `old` was resized to hold them,
+                // and a vector does not overlap the heap.
                 unsafe { old.as_mut_ptr().cast::<u8>().copy_from_nonoverlapping(object, bytes) };
-                // SAFETY: `object` is a slot of `slot` bytes within `place`, which only this transaction writes.
+                // SAFETY: `object` is a slot of `slot` bytes within `place`, which only this transaction
+                // writes.
                 unsafe { object.write_bytes(0, slot as usize) };
-                // SAFETY: `old` is a copy of an object of the type; `object` is a slot that has room for the new one, and
-                // is zero.
+                // SAFETY: `old` is an aligned copy of an object of the conversion's type. `object` is a slot
+                // of `slot` bytes, all zero, and `stays` says that the new object fits.
                 unsafe { how.conversion.run(old.as_ptr().cast(), object, occupied) };
             } else {
                 let new = self.alloc_for(object, how, occupied)?;
-                // SAFETY: `object` is a slot within `place`, which only this transaction writes. It has 8 bytes or
-                // more; if `word` is 1, it is a slice's, with more than 8, which are a multiple of 8.
+                // SAFETY: `object` is a slot within `place`, which only this transaction writes. A slot has
+                // at least 8 bytes. If `word` is 1, the slot is that of a slice, has more than 8 bytes, and a
+                // multiple of 8.
                 unsafe { object.cast::<u64>().wrapping_add(word).write(new.addr() as u64) };
             }
         }
@@ -253,16 +271,16 @@ impl Exclusive<'_> {
         Ok(span)
     }
 
-    /// Fails if [`convert`](Self::convert) of this span would, for want of anything but space. Adds to `room`
-    /// what that takes.
+    /// Fails if [`convert`](Self::convert) of this span would fail for another reason than missing space.
+    /// Adds to `room` the memory that the conversion of this span needs.
     pub(crate) fn check_convertible(&self, number: u32, how: &Rewrite<'_>, room: &mut Room) -> Result<()> {
         let (span, slot, live) = self.slots(number);
         let start = self.store.base().addr() as u64 + span.offset;
         let (mut all, mut stays) = (Vec::new(), how.may_stay(slot));
         for at in live.iter().map(|&i| start + u64::from(i) * slot) {
             how.occupied_slots(at)?;
-            // SAFETY: a live slot of the span, so an object of the type that the conversion is for is there, and was
-            // written.
+            // SAFETY: `at` is the address of a live slot of this span, so it has an object of the
+            // conversion's type, all of which was written.
             let bytes = unsafe { how.bytes(std::ptr::with_exposed_provenance(at as usize)) }?;
             all.push(bytes);
             stays &= bytes <= slot;
@@ -280,7 +298,8 @@ impl Exclusive<'_> {
         Ok(())
     }
 
-    /// A new object for the one at `old`.
+    /// Allocates and writes the new object for the one at `old`, which must be an object of the conversion's
+    /// type.
     fn alloc_for(
         &mut self,
         old: *const u8,
@@ -288,17 +307,19 @@ impl Exclusive<'_> {
         occupied: Option<Occupied>,
     ) -> Result<*mut u8> {
         let conversion = how.conversion;
-        // SAFETY: the caller passes an object of the type that the conversion is for.
+        // SAFETY: `convert`, the only caller, passes a live object of the conversion's type.
         let bytes = unsafe { how.bytes(old) }?;
         let new = self.context().alloc(how.request(bytes))?;
-        // SAFETY: `new` is an object of `bytes`, rounded up to words, that was allocated just now.
+        // SAFETY: `new` was allocated just now, with `bytes` bytes rounded up to whole words.
         unsafe { new.write_bytes(0, bytes.next_multiple_of(8) as usize) };
-        // SAFETY: `old` is an object of the type; `new` has room for the new one, and is zero.
+        // SAFETY: `old` is an object of the conversion's type. `new` has room for the new object, and is
+        // zero.
         unsafe { conversion.run(old, new, occupied) };
         Ok(new)
     }
 
-    /// Makes the pointers of a span lead to where objects have moved. Returns whether there were any.
+    /// Changes the pointers in span `number` that lead to a moved object: they lead to its successor
+    /// afterwards. Returns whether there were any.
     pub(crate) fn redirect(&mut self, number: u32, moved: Moved) -> bool {
         let (_, slot, live) = self.slots(number);
         let Some(span) = self.context().alloc.spans.get(number) else { return false };
@@ -306,16 +327,18 @@ impl Exclusive<'_> {
         let start = std::ptr::with_exposed_provenance_mut::<u8>(self.addr(span));
         let mut found = false;
         for_each_pointer(&pointers, start, slot, &live, |word| {
-            // SAFETY: a word of an object of the span.
+            // SAFETY: `word` is an aligned word in a live slot of this span, which is mapped and which only
+            // this thread writes.
             found |= self.successor(unsafe { word.read() }, moved).is_some();
         });
         if found {
             let place = self.whole(number);
             for_each_pointer(&pointers, place, slot, &live, |word| {
-                // SAFETY: a word of an object of the span, which is the transaction's to write.
+                // SAFETY: `word` is an aligned word in a live slot of this span, at `place`, which only this
+                // transaction writes.
                 let pointer = unsafe { word.read() };
                 if let Some(new) = self.successor(pointer, moved) {
-                    // SAFETY: the same word, within the place that `whole` has made this transaction's own.
+                    // SAFETY: `word` is within `place`, which `whole` has made writable for this transaction.
                     unsafe { word.write(new) };
                 }
             });
@@ -323,30 +346,33 @@ impl Exclusive<'_> {
         found
     }
 
-    /// Where the object at an address has moved, if it has.
+    /// Returns the address to which the object at `addr` has moved, if it has.
     fn successor(&self, addr: u64, moved: Moved) -> Option<u64> {
         let word = moved.word(self.span_of(addr)?.span.entry.ty)?;
         let object = std::ptr::with_exposed_provenance::<u64>(addr as usize);
-        // SAFETY: `addr` is the start of a slot, for no pointer leads to a part of what is converted. By the type of
-        // its span, an object has moved from there, and its new address is in that word of the slot.
+        // SAFETY: `addr` is the start of a slot, because no pointer leads into the middle of a converted
+        // object. The type of its span says that an object has moved from there, and that its new address is
+        // in this word of the slot.
         Some(unsafe { object.wrapping_add(word).read() })
     }
 
-    /// Calls `visit` with each pointer in a span that this map has, null or not. If it is not known what is live, all may be.
+    /// Calls `visit` with each pointer, null or not, that `map` finds in span `number`. If the live slots are
+    /// not known, all slots count as live.
     pub(crate) fn pointers_in(&self, number: u32, map: &PointerMap, mut visit: impl FnMut(u64)) {
         let Some(span) = self.context().alloc.spans.get(number) else { return };
         let (slot, live) = (span.slot, span.live.ones().map(|slot| slot as u32));
         let live: Vec<u32> = if span.live.is_empty() { (0..span.slots).collect() } else { live.collect() };
         let start = std::ptr::with_exposed_provenance_mut::<u8>(self.addr(span));
-        // SAFETY: a word of an object of the span.
+        // SAFETY: `word` is an aligned word in a slot of this span, which is mapped and which only this
+        // thread writes.
         for_each_pointer(map, start, slot, &live, |word| visit(unsafe { word.read() }));
     }
 
-    /// Calls `visit` with each pointer in a span that this map has, but for null, and with the words that are so many bytes
-    /// behind it (before it if negative).
+    /// Calls `visit` with each pointer that is not null and that `map` finds in span `number`, and with the
+    /// words at these `distances` in bytes from the pointer (before it if negative).
     ///
     /// # Panics
-    /// If these words are not in the span.
+    /// If one of these words is not in the span.
     pub(crate) fn pointers_with<const N: usize>(
         &self,
         number: u32,
@@ -358,7 +384,8 @@ impl Exclusive<'_> {
         let (start, bytes) = (self.addr(span), span.bytes);
         let live: Vec<u32> = span.live.ones().map(|slot| slot as u32).collect();
         for_each_pointer(map, std::ptr::with_exposed_provenance_mut(start), span.slot, &live, |word| {
-            // SAFETY: a word of an object of the span, which is mapped and which only this thread writes.
+            // SAFETY: `word` is an aligned word in a live slot of this span, which is mapped and which only
+            // this thread writes.
             let pointer = unsafe { word.read() };
             if pointer == 0 {
                 return;
@@ -368,30 +395,31 @@ impl Exclusive<'_> {
                 distances.map(|distance| {
                     let at = (word.addr() as i64 + distance) as usize;
                     assert!(at.is_multiple_of(8) && at >= start && at + 8 <= start + bytes as usize);
-                    // SAFETY: an aligned word of the span, as was just checked, which is mapped and which only this thread
-                    // writes.
+                    // SAFETY: `at` is aligned and within the span, as was just checked. The span is mapped,
+                    // and only this thread writes it.
                     unsafe { std::ptr::with_exposed_provenance::<u64>(at).read() }
                 }),
             );
         });
     }
 
-    /// The type of the object that begins at an address, or else of the one that this leads into.
+    /// Returns the type of the span that `addr` leads into, and whether an object begins at `addr`.
     pub(crate) fn type_at(&self, addr: u64) -> Option<(u32, bool)> {
         let span = self.span_of(addr)?;
         let inside = (addr - self.store.base().addr() as u64).wrapping_sub(span.span.offset);
         Some((span.span.entry.ty, inside.is_multiple_of(span.slot)))
     }
 
-    /// The first words of an object.
+    /// Returns the first `N` words of the object at `offset`; `None` if no slot there has so many words.
     pub(crate) fn words<const N: usize>(&self, offset: u64) -> Option<[u64; N]> {
         let addr = self.store.base().addr() as u64 + offset;
         self.span_of(addr).filter(|span| span.slot >= 8 * N as u64)?;
-        // SAFETY: an object with as many words.
+        // SAFETY: `addr` is in a span with slots of at least `N` words. The callers pass the offset of an
+        // object in it.
         Some(unsafe { std::ptr::with_exposed_provenance::<[u64; N]>(addr as usize).read() })
     }
 
-    /// A new object that consists of these words.
+    /// Allocates an object that consists of these words. Returns its heap offset.
     pub(crate) fn alloc_words<const N: usize>(
         &mut self,
         desc: &'static Desc,
@@ -400,7 +428,7 @@ impl Exclusive<'_> {
         assert!(desc.size == 8 * N && desc.align == 8, "an object of other words");
         let request = Request { desc, bytes: desc.size as u64, align: 8, unsized_: false };
         let new = self.context().alloc(request)?;
-        // SAFETY: a new object of that many words.
+        // SAFETY: `new` was allocated just now, with `N` words.
         unsafe { new.cast::<[u64; N]>().write(words) };
         Ok((new.addr() - self.store.base().addr()) as u64)
     }
@@ -415,19 +443,20 @@ impl Exclusive<'_> {
         self.store.base().addr() + span.span.offset as usize
     }
 
-    /// The entry of a span, bytes of a slot, and those that have objects.
+    /// Returns the span, the bytes of a slot, and the slots that have objects.
     fn slots(&self, number: u32) -> (Span, u64, Vec<u32>) {
         let span = self.context().alloc.spans.get(number).expect("a span of the region");
         assert!(!span.live.is_empty(), "it is not known what is live");
         (span.span, span.slot, span.live.ones().map(|slot| slot as u32).collect())
     }
 
-    /// Where to write all of a span, which has what is there now.
+    /// Makes all of a span writable for the open transaction, with its present content. Returns its address.
     fn whole(&mut self, number: u32) -> *mut u8 {
         let context = self.context();
         let span = context.alloc.spans.get(number).expect("a span of the region");
         let (addr, bytes) = (context.store().base().addr() + span.span.offset as usize, span.bytes as usize);
-        // SAFETY: the open transaction's context, to which there is no reference but this one, as long as the call lasts; a span of the region, of which nobody has a reference.
+        // SAFETY: `context` is that of the open transaction, and the only reference to it during this call.
+        // `addr` and `bytes` are a span of its region, and no reference into that span exists.
         let place = unsafe { Context::writable(context, addr, bytes, 8, None) };
         settle(place);
         place
@@ -447,7 +476,8 @@ fn for_each_pointer(
     }
     for &i in live {
         let object = start.wrapping_add((u64::from(i) * slot) as usize);
-        // SAFETY: the words of a slot of a span of a region that is locked; nobody else writes to them.
+        // SAFETY: `object` is a slot of `slot` bytes in a mapped span. The region is locked, so no other
+        // thread writes to it.
         let words = unsafe { Words::new(object.cast(), slot as usize / 8) };
         map.visit(words, 0..slot as usize, &mut visit);
     }

@@ -1,4 +1,4 @@
-//! Which roots have versions that are kept until a newer one is durable, and who asks for one.
+//! Keeps versions of roots until a newer one is durable, and gives readers the newest durable version.
 
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
@@ -10,25 +10,26 @@ use crate::gc::versions::{Version, WORDS};
 use crate::store::Store;
 use crate::txn::context::Context;
 
-/// In [`Region::versioned`]: the root's versions are not kept. No type has this number.
+/// A value of [`Region::versioned`]: the root's versions are not kept. No type has this number.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// What a root's object is to the one that it replaces.
+/// How a new root object relates to the one that it replaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NewRoot {
-    /// Another one. What was there is kept until this is durable.
+    /// It is a different value. The old one is kept until the new one is durable.
     Another,
-    /// The same, converted. Versions of it count as durable: it has what the durable one had. Nobody asks for an older one.
+    /// It is the old value, converted. Its versions count as durable, because they have the same values as
+    /// the durable version. No thread asks for an older one.
     Converted,
-    /// The same bytes, which were of another type, as were those of its versions.
+    /// It has the same bytes, but another type, and so have its versions.
     Renamed { from: u32 },
 }
 
-/// A version as a root had it, and what holds it.
+/// The words of a version's root object, and the held pointer that keeps the objects that they lead to.
 pub(crate) type Kept = ([u64; WORDS], Option<Held<u8>>);
 
 impl Region {
-    /// Keeps versions of the root from now on. Nobody else has the region yet, and the root is there.
+    /// Keeps versions of the root from now on. The root exists, and no other thread has the region yet.
     pub(crate) fn keep_versions(&mut self) {
         let ty = *self.serves.get_mut();
         *self.versioned.get_mut() = ty;
@@ -36,7 +37,8 @@ impl Region {
         note(&self.held, context, ty, true);
     }
 
-    /// Notes what a transaction has left whose context this is. Nobody else has the region for writing.
+    /// Records the version that a transaction has left. `context` is that of the region, which no other
+    /// thread has as a writer.
     #[inline(always)]
     pub(super) fn note_version(&self, context: &Context) {
         let versioned = self.versioned.load(Ordering::Relaxed);
@@ -50,12 +52,14 @@ impl Region {
         let ty = self.serves.load(Ordering::Relaxed);
         note(&self.held, context, ty, ty == versioned);
         if ty != versioned {
-            // The root is of another kind now. What it was is kept until that is durable, and nothing that comes after.
+            // The root has another type now. Its last version is kept until this change is durable; later
+            // ones are not kept.
             self.versioned.store(NONE, Ordering::Relaxed);
         }
     }
 
-    /// Makes the versions those of the root as it is now, of type `ty`, and `serve`s it: for who asks for one, both happen at once.
+    /// Changes the versions to those of the present root, of type `ty`, and calls `serve`. Both happen under
+    /// the lock of the versions, so a thread that asks for a version sees both or neither.
     pub(super) fn change_versions(&self, context: &Context, ty: u32, by: NewRoot, serve: impl FnOnce()) {
         let converted = (by == NewRoot::Converted && self.versioned.load(Ordering::Relaxed) == ty)
             .then(|| Version { position: 0, ..version(context, ty, true) });
@@ -70,10 +74,12 @@ impl Region {
         });
     }
 
-    /// The newest durable version of a root of type `ty`, without waiting for anybody who has the region. `None` if there is none, because no such root is durable yet.
+    /// Returns the newest durable version of a root of type `ty`, without waiting for a thread that has the
+    /// region; `None` if no such root is durable yet.
     ///
     /// # Errors
-    /// [`Error::Forked`]; [`Error::Closed`], [`Error::Migrated`] and [`Error::Failed`] as for a read, but that no root fails because the disk has.
+    /// [`Error::Forked`]; [`Error::Closed`], [`Error::Migrated`] and [`Error::Failed`] as for a read. Unlike
+    /// a read, this does not fail only because the disk has failed.
     pub(crate) fn durable_version(&self, store: &Store, ty: u32) -> Result<Option<Kept>> {
         store.check_not_forked()?;
         if self.is_gone() {
@@ -81,7 +87,7 @@ impl Region {
         }
         let mut serves = false;
         let durable = self.held.durable_version(|| {
-            serves = self.serves(ty); // with the versions locked, which change with this
+            serves = self.serves(ty); // under the lock of the versions, which change together with this
             store.durable_end()
         });
         match durable {
@@ -92,7 +98,7 @@ impl Region {
     }
 }
 
-/// Notes what a root of type `ty` is now, which is nothing to anybody who asks for versions unless it `has_versions`.
+/// Records the root's version, of type `ty`. It has no words unless it `has_versions`.
 fn note(held: &HeldTable, context: &Context, ty: u32, has_versions: bool) {
     let ends = context.store().wal().map_or([0; 4], |wal| wal.next_ends());
     held.note_version(version(context, ty, has_versions), &ends);

@@ -1,4 +1,4 @@
-//! Who is told of the commits of a region.
+//! Calls functions of the program after the commits of a region.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -8,37 +8,40 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::Region;
 use crate::store::Store;
 
-/// What is called after a commit.
+/// A function that is called after a commit.
 type Told = Arc<dyn Fn() + Send + Sync>;
 
-/// The functions that are called after commits, in the order in which they came.
+/// The functions that are called after commits, in the order in which they were added.
 #[derive(Default)]
 pub(super) struct Watchers {
-    /// Whether there are any.
+    /// Whether the list has any entry. Written with the list locked.
     any: AtomicBool,
     list: Mutex<List>,
 }
 
-/// With the number of the last one that came.
+/// The number of the newest entry that was ever added, and the functions with their numbers.
 type List = (u64, Vec<(u64, Told)>);
 
 impl Watchers {
     fn list(&self) -> MutexGuard<'_, List> {
-        // SURVIVES unreached: locks of std's own are not watched. This is none of the heap's: what is called is the program's.
+        // SURVIVES unreached: the simulator does not watch mutexes of std. This one is of std because it
+        // guards no state of the heap, only functions of the program.
         self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Has a function called after each commit of a root, until it is dropped; made by [`Root::watch`](crate::Root::watch).
+/// Calls a function after each commit of a root, until it is dropped. Made by
+/// [`Root::watch`](crate::Root::watch).
 #[must_use = "the function is called until this is dropped"]
 pub struct Watch {
     region: Arc<Region>,
-    /// 0 in a forked child.
+    /// The number of its entry in the list; 0 in a forked child.
     number: u64,
 }
 
 impl Watch {
-    /// In a forked child nobody commits.
+    /// Adds `told` to the functions of the region. Adds nothing in a forked child, where there are no
+    /// commits.
     pub(crate) fn new(region: &Arc<Region>, told: Told) -> Watch {
         let region = region.clone();
         if region.held.process.is_parent() {
@@ -51,7 +54,8 @@ impl Watch {
         list.1.push((number, told));
         watchers.any.store(true, Ordering::Relaxed);
         drop(list);
-        // Before a look at what is durable, which takes no lock: who raises that looks here afterwards.
+        // The caller next looks at the durable position, without a lock. A thread that raises that position
+        // looks at `any` afterwards. The fence makes one of the two see the other.
         fence(Ordering::SeqCst);
         Watch { region, number }
     }
@@ -60,7 +64,7 @@ impl Watch {
 impl Drop for Watch {
     fn drop(&mut self) {
         if self.region.held.process.is_parent() {
-            // Never the last to have the region, and with it the log.
+            // A child must never drop the last reference to the region, and with it the log.
             return std::mem::forget(self.region.clone());
         }
         let watchers = &self.region.watchers;
@@ -71,7 +75,8 @@ impl Drop for Watch {
             watchers.any.store(!list.1.is_empty(), Ordering::Relaxed);
             gone
         };
-        // With nothing locked: it is the program's, and may be the last to have a heap.
+        // Dropped with nothing locked: the function belongs to the program, and may have the last handle of a
+        // heap.
         drop(gone);
     }
 }
@@ -83,29 +88,33 @@ impl fmt::Debug for Watch {
 }
 
 impl Region {
-    /// How many watch.
+    /// Returns the number of functions.
     pub(crate) fn watches(&self) -> usize {
         self.watchers.list().1.len()
     }
 
-    /// Whether anybody watches. Who has seen what was there before a transaction has come before its thread looks, and is seen: the region's lock is between them, or that of its versions.
+    /// Whether there are watchers. If a watcher was added, and then its thread read the state before a
+    /// transaction, this call after that transaction sees the watcher: the region's lock, or that of its
+    /// versions, is between the two.
     #[inline(always)]
     pub(super) fn is_watched(&self) -> bool {
         self.watchers.any.load(Ordering::Relaxed)
     }
 
-    /// Whether somebody may be to be told of the transaction whose commit has just worked: it has stored something, and the region is locked still. With a write-ahead log, who watches may come
-    /// later: as long as the transaction is not durable, its change [may not be seen](crate::Root::durable_snapshot).
+    /// Whether watchers may have to be called for a transaction whose commit has just worked. The region is
+    /// still locked. The transaction must have stored something, so it was upgraded. With a write-ahead log
+    /// this also counts watchers that are added later: as long as the transaction is not durable, its change
+    /// [may not be visible](crate::Root::durable_snapshot) to them.
     #[inline(always)]
     pub(super) fn is_to_tell(&self, store: &Store) -> bool {
         (store.wal().is_some() || self.is_watched()) && self.access().is_upgraded()
     }
 }
 
-/// Tells all who watch these regions. Nothing is locked, and this thread is not inside of the heap.
+/// Calls all watchers of these regions. Nothing is locked, and this thread is not inside the heap.
 ///
 /// # Panics
-/// If one of them does, when all have been told.
+/// If a watcher panics, but only after all of them were called. The first panic counts.
 #[cold]
 #[inline(never)]
 pub(super) fn tell(regions: &[&Region]) {
@@ -115,11 +124,12 @@ pub(super) fn tell(regions: &[&Region]) {
         let all: Vec<Told> = list.1.iter().map(|(_, told)| told.clone()).collect();
         drop(list);
         for told in all {
-            // The closure has it, for to drop it may panic, too: its `Watch` may be gone.
+            // The closure owns the function, so a panic of its drop is caught, too: its `Watch` may be gone,
+            // and this the last reference.
             match (catch_unwind(AssertUnwindSafe(move || told())), &first) {
                 (Ok(()), _) => {}
                 (Err(panic), None) => first = Some(panic),
-                // So may that.
+                // Dropping the payload of a panic may panic, too.
                 (Err(panic), Some(_)) => std::mem::forget(panic),
             }
         }

@@ -1,35 +1,41 @@
-//! The lock of a region: many readers beside one writer, who is alone only while it stores to where they look.
+//! The lock of a region. Many readers run during a transaction; the writer is alone only while it stores to
+//! memory that readers can see.
 //!
-//! | | beside it |
+//! | holder | may run at the same time as |
 //! |---|---|
-//! | a reader ([`lock_shared`](Access::lock_shared)) | readers, a writer, who looks while nobody changes anything |
-//! | a writer ([`lock_upgradable`](Access::lock_upgradable)) | readers |
-//! | a writer that is [upgraded](Access::upgrade) | nobody |
-//! | who looks while nobody changes anything ([`lock_quiescent`](Access::lock_quiescent)) | readers, and others like it |
+//! | reader ([`lock_shared`](Access::lock_shared)) | readers, a not upgraded writer, quiescent holders |
+//! | writer ([`lock_upgradable`](Access::lock_upgradable)) | readers |
+//! | [upgraded](Access::upgrade) writer | no other holder |
+//! | quiescent holder ([`lock_quiescent`](Access::lock_quiescent)) | readers, quiescent holders |
 //!
-//! Writers, and who wants none of them, meet at a [lock of their own](RawRwLock), in the order in which they come.
-//! Readers do not go there: each says on a line of its own that it reads ([`slots`]), and then looks at the
-//! [word](self#the-word); who upgrades writes to the word, and then looks at all of these lines. One of the two sees
-//! the other. The first thread that uses the lock needs nothing of that until a second one comes ([`bias`]).
+//! While there is a quiescent holder, no thread changes the region.
 //!
-//! If the fence that this takes is [refused](Refused) when the second one comes, it does not get the lock: nobody knows
-//! whether the first one is inside.
+//! Writers and quiescent holders queue at a [separate lock](RawRwLock), in order of arrival. Readers do not
+//! queue there: each reader says on a separate line that it reads ([`slots`]), and then looks at the
+//! [word](self#the-word). A writer that is being upgraded writes to the word, and then looks at all of these
+//! lines. So one of the two sees the other. The first thread that uses the lock, its owner, needs none of
+//! this until a second thread comes ([`bias`]).
+//!
+//! The second thread needs a fence for that. If the system [refuses](Refused) it, the second thread does not
+//! get the lock, because it cannot know whether the owner is inside.
 //!
 //! # The word
-//! For whom the lock is closed; whether somebody sleeps who must be woken. All but the owner look at it behind locked
-//! instructions.
+//! The word says which threads the lock keeps out, and which sleeping threads must be woken. All threads
+//! except the owner look at it after a locked instruction.
 //!
 //! # Turns
-//! Readers that overlap must not keep a writer from its upgrade for ever: the first read of a thread waits while
-//! somebody waits to be upgraded. Not so a thread that has a region already, of this heap or of another one: two threads
-//! that nest two roots in opposite orders, beside a writer of each, would wait in a circle. And a writer that is upgraded
-//! again and again must not keep readers away: those that sleep are let in by it, all at once, when it ends to be
-//! upgraded, and it waits for them the next time.
+//! Readers that overlap must not delay a writer's upgrade for ever. So the first read of a thread waits while
+//! a writer waits to be upgraded. A thread that already has a region, of this heap or of another one, does
+//! not wait: two threads that nest two roots in opposite orders, with a writer of each root, would deadlock.
+//! A writer that is upgraded again and again must not keep readers out for ever. So at the end of its upgrade
+//! a writer lets in all readers that sleep, at once, and waits for them at its next upgrade.
 //!
-//! A writer of several regions waits for one of them at a time, and only while it has none, so it cannot be queued at all
-//! of them; instead it closes a [gate](Gate) at each, at which those wait who come and have nothing.
+//! A writer of several regions waits for one of them at a time, and only while it has none, so it cannot
+//! queue at all of them. Instead it closes a [gate](Gate) at each. Threads that arrive at a gate, and have no
+//! region, wait there.
 //!
-//! It guards nothing by itself: who builds on it sees to it that only a thread that has it lets go of it.
+//! The lock guards no value itself. Code that uses it must ensure that only a thread that has the lock
+//! releases it.
 
 use std::sync::atomic::Ordering::Acquire;
 use std::time::{Duration, Instant};
@@ -56,31 +62,31 @@ mod slots;
 mod tests;
 mod upgrade;
 
-/// Bits of the word. Readers wait, if they have no region.
+/// Bits of the word. Keeps out readers that have no region yet.
 const CLOSED: u64 = 1;
-/// So do all others.
+/// Keeps out all other readers, too.
 const EXCLUSIVE: u64 = 1 << 1;
-/// Readers sleep, whom the writer lets in.
+/// Readers sleep, and the writer must let them in.
 const SLEEPERS: u64 = 1 << 2;
-/// The writer sleeps until readers have left.
+/// The writer sleeps until the readers have left.
 const PARKED: u64 = 1 << 3;
 
-/// For how long threads look at a word before they sleep.
+/// How many times a thread looks at the word before it sleeps.
 const SPINS: u32 = 60;
 
 #[derive(Default)]
 struct Waiting {
-    /// Readers that sleep.
+    /// Number of readers that sleep.
     readers: u64,
-    /// How often all of them were let in.
+    /// How often all sleeping readers were let in.
     turns: u64,
-    /// All threads have passed a fence since the lock was [revoked](Access::revoke).
+    /// Whether all threads have passed a fence since the lock was [revoked](Access::revoke).
     is_revoked: bool,
 }
 
 /// See the [module](self).
 pub(crate) struct Access {
-    /// The first thread that uses it, and where that is.
+    /// The number of the first thread that used the lock, and whether it still is the owner (see [`bias`]).
     owner: AtomicU64,
     state: AtomicU64,
     word: AtomicU64,
@@ -90,9 +96,9 @@ pub(crate) struct Access {
     writers: RawRwLock,
     watch: Watch,
     waiting: Mutex<Waiting>,
-    /// The owner is another thing than it was, or a reader has left.
+    /// Notified when the owner's state has changed, or a reader has left.
     changed: Condvar,
-    /// Readers were let in.
+    /// Notified when readers are let in.
     admitted: Condvar,
 }
 
@@ -122,10 +128,11 @@ impl Access {
         self.changed.notify_all();
     }
 
-    /// Waits until this thread is the writer. It must have the region in no way before. `is_nested` says whether it has
-    /// another one.
+    /// Waits until this thread is the writer. The thread must not have this region in any way before.
+    /// `is_nested` says whether it has another region.
     ///
-    /// The owner does not look at the gate: who has closed it revokes the lock when he comes there, and before he waits.
+    /// The owner does not look at the gate: the thread that has closed the gate revokes the lock when it
+    /// wants this region, before it waits for it.
     #[inline(always)]
     #[track_caller]
     pub(crate) fn lock_upgradable(&self, is_nested: impl FnOnce() -> bool) -> Result<(), Refused> {
@@ -135,16 +142,16 @@ impl Access {
     #[inline(never)]
     #[track_caller]
     fn wait_upgradable(&self, is_nested: impl FnOnce() -> bool) -> Result<(), Refused> {
-        // Also if the lock is free: it may be only for the moment between two transactions of this thread, and who
-        // collects locks would not meet that.
+        // The gate counts even if the lock is free. The lock may be free only for the moment between two
+        // transactions of this thread, and a writer of several regions would never find it free.
         if !bug(Bug::GatesForReads) {
             self.gate.pass(is_nested);
         }
         self.lock_collected()
     }
 
-    /// [`lock_upgradable`](Self::lock_upgradable), for who collects several regions, or wants one for something else
-    /// than a transaction.
+    /// [`lock_upgradable`](Self::lock_upgradable) without the gate, for a thread that locks several regions,
+    /// or that wants a region for another purpose than a transaction.
     #[inline]
     #[track_caller]
     pub(crate) fn lock_collected(&self) -> Result<(), Refused> {
@@ -155,7 +162,8 @@ impl Access {
         self.make_way(Want::Exclusive, || None).map(drop)
     }
 
-    /// [`lock_upgradable`](Self::lock_upgradable), if that needs no waiting.
+    /// [`lock_upgradable`](Self::lock_upgradable), if this thread can have the lock without waiting. Returns
+    /// whether it has it.
     #[track_caller]
     pub(crate) fn try_lock_upgradable(&self) -> Result<bool, Refused> {
         if self.enter_as_first() {
@@ -167,8 +175,8 @@ impl Access {
         self.make_way(Want::Exclusive, || Some(Instant::now()))
     }
 
-    /// [`lock_collected`](Self::lock_collected), if that needs no longer. It does if this thread has the region already,
-    /// in whatever way but as a reader.
+    /// [`lock_collected`](Self::lock_collected), but waits at most `patience`. Returns whether this thread
+    /// has the lock: it fails to get it if it already has the region in any way except as a reader.
     #[track_caller]
     pub(crate) fn try_lock_for(&self, patience: Duration) -> Result<bool, Refused> {
         let end = Instant::now() + patience;
@@ -181,8 +189,9 @@ impl Access {
         self.make_way(Want::Exclusive, || Some(end))
     }
 
-    /// The lock of the writers is taken. Waits until the owner is no writer, at most until `end`; if it still is, or that
-    /// cannot be known, gives the lock back. Returns whether it has it.
+    /// Waits until the owner is not a writer, at most until `end`. The caller has the lock of the writers. If
+    /// the owner still is a writer, or its state cannot be known, this releases that lock. Returns whether
+    /// the caller has it.
     #[inline(always)]
     fn make_way(&self, want: Want, end: impl FnOnce() -> Option<Instant>) -> Result<bool, Refused> {
         if self.owner.load(Acquire) == bias::GONE {
@@ -197,7 +206,7 @@ impl Access {
         alone
     }
 
-    /// Ends to be the writer, [upgraded](Self::upgrade) or not.
+    /// Ends this thread's time as the writer, [upgraded](Self::upgrade) or not.
     #[inline(always)]
     pub(crate) fn unlock_upgradable(&self) {
         if !self.leave_as_owner() {
@@ -205,7 +214,7 @@ impl Access {
         }
     }
 
-    /// Of one who is not the owner, or not any more.
+    /// Releases the lock of a writer that is not the owner, or is not the owner any more.
     #[inline(never)]
     fn unlock_taken(&self) {
         self.open();
@@ -214,12 +223,12 @@ impl Access {
         }
     }
 
-    /// Waits until there is no writer. `overtakes` says whether this thread waits for none that wait themselves.
+    /// Waits until there is no writer. `overtakes` says whether this thread passes writers that only wait.
     #[track_caller]
     pub(crate) fn lock_quiescent(&self, overtakes: bool) -> Result<(), Refused> {
         let want = if overtakes { Want::Nested } else { Want::Shared };
         self.writers.lock(want);
-        // An owner that looks is no writer.
+        // If this thread is the owner, it is not the writer: a quiescent holder has no transaction here.
         if self.mine().is_some() || self.claim() { Ok(()) } else { self.make_way(want, || None).map(drop) }
     }
 

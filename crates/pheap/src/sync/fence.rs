@@ -1,17 +1,18 @@
-//! An asymmetric fence (`membarrier`): free for the side that passes it often, dear for the side that passes it once.
+//! An asymmetric fence (`membarrier`): it costs nothing on the side that passes it often, and much on the
+//! side that passes it once.
 //!
-//! If a thread stores, passes [`light`] and loads, and another one stores, passes [`heavy`] and loads, then one of them
-//! sees the other's store. The heavy fence makes the system let each processor on which the process runs pass a fence,
-//! wherever it is (`membarrier(2)`).
+//! If a thread stores, passes [`light`] and loads, and another thread stores, passes [`heavy`] and loads,
+//! then one of them sees the other's store. The heavy fence makes the system let each processor on which the
+//! process runs pass a fence, wherever that processor is in its program (`membarrier(2)`).
 
 #![allow(unsafe_code)]
 
-/// The system refuses a fence, and has not before: a filter of system calls was installed meanwhile. Nobody can find
-/// out any more what others have stored, however long he waits.
+/// The system refuses a fence that it has granted before: a filter of system calls was installed since then.
+/// The thread cannot find out what other threads have stored, however long it waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Refused;
 
-/// Keeps the compiler from moving loads and stores across; the processor may.
+/// Keeps the compiler from moving loads and stores across this point. The processor may still move them.
 #[inline(always)]
 pub(super) fn light() {
     #[cfg(not(all(test, pheap_loom)))]
@@ -20,8 +21,8 @@ pub(super) fn light() {
     loom::sync::atomic::fence(loom::sync::atomic::Ordering::SeqCst);
 }
 
-/// A fence behind an operation that changes an atomic. On x86 that is one already; on other processors, and in models,
-/// what is loaded behind it may be older.
+/// A full fence after an operation that changes an atomic. On x86 that operation is a full fence already. On
+/// other processors, and in models, a later load could return an older value without this fence.
 #[inline(always)]
 pub(super) fn full_behind_atomic() {
     #[cfg(not(any(target_arch = "x86_64", all(test, pheap_loom))))]
@@ -30,24 +31,26 @@ pub(super) fn full_behind_atomic() {
     loom::sync::atomic::fence(loom::sync::atomic::Ordering::SeqCst);
 }
 
-/// Lets all threads of the process pass a fence.
+/// Makes all threads of the process pass a fence.
 #[cfg(all(test, pheap_loom))]
 pub(super) fn heavy() -> Result<(), Refused> {
     loom::sync::atomic::fence(loom::sync::atomic::Ordering::SeqCst);
     Ok(())
 }
 
-/// Lets all threads of the process pass a fence. The first one of a process takes some milliseconds if there are
-/// several threads.
+/// Makes all threads of the process pass a fence. The first call in a process takes some milliseconds if
+/// there are several threads.
 #[cfg(not(all(test, pheap_loom)))]
 pub(crate) fn heavy() -> Result<(), Refused> {
     let membarrier = |command: libc::c_int| {
-        // SAFETY: a system call that takes no addresses.
+        // SAFETY: `membarrier` takes a command and flags, and no addresses, so it touches no memory of this
+        // process.
         unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
     };
     let fenced = super::schedule::pass_fences()
         || membarrier(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED)
-        // Not registered yet; or not any more, in a process that was restored from a checkpoint.
+        // The process is not registered yet; or it was restored from a checkpoint, and is not registered any
+        // more.
         || membarrier(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED)
             && membarrier(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED);
     if fenced { Ok(()) } else { Err(Refused) }

@@ -1,4 +1,4 @@
-//! A gate in front of a lock, at which newcomers wait while a thread collects several locks.
+//! A gate in front of a lock. Threads that arrive wait there while another thread locks several regions.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -6,27 +6,29 @@ use std::time::{Duration, Instant};
 
 use super::mutex::{Condvar, Mutex, MutexGuard};
 
-/// How long somebody waits at most, the first time. Who has closed the gate may wait for something else, which may wait for who waits here: a transaction on a root that these do not
-/// even read, for a lock of the program's. So nobody waits for ever.
+/// The longest wait of a thread at a gate, the first time. A thread must not wait for ever: the thread that
+/// has closed the gate may wait for a transaction on another root, which the waiting threads do not even
+/// read. That transaction may wait for a lock of the program that a thread at the gate holds.
 const PATIENCE: Duration = Duration::from_millis(100);
-/// How long it is at most after it was [lengthened](Closer::lengthen).
+/// The longest wait after the closer has [lengthened](Closer::lengthen) it.
 const LONGEST: Duration = PATIENCE.saturating_mul(64);
 
-/// Nothing depends on the gate but who comes first, so that looking at it costs one load.
+/// Nothing depends on the gate except the order of threads, so one relaxed load is enough to look at it.
 pub(crate) struct Gate {
-    /// By how many it is closed.
+    /// Number of entries in `closers`.
     closed: AtomicU64,
     closers: Mutex<Vec<Closer>>,
     changed: Condvar,
 }
 
-/// Somebody who closes gates.
+/// A thread that closes gates.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Closer {
-    /// Later ones have higher numbers.
+    /// Increases from one closer to the next.
     number: u64,
     patience: Duration,
-    /// The same for all who wait, so that those who have waited in vain come in together, and leave room behind them; however many they are.
+    /// The time at which waiting ends, the same for all threads that wait. So all threads that have waited in
+    /// vain enter together, however many there are, and leave a gap behind them.
     until: Instant,
 }
 
@@ -38,8 +40,10 @@ impl Closer {
         Closer { number, patience: PATIENCE, until: Instant::now() + PATIENCE }
     }
 
-    /// The closer has not got all that it wants. If others need not wait for it any more, they do from now on, and twice as long: those whose turns take longer
-    /// than the patience would otherwise come again and again. So they never wait much longer than the closer has. Returns whether that is so.
+    /// Sets a new deadline if the last one has passed. Called when the closer could not get all its locks.
+    /// The new wait is twice as long: otherwise threads whose turns take longer than the wait would come back
+    /// again and again. So threads never wait much longer than the closer has waited. Returns whether there
+    /// is a new deadline.
     pub(crate) fn lengthen(&mut self) -> bool {
         let now = Instant::now();
         let is_over = now >= self.until;
@@ -56,8 +60,9 @@ impl Gate {
         Gate { closed: AtomicU64::new(0), closers: Mutex::default(), changed: Condvar::new() }
     }
 
-    /// Waits for those who have closed it by now, and not for later ones: there may always be another one. Nor [longer](Closer::until) than they may ask for. Not at all if
-    /// the thread has something already, for which they may wait.
+    /// Waits for the threads that have closed the gate by now, at most until their [deadline](Closer::until).
+    /// It does not wait for threads that close it later, because there may always be another one. It does not
+    /// wait at all if this thread has a region already, because the closers may wait for that.
     #[inline(always)]
     pub(crate) fn pass(&self, has_something: impl FnOnce() -> bool) {
         if self.closed.load(Relaxed) != 0 && !has_something() {
@@ -65,12 +70,14 @@ impl Gate {
         }
     }
 
-    /// Not watched by mutants: nothing depends on it but who comes first.
+    /// Locks the closers. Mutants do not watch this lock, because nothing depends on the gate except the
+    /// order of threads.
     fn closers(&self) -> MutexGuard<'_, Vec<Closer>> {
         self.closers.lock_unwatched()
     }
 
-    /// Waits for those with a lower number than `next`. (Not in models, where no time passes: nothing depends on it but who comes first.)
+    /// Waits for the closers with a lower number than `next`. It does not wait in models, where no time
+    /// passes, because nothing depends on the gate except the order of threads.
     #[cold]
     fn wait(&self, next: u64) {
         if cfg!(all(test, pheap_loom)) {
@@ -79,13 +86,13 @@ impl Gate {
         let mut closers = self.closers();
         let before =
             |closers: &[Closer]| closers.iter().filter(|one| one.number < next).map(|one| one.until).max();
-        // What is lengthened meanwhile is for those who come from then on.
+        // A deadline that is extended from now on applies to threads that arrive later.
         let Some(end) = before(&closers) else { return };
         while before(&closers).is_some() && !self.changed.wait_until(&mut closers, end) {}
     }
 
-    /// Closes it, until the caller [opens](Self::open) it; or tells those who come that the closer has
-    /// [lengthened](Closer::lengthen) their patience.
+    /// Closes the gate until the caller [opens](Self::open) it. If this closer has closed the gate already,
+    /// stores its [new deadline](Closer::lengthen).
     pub(crate) fn close(&self, closer: Closer) {
         let mut closers = self.closers();
         closers.retain(|known| known.number != closer.number);
@@ -101,7 +108,7 @@ impl Gate {
     }
 }
 
-/// Gates of several locks, closed.
+/// The gates of several locks, closed until this is dropped.
 pub(crate) struct Gates<'a> {
     gates: Vec<&'a Gate>,
     closer: Closer,
@@ -114,7 +121,7 @@ impl<'a> Gates<'a> {
         Gates { gates, closer }
     }
 
-    /// Keeps others away for longer, if they have come in meanwhile.
+    /// Extends the wait of other threads, if they have waited until the deadline and entered.
     pub(crate) fn lengthen(&mut self) {
         if self.closer.lengthen() {
             self.gates.iter().for_each(|gate| gate.close(self.closer));
@@ -135,7 +142,7 @@ mod tests {
     use super::*;
 
     impl Closer {
-        /// For whom others wait longer than any test takes.
+        /// A closer for which other threads wait longer than any test takes.
         pub(crate) fn patient() -> Closer {
             Closer { until: Instant::now() + Duration::from_secs(3600), ..Closer::new() }
         }

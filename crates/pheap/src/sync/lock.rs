@@ -1,11 +1,14 @@
-//! The lock at which the writers of a region meet: how long a thread spins, how it parks and is woken. One thread has it for itself, or several share it.
+//! The lock at which the writers of a region queue: how long a thread spins, and how it parks and is woken.
+//! Either one thread holds it exclusively, or several threads share it.
 //!
-//! All that it consists of is in the lock. Libraries that keep the threads that wait for all locks of a process in one table cannot be used: in a forked child that table still has the
-//! threads of the parent, and perhaps a part that is locked for ever. So a lock that a child makes is as good as any.
+//! All its state is in the lock. Libraries that keep the waiting threads of all locks of a process in one
+//! table cannot be used: in a forked child that table still has the threads of the parent, and perhaps a part
+//! that stays locked for ever. So a lock that a child creates works as in any process.
 //!
-//! **Turns.** Threads that wait are served in the order in which they came. Others may overtake them, so that a lock that is taken often does not go to sleep with each
-//! thread; but not whom has waited for longer than [`OVERTAKE`]. Who comes to share it waits behind those that wait to have it for themselves, unless it is
-//! [nested](Want::Nested).
+//! **Turns.** Waiting threads are served in order of arrival. A new thread may overtake them, so that a lock
+//! that is often taken does not pass through a sleeping thread each time. But no thread overtakes one that
+//! has waited for longer than [`OVERTAKE`]. A thread that wants to share the lock waits behind threads that
+//! wait for exclusive access, unless it is [nested](Want::Nested).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,22 +19,23 @@ use super::mutex::{Condvar, Mutex, MutexGuard};
 use super::watch::Watch;
 use super::{AtomicU64, Mistake, Want, mistake, schedule, spins};
 
-/// How long others may overtake who waits.
+/// How long a waiting thread may be overtaken.
 const OVERTAKE: Duration = Duration::from_micros(500);
 
-/// Bits of the word. Somebody has it for itself.
+/// Bits of the word. A thread holds the lock exclusively.
 const EXCLUSIVE: u64 = 1;
-/// Who lets go of it must wake those who wait. If there are any, this is set, or one of them is awake and sets it.
+/// The thread that releases the lock must wake the waiting threads. If any thread waits, this bit is set, or
+/// one of them is awake and sets it.
 const WAITING: u64 = 1 << 1;
-/// Somebody waits to have it for itself.
+/// A thread waits for exclusive access.
 const CLOSED: u64 = 1 << 2;
-/// Who waits at the front is not to be overtaken.
+/// The thread at the front of the queue must not be overtaken.
 const FAIR: u64 = 1 << 3;
-/// One of those who share it. Above this, their number.
+/// One thread that shares the lock. This bit and all higher ones are the number of these threads.
 const READER: u64 = 1 << 4;
 
 impl Want {
-    /// Bits of which one is enough to keep a thread waiting whose turn it is.
+    /// Bits of the word that keep a thread out when it is its turn. One of them is enough.
     fn kept_out_by(self) -> u64 {
         match self {
             Want::Exclusive => !(WAITING | CLOSED | FAIR),
@@ -39,7 +43,7 @@ impl Want {
         }
     }
 
-    /// The same for one that has just come.
+    /// Further bits that keep a thread out which has just arrived.
     fn overtaken_by(self) -> u64 {
         match self {
             Want::Exclusive => FAIR,
@@ -60,7 +64,7 @@ struct Waiter {
     number: u64,
     want: Want,
     since: Instant,
-    /// Notified when it should look again.
+    /// Notified when this thread should look at the word again.
     woken: Arc<Condvar>,
 }
 
@@ -69,24 +73,24 @@ impl Waiter {
         self.want == Want::Exclusive
     }
 
-    /// Whether nobody may overtake it any more.
+    /// Whether other threads must not overtake this one any more.
     fn waits_for_long(&self) -> bool {
         if cfg!(all(test, pheap_loom)) || schedule::is_scheduled() {
-            return self.number.is_multiple_of(2); // no time passes there; let it see both
+            return self.number.is_multiple_of(2); // no time passes there: try both answers
         }
         self.since.elapsed() >= OVERTAKE
     }
 }
 
 struct Queue {
-    /// How many have ever waited.
+    /// How many threads have waited since the lock was made.
     count: u64,
-    /// Those that are [nested](Want::Nested) come first.
+    /// [Nested](Want::Nested) threads come first.
     waiters: VecDeque<Waiter>,
 }
 
 impl Queue {
-    /// Adds this thread. Returns its number.
+    /// Adds this thread to the queue. Returns its number.
     fn add(&mut self, want: Want, woken: Arc<Condvar>) -> u64 {
         self.count += 1;
         let waiter = Waiter { number: self.count, want, since: Instant::now(), woken };
@@ -101,7 +105,7 @@ impl Queue {
         self.waiters.iter().position(|waiter| waiter.number == number).expect("it is removed by itself only")
     }
 
-    /// Whether only the lock itself keeps it waiting.
+    /// Whether no other thread in the queue goes before the thread with this number.
     fn is_its_turn(&self, number: u64, want: Want) -> bool {
         let before = self.position(number);
         match want {
@@ -111,7 +115,7 @@ impl Queue {
         }
     }
 
-    /// Wakes those whose turn it may be.
+    /// Wakes the threads whose turn it may be.
     fn wake(&self) {
         for waiter in &self.waiters {
             waiter.woken.notify_all();
@@ -122,22 +126,24 @@ impl Queue {
     }
 }
 
-/// It guards nothing by itself: who builds on it sees to it that only who has it lets go of it.
+/// The lock guards no value itself. Code that uses it must ensure that only a thread that has the lock
+/// releases it.
 pub(crate) struct RawRwLock {
     watch: Watch,
     word: AtomicU64,
-    /// Those who wait. Locked for moments only.
+    /// The threads that wait. Locked for short moments only.
     queue: Mutex<Queue>,
 }
 
 impl RawRwLock {
-    /// That nobody has.
+    /// Creates a lock that no thread holds.
     pub(crate) fn new() -> RawRwLock {
         let queue = Queue { count: 0, waiters: VecDeque::new() };
         RawRwLock { watch: Default::default(), word: AtomicU64::new(0), queue: Mutex::new(queue) }
     }
 
-    /// Waits until this thread has the lock. For ever, if it has it already, unless to share it once more as [`Want::Nested`].
+    /// Waits until this thread has the lock. A thread that has the lock already waits for ever, unless it
+    /// shares it and comes again as [`Want::Nested`].
     #[inline(always)]
     #[track_caller]
     pub(crate) fn lock(&self, want: Want) {
@@ -156,14 +162,14 @@ impl RawRwLock {
         self.spin(want) || self.wait(want, end)
     }
 
-    /// [`lock`](Self::lock), if that needs no waiting.
+    /// [`lock`](Self::lock), if this thread can have the lock without waiting. Returns whether it has it.
     #[inline]
     #[track_caller]
     pub(crate) fn try_lock(&self, want: Want) -> bool {
         self.watch.take(want, || None, || self.try_once(want).then_some(())).is_some()
     }
 
-    /// [`lock`](Self::lock), if that needs no longer.
+    /// [`lock`](Self::lock), but waits at most until `end`. Returns whether this thread has the lock.
     #[track_caller]
     pub(crate) fn try_lock_until(&self, want: Want, end: Instant) -> bool {
         let attempt = || self.try_once(want).then_some(());
@@ -175,7 +181,7 @@ impl RawRwLock {
         self.take(want, want.kept_out_by() | want.overtaken_by())
     }
 
-    /// Takes it, unless one of these bits is set.
+    /// Takes the lock, unless one of the bits `kept_out_by` is set. Returns whether it did.
     #[inline(always)]
     fn take(&self, want: Want, kept_out_by: u64) -> bool {
         let mut word = self.word.load(Relaxed);
@@ -188,7 +194,7 @@ impl RawRwLock {
         false
     }
 
-    /// Tries for a while, unless others wait already.
+    /// Tries to take the lock for a while, unless other threads wait already.
     fn spin(&self, want: Want) -> bool {
         for round in 0..spins(10) {
             if self.try_once(want) {
@@ -210,7 +216,8 @@ impl RawRwLock {
         self.queue.lock_unwatched()
     }
 
-    /// Waits for its turn, but not longer than until `end`. Whether it has got it.
+    /// Waits in the queue for this thread's turn, at most until `end`. Returns whether this thread has the
+    /// lock.
     fn wait(&self, want: Want, end: Option<Instant>) -> bool {
         let woken = Arc::new(Condvar::new());
         let mut queue = self.queue();
@@ -220,7 +227,8 @@ impl RawRwLock {
         }
         let mut is_over = false;
         loop {
-            // Before it looks at the word for the last time: who has the lock then sees this when it lets go of it.
+            // Set before the last look at the word: a thread that holds the lock then sees the bit when it
+            // releases the lock.
             if !mistake(Mistake::WaitUnseen) {
                 self.word.fetch_or(WAITING, Relaxed);
             }
@@ -244,13 +252,13 @@ impl RawRwLock {
             over |= WAITING;
         }
         self.word.fetch_and(!over, Relaxed);
-        // Somebody may have waited for this thread only.
+        // Another thread may have waited only for this one to go.
         if !taken && !mistake(Mistake::GiveUpQuietly) {
             queue.wake();
         }
     }
 
-    /// Lets go of a lock that this thread has for itself.
+    /// Releases a lock that this thread holds exclusively.
     #[inline(always)]
     pub(crate) fn unlock_exclusive(&self) {
         self.watch.leave(Want::Exclusive);
@@ -262,7 +270,7 @@ impl RawRwLock {
         }
     }
 
-    /// Lets go of a lock that this thread shares.
+    /// Releases a lock that this thread shares.
     #[inline(always)]
     pub(crate) fn unlock_shared(&self) {
         self.watch.leave(Want::Shared);
@@ -275,7 +283,7 @@ impl RawRwLock {
     #[cold]
     fn unlock_and_wake(&self, bit: u64) {
         let queue = self.queue();
-        // Before it can be overtaken once more.
+        // Set before another thread can overtake the first one once more.
         if queue.waiters.front().is_some_and(Waiter::waits_for_long) {
             self.word.fetch_or(FAIR, Relaxed);
         }

@@ -1,4 +1,5 @@
-//! Programs in every order of their threads, and [mistakes](Seed) that are seeded in them: a model must find each, or it looks at too little.
+//! Runs programs in every order of their threads, and with [mistakes](Seed) seeded in them. A model must find
+//! each mistake; otherwise it examines too little.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -8,7 +9,7 @@ use std::time::Instant;
 
 use super::Mistake;
 
-// --- seeded mistakes --------------------------------------------------------------------------------------------------------
+// --- seeded mistakes ---
 
 type Site = &'static Location<'static>;
 
@@ -16,7 +17,7 @@ type Site = &'static Location<'static>;
 struct Seeds {
     mistake: Option<Mistake>,
     dropped: Option<Site>,
-    /// Where threads were notified.
+    /// The places in the source from which threads were notified.
     met: BTreeSet<Site>,
 }
 
@@ -25,11 +26,11 @@ thread_local! {
     static SEEDS: RefCell<Seeds> = RefCell::default();
 }
 
-/// A mistake that the code is to make.
+/// A mistake that the code makes on purpose.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Seed {
     Mistake(Mistake),
-    /// Nobody is notified from here.
+    /// A notification from this place in the source is left out.
     Dropped(Site),
 }
 
@@ -44,8 +45,9 @@ pub(super) fn is_dropped(site: Site) -> bool {
     })
 }
 
-/// Runs `program` in every order of its threads' operations, of those in which at most `preemptions` times a thread is stopped that could go on.
-/// (`PHEAP_MODEL_PREEMPTIONS` adds to that.) Returns where threads were notified.
+/// Runs `program` in every order of its threads' operations in which at most `preemptions` times a thread is
+/// stopped that could continue. (`PHEAP_MODEL_PREEMPTIONS` adds to that number.) Returns the places in the
+/// source from which threads were notified.
 pub(crate) fn explore(name: &str, preemptions: usize, program: fn()) -> Vec<Site> {
     let more = std::env::var("PHEAP_MODEL_PREEMPTIONS").map_or(0, |more| more.parse().expect("a number"));
     let preemptions = preemptions + more;
@@ -56,12 +58,13 @@ pub(crate) fn explore(name: &str, preemptions: usize, program: fn()) -> Vec<Site
     SEEDS.take().met.into_iter().collect()
 }
 
-/// Whether [`explore`] finds something wrong with the program when a mistake was seeded.
+/// Whether [`explore`] fails when the mistake `seed` is made.
 pub(crate) fn finds(seed: Seed, preemptions: usize, program: fn()) -> bool {
     failure(seed, preemptions, program).is_some()
 }
 
-/// What [`explore`] says is wrong with the program when a mistake was seeded.
+/// Returns the message with which [`explore`] fails when the mistake `seed` is made, or `None` if it does not
+/// fail.
 pub(crate) fn failure(seed: Seed, preemptions: usize, program: fn()) -> Option<String> {
     let mut seeds = Seeds::default();
     match seed {

@@ -1,8 +1,9 @@
-//! `Mutex`, `RwLock` and `Condvar`: those of std (of loom in models). Each is whole in a forked child, for nothing of it
-//! lies elsewhere.
+//! `Mutex`, `RwLock` and `Condvar`: those of std (of loom in models). Each has all its state in itself, so it
+//! works in a forked child.
 //!
-//! They are not poisoned: what must not be used after a panic says so itself. In builds with the simulator they tell where
-//! they are taken, and a [scheduler](super::schedule) may decide who goes on.
+//! They are not poisoned: data that must not be used after a panic have a separate mark. In builds with the
+//! simulator they report where they are taken, and a [scheduler](super::schedule) may decide which thread
+//! continues.
 
 use std::fmt;
 use std::hint;
@@ -28,7 +29,7 @@ fn if_free<G>(result: TryLockResult<G>) -> Option<G> {
     }
 }
 
-/// One of these, and who is inside.
+/// A lock of std or loom, and the threads that hold it (recorded in builds with the simulator).
 #[derive(Default)]
 pub(crate) struct Lock<L> {
     watch: Watch,
@@ -62,7 +63,8 @@ impl<L> Lock<L> {
 }
 
 impl<G, L> Guard<'_, G, L> {
-    /// What the caller drops before any other thread goes on.
+    /// Records that this thread leaves, and returns the inner guard. The caller drops it before any other
+    /// thread continues.
     #[inline]
     fn leave(&mut self) -> Option<G> {
         self.lock.watch.leave(self.want);
@@ -108,15 +110,17 @@ impl<T> Mutex<T> {
         self.guarded(guard, Want::Exclusive)
     }
 
-    /// [`lock`](Self::lock) for what locks of regions are made of, of which mutants leave out the whole.
+    /// [`lock`](Self::lock) for the mutexes inside the lock of a region. The simulator does not record them
+    /// separately, because a mutant leaves out the lock of the region as a whole.
     #[inline]
     pub(super) fn lock_unwatched(&self) -> MutexGuard<'_, T> {
         self.guarded(Some(self.wait()), Want::Exclusive)
     }
 
-    /// [`lock`](Self::lock) where it is locked for less time than it takes to fall asleep: this looks again and again for
-    /// a while, ever more rarely. Threads that sleep have to be woken, by who unlocks, which takes longer than what the
-    /// lock is for; and then all others come too late as well.
+    /// [`lock`](Self::lock) for a mutex that is held for less time than a thread needs to fall asleep: this
+    /// tries again and again for a while, at growing intervals. The unlocking thread has to wake a thread
+    /// that sleeps, which takes longer than the work under the lock, and then all other threads are late,
+    /// too.
     #[inline]
     #[track_caller]
     pub(crate) fn lock_briefly(&self) -> MutexGuard<'_, T> {
@@ -133,7 +137,7 @@ impl<T> Mutex<T> {
         self.guarded(guard, Want::Exclusive)
     }
 
-    /// [`lock`](Self::lock), if that needs no waiting. (Not for models: loom waits.)
+    /// [`lock`](Self::lock), if this thread can have the mutex without waiting. (Not for models: loom waits.)
     #[track_caller]
     pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         let guard = self.watch.take(Want::Exclusive, || None, || self.try_once())?;
@@ -151,7 +155,7 @@ impl<T> Mutex<T> {
 }
 
 impl<T> MutexGuard<'_, T> {
-    /// Lets others at the mutex while `f` runs.
+    /// Unlocks the mutex while `f` runs, and locks it again.
     #[track_caller]
     pub(crate) fn unlocked<R>(this: &mut Self, f: impl FnOnce() -> R) -> R {
         drop(this.leave());
@@ -166,7 +170,7 @@ impl<T> RwLock<T> {
         Lock { watch: Default::default(), inner: below::RwLock::new(value) }
     }
 
-    /// Locks it to read, if no thread has it, or waits for it, to write.
+    /// Locks it for reading, if no thread has it for writing, and none waits to write.
     #[track_caller]
     pub(crate) fn try_read(&self) -> Option<ReadGuard<'_, T>> {
         schedule::lock_step();
@@ -182,11 +186,12 @@ impl<T> RwLock<T> {
     }
 }
 
-/// Waiting with a [`Mutex`] until something has changed. A thread may wake up for no reason.
+/// Lets a thread that has locked a [`Mutex`] wait for a change. A thread may wake up for no reason.
 #[derive(Default)]
 pub(crate) struct Condvar {
-    /// How many wait. Changed with the mutex, so that a thread that notifies after a change, made with the mutex, knows
-    /// whether anyone waits: std's makes a system call each time.
+    /// Number of threads that wait. It changes only while the mutex is locked. So a thread that changes
+    /// something under the mutex, and notifies afterwards, knows whether a thread waits. The `Condvar` of std
+    /// would make a system call each time.
     waiting: AtomicUsize,
     changed: below::Condvar,
 }
@@ -196,21 +201,21 @@ impl Condvar {
         Condvar::default()
     }
 
-    /// Lets others at what the mutex guards until it is notified.
+    /// Unlocks the mutex until this is notified, then locks it again.
     #[track_caller]
     pub(crate) fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
         self.sleep(guard, None);
     }
 
-    /// [`wait`](Self::wait), but not longer than until `end`. Whether that is over. (It never is in a model: somebody comes
-    /// before.)
+    /// [`wait`](Self::wait), but at most until `end`. Returns whether that time has passed. (In a model it
+    /// never passes: another thread notifies first.)
     #[track_caller]
     pub(crate) fn wait_until<T>(&self, guard: &mut MutexGuard<'_, T>, end: Instant) -> bool {
         self.sleep(guard, Some(end))
     }
 
-    /// [`wait_until`](Self::wait_until) `end`, if there is one. (In a model it is over as soon as others have had the chance
-    /// to come.)
+    /// [`wait_until`](Self::wait_until) `end`, if there is one. (In a model the time has passed as soon as
+    /// other threads have had the chance to run.)
     pub(super) fn wait_at_most<T>(&self, guard: &mut MutexGuard<'_, T>, end: Option<Instant>) -> bool {
         #[cfg(all(test, pheap_loom))]
         if end.is_some() {
@@ -227,7 +232,7 @@ impl Condvar {
         let left = end.map(|end| end.saturating_duration_since(Instant::now()));
         let is_over;
         (guard.guard, is_over) = if schedule::is_scheduled() {
-            // Nobody comes in between: this thread runs until it waits.
+            // No thread runs in between: this thread runs until it waits.
             drop(inner);
             let woken = left.is_none_or(|left| !left.is_zero()) && schedule::wait_for(self, left.is_some());
             (Some(guard.lock.wait()), !woken)
@@ -242,7 +247,7 @@ impl Condvar {
         is_over
     }
 
-    /// Wakes all that wait.
+    /// Wakes all threads that wait.
     #[inline]
     #[track_caller]
     pub(crate) fn notify_all(&self) {
@@ -259,7 +264,8 @@ impl fmt::Debug for Condvar {
     }
 }
 
-/// Whether a model has seeded the mistake that nobody is notified from here. A constant, but in models.
+/// Whether a model leaves out the notification from the caller's place in the source. A constant, except in
+/// models.
 #[inline(always)]
 #[track_caller]
 fn is_unnoticed() -> bool {

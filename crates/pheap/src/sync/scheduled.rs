@@ -1,11 +1,16 @@
-//! Threads of which a [`Scheduler`] decides who goes on, and what others see of them: for a lab that tries all orders.
+//! Threads that run when a [`Scheduler`] lets them, and the times at which other threads see their stores.
+//! For a lab that tries all orders.
 //!
-//! At each lock, condition variable and atomic, and wherever else it says that it makes a [step](step()), a scheduled thread asks whether it is its turn. One that has to wait
-//! says for what. So one thread runs at a time, and the scheduler knows when none can. Threads that are not scheduled get what std has.
+//! A scheduled thread asks whether it is its turn at each lock, condition variable and atomic, and wherever
+//! else the code calls [`step`](step()). A thread that has to wait names the address that it waits for. So
+//! one thread runs at a time, and the scheduler knows when no thread can run. Threads that are not scheduled
+//! use the types of std.
 //!
-//! Plain stores to atomics, and lines that are being written back, are *late*: they are in order, and others do not see them before the thread has passed a fence (a locked
-//! instruction is one), or the scheduler [says so](pass_fence). That is what processors of the x86 family do, but that a store may become visible at any time: here it does where
-//! the scheduler switches. And locks of std make nobody wait for lines: nothing should rely on that.
+//! Plain stores to atomics, and lines that are being written back, are *late*: they happen in order, and
+//! other threads see them only after this thread has passed a fence (a locked instruction is one), or after
+//! the scheduler [makes it pass one](pass_fence). Processors of the x86 family do the same, except that a
+//! store may become visible at any time; here it becomes visible where the scheduler switches. A lock of std
+//! makes stores visible, but does not complete write-backs: no code should rely on it for that.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -15,23 +20,24 @@ use std::sync::atomic::{self, Ordering};
 
 use super::Mistake;
 
-/// What locks are made of.
+/// The types of which the locks are made.
 pub(super) mod below {
     pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 }
 
-/// Threads that can be scheduled.
+/// Number of threads that can be scheduled.
 pub const THREADS: usize = 2;
 
-/// Who decides which thread goes on.
+/// Decides which thread continues.
 pub trait Scheduler: Send + Sync + fmt::Debug {
-    /// The thread with this number is about to do `what`. Returns when it is its turn.
+    /// Thread number `me` is about to do `what`. Returns when it is its turn.
     fn step(&self, me: usize, what: &'static str);
 
-    /// It waits until it is [woken](Self::wake): for what is at this address. If it waits for a `limited` time, it may go on when no thread can. Returns whether it was woken.
+    /// Thread number `me` waits until it is [woken](Self::wake) for the lock or condition variable at
+    /// `address`. If its time is `limited`, it may continue when no thread can. Returns whether it was woken.
     fn wait(&self, me: usize, address: usize, limited: bool) -> bool;
 
-    /// Those that wait for what is at this address go on.
+    /// Lets the threads continue that wait for `address`.
     fn wake(&self, address: usize);
 }
 
@@ -47,7 +53,7 @@ pub fn set_mistake(mistake: Option<Mistake>) {
     MISTAKE.set(mistake);
 }
 
-/// Whether this one was seeded.
+/// Whether this mistake was seeded in this thread.
 #[inline]
 pub(super) fn is_seeded(mistake: Mistake) -> bool {
     MISTAKE.get() == Some(mistake)
@@ -56,13 +62,15 @@ pub(super) fn is_seeded(mistake: Mistake) -> bool {
 /// A number for each thread.
 type Numbers = [atomic::AtomicU64; THREADS];
 
-/// How many stores and flushes there have been, which of them was the last store, up to which all others see stores, and up to which lines are written back.
+/// For each thread, `STORED` counts its stores and flushes, and `LAST` is the count at its last store. Other
+/// threads see its stores up to the count `SEEN`; its lines are written back up to the count `WRITTEN`.
 static STORED: Numbers = [const { atomic::AtomicU64::new(0) }; THREADS];
 static LAST: Numbers = [const { atomic::AtomicU64::new(0) }; THREADS];
 static SEEN: Numbers = [const { atomic::AtomicU64::new(0) }; THREADS];
 static WRITTEN: Numbers = [const { atomic::AtomicU64::new(0) }; THREADS];
 
-/// This thread is scheduled from now on, under this number; or not any more. A process has one scheduler at a time.
+/// Schedules this thread from now on, with the given scheduler and number; `None` ends that. A process has
+/// one scheduler at a time.
 pub fn schedule(scheduler: Option<Me>) {
     if let Some(me) = me() {
         pass_fence(me);
@@ -76,22 +84,22 @@ pub(crate) fn me() -> Option<usize> {
     ME.with_borrow(|me| me.as_ref().map(|(_, number)| *number))
 }
 
-/// What a thread has flushed: its number, and how much it had stored and flushed by then.
+/// The moment of a store or flush: the number of its thread, and that thread's count `STORED` then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Late(usize, u64);
 
 impl Late {
-    /// Of this thread, just now.
+    /// Returns the present moment of thread `me`, which is this thread, and counts a store or flush.
     pub(crate) fn new(me: usize) -> Late {
         Late(me, STORED[me].fetch_add(1, Relaxed) + 1)
     }
 
-    /// Whether it is written back.
+    /// Whether the line is written back.
     pub(crate) fn is_over(self) -> bool {
         self.1 <= WRITTEN[self.0].load(Relaxed)
     }
 
-    /// Whether others see it.
+    /// Whether other threads see the store.
     fn is_seen(self) -> bool {
         self.1 <= SEEN[self.0].load(Relaxed)
     }
@@ -101,25 +109,26 @@ impl Late {
     }
 }
 
-/// All others see what this thread has stored, and what it has flushed is written back.
+/// Makes all stores of `thread` visible to other threads, and completes the write-back of the lines that it
+/// has flushed.
 pub fn pass_fence(thread: usize) {
     pass_lock(thread);
     WRITTEN[thread].store(STORED[thread].load(Relaxed), Relaxed);
 }
 
-/// All others see what this thread has stored.
+/// Makes all stores of `thread` visible to other threads.
 fn pass_lock(thread: usize) {
     SEEN[thread].store(STORED[thread].load(Relaxed), Relaxed);
 }
 
-/// Whether there is something late: anything, and a store.
+/// Returns whether any store or flush of `thread` is late, and whether a store is.
 pub fn is_late(thread: usize) -> (bool, bool) {
     let before = |numbers: &Numbers| numbers[thread].load(Relaxed);
     let store = before(&SEEN) < before(&LAST);
     (store || before(&WRITTEN) < before(&STORED), store)
 }
 
-/// Lets all scheduled threads pass a fence, if this is one of them.
+/// Makes all scheduled threads pass a fence, if this is one of them. Returns whether it is.
 pub(super) fn pass_fences() -> bool {
     let scheduled = is_scheduled();
     if scheduled {
@@ -128,7 +137,7 @@ pub(super) fn pass_fences() -> bool {
     scheduled
 }
 
-/// Whether this thread goes on when a scheduler says so.
+/// Whether a scheduler decides when this thread continues.
 #[inline]
 pub(crate) fn is_scheduled() -> bool {
     ME.with_borrow(Option::is_some)
@@ -137,12 +146,12 @@ pub(crate) fn is_scheduled() -> bool {
 /// Calls the scheduler of this thread, if it has one.
 #[inline]
 fn call<R>(f: impl FnOnce(&dyn Scheduler, usize) -> R) -> Option<R> {
-    // Not borrowed meanwhile.
+    // The scheduler is cloned, so that `ME` is not borrowed during the call.
     let (scheduler, me) = ME.with_borrow(Clone::clone)?;
     Some(f(&*scheduler, me))
 }
 
-/// This thread is about to do what others can see.
+/// Reports that this thread is about to do something that other threads can see.
 #[inline]
 pub fn step(what: &'static str) {
     if is_scheduled() {
@@ -150,7 +159,7 @@ pub fn step(what: &'static str) {
     }
 }
 
-/// It is about to take a lock, if that is free.
+/// Reports that this thread is about to take a lock, if it is free.
 #[inline]
 pub(super) fn lock_step() {
     step("lock");
@@ -174,8 +183,8 @@ pub(super) fn take<T, G>(lock: &T, attempt: impl Fn() -> Option<G>, wait: impl F
     }
 }
 
-/// Waits until somebody [wakes](wake) those who wait for this. `limited` says that it may go on when nobody can; returns
-/// whether it was woken.
+/// Waits until another thread [wakes](wake) the threads that wait for `what`. `limited` says that this thread
+/// may continue when no thread can. Returns whether it was woken.
 pub(super) fn wait_for<T>(what: &T, limited: bool) -> bool {
     call(|scheduler, me| {
         pass_lock(me);
@@ -184,7 +193,7 @@ pub(super) fn wait_for<T>(what: &T, limited: bool) -> bool {
     .expect("it is scheduled")
 }
 
-/// Lets those go on that wait for this.
+/// Lets the threads continue that wait for `what`.
 #[inline]
 pub(super) fn wake<T>(what: &T) {
     if is_scheduled() {
@@ -195,11 +204,12 @@ pub(super) fn wake<T>(what: &T) {
     }
 }
 
-/// That of std, but that plain stores of scheduled threads are [late](self).
+/// The `AtomicU64` of std, except that plain stores of scheduled threads are [late](self).
 #[derive(Debug, Default)]
 pub(crate) struct AtomicU64 {
     seen: atomic::AtomicU64,
-    /// What was stored, and by whom and when, if that may be late: one more than the number of the thread.
+    /// The newest plain store, if it may be late: its value; the number of its thread, plus 1 (0 if no store
+    /// is late); and the count `STORED` of that thread then.
     late: atomic::AtomicU64,
     thread: atomic::AtomicU64,
     stored: atomic::AtomicU64,
@@ -220,7 +230,7 @@ impl AtomicU64 {
         Late(thread as usize - 1, self.stored.load(Relaxed))
     }
 
-    /// Sees to it that what is not late any more is seen.
+    /// Moves the late store to `seen` if other threads see it by now.
     #[inline]
     fn settle(&self) {
         let thread = self.thread.load(Relaxed);
@@ -230,7 +240,7 @@ impl AtomicU64 {
         }
     }
 
-    /// What a locked instruction of this thread changes.
+    /// Returns the atomic that a locked instruction of this thread changes, after a step and a fence.
     #[inline]
     fn locked(&self) -> &atomic::AtomicU64 {
         if is_scheduled() {
@@ -240,7 +250,7 @@ impl AtomicU64 {
             });
         }
         self.settle();
-        // Two threads that store plainly to one place need more than this.
+        // This model cannot represent late stores of two threads to one place.
         debug_assert_eq!(self.thread.load(Relaxed), 0, "another thread stores there plainly");
         &self.seen
     }
@@ -292,7 +302,7 @@ impl AtomicU64 {
     }
 }
 
-/// Those that change a number by one operand.
+/// The methods that change a number by one operand.
 macro_rules! locked {
     ($($name:ident)*) => {
         impl AtomicU64 {$(
@@ -305,7 +315,7 @@ macro_rules! locked {
 }
 locked!(fetch_or fetch_and fetch_add fetch_sub fetch_max);
 
-/// That of std: flags that are stored to seldom, and are seen at once.
+/// The `AtomicBool` of std: a flag that is rarely stored to. Other threads see each store at once.
 #[derive(Debug, Default)]
 pub(crate) struct AtomicBool(atomic::AtomicBool);
 

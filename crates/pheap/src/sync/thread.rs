@@ -1,20 +1,21 @@
-//! Threads: their numbers, and the slots by which they read.
+//! Threads: their numbers, and the slots in which they say that they read.
 //!
-//! A slot is one thread's as long as the thread lives, and then another one's; what lies in it outlives both. A thread that reads while its own thread-locals
-//! are destroyed has none any more, and when all are taken, the next thread gets none: such threads count themselves where others do.
+//! A slot belongs to one thread while that thread lives, and later to another. The content of a slot outlives
+//! both. A thread that reads while its thread-locals are destroyed has no slot any more, and when all slots
+//! are taken, the next thread gets none. Such threads share one counter at each lock.
 
 use std::cell::Cell;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-/// Threads that can have a slot at a time.
+/// Number of threads that can have a slot at a time.
 pub(super) const SLOTS: usize = u64::BITS as usize;
 
-/// In [`SLOT`]: not asked for yet; and there is none.
+/// Values of [`SLOT`]: the thread has not asked for a slot yet; the thread gets none.
 const UNKNOWN: usize = usize::MAX;
 const NONE: usize = usize::MAX - 1;
 
-/// The slots that are taken.
+/// A bit for each slot that is taken.
 static TAKEN: AtomicU64 = AtomicU64::new(0);
 
 /// Gives the slot back when the thread ends.
@@ -23,7 +24,7 @@ struct Taken(usize);
 impl Drop for Taken {
     fn drop(&mut self) {
         SLOT.set(NONE);
-        // The next thread that has the slot finds it as this one has left it.
+        // `Release`: the next thread that has the slot finds its content as this thread has left it.
         TAKEN.fetch_and(!(1 << self.0), Release);
     }
 }
@@ -35,7 +36,7 @@ thread_local! {
     static GUARD: Cell<Option<Taken>> = const { Cell::new(None) };
 }
 
-/// Number of this thread, from 1 on. No other one ever has it.
+/// Returns the number of this thread, from 1 on. No other thread ever has the same number.
 #[inline(always)]
 pub(crate) fn this_thread() -> u64 {
     #[cold]
@@ -54,7 +55,7 @@ pub(crate) fn this_thread() -> u64 {
     }
 }
 
-/// The slot of this thread, at most [`SLOTS`] if it has one.
+/// Returns the slot of this thread: less than [`SLOTS`], or [`NONE`].
 #[inline(always)]
 pub(super) fn slot() -> usize {
     #[cfg(all(test, pheap_loom))]
@@ -74,14 +75,14 @@ fn take_slot() -> usize {
         Err(_) => NONE,
     };
     if slot != NONE && GUARD.try_with(|guard| guard.set(Some(Taken(slot)))).is_err() {
-        // This thread ends, and has not read before. (What could not be kept was dropped.)
+        // This thread ends, and has not read before. (`Taken` was dropped, so the slot is free again.)
         return NONE;
     }
     SLOT.set(slot);
     slot
 }
 
-/// Threads of a model, which run in one thread, have the numbers that they are given.
+/// The threads of a model run in one system thread, so the model sets their numbers.
 #[cfg(all(test, pheap_loom))]
 pub(super) mod model {
     use std::cell::Cell;
@@ -119,11 +120,11 @@ mod tests {
         let mine = slot();
         assert!(mine < SLOTS && slot() == mine);
         let (tell, told) = std::sync::mpsc::channel();
-        // Many more than there are slots.
+        // Many more threads than there are slots.
         for _ in 0..3 * SLOTS {
             let tell = tell.clone();
             let other = thread::spawn(|| {
-                LATE.set(Some(Late(tell))); // before the slot: destroyed after it
+                LATE.set(Some(Late(tell))); // set before the slot: destroyed after it
                 slot()
             });
             let other = other.join().unwrap();

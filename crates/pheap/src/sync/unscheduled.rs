@@ -1,6 +1,6 @@
-//! Threads that run as the system lets them.
+//! Threads that run as the system schedules them.
 
-/// What locks are made of.
+/// The types of which the locks are made.
 pub(super) mod below {
     #[cfg(all(test, pheap_loom))]
     pub(crate) use loom::sync::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -13,36 +13,36 @@ pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU64};
 #[cfg(not(all(test, pheap_loom)))]
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64};
 
-/// Whether this thread goes on when a scheduler says so.
+/// Whether a scheduler decides when this thread continues.
 #[inline(always)]
 pub(crate) const fn is_scheduled() -> bool {
     false
 }
 
-/// This thread is about to do what others can see.
+/// Reports that this thread is about to do something that other threads can see.
 #[inline(always)]
 pub(crate) fn step(_what: &'static str) {}
 
-/// It is about to take a lock, if that is free.
+/// Reports that this thread is about to take a lock, if it is free.
 #[inline(always)]
 pub(super) fn lock_step() {}
 
-/// Takes a lock by `attempt`, or waits for it by `wait`.
+/// Takes a lock by `wait`.
 #[inline(always)]
 pub(super) fn take<T, G>(_lock: &T, _attempt: impl Fn() -> Option<G>, wait: impl FnOnce() -> G) -> G {
     wait()
 }
 
-/// Waits until somebody [wakes](wake) those who wait for this.
+/// Waits until another thread [wakes](wake) the threads that wait for `_what`.
 pub(super) fn wait_for<T>(_what: &T, _limited: bool) -> bool {
     unreachable!("it is not scheduled")
 }
 
-/// Lets those go on that wait for this.
+/// Lets the threads continue that wait for `_what`.
 #[inline(always)]
 pub(super) fn wake<T>(_what: &T) {}
 
-/// All threads have passed a fence, if that could be done without the system.
+/// Makes all threads pass a fence, if that is possible without the system. Returns whether it did.
 #[cfg(not(all(test, pheap_loom)))]
 #[inline(always)]
 pub(super) fn pass_fences() -> bool {

@@ -1,4 +1,4 @@
-//! Locks that nobody watches.
+//! Locks that record nothing.
 
 use super::Want;
 
@@ -6,7 +6,7 @@ use super::Want;
 pub(crate) struct Watch;
 
 impl Watch {
-    /// Takes a lock.
+    /// Takes a lock by `wait`.
     #[inline(always)]
     pub(crate) fn take<G>(
         &self,

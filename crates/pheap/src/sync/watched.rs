@@ -1,8 +1,11 @@
-//! Locks in builds with the simulator: they tell the [mutants](crate::faults::mutant) where they are taken.
+//! Locks in builds with the simulator: they report to the [mutants](crate::faults::mutant) where they are
+//! taken.
 //!
-//! A mutant of a lock is let in only when it would have been anyway, for two threads at once could do anything. Instead it is noted when it would have
-//! met somebody: when it comes while another thread is inside, or when another comes while it is. To make that likely, it stays inside for a while,
-//! until somebody comes. What is noted does not depend on luck: a meeting is one that would have happened.
+//! A mutant is an acquisition that is left out. It still waits, because two threads inside at once could do
+//! anything. Instead this records whether the mutant would have met another thread: it arrives while another
+//! thread is inside, or another thread arrives while it is inside. To make that likely, the mutant stays
+//! inside for a while, until another thread arrives. The result does not depend on luck: each recorded
+//! meeting would have happened.
 
 use std::panic::Location;
 use std::sync::PoisonError;
@@ -13,31 +16,32 @@ use super::Want;
 use crate::faults::mutant;
 use crate::faults::mutant::{Kind, Mutation};
 
-/// How long a mutant waits for others, and how often.
+/// How long a mutant waits for other threads, and how many times it does so.
 const STAY: Duration = Duration::from_millis(25);
 const STAYS: u64 = 40;
 
-/// Says that a lock is about to be taken here, and whether it is the one that is left out.
+/// Reports that a lock is about to be taken at `site`. Returns whether this acquisition is left out.
 fn is_left_out(site: &'static Location<'static>) -> bool {
-    // Not where the library of the locks takes one again that it has let go of for a while.
+    // Only places within this repository's crates count.
     site.file().starts_with("crates") && mutant::reached(Kind::Lock, site) == Some(Mutation::Drop)
 }
 
 #[derive(Debug, Default)]
 struct Seen {
-    /// Threads inside that have it for themselves, and that share it; and those that wait for that.
+    /// Number of threads that are inside exclusively, and number that share the lock; then the numbers of
+    /// threads that wait for either.
     inside: [u32; 2],
     waiting: [u32; 2],
-    /// Those inside that the mutant has let in, for which access.
+    /// The threads inside that are mutants, and how each wanted the lock.
     mutants: Vec<(ThreadId, Want)>,
 }
 
-/// Its place in `inside` and `waiting`.
+/// Returns the index of `want` in `inside` and `waiting`.
 fn place(want: Want) -> usize {
     usize::from(want != Want::Exclusive)
 }
 
-/// Who is inside of a lock. Kept only while there is a mutant.
+/// The threads that are inside a lock. Recorded only while there is a mutant.
 #[derive(Debug, Default)]
 pub(crate) struct Watch(std::sync::Mutex<Seen>);
 
@@ -46,8 +50,8 @@ impl Watch {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that a thread has to wait, and whether it would meet somebody if a lock was left out: this one, or that of who
-    /// is inside.
+    /// Records that this thread has to wait. Also records a meeting if the thread would have met another one
+    /// without a lock: this thread's own acquisition, or that of a thread inside.
     fn arrive(&self, want: Want, mutated: bool) {
         let mut seen = self.seen();
         let conflicts = |other: usize| place(want) == 0 || other == 0;
@@ -71,7 +75,7 @@ impl Watch {
         }
     }
 
-    /// Waits for somebody who would not have had to wait for this thread.
+    /// Waits for a thread that would not have had to wait if this thread had not taken the lock.
     #[cold]
     fn stay(&self, want: Want) {
         if mutant::meetings() > 0 || mutant::fired() > STAYS {
@@ -92,7 +96,7 @@ impl Watch {
             return;
         }
         let mut seen = self.seen();
-        // Not below 0: who was inside when the mutant was switched on was not counted.
+        // Not below 0: threads that were inside when the mutant was switched on were not counted.
         let inside = &mut seen.inside[place(want)];
         *inside = inside.saturating_sub(1);
         let me = (std::thread::current().id(), want);

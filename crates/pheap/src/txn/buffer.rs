@@ -1,45 +1,47 @@
-//! Memory for the copies of a write set: pieces that stay where they are, for references into them live as long as the transaction.
+//! Memory for the copies of a write set. Its pieces never move, because references into them live as long as
+//! the transaction.
 
 use std::mem::MaybeUninit;
 use std::ptr::null_mut;
 
 use crate::units::LINE;
 
-/// Bytes of the first piece. The second is as large, each one after that twice as large as the one before, so that they double what there is.
+/// Bytes of the first piece. The second piece has the same size, and each later one twice that of the piece
+/// before it. So each new piece doubles the total.
 const FIRST: usize = 16 << 10;
-/// Pieces at most.
+/// The largest number of pieces.
 const PIECES: usize = 7;
 /// Bytes of all pieces.
 pub(super) const CAPACITY: usize = FIRST << (PIECES - 1);
 
-/// What pieces are made of, so that they begin with a line.
+/// The unit of allocation of a piece. It aligns a piece to a line.
 #[repr(align(64))]
 struct Line(#[expect(dead_code, reason = "copies are made in it")] [u8; LINE]);
 
 /// A bump allocator.
 pub(super) struct Buffer {
     pieces: Vec<Box<[MaybeUninit<Line>]>>,
-    /// How many of them are in use.
+    /// Number of pieces in use.
     used: usize,
-    /// The free part of the last one in use: where it begins, and the address of its end.
+    /// The free part of the last piece in use: its first byte, and the address after its last byte.
     next: *mut u8,
     end: usize,
 }
 
-/// Bytes of a piece.
+/// Returns the bytes of piece `index`.
 const fn size(index: usize) -> usize {
     if index == 0 { FIRST } else { FIRST << (index - 1) }
 }
 
 impl Buffer {
-    /// A buffer without memory.
+    /// Creates a buffer without memory.
     pub(super) const fn new() -> Buffer {
         Buffer { pieces: Vec::new(), used: 0, next: null_mut(), end: 0 }
     }
 
-    /// Memory for a copy. `None` if there is none left.
+    /// Returns memory for a copy; `None` if there is none left.
     ///
-    /// `align` is a power of two up to that of a line; `bytes` is less than the first piece has.
+    /// `align` is a power of two, at most that of a line; `bytes` is less than the first piece has.
     #[inline(always)]
     pub(super) fn take(&mut self, bytes: usize, align: usize) -> Option<*mut u8> {
         if let Some(at) = self.take_at_hand(bytes, align) {
@@ -50,10 +52,10 @@ impl Buffer {
         Some(at)
     }
 
-    /// [`take`](Self::take) from the piece that is in use.
+    /// [`take`](Self::take) from the piece in use only.
     #[inline(always)]
     pub(super) fn take_at_hand(&mut self, bytes: usize, align: usize) -> Option<*mut u8> {
-        let align_mask = align - 1; // a power of two: no division
+        let align_mask = align - 1; // `align` is a power of two: no division
         let at = self.next.map_addr(|next| (next + align_mask) & !align_mask);
         if at.addr() + bytes > self.end {
             return None;
@@ -62,7 +64,7 @@ impl Buffer {
         Some(at)
     }
 
-    /// The beginning of a piece that was not in use.
+    /// Begins to use the next piece. Returns its first byte.
     #[cold]
     fn next_piece(&mut self) -> Option<*mut u8> {
         let index = self.used;
@@ -76,11 +78,11 @@ impl Buffer {
         Some(self.enter(index))
     }
 
-    /// The beginning of a piece, from which copies are taken from now on.
+    /// Takes copies from piece `index` from now on. Returns its first byte.
     #[inline(always)]
     fn enter(&mut self, index: usize) -> *mut u8 {
         let piece = self.pieces[index].as_mut_ptr().cast::<u8>();
-        // So that `settle` is about the copies, too.
+        // The provenance is exposed so that `settle` also makes the bytes of the copies definite.
         self.end = piece.expose_provenance() + size(index);
         piece
     }
@@ -90,7 +92,7 @@ impl Buffer {
         self.used > 1
     }
 
-    /// Starts over. Nobody has a reference to what was taken.
+    /// Makes all pieces free again. No reference to memory that was taken is alive.
     #[inline(always)]
     pub(super) fn clear(&mut self) {
         if self.used > 0 {
@@ -99,7 +101,7 @@ impl Buffer {
         }
     }
 
-    /// Gives memory back, but for `keep` pieces, after a [`clear`](Self::clear).
+    /// Frees all pieces except the first `keep`. Called after [`clear`](Self::clear).
     pub(super) fn shrink(&mut self, keep: usize) {
         self.pieces.truncate(keep);
     }

@@ -1,4 +1,5 @@
-//! What transactions do for the collection of their region: slices between them, and the write barrier.
+//! The work that transactions do for the collection of their region: slices between transactions, and the
+//! write barrier.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +9,7 @@ use super::context::{Context, Mode};
 use crate::faults::{Bug, bug};
 
 impl Context {
-    /// Does some work for the collection of the region, if there is any. Between transactions.
+    /// Does some work of the collection, if any is due. Called between transactions.
     #[inline(always)]
     pub(crate) fn collect_some(&mut self) {
         if self.gc.is_due(&self.alloc.usage) {
@@ -16,7 +17,8 @@ impl Context {
         }
     }
 
-    /// The same for all roots of a transaction. Readers are let in to all of them first: a slice may take as long as the transaction has.
+    /// [`collect_some`](Self::collect_some) for all roots of a transaction. Lets readers in to all of them
+    /// first: a slice may take as long as the transaction did.
     pub(crate) fn collect_some_of(contexts: &mut [&mut Context]) {
         let is_due = |context: &Context| context.gc.is_due(&context.alloc.usage);
         if !contexts.iter().any(|context| is_due(context)) {
@@ -36,7 +38,8 @@ impl Context {
         }
     }
 
-    /// The same for one that was rolled back, perhaps for want of space: then a cycle is to begin, however many read.
+    /// [`collect_some`](Self::collect_some) after a rollback. If the transaction failed for lack of space, a
+    /// cycle must begin, so this waits for readers first.
     #[cold]
     pub(crate) fn collect_after_rollback(&mut self) {
         if self.gc.wanted && self.gc.is_idle() {
@@ -58,10 +61,12 @@ impl Context {
         }
     }
 
-    /// Begins a cycle if it is time for one, and lets readers in. Returns how much is to be done for it now.
+    /// Begins a cycle if one is due, and lets readers in. Returns the work that is due now: bytes to mark,
+    /// and the longest time.
     ///
-    /// A cycle begins while nobody reads: a reader may have got an object from a [`Held`](crate::Held) that is gone, and the cycle would not find it. So it begins at the end of
-    /// a transaction that has changed something.
+    /// A cycle begins while no thread reads: a reader may have got an object from a [`Held`](crate::Held)
+    /// that was dropped since, and the cycle would not find that object. So a cycle begins at the end of a
+    /// transaction that has changed something.
     fn assess(&mut self) -> Option<(u64, Duration)> {
         let store = self.store();
         let can_begin = !self.gc.is_idle() || self.front().lock.is_upgraded();
@@ -70,7 +75,7 @@ impl Context {
         due
     }
 
-    /// One slice: as much marking as `bytes`, and no longer than `length`. Returns how much it was.
+    /// Does one slice: marks up to `bytes` bytes, for at most `length`. Returns how many bytes it marked.
     pub(crate) fn slice(&mut self, bytes: u64, length: Duration) -> u64 {
         let start = Instant::now();
         let deadline = (!self.store().is_simulated()).then(|| start + length);
@@ -83,16 +88,18 @@ impl Context {
         budget.marked_bytes()
     }
 
-    /// Goes on with the cycle.
+    /// Continues the cycle.
     fn advance(&mut self, budget: &mut Budget, deadline: Option<Instant>) {
         let store = self.store();
         if self.gc.is_marking() {
             if !self.gc.mark(&self.alloc, store, budget) {
                 return;
             }
-            // Records may name what is about to be given to others. In a long transaction there are none: it has emptied the log when it
-            // became long. Its undo entries may name what is garbage beside what it has stored to. That is in a span with a marked object, so it stays the region's, and
-            // goes to nobody but this transaction; to go back restores what was garbage before.
+            // Records may name memory that a sweep is about to free, so the log is emptied first. In a long
+            // transaction the log has no records: it was emptied at the spill. Its undo entries may name
+            // garbage next to objects that it has stored to. Such garbage is in a span with a marked object,
+            // so the span stays with the region, and only this transaction can allocate the slot. A rollback
+            // restores the bytes of garbage there, which is harmless.
             if self.mode == Mode::Short && !bug(Bug::SweepKeepsRecords) {
                 self.retire_records();
             }
@@ -101,10 +108,12 @@ impl Context {
         self.gc.sweep(&mut self.alloc, store, &self.media, deadline);
     }
 
-    /// Completes the cycle, if there is one, within this transaction: so that what it frees can be allocated.
+    /// Completes the running cycle, if there is one, within this transaction, so that the memory that it
+    /// frees can be allocated.
     ///
-    /// Sound within a transaction, because the cycle has begun before it: all that the transaction can reach was reachable then, or is its
-    /// own. (A cycle that began here would miss objects that the transaction has unlinked and still has a `P` of.)
+    /// This is sound because the cycle began before the transaction: every object that the transaction can
+    /// reach was reachable then, or is new. (A cycle that began here would miss objects that the transaction
+    /// has unlinked, and still has a `P` to.)
     #[cold]
     pub(crate) fn complete_collection(&mut self) {
         let start = Instant::now();
@@ -115,8 +124,8 @@ impl Context {
         self.gc.pause(start.elapsed());
     }
 
-    /// Begins a cycle that is no minor one, unless one is running, and completes it. A transaction that is
-    /// open has done nothing yet, but for [`Bug::CycleInTransaction`].
+    /// Begins a full cycle, unless a cycle is running, and completes it. An open transaction has done nothing
+    /// yet, except with [`Bug::CycleInTransaction`].
     #[cold]
     pub(crate) fn begin_and_complete_collection(&mut self) {
         let store = self.store();
@@ -124,7 +133,8 @@ impl Context {
         self.complete_collection();
     }
 
-    /// The open transaction is about to overwrite these bytes, which lie in one object.
+    /// Gives the collector the pointers in these bytes, which lie in one object and which the open
+    /// transaction is about to overwrite.
     #[inline(always)]
     pub(crate) fn shade(&mut self, addr: usize, len: usize) {
         if self.gc.is_marking() && !bug(Bug::NoShadeAtLogging) {
@@ -133,7 +143,7 @@ impl Context {
         }
     }
 
-    /// [`shade`](Self::shade) for all that the write set is about to replace.
+    /// [`shade`](Self::shade) for all originals that the commit is about to replace.
     #[inline(always)]
     pub(crate) fn shade_originals(&mut self) {
         if self.gc.is_marking() && !bug(Bug::NoShadeAtCommit) {
@@ -163,7 +173,8 @@ mod tests {
             .unwrap();
         heap.collect().unwrap();
         assert_eq!(root.region.begin_cycle(), Some(true));
-        // At so much a transaction, without a look at what it stores, not even one slice would be due.
+        // With this much work for each transaction, and without counting its lookups, not even one slice
+        // would be due.
         let transactions = SLICE_WORK / WORK_PER_TRANSACTION / 2;
         for i in 0..transactions {
             root.txn(|tx, p| {

@@ -6,15 +6,15 @@ use crate::faults::{Bug, bug, may_panic};
 use crate::log::{EntryId, Kind};
 use crate::store::spans::Span;
 
-/// The log of records grows to this many bytes before it is emptied for the first time: emptying costs two fences, and a flush
-/// for each line that was written.
+/// Bytes to which the log of records grows before it is emptied for the first time. Emptying it costs two
+/// fences, and a flush for each line that was written.
 const RECORD_LOG: u64 = 256 << 10;
 
-/// Whether a commit has worked. In one word: a `Result` with an `Error` in it is written in pieces, and copied as a whole, and a
-/// processor lets such a copy wait until the pieces have left its store queue, behind the fence.
+/// The result of a commit, in one word. A `Result` with an `Error` in it is written in pieces and copied as a
+/// whole. A processor delays such a copy until the pieces have left its store queue, after the fence.
 pub(crate) type Done = Result<(), Box<Error>>;
 
-/// Commits the transaction of one root, which has done something.
+/// Commits the transaction of one root. The transaction has done something.
 pub(crate) fn commit(context: &mut Context) -> Done {
     let result = match context.mode {
         Mode::Short => commit_alone(context),
@@ -28,7 +28,7 @@ pub(crate) fn commit(context: &mut Context) -> Done {
     result
 }
 
-/// Commits one transaction over several roots, all or none.
+/// Commits one transaction over several roots: all of it or nothing.
 pub(crate) fn commit_group(contexts: &mut [&mut Context]) -> Done {
     if contexts.iter().all(|context| context.mode == Mode::Short && context.is_untouched()) {
         return Ok(());
@@ -46,7 +46,8 @@ pub(crate) fn commit_group(contexts: &mut [&mut Context]) -> Done {
     };
     match &result {
         Ok(()) => {
-            // Until all of them have finished, the transaction is one that has taken place, and cannot be rolled back.
+            // The transaction has taken place. It cannot be rolled back any more, although some roots have
+            // not finished yet.
             contexts.iter_mut().for_each(|context| context.is_between = true);
             contexts.iter_mut().for_each(|context| finish(context));
         }
@@ -55,7 +56,7 @@ pub(crate) fn commit_group(contexts: &mut [&mut Context]) -> Done {
     result
 }
 
-/// One redo record, one fence.
+/// Commits with one redo record and one fence.
 #[inline(always)]
 fn commit_alone(context: &mut Context) -> Done {
     if context.media.wal().is_some() {
@@ -65,7 +66,7 @@ fn commit_alone(context: &mut Context) -> Done {
     context.log.staged.begin(Kind::Redo);
     let flushed = context.stage();
     if context.log.staged.is_empty() && !flushed {
-        return Ok(()); // nothing has changed after all
+        return Ok(()); // no word has changed
     }
     commit_to_log(context, flushed)?;
     context.upgrade();
@@ -73,7 +74,8 @@ fn commit_alone(context: &mut Context) -> Done {
     Ok(())
 }
 
-/// A redo record in [parts](super::parts), one in the log of each root that has changed; one fence.
+/// Commits with a redo record in [parts](super::parts), one in the log of each root that has changed, and one
+/// fence.
 fn commit_parts(contexts: &mut [&mut Context]) -> Done {
     let mut flushed = false;
     for context in contexts.iter_mut() {
@@ -82,23 +84,24 @@ fn commit_parts(contexts: &mut [&mut Context]) -> Done {
         flushed |= context.stage();
     }
     if flushed {
-        // Fresh objects are durable before the record that makes them reachable, be it a later one.
+        // Fresh objects must be durable before the record that makes them reachable, which may be a later
+        // one.
         contexts[0].media.fence();
     }
     let Some(stale) = last_part(contexts) else {
         if flushed {
-            Context::upgrade_all(contexts); // as when there is a record: a cycle may begin
+            Context::upgrade_all(contexts); // as with a record: a cycle may begin
         }
         return Ok(());
     };
-    contexts[0].is_between = true; // as in `commit_to_log`
+    contexts[0].is_between = true; // for the reason in `commit_to_log`
     for context in with_record(contexts) {
         context.log.staged.make_part();
         if !context.log.has_room() {
             make_room(context)?;
         }
     }
-    // Now, for a log that was emptied to make room has another generation.
+    // Named only now: a log that was emptied to make room has a new generation.
     let last = if bug(Bug::NameBeforeRoom) { Some(stale) } else { last_part(contexts) };
     let mut other = last.expect("some have a record");
     for context in with_record(contexts) {
@@ -112,17 +115,17 @@ fn commit_parts(contexts: &mut [&mut Context]) -> Done {
     Ok(())
 }
 
-/// Those that have something to record.
+/// Returns the contexts that have something to record.
 fn with_record<'a>(contexts: &'a mut [&mut Context]) -> impl Iterator<Item = &'a mut Context> {
     contexts.iter_mut().map(|context| &mut **context).filter(|context| !context.log.staged.is_empty())
 }
 
-/// Where the last part of the record will be, if there is one.
+/// Returns the name of the last part of the record, if there is one.
 fn last_part(contexts: &[&mut Context]) -> Option<EntryId> {
     contexts.iter().rfind(|context| !context.log.staged.is_empty()).map(|context| context.next_entry())
 }
 
-/// The same with a write-ahead log, which takes one record of all roots.
+/// Commits with a write-ahead log, which takes one record for all roots.
 fn commit_with_wal(contexts: &mut [&mut Context]) -> Done {
     let mut record = std::mem::take(&mut contexts[0].log.staged);
     record.begin(Kind::Redo);
@@ -139,7 +142,7 @@ fn commit_with_wal(contexts: &mut [&mut Context]) -> Done {
     commit_to_wal(contexts)
 }
 
-/// What comes before the copies are compared with their originals.
+/// Does the work that must precede the comparison of copies with their originals.
 #[inline(always)]
 fn prepare(context: &mut Context) {
     context.zero_padding();
@@ -151,16 +154,18 @@ fn prepare(context: &mut Context) {
     }
 }
 
-/// Makes the staged record durable in the log. From here on until it has done what it says, a transaction cannot fail.
+/// Makes the staged record durable in the log. After that, nothing can fail until its words are stored in
+/// place.
 #[inline(always)]
 fn commit_to_log(context: &mut Context, flushed: bool) -> Done {
-    // Once the record is in the log, it is known after a crash only whether the transaction has taken place.
+    // From here on the record may be in the log. After a panic, only recovery can find out whether the
+    // transaction has taken place.
     context.is_between = true;
     if !context.log.has_room() {
         make_room(context)?;
     }
     if flushed {
-        // Fresh objects are durable before the record that makes them reachable.
+        // Fresh objects must be durable before the record that makes them reachable.
         context.media.fence();
     }
     context.log.append(&context.media);
@@ -171,12 +176,14 @@ fn commit_to_log(context: &mut Context, flushed: bool) -> Done {
 /// Appends the staged record to the write-ahead log.
 #[inline(never)]
 fn commit_to_wal(contexts: &mut [&mut Context]) -> Done {
-    // Before there is a record: a checkpoint may bring it to the file before it is stored here, and where a page was not stored to, readers see the file.
+    // Upgraded before there is a record: a checkpoint may bring the record to the file before its words are
+    // stored here, and readers see the file where this process has not stored to a page.
     Context::upgrade_all(contexts);
-    contexts[0].is_between = true; // as in `commit_to_log`
+    contexts[0].is_between = true; // for the reason in `commit_to_log`
     for context in contexts.iter() {
         if let Some(wal) = context.media.wal() {
-            // Fresh objects that are not in the record: nothing points to them yet, so this may come before it.
+            // These are fresh objects that the record does not hold. They may come before it, because nothing
+            // points to them yet.
             context.media.record(wal)?;
         }
     }
@@ -191,13 +198,15 @@ fn commit_to_wal(contexts: &mut [&mut Context]) -> Done {
     Ok(())
 }
 
-/// The record of the first context is that of all. If it had none, each may have read what is behind an older one of another.
+/// Gives all contexts the largest of their positions. If there is a record, that of the first context is for
+/// all of them. If there is none, each root may have read data that depend on an older record of another
+/// root.
 fn share_position(contexts: &mut [&mut Context]) {
     let position = contexts.iter().map(|context| context.media.position()).max().unwrap_or(0);
     contexts.iter().for_each(|context| context.media.set_position(position));
 }
 
-/// Makes room for the staged record: by growing the log while it is small, else by emptying it.
+/// Makes room for the staged record: grows the log while it is small, and empties it otherwise.
 #[cold]
 fn make_room(context: &mut Context) -> Result<()> {
     if context.log.capacity() < RECORD_LOG && context.grow_log().is_ok() {
@@ -207,13 +216,13 @@ fn make_room(context: &mut Context) -> Result<()> {
     if context.log.has_room() {
         return Ok(());
     }
-    // If there is no space, there should be for the next one.
+    // If there is no space for this transaction, a collection may free some for the next one.
     context.grow_log().inspect_err(|_| context.gc.wanted = true)
 }
 
-/// Data durable, then the undo log retired: the new generation is the commit word.
+/// Makes the data durable, and then empties the undo log. The new generation is the commit word.
 fn commit_long(contexts: &mut [&mut Context]) -> Done {
-    // Entries of the span table are metadata: logged like objects, so that a crash leaks no span.
+    // Span-table entries are metadata. They are logged like objects, so that a crash leaks no span.
     let mut taken: Vec<Span> = Vec::new();
     contexts.iter().for_each(|context| taken.extend(context.alloc.taken()));
     if !taken.is_empty() {
@@ -237,7 +246,7 @@ fn commit_long(contexts: &mut [&mut Context]) -> Done {
             media.flush(words, len);
         });
     }
-    contexts[0].is_between = true; // as in `commit_to_log`
+    contexts[0].is_between = true; // for the reason in `commit_to_log`
     if let Some(wal) = contexts[0].media.wal() {
         contexts[1..].iter().for_each(|context| contexts[0].media.take_noted(&context.media));
         contexts[0].media.record(wal)?;
@@ -250,11 +259,11 @@ fn commit_long(contexts: &mut [&mut Context]) -> Done {
     Ok(())
 }
 
-/// Tidies up after a commit.
+/// Brings the context into the state between transactions, after a commit.
 #[inline(always)]
 fn finish(context: &mut Context) {
     if !context.alloc.is_untouched() {
-        context.is_between = true; // a commit without a record, or the second root of one
+        context.is_between = true; // not set yet for a commit without a record, or for a second root
         may_panic();
         context.gc.remember_fresh(&mut context.alloc);
         context.alloc.commit(context.store());
@@ -272,7 +281,7 @@ fn finish(context: &mut Context) {
     end(context);
 }
 
-/// Forgets the transaction. The write set is up to the caller.
+/// Forgets the transaction. The caller clears the write set, or keeps it for the next transaction.
 #[inline(always)]
 fn end(context: &mut Context) {
     context.media.no_more_stores();
@@ -285,18 +294,18 @@ fn end(context: &mut Context) {
     context.is_between = false;
 }
 
-/// Undoes the transaction of one root.
+/// Rolls the transaction of one root back.
 pub(crate) fn rollback(context: &mut Context) {
     rollback_group(&mut [context]);
 }
 
-/// Undoes a transaction over several roots.
+/// Rolls a transaction over several roots back.
 pub(crate) fn rollback_group(contexts: &mut [&mut Context]) {
     contexts.iter_mut().for_each(|context| context.is_between = true);
     may_panic();
     let lead = &mut *contexts[0];
     if lead.mode != Mode::Short {
-        // A log in the middle of records has no undo entries; see `retire_records`.
+        // A log with records has no undo entries, and must not be reset here; see `retire_records`.
         if lead.restore() {
             if lead.media.wal().is_none() {
                 lead.media.fence();

@@ -1,4 +1,4 @@
-//! The state of the open transaction of a region: which path it is on, and what it has touched.
+//! The state of the open transaction of a region: its path, and the memory that it has touched.
 
 #![allow(unsafe_code)]
 
@@ -29,24 +29,28 @@ use crate::store::spans::Span;
 use crate::sync::Access;
 use crate::units::LINE;
 
-/// What threads look at before they have the region: its lock, and what every read looks at. Apart from [`Context`], because it is looked at through shared references while the context changes.
+/// The parts of a region that threads access before they have it: its lock, and the fields that every read
+/// looks at. They are separate from [`Context`], because threads access them through shared references while
+/// the context changes.
 pub(crate) struct Front {
     pub(crate) hot: Hot,
     pub(crate) lock: Access,
 }
 
-/// What a read looks at first. `View` points to it.
+/// The fields that a read looks at first. `View` points to them.
 ///
-/// On lines of its own, like [`Counters`](crate::stats::Counters).
+/// Aligned to separate lines, like [`Counters`](crate::stats::Counters).
 #[repr(align(128))]
 pub(crate) struct Hot {
-    /// Lines that the write set holds, as 64 bits; 0 while it is empty, all ones when every access must be looked up.
+    /// A filter of the lines that the write set holds, in 64 bits. 0 while the set is empty; all ones when
+    /// every access must be looked up.
     pub(crate) filter: Cell<u64>,
-    /// The context of a transaction; null in a read.
+    /// The context of the open transaction; null in a read.
     pub(crate) context: Cell<*mut Context>,
-    /// Where values are that the transaction has come to lately: in a copy, or in their place.
+    /// The places of values that the transaction has accessed lately: in a copy, or in the heap.
     pub(crate) recent: Recent,
-    /// Of a long transaction: for the block at an address, counted from address 0, the bits of the words that it has logged. Null if it must be asked for each store.
+    /// The table of logged words of a long transaction, shifted so that the index is the block's number
+    /// counted from address 0. Each word has the bits of one block. Null if each store must ask the context.
     logged: Cell<*const AtomicU64>,
     /// Whether the transaction is long, and has no copies.
     pub(crate) logs_in_place: Cell<bool>,
@@ -54,7 +58,7 @@ pub(crate) struct Hot {
 
 /// A [`Hot`] without a context.
 struct Reader(Hot);
-// SAFETY: nobody writes to it, for only contexts write to a `Hot`, and this one has none.
+// SAFETY: only a context writes to a `Hot`, and a `Reader` belongs to no context. So no thread writes to it.
 unsafe impl Sync for Reader {}
 
 impl Hot {
@@ -68,29 +72,31 @@ impl Hot {
         }
     }
 
-    /// For reads: nothing is ever in the write set.
+    /// Returns the `Hot` of reads, whose write set is always empty.
     pub(crate) fn reader() -> &'static Hot {
         static READER: Reader = Reader(Hot::new());
         &READER.0
     }
 
-    /// The same for other threads of a transaction that is [in place](crate::View::shared).
+    /// Returns the `Hot` for other threads of a transaction that is [in place](crate::View::shared).
     pub(crate) fn reader_in_transaction() -> &'static Hot {
         static READER: Reader = Reader(Hot::new());
         &READER.0
     }
 
-    /// Whether a place can be written where it is, for its transaction is long and has logged it, and no savepoint is to know of it.
+    /// Whether the place can be written without asking the context: the transaction is long and has logged
+    /// the place, and no savepoint must note it.
     ///
     /// # Safety
-    /// The place is within the heap.
+    /// The bytes from `addr` to `addr + len` are within the heap.
     #[inline(always)]
     pub(crate) unsafe fn is_in_place(&self, addr: usize, len: usize, align: usize) -> bool {
         let logged = self.logged.get();
         if logged.is_null() || len == 0 {
             return false;
         }
-        // SAFETY: `set_route` has made this of a table with a word for each block of the heap, (5), in which the place is: the caller's premise.
+        // SAFETY: `set_route` has derived `logged` from a table with a word for each block of the heap,
+        // premise (5) of `Context`. The caller guarantees that the place, hence its block, is in the heap.
         let bits = unsafe { &*logged.wrapping_add(addr / BLOCK) }.load(Ordering::Relaxed);
         let first = addr / 8;
         match len <= align && align <= 8 {
@@ -99,7 +105,8 @@ impl Hot {
         }
     }
 
-    /// Sets the filter anew, and forgets where copies are: they are somewhere else, or there are none. (Unless there is this bug.)
+    /// Sets the filter, and empties the cache of places, because the copies have moved or are gone. (With the
+    /// bug `unless`, the cache keeps them.)
     #[inline(always)]
     pub(super) fn forget_copies(&self, filter: u64, unless: Bug) {
         self.filter.set(filter);
@@ -112,38 +119,43 @@ impl Hot {
 /// How a transaction keeps its writes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Mode {
-    /// In the write set.
+    /// In copies, in the write set.
     Short,
-    /// In place, old content in the undo log.
+    /// In place, with the old content in the undo log.
     Long,
-    /// In memory, for the log cannot grow: it will be rolled back.
+    /// In copies in DRAM, because the log cannot grow. The transaction will be rolled back.
     Doomed,
 }
 
-/// What a store does that asks for its place: what [`Mode`] says, unless there is more to do.
+/// How a store gets its place: as [`Mode`] says, or with more steps.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Route {
     Short,
     Long,
-    /// The transaction is doomed, or a savepoint is to know of the store.
+    /// The transaction is doomed, or a savepoint must note the store.
     Other,
 }
 
 /// Everything about a region that its lock guards.
 //
-// Premises, for what is `unsafe` here:
-// (1) The store and `front` are where `new` was told, as long as there is the context.
-// (2) Who has a `&mut Context` is the writer of the region. It is made of the region that is locked, while there is no `Txn` of it, which `Txn::new` asks for: then no
-//     reference to an object is alive. Or it is made of the pointer that a `Txn` has, for one call, in `api` and in what that calls here, which ask for none of what a commit or a rollback does.
-// (3) Places that the log of the open transaction has entries for are words of the heap that belong to the transaction, and are mapped: in a redo record, originals of copies,
-//     fresh objects, and entries of spans that it has taken; in undo entries what `append_undo` was given.
-// (4) Where a value in `padded` is, and all of its copy if the write set has one, there is a valid value of the type that its padding was made for: `paths` notes what it lends as
-//     that, whole, and only valid values are stored there.
-// (5) The heap begins with a block, and `logged` in `front` is null unless the transaction is long: then the map `logged` has the table of the heap, which it keeps.
-#[repr(align(128))] // like `Hot`
+// Premises of the `unsafe` code here:
+// (1) `store` and `front` are valid as long as the context exists.
+// (2) A `&mut Context` belongs to the writer of the region. It is made in one of two ways. It may be made
+// from the locked region while there is no `Txn` of it, which `Txn::new` requires: then no reference to an
+// object is alive. Or it is made from the pointer in a `Txn`, for one call from `api` into this module; such
+// calls do nothing that only a commit or a rollback may do.
+// (3) The places of the entries in the open transaction's log are words of the heap that belong to the
+// transaction, and are mapped. Redo records have the originals of copies, fresh objects, and entries of spans
+// that the transaction has taken. Undo entries have the ranges that were passed to `append_undo`.
+// (4) At the address of a value in `padded`, and in its whole copy if the write set has one, there is a valid
+// value of the type for which the padding was made: `paths` notes whole values that it lends as that type,
+// and only valid values are stored there.
+// (5) The heap begins at the start of a block. `logged` in `front` is null unless the transaction is long;
+// then the map `logged` has the table of the heap, and keeps it.
+#[repr(align(128))] // separate lines, like `Hot`
 pub(crate) struct Context {
     pub(crate) store: *const Store,
-    /// Where the heap begins.
+    /// Address of the heap's first byte.
     base: usize,
     pub(crate) region: u32,
     pub(crate) media: Media,
@@ -151,44 +163,50 @@ pub(crate) struct Context {
     pub(crate) alloc: Allocator,
     pub(crate) gc: Collector,
     pub(crate) mode: Mode,
-    /// Follows from the mode, and from whether a savepoint is open: in one look.
+    /// Combines the mode and whether a savepoint is open, so that a store tests one field. Updated by
+    /// `set_route`.
     pub(crate) route: Route,
-    /// Whether a panic now would leave the region between two states, neither of which can be reached any more. See [`between_states`](Self::between_states).
+    /// Whether a panic now would leave the region between two states, so that only the next opening can
+    /// repair it. See [`between_states`](Self::between_states).
     pub(crate) is_between: bool,
     pub(crate) set: WriteSet,
-    /// Copies that the write set takes at most.
+    /// The largest number of copies in the write set.
     pub(super) most_copies: usize,
-    /// Bytes of fresh objects that a record takes at most.
+    /// The most bytes of fresh objects that a record holds. If there are more, they are flushed instead.
     fresh_in_record: usize,
     pub(crate) granularity: CopyGranularity,
     pub(crate) logged: WordMap<OfHeap>,
     pub(crate) doomed: Doomed,
-    /// Whether copies in the set are still to be moved: another root of the transaction has spilled, and there may be a `&mut` to one of them.
+    /// Whether copies in the set are still to be stored in place: another root of the transaction has
+    /// spilled, and there may be a `&mut` to one of the copies.
     pub(crate) copies_pending: bool,
     pub(crate) savepoints: Savepoints,
-    /// Lines that records in the log cover, and that are not flushed yet.
+    /// Lines that records in the log cover, and that were not flushed yet.
     pub(crate) dirty: DirtyLines,
-    /// How often this transaction has [looked again](Self::looks_again) at copies.
+    /// How often this transaction has [looked up](Self::looks_again) copies again.
     pub(super) looks: usize,
-    /// How often it may before it is asked whether that is enough.
+    /// The value of `looks` at which to reconsider spilling.
     pub(super) enough_looks: usize,
-    /// Whether there is room for what is logged ahead of stores; `None` if this transaction has not asked.
+    /// Whether there is room to log words ahead of stores; `None` if this transaction has not checked.
     pub(super) room_ahead: Option<bool>,
-    /// Values whose padding is to be zeroed.
+    /// Values whose padding the end of the transaction zeroes.
     pub(crate) padded: Padded,
-    /// Places noted by `__ahead`.
+    /// Places that `__ahead` has noted (address, bytes).
     pub(crate) ahead: Vec<(usize, usize)>,
-    /// Ranges that are being logged; here to keep its memory.
+    /// The ranges that are being logged (address, bytes). A field only to keep its memory.
     pub(super) scratch: Vec<(usize, usize)>,
-    /// Slots of held pointers that this transaction has made.
+    /// Slots of the held pointers that this transaction has made.
     pub(crate) held: Vec<u32>,
     front: *const Front,
-    /// All contexts of a transaction over several roots; none if there is one root only. Only the thread that has them all locked touches the count.
+    /// All contexts of a transaction over several roots; `None` if there is one root. Only the thread that
+    /// has them all locked touches the count.
     pub(crate) group: Option<Rc<[*mut Context]>>,
     txn: u64,
 }
 
 impl Context {
+    /// Creates the context of a region without spans.
+    ///
     /// # Safety
     /// `store` and `front` outlive the context.
     pub(crate) unsafe fn new(
@@ -199,11 +217,11 @@ impl Context {
         gc: Collector,
         front: *const Front,
     ) -> Context {
-        // SAFETY: the store outlives the context, which is about to be: the caller's premise.
+        // SAFETY: the caller guarantees that `store` outlives the context, which is made below.
         let store_ref = unsafe { &*store };
         let tuning = &store_ref.tuning;
         let copies = tuning.copies.min(MAX_ENTRIES);
-        // Without fences the undo log is hardly more expensive.
+        // Without fences the undo log costs hardly more than copies, so fewer of them are useful.
         let limit = if media.fences_undo() { copies } else { copies / 2 };
         Context {
             store,
@@ -240,7 +258,8 @@ impl Context {
 
     #[inline(always)]
     pub(crate) fn store(&self) -> &'static Store {
-        // SAFETY: it is there, (1). Who has the context has the region locked, which keeps the heap, and with that the store; and keeps no reference to the store for longer.
+        // SAFETY: `store` is valid, premise (1). The caller has the region locked, which keeps the heap and
+        // its store, and keeps no reference to the store for longer.
         unsafe { &*self.store }
     }
 
@@ -251,7 +270,8 @@ impl Context {
 
     #[inline(always)]
     pub(super) fn front(&self) -> &'static Front {
-        // SAFETY: it is there, (1). Who has the context has the region locked, which keeps it, and keeps no reference to it for longer.
+        // SAFETY: `front` is valid, premise (1). The caller has the region locked, which keeps `front`, and
+        // keeps no reference to it for longer.
         unsafe { &*self.front }
     }
 
@@ -260,7 +280,8 @@ impl Context {
         &self.front().hot
     }
 
-    /// Runs `work`, in which the region's own structures change: if it panics, nothing is left that a rollback could rely on.
+    /// Runs `work`, which changes the region's internal structures. If `work` panics, a rollback cannot rely
+    /// on them.
     #[inline(always)]
     pub(crate) fn between_states<R>(&mut self, work: impl FnOnce(&mut Context) -> R) -> R {
         let before = std::mem::replace(&mut self.is_between, true);
@@ -293,17 +314,18 @@ impl Context {
         self.txn += 1;
         debug_assert!(!self.savepoints.is_open());
         self.alloc.begin(self.txn);
-        // What the last one has noted and not logged may belong to others by now.
+        // Places that the last transaction has noted and not logged may have other owners by now.
         self.ahead.clear();
     }
 
-    /// How the transaction keeps its writes from now on.
+    /// Sets how the transaction keeps its writes from now on.
     pub(super) fn set_mode(&mut self, mode: Mode) {
         self.mode = mode;
         self.set_route();
     }
 
-    /// A savepoint was opened or closed, or copies are pending, or no more.
+    /// Updates the route. Called when a savepoint was opened or closed, or when copies begin or end to be
+    /// pending.
     pub(super) fn set_route(&mut self) {
         self.route = match self.mode {
             Mode::Short if !self.savepoints.is_open() => Route::Short,
@@ -318,7 +340,7 @@ impl Context {
         self.hot().logs_in_place.set(self.mode == Mode::Long && !self.copies_pending);
     }
 
-    /// The transaction has ended: the next one begins as all do.
+    /// Resets mode and route at the end of a transaction.
     #[inline(always)]
     pub(crate) fn end_mode(&mut self) {
         (self.mode, self.route) = (Mode::Short, Route::Short);
@@ -326,14 +348,16 @@ impl Context {
         self.hot().logs_in_place.set(false);
     }
 
-    /// Before the mode is [`Mode::Long`], and anything is logged. Without a table each store is a call.
+    /// Gives the map of logged words the table of the heap. Called before the mode becomes [`Mode::Long`],
+    /// and before anything is logged. Without a table, each store would need a call.
     pub(super) fn share_logged(&mut self) {
         if self.logged.table().is_none() {
             self.logged.share(self.store().logged());
         }
     }
 
-    /// For tests and measurements: as if each transaction were long. By itself, or what the caller has would be in memory, and not in registers.
+    /// Makes a new transaction long, for tests and measurements. A separate function, because inlined it
+    /// would force values of the caller from registers into memory.
     #[cold]
     #[inline(never)]
     fn begin_long(contexts: &mut [&mut Context]) {
@@ -354,12 +378,12 @@ impl Context {
                 || (self.mode == Mode::Long && self.log.is_empty() && self.group.is_none()))
     }
 
-    /// A new object of zero or more bytes.
-    #[inline(always)] // with what is known of the type, it is a third as long; left to itself, the compiler may call it
+    /// Allocates a new object of zero or more bytes.
+    #[inline(always)] // a third of the size if the type is known; the compiler would not always inline it
     pub(crate) fn alloc(&mut self, request: Request) -> Result<*mut u8> {
         let addr = match self.alloc.try_alloc(&request) {
             Some(addr) => addr,
-            // The parts, not a reference: that would put the request into memory for the fast path, too.
+            // Passed in parts: a reference would force the request into memory, on the fast path, too.
             None => self.between_states(|context| {
                 context.alloc_slow(request.desc, request.bytes, request.align, request.unsized_)
             })?,
@@ -374,7 +398,7 @@ impl Context {
     fn alloc_slow(&mut self, desc: &'static Desc, bytes: u64, align: u64, unsized_: bool) -> Result<usize> {
         let request = &Request { desc, bytes, align, unsized_ };
         let store = self.store();
-        store.check_not_forked()?; // within a transaction of the parent
+        store.check_not_forked()?; // the transaction may be the parent's
         loop {
             if let Some(addr) = self.alloc.try_alloc(request) {
                 return Ok(addr);
@@ -385,7 +409,7 @@ impl Context {
             };
             let span = match store.take_free_span(&bytes, entry) {
                 Some(span) => span,
-                // Rather than growing the file for what a crash may have left free.
+                // After a crash, the marking is completed before the file grows: it may find free memory.
                 None if self.gc.is_opening() => {
                     self.complete_collection();
                     continue;
@@ -396,7 +420,7 @@ impl Context {
                     }
                     match store.take_span(&bytes, entry) {
                         Ok(span) => span,
-                        // Perhaps what the cycle that is running frees is enough.
+                        // The running cycle may free enough.
                         Err(_) if !self.gc.is_idle() => {
                             self.complete_collection();
                             continue;
@@ -414,7 +438,7 @@ impl Context {
         }
     }
 
-    /// Puts the old content of these ranges (address, bytes; whole words) into the undo log.
+    /// Appends the old content of these ranges (address, bytes; whole words) to the undo log.
     ///
     /// # Safety
     /// The ranges are mapped, belong to the transaction's regions, and have definite bytes.
@@ -422,25 +446,28 @@ impl Context {
     pub(super) unsafe fn append_undo(&mut self, ranges: &[(usize, usize)]) -> Result<()> {
         let (store, region) = (self.store(), self.region);
         let Context { log, media, .. } = self;
-        // SAFETY: the caller's premises.
+        // SAFETY: the caller guarantees that the ranges are mapped, belong to the transaction's regions, and
+        // have definite bytes.
         unsafe { log.append_undo(media, ranges, |log, bytes| grow_log(store, region, media, log, bytes)) }
     }
 
-    /// Puts the old content of the entries of these spans, which the transaction has taken, into the undo log.
+    /// Appends the old content of the entries of these spans to the undo log. The transaction has taken the
+    /// spans.
     pub(super) fn append_entries(&mut self, spans: &[Span]) -> Result<()> {
         let entry = |span: &Span| (self.base + span.entry_at as usize, ENTRY as usize);
         let entries: Vec<_> = spans.iter().map(entry).collect();
-        // SAFETY: the store has said where the entries are, in a table that is mapped. Its words are definite, and nobody else writes to an entry whose span was taken.
+        // SAFETY: `entry_at` comes from the store, and leads into a mapped span table, whose words are
+        // definite. The transaction has taken the spans, so no other thread writes to their entries.
         unsafe { self.append_undo(&entries) }
     }
 
-    /// All spans of the region (offset, bytes), the one with its header last.
+    /// Returns all spans of the region (offset, bytes). The last one is that of its header.
     pub(crate) fn spans(&self) -> Vec<(u64, u64)> {
         let objects = self.alloc.spans.iter().map(|span| (span.span.offset, span.bytes));
         objects.chain(self.log.spans()).collect()
     }
 
-    /// What the next entry of the log will be.
+    /// Returns the name of the next entry of the log.
     pub(super) fn next_entry(&self) -> EntryId {
         let Context { region, log, .. } = self;
         EntryId { region: *region, number: log.sequence() as u32, generation: log.generation() }
@@ -452,10 +479,10 @@ impl Context {
         grow_log(self.store(), self.region, &self.media, &mut self.log, bytes)
     }
 
-    /// Makes the log long enough for so many bytes of undo entries.
+    /// Makes the log long enough for `bytes` bytes of undo entries.
     ///
     /// # Errors
-    /// Those of a span.
+    /// Those of taking a span.
     pub(crate) fn make_log_for(&mut self, bytes: u64) -> Result<()> {
         match self.missing_log(bytes) {
             0 => Ok(()),
@@ -463,13 +490,13 @@ impl Context {
         }
     }
 
-    /// Bytes by which the log is too short for so many bytes of undo entries. With a write-ahead log, these are kept in
-    /// memory.
+    /// Returns the bytes that the log lacks for `bytes` bytes of undo entries. With a write-ahead log it
+    /// lacks none, because it keeps undo entries in memory.
     pub(crate) fn missing_log(&self, bytes: u64) -> u64 {
         if self.media.wal().is_some() { 0 } else { bytes.saturating_sub(self.log.capacity()) }
     }
 
-    /// Makes the data of all records durable and empties the log.
+    /// Makes the data of all records durable, and empties the log.
     pub(crate) fn retire_records(&mut self) {
         if !self.log.is_empty() {
             self.between_states(Context::retire_some_records);
@@ -492,7 +519,7 @@ impl Context {
         self.log_is_empty();
     }
 
-    /// Nothing that was committed can be replayed any more.
+    /// Ends the quarantine of freed memory: no committed record can be replayed any more.
     #[inline]
     pub(crate) fn log_is_empty(&mut self) {
         if self.alloc.has_quarantine() {
@@ -505,22 +532,24 @@ impl Context {
     }
 }
 
-/// What the end of a transaction does to the heap.
+/// The steps at the end of a transaction that write to the heap or the log.
 impl Context {
-    /// Adds what the transaction has changed to the record of its own log: what differs in copies, spans that it has taken, and fresh objects; or it starts to flush these, if
-    /// they are many. Returns whether it has done the latter.
+    /// Adds the transaction's changes to the record of its own log: the words that differ in copies, the
+    /// spans that it has taken, and fresh objects. If there are many fresh objects, this starts to flush them
+    /// instead. Returns whether it did.
     #[inline(always)]
     pub(super) fn stage(&mut self) -> bool {
         let Context { set, log, alloc, media, base, fresh_in_record, .. } = self;
         stage(set, alloc, media, *base, *fresh_in_record, &mut log.staged)
     }
 
-    /// [`stage`](Self::stage), to the record of another log of the transaction.
+    /// [`stage`](Self::stage), but adds to the record of another log of the transaction.
     pub(super) fn stage_into(&mut self, record: &mut Staged) -> bool {
         stage(&self.set, &mut self.alloc, &self.media, self.base, self.fresh_in_record, record)
     }
 
-    /// Zeroes the padding of what was written: not before the end, for a spill may come while there are references to a value, and these cover its padding.
+    /// Zeroes the padding of values that were written. Only at the end: a spill may come while there are
+    /// references to a value, and these cover its padding.
     #[inline(always)]
     pub(super) fn zero_padding(&mut self) {
         if !self.padded.is_empty() {
@@ -536,24 +565,27 @@ impl Context {
                 Find::Copy(copy) => copy,
                 Find::Part | Find::Nothing => std::ptr::with_exposed_provenance_mut(addr),
             };
-            // SAFETY: a valid value of the type that the padding was made for, (4), and no reference to it is alive, (2).
+            // SAFETY: at `place` is a valid value of the type that `padding` was made for, premise (4), and
+            // no reference to it is alive, premise (2).
             unsafe { padding.zero_at(place) };
         }
         padded.clear();
     }
 
-    /// Copies the record that was appended last to its places.
+    /// Stores the words of the newest record in place.
     #[inline(always)]
     pub(super) fn apply(&mut self) {
         let base = self.store().base();
         let Context { log, media, dirty, .. } = self;
-        // Their records are durable. The next fence waits for them, so that little is left when the log is emptied; also if it is that of another processor: see
+        // The records of these lines are durable. The next fence waits for their flushes, so that few lines
+        // are left when the log is emptied. The next fence may be one of another processor; see
         // `Exclusive::let_go`.
         dirty.drain_some(|line| media.flush(std::ptr::without_provenance(line), LINE));
         let needs_flush = media.needs_flush();
         for range in log.staged.ranges() {
             let place = base.wrapping_add(range.offset as usize);
-            // SAFETY: words of the heap that belong to the transaction, (3), and no reference to them is alive, (2).
+            // SAFETY: `place` has words of the heap that belong to the transaction, premise (3), and no
+            // reference to them is alive, premise (2).
             unsafe { media.store_words(place.cast(), range.words) };
             if needs_flush {
                 dirty.add(place.addr(), range.words.len() * 8);
@@ -561,9 +593,11 @@ impl Context {
         }
     }
 
-    /// Copies what the undo entries hold to its places, and starts to flush that. Returns whether there was any.
+    /// Stores the old content in the undo entries in place, and starts to flush it. Returns whether there was
+    /// any entry.
     ///
-    /// Entries hold more than what was stored to, and somebody may read the rest without a lock: a snapshot. So only words that have changed are stored.
+    /// Entries hold more words than were stored to, and a thread may read the other words without a lock,
+    /// through a snapshot. So this stores only words that differ.
     pub(super) fn restore(&mut self) -> bool {
         let base = self.store().base();
         let Context { log, media, .. } = self;
@@ -573,9 +607,11 @@ impl Context {
             let place = base.wrapping_add(range.offset as usize);
             for (i, word) in range.words.iter().enumerate() {
                 let place = place.cast::<u64>().wrapping_add(i);
-                // SAFETY: a word of the heap that belongs to the transaction, (3), and nobody writes there, (2), which `settle` has made definite.
+                // SAFETY: `place` is a word of the heap that belongs to the transaction, premise (3). No
+                // other thread writes there, premise (2), and `settle` has made it definite.
                 if unsafe { place.read() } != *word {
-                    // SAFETY: the same word. No reference to what the transaction has changed is alive, (2).
+                    // SAFETY: `place` is the word that was just read. No reference to words that the
+                    // transaction has changed is alive, premise (2).
                     unsafe { media.store_words(place, std::slice::from_ref(word)) };
                 }
             }
@@ -597,7 +633,8 @@ fn stage(
     record: &mut Staged,
 ) -> bool {
     cpu::settle(std::ptr::null_mut());
-    // SAFETY: copies and originals are mapped (premise 1 of `WriteSet`), and nobody else writes to the region, premise 2 of `Context`; `settle` has made their bytes definite.
+    // SAFETY: copies and originals are mapped, premise (1) of `WriteSet`. No other thread writes to the
+    // region, premise (2) of `Context`. `settle` has made their bytes definite.
     unsafe { record.add_changes(set.copies(), set.words() + set.len(), set.is_large(), base) };
     !alloc.is_untouched() && stage_allocated(alloc, media, base, most, record)
 }
@@ -611,7 +648,7 @@ fn stage_allocated(
     record: &mut Staged,
 ) -> bool {
     for span in alloc.taken() {
-        // SAFETY: the two words of the encoded entry.
+        // SAFETY: the source is the array of the encoded entry, which has `ENTRY / 8` words.
         unsafe { record.add(span.entry_at, span.entry.to_words().as_ptr(), ENTRY as usize / 8) };
     }
     let fresh = alloc.fresh_ranges();
@@ -619,7 +656,8 @@ fn stage_allocated(
     for &(start, end) in fresh {
         let ptr = std::ptr::with_exposed_provenance::<u64>(start);
         if inline {
-            // SAFETY: a range of fresh objects, mapped, whole words, which `stage` has made definite.
+            // SAFETY: `start` to `end` is a range of fresh objects: mapped, whole words. `stage` has made
+            // them definite.
             unsafe { record.add((start - base) as u64, ptr, (end - start) / 8) };
         } else {
             media.flush(ptr.cast(), end - start);
@@ -628,16 +666,18 @@ fn stage_allocated(
     !inline
 }
 
-/// Links a segment with room for an entry of `bytes` to the log: as large as all before it, if there is room for that.
+/// Links a segment with room for an entry of `bytes` bytes to the log. The segment is as long as all segments
+/// before it, if there is space for that, and at most `MAX`.
 fn grow_log(store: &Store, region: u32, media: &Media, log: &mut Log, bytes: u64) -> Result<()> {
     const MAX: u64 = 64 << 20;
     let least = bytes + LINE as u64;
     let size = least.max(log.capacity().min(MAX));
     let entry = SpanEntry { kind: SpanKind::Log, slot: 0, pages: 0, ty: 0, region };
-    // Where there is no room for as much, a shorter segment is better than none.
+    // If there is no space for so long a segment, a shorter one is enough.
     let span = store.take_span(&(size..=size), entry).or_else(|_| store.take_span(&(least..=size), entry))?;
     let len = span.bytes();
-    // SAFETY: the span was taken for this log just now. `link` makes its entry durable before anything leads there.
+    // SAFETY: the span was taken for this log just now, so it is mapped and belongs to this log alone. `link`
+    // makes its entry durable before the chain leads there.
     unsafe {
         store.write_entry(media, &span);
         log.link(media, Segment { start: span.offset, len });
@@ -645,8 +685,9 @@ fn grow_log(store: &Store, region: u32, media: &Media, log: &mut Log, bytes: u64
     Ok(())
 }
 
-/// A transaction in which something of the region's own has panicked. If the program catches that, the transaction is not to be taken for one that has done nothing, which commits
-/// without being asked: it frees something then, which nobody looks at, for it never commits.
+/// Marks a transaction in which a change of the region's internal structures has panicked. The program may
+/// catch the panic. A transaction that has done nothing commits without a check, and this one must not count
+/// as such. So `drop` adds a free to it. The free never happens, because the transaction never commits.
 struct Unwound<'a>(&'a mut Context);
 
 impl Drop for Unwound<'_> {
@@ -655,7 +696,7 @@ impl Drop for Unwound<'_> {
     }
 }
 
-/// The error of a transaction that could not log all of its writes.
+/// Returns the error of a transaction that could not log all its writes.
 pub(crate) fn doomed_error() -> Error {
     Error::OutOfSpace { reason: "the undo log could not grow, so the transaction was rolled back".to_owned() }
 }

@@ -1,20 +1,24 @@
-//! Whether a store to a field takes a copy of its object, if that is small, or of the field.
+//! Decides whether a store to a field copies the whole object, if that is small, or the field only.
 //!
-//! A copy of the object costs more to make and to compare, and is found by whatever looks at the object again. A program that stores to one field of each object
-//! is better off with copies of fields, unless it comes back to them again and again: fields of neighbours share slots of the [cache](super::recent) more often than the
-//! neighbours do. Which one it is, transactions before tell: most programs do the same again and again.
+//! A copy of the object costs more to make and to compare, but every later access to the object finds it. A
+//! program that stores to one field of each object gains from copies of fields, unless it comes back to them
+//! again and again: fields of neighbouring objects share slots of the [cache](super::recent) more often than
+//! the objects do. Earlier transactions decide, because most programs repeat themselves.
 
-/// So many looks at each copy of a transaction cost more than to have copies of objects. (A program that comes back makes one, for a copy of a field is not noted when it is made.)
+/// If a transaction looks up each copy more often than this, copies of objects would have cost less. (A
+/// program that comes back looks up each copy at least once, because making a copy of a field does not enter
+/// it into the cache.)
 const LOOKS: usize = 4;
 
-/// What stores to fields take, and why.
+/// The extent of a copy for a store to a field, and the counts that decide it.
 #[derive(Debug)]
 pub(crate) struct CopyGranularity {
     fields: bool,
-    /// How often this transaction has looked again at something that it had a copy of and the cache had not, and how many copies it had then.
+    /// How often this transaction has looked up a value that had a copy and was not in the cache; and how
+    /// many copies it had at the last such lookup.
     again: usize,
     copies: usize,
-    /// Transactions in a row that have looked at nothing again.
+    /// Number of successive transactions that have looked up no copy again.
     quiet: u32,
     /// [`Tuning::patience`](crate::tuning::Tuning::patience).
     patience: u32,
@@ -25,20 +29,20 @@ impl CopyGranularity {
         CopyGranularity { fields: false, again: 0, copies: 0, quiet: 0, patience }
     }
 
-    /// Whether stores to fields take the fields alone.
+    /// Whether stores to fields copy the field only.
     #[inline(always)]
     pub(crate) fn is_fields(&self) -> bool {
         self.fields
     }
 
-    /// Notes that something was looked at of which there is one of so many copies.
+    /// Records a lookup that has found a copy. The write set has `copies` copies.
     #[inline(always)]
     pub(crate) fn note_again(&mut self, copies: usize) {
         self.again += 1;
         self.copies = copies;
     }
 
-    /// Notes that there is a copy of a part only of what was looked at.
+    /// Records that a lookup has met an object of which only a part has a copy.
     #[cold]
     pub(crate) fn note_part(&mut self) {
         *self = CopyGranularity { again: 1, ..CopyGranularity::new(self.patience) };

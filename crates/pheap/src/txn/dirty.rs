@@ -1,20 +1,20 @@
-//! Lines that redo records cover and that are not flushed yet.
+//! Lines that redo records cover, and that were not flushed yet.
 
 use std::collections::VecDeque;
 
 use crate::tuning::Tuning;
 use crate::units::{LINE, lines};
 
-/// Contiguous lines of this number are noted once.
+/// Number of contiguous lines of which each is noted once only.
 const RECENT_LINES: usize = 1024;
 
 /// Cache lines that wait to be flushed. A line that is written again and again is noted about once.
 pub(crate) struct DirtyLines {
-    /// Oldest first.
+    /// Addresses of lines, oldest first.
     lines: VecDeque<usize>,
-    /// By a hash of the line: the one that was noted last.
+    /// For each hash of a line: the address of the line that was noted last.
     recent: [usize; RECENT_LINES],
-    /// So many that some are flushed, and how many then.
+    /// The number of lines from which on some are flushed; and how many are flushed then.
     many: usize,
     some: usize,
 }
@@ -40,14 +40,14 @@ impl DirtyLines {
         }
     }
 
-    /// Takes some of the oldest lines out, if there are many.
+    /// Removes the oldest lines and passes them to `line`, if there are many lines.
     #[inline]
     pub(crate) fn drain_some(&mut self, mut line: impl FnMut(usize)) {
         if self.lines.len() < self.many {
             return;
         }
         for oldest in self.lines.drain(..self.some) {
-            // If it is written again, it is noted again.
+            // If the line is written again, it must be noted again.
             let recent = &mut self.recent[oldest / LINE % RECENT_LINES];
             if *recent == oldest {
                 *recent = usize::MAX;

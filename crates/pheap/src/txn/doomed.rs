@@ -1,34 +1,36 @@
-//! Writes of a transaction that cannot be logged, for want of space, and that will be rolled back.
+//! Writes of a transaction that cannot be logged for lack of space. The transaction will be rolled back.
 //!
-//! `Index` cannot fail, so the transaction goes on, on copies in memory. A copy covers all that was ever written in one piece;
-//! accesses that overlap several copies merge them. Buffers are kept until the end, for references into them may be alive.
+//! `Index` cannot fail, so the transaction continues with copies in DRAM. A copy covers every range that
+//! overlaps it: an access that overlaps several copies merges them. Buffers are kept until the end, because
+//! references into them may be alive.
 
 use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
 
 use crate::units::PAGE;
 
-/// A byte that may be padding.
+/// A byte that may be padding, and so may be indefinite.
 pub(crate) type Byte = MaybeUninit<u8>;
 
-/// Copies of what was written, by address.
+/// Copies of the written ranges, by address.
 #[derive(Default)]
 pub(crate) struct Doomed {
     copies: BTreeMap<usize, Copy>,
-    /// Not boxes: to move one would end what was made of it.
+    /// Vectors and not boxes: moving a box would invalidate the pointers that were made from it.
     buffers: Vec<Vec<Byte>>,
 }
 
 struct Copy {
     len: usize,
-    /// In which buffer it is, and where.
+    /// Index of its buffer, and the offset in that.
     buffer: usize,
     at: usize,
     data: *mut u8,
 }
 
 impl Doomed {
-    /// Where `len` bytes at `addr` are to be read: as [`copy`](Self::copy) says, or in their place if there is no copy of any.
+    /// Returns where to read `len` bytes at `addr`: in their place if no copy overlaps them, or else in a
+    /// copy, as [`copy`](Self::copy) does.
     pub(crate) fn readable(
         &mut self,
         addr: usize,
@@ -51,7 +53,8 @@ impl Doomed {
         found
     }
 
-    /// A copy of `len` bytes at `addr`, to read or write. `original` says what is at an address: where these bytes are, or others that have a copy.
+    /// Returns a copy of `len` bytes at `addr`, to read or write. `original` fills a buffer with the present
+    /// bytes at an address, before older copies are merged into it.
     pub(crate) fn copy(
         &mut self,
         addr: usize,
@@ -68,13 +71,14 @@ impl Doomed {
         let ends = starts.iter().map(|start| start + self.copies[start].len);
         let end = ends.chain([addr + len]).max().expect("not empty");
         let start = starts.iter().copied().chain([addr]).min().expect("not empty");
-        // As aligned as the original, up to a cache line; or a page, if a value that is aligned better may be in it.
+        // Aligned like the original, up to a cache line. A longer copy is aligned up to a page, because a
+        // value with a larger alignment may be in it.
         let unit = if end - start > 64 { PAGE as usize } else { 64 };
         let shift = start % unit;
         let mut buffer = vec![Byte::uninit(); unit + shift + end - start];
         let at = buffer.as_ptr().align_offset(unit) + shift;
         let data = &mut buffer[at..];
-        // Between the copies that are merged there is nothing but the range asked for.
+        // Gaps between the merged copies are within the requested range.
         original(start, &mut data[..end - start]);
         for old in &starts {
             let copy = self.copies.remove(old).expect("it overlaps");

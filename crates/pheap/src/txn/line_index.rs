@@ -1,41 +1,42 @@
-//! Which entries of a write set cover a cache line: a hash table with chains, by line.
+//! Finds the entries of a write set that cover a cache line: a hash table with chains, by line.
 //!
-//! A write set uses it when it has more entries than it looks at one by one.
+//! A write set uses it when it has too many entries to look at each of them.
 
 use crate::units::LINE;
 
-/// Lines at most: their numbers take 16 bits.
+/// The largest number of lines: their indices take 16 bits.
 pub(super) const MAX_LINES: usize = u16::MAX as usize;
-/// Heads of an index that has not grown: a power of two.
+/// Number of heads of an index that has not grown; a power of two.
 const HEADS: usize = 2 << 10;
-/// Lines of a group: within one the places of lines are side by side.
+/// Lines of a group. The lines of one group have successive places.
 const GROUP: u32 = 1024;
 
-/// That an entry covers a line, at least in part.
+/// Says that an entry covers a line, at least in part.
 #[derive(Clone, Copy)]
 struct Covered {
-    /// The lower half of the line's number: whether an entry has to do with a range is for the entry to say.
+    /// The lower half of the line's number. The entry itself decides whether it overlaps a range.
     line: u32,
     entry: u16,
-    /// One more than the number of the next one with the same place; 0 for none.
+    /// One more than the index of the next element with the same place; 0 for none.
     next: u16,
 }
 
 pub(super) struct LineIndex {
-    /// By place: one more than the number of the newest in `covered`; 0 for none.
+    /// For each place: one more than the index of the newest element of `covered`; 0 for none.
     heads: Box<[u16]>,
     covered: Vec<Covered>,
 }
 
-/// The place of a line among so many heads, a power of two.
+/// Returns the place of a line among `heads` heads; `heads` is a power of two.
 ///
-/// There may be many objects of one size, of all of which the same part is written: groups must not begin at such distances.
+/// There may be many objects of one size, each of which is written at the same offset. So the first places of
+/// groups must not be at regular distances.
 #[inline(always)]
 fn place(line: u32, heads: usize) -> usize {
     line.wrapping_add((line / GROUP).wrapping_mul(0x9e37_79b9)) as usize & (heads - 1)
 }
 
-/// The numbers of the first and the last line of a range that is not empty.
+/// Returns the numbers of the first and the last line of a range, which is not empty.
 #[inline(always)]
 pub(super) fn first_and_last(addr: usize, len: usize) -> (usize, usize) {
     (addr / LINE, (addr + len - 1) / LINE)
@@ -46,7 +47,7 @@ impl LineIndex {
         LineIndex { heads: vec![0; HEADS].into(), covered: Vec::new() }
     }
 
-    /// Notes that `entry` covers the lines from `first` to `last`; not more than [`MAX_LINES`] in all.
+    /// Records that `entry` covers the lines from `first` to `last`. The index takes [`MAX_LINES`] in all.
     #[inline(always)]
     pub(super) fn insert(&mut self, first: usize, last: usize, entry: u16) {
         if self.covered.len() + (last - first) >= self.heads.len() {
@@ -69,7 +70,7 @@ impl LineIndex {
         }
     }
 
-    /// The first entry that covers a line with this number, and that `found` makes something of.
+    /// Calls `found` with the entries that cover line `line`, until it returns a value. Returns that value.
     #[inline(always)]
     pub(super) fn find<T>(&self, line: usize, mut found: impl FnMut(u16) -> Option<T>) -> Option<T> {
         let line = line as u32;
@@ -147,7 +148,7 @@ mod tests {
     #[test]
     fn objects_of_one_size_have_chains_of_their_own() {
         let mut index = LineIndex::new();
-        // The same line of each second of many objects of 2 KiB.
+        // The same line of every second one of many objects of 2 KiB.
         for i in 0..2000 {
             index.insert(i * 64 + 2, i * 64 + 2, i as u16);
         }

@@ -1,7 +1,7 @@
-//! The log of a region: what is appended, and which entries count when it is read. It holds redo records of short transactions, or the undo entries of one long
-//! transaction.
+//! The log of a region: appends entries, and decides which entries count when it is read. It holds redo
+//! records of short transactions, or the undo entries of one long transaction.
 //!
-//! A chain of segments, written from the front. An entry is a whole number of cache lines:
+//! The log is a chain of segments, filled from the front. An entry is a whole number of cache lines:
 //!
 //! | word | |
 //! |---|---|
@@ -9,12 +9,12 @@
 //! | 1 | number of words, kind (bit 32: undo) |
 //! | then, for each range | heap offset in words (40 bits), length in words (24 bits); then that many words |
 //!
-//! In a [part](crate::txn::parts) of a record, bit 34 of word 1 is set, and two more words come last: the region (bits 0–31) and number (bits 32–63) of another
-//! part, and its generation.
+//! In a [part](crate::txn::parts) of a record, bit 34 of word 1 is set, and two more words come last: the
+//! region (bits 0–31) and number (bits 32–63) of another part, and its generation.
 //!
-//! The seed holds the heap's salt, the region's id, the log's *generation*, and the entry's number and place. An entry of an
-//! older generation, another log or another heap therefore has a wrong checksum, and so has a torn one. Making a new generation durable
-//! empties the log; nothing in it is overwritten before that.
+//! The seed holds the heap's salt, the region's id, the log's *generation*, and the entry's number and place.
+//! So an entry of an older generation, another log or another heap has a wrong checksum, and so does a torn
+//! one. A new generation empties the log once it is durable; nothing in the log is overwritten before that.
 
 #![allow(unsafe_code)]
 
@@ -30,13 +30,13 @@ use crate::store::region_header::{REGION_SIZE, RegionHeader};
 use crate::store::stored::Stored;
 use crate::units::LINE;
 
-/// Words for which a buffer has room when a long transaction has ended.
+/// Words that a buffer may keep allocated when a long transaction has ended.
 const KEPT: usize = 64 << 10;
 
-/// Words of undo that go into one entry at most.
+/// The most words of one undo entry.
 const PIECE: usize = 4096;
 
-/// A run of pages that holds entries. Its first line holds the offset of the next segment, and its length.
+/// A run of pages that holds entries. Its first line holds the offset and the length of the next segment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Segment {
     pub(crate) start: u64,
@@ -53,40 +53,43 @@ impl Segment {
     }
 }
 
-/// The segment of a log that lies behind the header of its region.
+/// Returns the first segment of the log of the region at offset `region`: the second half of its header.
 pub(crate) fn first_segment(region: u64) -> Segment {
     Segment { start: region + REGION_SIZE / 2, len: REGION_SIZE / 2 }
 }
 
 const _: () = assert!((REGION_SIZE as usize / 2).is_multiple_of(LINE));
 
-/// The write end of a log.
+/// The end of a log where entries are appended.
 //
-// Premise, for what is `unsafe` here: as long as it is used, the heap is mapped at `base`, and the segments lie in it, and belong to this log alone. Who makes it and who links a
-// segment promises that.
+// Premise of the `unsafe` code here: as long as the log is used, the heap is mapped at `base`, and the
+// segments are in the heap and belong to this log alone. The callers of `new` and `link` guarantee that.
 #[derive(Debug)]
 pub(crate) struct Log {
     base: *mut u8,
     header: RegionHeader,
-    /// Salt of the heap and id of the region, mixed.
+    /// A mix of the heap's salt and the region's id.
     identity: u64,
     segments: Vec<Segment>,
     generation: u64,
-    /// Current segment, offset of the next entry in the heap, and its number.
+    /// Index of the current segment.
     segment: usize,
+    /// Heap offset of the next entry.
     at: u64,
-    /// Bytes between it and the end of the segment.
+    /// Bytes from `at` to the end of the segment.
     left: u64,
+    /// Number of the next entry in its generation.
     sequence: u64,
-    /// Where the undo entries of the open transaction are.
+    /// The places of the open transaction's undo entries: heap offsets, or indices in `kept`.
     undo: Vec<u64>,
-    /// Of a heap with a write-ahead log, in which this log holds nothing but undo entries: those of the open transaction, for its rollback only.
+    /// In a heap with a write-ahead log, this log holds only the undo entries of the open transaction, for
+    /// its rollback. They are here, in DRAM. `None` in other heaps.
     kept: Option<Vec<u64>>,
     /// The entry under construction.
     pub(crate) staged: Staged,
 }
 
-/// What is in a log.
+/// The content of a log.
 pub(crate) struct Scan {
     pub(crate) kind: Kind,
     pub(crate) entries: Vec<*const [u64]>,
@@ -94,10 +97,12 @@ pub(crate) struct Scan {
 }
 
 impl Log {
-    /// The log of the region with this header, empty: a new generation must be made durable before the first entry.
+    /// Makes the log of the region with this header. It is empty: the caller must make a new generation
+    /// durable before the first entry.
     ///
     /// # Safety
-    /// As long as it is used, the heap is mapped at `base`, and the segments lie in it, and belong to this log alone.
+    /// As long as the log is used, the heap is mapped at `base`, and `segments` are in the heap and belong to
+    /// this log alone.
     pub(crate) unsafe fn new(
         base: *mut u8,
         header: RegionHeader,
@@ -123,7 +128,8 @@ impl Log {
         }
     }
 
-    /// Follows the chain of segments from the one at `first`. `span_len` gives the length of the log span at an offset.
+    /// Follows the chain of segments from `first`. `span_len` returns the length of the log span at an
+    /// offset.
     pub(crate) fn chain(
         stored: Stored<'_>,
         first: Segment,
@@ -143,7 +149,7 @@ impl Log {
         }
     }
 
-    /// Keeps entries in volatile memory from now on. The log is empty.
+    /// Keeps entries in DRAM from now on. The log is empty.
     pub(crate) fn keep_in_memory(&mut self) {
         self.kept = Some(Vec::new());
     }
@@ -152,30 +158,31 @@ impl Log {
         self.sequence == 0
     }
 
-    /// Bytes of all segments.
+    /// Returns the bytes of all segments.
     pub(crate) fn capacity(&self) -> u64 {
         self.segments.iter().map(|seg| seg.len).sum()
     }
 
-    /// The spans (offset, bytes) of the log, the one with the region's header last.
+    /// Returns the spans (offset, bytes) of the log. The last one is that of the region's header.
     pub(crate) fn spans(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         let first = self.segments[0].start + self.segments[0].len - REGION_SIZE;
         self.segments[1..].iter().map(|seg| (seg.start, seg.len)).chain([(first, REGION_SIZE)])
     }
 
-    /// Adds a segment to the chain: durable, like the entries in it, after the next fence. So is before that what was flushed before.
+    /// Adds a segment to the chain. The link is durable after the next fence, like entries in the segment.
+    /// Lines that were flushed before this call are durable before the link is.
     ///
     /// # Safety
-    /// The pages of the segment belong to this log alone, and are mapped.
+    /// The pages of `segment` belong to this log alone, and are mapped.
     pub(crate) unsafe fn link(&mut self, media: &Media, segment: Segment) {
         let last = self.segments[self.segments.len() - 1];
         let first_word = |of: Segment| self.base.wrapping_add(of.start as usize).cast::<u64>();
         let (new, link) = (first_word(segment), first_word(last));
-        // It must end the chain, durably, before it becomes part of it.
-        // SAFETY: the segment is mapped (the caller's premise), and its first line holds no entries.
+        // The new segment must durably end the chain before it becomes a part of it.
+        // SAFETY: the caller guarantees that `segment` is mapped. Its first line holds no entries.
         unsafe { media.store_word(new, 0) };
         media.persist(new.cast(), 8);
-        // SAFETY: a segment of this log is mapped, and its first line holds no entries.
+        // SAFETY: `last` is a segment of this log, so it is mapped. Its first line holds no entries.
         unsafe { media.store_word(link, segment.start) };
         media.flush(link.cast(), 8);
         self.segments.push(segment);
@@ -187,7 +194,8 @@ impl Log {
         self.kept.is_some() || self.place(self.staged.bytes()).is_some()
     }
 
-    /// The segment and offset for an entry of this many bytes: here, or at the beginning of a later segment.
+    /// Returns the segment and offset for an entry of `bytes` bytes: the present place, or the beginning of a
+    /// later segment.
     #[inline(always)]
     fn place(&self, bytes: u64) -> Option<(usize, u64)> {
         if bytes <= self.left { Some((self.segment, self.at)) } else { self.place_later(bytes) }
@@ -202,7 +210,8 @@ impl Log {
             .map(|(i, at, _)| (i, at))
     }
 
-    /// Appends the staged entry, for which there [is room](Self::has_room). Durable after the next fence.
+    /// Appends the staged entry, for which there [is room](Self::has_room). It is durable after the next
+    /// fence.
     #[inline(always)]
     #[track_caller]
     pub(crate) fn append(&mut self, media: &Media) {
@@ -220,7 +229,7 @@ impl Log {
         let seed = self.seed(self.sequence, at);
         let words = self.staged.seal();
         words[0] = checksum(seed, &words[..words[1] as u32 as usize]);
-        // SAFETY: `place` found room in a segment, which belongs to this log alone.
+        // SAFETY: `place` has found room for `words` at `at`, in a segment, which belongs to this log alone.
         unsafe { media.append(self.base.wrapping_add(at as usize).cast(), words) };
         if words[1] >> 32 & 1 == 1 {
             self.undo.push(at);
@@ -231,8 +240,8 @@ impl Log {
         self.sequence += 1;
     }
 
-    /// Appends the old content of these ranges (address, bytes; whole words) as undo entries, behind one fence.
-    /// `grow` links a segment with room for at least so many bytes more.
+    /// Appends the old content of these ranges (address, bytes; whole words) as undo entries, and then passes
+    /// one fence. `grow` links a segment with room for at least the given number of bytes.
     ///
     /// # Safety
     /// The ranges are mapped, belong to the transaction's regions, and have definite bytes.
@@ -253,7 +262,8 @@ impl Log {
                     self.staged.begin(Kind::Undo);
                 }
                 let n = words.min(PIECE + 1 - self.staged.words.len());
-                // SAFETY: part of a range, which is mapped, and whose bytes are definite: the caller's premise.
+                // SAFETY: `src` and `n` words from it are within one of the ranges, which the caller
+                // guarantees to be mapped, with definite bytes.
                 unsafe { self.staged.add(offset as u64, src, n) };
                 (offset, src, words) = (offset + n * 8, src.wrapping_add(n), words - n);
             }
@@ -280,7 +290,8 @@ impl Log {
         Ok(())
     }
 
-    /// Empties the log by making the next generation durable. All that its entries cover must be durable before.
+    /// Empties the log by making the next generation durable. Everything that its entries cover must be
+    /// durable before.
     #[track_caller]
     pub(crate) fn reset(&mut self, media: &Media) {
         self.undo.clear();
@@ -302,12 +313,12 @@ impl Log {
         self.generation
     }
 
-    /// Number of the next entry in its generation.
+    /// Returns the number of the next entry in its generation.
     pub(crate) fn sequence(&self) -> u64 {
         self.sequence
     }
 
-    /// [`reset`](Self::reset) without the fence, for recovery, which fences for all logs together.
+    /// [`reset`](Self::reset) without the fence, for recovery, which passes one fence for all logs.
     #[track_caller]
     pub(crate) fn reset_unfenced(&mut self, media: &Media) {
         self.generation += 1;
@@ -316,14 +327,14 @@ impl Log {
 
     #[inline]
     fn seed(&self, sequence: u64, at: u64) -> u64 {
-        // Odd multipliers, so that nothing in reach collides.
+        // Odd multipliers: different generations, numbers or places never give the same product.
         self.identity
             ^ self.generation.wrapping_mul(0x9e37_79b9_7f4a_7c15)
             ^ sequence.wrapping_mul(0xd6e8_feb8_6659_fd93)
             ^ at.wrapping_mul(0xa076_1d64_78bd_642f)
     }
 
-    /// The undo entries of the open transaction, newest first.
+    /// Returns the undo entries of the open transaction, newest first.
     pub(crate) fn undo_entries(&self) -> impl Iterator<Item = &[u64]> {
         self.undo.iter().rev().map(|&at| self.entry_at(at))
     }
@@ -334,13 +345,15 @@ impl Log {
             return &entry[..entry[1] as u32 as usize];
         }
         let entry = self.base.wrapping_add(at as usize).cast::<u64>();
-        // SAFETY: the second word of an entry that this log has written, in a mapped segment.
+        // SAFETY: `at` is the offset of an entry that this log has written, in a mapped segment, and an entry
+        // has a second word.
         let len = unsafe { entry.wrapping_add(1).read() } as u32 as usize;
-        // SAFETY: so many words has the entry, and nothing is written there before the log is reset.
+        // SAFETY: the entry has `len` words, and this log writes nothing there before it is reset.
         unsafe { std::slice::from_raw_parts(entry, len) }
     }
 
-    /// Reads what a crash left: the complete entries of the current generation. Shows each one to `look`.
+    /// Reads the log after a crash: the complete entries of the present generation. Calls `look` with each of
+    /// them.
     pub(crate) fn scan(&self, mut look: impl FnMut(&[u64])) -> Result<Scan> {
         let mut entries: Vec<*const [u64]> = Vec::new();
         let (mut kind, mut next) = (Kind::Redo, None);
@@ -372,7 +385,7 @@ impl Log {
         }
     }
 
-    /// Offset in the heap of an entry that was found.
+    /// Returns the heap offset of an entry that `scan` has returned.
     pub(crate) fn offset_of(&self, entry: *const [u64]) -> u64 {
         (entry.cast::<u64>().addr() - self.base.addr()) as u64
     }
@@ -382,16 +395,18 @@ impl Log {
             return None;
         }
         let entry = self.base.wrapping_add(at as usize).cast::<u64>();
-        // SAFETY: in a line of a segment, as was just checked, and segments are mapped.
+        // SAFETY: the line at `at` ends before `end`, as was just checked, so it is in a segment, and
+        // segments are mapped.
         let len = unsafe { entry.wrapping_add(1).read() } as u32 as u64;
         if len < 2 || at + len * 8 > end {
             return None;
         }
-        // SAFETY: so many words end in front of `end`, as was just checked, so they are in the segment, which is mapped; nobody writes there while the log is read.
+        // SAFETY: `len` words from `entry` end at or before `end`, as was just checked, so they are in the
+        // segment, which is mapped. Nothing is written there while the log is read.
         let words = unsafe { std::slice::from_raw_parts(entry, len as usize) };
         holds(words[0], checksum(self.seed(sequence, at), words)).then_some(words)
     }
 }
 
-// The format is little-endian, and the checksums are taken over memory as it is.
+// The format is little-endian, and checksums are taken over memory without conversion.
 const _: () = assert!(cfg!(target_endian = "little"), "pheap supports little-endian machines only");

@@ -1,24 +1,25 @@
-//! Transactions: the two protocols, and the state of the one that is open.
+//! Transactions: the two protocols, and the state of the open transaction.
 //!
-//! Knows objects, the allocator, the collector and the log of one region. It has the region's lock, and may upgrade it. Must not take locks, nor know roots.
+//! Knows objects, the allocator, the collector and the log of one region. It has the region's lock, and may
+//! upgrade it. Must not take locks, nor know roots.
 //!
 //! | file | |
 //! |---|---|
 //! | [`context`] | the state of the open transaction |
-//! | [`paths`] | what a write does |
-//! | [`undo`], [`write_back`] | what the long path logs; the change to it from the short one |
-//! | [`write_set`], [`line_index`], [`buffer`] | short: copies of what is written |
-//! | [`recent`] | where those are that were looked for lately |
-//! | [`copy_granularity`], [`spill`] | what copies are of, and when there are better none |
-//! | [`commit`], [`dirty`] | and a redo record, one fence |
-//! | [`log`] | what both are written to |
-//! | [`padded`] | what no record should hold |
+//! | [`paths`] | the steps of a write |
+//! | [`undo`], [`write_back`] | what the long path logs; the change from the short path to it |
+//! | [`write_set`], [`line_index`], [`buffer`] | short: copies of the written ranges |
+//! | [`recent`] | a cache of the places that were looked up lately |
+//! | [`copy_granularity`], [`spill`] | the extent of a copy; when a transaction spills |
+//! | [`commit`], [`dirty`] | short: a redo record and one fence |
+//! | [`log`] | the log that both paths write to |
+//! | [`padded`] | padding, which no record should hold |
 //! | [`parts`] | over several roots: which parts of a record count |
 //! | [`word_map`] | long: old content into the undo log, stores in place |
 //! | [`savepoint`], [`nested`] | how a part of a transaction is taken back |
-//! | [`upgrade`] | when readers are kept away |
-//! | [`doomed`] | what happens when the log cannot grow |
-//! | [`recovery`] | what happens at the next open |
+//! | [`upgrade`] | when readers are kept out |
+//! | [`doomed`] | what a transaction does when the log cannot grow |
+//! | [`recovery`] | what the next opening does |
 
 mod buffer;
 mod collect;

@@ -1,6 +1,8 @@
 //! Parts of a transaction that can be taken back alone, by [savepoints](super::savepoint).
 //!
-//! While a savepoint is open, each store asks [`Context::writable`], unless [`recent`](super::recent) knows the place; and that knows only what was asked for since the savepoint.
+//! While a savepoint is open, each store gets its place from [`Context::writable`], or from the cache of
+//! [`recent`](super::recent) places. That cache is emptied when the savepoint is opened, so it has only
+//! places that `writable` has returned since then.
 
 #![allow(unsafe_code)]
 #![expect(
@@ -13,7 +15,7 @@ use super::savepoint::Word;
 use crate::faults::{Bug, bug};
 use crate::layout::Padding;
 
-/// The premises of [`Context::writable`].
+/// The `unsafe` functions here have the premises of [`Context::writable`].
 impl Context {
     /// Opens a savepoint.
     pub(crate) fn open_savepoint(&mut self) {
@@ -25,7 +27,7 @@ impl Context {
         }
     }
 
-    /// Closes the savepoint that was opened last. What has changed since then stays.
+    /// Closes the newest savepoint, and keeps the changes since it was opened.
     pub(crate) fn keep_changes(&mut self) {
         let Some(mut savepoint) = self.savepoints.close() else { return };
         let inside = std::mem::replace(&mut self.padded, std::mem::take(&mut savepoint.padded));
@@ -36,18 +38,22 @@ impl Context {
         }
     }
 
-    /// Closes the savepoint that was opened last without another look at it: its transaction is taken back as a whole.
+    /// Closes the newest savepoint and leaves its changes alone: the whole transaction is rolled back.
     pub(crate) fn drop_savepoint(&mut self) {
         self.savepoints.close();
         self.set_route();
     }
 
-    /// Takes back what has changed since the savepoint was opened that was opened last, and closes it. Returns the slots of pointers that were held since.
+    /// Takes back the changes since the newest savepoint was opened, and closes it. Returns the slots of
+    /// pointers that were held since then.
     pub(crate) unsafe fn take_changes_back(cx: *mut Context) -> Vec<u32> {
-        // SAFETY: the context is there, and nobody else's. What was written is the transaction's to write again: nobody has a reference to it.
+        // SAFETY: `cx` points to the context of this thread's open transaction, and no reference to it exists
+        // (premises 1 and 2). The words were written by this transaction, so they are its to write, and no
+        // reference to them is alive (premise 4).
         unsafe {
             let Some(mut savepoint) = (*cx).savepoints.close() else { return Vec::new() };
-            // What is left of it as garbage is to have no padding, either, and soon values may be no values of their types.
+            // Done now: new objects become garbage, which must not keep stray padding, and the noted places
+            // may soon hold no valid values of their types.
             if (*cx).mode != Mode::Doomed {
                 (*cx).write_back_copies();
                 (*cx).zero_padding();
@@ -67,7 +73,8 @@ impl Context {
             }
             (*cx).set_route();
             (*cx).ahead.clear();
-            // What was asked for since is not what was asked for since the savepoint around.
+            // The cached places were passed to `writable` since the inner savepoint was opened, but perhaps
+            // not since the outer one was.
             if !bug(Bug::RecentAfterTakenBack) {
                 (*cx).hot().recent.forget();
             }
@@ -88,9 +95,11 @@ impl Context {
         if len == 0 {
             return std::ptr::with_exposed_provenance_mut(addr);
         }
-        // Whole words, for what they were is kept by the word. They belong to the same object, and are in the same copy.
+        // Old content is saved in whole words. The words around the value belong to the same object, and are
+        // in the same copy.
         let (start, end) = (addr & !7, (addr + len).next_multiple_of(8));
-        // SAFETY: the premises of `writable`, but that the words may have a byte more than the value, of the same object.
+        // SAFETY: the premises of `writable`, which the caller guarantees. The range from `start` to `end`
+        // may have some bytes more than the value, of the same object.
         unsafe {
             let place = Context::writable_now(cx, start, end - start, align.max(8), None);
             (*cx).save_words(start, place, end - start);
@@ -103,28 +112,33 @@ impl Context {
         }
     }
 
-    /// Makes the transaction able to go back to its last savepoint, if one is open, although these bytes of an object of its own are about to be changed where they are.
+    /// Saves the old content of these bytes for the newest savepoint, if one is open. The bytes belong to an
+    /// object that this transaction has made, and are about to be changed in place.
     pub(crate) fn save_in_place(&mut self, addr: usize, len: usize) {
         if self.savepoints.is_open() && !bug(Bug::SavepointForgetsNodes) {
-            // SAFETY: an object of the transaction's own is where its address says, and nobody else has it.
+            // SAFETY: an object that this transaction has made is in place at its address, mapped in whole
+            // words, and no other thread writes to it.
             unsafe {
                 self.save_words(addr, std::ptr::with_exposed_provenance(addr), len.next_multiple_of(8))
             };
         }
     }
 
+    /// Saves the words for the newest savepoint, unless their object was allocated since it was opened.
+    ///
     /// # Safety
-    /// So many bytes, which are whole words, are at `place`, and nobody writes to them.
+    /// At `place` are `len` bytes, which are whole words, and no thread writes to them during the call.
     unsafe fn save_words(&mut self, addr: usize, place: *const u8, len: usize) {
         let Some(savepoint) = self.savepoints.last() else { return };
-        // Nobody can have a pointer to what was allocated since, when that is taken back.
+        // Once the savepoint is taken back, no pointer to an object that was allocated since can exist.
         if self.alloc.is_fresh_since(addr, savepoint.allocated) {
             return;
         }
         if bug(Bug::SavepointForgetsFresh) && self.alloc.is_fresh(addr) {
             return;
         }
-        // SAFETY: so many bytes are there, which are whole words, and nobody writes to them: the caller's premises.
+        // SAFETY: the caller guarantees that `len` bytes at `place` are whole words, and that no thread
+        // writes to them.
         let now = unsafe { std::slice::from_raw_parts(place.cast::<Word>(), len / 8) };
         self.savepoints.save(addr - self.base(), now);
     }

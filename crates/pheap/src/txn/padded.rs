@@ -1,19 +1,20 @@
-//! Padding: bytes of a value that mean nothing, and that are zeroed before they reach the medium.
+//! Padding: bytes of a value that have no meaning. They are zeroed before they reach the medium.
 
 use crate::layout::Padding;
 
-/// Values that a transaction writes, by the addresses of their originals, each noted about once.
+/// Values that a transaction writes, by the addresses of their originals. Each is noted about once.
 #[derive(Default)]
 pub(crate) struct Padded {
     values: Vec<(usize, Padding)>,
-    /// Sort out repetitions when there are so many.
+    /// The number of values at which to remove duplicates.
     limit: usize,
 }
 
-/// Memory for so many is kept.
+/// Number of values whose memory is kept.
 const FEW: usize = 1024;
 
-/// Two values at one address may be of two types.
+/// Returns the sort key of a value. It includes the type, because two values at one address may have two
+/// types.
 fn key(&(addr, padding): &(usize, Padding)) -> (usize, (usize, usize)) {
     (addr, padding.key())
 }
@@ -21,7 +22,7 @@ fn key(&(addr, padding): &(usize, Padding)) -> (usize, (usize, usize)) {
 impl Padded {
     pub(crate) fn add(&mut self, addr: usize, padding: Padding) {
         let new = (addr, padding);
-        // Most values are written again and again, and a few in turn.
+        // Most programs write the same few values again and again.
         if self.values.iter().rev().take(8).any(|noted| key(noted) == key(&new)) {
             return;
         }

@@ -1,11 +1,13 @@
-//! Parts of a record: a short transaction over several roots has one in the log of each that it has changed. Which of them count.
+//! Decides which parts of a record count. A short transaction over several roots has one part in the log of
+//! each root that it has changed.
 //!
-//! The parts of a record name one another in a ring: each says where the next one is. They are durable together, by one fence, before anything else happens in these logs. So
-//! a record is complete, as far as one can tell from one of its parts, if the log that it names
+//! The parts of a record form a ring: each names the next one. They become durable together, by one fence,
+//! before these logs are used in another way. So a part counts if the part that it names is complete, by one
+//! of these signs:
 //!
-//! * is gone, because its root was removed,
-//! * has a newer generation, or goes on behind the part,
-//! * or ends with the part, and the same holds of that, or the ring closes.
+//! * the named log is gone, because its root was removed;
+//! * the named log has a newer generation, or goes on behind the named part;
+//! * the named log ends with the named part, and the same holds of that part, or the ring closes.
 //!
 //! Only the last entry of a log can be a part of an incomplete record.
 
@@ -15,26 +17,26 @@ use std::collections::HashMap;
 use crate::faults::{Bug, bug};
 use crate::log::EntryId;
 
-/// What a log ends with.
+/// The end of a log.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LogEnd {
     pub(crate) region: u32,
     pub(crate) generation: u64,
-    /// How many complete entries it has.
+    /// Number of complete entries.
     pub(crate) entries: u64,
-    /// What the last one names, if it is a part.
+    /// The entry that the last entry names, if that is a part.
     pub(crate) next: Option<EntryId>,
 }
 
-/// What a part says of its record.
+/// What one part proves about its record.
 enum Step {
     Complete,
     Incomplete,
-    /// As much as the last entry of this log.
+    /// The result is that for the last entry of this log (an index).
     Ask(usize),
 }
 
-/// Of each of these logs, which are all that there are, whether it ends with a part of an incomplete record.
+/// Returns for each log whether it ends with a part of an incomplete record. `ends` has all logs of the heap.
 pub(crate) fn incomplete(ends: &[LogEnd]) -> Vec<bool> {
     let mut known: Vec<Option<bool>> = vec![None; ends.len()];
     if ends.iter().all(|end| end.next.is_none()) || bug(Bug::PartsCount) {
@@ -70,7 +72,7 @@ fn step(ends: &[LogEnd], by_region: &HashMap<u32, usize>, log: usize) -> Step {
         return if bug(Bug::RemovedPartsMiss) { Step::Incomplete } else { Step::Complete };
     };
     match ends[other].generation.cmp(&next.generation) {
-        Ordering::Less => Step::Incomplete, // in no log of ours
+        Ordering::Less => Step::Incomplete, // pheap writes no such name
         Ordering::Equal => match ends[other].entries.cmp(&(u64::from(next.number) + 1)) {
             Ordering::Less => Step::Incomplete,
             Ordering::Equal => Step::Ask(other),
@@ -96,13 +98,14 @@ mod tests {
     fn a_part_counts_with_its_ring() {
         let ring = [end(1, Some((2, 2, 7))), end(2, Some((3, 2, 7))), end(3, Some((1, 2, 7))), end(4, None)];
         assert_eq!(incomplete(&ring), [false; 4]);
-        // One is missing: the others do not count, and the log that has it not ends with something else.
+        // One part is missing: the other parts do not count. The log without it ends with another entry.
         for missing in 0..3 {
             let mut ring = ring;
             (ring[missing].entries, ring[missing].next) = (2, None);
             let expected: Vec<bool> = (0..4).map(|log| log < 3 && log != missing).collect();
             assert_eq!(incomplete(&ring), expected);
-            // Its log is empty and newer, or has gone on, or its root is gone.
+            // Its log is empty and has a newer generation; or goes on behind the part; or its root was
+            // removed.
             (ring[missing].entries, ring[missing].generation) = (0, 8);
             assert_eq!(incomplete(&ring), [false; 4]);
             (ring[missing].entries, ring[missing].generation) = (4, 7);
@@ -118,9 +121,11 @@ mod tests {
     }
 
     proptest! {
-        /// Names of anything: there is an answer, and it is the same for each part on the way.
+        /// Any names give a result, and it is `false` for a log that does not end with a part.
         #[test]
-        fn any_names_have_an_answer(names in prop::collection::vec(prop::option::of((0u32..8, 0u32..4, 6u64..9)), 0..8)) {
+        fn any_names_have_an_answer(
+            names in prop::collection::vec(prop::option::of((0u32..8, 0u32..4, 6u64..9)), 0..8),
+        ) {
             let ends: Vec<LogEnd> = (0..).zip(&names).map(|(region, &name)| end(region, name)).collect();
             let found = incomplete(&ends);
             prop_assert_eq!(found.len(), ends.len());

@@ -1,4 +1,4 @@
-//! The paths of a write: into a copy, or in place behind the undo log.
+//! The paths of a write: into a copy, or in place after an undo entry.
 
 #![allow(unsafe_code)]
 #![expect(
@@ -12,20 +12,25 @@ use super::write_set::{Find, filter_bits, filter_bits_aligned};
 use crate::faults::{Bug, bug};
 use crate::layout::Padding;
 
-/// Bytes of an object that a store to one of its fields may take a copy of, at most.
+/// The most bytes of an object for which a store to one of its fields copies the whole object.
 const SMALL: usize = 256;
 
-/// The paths of a write. They take a pointer, and borrow from it piece by piece: a spill reaches the other contexts of the
-/// transaction through [`group`](Context::group), this one among them.
+/// The paths of a write. They take a pointer, and make short borrows from it: a spill reaches the other
+/// contexts of the transaction through [`group`](Context::group), which also has this one.
 ///
 /// # Safety
-/// For all of these:
-/// 1. `cx` is the context of an open transaction of this thread. The contexts of its group are distinct, and this thread has the locks of all.
-/// 2. Nobody has a reference to one of these contexts. (Here, too, each borrow ends before the next call that takes the pointer.)
-/// 3. Places (`addr`, `len`) are within live values of the region, or are words of its header; they are aligned to `align`, and `padding` is that of their type.
-/// 4. Who writes has the root's `&mut Txn`, so nobody has a reference to what he is going to write.
+/// The premises of all these functions:
+/// 1. `cx` is the context of an open transaction of this thread. The contexts of its group are distinct, and
+///    this thread has the locks of all.
+/// 2. No reference to one of these contexts exists. (Here, too, each borrow ends before the next call that
+///    takes the pointer.)
+/// 3. Places (`addr`, `len`) are within live values of the region, or are words of its header. They are
+///    aligned to `align`, and `padding` is that of their type.
+/// 4. The caller of a write has the root's `&mut Txn`, so no reference to the bytes that it is going to write
+///    exists.
 impl Context {
-    /// Where to write `len` bytes at `addr`: the place is crash-safe on return.
+    /// Returns where to write `len` bytes at `addr`. When it returns, a crash or a rollback can undo a write
+    /// there.
     #[inline(always)]
     pub(crate) unsafe fn writable(
         cx: *mut Context,
@@ -34,7 +39,8 @@ impl Context {
         align: usize,
         padding: Option<Padding>,
     ) -> *mut u8 {
-        // SAFETY: the context is there, and nobody else's (premises 1 and 2); the others are passed on.
+        // SAFETY: `cx` is valid, and no reference to it exists (premises 1 and 2). The caller also guarantees
+        // premises 3 and 4 for the place.
         unsafe {
             if (*cx).route == Route::Short && len > 0 {
                 Context::writable_in_short(cx, addr, len, align, padding)
@@ -44,7 +50,7 @@ impl Context {
         }
     }
 
-    /// The same in a short transaction, for one byte or more.
+    /// [`writable`](Self::writable) in a short transaction, for one byte or more.
     #[inline(always)]
     unsafe fn writable_in_short(
         cx: *mut Context,
@@ -53,7 +59,8 @@ impl Context {
         align: usize,
         padding: Option<Padding>,
     ) -> *mut u8 {
-        // SAFETY: the context is there, and nobody else's; the place is in a live value (premises 1 to 3), of which a copy that `find` has shown is one.
+        // SAFETY: `cx` is valid, and no reference to it exists (premises 1 and 2). The place is in a live
+        // value (premise 3), and so is a copy that `find` has returned.
         unsafe {
             let mut found = Find::Nothing;
             let (filter, lines) = ((*cx).hot().filter.get(), filter_bits(addr, len));
@@ -79,7 +86,7 @@ impl Context {
         }
     }
 
-    /// The same, without a look at savepoints.
+    /// [`writable`](Self::writable), but notes nothing for savepoints.
     pub(super) unsafe fn writable_now(
         cx: *mut Context,
         addr: usize,
@@ -87,7 +94,8 @@ impl Context {
         align: usize,
         padding: Option<Padding>,
     ) -> *mut u8 {
-        // SAFETY: the context is there, and nobody else's (premises 1 and 2); the others are passed on.
+        // SAFETY: `cx` is valid, and no reference to it exists (premises 1 and 2). The caller also guarantees
+        // premises 3 and 4 for the place.
         unsafe {
             match (*cx).mode {
                 Mode::Short if len > 0 => Context::writable_in_short(cx, addr, len, align, padding),
@@ -96,7 +104,8 @@ impl Context {
         }
     }
 
-    /// The same in a transaction that is not short, or if a savepoint is to know of it. By itself, for what it takes would be at the expense of those that are.
+    /// [`writable`](Self::writable) in a transaction that is not short, or that must note the store for a
+    /// savepoint. A separate function, because inlined it would slow down short transactions.
     #[inline(never)]
     unsafe fn writable_otherwise(
         cx: *mut Context,
@@ -105,7 +114,8 @@ impl Context {
         align: usize,
         padding: Option<Padding>,
     ) -> *mut u8 {
-        // SAFETY: the context is there, and nobody else's; the place is in a live value (premises 1 to 3).
+        // SAFETY: `cx` is valid, and no reference to it exists (premises 1 and 2). The place is in a live
+        // value (premise 3).
         unsafe {
             if padding.is_none() && (*cx).hot().is_in_place(addr, len, align) {
                 let in_place = std::ptr::with_exposed_provenance_mut(addr);
@@ -119,10 +129,11 @@ impl Context {
         }
     }
 
-    /// A copy of a value (address, bytes) without padding in a short transaction, if that is simple: there is none of anything `beside` it, nothing is fresh, and there is room.
+    /// Copies a value (address, bytes) without padding in a short transaction, if that is simple: the range
+    /// `beside` has no copies, nothing is fresh, and there is room. Returns the copy, or `None`.
     ///
     /// # Safety
-    /// Premises 3 and 4.
+    /// Premises 3 and 4 of [`Context::writable`].
     #[inline(always)]
     pub(crate) unsafe fn copy_at_once(
         &mut self,
@@ -133,7 +144,7 @@ impl Context {
         debug_assert!(self.route == Route::Short || bug(Bug::SavepointForgetsFields));
         let hot = self.hot();
         let (filter, lines) = (hot.filter.get(), filter_bits_aligned(addr, len, align));
-        // Of a line there may be copies of other objects.
+        // The filter also has a line's bit for copies of other objects in the line.
         if len == 0
             || self.alloc.has_fresh()
             || filter & lines != 0 && !self.set.has_none_of_few(beside.0, beside.1)
@@ -141,27 +152,31 @@ impl Context {
             return None;
         }
         let is_fields = self.granularity.is_fields();
-        // SAFETY: a live value (premise 3), which is mapped in whole words, for objects are of whole words. There is no copy of these.
+        // SAFETY: the value is live (premise 3), so it is mapped in whole words, because objects consist of
+        // whole words. The set has no copy of these words: the filter or `has_none_of_few` says so.
         let copy = unsafe { self.set.insert_at_once(addr, len, align) }?;
         self.hot().filter.set(filter | lines);
         self.note_new_copy(addr, len, copy, is_fields);
         Some(copy)
     }
 
-    /// Whether a store to a part of an object of so many bytes is to take a copy of all of the object. A long transaction logs the part: most come to an object once.
+    /// Whether a store to a part of an object of `bytes` bytes copies the whole object. A long transaction
+    /// logs the part only, because most transactions access an object once.
     #[inline(always)]
     pub(crate) fn takes_objects(&self, bytes: usize) -> bool {
         bytes <= SMALL && self.mode == Mode::Short && !self.granularity.is_fields()
     }
 
-    /// Where a copy of another part says that `place` (address, bytes) within an `object` is not to have one of its own: in all of a small object.
+    /// Returns the range that must have no copies if `place` (address, bytes) within `object` is to get a
+    /// separate one: the whole object if it is small, or else the place.
     #[inline(always)]
     pub(crate) fn beside(object: (usize, usize), place: (usize, usize)) -> (usize, usize) {
         if object.1 <= SMALL { object } else { place }
     }
 
-    /// Whether there is a copy of some other part of a small `object` (address, bytes) than this `place` within it. A part in lines of which the place has none is not
-    /// noticed. That costs a copy more, no harm.
+    /// Whether a part of a small `object` (address, bytes) other than `place`, which is within it, has a
+    /// copy. This misses a part in lines in which the place has no byte. Then there is one copy more, which
+    /// is harmless.
     #[inline(always)]
     pub(crate) fn has_other_part(&self, object: (usize, usize), place: (usize, usize)) -> bool {
         object.1 <= SMALL
@@ -172,7 +187,8 @@ impl Context {
 
     #[inline(never)]
     fn finds_other_part(&self, object: (usize, usize), place: (usize, usize)) -> bool {
-        // Mostly nothing, and then one look is enough: in a large transaction the filter says little.
+        // Mostly there is no copy, and one lookup is enough: in a large transaction the filter excludes
+        // little.
         match self.set.find(object.0, object.1) {
             Find::Nothing => false,
             Find::Copy(_) => true,
@@ -180,8 +196,9 @@ impl Context {
         }
     }
 
-    /// The same in a short transaction where the write set has no copy of all of it, and cannot simply take one: parts of it have copies, it may be fresh, or it does not fit. Or
-    /// there is a copy, which is not to be used any more.
+    /// [`writable`](Self::writable) in a short transaction, in rare cases. Either parts of the value have
+    /// copies, or it may be fresh, or it does not fit. Or there is a copy, but the transaction should spill
+    /// because of its many lookups.
     #[inline(never)]
     unsafe fn writable_or_spill(
         cx: *mut Context,
@@ -191,7 +208,8 @@ impl Context {
         padding: Option<Padding>,
         found: Find,
     ) -> *mut u8 {
-        // SAFETY: the context is there, and nobody else's; the place is in a live value (premises 1 to 3).
+        // SAFETY: `cx` is valid, and no reference to it exists (premises 1 and 2). The place is in a live
+        // value (premise 3).
         unsafe {
             let in_part = matches!(found, Find::Part);
             if !matches!(found, Find::Copy(_))
@@ -205,7 +223,8 @@ impl Context {
         }
     }
 
-    /// The same in a transaction that is not short, and has not logged all of it, if no savepoint is to know of it.
+    /// [`writable`](Self::writable) in a transaction that is not short, and has not logged all of the value.
+    /// No savepoint must note the store.
     #[inline(never)]
     pub(crate) unsafe fn writable_by_log(
         cx: *mut Context,
@@ -217,10 +236,11 @@ impl Context {
         if len == 0 {
             return in_place;
         }
-        // SAFETY: the context is there, and nobody else's; the place is in a live value (premises 1 to 3).
+        // SAFETY: `cx` is valid, and no reference to it exists (premises 1 and 2). The place is in a live
+        // value (premise 3).
         unsafe {
             (*cx).write_back_copies();
-            // A doomed transaction, too, for what is new was written where it is before.
+            // Also in a doomed transaction, because its new objects were written in place before.
             if (*cx).alloc.is_fresh(addr) && !bug(Bug::DoomCopiesFresh) {
                 (*cx).note_padding(addr, padding);
                 return in_place;
@@ -236,10 +256,11 @@ impl Context {
         }
     }
 
-    /// A copy in the write set, which has none or, if `in_part`, copies of parts only; or the place itself if it is fresh. `None` if the transaction must spill.
+    /// Returns a copy in the write set, or the place itself if it is fresh. The set has no copy of the value
+    /// or, if `in_part`, copies of parts only. `None` if the transaction must spill.
     ///
     /// # Safety
-    /// Premises 3 and 4.
+    /// Premises 3 and 4 of [`Context::writable`].
     #[inline]
     unsafe fn writable_in_set(
         &mut self,
@@ -249,7 +270,7 @@ impl Context {
         in_part: bool,
     ) -> Option<*mut u8> {
         if in_part {
-            // SAFETY: the caller's premises.
+            // SAFETY: premises 3 and 4, which the caller guarantees.
             return unsafe { self.widen(addr, len, align) };
         }
         if self.alloc.is_fresh(addr) {
@@ -260,23 +281,25 @@ impl Context {
         if self.set.len() == self.set.limit() && !self.may_grow() {
             return None;
         }
-        // SAFETY: a live value (premise 3), which is mapped in whole words, for objects are of whole words.
+        // SAFETY: the value is live (premise 3), so it is mapped in whole words, because objects consist of
+        // whole words.
         let copy = unsafe { self.set.insert(addr, len, align) }?;
         self.note_copy(addr, len, copy);
         Some(copy)
     }
 
-    /// Notes a copy that was just made, for programs that come back to it. The first one of a transaction is not noted: what comes back to that tells [which
-    /// copies](super::copy_granularity) to take, and a transaction that has one copy only, and comes back to nothing, has nothing to forget.
+    /// Enters a new copy into the filter and the cache. The first copy of a transaction is not entered into
+    /// the cache: the next lookup of it shows [how large](super::copy_granularity) copies should be, and a
+    /// transaction with a single copy and no further access has no cache to empty.
     #[inline(always)]
     fn note_copy(&self, addr: usize, len: usize, copy: *mut u8) {
         let hot = self.hot();
-        // The copy is of whole words, which are in the same lines.
+        // The copy consists of whole words, which are in the same lines.
         hot.filter.set(hot.filter.get() | filter_bits(addr, len));
         self.note_new_copy(addr, len, copy, self.granularity.is_fields());
     }
 
-    /// The same, but for the filter.
+    /// [`note_copy`](Self::note_copy) without the filter.
     #[inline(always)]
     fn note_new_copy(&self, addr: usize, len: usize, copy: *mut u8, is_fields: bool) {
         let hot = self.hot();
@@ -288,23 +311,23 @@ impl Context {
         }
     }
 
-    /// One copy of a value of which there are copies in part. `None` if the transaction must spill.
+    /// Makes one copy of a value of which parts have copies. `None` if the transaction must spill.
     ///
     /// # Safety
-    /// Premises 3 and 4.
+    /// Premises 3 and 4 of [`Context::writable`].
     #[cold]
     unsafe fn widen(&mut self, addr: usize, len: usize, align: usize) -> Option<*mut u8> {
         self.granularity.note_part();
         if self.set.len() == self.set.limit() && !self.may_grow() {
             return None;
         }
-        // SAFETY: a live value (premise 3), to whose old copies nobody has a `&mut` (4).
+        // SAFETY: the value is live (premise 3), and no `&mut` to its old copies exists (premise 4).
         let copy = unsafe { self.set.widen(addr, len, align) }?;
         self.hot().forget_copies(self.hot().filter.get() | filter_bits(addr, len), Bug::RecentAfterWider);
         Some(copy)
     }
 
-    /// Notes a value that may have padding, to be zeroed at commit.
+    /// Notes a value that may have padding. The end of the transaction zeroes it.
     #[inline(always)]
     pub(crate) fn note_padding(&mut self, addr: usize, padding: Option<Padding>) {
         if let Some(padding) = padding {
@@ -312,18 +335,21 @@ impl Context {
         }
     }
 
-    /// Where to read `len` bytes at `addr`; only called when the filter says that a copy may exist.
+    /// Returns where to read `len` bytes at `addr`. Only called when the filter says that a copy may exist.
     ///
-    /// Like a spill, this may give a range another place while references into the heap are alive, and changes no byte that they can see: the
-    /// old copies stay as they are, and nothing is written before the references end.
+    /// Like a spill, this may change the place of a range while references into the heap are alive, but it
+    /// changes no byte that they cover: old copies stay as they are, and nothing is written before the
+    /// references end.
     pub(crate) unsafe fn readable(cx: *mut Context, addr: usize, len: usize, align: usize) -> *const u8 {
         let in_place = std::ptr::with_exposed_provenance::<u8>(addr);
-        // SAFETY: the context is there, and nobody else's; the place is in a live value (premises 1 to 3).
+        // SAFETY: `cx` is valid, and no reference to it exists (premises 1 and 2). The place is in a live
+        // value (premise 3).
         unsafe {
             if (*cx).mode == Mode::Short {
                 match (*cx).set.find_aligned(addr, len, align) {
                     Find::Copy(copy) if !(*cx).looks_again() => {
-                        // What was read, and not written since a savepoint, is to be asked for once more.
+                        // A value that was only read since the savepoint was opened must not be in the cache:
+                        // a store to it must ask `writable`.
                         if !(*cx).savepoints.is_open() {
                             (*cx).hot().recent.note(addr, len, copy);
                         }
@@ -354,7 +380,7 @@ mod tests {
     use crate::ptr::value_of;
     use crate::{Durability, Options, P, Persist};
 
-    /// 4 bytes, the second of which is padding.
+    /// 4 bytes. The second one is padding.
     #[derive(Persist, Clone, Copy)]
     #[persist(crate = "crate")]
     #[repr(C)]
@@ -363,7 +389,8 @@ mod tests {
         number: u16,
     }
 
-    /// What is in the file where two neighbours in one word are, which a transaction writes with `stale` bytes in their padding, after it has written the first field of `others`.
+    /// Returns the word in the file that holds two neighbours. A transaction writes them with `stale` bytes
+    /// in their padding, after it has written the first field of the `others`.
     fn stored(stale: u8, durability: Durability, others: &[usize]) -> [u8; 8] {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("heap");
@@ -376,7 +403,8 @@ mod tests {
                 others.iter().for_each(|&i| tx[crate::field!((small.at(i)).byte)] = 1);
                 for i in [2, 3] {
                     let place: *mut Small = &raw mut tx[small.at(i)];
-                    // SAFETY: the transaction's place for a `Small`, of which any bytes are a value.
+                    // SAFETY: `place` is the transaction's place for a `Small`, and any bytes are a valid
+                    // `Small`.
                     unsafe { place.cast::<u8>().write_bytes(stale, size_of::<Small>()) };
                 }
                 Ok(value_of(small.at(2)).addr() - heap.inner().base().addr())
@@ -392,7 +420,8 @@ mod tests {
     fn padding_beside_another_value_is_zeroed() {
         for durability in [Durability::Process, Durability::Pmem] {
             let expected = [0xa5, 0, 0xa5, 0xa5, 0xa5, 0, 0xa5, 0xa5];
-            // Without other copies, with one of a part of a value, with one that both of them are beside of.
+            // Without other copies; with a copy of a part of a value; and with copies of parts of all of
+            // them.
             for others in [&[][..], &[2], &[3], &[7, 6, 5, 4, 3, 2, 1, 0]] {
                 assert_eq!(stored(0xa5, durability, others), expected, "{durability:?}, {others:?}");
             }

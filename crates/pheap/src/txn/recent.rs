@@ -1,24 +1,30 @@
-//! Where a transaction writes what it has come to lately: programs come back to the same few objects again and again, and a look here takes a tenth of one into the write set.
+//! A cache of the places where a transaction reads and writes values that it has accessed lately. Programs
+//! access the same few objects again and again, and a lookup here takes a tenth of the time of one in the
+//! write set.
 //!
-//! A direct-mapped cache of translations, as processors have one for pages: each value has one slot, which is lost to the next value with the same one.
+//! It is a direct-mapped cache of translations, like that of a processor for pages: each value has one slot,
+//! and loses it to the next value with the same slot.
 
 use std::cell::Cell;
 
 use crate::store::header::END_OF_ADDRESSES;
 
-/// A power of two. So many objects that lie side by side have slots of their own.
+/// Number of slots; a power of two. So many neighbouring objects have different slots.
 const SLOTS: usize = 16;
-/// Longer values are not noted: a [`tag`] has so much room for a length.
+/// The most bytes of a value that is noted: a [`tag`] has room for so large a length.
 const LONGEST: usize = u16::MAX as usize;
 
-/// Places of values, by the address and the length of the value: that of its copy, or its own if it is written where it is. All are forgotten when any of them moves.
+/// Places of values, by address and length of the value: the place of its copy, or its own address if it is
+/// written in place. All are forgotten when any of them moves.
 pub(crate) struct Recent {
-    /// Whether there is anything.
+    /// Whether any slot of `tags` is in use.
     any: Cell<bool>,
-    /// What each slot is of; 0 for a slot with nothing in it. By themselves, to be cleared at once.
+    /// The tag of the value in each slot; 0 for an empty slot. Separate from the places, so that all tags can
+    /// be cleared at once.
     tags: [Cell<u64>; SLOTS],
     places: [Cell<*mut u8>; SLOTS],
-    /// The same of values that are read where they are, for the transaction has written none of them. By themselves: they are forgotten at each new copy.
+    /// Whether any slot of `unwritten` is in use, and the tags of values that are read in place because no
+    /// part of them has a copy. Separate from `tags`, because each new copy empties them.
     has_unwritten: Cell<bool>,
     unwritten: [Cell<u64>; SLOTS],
 }
@@ -34,13 +40,14 @@ impl Recent {
         }
     }
 
-    /// Whether anything was [noted](Self::note).
+    /// Whether any place was [noted](Self::note).
     #[inline(always)]
     pub(crate) fn has_any(&self) -> bool {
         self.any.get()
     }
 
-    /// Where the `len` bytes at `addr` are read and written, if that was [noted](Self::note), and is aligned to `align`.
+    /// Returns where the `len` bytes at `addr` are read and written, if that was [noted](Self::note), and if
+    /// the place is aligned to `align`.
     #[inline(always)]
     pub(crate) fn find(&self, addr: usize, len: usize, align: usize) -> Option<*mut u8> {
         let slot = slot(addr, len);
@@ -48,11 +55,12 @@ impl Recent {
             return None;
         }
         let place = self.places[slot].get();
-        // What was noted may be a part that is as long as the whole, and its copy aligned like the part: to a word, at least, if the original is.
+        // The noted value may be a part that is as long as the whole. Its copy is aligned like the part: at
+        // least to a word, if the original is.
         (align <= 8 || place.addr().is_multiple_of(align)).then_some(place)
     }
 
-    /// Says where the `len` bytes at `addr` are read and written, until [`forget`](Self::forget).
+    /// Notes where the `len` bytes at `addr` are read and written, until [`forget`](Self::forget).
     #[inline(always)]
     pub(crate) fn note(&self, addr: usize, len: usize, place: *mut u8) {
         if len <= LONGEST {
@@ -63,13 +71,14 @@ impl Recent {
         }
     }
 
-    /// Whether the `len` bytes at `addr` were [noted](Self::note_unwritten) as having no copy, of all or of a part.
+    /// Whether it was [noted](Self::note_unwritten) that no part of the `len` bytes at `addr` has a copy.
     #[inline(always)]
     pub(crate) fn is_unwritten(&self, addr: usize, len: usize) -> bool {
         len <= LONGEST && self.unwritten[slot(addr, len)].get() == tag(addr, len)
     }
 
-    /// Says that there is no copy of any of the `len` bytes at `addr`, until [`forget_unwritten`](Self::forget_unwritten).
+    /// Notes that no part of the `len` bytes at `addr` has a copy, until
+    /// [`forget_unwritten`](Self::forget_unwritten).
     #[inline(always)]
     pub(crate) fn note_unwritten(&self, addr: usize, len: usize) {
         if len <= LONGEST {
@@ -78,7 +87,7 @@ impl Recent {
         }
     }
 
-    /// Forgets what has no copies.
+    /// Forgets the values without copies.
     #[inline(always)]
     pub(super) fn forget_unwritten(&self) {
         if self.has_unwritten.replace(false) {
@@ -98,16 +107,17 @@ impl Recent {
 
 const _: () = assert!(END_OF_ADDRESSES <= 1 << 48 && LONGEST < 1 << 16);
 
-/// Address and length in one word, to be compared at once.
+/// Returns address and length in one word, for one comparison.
 #[inline(always)]
 fn tag(addr: usize, len: usize) -> u64 {
     (addr as u64).wrapping_add((len as u64) << 48)
 }
 
-/// The slot of a value: neighbours of one size, from a word to a few lines, are to have different ones, and so are an object and what it begins with.
+/// Returns the slot of a value. Neighbours of one size, from a word to a few lines, should have different
+/// slots. So should an object and its first field.
 #[inline(always)]
 fn slot(addr: usize, len: usize) -> usize {
-    let shift = (len | 1).ilog2() as usize; // known where the size is
+    let shift = (len | 1).ilog2() as usize; // a constant if the size is known
     (addr >> shift ^ shift) % SLOTS
 }
 

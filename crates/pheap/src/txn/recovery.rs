@@ -1,12 +1,13 @@
-//! Replaying the logs of regions when a heap is opened.
+//! Replays the logs of regions when a heap is opened.
 //!
-//! 1. Each log is [read](read_logs): its complete entries, of its current generation. Nothing is written yet, so that a heap that turns out
-//!    to be damaged stays as it is.
-//!    Of records that have parts in several logs, those that are not complete are [left out](parts).
-//! 2. Redo records are copied to their places, oldest first; undo entries newest first. Doing so twice changes nothing more, so
-//!    a crash meanwhile is a crash like any other. Parts of records that are not complete are taken back: the other part is told by a newer log, too.
-//! 3. When that is durable, each log gets a new generation, also if there was nothing to do: a complete record may lie behind
-//!    a torn one, and must not come back to life.
+//! 1. Each log is [read](read_logs): the complete entries of its present generation. Nothing is written yet,
+//!    so that a heap that turns out to be damaged stays as it is. Parts of incomplete records are [left
+//!    out](parts).
+//! 2. Redo records are copied to their places, oldest first, and undo entries newest first. Doing so twice
+//!    gives the same result, so a crash during recovery is like any other. Parts of incomplete records are
+//!    taken back, because the new generation of another log would make them count.
+//! 3. When that is durable, each log gets a new generation, even if there was nothing to do: a complete
+//!    record may lie behind a torn one, and must not become valid again.
 
 #![allow(unsafe_code)]
 
@@ -21,7 +22,7 @@ use crate::stats::Stats;
 use crate::units::HEADER_SIZE;
 use crate::units::LINE;
 
-/// What the logs held.
+/// The number of entries that were recovered.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Recovered {
     /// Redo records that were replayed.
@@ -37,20 +38,23 @@ impl Recovered {
     }
 }
 
-/// What a crash left in the logs. It stays where it is: an entry may be as large as the largest object.
+/// The content of the logs after a crash. The entries are not copied: one may be as large as the largest
+/// object.
 #[derive(Debug)]
 pub(crate) struct Found {
     recovered: Recovered,
     extent: Extent,
-    /// Where parts of records are that are not complete. They are the last of their logs.
+    /// Heap offsets of the parts of incomplete records. Each is the last entry of its log.
     torn: Vec<u64>,
-    /// In the order in which they are copied to their places. They lie in the mapped logs, which nobody writes to: see [`read_logs`].
+    /// The entries, in the order in which they are copied to their places. They lie in the mapped logs, which
+    /// no thread writes to: see [`read_logs`].
     entries: Vec<*const [u64]>,
 }
 
 impl Found {
     fn entries(&self) -> impl Iterator<Item = &[u64]> {
-        // SAFETY: the logs stay mapped, and nobody writes to them as long as there is this: the premises of `read_logs`, which alone makes it.
+        // SAFETY: the caller of `read_logs`, the only function that makes a `Found`, guarantees that the logs
+        // stay mapped, and that no thread writes to them, as long as this exists.
         self.entries.iter().map(|&entry| unsafe { &*entry })
     }
 
@@ -58,7 +62,7 @@ impl Found {
         self.entries.is_empty() && self.torn.is_empty()
     }
 
-    /// What is going to be written, in this order.
+    /// Returns the ranges that will be written, in this order.
     pub(crate) fn ranges(&self) -> impl Iterator<Item = Range<'_>> {
         self.entries().flat_map(ranges)
     }
@@ -67,16 +71,16 @@ impl Found {
 /// Reads all logs of a heap that is mapped up to `mapped`.
 ///
 /// # Errors
-/// If they could not be replayed.
+/// [`Error::Corrupt`] if the logs cannot be replayed.
 ///
 /// # Safety
-/// As long as there is what this returns, the logs stay mapped, and nobody but [`replay`] writes to the heap.
+/// As long as the result exists, the logs stay mapped, and only [`replay`] writes to the heap.
 pub(crate) unsafe fn read_logs(logs: &[Log], mapped: u64) -> Result<Found> {
     let (recovered, extent) = (Recovered::default(), Extent { ranges: 0, start: u64::MAX, end: 0 });
     let mut found = Found { recovered, extent, torn: Vec::new(), entries: Vec::new() };
     let mut scans = Vec::with_capacity(logs.len());
     for log in logs {
-        // Each entry is looked at while it is at hand: all of them together may fit into no cache.
+        // The ranges of an entry are examined while it is in the cache: all entries together may not fit.
         scans.push(log.scan(|entry| ranges(entry).for_each(|range| found.extent.add(&range)))?);
     }
     let ends: Vec<LogEnd> = scans.iter().map(|scan| scan.end).collect();
@@ -99,7 +103,7 @@ pub(crate) unsafe fn read_logs(logs: &[Log], mapped: u64) -> Result<Found> {
     Ok(found)
 }
 
-/// The part of the heap that ranges lie in.
+/// The number of ranges, and the part of the heap (offsets) that they lie in.
 #[derive(Debug)]
 struct Extent {
     ranges: u64,
@@ -114,10 +118,11 @@ impl Extent {
     }
 }
 
-/// Writes what was found in `logs` to their heap, and empties them.
+/// Writes the entries that were found in `logs` to their heap, and empties the logs.
 ///
 /// # Safety
-/// Nobody else accesses the heap, which has not changed since the logs were read. `found` is of these logs, and none of its ranges lies over one of them.
+/// No other thread accesses the heap, which has not changed since the logs were read. `found` is of these
+/// logs, and none of its ranges overlaps one of them.
 pub(crate) unsafe fn replay(
     media: &Media,
     mapping: &Mapping,
@@ -128,15 +133,17 @@ pub(crate) unsafe fn replay(
         reset(media, logs);
     }
     if !bug(Bug::KeepTornParts) {
-        // SAFETY: entries of logs, which are mapped; nobody else accesses the heap, the caller's premise.
+        // SAFETY: `found.torn` has offsets of entries in the logs, which are mapped. The caller guarantees
+        // that no other thread accesses the heap.
         unsafe { take_back(media, mapping, found) };
     }
-    // SAFETY: that the ranges are in what is mapped was checked when they were read; nobody else accesses the heap, the caller's premise.
+    // SAFETY: `read_logs` has checked that all ranges are within the mapping. The caller guarantees that no
+    // other thread accesses the heap.
     unsafe { copy_to_places(media, mapping, found) };
     media.fence();
     media.check_fences()?;
-    // A heap with a write-ahead log was made ready for it, with empty logs, and keeps them in volatile
-    // memory. To one that is only read, nothing is appended, and its pages stay those of the file.
+    // With `Wal`, the heap was prepared with empty logs, and these logs stay in DRAM. For a heap that is only
+    // read, no entry is ever appended, and its pages must stay those of the file.
     if media.wal().is_none()
         && !mapping.is_read_only()
         && !bug(Bug::RecoveryResetsFirst)
@@ -148,28 +155,30 @@ pub(crate) unsafe fn replay(
     Ok(found.recovered)
 }
 
-/// Makes the parts of records that are not complete entries that were never whole, before any log gets a new generation: by that, the other parts would tell a complete record.
+/// Invalidates the parts of incomplete records, before any log gets a new generation: that generation would
+/// make the other parts of the record count.
 ///
 /// # Safety
-/// The logs are mapped, and nobody else accesses them.
+/// The logs are mapped, and no other thread accesses them.
 unsafe fn take_back(media: &Media, mapping: &Mapping, found: &Found) {
     for &at in &found.torn {
         let checksum = mapping.base().wrapping_add(at as usize).cast::<u64>();
-        // SAFETY: the first word of an entry, which is mapped, and which nobody else accesses: the caller's premises.
+        // SAFETY: `checksum` is the first word of an entry of a log. The caller guarantees that it is mapped,
+        // and that no other thread accesses it.
         let right = unsafe { checksum.read() };
-        // SAFETY: the same.
+        // SAFETY: `checksum` is the word that was just read.
         unsafe { media.store_word(checksum, !right) };
         media.flush(checksum.cast(), 8);
     }
 }
 
-/// Words of a range that is written past the cache, and whose pages are worth a system call.
+/// Words from which on a range is written past the cache, and a system call for its pages is worthwhile.
 const LONG: usize = 8 << 10 >> 3;
 
 /// Copies all ranges to their places, and starts to flush them.
 ///
 /// # Safety
-/// The ranges are mapped, and nobody else accesses them.
+/// The ranges of `found` are mapped, and no other thread accesses them.
 unsafe fn copy_to_places(media: &Media, mapping: &Mapping, found: &Found) {
     let base = mapping.base();
     let Extent { start, end, .. } = found.extent;
@@ -181,11 +190,13 @@ unsafe fn copy_to_places(media: &Media, mapping: &Mapping, found: &Found) {
         let place = base.wrapping_add(range.offset as usize);
         if range.words.len() >= LONG {
             mapping.populate_again(range.offset, range.words.len() as u64 * 8);
-            // SAFETY: words of a range, which is mapped, and which nobody else accesses: the caller's premises.
+            // SAFETY: the caller guarantees that the words of `range` are mapped, and that no other thread
+            // accesses them.
             unsafe { media.store_through(place.cast(), range.words) };
             continue;
         }
-        // SAFETY: words of a range, which is mapped, and which nobody else accesses: the caller's premises.
+        // SAFETY: the caller guarantees that the words of `range` are mapped, and that no other thread
+        // accesses them.
         unsafe { media.store_words(place.cast(), range.words) };
         match &mut lines {
             Some(lines) => lines.add(&range),
@@ -197,7 +208,8 @@ unsafe fn copy_to_places(media: &Media, mapping: &Mapping, found: &Found) {
     }
 }
 
-/// Lines of a part of the heap in which a transaction has changed so much that each line is flushed once, not for each change.
+/// The lines to flush, if a transaction has changed a part of the heap so densely that each line should be
+/// flushed once, and not for each change.
 struct DenseLines {
     /// Number of the first line.
     first: u64,
@@ -205,7 +217,7 @@ struct DenseLines {
 }
 
 impl DenseLines {
-    /// None yet. `None` if the ranges are few, and far from one another.
+    /// Returns an empty set, or `None` if the ranges are few and far from one another.
     fn of(extent: &Extent) -> Option<DenseLines> {
         let first = extent.start / LINE as u64;
         let lines = extent.end.div_ceil(LINE as u64).checked_sub(first)?;
@@ -219,7 +231,7 @@ impl DenseLines {
         }
     }
 
-    /// Offsets in the heap.
+    /// Returns the heap offsets of the lines.
     fn offsets(&self) -> impl Iterator<Item = usize> {
         let lines = (0..).zip(&self.bits).flat_map(|(word, &bits)| {
             (0..64).filter(move |bit| bits >> bit & 1 == 1).map(move |bit| word * 64 + bit)

@@ -1,10 +1,12 @@
-//! Savepoints: what a transaction has changed since one is taken back, and the transaction goes on.
+//! Savepoints: the changes since a savepoint can be taken back, and the transaction continues.
 //!
-//! A savepoint is a position in a list of what words were before the transaction wrote them since then, as it saw them: wherever it keeps them, in a copy, in their place, in an object
-//! of its own, or in memory if it is doomed. To take that back is to write the words again, newest first, as a program would that has kept them. So a savepoint knows nothing of media,
-//! logs and records, and they know nothing of it: a crash takes back all of the transaction, as ever.
+//! A savepoint is a position in a list of old words: the content of words before the transaction wrote them
+//! since then, as the transaction saw it. They may be in a copy, in place, in a new object, or in DRAM if the
+//! transaction is doomed. Going back means to write these words again, newest first, as a program could that
+//! had kept them. So savepoints know nothing of media, logs and records, and these know nothing of
+//! savepoints: a crash takes back the whole transaction, as always.
 //!
-//! This is the list. What a transaction does with it is in [`nested`](super::nested).
+//! This file has the list. [`nested`](super::nested) uses it.
 
 use std::mem::MaybeUninit;
 
@@ -13,34 +15,35 @@ use super::word_map::WordMap;
 use crate::alloc::Mark;
 use crate::faults::{Bug, bug};
 
-/// A word that may be padding.
+/// A word that may be padding, and so may be indefinite.
 pub(super) type Word = MaybeUninit<u64>;
 
-/// Memory for so many words is kept.
+/// Number of words for which memory is kept.
 const FEW: usize = 1 << 13;
 
-/// The savepoints that are open, one within the other, and what is needed to go back to them.
+/// The open savepoints, one within the other, and the old words for going back to them.
 #[derive(Default)]
 pub(crate) struct Savepoints {
     open: Vec<Savepoint>,
-    /// Runs of words that were written: the offset in the heap, and how many. Then what they were, one after the other.
+    /// Runs of words that were written: heap offset, and number of words. Then their old content, one run
+    /// after the other.
     runs: Vec<(usize, usize)>,
     words: Vec<Word>,
-    /// Here to keep its memory.
+    /// An empty map, kept for its memory.
     spare: WordMap,
 }
 
-/// A savepoint, and what it is to go back to of what is kept elsewhere.
+/// A savepoint, and the state that is kept elsewhere when it was opened.
 pub(super) struct Savepoint {
-    /// How many there were of these.
+    /// Length of `Savepoints::runs` when this was opened, and length of `Savepoints::words`.
     runs: usize,
     words: usize,
-    /// Words of which it is known what they were.
+    /// The words whose old content was saved since.
     saved: WordMap,
-    /// Pointers that were held.
+    /// Number of held pointers that the transaction had made.
     pub(super) held: usize,
     pub(super) allocated: Mark,
-    /// Values whose padding was to be zeroed.
+    /// The values whose padding was to be zeroed.
     pub(super) padded: Padded,
 }
 
@@ -50,24 +53,24 @@ impl Savepoints {
         !self.open.is_empty()
     }
 
-    /// Opens a savepoint, within the one that is open, if one is.
+    /// Opens a savepoint, within the newest open one if there is any.
     pub(super) fn open(&mut self, held: usize, allocated: Mark, padded: Padded) {
         let saved = std::mem::take(&mut self.spare);
         let (runs, words) = (self.runs.len(), self.words.len());
         self.open.push(Savepoint { runs, words, saved, held, allocated, padded });
     }
 
-    /// The savepoint that was opened last.
+    /// Returns the newest open savepoint.
     pub(super) fn last(&self) -> Option<&Savepoint> {
         self.open.last()
     }
 
-    /// The same, which is open no more.
+    /// Removes and returns the newest open savepoint.
     pub(super) fn close(&mut self) -> Option<Savepoint> {
         self.open.pop()
     }
 
-    /// Takes the list back since a savepoint that was closed.
+    /// Removes and returns the old words that were saved since a savepoint, which was closed.
     pub(super) fn take_since(&mut self, mut savepoint: Savepoint) -> Before {
         if !bug(Bug::SavepointKeepsKnown) {
             savepoint.saved.drain_lines(|_, _| {});
@@ -77,7 +80,7 @@ impl Savepoints {
         Before { runs, words }
     }
 
-    /// Notes what the words from the offset `start` of the heap on are now, unless it is known what they were.
+    /// Saves the present words from heap offset `start` on, except words whose old content was saved already.
     pub(super) fn save(&mut self, start: usize, now: &[Word]) {
         let Savepoints { open, runs, words, .. } = self;
         let Some(savepoint) = open.last_mut() else { return };
@@ -88,7 +91,8 @@ impl Savepoints {
         });
     }
 
-    /// Keeps what was changed since a savepoint that was closed. If it was within another one, that can take it back.
+    /// Keeps the changes since a savepoint, which was closed. If there is an outer savepoint, that can still
+    /// take them back.
     pub(super) fn keep(&mut self, mut savepoint: Savepoint) {
         savepoint.saved.drain_lines(|_, _| {});
         let Some(outer) = self.open.last_mut() else {
@@ -99,7 +103,8 @@ impl Savepoints {
             self.spare = savepoint.saved;
             return;
         };
-        // What is known there need not be known twice, or each part of a long loop would leave something.
+        // Words that the outer savepoint has saved are dropped here. Otherwise each round of a long loop
+        // would leave some.
         let runs = self.runs.split_off(savepoint.runs);
         let words = self.words.split_off(savepoint.words);
         let mut first = 0;
@@ -114,14 +119,14 @@ impl Savepoints {
     }
 }
 
-/// What words were before a part of a transaction.
+/// The old content of words that a part of a transaction has written.
 pub(super) struct Before {
     runs: Vec<(usize, usize)>,
     words: Vec<Word>,
 }
 
 impl Before {
-    /// The runs, the one that was written last first: the offset in the heap, and the words.
+    /// Returns the runs, newest first: heap offset, and words.
     pub(super) fn newest_first(&self) -> impl Iterator<Item = (usize, &[Word])> {
         let mut rest = &self.words[..];
         self.runs.iter().rev().map(move |&(start, count)| {
@@ -140,7 +145,7 @@ mod tests {
         words.iter().map(|&word| Word::new(word)).collect()
     }
 
-    /// What is to be written to go back, as numbers.
+    /// Returns the runs that would be written to go back: heap offset, and number of words.
     fn taken(savepoints: &mut Savepoints) -> Vec<(usize, usize)> {
         let savepoint = savepoints.close().expect("one is open");
         let before = savepoints.take_since(savepoint);
@@ -160,12 +165,12 @@ mod tests {
         open(&mut savepoints);
         savepoints.save(80, &words(&[7]));
         savepoints.save(800, &words(&[8, 9]));
-        // What the outer one knows, it does not take over.
+        // The outer savepoint does not take over words that it has saved itself.
         let inner = savepoints.close().expect("one is open");
         savepoints.keep(inner);
         assert_eq!(taken(&mut savepoints), [(800, 2), (72, 1), (80, 3)]);
         assert!(!savepoints.is_open() && savepoints.words.is_empty() && savepoints.runs.is_empty());
-        // A loop of parts leaves no more than one of them.
+        // The parts of a loop leave no more words than one of them.
         open(&mut savepoints);
         for _ in 0..100 {
             open(&mut savepoints);
@@ -174,7 +179,7 @@ mod tests {
             savepoints.keep(inner);
         }
         assert_eq!(taken(&mut savepoints), [(80, 1)]);
-        // Nor does what is kept for good.
+        // If there is no outer savepoint, nothing is left.
         open(&mut savepoints);
         savepoints.save(80, &words(&[1]));
         let last = savepoints.close().expect("one is open");

@@ -1,38 +1,46 @@
-//! Whether a transaction should leave its write set although everything fits, because the undo log is cheaper for what it does.
+//! Decides whether a transaction spills although its copies fit into the write set, because the undo log
+//! costs less for it.
 //!
-//! Copies spare a transaction the fences of an undo log, but each access to one is a look-up. Behind the undo log an access is a look at a bit, or nothing, and
-//! costs a fence or two for each block that is changed. So there are two signs that a transaction is on the wrong path: it comes back to its copies
-//! again and again, or they lie close together. One account has both: what copies and looks have cost, against what logging their blocks would cost.
+//! Copies spare a transaction the fences of an undo log, but each access to one is a lookup. With the undo
+//! log an access is a bit test, or nothing, but each block that is changed costs a fence or two. So there are
+//! two signs that copies are the wrong choice: the transaction accesses its copies again and again, or they
+//! lie close together. One account covers both: it compares the cost of copies and lookups with the cost of
+//! logging their blocks.
 
 use super::context::Context;
 use super::word_map::BLOCK;
 
-/// Looks at copies for each block of 512 bytes that has one: they have cost as much as two entries of the undo log, which is what a block takes.
+/// Lookups of copies for each block of 512 bytes with copies. So many cost as much as two entries of the undo
+/// log, and a block takes two.
 const LOOKS: usize = 24;
-/// The same where an entry needs no fence.
+/// The same number for an undo log without fences.
 const LOOKS_UNFENCED: usize = 8;
-/// What it costs to make a copy, in looks.
+/// The cost of making a copy, in lookups.
 const COPY: usize = 4;
-/// A look more for so many words of copies: a spill stores and records them whole.
+/// Words of copies that cost as much as a lookup: a spill stores and records copies whole.
 const WORDS_A_LOOK: usize = 4;
-/// With fewer copies, looks that find none do not count: who has written little, and reads on and on, is not to keep readers out.
+/// With fewer copies, lookups that find none do not count. So a transaction that has written little, and
+/// reads on and on, does not keep readers out.
 const FEW_COPIES: usize = 64;
-/// With fewer looks nothing is left: what else a spill costs is as much, and readers are kept out from then on.
+/// With fewer lookups, a transaction does not spill for cost: the spill itself costs as much, and keeps
+/// readers out from then on.
 const FEW_LOOKS: usize = 512;
-/// Bytes that must be left in a heap for each copy that there may be, or cost is no reason to leave any: a store that comes later may take the undo log this much, and a copy next to nothing.
+/// Free bytes of the heap for each possible copy below which a transaction does not spill for cost. A later
+/// store may take so much of the undo log, but next to nothing as a copy.
 const LEFT: usize = BLOCK;
-/// Bits of the table of blocks.
+/// Number of bits in the table of blocks.
 const TABLE: usize = 4096;
 
 impl Context {
-    /// Notes that a copy was found. Whether the transaction is better off without copies from here on: these looks have cost about as much as the spill.
+    /// Counts a lookup that has found a copy. Returns whether the transaction should spill: its lookups have
+    /// cost about as much as the spill will.
     #[inline(always)]
     pub(super) fn looks_again(&mut self) -> bool {
         self.granularity.note_again(self.set.len());
         self.looks_too_often()
     }
 
-    /// The same if none was found.
+    /// Counts a lookup that has found no copy. Returns whether the transaction should spill.
     #[inline]
     pub(super) fn looks_beside(&mut self) -> bool {
         self.set.len() >= FEW_COPIES && self.looks_too_often()
@@ -44,14 +52,16 @@ impl Context {
         self.looks >= self.enough_looks && self.has_looked_enough()
     }
 
-    /// Whether there were really enough looks: there may be more copies than when that was last asked.
+    /// Whether there were enough lookups, and the transaction may spill. There may be more copies than at the
+    /// last such check.
     ///
-    /// If there is no room for an undo log, it is asked again after many looks: it may take a system call.
+    /// If there is no room for an undo log, the next check follows after many lookups, because it may take a
+    /// system call.
     #[cold]
     fn has_looked_enough(&mut self) -> bool {
         let enough = self.looks_that_cost_a_spill().max(FEW_LOOKS);
         if self.looks < enough {
-            // Asking takes a step for each copy.
+            // The check takes a step for each copy, so it is not repeated before as many lookups.
             self.enough_looks = enough.max(self.looks + self.set.len());
             return false;
         }
@@ -59,21 +69,23 @@ impl Context {
         self.may_leave_copies()
     }
 
-    /// Forgets the looks of a transaction that has ended.
+    /// Resets the count of lookups at the end of a transaction.
     #[inline(always)]
     pub(super) fn forget_looks(&mut self) {
         self.looks = 0;
         self.enough_looks = FEW_LOOKS;
     }
 
-    /// Whether the undo log has room for all copies, and could grow for all that the transaction may store to yet, which would have fitted into the write set.
+    /// Whether the undo log has room for all copies, and could grow for all later stores of the transaction
+    /// that would have fitted into the write set.
     fn may_leave_copies(&mut self) -> bool {
         let has_left =
             self.media.wal().is_some() || self.store().left_and_used().0 >= (LEFT * self.most_copies) as u64;
         has_left && self.can_spill()
     }
 
-    /// Whether a transaction that wants one more copy than the write set takes is to have it; then there is room for it.
+    /// Returns whether a write set that is full gets room for more copies, and makes the room. If not, the
+    /// transaction spills.
     #[cold]
     pub(super) fn may_grow(&mut self) -> bool {
         let copies = self.set.len();
@@ -85,7 +97,8 @@ impl Context {
         true
     }
 
-    /// How many looks have cost, together with making the copies, as much as to log the blocks that these lie in, and to store and record what is wider than a word.
+    /// Returns the number of lookups which, together with making the copies, cost as much as a spill: logging
+    /// the blocks with copies, and storing and recording the words by which copies are wider than a word.
     fn looks_that_cost_a_spill(&self) -> usize {
         let looks = if self.media.fences_undo() { LOOKS } else { LOOKS_UNFENCED };
         let (copies, words) = (self.set.len(), self.set.words());
@@ -93,11 +106,11 @@ impl Context {
             .saturating_sub(COPY * copies)
     }
 
-    /// In how many blocks there are copies, or less.
+    /// Returns the number of blocks that have copies. The result may be too small.
     fn blocks_of_copies(&self) -> usize {
         let mut table = [0u64; TABLE / 64];
         for (addr, ..) in self.set.copies() {
-            // Some may share a bit by accident, but not because they are at equal distances.
+            // Two blocks may share a bit by accident. The hash prevents that for blocks at regular distances.
             let bit = (addr / BLOCK).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (usize::BITS - TABLE.ilog2());
             table[bit / 64] |= 1 << (bit % 64);
         }
@@ -134,7 +147,7 @@ mod tests {
         let before = heap.stats().fences;
         let result = root.txn(|tx, p| {
             let items = tx[p].unwrap();
-            // Odd, so it comes to each of them.
+            // An odd factor, so the loop changes each element once.
             for i in (0..ITEMS).map(|i| i * 0x9e35 % ITEMS) {
                 tx[items.at(i)] += 1;
             }
@@ -154,7 +167,7 @@ mod tests {
         let (_heap, root) = heap(&dir);
         root.txn(|tx, p| {
             let items = tx[p].unwrap();
-            // As many as a write set would take, and this is less than half of it.
+            // The limit of the write set would be reached later: this is less than half of it.
             let done = (0..).take_while(|&i| {
                 tx[items.at(i)] = 7;
                 is_short(tx)
@@ -217,13 +230,13 @@ mod tests {
         let (_heap, root) = heap(&dir);
         root.txn(|tx, p| {
             let items = tx[p].unwrap();
-            // More than are found where they were noted.
+            // More places than the cache holds.
             let places: [_; 100] = std::array::from_fn(|i| items.at(i * BLOCK / 8));
             places.iter().for_each(|&place| tx[place] = 0);
             let mut turns = 0;
             while is_short(tx) {
                 let (a, b) = (places[turns % 100], places[(turns + 50) % 100]);
-                // Each of these may be the one.
+                // Each of these accesses may be the one that spills.
                 match turns % 3 {
                     0 => tx[a] += 1,
                     1 => tx.swap(a, b),
@@ -253,7 +266,7 @@ mod tests {
         root.txn(|tx, p| {
             let items = tx[p].unwrap();
             (0..FEW_COPIES - 1).for_each(|i| tx[items.at(i * BLOCK / 8)] += 1);
-            // What has none is no reason for who has written little.
+            // Lookups without a copy do not make a transaction spill that has written little.
             let without = (0..ITEMS).filter(|i| i % (BLOCK / 8) > 0);
             assert!(without.cycle().take(100_000).all(|i| tx[items.at(i)] == i as u64) && is_short(tx));
             Ok(())
@@ -263,7 +276,8 @@ mod tests {
             .txn(|tx, p| {
                 let items = tx[p].unwrap();
                 (0..copies).for_each(|i| tx[items.at(i * BLOCK / 8)] = 7);
-                // What has a copy and what has none, each too seldom for it to be found where it was noted. (In the same line, or the filter says so.)
+                // Elements with a copy and elements without one, each too rarely for the cache. (Both are in
+                // one line; otherwise the filter alone would answer.)
                 let reads = (0..).take_while(|&i| {
                     let at = i % copies * BLOCK / 8;
                     assert_eq!(tx[items.at(at)], 7);

@@ -1,4 +1,5 @@
-//! What a long transaction logs before it writes: ranges of old content, each word once, and several behind one fence.
+//! The entries that a long transaction logs before it writes: ranges of old content. Each word is logged
+//! once, and several ranges share one fence.
 
 #![allow(unsafe_code)]
 #![expect(
@@ -14,22 +15,23 @@ use crate::error::Result;
 use crate::os::cpu;
 use crate::units::LINE;
 
-/// Blocks that are logged before a store to them, at most, the one of the store included.
+/// The most blocks that are logged at a store, including the block of the store.
 const AHEAD: usize = 8;
 
 /// The premises are those of [`paths`](super::paths).
 impl Context {
-    /// Puts the old content of a range into the undo log, unless it is there. The range is not fresh.
+    /// Appends the old content of a range to the undo log, unless it is there. The range is not fresh.
     #[inline]
     pub(super) unsafe fn log_range(cx: *mut Context, addr: usize, len: usize) -> Result<()> {
-        // SAFETY: the context is there, and nobody else's; the place is in a live value (premises 1 to 3).
+        // SAFETY: `cx` is valid, and no reference to it exists (premises 1 and 2). The place is in a live
+        // value (premise 3).
         unsafe {
             let context = &mut *cx;
             let offset = addr - context.base();
             if context.logged.contains(offset, offset + len) {
                 return Ok(());
             }
-            // Most stores that come here are the first to all of what they have logged: that takes no list.
+            // Mostly no word of the range was logged. That case needs no list.
             let (start, end) = context.range_to_log(offset, offset + len);
             let (first, last) = (start / 8, end.div_ceil(8));
             if !context.logged.insert_few(first, last) {
@@ -43,48 +45,54 @@ impl Context {
         }
     }
 
-    /// Puts the old content of several ranges into the undo log, behind one fence.
+    /// Appends the old content of several places to the undo log, with one fence.
     unsafe fn log_ranges(cx: *mut Context, places: &[(usize, usize)]) -> Result<()> {
-        // SAFETY: the context is there, and nobody else's (premises 1 and 2); the places are in live values (premise 3).
+        // SAFETY: `cx` is valid, and no reference to it exists (premises 1 and 2). The places are in live
+        // values (premise 3).
         unsafe {
             let wanted = (*cx).ranges_to_log(places);
             Context::log_wanted(cx, wanted)
         }
     }
 
-    /// Puts the old content of these ranges (offsets in the heap) into the undo log, except what is there.
+    /// Appends the old content of these ranges (offsets in the heap) to the undo log, except words that are
+    /// there.
     unsafe fn log_wanted(cx: *mut Context, wanted: Vec<(usize, usize)>) -> Result<()> {
-        // SAFETY: the context is there, and nobody else's (premises 1 and 2).
+        // SAFETY: `cx` is valid, and no reference to it exists (premises 1 and 2).
         let mut new = unsafe { (*cx).only_new(wanted) };
-        // SAFETY: words of live objects, of slots beside them in their spans, or of the header (premise 3).
+        // SAFETY: `new` has words of live objects, of other slots of their spans, or of the region's header
+        // (premise 3).
         let result = if new.is_empty() { Ok(()) } else { unsafe { Context::append_new(cx, &new) } };
         new.clear();
-        // SAFETY: the context is there, and nobody else's (premises 1 and 2).
+        // SAFETY: `cx` is valid, and no reference to it exists (premises 1 and 2).
         unsafe { (*cx).scratch = new };
         result
     }
 
-    /// Puts the old content of these words, which were not in the undo log, there.
+    /// Appends the old content of these words (addresses, bytes), which are not in the undo log.
     #[inline(always)]
     unsafe fn append_new(cx: *mut Context, new: &[(usize, usize)]) -> Result<()> {
         cpu::settle(std::ptr::null_mut());
-        // SAFETY: the first context of the group, to which there is no reference (premises 1 and 2); words of live objects, of slots beside them in their spans, which are mapped as well, or of the
-        // header (premise 3), which `settle` has made definite.
+        // SAFETY: `lead` returns the first context of the group, to which no reference exists (premises 1 and
+        // 2). `new` has words of live objects, of other slots of their spans, or of the region's header
+        // (premise 3). All of these are mapped, and `settle` has made them definite.
         unsafe { (*Context::lead(cx)).append_undo(new) }
     }
 
-    /// Words of these are about to be stored to, which no other store of this transaction has changed.
+    /// Prepares for stores to these words, which no earlier store of this transaction has changed.
     #[inline(always)]
     fn expect_stores(&mut self, (addr, len): (usize, usize)) {
         self.shade(addr, len);
         self.media.expect_stores(std::ptr::without_provenance(addr), len);
     }
 
-    /// What to log for stores to these places (offsets in the heap).
+    /// Returns the ranges to log for stores to these places (addresses, bytes). The ranges are offsets in the
+    /// heap.
     fn ranges_to_log(&mut self, places: &[(usize, usize)]) -> Vec<(usize, usize)> {
         let base = self.base();
         let mut wanted = std::mem::take(&mut self.scratch);
-        // All are looked up first: a program has not come back to a block because it asks for two places of it at once.
+        // All places are looked up before any is logged. Otherwise two places in one block would look like a
+        // second store to that block.
         for &(addr, len) in places {
             let (start, end) = (addr - base, addr - base + len);
             if len > 0 && !self.alloc.is_fresh(addr) && !self.logged.contains(start, end) {
@@ -94,7 +102,8 @@ impl Context {
         wanted
     }
 
-    /// The parts of these ranges (offsets in the heap) that are not in the undo log, and now must be (addresses, bytes).
+    /// Marks the words of these ranges (offsets in the heap) as logged. Returns the parts that were not
+    /// marked before (addresses, bytes); the caller must log them.
     fn only_new(&mut self, mut ranges: Vec<(usize, usize)>) -> Vec<(usize, usize)> {
         let (base, wanted) = (self.base(), ranges.len());
         for i in 0..wanted {
@@ -106,15 +115,21 @@ impl Context {
         ranges
     }
 
-    /// What to log for a store to `start..end` (offsets in the heap), of which not all is logged: that, or from the second store to a block on, all of the block, with what other objects of the
-    /// span have there. If blocks right before it are logged, as many from this one on: who goes through memory in order needs an entry for each of twice as many blocks as before.
+    /// Returns the range to log for a store to `start..end` (offsets in the heap), of which not all is
+    /// logged. At the first store to a block, this is `start..end` itself. From the second store on it is the
+    /// whole block, with the content of other objects of the span. If blocks right before this one are
+    /// logged, it is as many blocks from this one on, at most [`AHEAD`]. So a pass through memory in order
+    /// logs twice as many blocks with each entry.
     ///
-    /// An entry costs more than the lines of old content that go with it then, with a fence or without, and most programs that have come back to a block
-    /// will again. At worst, the log is as many times as long: five times if they come back to each block once, some forty times if they go through memory in steps of eight blocks, as
-    /// through a column of a matrix. Large objects whose elements are changed in any order get two entries
-    /// for 64 words. What nobody stores to stays what it is, and going back does not change it; that holds for what is free, too.
+    /// An entry, with or without a fence, costs more than the additional lines of old content, and most
+    /// programs that come back to a block will come back again. At worst the log grows by a factor: five if
+    /// the program comes back to each block once, and about forty if it goes through memory in steps of eight
+    /// blocks, like through a column of a matrix. A large object whose elements are changed in any order gets
+    /// two entries for 64 words. A rollback does not change words that were logged and not stored to; this
+    /// includes free slots.
     ///
-    /// With a write-ahead log, what is logged here goes to its record, so less is: the part of a line that belongs to the object.
+    /// With a write-ahead log, the logged words go to the record, so fewer are logged: the part of a line
+    /// that belongs to the object.
     #[inline]
     fn range_to_log(&mut self, start: usize, end: usize) -> (usize, usize) {
         let is_recorded = self.media.wal().is_some();
@@ -126,7 +141,8 @@ impl Context {
         if before == 0 && !self.logged.is_begun(start, block) {
             return (start, end);
         }
-        // What is logged is marked, while objects are, and beside it there may be garbage, which would stay as long as something beside it is changed in each cycle.
+        // During marking, logged pointers are marked. A neighbour may be garbage, and would survive as long
+        // as a store next to it happens in each cycle.
         let is_alone = is_recorded || self.gc.is_marking();
         let Some(slots) = self.slots_around(start, is_alone) else {
             return (start, end); // metadata
@@ -135,8 +151,10 @@ impl Context {
         (slots.start.max(start & !(block - 1)), slots.end.min(last))
     }
 
-    /// Whether the heap has room for what is logged ahead. A transaction that has left its copies for their cost might have kept them, so there is room for a [block](super::spill) for each. It
-    /// takes more only if there is as much more for all of them, or for everything in the heap: with their headers, entries are less than twice as long as what they are of.
+    /// Whether the heap has room for logging ahead. A transaction that has spilled for cost could have kept
+    /// its copies, so the heap had room for a [block](super::spill) for each copy. Logging ahead takes more.
+    /// So this wants as many blocks for each copy as an entry ahead has, and one more; or twice the bytes in
+    /// use: with its header, an entry is less than twice as long as the words that it holds.
     #[inline]
     fn may_log_ahead(&mut self) -> bool {
         self.room_ahead.unwrap_or_else(|| {
@@ -146,7 +164,8 @@ impl Context {
         })
     }
 
-    /// Where the slot lies (offsets in the heap) that the byte at `offset` belongs to, if it `is_alone`, or all of its span.
+    /// Returns the range (offsets in the heap) of the slot at `offset` if it `is_alone`, or else of all slots
+    /// of its span. `None` if there is no span of objects.
     fn slots_around(&self, offset: usize, is_alone: bool) -> Option<Range<usize>> {
         let (number, slot) = self.alloc.spans.find(&self.store().page_map, offset as u64)?;
         let span = self.alloc.spans.get(number)?;
@@ -154,7 +173,7 @@ impl Context {
         Some(span.offset_of(slots.start) as usize..span.offset_of(slots.end) as usize)
     }
 
-    /// Notes a place in `ahead`, unless it is in the undo log. Returns whether it did.
+    /// Adds a place to `ahead`, unless it is in the undo log. Returns whether it did.
     #[inline]
     pub(crate) fn note_ahead(&mut self, addr: usize, len: usize) -> bool {
         let offset = addr - self.base();
@@ -165,10 +184,10 @@ impl Context {
         is_new
     }
 
-    /// Logs the places that were noted in `ahead`, behind one fence.
+    /// Logs the places in `ahead`, with one fence.
     #[inline]
     pub(crate) unsafe fn log_ahead(cx: *mut Context) {
-        // SAFETY: the context is there, and nobody else's (premises 1 and 2).
+        // SAFETY: `cx` is valid, and no reference to it exists (premises 1 and 2).
         unsafe {
             if !(*cx).ahead.is_empty() {
                 Context::log_noted(cx);
@@ -176,9 +195,10 @@ impl Context {
         }
     }
 
-    /// As [`log_ahead`](Self::log_ahead), of which this is the rare part.
+    /// The rare part of [`log_ahead`](Self::log_ahead).
     unsafe fn log_noted(cx: *mut Context) {
-        // SAFETY: the context is there, and nobody else's (premises 1 and 2).
+        // SAFETY: `cx` is valid, and no reference to it exists (premises 1 and 2). `ahead` has places in live
+        // values (premise 3).
         unsafe {
             let mut ahead = std::mem::take(&mut (*cx).ahead);
             if (*cx).mode == Mode::Long && Context::log_ranges(cx, &ahead).is_err() {
@@ -206,7 +226,8 @@ mod tests {
             Ok(())
         })
         .unwrap();
-        // SAFETY: the context of an open transaction of this thread, to which there is no reference.
+        // SAFETY: `tx.context()` is the context of this thread's open transaction, and no reference to it
+        // exists.
         let is_empty = root.txn(|tx, _| Ok(unsafe { (*tx.context()).ahead.is_empty() })).unwrap();
         assert!(is_empty);
     }
@@ -225,7 +246,7 @@ mod tests {
                 let places = [3, 400, 405, 990].map(|i| numbers.at(i));
                 let before = heap.stats().fences;
                 if together {
-                    // SAFETY: the places of elements.
+                    // SAFETY: the places are elements of a live slice.
                     unsafe { tx.announce(&places.map(|p| (value_of(p).cast(), 8))) };
                     assert_eq!(heap.stats().fences, before + 1);
                 }
@@ -237,7 +258,7 @@ mod tests {
         assert_eq!(fences, [4, 1]);
     }
 
-    /// So many numbers, in a heap whose transactions are long.
+    /// Makes a root with `numbers` numbers, in a heap whose transactions are long.
     fn sevens(
         dir: &tempfile::TempDir,
         durability: Durability,
@@ -266,7 +287,7 @@ mod tests {
         .unwrap();
     }
 
-    /// What has not changed may be read by somebody without a lock, so nothing is stored there.
+    /// A thread may read unchanged words without a lock. So a rollback must not store to them.
     #[test]
     fn going_back_stores_to_nothing_that_was_only_logged() {
         [Durability::Pmem, Durability::Process].into_iter().for_each(stores_to_nothing_that_was_only_logged);
@@ -282,20 +303,22 @@ mod tests {
             let start = value_of(numbers.at(0)).addr();
             let page = start.next_multiple_of(PAGE as usize) + PAGE as usize;
             let first_of_page = (page - start) / 8;
-            // In order up to the end of a page, from its second block on: the first block of the next page is logged as well.
+            // Stores in order, from the second block of a page to its end, also log the first block of the
+            // next page.
             let before = heap.stats().log_bytes;
             let stored = BLOCK / 8..first_of_page;
             let bytes = (stored.len() * 8) as u64;
             stored.for_each(|i| tx[numbers.at(i)] = 8);
             assert!(heap.stats().log_bytes - before >= bytes + BLOCK as u64);
             protected = std::ptr::with_exposed_provenance_mut::<libc::c_void>(page);
-            // SAFETY: a page of the heap, which nobody writes to until that is allowed again.
+            // SAFETY: `protected` is a page of the heap. No thread writes to it until the next call makes it
+            // writable.
             assert_eq!(unsafe { libc::mprotect(protected, PAGE as usize, libc::PROT_READ) }, 0);
             Err::<(), _>(crate::Error::abort("to see it undone"))
         });
         assert!(result.is_err());
         let all = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: the same page.
+        // SAFETY: `protected` is the page that was protected above.
         assert_eq!(unsafe { libc::mprotect(protected, PAGE as usize, all) }, 0);
         root.read(|view, p| assert!(view[view[p]].iter().all(|&number| number == 7))).unwrap();
     }
@@ -316,7 +339,7 @@ mod tests {
             Ok(())
         })
         .unwrap();
-        // A word for where it goes, and one for what it is.
+        // One word for its place, and one for its content.
         let bytes = (heap.stats().log_bytes - before) as usize;
         assert!((LINES * 16..LINES * 16 + 2 * LINE).contains(&bytes), "{bytes}");
     }

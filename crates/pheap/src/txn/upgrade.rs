@@ -1,11 +1,11 @@
-//! When readers are kept away: from the first store to where they look, until the transaction has ended.
+//! Keeps readers out: from the first store to memory that they see until the transaction has ended.
 
 use super::context::Context;
 use crate::sync::Access;
 use crate::sync::access::upgrade_all;
 
 impl Context {
-    /// Waits until nobody reads: from here on this transaction may store to where readers look.
+    /// Waits until no thread reads. From then on this transaction may store to memory that readers see.
     #[inline(always)]
     #[track_caller]
     pub(crate) fn upgrade(&self) {

@@ -1,6 +1,6 @@
-//! Which words a long transaction has logged: one bit per word of the heap, kept in volatile memory.
+//! The words that a long transaction has logged: one bit for each word of the heap, in DRAM.
 //!
-//! The eight words of a cache line are a byte of the map, so the map says which lines to flush at commit, too.
+//! The eight words of a cache line are a byte of the map. So the map also has the lines to flush at commit.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,20 +10,20 @@ use crate::units::LINE;
 
 /// Bytes of heap in a chunk of the map.
 const CHUNK: usize = 1 << 20;
-/// Bytes of heap in a word of the map, which are what a long transaction logs at once.
+/// Bytes of heap that a word of the map covers. A long transaction logs in this unit.
 pub(crate) const BLOCK: usize = 64 * 8;
 const BLOCKS: usize = CHUNK / BLOCK;
 
-/// Where the words of a map are, one for each block of the heap.
+/// The words of a map: one for each block of the heap.
 pub(crate) trait Bits {
-    /// The word of a block; none if nothing was ever added to its chunk.
+    /// Returns the word of a block; `None` if no word of its chunk was ever added.
     fn get(&self, block: usize) -> Option<&AtomicU64>;
 
-    /// Something is about to be added to a chunk for the first time.
+    /// Provides the words of a chunk, before the first word is added to it.
     fn make(&mut self, chunk: usize);
 }
 
-/// Of a map that has memory of its own.
+/// The words of a map that has separate memory.
 #[derive(Default)]
 pub(crate) struct Own(Vec<Option<Box<[AtomicU64; BLOCKS]>>>);
 
@@ -41,8 +41,9 @@ impl Bits for Own {
     }
 }
 
-/// In the table that all regions of a heap have in common, so that a look is one load: a block belongs to one region. There is none before the first long transaction, nor where the system has no
-/// addresses for it; then the map has memory of its own.
+/// The words of a map in the table that all regions of a heap share, so that a lookup is one load. A block
+/// belongs to one region, so regions do not share words. Without the table, the map has separate memory:
+/// before the first long transaction, and where the system has no addresses for the table.
 #[derive(Default)]
 pub(crate) struct OfHeap {
     table: Option<Arc<Table<AtomicU64>>>,
@@ -66,41 +67,42 @@ impl Bits for OfHeap {
 }
 
 impl WordMap<OfHeap> {
-    /// Has an empty map take the table of the heap, if there is one.
+    /// Makes an empty map use the table of the heap, if there is one.
     pub(super) fn share(&mut self, table: Option<&Arc<Table<AtomicU64>>>) {
         debug_assert!(self.used.is_empty());
         self.bits.table = table.cloned();
     }
 
-    /// Where the words of the table are, if the map has it.
+    /// Returns the address of the table's words, if the map uses the table.
     pub(super) fn table(&self) -> Option<*const AtomicU64> {
         self.bits.table.as_ref().map(|table| table.entries().as_ptr())
     }
 }
 
-/// What is in use of a chunk.
+/// The parts of a chunk that have words in the set.
 struct Chunk {
     in_use: bool,
     /// A bit for each block that has a word in the set.
     touched: [u64; BLOCKS / 64],
 }
 
-/// A set of words, by their offset in the heap.
+/// A set of words, by their offsets in the heap.
 #[derive(Default)]
 pub(crate) struct WordMap<B = Own> {
     bits: B,
     chunks: Vec<Option<Box<Chunk>>>,
-    /// Chunks in use.
+    /// Indices of the chunks in use.
     used: Vec<usize>,
 }
 
-/// What a word of the map is. Nobody else writes to it, or it would be one of another region.
+/// Returns the value of a word of the map. Relaxed, because only the writer of the region stores to it.
 #[inline(always)]
 fn load(word: &AtomicU64) -> u64 {
     word.load(Ordering::Relaxed)
 }
 
-/// Whether the words of the heap from `first` up to `last`, of which a block's bits are given, are all in the set; not if they lie in several blocks.
+/// Whether all words of the heap from `first` to `last` are in the set. `bits` are those of the block of
+/// `first`. False if the words lie in several blocks.
 #[inline(always)]
 pub(super) fn has_all(bits: u64, first: usize, last: usize) -> bool {
     let mask = (u64::MAX >> (63 - (last - first) % 64)) << (first % 64);
@@ -119,7 +121,8 @@ impl<B: Bits> WordMap<B> {
         self.used.push(index);
     }
 
-    /// Adds the words of `offset..end` (bytes), and calls `new` with each run (offset, bytes) that was not in the set.
+    /// Adds the words of `offset..end` (bytes), and calls `new` with each run (offset, bytes) that was not in
+    /// the set.
     #[inline]
     pub(crate) fn insert(&mut self, offset: usize, end: usize, mut new: impl FnMut(usize, usize)) {
         let (mut word, last) = (offset / 8, end.div_ceil(8));
@@ -152,7 +155,7 @@ impl<B: Bits> WordMap<B> {
         }
     }
 
-    /// Adds words of a block; returns which of them were in the set.
+    /// Adds words of a block. Returns those that were in the set before.
     fn add(&mut self, block: usize, mask: u64) -> u64 {
         let index = block / BLOCKS;
         if !self.chunks.get(index).is_some_and(|chunk| chunk.as_ref().is_some_and(|chunk| chunk.in_use)) {
@@ -167,7 +170,8 @@ impl<B: Bits> WordMap<B> {
         had & mask
     }
 
-    /// Adds words that lie in one block of a chunk in use, if none of them is in the set: the common case by far.
+    /// Adds words that lie in one block, if its chunk is in use and none of them is in the set. Returns
+    /// whether it did. This is by far the most common case.
     #[inline]
     pub(crate) fn insert_few(&mut self, first: usize, end: usize) -> bool {
         let block = first / 64;
@@ -186,21 +190,24 @@ impl<B: Bits> WordMap<B> {
         true
     }
 
-    /// Whether the words of `offset..end` are all in the set. Not more than a block of them: that is not worth finding out here.
+    /// Whether all words of `offset..end` are in the set. False if they lie in several blocks, which this
+    /// does not examine.
     #[inline]
     pub(crate) fn contains(&self, offset: usize, end: usize) -> bool {
         let (first, last) = (offset / 8, (end - 1) / 8);
         self.bits.get(first / 64).is_some_and(|word| has_all(load(word), first, last))
     }
 
-    /// Whether any word is in the set of the `len` bytes, a block or a line of it, that `offset` lies in.
+    /// Whether any word is in the set of the unit of `len` bytes that contains `offset`. The unit is a block
+    /// or a line.
     #[inline]
     pub(crate) fn is_begun(&self, offset: usize, len: usize) -> bool {
         let mask = u64::MAX >> (64 - len / 8) << (offset % BLOCK / len * len / 8);
         self.bits.get(offset / BLOCK).is_some_and(|word| load(word) & mask != 0)
     }
 
-    /// How many blocks in a row, up to `most`, directly before the one that `offset` lies in, have a word in the set.
+    /// Returns the number of successive blocks, up to `most`, directly before the block of `offset`, that
+    /// have a word in the set.
     #[inline]
     pub(crate) fn begun_before(&self, offset: usize, most: usize) -> usize {
         let block = offset / BLOCK;
@@ -208,7 +215,8 @@ impl<B: Bits> WordMap<B> {
         (block.saturating_sub(most)..block).rev().take_while(is_begun).count()
     }
 
-    /// Empties the set, calling `line` once for each cache line that holds a word of it: with the offset of the first, and the bytes up to the last.
+    /// Empties the set. Calls `line` once for each cache line that has words in it, with the offset of the
+    /// first of these words, and the bytes from it to the end of the last.
     pub(crate) fn drain_lines(&mut self, mut line: impl FnMut(usize, usize)) {
         for index in self.used.drain(..) {
             let Some(chunk) = &mut self.chunks[index] else { continue };

@@ -1,4 +1,5 @@
-//! From copies to the undo log: how a transaction leaves its write set (`spill`), and what becomes of the copies if that cannot grow.
+//! The change from copies to the undo log: how a transaction spills, and where its copies go if the log
+//! cannot grow.
 
 #![allow(unsafe_code)]
 #![expect(
@@ -14,9 +15,9 @@ use crate::os::cpu;
 
 /// The premises are those of [`paths`](super::paths).
 impl Context {
-    /// Moves what is in the write set to its place.
+    /// Stores the content of the write set in place. The transaction is long or doomed afterwards.
     pub(crate) unsafe fn leave_write_set(cx: *mut Context) {
-        // SAFETY: the context is there, and nobody else's (premises 1 and 2).
+        // SAFETY: `cx` is valid, and no reference to it exists (premises 1 and 2).
         unsafe {
             if (*cx).mode == Mode::Short {
                 Context::spill(cx);
@@ -25,8 +26,8 @@ impl Context {
         }
     }
 
-    /// Moves the copies that had to stay where they were when another root spilled: whoever comes here has the `Txn` of this root, so no `&mut` to a copy
-    /// is alive any more.
+    /// Stores the copies in place that had to stay when another root spilled. The caller has the `Txn` of
+    /// this root, so no `&mut` to a copy is alive any more.
     #[inline(always)]
     pub(crate) fn write_back_copies(&mut self) {
         if self.copies_pending {
@@ -47,18 +48,20 @@ impl Context {
 
     /// Changes from the write set to the undo log.
     ///
-    /// May be called from a read (`&View`) while references into the heap are alive. That is sound, because it stores to no byte
-    /// that such a reference covers, be it padding: every `&T` that is alive was made after the last write (`IndexMut` takes `&mut Txn`). If it
-    /// overlapped a copy at that time, then the copy covered it, so it points to the copy, and the buffer of the copies is kept
-    /// as it is until the transaction ends; or the copy covered a part of it, and then a wider copy covers it, or the transaction spilled there and then.
-    /// Or it was taken from the original, and a wider copy came later; then its bytes are the same in both, and only words that differ are stored.
-    /// Padding is zeroed when the transaction ends.
+    /// A read (`&View`) may call this while references into the heap are alive. That is sound, because it
+    /// stores to no byte that such a reference covers, including padding. Each live `&T` was made after the
+    /// last write (`IndexMut` takes `&mut Txn`). Suppose it overlapped a copy at that time. If the copy
+    /// covered it, it points to the copy, and the buffer of copies is kept unchanged until the transaction
+    /// ends. If the copy covered a part of it, it got a wider copy, or the transaction spilled at that
+    /// moment. Otherwise it was taken from the original. A wider copy may have come later; then its bytes are
+    /// the same in both, and only words that differ are stored. Padding is zeroed when the transaction ends.
     ///
-    /// Of the other roots of the transaction there may be a `&mut` to a copy: these copies stay until someone comes with the root's `Txn`.
+    /// For the other roots of the transaction there may be a `&mut` to a copy. So these copies stay until the
+    /// next access with that root's `Txn`.
     #[cold]
     #[inline(never)]
     pub(super) unsafe fn spill(cx: *mut Context) {
-        // SAFETY: the context is there, and nobody else's (premises 1 and 2).
+        // SAFETY: `cx` is valid, and no reference to it exists (premises 1 and 2).
         unsafe {
             if Context::spill_all(cx).is_err() {
                 Context::doom(cx);
@@ -66,20 +69,22 @@ impl Context {
         }
     }
 
-    /// The context whose log takes the entries of all.
+    /// Returns the context whose log takes the undo entries of all roots.
     pub(super) unsafe fn lead(cx: *mut Context) -> *mut Context {
-        // SAFETY: the context is there, and nobody else's (premises 1 and 2).
+        // SAFETY: `cx` is valid, and no reference to it exists (premises 1 and 2).
         let group = unsafe { &(*cx).group };
         group.as_ref().map_or(cx, |group| group[0])
     }
 
-    /// Whether there is room for the undo entries of all copies, and some more: a transaction that fits into its write set is not to fail for want of it.
+    /// Whether there is room for the undo entries of all copies and their headers. A transaction that fits
+    /// into its write set must not fail for lack of an undo log.
     #[cold]
     pub(super) fn can_spill(&mut self) -> bool {
         let this = &raw mut *self;
-        // To this one there is a reference, which the group's pointer is not made of.
+        // `self` is a reference to this context, so it must not be accessed through the pointer of the group.
         let known = |other: *mut Context| if other == this { this } else { other };
-        // SAFETY: the contexts of a group are distinct, this thread has the locks of all, and nobody has a reference to another one now.
+        // SAFETY: the contexts of a group are distinct, this thread has the locks of all, and no reference to
+        // another one of them exists now. This one is accessed through `this` only.
         unsafe {
             let sets = Context::members(this).map(|member| &(*known(member)).set);
             let words: usize = sets.map(|set| set.words() + set.len()).sum();
@@ -87,12 +92,12 @@ impl Context {
         }
     }
 
-    /// The contexts of this transaction, one after the other; this one among them.
+    /// Returns the contexts of this transaction, one after the other, including this one.
     ///
     /// # Safety
     /// Premises 1 and 2.
     unsafe fn members(cx: *mut Context) -> impl Iterator<Item = *mut Context> {
-        // SAFETY: the context is there, and nobody else's (premises 1 and 2).
+        // SAFETY: `cx` is valid, and no reference to it exists (premises 1 and 2).
         let group = unsafe { (*cx).group.clone() };
         let number = group.as_ref().map_or(1, |group| group.len());
         (0..number).map(move |i| group.as_ref().map_or(cx, |group| group[i]))
@@ -101,17 +106,19 @@ impl Context {
     unsafe fn spill_all(cx: *mut Context) -> Result<()> {
         let mut originals = Vec::new();
         {
-            // SAFETY: the contexts of a group are distinct, and there is no reference to any (premises 1 and 2).
+            // SAFETY: the contexts of a group are distinct, and no reference to any of them exists (premises
+            // 1 and 2).
             let members: Vec<&mut Context> =
                 unsafe { Context::members(cx) }.map(|member| unsafe { &mut *member }).collect();
             Context::upgrade_all(&members);
         }
-        // SAFETY: the context is there, and nobody else's (premises 1 and 2).
+        // SAFETY: `cx` is valid, and no reference to it exists (premises 1 and 2).
         for member in unsafe { Context::members(cx) } {
-            // SAFETY: one of the group, of which there is no reference to any (premises 1 and 2).
+            // SAFETY: `member` is a context of the group, and no reference to any of these exists (premises 1
+            // and 2).
             let member = unsafe { &mut *member };
             debug_assert_eq!(member.mode, Mode::Short);
-            // Old records must not be replayed over what is now written in place.
+            // Old records must not be replayed over words that are stored in place from now on.
             member.retire_records();
             member.share_logged();
             member.set_mode(Mode::Long);
@@ -121,12 +128,14 @@ impl Context {
         }
         cpu::settle(std::ptr::null_mut());
         if !originals.is_empty() {
-            // SAFETY: the first context of the group, to which there is no reference (premises 1 and 2); originals, which are mapped, and which `settle` has made definite.
+            // SAFETY: `lead` returns the first context of the group, to which no reference exists (premises 1
+            // and 2). Originals of copies are mapped, and `settle` has made them definite.
             unsafe { (*Context::lead(cx)).append_undo(&originals)? };
         }
-        // SAFETY: the context is there, and nobody else's (premises 1 and 2).
+        // SAFETY: `cx` is valid, and no reference to it exists (premises 1 and 2).
         for member in unsafe { Context::members(cx) } {
-            // SAFETY: one of the group, of which there is no reference to any (premises 1 and 2).
+            // SAFETY: `member` is a context of the group, and no reference to any of these exists (premises 1
+            // and 2).
             let other = unsafe { &mut *member };
             if member == cx {
                 other.write_back();
@@ -146,10 +155,11 @@ impl Context {
         }
     }
 
-    /// Writes the copies over their originals, which are in the undo log.
+    /// Stores the copies over their originals, which are in the undo log.
     fn write_back(&mut self) {
         let base = self.base();
-        // They may have been written since the originals were logged: those of another root were left to whoever had its `Txn`.
+        // Copies of another root may have been written since the originals were logged, by the holder of that
+        // root's `Txn`.
         cpu::settle(std::ptr::null_mut());
         let Context { set, logged, media, .. } = self;
         for (addr, copy, words) in set.copies() {
@@ -157,7 +167,8 @@ impl Context {
             let original = std::ptr::with_exposed_provenance_mut::<u64>(addr);
             media.expect_stores(original.cast(), words * 8);
             for i in 0..words {
-                // SAFETY: copy and original have this many words, definite since `settle`; no reference to a word that differs is alive.
+                // SAFETY: `copy` and `original` have `words` words, definite since `settle`. No reference to
+                // a word that differs is alive.
                 unsafe {
                     if original.add(i).read() != copy.add(i).read() {
                         media.store(original.add(i).cast(), copy.add(i).cast(), 8);
@@ -169,12 +180,13 @@ impl Context {
         self.hot().forget_copies(0, Bug::RecentAfterSpill);
     }
 
-    /// From here on the transaction happens in memory, and ends in a rollback.
+    /// Continues the transaction in DRAM. It ends in a rollback.
     #[cold]
     pub(super) unsafe fn doom(cx: *mut Context) {
-        // SAFETY: the context is there, and nobody else's (premises 1 and 2).
+        // SAFETY: `cx` is valid, and no reference to it exists (premises 1 and 2).
         for member in unsafe { Context::members(cx) } {
-            // SAFETY: one of the group, of which there is no reference to any (premises 1 and 2).
+            // SAFETY: `member` is a context of the group, and no reference to any of these exists (premises 1
+            // and 2).
             let member = unsafe { &mut *member };
             member.set_mode(Mode::Doomed);
             member.gc.wanted = true;
@@ -190,24 +202,27 @@ impl Context {
 
     fn move_copies_to_doomed(&mut self) {
         for (addr, copy, words) in self.set.copies() {
-            // SAFETY: an original is mapped, as long as there is its copy (premise 1 of `WriteSet`); so are others that were copied before.
+            // SAFETY: the original of a copy is mapped as long as the copy exists (premise 1 of `WriteSet`),
+            // and so are originals that were copied to `doomed` before.
             let place = self.doomed.copy(addr, words * 8, |addr, to| unsafe { original(addr, to) });
-            // SAFETY: so many bytes in memory of their own, and in the set's copy (premise 1 of `WriteSet`).
+            // SAFETY: `place` has `words` words in a buffer of `doomed`, and the copy has as many (premise 1
+            // of `WriteSet`). The two do not overlap.
             unsafe { place.copy_from_nonoverlapping(copy.cast(), words * 8) };
         }
-        // The copies stay in the buffer for references that are alive.
+        // The copies stay in the buffer, because references to them may be alive.
         self.set.forget();
         self.hot().forget_copies(u64::MAX, Bug::RecentAfterDoom);
     }
 }
 
-/// What is in the heap at an address.
+/// Copies the bytes of the heap at an address to `to`.
 ///
 /// # Safety
-/// So much is mapped there, and nobody writes to it.
+/// At `addr`, `to.len()` bytes are mapped, and no thread writes to them.
 pub(super) unsafe fn original(addr: usize, to: &mut [Byte]) {
     let from = std::ptr::with_exposed_provenance::<Byte>(addr);
-    // SAFETY: so many bytes are mapped, and nobody writes to them: the caller's premise. What is in a slice of this is in no heap.
+    // SAFETY: the caller guarantees that `to.len()` bytes at `addr` are mapped, and that no thread writes to
+    // them. `to` is in DRAM, so the two do not overlap.
     unsafe { to.as_mut_ptr().copy_from_nonoverlapping(from, to.len()) };
 }
 
@@ -230,7 +245,7 @@ mod tests {
             let mut model = memory.clone();
             let mut doomed = Doomed::default();
             for (at, len, byte, write) in writes {
-                // SAFETY: within `memory`, and within a copy of so many bytes.
+                // SAFETY: `at + len` is within `memory`, and `doomed` returns `len` bytes.
                 unsafe {
                     let show = |addr, to: &mut [Byte]| original(addr, to);
                     if write {
@@ -245,7 +260,7 @@ mod tests {
         }
     }
 
-    /// 7 bytes of padding.
+    /// A byte, and 7 bytes of padding.
     #[derive(Persist, Clone, Copy)]
     #[persist(crate = "crate")]
     #[repr(C, align(8))]
@@ -269,15 +284,15 @@ mod tests {
         root.txn(|tx, pair| {
             let gap = crate::field!(pair.two);
             let original = value_of(gap).cast::<[u8; 8]>();
-            // SAFETY: the bytes of a value, to which there is no reference.
+            // SAFETY: `original` has the 8 bytes of a value, to which no reference exists.
             unsafe { original.write([2; 8]) };
             tx[crate::field!(pair.one)].byte = 3;
-            // In its place, for it has no copy. Then it gets one, as a part of a wider one.
+            // This reference is to the original, which has no copy. Then a wider copy includes it.
             let two = &tx[gap];
             assert_eq!(tx[pair].one.byte, 3);
             tx.shared();
             assert_eq!(std::ptr::from_ref(two).addr(), original.addr());
-            // SAFETY: the bytes of a value, to which there are shared references.
+            // SAFETY: `original` has the 8 bytes of a value, to which only shared references exist.
             assert_eq!(unsafe { original.read() }, [2; 8]);
             assert_eq!(two.byte, 2);
             Ok(())

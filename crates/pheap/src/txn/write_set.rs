@@ -1,6 +1,7 @@
-//! The write set of a short transaction: copies of the small objects that it writes, in volatile memory. How large an object may be, and all of them.
+//! The write set of a short transaction: copies, in DRAM, of the small objects that it writes. Also the
+//! limits of their number and size.
 //!
-//! Its memory grows with what a transaction writes, and is given back after many transactions that write little.
+//! Its memory grows with the writes of a transaction, and is freed after many transactions that write little.
 
 #![allow(unsafe_code)]
 
@@ -20,81 +21,85 @@ use crate::os::cpu::copy_words;
 use crate::tuning::Tuning;
 use crate::units::LINE;
 
-/// Objects at most: the crash lab asks for fewer.
+/// The largest number of copies. The crash lab sets a smaller one.
 pub(crate) const MAX_ENTRIES: usize = Tuning::SHIPPED.copies;
-/// Bytes of an object at most.
+/// The most bytes of a copy.
 pub(crate) const MAX_OBJECT: usize = 1024;
-/// A range of more lines is long. None of that length has a copy.
+/// A range of more lines is long. No copy is so long.
 const LONG: usize = MAX_OBJECT / LINE + 1;
-/// Look-ups of long ranges may take so many steps, then the transaction is better off without a write set.
+/// Number of steps of long lookups after which a transaction should spill.
 const PATIENCE: usize = 1 << 20;
-/// With more entries than these a set is large: not all of their originals are in the cache.
+/// Number of entries above which a set is large: not all originals are in the cache.
 const LARGE: usize = 256;
-/// So many transactions in a row that need little memory, and the set gives back what a larger one needed.
+/// Number of successive transactions with little memory after which the set frees the memory of a larger one.
 const QUIET: u32 = 1000;
 
-/// There is always room for so many.
+/// There is always room for this many entries.
 const ROOM: usize = 32;
 
-// The objects and the lines that they cover at most can be numbered.
+// The indices of entries, and of the lines that they cover, fit into 16 bits.
 const _: () = assert!(MAX_ENTRIES <= u16::MAX as usize && CAPACITY / LINE + 2 * MAX_ENTRIES <= MAX_LINES);
 
 /// A copy.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Entry {
-    /// First address (a multiple of 8) of the original.
+    /// Address of the original, a multiple of 8.
     addr: usize,
-    /// In the buffer.
+    /// Address of the copy, in the buffer.
     copy: *mut u8,
-    /// Bytes, a multiple of 8.
+    /// Bytes, a multiple of 8; 0 for an entry that a wider one has replaced.
     len: usize,
 }
 
-/// What the write set holds of a range.
+/// The result of a lookup of a range.
 pub(crate) enum Find {
-    /// All of it, here.
+    /// The address at which a copy has the whole range.
     Copy(*mut u8),
-    /// Some of it only; or the set should be left, for it costs too much to find out.
+    /// Copies have a part of the range only; or finding out costs too much, and the transaction should spill.
     Part,
     Nothing,
 }
 
-/// Of so many copies at most, those that are made before anyone asks whether there may be more.
+/// Returns the limit of a new set, after which it must be [checked](super::context::Context::may_grow)
+/// whether there may be more copies. `most` is the largest number of copies.
 #[inline(always)]
 pub(crate) fn first_copies(most: usize) -> usize {
     (most / 64).max(8)
 }
 
-/// Copies of objects. They stay where they are: references to them live as long as the transaction.
+/// Copies of objects. They never move: references to them live as long as the transaction.
 //
-// Premises, for what is `unsafe` here:
-// (1) The original of an entry is mapped, in whole words, from when it is added until the set is cleared, or forgets it. Its copy is as long, and is in the buffer;
-//     no other entry has any of it. `insert` and `widen` add entries, and their callers promise the first half.
-// (2) Of the slots of `entries`, so many as it has been given hold an entry; there are never fewer slots than `ROOM`, nor than there were.
+// Premises of the `unsafe` code here:
+// (1) The original of an entry is mapped, in whole words, from when it is added until the set is cleared or
+// forgets it. Its copy is as long, and is in the buffer; copies of different entries do not overlap. `insert`
+// and `widen` add entries, and their callers guarantee the first half.
+// (2) The first `len` slots of `entries` hold an entry. An `Entries` has at least `ROOM` slots, and never
+// loses one.
 pub(crate) struct WriteSet {
     entries: Entries,
-    /// So many of the transaction before, unless newer ones have taken their places, are [kept](Self::keep).
+    /// Number of entries of the previous transaction that were [kept](Self::keep). Those whose index is in
+    /// use again have been replaced.
     kept: usize,
     index: LineIndex,
     buffer: Buffer,
-    /// Of all entries, at least.
+    /// Number of words of all entries, including replaced ones.
     words: usize,
-    /// Objects at most, before anyone asks whether there may be more; and what that is when the set was cleared.
+    /// The number of copies that the set takes; then the value to which `clear` resets it.
     limit: usize,
     first_limit: usize,
-    /// So many entries are looked at one by one, rather than through the index. There is always [room](ROOM) for them.
+    /// Up to this many entries are looked at one by one, without the index. At most [`ROOM`].
     unindexed: usize,
-    /// Steps that look-ups of long ranges have taken in this transaction.
+    /// Steps that lookups of long ranges have taken in this transaction.
     steps: Cell<usize>,
-    /// How many times copies were replaced by wider ones.
+    /// Number of copies that were made to replace narrower ones.
     pub(crate) widened: u32,
-    /// Whether the set has grown, and how many transactions ago it last had to.
+    /// Whether the set has grown; and the number of transactions since one needed that.
     grown: bool,
     quiet: u32,
 }
 
 impl WriteSet {
-    /// A set for `limit` objects, unless it is given [another limit](Self::set_limit) before it is cleared.
+    /// Creates a set for `limit` copies, unless it gets [another limit](Self::set_limit).
     pub(crate) fn new(limit: usize, tuning: &Tuning) -> WriteSet {
         WriteSet {
             entries: Entries::new(),
@@ -123,25 +128,25 @@ impl WriteSet {
         self.entries.len() > LARGE
     }
 
-    /// The number of copies.
+    /// Returns the number of copies, including replaced ones.
     #[inline(always)]
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// The number of copies that do fit.
+    /// Returns the number of copies that the set takes.
     #[inline(always)]
     pub(crate) fn limit(&self) -> usize {
         self.limit
     }
 
-    /// Has the set take so many copies until it is cleared.
+    /// Lets the set take `limit` copies, until it is cleared.
     #[inline(always)]
     pub(crate) fn set_limit(&mut self, limit: usize) {
         self.limit = limit;
     }
 
-    /// Words of all copies, or more.
+    /// Returns the number of words of all copies, or more.
     #[inline(always)]
     pub(crate) fn words(&self) -> usize {
         self.words
@@ -158,7 +163,7 @@ impl WriteSet {
         self.limit = self.first_limit;
     }
 
-    /// Forgets all copies, but leaves them where they are: there are references to them.
+    /// Forgets all copies, but leaves them in memory, because there may be references to them.
     #[inline(always)]
     pub(crate) fn forget(&mut self) {
         self.kept = 0;
@@ -168,7 +173,7 @@ impl WriteSet {
         self.steps.set(0);
     }
 
-    /// Gives memory back that was not needed for long.
+    /// Frees memory that was not needed for many transactions.
     #[cold]
     fn note_need(&mut self) {
         if self.buffer.is_large() || self.is_large() {
@@ -186,13 +191,15 @@ impl WriteSet {
         }
     }
 
-    /// Copies the object of `len` bytes at `addr`, of which the set holds nothing yet. `None` if it does not fit.
+    /// Copies the object of `len` bytes at `addr`, of which the set has no copy yet. `None` if it does not
+    /// fit.
     ///
     /// # Safety
-    /// The object is live, and mapped in whole words, until the set is cleared or forgets it. `addr` is a multiple of `align`.
+    /// The object is live, and mapped in whole words, until the set is cleared or forgets it. `addr` is a
+    /// multiple of `align`.
     #[inline(always)]
     pub(crate) unsafe fn insert(&mut self, addr: usize, len: usize, align: usize) -> Option<*mut u8> {
-        // Whole words: two bytes of one word, written apart, must not undo each other.
+        // Whole words: two bytes of one word that are written separately must not undo each other.
         let start = if align >= 8 { addr } else { addr & !7 };
         debug_assert!(start.is_multiple_of(8));
         let whole = (addr - start + len).next_multiple_of(8);
@@ -200,24 +207,25 @@ impl WriteSet {
             return None;
         }
         if start != addr || !len.is_multiple_of(8) {
-            // The rest of a word may be part of another copy already.
+            // Another copy may have the rest of a word already.
             if !matches!(self.find(start, whole), Find::Nothing) {
                 return None;
             }
         }
         let copy = self.buffer.take(whole, align.max(8))?;
         let entry = Entry { addr: start, copy, len: whole };
-        // SAFETY: the original is mapped, the caller's premise; the copy was taken for it just now.
+        // SAFETY: the caller guarantees that the original is mapped. The copy was allocated just now, with
+        // `whole` bytes.
         unsafe { self.fill(entry) };
         self.add(entry);
         Some(entry.copy_of(addr))
     }
 
-    /// [`insert`](Self::insert), if that is simple: there are so few entries that they are not in the index, and memory for the copy is at hand. The set has nothing of the words that the object
-    /// lies in.
+    /// [`insert`](Self::insert), if that is simple: there are too few entries for the index, and the present
+    /// piece of the buffer has room. The set has no copy of the words that the object lies in.
     ///
     /// # Safety
-    /// The premise of `insert`.
+    /// The premise of [`insert`](Self::insert).
     #[inline(always)]
     pub(crate) unsafe fn insert_at_once(&mut self, addr: usize, len: usize, align: usize) -> Option<*mut u8> {
         let start = if align >= 8 { addr } else { addr & !7 };
@@ -228,34 +236,40 @@ impl WriteSet {
         }
         let copy = self.buffer.take_at_hand(whole, align.max(8))?;
         let entry = Entry { addr: start, copy, len: whole };
-        // SAFETY: the original is mapped, the caller's premise; the copy was taken for it just now.
+        // SAFETY: the caller guarantees that the original is mapped. The copy was allocated just now, with
+        // `whole` bytes.
         unsafe { self.fill(entry) };
         self.words += whole / 8;
-        // SAFETY: there is room for `ROOM`, (2), and `new` has made `unindexed` no more than that.
+        // SAFETY: there is room for `ROOM` entries (2), `number` is less than `unindexed`, and `new` has made
+        // that at most `ROOM`.
         unsafe { self.entries.push(entry) };
         Some(entry.copy_of(addr))
     }
 
-    /// Copies the original of an entry, which is about to be the next one, unless that was done in the transaction before.
+    /// Copies the original of an entry, which is about to be added, unless the copy is kept from the last
+    /// transaction.
     ///
     /// # Safety
-    /// The original is mapped, and the copy as long.
+    /// The original is mapped, and the copy is as long.
     #[inline(always)]
     unsafe fn fill(&mut self, entry: Entry) {
         if !self.is_kept(entry) {
             let original = std::ptr::with_exposed_provenance::<MaybeUninit<u64>>(entry.addr);
-            // SAFETY: both are of so many words: the caller's premise.
+            // SAFETY: the caller guarantees that original and copy have `entry.len` bytes. The buffer is not
+            // in the heap, so they do not overlap.
             unsafe {
                 entry.copy.cast::<MaybeUninit<u64>>().copy_from_nonoverlapping(original, entry.len / 8);
             }
         }
     }
 
-    /// [`insert`](Self::insert) of a value of which the set has [parts](Self::parts_within) only: they become parts of its copy. The old copies stay where they are, for references
-    /// to them, and mean nothing any more. `None` if one of them is not wholly within the range, or if it does not fit.
+    /// [`insert`](Self::insert) for a value of which only [parts](Self::parts_within) have copies. The new
+    /// copy gets their content. The old copies stay in memory, for references to them, and are not used any
+    /// more. `None` if one of them is not wholly within the range, or if the new copy does not fit.
     ///
     /// # Safety
-    /// The premise of `insert`; and nothing is written through references to the old copies from now on.
+    /// The premise of [`insert`](Self::insert). Also, nothing is written through references to the old copies
+    /// from now on.
     #[cold]
     pub(crate) unsafe fn widen(&mut self, addr: usize, len: usize, align: usize) -> Option<*mut u8> {
         let start = addr & !7;
@@ -266,11 +280,12 @@ impl WriteSet {
         let parts = self.parts_within(start, whole)?;
         let copy = self.buffer.take(whole, align.max(8))?;
         let entry = Entry { addr: start, copy, len: whole };
-        // SAFETY: the original is mapped, the premise of `insert`, and the new copy is as long.
+        // SAFETY: the caller guarantees that the original is mapped, and the new copy is as long.
         unsafe { copy_words(copy.cast(), std::ptr::with_exposed_provenance(start), whole / 8) };
         for part in parts {
             let part = &mut self.entries[part as usize];
-            // SAFETY: the copy of a part is where (1) says, and `parts_within` has seen that its place is within the range.
+            // SAFETY: the copy of a part is as long as its original (1), and `parts_within` has checked that
+            // the part is within the range.
             unsafe { copy_words(entry.copy_of(part.addr).cast(), part.copy.cast(), part.len / 8) };
             *part = Entry::NOTHING;
         }
@@ -287,7 +302,8 @@ impl WriteSet {
         if number >= self.unindexed {
             return self.add_indexed(addr, copy, len);
         }
-        // SAFETY: there is room for `ROOM`, (2), and `new` has made `unindexed` no more than that.
+        // SAFETY: there is room for `ROOM` entries (2), `number` is less than `unindexed`, and `new` has made
+        // that at most `ROOM`.
         unsafe { self.entries.push(Entry { addr, copy, len }) };
     }
 
@@ -299,16 +315,16 @@ impl WriteSet {
         if self.entries.len() == self.entries.room() {
             self.grow();
         }
-        // SAFETY: there is room: there was, or it was just made.
+        // SAFETY: `room` was larger than `len`, or `grow` has made it larger.
         unsafe { self.entries.push(Entry { addr, copy, len }) };
         self.index_entry(self.entries.len() - 1);
     }
 
-    /// Enters the lines of an entry into the index.
+    /// Adds the lines of an entry to the index.
     #[inline(always)]
     fn index_entry(&mut self, number: usize) {
         let Entry { addr, len, .. } = self.entries[number];
-        // Nothing asks for an entry that a wider one has replaced.
+        // No lookup needs an entry that a wider one has replaced.
         if len > 0 {
             let (first, last) = first_and_last(addr, len);
             self.index.insert(first, last, number as u16);
@@ -322,7 +338,7 @@ impl WriteSet {
         self.grown = true;
     }
 
-    /// The copies: address of the original, the copy, number of words.
+    /// Returns the copies: address of the original, address of the copy, number of words.
     #[inline]
     pub(crate) fn copies(&self) -> impl Iterator<Item = (usize, *mut u64, usize)> + Clone + '_ {
         let entries = self.entries.iter().filter(|entry| entry.len > 0);
@@ -349,18 +365,19 @@ impl Entry {
         self.copy.wrapping_add(addr - self.addr)
     }
 
-    /// Whether the copy holds the same words as its original.
+    /// Whether the copy has the same words as its original.
     fn is_as_original(&self) -> bool {
         let original = std::ptr::with_exposed_provenance::<u64>(self.addr);
-        // SAFETY: both are of so many words, premise (1) of `WriteSet`, with definite bytes since they were compared at the commit.
+        // SAFETY: copy and original have `len` bytes (premise 1 of `WriteSet`), which the comparison at the
+        // commit has made definite.
         let word = |of: *const u64, i: usize| unsafe { of.wrapping_add(i).read() };
         (0..self.len / 8).all(|i| word(self.copy.cast(), i) == word(original, i))
     }
 }
 
-/// A list that remembers what was in it before it was cleared.
+/// A list whose slots keep their old entries after it is cleared.
 struct Entries {
-    /// Those in the list, then what is left of older ones, or nothing.
+    /// First the entries of the list, then the rest of older entries, or `NOTHING`.
     slots: Vec<Entry>,
     len: usize,
 }
@@ -370,13 +387,13 @@ impl Entries {
         Entries { slots: vec![Entry::NOTHING; ROOM], len: 0 }
     }
 
-    /// The number of entries for which there is room.
+    /// Returns the number of entries for which there is room.
     #[inline(always)]
     fn room(&self) -> usize {
         self.slots.len()
     }
 
-    /// Makes room for twice as many.
+    /// Doubles the room.
     fn grow(&mut self) {
         self.slots.resize(2 * self.slots.len(), Entry::NOTHING);
     }
@@ -388,12 +405,12 @@ impl Entries {
     #[inline(always)]
     unsafe fn push(&mut self, entry: Entry) {
         debug_assert!(self.len < self.slots.len());
-        // SAFETY: a slot that is there, the caller's premise.
+        // SAFETY: the caller guarantees that `len` is less than the number of slots.
         unsafe { *self.slots.get_unchecked_mut(self.len) = entry };
         self.len += 1;
     }
 
-    /// What was last in the place of the entry that will be pushed next.
+    /// Returns the old entry in the slot of the next push.
     #[inline(always)]
     fn left_over(&self) -> Option<&Entry> {
         self.slots.get(self.len)
@@ -410,7 +427,8 @@ impl Deref for Entries {
 
     #[inline(always)]
     fn deref(&self) -> &[Entry] {
-        // SAFETY: `len` entries were pushed into slots, which never get fewer: premise (2) of `WriteSet`.
+        // SAFETY: `len` entries were pushed, each into a slot, and the number of slots never decreases
+        // (premise 2 of `WriteSet`).
         unsafe { self.slots.get_unchecked(..self.len) }
     }
 }
@@ -418,12 +436,14 @@ impl Deref for Entries {
 impl DerefMut for Entries {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut [Entry] {
-        // SAFETY: `len` entries were pushed into slots, which never get fewer: premise (2) of `WriteSet`.
+        // SAFETY: `len` entries were pushed, each into a slot, and the number of slots never decreases
+        // (premise 2 of `WriteSet`).
         unsafe { self.slots.get_unchecked_mut(..self.len) }
     }
 }
 
-/// The lines of a range as bits of a filter of 64: what is not in the filter is not in the write set.
+/// Returns the lines of a range as bits of the 64-bit filter. A line whose bit is not in the filter has no
+/// copy.
 #[inline(always)]
 pub(crate) fn filter_bits(addr: usize, len: usize) -> u64 {
     let first = addr / LINE;
@@ -431,7 +451,8 @@ pub(crate) fn filter_bits(addr: usize, len: usize) -> u64 {
     if count >= 64 { u64::MAX } else { ((1u64 << count) - 1).rotate_left(first as u32 % 64) }
 }
 
-/// The same of a value that is aligned to `align`, at less cost if that says that it lies in one line.
+/// [`filter_bits`] for a value that is aligned to `align`. Cheaper if the alignment proves that the value
+/// lies in one line.
 #[inline(always)]
 pub(crate) fn filter_bits_aligned(addr: usize, len: usize, align: usize) -> u64 {
     if len <= align && align <= LINE { 1 << (addr / LINE % 64) } else { filter_bits(addr, len) }
@@ -441,7 +462,7 @@ pub(crate) fn filter_bits_aligned(addr: usize, len: usize, align: usize) -> u64 
 mod trial {
     use super::*;
 
-    /// Words as those of a heap, and copies of them, for tests.
+    /// Words that stand for a heap, and a set with copies of them, for tests.
     pub(super) struct Trial {
         pub(super) words: Vec<u64>,
         pub(super) set: WriteSet,
@@ -452,7 +473,8 @@ mod trial {
             Trial { words, set: WriteSet::new(MAX_ENTRIES, &Tuning::SHIPPED) }
         }
 
-        /// The address of the byte `at`, if there are so many words from there on.
+        /// Returns the address of byte `at`. Panics if there are not `len` bytes, in whole words, from there
+        /// on.
         pub(super) fn addr(&mut self, at: usize, len: usize) -> usize {
             assert!((at + len).next_multiple_of(8) <= self.words.len() * 8);
             self.words.as_mut_ptr().expose_provenance() + at
@@ -463,9 +485,10 @@ mod trial {
             self.set.find(addr, len)
         }
 
-        /// Bytes of a copy.
+        /// Returns the bytes of a copy.
         pub(super) fn copy(&mut self, copy: *mut u8, len: usize) -> &mut [u8] {
-            // SAFETY: of an entry, which is where (1) says; its bytes are those of words.
+            // SAFETY: `copy` is that of an entry with at least `len` bytes, premise (1); they are bytes of
+            // words, so they are definite.
             unsafe { std::slice::from_raw_parts_mut(copy, len) }
         }
 
@@ -476,23 +499,25 @@ mod trial {
 
         pub(super) fn insert(&mut self, at: usize, len: usize, align: usize) -> Option<&mut [u8]> {
             let addr = self.addr(at, len);
-            // SAFETY: words of the vector, which is never longer or shorter.
+            // SAFETY: the range is within the vector, whose length never changes.
             let copy = unsafe { self.set.insert(addr, len, align) }?;
             Some(self.copy(copy, len))
         }
 
         pub(super) fn widen(&mut self, at: usize, len: usize, align: usize) -> Option<&mut [u8]> {
             let addr = self.addr(at, len);
-            // SAFETY: words of the vector, which is never longer or shorter. A copy is borrowed from this, so nothing is written to an old one.
+            // SAFETY: the range is within the vector, whose length never changes. Copies are borrowed from
+            // `self`, so no reference to an old one is alive.
             let copy = unsafe { self.set.widen(addr, len, align) }?;
             Some(self.copy(copy, len))
         }
 
-        /// The copies, by the numbers of their first words.
+        /// Returns the copies, with the indices of their first words.
         pub(super) fn copies(&mut self) -> Vec<(usize, Vec<u64>)> {
             let start = self.addr(0, 0);
             let copies = self.set.copies().map(|(addr, copy, words)| {
-                // SAFETY: of an entry, which is where (1) says; its bytes are those of words.
+                // SAFETY: an entry's copy has `words` words, premise (1), which were copied from definite
+                // words.
                 ((addr - start) / 8, (0..words).map(|i| unsafe { copy.wrapping_add(i).read() }).collect())
             });
             copies.collect()

@@ -1,4 +1,4 @@
-//! Threads that look while another one ends that, in a model.
+//! Accesses in a model: threads begin them while another thread ends them.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -9,7 +9,7 @@ use super::Accesses;
 use crate::sync::AtomicBool;
 use crate::sync::model::explore;
 
-/// Nobody sees what is done to memory after the end, and the end comes.
+/// No access sees a store that follows the end, and `end` returns.
 #[test]
 fn nobody_looks_after_the_end() {
     fn program() {

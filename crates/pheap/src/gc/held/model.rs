@@ -1,4 +1,5 @@
-//! Held pointers in a model: they are made, copied and let go of by threads of which at most one has the region.
+//! Held pointers in a model: several threads make, copy and release them. At most one of the threads has the
+//! region.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Release};
@@ -12,7 +13,7 @@ use crate::layout::Pointee;
 use crate::sync::model::{Seed, explore, finds};
 use crate::sync::{AtomicU64, Mistake, Mutex, mistake};
 
-/// A region, as far as held pointers need it.
+/// The parts of a region that held pointers need.
 #[derive(Clone)]
 struct Region {
     table: Arc<HeldTable>,
@@ -24,7 +25,7 @@ impl Region {
         Region { table: Arc::default(), lock: Arc::default() }
     }
 
-    /// A transaction that holds some addresses, of which it gives those up again that `keeps` does not name.
+    /// Runs a transaction that holds these addresses, and releases those that `kept` does not return.
     fn txn(
         &self,
         addresses: &[usize],
@@ -39,7 +40,7 @@ impl Region {
         kept
     }
 
-    /// What a collection begins with.
+    /// Returns the addresses with which a collection begins.
     fn collect(&self) -> Vec<usize> {
         let _locked = self.lock.lock();
         let mut found = Vec::new();
@@ -56,7 +57,7 @@ impl Region {
         }
     }
 
-    /// Nobody holds anything: no slot is lost, and none is free twice.
+    /// Checks that no pointer is held, that no slot is lost, and that none is free twice.
     fn is_empty(&self) {
         assert_eq!(self.collect(), []);
         let mut table = self.table.slots.lock();
@@ -67,7 +68,8 @@ impl Region {
     }
 }
 
-/// A copy is made and the original let go of while others collect and hold: what is held is found, and stays what it was.
+/// A thread makes a copy and releases the original, while another one collects and holds. The collection
+/// finds the held object, and the copy keeps its address.
 fn a_copy_outlives_the_original() {
     let region = Region::new();
     let held = region.txn(&[8], true, |held| held).pop().unwrap();
@@ -88,7 +90,7 @@ fn a_copy_outlives_the_original() {
     region.is_empty();
 }
 
-/// What a transaction holds is let go of by another thread, before it ends or after.
+/// Another thread releases a pointer of a transaction, before that ends or after.
 fn let_go_of_elsewhere() {
     let region = Region::new();
     let mut others = Vec::new();
@@ -108,7 +110,7 @@ fn let_go_of_elsewhere() {
     region.is_empty();
 }
 
-/// A transaction is rolled back while others use what it held, and hold more.
+/// A transaction is rolled back while other threads use its pointer, and hold more.
 fn rolled_back_beside_a_user() {
     let region = Region::new();
     let other = {
@@ -133,7 +135,8 @@ fn rolled_back_beside_a_user() {
     region.is_empty();
 }
 
-/// A collection begins while a thread asks for the version that is durable, and a newer one becomes so: what it gets was found.
+/// A collection begins while a thread asks for the durable version, and a newer one becomes durable. The
+/// collection finds the version that the thread gets.
 fn a_version_that_was_asked_for() {
     let (region, durable) = (Region::new(), Arc::new(AtomicU64::new(1)));
     for number in [1, 2] {

@@ -1,4 +1,5 @@
-//! Versions of one root in a model: it is changed while other threads write to the same log, and sync it.
+//! Versions of one root in a model: transactions change it while other threads write to the same log, and
+//! sync it.
 
 use loom::thread;
 
@@ -7,7 +8,7 @@ use crate::sync::Mistake;
 use crate::sync::model::{Seed, explore, finds};
 use crate::wal::model::Log;
 
-/// A transaction that waits for nothing, and leaves this number.
+/// Commits a transaction that does not wait, and leaves the next number.
 fn commit(log: &Log, versions: &mut Versions, all: &mut Vec<u64>) {
     let number = all.len() as u64;
     let position = log.append(0, &[number], false).expect("there is room");
@@ -15,7 +16,7 @@ fn commit(log: &Log, versions: &mut Versions, all: &mut Vec<u64>) {
     all.push(position);
 }
 
-/// The version that is found is the newest one that is durable, and is what a power cut leaves.
+/// Checks that the durable version is the newest one that is durable, and that a power cut leaves it.
 fn look(log: &Log, versions: &Versions, all: &[u64]) {
     let end = log.wal.durable_end();
     let newest = all.iter().rposition(|&position| position <= end).map(|number| number as u64);

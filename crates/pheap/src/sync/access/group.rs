@@ -1,12 +1,13 @@
-//! Several writers, all of this thread, that are upgraded together.
+//! Upgrades one thread as the writer of several regions.
 
 use super::Access;
 use crate::faults::{Bug, bug};
 use crate::sync::gate::Gates;
 
-/// Waits until this thread, which is the writer of all of these, is alone in all of them. It waits for one of them at a time, and is alone in none meanwhile: a reader
-/// of that one may be about to read another one. If it cannot have them all, threads that come later and have nothing wait until it can; else there might always be
-/// somebody in one of them.
+/// Waits until this thread, which is the writer of all these locks, is alone in all of them. It waits for one
+/// of them at a time, and is alone in no other one during that wait: a reader of that one may be about to
+/// read another one. If this thread cannot have them all, it closes the gates: threads that arrive later, and
+/// have no region, wait until it can. Otherwise there might always be a reader in one of them.
 pub(crate) fn upgrade_all(locks: &[&Access]) {
     let mut wait_for = 0;
     let mut gates: Option<Gates<'_>> = None;

@@ -1,5 +1,5 @@
-//! The lock of regions in a model: no reader is inside with a writer that is upgraded, no writer with another one; what one has written the next one sees; and nobody waits
-//! for ever.
+//! The lock of regions in a model. No reader is inside with an upgraded writer, and no writer with another
+//! one. Each thread sees what earlier holders have written. No thread waits for ever.
 
 use std::sync::Arc;
 
@@ -13,28 +13,28 @@ use crate::sync::thread::model::be;
 
 struct Guarded {
     lock: Access,
-    /// Of the writer: loom fails if two threads are at it, one of them to write.
+    /// For the writer only: loom fails if two threads access it, and one of them writes.
     draft: Cell<u64>,
     /// What readers look at.
     value: Cell<u64>,
 }
 
 impl Guarded {
-    /// That nobody has used.
+    /// With a lock that no thread has used.
     fn fresh() -> Arc<Guarded> {
         let lock = Access::new();
         be(1);
         Arc::new(Guarded { lock, draft: Cell::new(0), value: Cell::new(0) })
     }
 
-    /// Whose owner is thread 1.
+    /// With a lock that thread 1 owns.
     fn owned() -> Arc<Guarded> {
         let guarded = Guarded::fresh();
         guarded.change();
         guarded
     }
 
-    /// That has no owner any more.
+    /// With a lock that has no owner any more.
     fn ordinary() -> Arc<Guarded> {
         let guarded = Guarded::owned();
         be(5);
@@ -47,7 +47,7 @@ impl Guarded {
         self.value.set(self.draft.get());
     }
 
-    /// Changes it as the writer, which this thread is, and is not any more.
+    /// Changes the value as the writer, and unlocks. This thread is the writer before, and not afterwards.
     fn changes(&self) {
         self.draft.set(self.draft.get() + 1);
         self.lock.upgrade();
@@ -60,7 +60,7 @@ impl Guarded {
         self.changes();
     }
 
-    /// Two changes, beside readers in between.
+    /// Makes two changes in one transaction, and lets readers in between them.
     fn change_twice(&self) {
         self.lock.lock_upgradable(|| false).unwrap();
         for last in [false, true] {
@@ -75,7 +75,7 @@ impl Guarded {
         }
     }
 
-    /// Looks at what the writer alone has, and changes nothing.
+    /// Looks at the writer's draft, and changes nothing.
     fn look(&self) {
         self.lock.lock_upgradable(|| false).unwrap();
         self.draft.get();
@@ -100,7 +100,7 @@ impl Guarded {
         self.read();
     }
 
-    /// Looks at what the writer has, and what readers look at, while there is no writer.
+    /// Compares the writer's draft and the value of the readers, while there is no writer.
     fn compare(&self) {
         self.lock.lock_quiescent(false).unwrap();
         assert_eq!(self.draft.get(), self.value.get());
@@ -116,7 +116,7 @@ fn beside<T: 'static>(number: u64, guarded: &Arc<Guarded>, f: fn(&Guarded) -> T)
     })
 }
 
-/// The owner goes in and out while another thread wants to be the writer, and is.
+/// The owner goes in and out while another thread waits to be the writer, and is.
 fn the_owner_and_another_one() {
     let guarded = Guarded::owned();
     let other = beside(2, &guarded, |guarded| {
@@ -129,7 +129,7 @@ fn the_owner_and_another_one() {
     assert_eq!(guarded.read(), 4);
 }
 
-/// Two threads come when nobody has used the lock.
+/// Two threads come when no thread has used the lock.
 fn two_that_come_first() {
     let guarded = Guarded::fresh();
     let other = beside(2, &guarded, |guarded| {
@@ -142,7 +142,7 @@ fn two_that_come_first() {
     assert_eq!(guarded.read(), 2);
 }
 
-/// Two readers revoke the lock side by side.
+/// Two readers revoke the lock at the same time.
 fn the_owner_and_two_readers() {
     let guarded = Guarded::owned();
     let readers = [2, 3].map(|me| beside(me, &guarded, Guarded::read));
@@ -152,7 +152,7 @@ fn the_owner_and_two_readers() {
     assert_eq!(guarded.read(), 2);
 }
 
-/// A reader revokes the lock while its owner is inside, and another one waits to be the writer.
+/// A reader revokes the lock while its owner is inside, and another thread waits to be the writer.
 fn the_owner_a_reader_and_another_one() {
     let guarded = Guarded::owned();
     let reader = beside(2, &guarded, Guarded::read);
@@ -172,7 +172,7 @@ fn an_owner_that_reads() {
     assert_eq!(guarded.read(), 2);
 }
 
-/// Two look when there is no writer.
+/// Two threads want a quiescent region.
 fn the_owner_and_those_who_do_not_write() {
     let guarded = Guarded::owned();
     let others = [2, 3].map(|me| beside(me, &guarded, Guarded::compare));
@@ -180,7 +180,7 @@ fn the_owner_and_those_who_do_not_write() {
     others.map(|other| other.join().unwrap());
 }
 
-/// One gives up waiting for the owner, and another one reads.
+/// A thread gives up waiting for the owner, and another thread reads.
 fn the_owner_and_one_who_gives_up() {
     let guarded = Guarded::owned();
     let impatient = beside(2, &guarded, Guarded::change_in_time);
@@ -199,7 +199,7 @@ fn readers_and_a_writer() {
     assert_eq!(guarded.read(), 2);
 }
 
-/// A writer lets those that sleep in between two changes, beside another one.
+/// Between two changes a writer lets in the readers that sleep, while another writer waits.
 fn a_writer_that_changes_twice() {
     let guarded = Guarded::ordinary();
     let reader = beside(2, &guarded, Guarded::read);
@@ -210,7 +210,7 @@ fn a_writer_that_changes_twice() {
     assert_eq!(guarded.read(), 4);
 }
 
-/// A reader waits for one that has another region, beside a writer.
+/// The reader of one region waits for a nested reader, while a writer waits.
 fn a_nested_reader_is_waited_for() {
     let guarded = Guarded::fresh();
     let entry = guarded.lock.lock_shared(false).unwrap();
@@ -225,7 +225,7 @@ fn a_nested_reader_is_waited_for() {
     writer.join().unwrap();
 }
 
-/// Two threads read two regions, one inside of the other, in opposite orders, beside a writer of both.
+/// Two threads read two regions, one inside the other, in opposite orders, during a transaction on both.
 fn nested_readers_beside_a_group() {
     let regions = [Guarded::ordinary(), Guarded::ordinary()];
     let nest = |me, outer: &Arc<Guarded>, inner: &Arc<Guarded>| {
@@ -265,8 +265,8 @@ fn the_lock_of_a_region_in_every_order() {
     for (name, preemptions, program) in programs {
         explore(name, preemptions, program);
     }
-    // A heavy fence that is missing for an owner that reads is one that the lab finds: here each fence orders plain stores,
-    // that of the writer's upgrade too.
+    // The lab finds a missing heavy fence for an owner that reads. This model cannot: here each fence orders
+    // plain stores, and the writer's upgrade has one.
     let mistakes: [(Mistake, usize, fn()); 11] = [
         (Mistake::NoHeavyFence, 3, the_owner_and_another_one),
         (Mistake::NoHeavyFence, 2, the_owner_and_two_readers),

@@ -8,21 +8,22 @@ use crate::faults::{Bug, bug};
 use crate::sync::fence::Refused;
 use crate::sync::{Want, spins};
 
-/// How a reader has come in, and must leave.
+/// How a reader has come in. It must leave in the same way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Entry {
     /// As the owner.
     Owner,
-    /// At the slot of its thread.
+    /// In the slot of its thread.
     Slot,
-    /// Counted with others.
+    /// In the counter of the threads without a slot.
     Counted,
 }
 
 impl Access {
-    /// Waits until no writer is upgraded. `nested` says that this thread has a region already, perhaps this one, which it
-    /// reads. If it has none, it waits behind those that wait to be upgraded, too.
+    /// Waits until no writer is upgraded. `nested` says that this thread has a region already; it may be this
+    /// one, if the thread reads it. A thread that has none also waits behind writers that wait to be
+    /// upgraded.
     #[inline(always)]
     #[track_caller]
     pub(crate) fn lock_shared(&self, nested: bool) -> Result<Entry, Refused> {
@@ -57,7 +58,7 @@ impl Access {
         }
     }
 
-    /// Leaves, and wakes the writer that waits for readers.
+    /// Leaves, and wakes the writer if it waits for readers.
     #[inline(never)]
     fn leave_slot(&self, entry: Entry) {
         self.slots.leave(entry);
@@ -66,7 +67,7 @@ impl Access {
         }
     }
 
-    /// Comes in if it may at once.
+    /// Comes in, if this thread need not wait.
     fn enter(&self, nested: bool) -> Option<Entry> {
         if self.keeps_out(self.word.load(SeqCst), nested) {
             return None;
@@ -98,7 +99,8 @@ impl Access {
         }
     }
 
-    /// Sleeps until this thread is let in. Returns whether it was: if not, it can come in by itself.
+    /// Sleeps until this thread may come in. Returns whether a writer has let it in and counted it. If not,
+    /// the thread can come in by itself.
     fn sleep(&self, nested: bool) -> bool {
         let mut waiting = self.waiting();
         self.word.fetch_or(SLEEPERS, SeqCst);

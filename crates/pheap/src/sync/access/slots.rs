@@ -1,4 +1,5 @@
-//! Where the threads that read say so: each one that has a slot on a line of its own, the others in one word.
+//! The slots and the counter in which reading threads say that they read. Each thread that has a slot uses a
+//! separate line; the other threads share one counter.
 
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicUsize;
@@ -8,7 +9,7 @@ use super::Entry;
 use crate::sync::thread::{self, SLOTS};
 use crate::sync::{AtomicU64, Mistake, fence, mistake};
 
-/// Slots that get their memory together.
+/// Number of slots that are allocated together.
 const CHUNK: usize = 8;
 
 /// How many reads one thread is inside of.
@@ -16,27 +17,28 @@ const CHUNK: usize = 8;
 #[repr(align(128))]
 struct Slot(AtomicU64);
 
-/// The threads that read at one lock.
+/// The threads that read under one lock.
 #[derive(Debug, Default)]
 pub(super) struct Slots {
     chunks: [OnceLock<Box<[Slot; CHUNK]>>; SLOTS / CHUNK],
     /// One more than the highest slot that was ever used.
     used: AtomicUsize,
-    /// How many reads those are inside of that have none.
+    /// How many reads threads without a slot are inside of.
     others: AtomicU64,
 }
 
 impl Slots {
     pub(super) fn new() -> Slots {
         let slots = Slots::default();
-        // Models do not know by whom this was made, if it is made later.
+        // A model must allocate this here: if a thread allocated it later, loom would not know which thread
+        // did.
         if cfg!(all(test, pheap_loom)) {
             slots.chunks[0].get_or_init(Box::default);
         }
         slots
     }
 
-    /// The slot of this thread, if it has used one here before.
+    /// Returns the slot of this thread, if it has used it here before.
     #[inline(always)]
     fn mine(&self) -> Option<&AtomicU64> {
         let number = thread::slot();
@@ -46,7 +48,7 @@ impl Slots {
         Some(&self.chunks[number / CHUNK].get()?[number % CHUNK].0)
     }
 
-    /// The slot of this thread, if it can have one.
+    /// Returns the slot of this thread, if the thread has one.
     #[cold]
     fn take_mine(&self) -> Option<&AtomicU64> {
         let number = thread::slot();
@@ -54,12 +56,13 @@ impl Slots {
             return None;
         }
         let slot = &self.chunks[number / CHUNK].get_or_init(Box::default)[number % CHUNK];
-        // Before the slot is used: who looks at all of them would not look at this one.
+        // Raised before the slot is used: a writer that looks at all slots would not look at this one
+        // otherwise.
         self.used.fetch_max(number + 1, SeqCst);
         Some(&slot.0)
     }
 
-    /// Says that this thread is inside, before what comes next.
+    /// Says that this thread is inside. A full fence follows, so loads after this call come later.
     #[inline]
     pub(super) fn enter(&self) -> Entry {
         let Some(slot) = self.mine().or_else(|| self.take_mine()) else {
@@ -73,7 +76,7 @@ impl Slots {
         Entry::Slot
     }
 
-    /// Counts so many that have no slot in, on behalf of whoever it is.
+    /// Counts `number` readers without a slot as inside. The readers may be other threads than the caller.
     pub(super) fn add_others(&self, number: u64) {
         self.others.fetch_add(number, SeqCst);
         fence::full_behind_atomic();
@@ -88,8 +91,8 @@ impl Slots {
         fence::full_behind_atomic();
     }
 
-    /// Whether one of them is inside. A read that has begun before a fence that this thread has passed is seen, and so is
-    /// what one that has ended has read.
+    /// Whether any thread is inside. This sees each read that began before a fence that the calling thread
+    /// has passed. If a read has ended, its loads happen before this returns.
     pub(super) fn is_any_inside(&self) -> bool {
         let is_inside = |word: &AtomicU64| word.load(Acquire) != 0;
         let used = self.used.load(SeqCst).div_ceil(CHUNK);

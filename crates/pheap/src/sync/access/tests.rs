@@ -11,14 +11,14 @@ use super::{Access, upgrade_all};
 use crate::sync::fence::heavy;
 use crate::sync::gate::Closer;
 
-/// How often a thread does something.
+/// How often a thread repeats an action.
 const OFTEN: u64 = 1000;
 
 struct Guarded {
     lock: Access,
-    /// Changed in two steps, so that a change beside another is lost.
+    /// Changed in two steps, so that one of two simultaneous changes is lost.
     value: AtomicU64,
-    /// Changed together with it, to where readers look.
+    /// Changed together with `value`, while the writer is alone.
     twin: AtomicU64,
 }
 
@@ -27,7 +27,7 @@ impl Guarded {
         Guarded { lock: Access::new(), value: AtomicU64::new(0), twin: AtomicU64::new(0) }
     }
 
-    /// Changes the values. This thread is the writer, and is not any more.
+    /// Changes the values, and unlocks. This thread is the writer before, and not afterwards.
     fn change(&self) {
         let next = self.value.load(Relaxed) + 1;
         self.lock.upgrade();
@@ -73,7 +73,7 @@ fn the_first_thread_is_the_owner_until_another_one_comes() {
         guarded.change_often(1);
         guarded.read();
         assert_eq!(guarded.lock.is_owned(), heavy().is_ok() && !crate::faults::watches_locks());
-        // Whatever comes first.
+        // Another thread comes, with the same kind of access.
         thread::scope(|scope| scope.spawn(|| use_it(&guarded)).join().unwrap());
         assert!(!guarded.lock.is_owned());
         use_it(&guarded);
@@ -140,10 +140,10 @@ fn readers_of_all_kinds_see_no_change_in_halves() {
 #[test]
 fn a_writer_lets_readers_in_until_it_is_upgraded() {
     let guarded = Guarded::new();
-    // As the owner, and then as any writer.
+    // First as the owner, then as any other writer.
     for times in 0..2 {
         guarded.lock.lock_upgradable(|| false).unwrap();
-        // Also one that has revoked the lock.
+        // A reader also comes in if it has revoked the lock.
         thread::scope(|scope| assert_eq!(scope.spawn(|| guarded.read()).join().unwrap(), 2 * times));
         guarded.lock.upgrade();
         thread::scope(|scope| {
@@ -190,14 +190,14 @@ fn others_wait_for_an_owner_or_give_up() {
 #[test]
 fn an_owner_reads_and_enters_again() {
     let guarded = Guarded::new();
-    // Who has it already, as the owner or not, does not get it a second time.
+    // A thread that has the lock already, as the owner or not, does not get it a second time.
     guarded.lock.lock_upgradable(|| false).unwrap();
     assert!(!guarded.lock.try_lock_for(Duration::from_millis(1)).unwrap());
     guarded.change();
     guarded.change_often(1);
     let entry = guarded.lock.lock_shared(false).unwrap();
     thread::scope(|scope| {
-        // Another one becomes the writer beside this reader, and not more.
+        // Another thread becomes the writer during this read, but is not upgraded.
         scope.spawn(|| {
             guarded.lock.lock_collected().unwrap();
             assert!(!guarded.lock.try_upgrade());
@@ -211,7 +211,7 @@ fn an_owner_reads_and_enters_again() {
 }
 
 impl Guarded {
-    /// Waits until somebody waits to be upgraded.
+    /// Waits until a writer waits to be upgraded.
     fn until_somebody_waits(&self) {
         while self.lock.word.load(Relaxed) & super::CLOSED == 0 {
             thread::yield_now();
@@ -238,7 +238,8 @@ fn who_has_nothing_reads_after_a_transaction_that_waits() {
             note("read");
             guarded.lock.unlock_shared(entry);
         });
-        // It must not wait for who waits for this thread; nor must one that is nested in another region.
+        // A nested read must not wait for a writer that waits for this thread. Neither must a read of a
+        // thread that reads another region.
         let nested = guarded.lock.lock_shared(true).unwrap();
         thread::scope(|scope| {
             scope.spawn(|| {
@@ -248,7 +249,7 @@ fn who_has_nothing_reads_after_a_transaction_that_waits() {
         });
         note("nested");
         guarded.lock.unlock_shared(nested);
-        // The other read has time to come in, if it can.
+        // The other read has time to come in, if the lock lets it.
         thread::sleep(Duration::from_millis(30));
         guarded.lock.unlock_shared(entry);
     });
@@ -258,7 +259,7 @@ fn who_has_nothing_reads_after_a_transaction_that_waits() {
 #[test]
 fn readers_that_sleep_come_in_before_the_next_upgrade() {
     let guarded = Guarded::new();
-    // Else the first readers would wait for its owner, and be counted the next time.
+    // Otherwise the first readers would wait for the owner, and would be counted the next time.
     guarded.read();
     thread::scope(|scope| scope.spawn(|| guarded.read()).join().unwrap());
     guarded.lock.lock_upgradable(|| false).unwrap();
@@ -280,7 +281,7 @@ fn readers_that_sleep_come_in_before_the_next_upgrade() {
     });
 }
 
-/// Two threads that read two regions, one within the other, in both orders, beside a writer of both.
+/// Two threads read two regions, one within the other, in both orders, during transactions on both.
 #[test]
 fn writers_of_several_regions_are_upgraded_among_readers_that_nest() {
     let regions = [Guarded::new(), Guarded::new()];
@@ -328,7 +329,7 @@ fn a_nested_read_passes_a_closed_gate() {
     guarded.change_often(1);
 }
 
-/// In a process of its own: tests beside this one need slots.
+/// Runs in a separate process: other tests of this process need slots, too.
 #[test]
 fn more_threads_read_than_have_slots_and_others_get_theirs() {
     const THIS: &str = "sync::access::tests::more_threads_read_than_have_slots_and_others_get_theirs";

@@ -1,4 +1,4 @@
-//! How a writer becomes alone, and readers come in again.
+//! How a writer becomes alone, and lets readers in again.
 
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release, SeqCst};
 
@@ -6,7 +6,8 @@ use super::{Access, CLOSED, EXCLUSIVE, PARKED, SLEEPERS, SPINS};
 use crate::sync::{Mistake, Want, fence, mistake, spins};
 
 impl Access {
-    /// Waits until the writer, which this thread is, is alone, unless it is already. Waits for readers that are inside, and for those that these may wait for.
+    /// Waits until this thread, the writer, is alone, unless it is already. Waits for readers that are
+    /// inside, and for readers that these may wait for.
     #[inline(always)]
     #[track_caller]
     pub(crate) fn upgrade(&self) {
@@ -21,7 +22,8 @@ impl Access {
         }
     }
 
-    /// [`upgrade`](Self::upgrade), if nobody reads, or not for long.
+    /// [`upgrade`](Self::upgrade), if no thread reads, or none reads for long. Returns whether this thread is
+    /// alone.
     #[track_caller]
     pub(crate) fn try_upgrade(&self) -> bool {
         let attempt = || {
@@ -36,24 +38,24 @@ impl Access {
             || self.watch.take(Want::Exclusive, || None, attempt).is_some()
     }
 
-    /// Whether the writer, which this thread is, is alone.
+    /// Whether this thread, the writer, is alone.
     pub(crate) fn is_upgraded(&self) -> bool {
         self.is_owner_upgraded() || self.is_shut()
     }
 
-    /// Lets readers in again, if they are kept away.
+    /// Lets readers in again, if this thread keeps them out.
     #[inline]
     pub(crate) fn downgrade(&self) {
         if self.is_owner_upgraded() { self.downgrade_as_owner() } else { self.open() }
     }
 
-    /// Whether the writer, which this thread is, is alone, and is not the owner.
+    /// Whether this thread, the writer, is alone, and not as the owner.
     #[inline(always)]
     fn is_shut(&self) -> bool {
         self.word.load(Relaxed) & EXCLUSIVE != 0
     }
 
-    /// Keeps all readers away, and looks whether none is inside.
+    /// Keeps all readers out, and looks for a while whether one is inside. Returns whether none is.
     #[cold]
     fn shut(&self) -> bool {
         self.word.fetch_or(CLOSED | EXCLUSIVE, SeqCst);
@@ -73,7 +75,8 @@ impl Access {
         self.slots.is_any_inside() || self.owner_reads()
     }
 
-    /// Lets readers in that have a region already, and waits until nobody reads. There may be another one by then, of those.
+    /// Lets in readers that have a region already, and waits until no thread reads. By the time this returns,
+    /// another such reader may be inside.
     #[cold]
     fn wait_for_readers(&self) {
         let mut waiting = self.waiting();
@@ -82,7 +85,8 @@ impl Access {
             self.word.fetch_and(!EXCLUSIVE, SeqCst);
             self.admitted.notify_all();
         }
-        // A reader that leaves looks at the word, and then wakes: the owner does so always.
+        // A leaving reader changes its slot, then looks at the word, then wakes this thread; the owner always
+        // wakes it. Here the word is written, and then the slots are read. So one of the two sees the other.
         if !mistake(Mistake::NoFenceOfSleepers) {
             fence::full_behind_atomic();
         }
@@ -92,7 +96,7 @@ impl Access {
         self.word.fetch_and(!PARKED, Relaxed);
     }
 
-    /// Lets readers in, if they are kept away.
+    /// Lets readers in, if this thread keeps them out.
     pub(super) fn open(&self) {
         let word = self.word.load(Relaxed);
         if word & EXCLUSIVE == 0 {
@@ -109,7 +113,7 @@ impl Access {
     #[cold]
     fn open_to_sleepers(&self) {
         let mut waiting = self.waiting();
-        // They are inside before another writer can be upgraded.
+        // These readers count as inside before another writer can be upgraded.
         let readers = std::mem::take(&mut waiting.readers);
         if readers > 0 && !mistake(Mistake::SleepersUncounted) {
             self.slots.add_others(readers);

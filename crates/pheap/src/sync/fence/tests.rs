@@ -1,5 +1,5 @@
-//! Systems without the fence: filters of system calls stand for old kernels and for containers that forbid it. Filters are
-//! never taken off, so each is one of a thread of its own.
+//! Systems without the fence. Filters of system calls stand for old kernels, and for containers that forbid
+//! the call. A filter is never removed, so each test installs it in a separate thread.
 
 use std::thread;
 use std::time::Duration;
@@ -7,7 +7,8 @@ use std::time::Duration;
 use super::{Refused, heavy};
 use crate::sync::Access;
 
-/// Lets `membarrier` fail from now on as if there was none, in this thread and those that it starts.
+/// Makes `membarrier` fail from now on, as if the system had none, in this thread and in threads that it
+/// starts.
 pub(crate) fn forbid() {
     const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
     const EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
@@ -20,14 +21,15 @@ pub(crate) fn forbid() {
         code(RETURN, 0, 0, libc::SECCOMP_RET_ALLOW),
     ];
     let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
-    // SAFETY: about this thread only.
+    // SAFETY: `PR_SET_NO_NEW_PRIVS` takes no addresses, and affects this thread only.
     assert_eq!(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }, 0);
     let (what, mode) = (libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER);
-    // SAFETY: about this thread only; `filter` and the program that it points to are there while it is read.
+    // SAFETY: the call affects this thread only. `filter` and `program`, to which it points, live until the
+    // call has returned.
     assert_eq!(unsafe { libc::prctl(what, mode, &raw const filter) }, 0);
 }
 
-/// A lock that this thread has used.
+/// Returns a lock that this thread has used.
 fn used() -> Access {
     let lock = Access::new();
     lock.lock_upgradable(|| false).unwrap();
@@ -63,7 +65,7 @@ fn a_lock_is_not_revoked_without_the_fence() {
             }
         });
     });
-    // Nobody has it, and another thread finds that out.
+    // No thread has the lock, and a thread without the filter can find that out.
     thread::scope(|scope| {
         scope.spawn(|| {
             lock.lock_upgradable(|| false).unwrap();

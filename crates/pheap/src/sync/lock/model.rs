@@ -1,4 +1,5 @@
-//! The lock in a model: nobody is inside with somebody who wants it for itself, what one has written the next one sees, and nobody waits for ever.
+//! The lock in a model. No thread is inside with an exclusive holder; each holder sees what earlier ones have
+//! written; no thread waits for ever.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -12,7 +13,7 @@ use crate::sync::model::{Seed, explore, finds};
 
 struct Guarded {
     lock: RawRwLock,
-    /// Loom fails if two threads are at it, one of them to write.
+    /// Loom fails if two threads access it, and one of them writes.
     value: Cell<u64>,
 }
 
@@ -31,7 +32,7 @@ impl Guarded {
         self.changes();
     }
 
-    /// Whether it was in time.
+    /// Changes the value, if the lock can be had in time. Returns whether it did.
     fn change_in_time(&self) -> bool {
         let in_time = self.lock.try_lock_until(Want::Exclusive, Instant::now());
         if in_time {
@@ -47,7 +48,7 @@ impl Guarded {
         value
     }
 
-    /// Reads again while it reads, as no writer who waits may prevent.
+    /// Reads within a read. A writer that waits must not prevent that.
     fn read_nested(&self) {
         self.lock.lock(Want::Shared);
         self.lock.lock(Want::Nested);
@@ -99,13 +100,13 @@ fn one_reads_nested() {
     other.join().unwrap();
 }
 
-/// While one reads, one gives up waiting to change it, behind whom another one wants to read.
+/// While one thread reads, a writer gives up waiting, and a reader waits behind it.
 fn one_gives_up() {
     let guarded = Guarded::new();
     guarded.lock.lock(Want::Shared);
     let impatient = beside(&guarded, Guarded::change_in_time);
     let reader = beside(&guarded, Guarded::read);
-    reader.join().unwrap(); // not kept out by one who has given up
+    reader.join().unwrap(); // a writer that has given up does not keep it out
     guarded.lock.unlock_shared();
     let changed = impatient.join().unwrap();
     assert_eq!(guarded.read(), u64::from(changed));

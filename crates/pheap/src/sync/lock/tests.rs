@@ -11,7 +11,8 @@ const LONG: Duration = Duration::from_secs(60);
 
 struct Guarded {
     lock: RawRwLock,
-    /// Both are the same while nobody changes them. A change is two steps, so that one beside another is lost.
+    /// Both are equal while no thread changes them. A change has two steps, so one of two simultaneous
+    /// changes is lost.
     values: [AtomicU64; 2],
 }
 
@@ -20,7 +21,7 @@ impl Guarded {
         Guarded { lock: RawRwLock::new(), values: [const { AtomicU64::new(0) }; 2] }
     }
 
-    /// With the lock for this thread, which lets go of it.
+    /// Changes the values, and unlocks. This thread has the lock exclusively.
     fn changes(&self) {
         for value in &self.values {
             value.store(value.load(Relaxed) + 1, Relaxed);
@@ -33,7 +34,7 @@ impl Guarded {
         self.changes();
     }
 
-    /// With the lock shared, of which this thread lets go.
+    /// Returns the value, and unlocks. This thread shares the lock.
     fn reads(&self) -> u64 {
         let [one, other] = self.values.each_ref().map(|value| value.load(Relaxed));
         self.lock.unlock_shared();
@@ -47,7 +48,7 @@ impl Guarded {
     }
 }
 
-/// Until as many wait.
+/// Waits until `count` threads wait.
 fn until_waiting(lock: &RawRwLock, count: usize) {
     while lock.queue().waiters.len() != count {
         thread::yield_now();
@@ -149,7 +150,7 @@ fn who_gives_up_keeps_nobody_waiting() {
                 guarded.lock.try_lock_until(Want::Exclusive, Instant::now() + Duration::from_millis(50));
             assert!(!in_time);
         });
-        // Or it has given up already.
+        // Unless the impatient thread has given up already.
         while guarded.lock.queue().waiters.is_empty() && !impatient.is_finished() {
             thread::yield_now();
         }
@@ -196,7 +197,7 @@ fn those_who_share_it_meet() {
     assert!(is_as_new(&guarded.lock));
 }
 
-/// However often others come, in turns without a gap.
+/// A thread is served, however often other threads come, in turns without a gap.
 #[test]
 fn nobody_is_overtaken_for_ever() {
     let guarded = Guarded::new();

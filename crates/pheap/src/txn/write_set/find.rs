@@ -1,21 +1,22 @@
-//! Looking for what the write set holds of a range.
+//! Finds the copy of a range in the write set.
 
 use super::{Find, LONG, PATIENCE, WriteSet};
 use crate::txn::line_index::first_and_last;
 
 impl WriteSet {
-    /// [`find`](Self::find) for a value that is aligned to `align`. A copy of a part of a value may be as long as the whole, and is aligned like the part: that is none of the whole, but one that is to
-    /// be replaced.
+    /// [`find`](Self::find) for a value that is aligned to `align`. A copy of a part may be as long as the
+    /// whole value, but is only aligned like the part. Such a copy is not one of the whole, and must be
+    /// replaced.
     #[inline(always)]
     pub(crate) fn find_aligned(&self, addr: usize, len: usize, align: usize) -> Find {
         match self.find(addr, len) {
-            // Copies begin with a word.
+            // Each copy begins with a word.
             Find::Copy(copy) if align > 8 && !copy.addr().is_multiple_of(align) => Find::Part,
             found => found,
         }
     }
 
-    /// Looks for the copy of `len` bytes at `addr`, at least one.
+    /// Finds the copy of `len` bytes at `addr`; `len` is not 0.
     #[inline(never)]
     pub(crate) fn find(&self, addr: usize, len: usize) -> Find {
         if self.entries.len() <= self.unindexed {
@@ -24,7 +25,7 @@ impl WriteSet {
         self.find_by_lines(addr, len)
     }
 
-    /// Whether there are so few entries that they are looked at one by one, and none has any of the words of these bytes.
+    /// Whether the set has too few entries for an index, and none of them has a word of these bytes.
     #[inline(always)]
     pub(crate) fn has_none_of_few(&self, addr: usize, len: usize) -> bool {
         let (start, end) = (addr & !7, (addr + len).next_multiple_of(8));
@@ -35,7 +36,7 @@ impl WriteSet {
     /// Looks at each entry.
     #[inline]
     fn find_one_by_one(&self, addr: usize, len: usize) -> Find {
-        // The one that was made last is often the one that is asked for.
+        // Newest first: accesses are often to the newest copy.
         match self.entries.iter().rev().find(|entry| entry.overlaps(addr, len)) {
             Some(entry) if entry.covers(addr, len) => Find::Copy(entry.copy_of(addr)),
             Some(_) => Find::Part,
@@ -52,10 +53,12 @@ impl WriteSet {
         self.find_in_lines(first, last, addr, len)
     }
 
-    /// What the entries hold that cover one of these lines: whatever overlaps the range shares one with it.
+    /// Finds a copy among the entries that cover one of these lines. Each entry that overlaps the range
+    /// shares a line with it.
     #[inline(always)]
     fn find_in_lines(&self, first: usize, last: usize, addr: usize, len: usize) -> Find {
-        // Neither by `find_map`, which comes out as a call for each line, nor with `..=`, which is one more thing to ask at each.
+        // A loop, because `find_map` compiles to a call for each line, and `..=` to one more test for each
+        // line.
         for line in first..last + 1 {
             let found = self.index.find(line, |number| {
                 let entry = self.entries[number as usize];
@@ -71,7 +74,7 @@ impl WriteSet {
         Find::Nothing
     }
 
-    /// Looks for what overlaps a range of many lines.
+    /// Looks for entries that overlap a range of many lines.
     #[cold]
     fn find_long(&self, addr: usize, len: usize) -> Find {
         let (first, last) = first_and_last(addr, len);

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::trial::Trial;
 use super::*;
 
-/// The first word of bytes.
+/// Returns the first word of `bytes`.
 fn word(bytes: &[u8]) -> u64 {
     u64::from_ne_bytes(*bytes.first_chunk().expect("as many bytes"))
 }
@@ -109,14 +109,14 @@ fn long_ranges_are_found_but_not_for_ever() {
     });
     assert_eq!(patience.count(), PATIENCE / 1000);
     trial.set.clear();
-    // More entries than the range has lines.
+    // There are more entries than the range has lines.
     (0..5000).for_each(|i| insert(&mut trial, 2 * i));
     assert!(matches!(trial.find(second.0 - 80_000, second.1), Find::Part));
     assert!(matches!(trial.find(first.0, first.1), Find::Nothing));
     assert!(matches!(trial.find(second.0, second.1), Find::Nothing));
 }
 
-// --- parts -----------------------------------------------------------------------------------------------------------------
+// --- parts ---
 
 #[test]
 fn parts_become_one_copy() {
@@ -139,11 +139,11 @@ fn parts_become_one_copy() {
     assert!(matches!(trial.find(0, 80), Find::Nothing));
 }
 
-// --- what is kept ----------------------------------------------------------------------------------------------------------
+// --- kept copies ---
 
 #[test]
 fn only_what_is_in_its_place_is_kept() {
-    // Takes ranges (first word, words) into the set, and says which of them were kept.
+    // Adds ranges (first word, words) to the set, and returns which of their copies were kept.
     let take = |trial: &mut Trial, ranges: &[(usize, usize)]| -> Vec<bool> {
         let entries = ranges.iter().map(|&(at, len)| {
             trial.insert(at * 8, len * 8, 8).unwrap();
@@ -152,7 +152,7 @@ fn only_what_is_in_its_place_is_kept() {
         entries.collect()
     };
     let (a, b) = ((0, 8), (8, 8));
-    // A transaction, the next one, and what is kept from one to the other.
+    // The ranges of a transaction, those of the next one, and whether the copies of the latter were kept.
     let cases: [(&[_], &[_], &[_]); 8] = [
         (&[a, b], &[a, b], &[true, true]),
         (&[a, b], &[a], &[true]),
@@ -160,9 +160,9 @@ fn only_what_is_in_its_place_is_kept() {
         (&[a, b], &[b, a], &[false, false]),
         (&[a, b], &[a, (16, 8)], &[true, false]),
         (&[a, b], &[(0, 16)], &[false]),
-        // The place of the second one is another now.
+        // The second copy has another place in the buffer.
         (&[a, b], &[(100, 7), b], &[false, false]),
-        // Here it is not, but who writes one other object is likely to write more.
+        // The place is the same. But a program that writes one other object is likely to write more.
         (&[a, b], &[(100, 8), b], &[false, false]),
     ];
     for (first, second, expected) in cases {
@@ -189,13 +189,16 @@ proptest! {
             let mut now = trial.words.clone();
             let before: Vec<_> = (0..repeated * 10).map(|i| (i % 30, 1, i % 3 == 0)).collect();
             for (at, len, is_written) in before.into_iter().chain(ranges) {
-                // A copy of the range, if there is none.
+                // Makes a copy of the range, if there is none.
                 let copy = match trial.find(at * 32, len * 32) {
                     Find::Nothing => trial.insert(at * 32, len * 32, 8),
                     Find::Part => trial.widen(at * 32, len * 32, 8),
                     Find::Copy(_) => None,
                 };
-                for (i, bytes) in copy.into_iter().flat_map(|copy| copy.as_chunks_mut::<8>().0.iter_mut().enumerate()) {
+                for (i, bytes) in copy
+                    .into_iter()
+                    .flat_map(|copy| copy.as_chunks_mut::<8>().0.iter_mut().enumerate())
+                {
                     prop_assert_eq!(word(bytes), now[at * 4 + i]);
                     value += 1;
                     if is_written {
@@ -212,7 +215,7 @@ proptest! {
                 trial.set.keep();
             } else {
                 trial.set.clear();
-                trial.words.fill(value); // in place, perhaps
+                trial.words.fill(value); // objects may have been written in place
             }
         }
     }

@@ -1,12 +1,14 @@
-//! A range of which the set has copies of parts only gets one copy.
+//! Makes one copy of a range of which only parts have copies.
 //!
-//! So a struct can be read after one of its fields was written by itself: `field!(shop.prices).push(tx, 1)`, then `tx[shop].prices.len()`.
+//! So a struct can be read after one of its fields was written alone: `field!(shop.prices).push(tx, 1)`, then
+//! `tx[shop].prices.len()`.
 
 use super::{Entry, WriteSet};
 use crate::txn::line_index::first_and_last;
 
 impl WriteSet {
-    /// The numbers of the entries that have to do with a range. `None` if there are none, or one of them is not wholly within.
+    /// Returns the indices of the entries that overlap a range; `None` if there are none, or if one of them
+    /// is not wholly within the range.
     pub(super) fn parts_within(&self, start: usize, len: usize) -> Option<Vec<u16>> {
         let parts = self.overlapping(start, len);
         let is_within = |entry: &Entry| start <= entry.addr && entry.addr + entry.len <= start + len;
@@ -14,7 +16,7 @@ impl WriteSet {
         all.then_some(parts)
     }
 
-    /// The numbers of the entries that overlap a range.
+    /// Returns the indices of the entries that overlap a range.
     fn overlapping(&self, addr: usize, len: usize) -> Vec<u16> {
         let overlaps = |number: &u16| self.entries[*number as usize].overlaps(addr, len);
         if self.entries.len() <= self.unindexed {
