@@ -1,6 +1,8 @@
 //! The layers of the crate: a room imports only from itself and from rooms below. Rooms are the modules of `src/lib.rs`; docs/architecture.md says what is in each.
 //! And the files that may contain `unsafe`.
 
+mod words;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 /// From the lowest to the highest.
