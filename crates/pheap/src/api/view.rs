@@ -149,7 +149,8 @@ impl<'r> View<'r> {
     pub(crate) fn glance(&self, look: impl FnOnce(&View<'r>)) {
         let context = self.context();
         // In a doomed transaction, some objects in place may have pointers to objects that exist as copies
-        // only. SAFETY: the context is that of a transaction, in this thread, and there is no reference to it
+        // only.
+        // SAFETY: the context is that of a transaction, in this thread, and there is no reference to it
         // (second premise of `new`).
         if context.is_null() || unsafe { (*context).mode } != Mode::Doomed {
             // SAFETY: the region is locked as long as `self` lives; the brand is that of `self`; a reader has

@@ -73,8 +73,8 @@ impl<T: Persist> Slot<T> {
     #[inline(always)]
     pub(crate) fn vacate(&mut self) {
         if T::POINTERS {
-            // `write_bytes`, because an assignment may leave padding as it is. SAFETY: a slot with all bytes
-            // zero has no value.
+            // `write_bytes`, because an assignment may leave padding as it is.
+            // SAFETY: a slot with all bytes zero has no value.
             unsafe { std::ptr::write_bytes(self, 0, 1) };
         }
     }

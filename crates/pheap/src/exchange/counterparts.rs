@@ -1,4 +1,5 @@
-//! Export and import of counterparts of the standard library's types, as what they are counterparts of; and of numbers of other crates.
+//! Export and import of counterparts of the standard library's types, in the form of those types; and of
+//! numbers of other crates.
 
 use std::cmp::Reverse;
 use std::fmt;
@@ -47,7 +48,7 @@ macro_rules! optional_numbers {
 
 optional_numbers! { u8, u16, u32, u64, u128, i8, i16, i32, i64, i128 }
 
-/// Types that are written as another one: which, and how they are made into it and of it.
+/// Types that are written as another type, and the conversions from and to it.
 macro_rules! written_as {
     ($([$($param:tt)*] $ty:ty as $other:ty: |$value:ident| $get:expr, $of:expr;)*) => {$(
         impl<'r $($param)*> Export<'r> for $ty {
@@ -77,7 +78,7 @@ written_as! {
     [] ordered_float::OrderedFloat<f64> as f64: |value| value.0, ordered_float::OrderedFloat;
 }
 
-/// Types that are their one field.
+/// Types that are written as their single field.
 macro_rules! around {
     ($($ty:ident),*) => {$(
         impl<'r, T: Export<'r>> Export<'r> for $ty<T> {
@@ -184,7 +185,7 @@ tuples! {
     PTuple8 8 <A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7>;
 }
 
-/// Strings, and the functions that make them.
+/// String types, and the functions that make them.
 macro_rules! texts {
     ($($ty:ident by $make:ident;)*) => {$(
         impl<'r> Export<'r> for $ty<'r> {
@@ -206,7 +207,7 @@ texts! {
     SharedStr by new;
 }
 
-/// Bytes, in hexadecimal where people read it, as keys of bytes are.
+/// Bytes: in hexadecimal in human-readable formats, like keys of bytes.
 macro_rules! bytes {
     ($($ty:ident),*) => {$(
         impl<'r> Export<'r> for $ty<'r> {

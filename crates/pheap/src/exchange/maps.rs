@@ -20,7 +20,8 @@ struct Entries<'i, 't, 'r, M> {
     of: PhantomData<M>,
 }
 
-/// Maps, and what their keys and values are: how they are gone through, and how an entry is inserted, which says whether its key was there.
+/// Maps, and the bounds of their keys and values; their iteration; and an expression that inserts an entry
+/// and returns whether the map had the key.
 macro_rules! maps {
     ($(
         [$K:ident: $($key:tt)*] [$V:ident: $($value:tt)*] $map:ident<'r> where [$($clause:tt)*]
@@ -53,7 +54,8 @@ macro_rules! maps {
 
             fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Self::Value, A::Error> {
                 let into = self.into;
-                // Collections grow where they lie. This one is garbage as soon as it has moved to its place.
+                // Collections are changed through a pointer. This object is garbage after the map was moved
+                // out of it.
                 let map = into.tx().alloc($map::new());
                 let map = into.heap(map)?;
                 while let Some(key) = entries.next_key_seed(KeySeed::<$K> { into, of: PhantomData })? {
@@ -81,6 +83,6 @@ maps! {
 
     [K: Frozen<'r, Shown = <K as MapKey<'r>>::Query>] [V: Frozen<'r>] PSnapMap<'r> where [where <K as MapKey<'r>>::Query: Ord]
     |map, view| map.stored(view).map(|(key, value)| (key.shown(view), value)),
-    // What was imported just now, nobody else knows.
+    // No other object points into an imported value.
     |tx, map, query, value| map.insert_with(tx, query, |_| Ok(value)).map(|is_new| !is_new);
 }

@@ -43,7 +43,8 @@ macro_rules! sets {
 
             fn visit_seq<A: SeqAccess<'de>>(self, mut members: A) -> Result<Self::Value, A::Error> {
                 let into = self.into;
-                // Collections grow where they lie. This one is garbage as soon as it has moved to its place.
+                // Collections are changed through a pointer. This object is garbage after the set was moved
+                // out of it.
                 let set = into.tx().alloc($set::new());
                 let set = into.heap(set)?;
                 for index in 0.. {

@@ -12,7 +12,7 @@ use super::sequence;
 use crate::layout::{Persist, Pointee};
 use crate::ptr::P;
 
-/// Types that are the same to serde.
+/// Types that serde supports directly.
 macro_rules! themselves {
     ($($ty:ty),*) => {$(
         impl Export<'_> for $ty {
@@ -65,7 +65,7 @@ impl<'de, 'r, T: Import<'r>, const N: usize> Visitor<'de> for Array<'_, '_, 'r, 
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<[T; N], A::Error> {
-        // A large array that is not complete has no place on the stack.
+        // On the heap, because an incomplete array may be too large for the stack.
         let mut elements = Vec::with_capacity(N);
         while elements.len() < N {
             match sequence::next(self.into, &mut seq, elements.len())? {
@@ -73,7 +73,7 @@ impl<'de, 'r, T: Import<'r>, const N: usize> Visitor<'de> for Array<'_, '_, 'r, 
                 None => return Err(A::Error::invalid_length(elements.len(), &self)),
             }
         }
-        // Formats that are read by their types alone never have one more.
+        // In formats without lengths, the sequence never has an additional element.
         if seq.next_element::<IgnoredAny>()?.is_some() {
             return Err(A::Error::invalid_length(N + 1, &self));
         }
@@ -133,7 +133,7 @@ impl<'r> Import<'r> for P<'r, str> {
     }
 }
 
-/// What `make` makes of a string.
+/// Reads a string, and returns the result of `make` for it.
 pub(super) fn text<'de, 't, 'r, T, D: Deserializer<'de>>(
     into: &mut Importer<'t, 'r>,
     deserializer: D,

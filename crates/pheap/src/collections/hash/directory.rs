@@ -193,8 +193,8 @@ impl<'r, K: Persist, V: Persist> P<'r, Root<'r, K, V>> {
             let way = self.walk(view, view[self].top, hash);
             let mut last = hash;
             if let Some(Pointer { bits, buckets, index }) = way.leaf {
-                // The bucket itself is not read, because it may not be in the cache. SAFETY: the leaf has
-                // `1 << bits` pointers, and the index is less.
+                // The bucket itself is not read, because it may not be in the cache.
+                // SAFETY: the leaf has `1 << bits` pointers, and the index is less.
                 let same = |i: &usize| *unsafe { buffer::read(view, word(buckets, *i)) } == way.bucket;
                 let more = (index + 1..1 << bits).take_while(same).count();
                 last = hash + ((more as u64) << (HASH - way.known()));

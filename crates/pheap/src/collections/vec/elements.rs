@@ -305,8 +305,9 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
         let (slots, len) = self.parts(tx);
         let (from, to) = bounds(range, len);
         // They are made crash-safe as slots, because one of them may be vacant again when the transaction
-        // commits. SAFETY: the slots are within the length, so they have values; a slot with a value is laid
-        // out as the value.
+        // commits.
+        // SAFETY: the slots are within the length, so they have values; a slot with a value is laid out as
+        // the value.
         unsafe { &mut *(std::ptr::from_mut(buffer::write(tx, slots.range(from, to))) as *mut [T]) }
     }
 
