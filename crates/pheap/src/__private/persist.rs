@@ -90,7 +90,10 @@ macro_rules! __persist_struct {
         where [$($clause:tt)*],
         id $id:ident $text:literal was [$($was:literal)*] removed [$($removed:literal)*]
         repr $repr:ident $align:literal $gaps:literal
-        { $($index:literal $member:tt: $ty:ty as $label:literal was [$($was_part:literal)*] since $since:literal default [$($default:expr)?] $binding:ident)* }
+        { $(
+            $index:literal $member:tt: $ty:ty as $label:literal
+            was [$($was_part:literal)*] since $since:literal default [$($default:expr)?] $binding:ident
+        )* }
     ) => {
         $crate::__persist_header!([$($generics)*] [$($clause)*]);
 
@@ -130,7 +133,9 @@ macro_rules! __persist_struct {
                     $crate::__persist_no_drop!($name);
                     $crate::__private::assert_counted(&[$($index),*]);
                     let fields: &[$crate::__private::Slot] = &[$(
-                        $crate::__private::Slot::of::<<Self as __Declared>::$binding>($crate::__private::core::mem::offset_of!(Self, $member))
+                        $crate::__private::Slot::of::<<Self as __Declared>::$binding>(
+                            $crate::__private::core::mem::offset_of!(Self, $member)
+                        )
                     ),*];
                     $crate::__persist_repr!($repr $align, fields);
                     // Fields do not overlap: there is a gap if, and only if, the sizes of the parts add up to
@@ -140,12 +145,14 @@ macro_rules! __persist_struct {
                         $(|| $crate::__private::FieldOf::<<Self as __Declared>::$binding>::PADDED)*
                 };
 
-                const POINTERS: $crate::__private::core::primitive::bool = false $(|| $crate::__private::FieldOf::<<Self as __Declared>::$binding>::POINTERS)*;
+                const POINTERS: $crate::__private::core::primitive::bool =
+                    false $(|| $crate::__private::FieldOf::<<Self as __Declared>::$binding>::POINTERS)*;
 
                 fn desc() -> &'static $crate::__private::Desc {
                     // Each field has the same type with any brand. An alias can hide a brand:
                     // `type Leak = P<'static, u64>`.
-                    $($crate::__private::FieldOf::<<Self as __Declared>::$binding>::at_any_brand::<Self>(|this, $binding| {
+                    $($crate::__private::FieldOf::<<Self as __Declared>::$binding>
+                    ::at_any_brand::<Self>(|this, $binding| {
                         let $name { $member: found, .. } = this;
                         // Without an expected type, so that nothing is coerced.
                         let found = $crate::__private::found(found);
@@ -155,7 +162,11 @@ macro_rules! __persist_struct {
                         // The type has these fields and no others, of these types.
                         let _: fn(&mut Self) = |this| {
                             let $name { $($member: $binding),* } = this;
-                            $(let $binding = $crate::__private::found($binding); let _: $crate::__private::AsDerived<<Self as __Declared>::$binding> = $binding;)*
+                            $(
+                                let $binding = $crate::__private::found($binding);
+                                let _: $crate::__private::AsDerived<<Self as __Declared>::$binding> =
+                                    $binding;
+                            )*
                         };
                         // Evaluates its assertions: no object lives in a heap without its description.
                         let _: $crate::__private::core::primitive::bool = <Self as $crate::Persist>::PADDED;
@@ -175,7 +186,10 @@ macro_rules! __persist_struct {
                                     name: $crate::__private::part_name($label),
                                     offset: $crate::__private::core::mem::offset_of!(Self, $member),
                                     ty: $crate::__private::FieldOf::<<Self as __Declared>::$binding>::DESC,
-                                    history: $crate::__persist_history!([$($was_part)*] $since (<Self as __Declared>::$binding) $ty [$($default)?]),
+                                    history: $crate::__persist_history!(
+                                        [$($was_part)*] $since (<Self as __Declared>::$binding) $ty
+                                        [$($default)?]
+                                    ),
                                 }),*],
                             },
                         }
@@ -194,10 +208,15 @@ macro_rules! __persist_struct {
                     };
                     $(
                         if $crate::__private::FieldOf::<<Self as __Declared>::$binding>::PADDED {
-                            let field = base.wrapping_add(slots[$index].offset).cast::<<Self as __Declared>::$binding>();
+                            let field = base
+                                .wrapping_add(slots[$index].offset)
+                                .cast::<<Self as __Declared>::$binding>();
                             // SAFETY: `field` is a field of the valid value at `base`, at the offset that
                             // `PADDED` has checked.
-                            unsafe { $crate::__private::FieldOf::<<Self as __Declared>::$binding>::zero_padding(field) };
+                            unsafe {
+                                $crate::__private::FieldOf::<<Self as __Declared>::$binding>
+                                    ::zero_padding(field)
+                            };
                         }
                         // SAFETY: the range is the gap before this field, within the value at `base`.
                         unsafe { $crate::__private::zero(base, gaps[$index].0, gaps[$index].1) };
@@ -226,8 +245,13 @@ macro_rules! __persist_enum {
         id $id:ident $text:literal was [$($was:literal)*] removed [$($removed:literal)*]
         repr $tag:ident $align:literal
         { $(
-            $variant:ident as $variant_label:literal was [$($was_variant:literal)*] since $variant_since:literal removed [$($removed_part:literal)*] = ($start:expr) + $steps:literal, $gaps:literal
-            { $($index:literal $member:tt: $ty:ty as $label:literal was [$($was_part:literal)*] since $since:literal default [$($default:expr)?] $binding:ident)* }
+            $variant:ident as $variant_label:literal
+            was [$($was_variant:literal)*] since $variant_since:literal removed [$($removed_part:literal)*]
+            = ($start:expr) + $steps:literal, $gaps:literal
+            { $(
+                $index:literal $member:tt: $ty:ty as $label:literal
+                was [$($was_part:literal)*] since $since:literal default [$($default:expr)?] $binding:ident
+            )* }
         )* }
     ) => {
         $crate::__persist_header!([$($generics)*] [$($clause)*]);
@@ -260,21 +284,32 @@ macro_rules! __persist_enum {
 
                 const PADDED: $crate::__private::core::primitive::bool = {
                     // The compiler's message belongs here. The declared type is the one that counts.
-                    $($(let _: $crate::__private::core::primitive::bool = <$ty as $crate::Persist>::PADDED;)*)*
+                    $($(
+                        let _: $crate::__private::core::primitive::bool = <$ty as $crate::Persist>::PADDED;
+                    )*)*
                     $crate::__private::core::assert!(
-                        true $($(&& $crate::__private::FieldOf::<<Self as __Declared>::$binding>::IS_PERSIST)*)*,
+                        true $($(
+                            && $crate::__private::FieldOf::<<Self as __Declared>::$binding>::IS_PERSIST
+                        )*)*,
                         "the type of a field is another one at each place where it is written"
                     );
                     $crate::__persist_no_drop!($name);
                     $($crate::__private::assert_counted(&[$($index),*]);)*
-                    let tag = $crate::__private::core::mem::size_of::<$crate::__private::core::primitive::$tag>();
+                    let tag =
+                        $crate::__private::core::mem::size_of::<$crate::__private::core::primitive::$tag>();
                     $crate::__private::assert_tag::<Self>(tag);
                     let mut value = $crate::__private::core::mem::MaybeUninit::<Self>::uninit();
                     $crate::__private::assert_c::<Self>($align, tag, &[$(
                         &{
-                            let tag: $crate::__private::core::primitive::$tag = <Self as __Declared>::$variant;
+                            let tag: $crate::__private::core::primitive::$tag =
+                                <Self as __Declared>::$variant;
                             // SAFETY: `assert_tag` has checked that there is room for a tag.
-                            unsafe { value.as_mut_ptr().cast::<$crate::__private::core::primitive::$tag>().write_unaligned(tag) };
+                            unsafe {
+                                value
+                                    .as_mut_ptr()
+                                    .cast::<$crate::__private::core::primitive::$tag>()
+                                    .write_unaligned(tag)
+                            };
                             // If an enum has one variant only, a pattern does not read the tag, but this
                             // does.
                             // SAFETY: this reads the tag, which was just written. If the compiler finds that
@@ -283,7 +318,9 @@ macro_rules! __persist_enum {
                             let _ = $crate::__private::core::mem::discriminant(unsafe { &*value.as_ptr() });
                             // SAFETY: `discriminant` has read the tag, so it is that of a variant. Fields are
                             // not read: the references only give their addresses.
-                            let slots: [$crate::__private::Slot; $gaps - 1] = match unsafe { &*value.as_ptr() } {
+                            let slots: [$crate::__private::Slot; $gaps - 1] = match unsafe {
+                                &*value.as_ptr()
+                            } {
                                 Self::$variant { $($member: $binding),* } => [$(
                                     // SAFETY: `$binding` refers to a field of this value.
                                     unsafe { $crate::__private::slot_at(value.as_ptr(), $binding) }
@@ -299,17 +336,21 @@ macro_rules! __persist_enum {
                     // less than the size of the whole.
                     false $(
                         || $crate::__private::core::mem::size_of::<Self>()
-                            != tag $(+ $crate::__private::core::mem::size_of::<<Self as __Declared>::$binding>())*
+                            != tag $(
+                                + $crate::__private::core::mem::size_of::<<Self as __Declared>::$binding>()
+                            )*
                         $(|| $crate::__private::FieldOf::<<Self as __Declared>::$binding>::PADDED)*
                     )*
                 };
 
-                const POINTERS: $crate::__private::core::primitive::bool = false $($(|| $crate::__private::FieldOf::<<Self as __Declared>::$binding>::POINTERS)*)*;
+                const POINTERS: $crate::__private::core::primitive::bool =
+                    false $($(|| $crate::__private::FieldOf::<<Self as __Declared>::$binding>::POINTERS)*)*;
 
                 fn desc() -> &'static $crate::__private::Desc {
                     // Each field has the same type with any brand. An alias can hide a brand:
                     // `type Leak = P<'static, u64>`.
-                    $($($crate::__private::FieldOf::<<Self as __Declared>::$binding>::at_any_brand::<Self>(|this, $binding| match this {
+                    $($($crate::__private::FieldOf::<<Self as __Declared>::$binding>
+                    ::at_any_brand::<Self>(|this, $binding| match this {
                         $name::$variant { $member: found, .. } => {
                             // Without an expected type, so that nothing is coerced.
                             let found = $crate::__private::found(found);
@@ -322,7 +363,11 @@ macro_rules! __persist_enum {
                         // these types.
                         let _: fn(&mut Self) = |this| match *this {
                             $($name::$variant { $($member: ref mut $binding),* } => {
-                                $(let $binding = $crate::__private::found($binding); let _: $crate::__private::AsDerived<<Self as __Declared>::$binding> = $binding;)*
+                                $(
+                                    let $binding = $crate::__private::found($binding);
+                                    let _: $crate::__private::AsDerived<<Self as __Declared>::$binding> =
+                                        $binding;
+                                )*
                             })*
                         };
                         // Evaluates its assertions: no object lives in a heap without its description.
@@ -339,17 +384,26 @@ macro_rules! __persist_enum {
                             size: $crate::__private::core::mem::size_of::<Self>(),
                             align: $crate::__private::core::mem::align_of::<Self>(),
                             kind: $crate::__private::Kind::Enum {
-                                tag: <$crate::__private::core::primitive::$tag as $crate::__private::Tag>::PRIM,
+                                tag: <$crate::__private::core::primitive::$tag
+                                    as $crate::__private::Tag>::PRIM,
                                 variants: &[$($crate::__private::Variant {
                                     name: $crate::__private::part_name($variant_label),
-                                    tag: <Self as __Declared>::$variant as $crate::__private::core::primitive::i128,
+                                    tag: <Self as __Declared>::$variant
+                                        as $crate::__private::core::primitive::i128,
                                     fields: &{
-                                        let slots = $crate::__persist_slots!($tag $(<Self as __Declared>::$binding),*);
+                                        let slots = $crate::__persist_slots!(
+                                            $tag $(<Self as __Declared>::$binding),*
+                                        );
                                         [$($crate::__private::Field {
                                             name: $crate::__private::part_name($label),
                                             offset: slots[$index].offset,
-                                            ty: $crate::__private::FieldOf::<<Self as __Declared>::$binding>::DESC,
-                                            history: $crate::__persist_history!([$($was_part)*] $since (<Self as __Declared>::$binding) $ty [$($default)?]),
+                                            ty: $crate::__private::FieldOf::<
+                                                <Self as __Declared>::$binding
+                                            >::DESC,
+                                            history: $crate::__persist_history!(
+                                                [$($was_part)*] $since (<Self as __Declared>::$binding) $ty
+                                                [$($default)?]
+                                            ),
                                         }),*]
                                     },
                                     history: $crate::__private::History::of_variant(
@@ -370,7 +424,9 @@ macro_rules! __persist_enum {
                     match unsafe { &*this } {
                         $(Self::$variant { .. } => {
                             let (slots, gaps): $crate::__private::Inside<{ $gaps - 1 }, $gaps> = const {
-                                let slots = $crate::__persist_slots!($tag $(<Self as __Declared>::$binding),*);
+                                let slots = $crate::__persist_slots!(
+                                    $tag $(<Self as __Declared>::$binding),*
+                                );
                                 let tag: $crate::__private::core::primitive::$tag = 0;
                                 let head = $crate::__private::core::mem::size_of_val(&tag);
                                 let size = $crate::__private::core::mem::size_of::<Self>();
@@ -378,10 +434,15 @@ macro_rules! __persist_enum {
                             };
                             $(
                                 if $crate::__private::FieldOf::<<Self as __Declared>::$binding>::PADDED {
-                                    let field = base.wrapping_add(slots[$index].offset).cast::<<Self as __Declared>::$binding>();
+                                    let field = base
+                                        .wrapping_add(slots[$index].offset)
+                                        .cast::<<Self as __Declared>::$binding>();
                                     // SAFETY: `field` is a field of the valid value at `base`, at the offset
                                     // that `PADDED` has checked.
-                                    unsafe { $crate::__private::FieldOf::<<Self as __Declared>::$binding>::zero_padding(field) };
+                                    unsafe {
+                                        $crate::__private::FieldOf::<<Self as __Declared>::$binding>
+                                            ::zero_padding(field)
+                                    };
                                 }
                                 // SAFETY: the range is the gap before this field, within the value at `base`.
                                 unsafe { $crate::__private::zero(base, gaps[$index].0, gaps[$index].1) };

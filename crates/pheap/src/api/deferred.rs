@@ -12,8 +12,9 @@ use crate::ptr::P;
 use crate::wal::Commit;
 
 impl<T: Persist> Root<T> {
-    /// Like [`txn`](Self::txn), but does not wait until the transaction is durable: it returns after the commit
-    /// in memory, when all other threads see the changes. The [`Commit`] reports when they are durable.
+    /// Like [`txn`](Self::txn), but does not wait until the transaction is durable: it returns after the
+    /// commit in memory, when all other threads see the changes. The [`Commit`] reports when they are
+    /// durable.
     ///
     /// This is for servers: one thread runs transactions as fast as requests come, one sync covers all
     /// transactions since the last one, and the server sends each answer when its `Commit` is ready. With

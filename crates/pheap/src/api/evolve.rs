@@ -357,8 +357,8 @@ impl<'a> Job<'a> {
             write_root(heap, region, &mut exclusive, unfinished, self.unfinished, NewRoot::Another)?;
         let end = exclusive.commit_and_go_on(replace)?;
         // Other threads may learn of the new type only when the commit may be acknowledged.
-        // SURVIVES unreached: mutants are tried without conversions; `tests/changed_types.rs` of pheap-crash has
-        // them.
+        // SURVIVES unreached: mutants are tried without conversions; `tests/changed_types.rs` of pheap-crash
+        // has them.
         heap.acknowledge(end)?;
         self.region.set_ty(self.unfinished);
         Ok((exclusive, occupied))

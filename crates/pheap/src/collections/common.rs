@@ -17,7 +17,10 @@ macro_rules! copied {
 
 /// `new`, `default`, `len` and `is_empty` of a collection.
 macro_rules! sized {
-    ($name:ident<$($arg:ident),*> of $what:literal, $buffers:literal, $empty:expr, |$this:ident| $len:expr) => {
+    (
+        $name:ident<$($arg:ident),*> of $what:literal, $buffers:literal, $empty:expr,
+        |$this:ident| $len:expr
+    ) => {
         impl<$($arg),*> Default for $name<'_, $($arg),*> {
             fn default() -> Self {
                 $name::new()
@@ -113,12 +116,18 @@ macro_rules! not_in_place {
 /// and one with `both_ends` is double-ended.
 macro_rules! iterators {
     (@also $params:tt $name:tt $args:tt $item:ty, |$entry:pat_param| $part:expr;) => {};
-    (@also [$($param:tt)*] $name:ident [$($arg:ident),*] $item:ty, |$entry:pat_param| $part:expr; exact $($also:ident)*) => {
+    (
+        @also [$($param:tt)*] $name:ident [$($arg:ident),*] $item:ty, |$entry:pat_param| $part:expr;
+        exact $($also:ident)*
+    ) => {
         impl<'v, 'r, $($param)*> ExactSizeIterator for $name<'v, 'r, $($arg),*> {}
 
         iterators!(@also [$($param)*] $name [$($arg),*] $item, |$entry| $part; $($also)*);
     };
-    (@also [$($param:tt)*] $name:ident [$($arg:ident),*] $item:ty, |$entry:pat_param| $part:expr; both_ends) => {
+    (
+        @also [$($param:tt)*] $name:ident [$($arg:ident),*] $item:ty, |$entry:pat_param| $part:expr;
+        both_ends
+    ) => {
         impl<'v, 'r, $($param)*> DoubleEndedIterator for $name<'v, 'r, $($arg),*> {
             #[inline]
             fn next_back(&mut self) -> Option<$item> {

@@ -46,7 +46,10 @@ pub struct PVecDeque<'r, T> {
 pub(super) const OWN_TYPES: &[OwnType] =
     &[OwnType::of::<PVecDeque<'static, u8>>(Promise::Collection(Rule::ring))];
 
-sized!(PVecDeque<T> of "elements", "a buffer", PVecDeque { head: 0, len: 0, buffer: None }, |queue| queue.len as usize);
+sized!(
+    PVecDeque<T> of "elements", "a buffer", PVecDeque { head: 0, len: 0, buffer: None },
+    |queue| queue.len as usize
+);
 
 /// The elements of a buffer that is a ring.
 struct Ring<T> {

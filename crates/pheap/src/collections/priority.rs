@@ -53,7 +53,10 @@ pub struct PPriorityQueue<'r, T> {
 /// See [`own_types`](super::own_types).
 pub(super) const OWN_TYPES: &[OwnType] = &[OwnType::of::<PPriorityQueue<'static, u8>>(Promise::Nothing)];
 
-sized!(PPriorityQueue<T> of "elements", "a buffer", PPriorityQueue { elements: PVec::new() }, |queue| queue.elements.len());
+sized!(
+    PPriorityQueue<T> of "elements", "a buffer", PPriorityQueue { elements: PVec::new() },
+    |queue| queue.elements.len()
+);
 
 /// Reading.
 impl<'r, T: Persist> PPriorityQueue<'r, T> {

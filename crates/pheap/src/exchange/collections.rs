@@ -36,7 +36,10 @@ macro_rules! queues {
         }
 
         impl<'r, T: Import<'r> $(+ $order)?> Import<'r> for $queue<'r, T> {
-            fn import<'de, D: Deserializer<'de>>(into: &mut Importer<'_, 'r>, deserializer: D) -> Result<Self, D::Error> {
+            fn import<'de, D: Deserializer<'de>>(
+                into: &mut Importer<'_, 'r>,
+                deserializer: D,
+            ) -> Result<Self, D::Error> {
                 let elements: Vec<T> = sequence::elements(into, deserializer)?;
                 // Collections are changed through a pointer. This object is garbage after the queue was moved
                 // out of it.

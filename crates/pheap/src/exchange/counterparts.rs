@@ -21,7 +21,8 @@ use crate::values::{
 };
 
 themselves! {
-    NonZero<u8>, NonZero<u16>, NonZero<u32>, NonZero<u64>, NonZero<u128>, NonZero<i8>, NonZero<i16>, NonZero<i32>, NonZero<i64>, NonZero<i128>
+    NonZero<u8>, NonZero<u16>, NonZero<u32>, NonZero<u64>, NonZero<u128>,
+    NonZero<i8>, NonZero<i16>, NonZero<i32>, NonZero<i64>, NonZero<i128>
 }
 #[cfg(feature = "uuid")]
 themselves! { uuid::Uuid }
@@ -35,7 +36,10 @@ macro_rules! optional_numbers {
         }
 
         impl<'r> Import<'r> for Option<NonZero<$ty>> {
-            fn import<'de, D: Deserializer<'de>>(_: &mut Importer<'_, 'r>, deserializer: D) -> Result<Self, D::Error> {
+            fn import<'de, D: Deserializer<'de>>(
+                _: &mut Importer<'_, 'r>,
+                deserializer: D,
+            ) -> Result<Self, D::Error> {
                 Deserialize::deserialize(deserializer)
             }
 
@@ -59,7 +63,10 @@ macro_rules! written_as {
         }
 
         impl<'r $($param)*> Import<'r> for $ty {
-            fn import<'de, D: Deserializer<'de>>(_: &mut Importer<'_, 'r>, deserializer: D) -> Result<Self, D::Error> {
+            fn import<'de, D: Deserializer<'de>>(
+                _: &mut Importer<'_, 'r>,
+                deserializer: D,
+            ) -> Result<Self, D::Error> {
                 <$other>::deserialize(deserializer).map($of)
             }
         }
@@ -69,7 +76,8 @@ macro_rules! written_as {
 written_as! {
     [] PDuration as Duration: |value| value.get(), PDuration::from;
     [] PSystemTime as SystemTime: |value| value.get(), PSystemTime::from;
-    [, T: Serialize + for<'de> Deserialize<'de>, A: StoreAs<T>] Stored<T, A> as T: |value| value.get(), Stored::new;
+    [, T: Serialize + for<'de> Deserialize<'de>, A: StoreAs<T>] Stored<T, A> as T:
+    |value| value.get(), Stored::new;
 }
 
 #[cfg(feature = "ordered-float")]
@@ -88,7 +96,10 @@ macro_rules! around {
         }
 
         impl<'r, T: Import<'r>> Import<'r> for $ty<T> {
-            fn import<'de, D: Deserializer<'de>>(into: &mut Importer<'_, 'r>, deserializer: D) -> Result<Self, D::Error> {
+            fn import<'de, D: Deserializer<'de>>(
+                into: &mut Importer<'_, 'r>,
+                deserializer: D,
+            ) -> Result<Self, D::Error> {
                 T::import(into, deserializer).map($ty)
             }
         }
@@ -153,7 +164,10 @@ macro_rules! tuples {
         }
 
         impl<'r, $($part: Import<'r>),*> Import<'r> for $name<$($part),*> {
-            fn import<'de, De: Deserializer<'de>>(into: &mut Importer<'_, 'r>, deserializer: De) -> Result<Self, De::Error> {
+            fn import<'de, De: Deserializer<'de>>(
+                into: &mut Importer<'_, 'r>,
+                deserializer: De,
+            ) -> Result<Self, De::Error> {
                 deserializer.deserialize_tuple($len, Tuple { into, of: PhantomData::<Self> })
             }
         }
@@ -168,7 +182,9 @@ macro_rules! tuples {
             fn visit_seq<Seq: SeqAccess<'de>>(self, mut seq: Seq) -> Result<Self::Value, Seq::Error> {
                 Ok($name($({
                     let part = sequence::next(self.into, &mut seq, $index)?;
-                    part.ok_or_else(|| Seq::Error::invalid_length($index, &concat!("a tuple of size ", $len)))?
+                    part.ok_or_else(
+                        || Seq::Error::invalid_length($index, &concat!("a tuple of size ", $len))
+                    )?
                 }),*))
             }
         }
@@ -195,7 +211,10 @@ macro_rules! texts {
         }
 
         impl<'r> Import<'r> for $ty<'r> {
-            fn import<'de, D: Deserializer<'de>>(into: &mut Importer<'_, 'r>, deserializer: D) -> Result<Self, D::Error> {
+            fn import<'de, D: Deserializer<'de>>(
+                into: &mut Importer<'_, 'r>,
+                deserializer: D,
+            ) -> Result<Self, D::Error> {
                 super::values::text(into, deserializer, |into, text| $ty::$make(into.tx(), text))
             }
         }
@@ -217,7 +236,10 @@ macro_rules! bytes {
         }
 
         impl<'r> Import<'r> for $ty<'r> {
-            fn import<'de, D: Deserializer<'de>>(into: &mut Importer<'_, 'r>, deserializer: D) -> Result<Self, D::Error> {
+            fn import<'de, D: Deserializer<'de>>(
+                into: &mut Importer<'_, 'r>,
+                deserializer: D,
+            ) -> Result<Self, D::Error> {
                 let bytes = super::keys::import_bytes(deserializer)?;
                 let bytes = $ty::from_slice(into.tx(), &bytes);
                 into.heap(bytes)

@@ -86,11 +86,18 @@ macro_rules! by_itself {
         impl<'r> ExchangeKey<'r> for $ty {
             type Owned = $ty;
 
-            fn export_key<S: Serializer>(query: &$ty, at: Exporter<'_, 'r>, serializer: S) -> Result<S::Ok, S::Error> {
+            fn export_key<S: Serializer>(
+                query: &$ty,
+                at: Exporter<'_, 'r>,
+                serializer: S,
+            ) -> Result<S::Ok, S::Error> {
                 query.export(at, serializer)
             }
 
-            fn import_key<'de, D: Deserializer<'de>>(into: &mut Importer<'_, 'r>, deserializer: D) -> Result<$ty, D::Error> {
+            fn import_key<'de, D: Deserializer<'de>>(
+                into: &mut Importer<'_, 'r>,
+                deserializer: D,
+            ) -> Result<$ty, D::Error> {
                 <$ty>::import(into, deserializer)
             }
 
@@ -101,7 +108,11 @@ macro_rules! by_itself {
     )*};
 }
 
-by_itself! { u8, u16, u32, u64, u128, i8, i16, i32, i64, i128, bool, char, NonZero<u8>, NonZero<u16>, NonZero<u32>, NonZero<u64>, NonZero<u128>, NonZero<i8>, NonZero<i16>, NonZero<i32>, NonZero<i64>, NonZero<i128> }
+by_itself! {
+    u8, u16, u32, u64, u128, i8, i16, i32, i64, i128, bool, char,
+    NonZero<u8>, NonZero<u16>, NonZero<u32>, NonZero<u64>, NonZero<u128>,
+    NonZero<i8>, NonZero<i16>, NonZero<i32>, NonZero<i64>, NonZero<i128>
+}
 #[cfg(feature = "uuid")]
 by_itself! { uuid::Uuid }
 
@@ -111,11 +122,18 @@ macro_rules! by_text {
         impl<'r> ExchangeKey<'r> for $ty {
             type Owned = String;
 
-            fn export_key<S: Serializer>(query: &str, _: Exporter<'_, 'r>, serializer: S) -> Result<S::Ok, S::Error> {
+            fn export_key<S: Serializer>(
+                query: &str,
+                _: Exporter<'_, 'r>,
+                serializer: S,
+            ) -> Result<S::Ok, S::Error> {
                 serializer.serialize_str(query)
             }
 
-            fn import_key<'de, D: Deserializer<'de>>(_: &mut Importer<'_, 'r>, deserializer: D) -> Result<String, D::Error> {
+            fn import_key<'de, D: Deserializer<'de>>(
+                _: &mut Importer<'_, 'r>,
+                deserializer: D,
+            ) -> Result<String, D::Error> {
                 serde::Deserialize::deserialize(deserializer)
             }
 

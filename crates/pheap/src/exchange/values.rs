@@ -24,7 +24,10 @@ macro_rules! themselves {
 
         impl<'r> Import<'r> for $ty {
             #[inline]
-            fn import<'de, D: Deserializer<'de>>(_: &mut Importer<'_, 'r>, deserializer: D) -> Result<$ty, D::Error> {
+            fn import<'de, D: Deserializer<'de>>(
+                _: &mut Importer<'_, 'r>,
+                deserializer: D,
+            ) -> Result<$ty, D::Error> {
                 <$ty>::deserialize(deserializer)
             }
         }

@@ -42,7 +42,9 @@ macro_rules! ranges {
     ($($range:ident),*) => {
         ranges! {$(
             [Q] $range<Q>, Q, |range| range.start_bound(), range.end_bound();
-            [Q: ?Sized] $range<&Q>, Q, |range| RangeBounds::<&Q>::start_bound(range).map(|key| &**key), RangeBounds::<&Q>::end_bound(range).map(|key| &**key);
+            [Q: ?Sized] $range<&Q>, Q, |range|
+                RangeBounds::<&Q>::start_bound(range).map(|key| &**key),
+                RangeBounds::<&Q>::end_bound(range).map(|key| &**key);
         )*}
     };
 }

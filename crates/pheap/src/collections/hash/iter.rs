@@ -16,7 +16,8 @@ iterators! {
     debug_map of [K::Query, V] exact;
 
     /// The keys of a [`PHashMap`]; made by [`PHashMap::keys`].
-    [K: HashKey<'r>, V: Persist] Keys<K, V>(Cursor<'v, 'r, K, V>) => &'v K::Query, |(view, pair)| pair.key.query(view);
+    [K: HashKey<'r>, V: Persist] Keys<K, V>(Cursor<'v, 'r, K, V>) => &'v K::Query,
+    |(view, pair)| pair.key.query(view);
     debug_list of [K::Query] exact;
 
     /// The values of a [`PHashMap`]; made by [`PHashMap::values`].

@@ -88,7 +88,10 @@ pub struct PHashMap<'r, K, V> {
     root: Option<P<'r, Root<'r, K, V>>>,
 }
 
-sized!(PHashMap<K, V> of "entries", "a buffer", PHashMap { len: 0, few: None, root: None }, |map| map.len as usize);
+sized!(
+    PHashMap<K, V> of "entries", "a buffer", PHashMap { len: 0, few: None, root: None },
+    |map| map.len as usize
+);
 
 /// The place of an entry.
 pub(super) enum Home<'r, K, V> {

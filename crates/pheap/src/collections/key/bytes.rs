@@ -59,7 +59,10 @@ fn compare_more(one: &[u8], other: &[u8], known: usize) -> (Ordering, usize) {
 
 /// Key types that own the bytes of their borrowed form.
 macro_rules! by_bytes {
-    ($($key:ty: $target:ty, |$this:ident, $view:ident| $shown:expr, |$query:ident| $bytes:expr, |$tx:ident| $make:expr, $give_up:expr;)*) => {$(
+    ($(
+        $key:ty: $target:ty, |$this:ident, $view:ident| $shown:expr, |$query:ident| $bytes:expr,
+        |$tx:ident| $make:expr, $give_up:expr;
+    )*) => {$(
         // SAFETY: the query is memory that `from_query` has allocated, or lies in the key; that of a
         // `SharedStr` is never written.
         unsafe impl<'r> MapKey<'r> for $key {
@@ -113,11 +116,14 @@ by_bytes! {
         unsafe { buffer::free(tx, this) };
     PBytes<'r>: [u8], |this, view| this.as_slice(view), |query| query, |tx| PBytes::from_slice(tx, query),
         this.free(tx);
-    InlineBytes<'r>: [u8], |this, view| this.as_slice(view), |query| query, |tx| InlineBytes::from_slice(tx, query),
+    InlineBytes<'r>: [u8], |this, view| this.as_slice(view), |query| query,
+        |tx| InlineBytes::from_slice(tx, query),
         this.free(tx);
-    SharedStr<'r>: str, |this, view| this.as_str(view), |query| query.as_bytes(), |tx| SharedStr::new(tx, query),
+    SharedStr<'r>: str, |this, view| this.as_str(view), |query| query.as_bytes(),
+        |tx| SharedStr::new(tx, query),
         // Other objects may point to the text.
         { let _ = this; };
-    PString<'r>: str, |this, view| this.as_str(view), |query| query.as_bytes(), |tx| PString::from_str(tx, query),
+    PString<'r>: str, |this, view| this.as_str(view), |query| query.as_bytes(),
+        |tx| PString::from_str(tx, query),
         this.give_up(tx);
 }

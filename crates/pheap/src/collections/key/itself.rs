@@ -41,7 +41,9 @@ pub(in crate::collections) use key_by_itself;
 
 /// Key types that are their own borrowed form.
 macro_rules! by_itself {
-    ($($(@ $param:ident)? $ty:ty: $exact:expr, |$value:ident, $hasher:ident| $hash:expr, $prefix:expr;)*) => {$(
+    ($(
+        $(@ $param:ident)? $ty:ty: $exact:expr, |$value:ident, $hasher:ident| $hash:expr, $prefix:expr;
+    )*) => {$(
         key_by_itself!([$(, const $param: usize)?] $ty, || ());
         by_value!([$(, const $param: usize)?] $ty);
 
@@ -117,13 +119,15 @@ of_parts! {
         }
     }, x.as_ref().map_or(0, A::prefix);
     [, T: 'static, F: StoreAs<T, Form: Part<'r>> + 'static] Stored<T, F>: <F::Form as OrdKey<'r>>::EXACT,
-        |x, hasher| <F::Form as HashKey<'r>>::hash(x.form(), hasher), <F::Form as OrdKey<'r>>::prefix(x.form());
+        |x, hasher| <F::Form as HashKey<'r>>::hash(x.form(), hasher),
+        <F::Form as OrdKey<'r>>::prefix(x.form());
 }
 
 macro_rules! tuples {
     ($($name:ident<$($part:ident $index:tt),*>;)*) => {
         of_parts! {$(
-            [$(, $part: Part<'r>)*] $name<$($part),*>: false, |x, hasher| { $($part::hash(&x.$index, hasher);)* }, A::prefix(&x.0);
+            [$(, $part: Part<'r>)*] $name<$($part),*>: false,
+                |x, hasher| { $($part::hash(&x.$index, hasher);)* }, A::prefix(&x.0);
         )*}
     };
 }
@@ -141,7 +145,9 @@ tuples! {
 macro_rules! non_zero {
     ($($ty:ty),*) => {
         of_parts! {$(
-            [] NonZero<$ty>: <$ty as OrdKey<'r>>::EXACT, |x, hasher| <$ty as HashKey<'r>>::hash(&x.get(), hasher), <$ty as OrdKey<'r>>::prefix(&x.get());
+            [] NonZero<$ty>: <$ty as OrdKey<'r>>::EXACT,
+                |x, hasher| <$ty as HashKey<'r>>::hash(&x.get(), hasher),
+                <$ty as OrdKey<'r>>::prefix(&x.get());
         )*}
     };
 }
@@ -167,6 +173,8 @@ fn bits_in_order(x: f64) -> u64 {
 
 #[cfg(feature = "ordered-float")]
 by_itself! {
-    ordered_float::OrderedFloat<f64>: true, |x, hasher| hasher.write(&bits_in_order(x.0).to_le_bytes()), bits_in_order(x.0);
-    ordered_float::OrderedFloat<f32>: true, |x, hasher| hasher.write(&bits_in_order(x.0.into()).to_le_bytes()), bits_in_order(x.0.into());
+    ordered_float::OrderedFloat<f64>: true,
+        |x, hasher| hasher.write(&bits_in_order(x.0).to_le_bytes()), bits_in_order(x.0);
+    ordered_float::OrderedFloat<f32>: true,
+        |x, hasher| hasher.write(&bits_in_order(x.0.into()).to_le_bytes()), bits_in_order(x.0.into());
 }

@@ -14,21 +14,25 @@ use crate::layout::Persist;
 iterators! {
     /// The entries of a [`PSnapMap`](super::PSnapMap) in the order of their keys; made by
     /// [`SnapRef::iter`](super::SnapRef::iter).
-    [K: Frozen<'r>, V: Frozen<'r>] Iter<K, V>(Entries<'v, 'r, K, V>) => (&'v K::Shown, &'v V::Shown), |(view, key, value)| (key.shown(view), value.shown(view));
+    [K: Frozen<'r>, V: Frozen<'r>] Iter<K, V>(Entries<'v, 'r, K, V>) => (&'v K::Shown, &'v V::Shown),
+    |(view, key, value)| (key.shown(view), value.shown(view));
     debug_map of [K::Shown, V::Shown] exact both_ends;
 
     /// The keys of a [`PSnapMap`](super::PSnapMap) in order; made by [`SnapRef::keys`](super::SnapRef::keys).
-    [K: Frozen<'r>, V: Frozen<'r>] Keys<K, V>(Entries<'v, 'r, K, V>) => &'v K::Shown, |(view, key, _)| key.shown(view);
+    [K: Frozen<'r>, V: Frozen<'r>] Keys<K, V>(Entries<'v, 'r, K, V>) => &'v K::Shown,
+    |(view, key, _)| key.shown(view);
     debug_list of [K::Shown] exact both_ends;
 
     /// The values of a [`PSnapMap`](super::PSnapMap) in the order of their keys; made by
     /// [`SnapRef::values`](super::SnapRef::values).
-    [K: Frozen<'r>, V: Frozen<'r>] Values<K, V>(Entries<'v, 'r, K, V>) => &'v V::Shown, |(view, _, value)| value.shown(view);
+    [K: Frozen<'r>, V: Frozen<'r>] Values<K, V>(Entries<'v, 'r, K, V>) => &'v V::Shown,
+    |(view, _, value)| value.shown(view);
     debug_list of [V::Shown] exact both_ends;
 
     /// The entries of a [`PSnapMap`](super::PSnapMap) in a range of keys, in order; made by
     /// [`SnapRef::range`](super::SnapRef::range).
-    [K: Frozen<'r>, V: Frozen<'r>] Range<K, V>(Between<'v, 'r, K, V>) => (&'v K::Shown, &'v V::Shown), |(view, key, value)| (key.shown(view), value.shown(view));
+    [K: Frozen<'r>, V: Frozen<'r>] Range<K, V>(Between<'v, 'r, K, V>) => (&'v K::Shown, &'v V::Shown),
+    |(view, key, value)| (key.shown(view), value.shown(view));
     debug_map of [K::Shown, V::Shown] both_ends;
 }
 
