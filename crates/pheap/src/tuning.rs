@@ -13,11 +13,11 @@ pub struct Tuning {
     /// Most copies that are searched one by one, without an index; at most as many as a write set always has
     /// room for.
     pub unindexed: usize,
-    /// Most lines that redo records cover and that are not flushed until the log is emptied. So lines that
-    /// are written often are flushed rarely, and emptying the log takes a short time.
+    /// Number of lines covered by redo records that may stay unflushed until the log is emptied. So lines
+    /// that are written often are flushed rarely, and emptying the log takes a short time.
     pub kept_lines: usize,
-    /// Lines to flush at a commit if there are more than that, or none: a fence that waits for many lines
-    /// takes little longer than one that waits for a few.
+    /// Number of lines that a commit flushes if there are that many more than `kept_lines`; otherwise it
+    /// flushes none. A fence that waits for many lines takes little longer than one that waits for a few.
     pub lines_at_a_time: usize,
     /// Most bytes of fresh objects in a redo record; if there are more, they are flushed before it. A second
     /// fence takes about as long as writing that many bytes twice.

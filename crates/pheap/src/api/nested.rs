@@ -122,9 +122,9 @@ impl<'r> Txn<'r> {
     /// Runs `f` as a part of this transaction that can fail alone: if `f` returns an error, only the changes
     /// of `f` are rolled back.
     ///
-    /// The transaction continues in both cases, and commits at once all changes that were not rolled back. So
-    /// a function that fails half-way has no effect, although the transaction that calls it continues. Nested
-    /// parts can have nested parts.
+    /// The transaction continues in both cases, and commits all changes that were not rolled back in one
+    /// step. So a function that fails half-way has no effect, although the transaction that calls it
+    /// continues. Nested parts can have nested parts.
     ///
     /// `carried` contains the pointers of the transaction that `f` needs (see [`Carried`]). A nested part has
     /// its own *brand*, so that no pointer outlives a rollback. The compiler refuses all other pointers in

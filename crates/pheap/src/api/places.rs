@@ -53,8 +53,8 @@ pub(super) unsafe fn writable_at_first<T: Pointee + ?Sized>(cx: *mut Context, va
 }
 
 /// Returns the place to which `place` is to be written; handles the simple cases itself. All calls are tail
-/// calls, so the simple cases save no registers. Most stores are such a case: the second one to a field, or
-/// the first one to an object.
+/// calls, so the simple cases save no registers. Most stores are such a case: the first one to a field, or a
+/// repeated one.
 ///
 /// # Safety
 /// *open*, *live* and *alone*; `hot` is that of the context.
@@ -140,7 +140,8 @@ unsafe fn place_at_first<T: Pointee + ?Sized, F: Persist>(
     unsafe { Context::writable(cx, addr, len, align_of::<F>(), None) }.cast()
 }
 
-/// Records the range that a store to `place` will log. Returns whether it is not logged yet.
+/// Records the range that a store to `place` will log. Returns whether it was recorded: not if it is logged
+/// already.
 ///
 /// # Safety
 /// *open*, *live* and *alone*.

@@ -80,8 +80,8 @@ impl<'r> Txn<'r> {
         unsafe { &mut *place }
     }
 
-    /// Looks up the first of two parts. If it would need a log entry of its own, records it, so that the
-    /// other part is logged with it.
+    /// Looks up the first of two parts. If it would need a separate log entry, records it, so that the other
+    /// part is logged with it.
     #[doc(hidden)]
     #[inline(always)]
     pub fn __first<T: Pointee + ?Sized, F: Persist>(

@@ -322,7 +322,7 @@ impl<'t, 'r, K: HashKey<'r>, V: Persist<At<'r> = V>> Spot<'t, 'r, K, V> {
             // Write the whole root, because it is read as a whole.
             self.tx[self.root].top = child;
         } else {
-            // SAFETY: `child` is in a directory of the map, because bits above lead to it.
+            // SAFETY: `above` is not 0, so `walk` has found `child` in a directory of the map.
             unsafe { *buffer::write(self.tx, self.way.child) = child };
         }
     }

@@ -218,7 +218,7 @@ fn roots_come_and_change() {
 }
 
 /// The content of a heap is durable when it is opened, with any durability. With durabilities that do not
-/// wait, so is each transaction.
+/// wait, each transaction is durable, too.
 #[test]
 fn a_heap_that_is_opened_is_durable() {
     let setup = Setup::new(SyncPolicy::EveryCommit);
