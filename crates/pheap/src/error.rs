@@ -224,7 +224,7 @@ pub enum Error {
          heap's file"
     )]
     Misplaced {
-        /// Which file, and what is wrong.
+        /// The file, and the problem.
         reason: String,
     },
 
@@ -246,7 +246,7 @@ pub enum Error {
     /// until it is reopened, which recovers everything that was acknowledged.
     #[error("the heap has failed ({reason}); open it again, which recovers all that was committed")]
     Failed {
-        /// What failed.
+        /// The cause of the failure.
         reason: String,
     },
 
@@ -317,7 +317,7 @@ pub enum Error {
     UnsupportedType {
         /// The type, or the offending part of it.
         type_name: String,
-        /// The problem, and what to do about it.
+        /// The problem, and how to solve it.
         why: String,
     },
 

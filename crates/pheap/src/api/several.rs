@@ -142,7 +142,8 @@ fn end<R>(heap: &Arc<HeapInner>, mut group: Group<'_>, result: Result<R>, how: E
     result
 }
 
-/// Implements the questions of a task before it opens a transaction on several roots of a heap.
+/// Implements `waits_for_syncs` and `backlog`, which a task calls before it opens a transaction on several
+/// roots.
 macro_rules! asks_the_heap {
     ($roots:ident, $first:expr) => {
         fn waits_for_syncs(&self) -> bool {

@@ -40,7 +40,7 @@ impl<'t, 'r, T: Pointee + ?Sized, F: Persist> First<'t, 'r, T, F> {
     }
 }
 
-/// What `#[txn]` expands to.
+/// The methods that `#[txn]` expands to.
 impl<'r> Txn<'r> {
     /// Makes a part of an object crash-safe, and returns it. It has no closures: each would be one more
     /// function to check and to compile.

@@ -181,7 +181,7 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVecDeque<'r, T>> {
         Ok(())
     }
 
-    /// Puts an element before all others. Amortised O(1).
+    /// Inserts an element before all others. Amortised O(1).
     ///
     /// # Errors
     /// If memory cannot be allocated.

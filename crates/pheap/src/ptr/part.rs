@@ -1,4 +1,5 @@
-//! Addresses of fields and elements within objects: what `field!` and the stores of `#[txn]` expand to.
+//! Addresses of fields and elements within objects, for the expansions of `field!` and of the stores of
+//! `#[txn]`.
 //!
 //! The macros here do not trust their tokens. A [`Part`] is the proof that an address is within an object, so
 //! all functions that the macros call are safe, except at one place: the address of a field, in `__part!`.
