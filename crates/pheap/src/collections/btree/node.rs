@@ -3,8 +3,8 @@
 //! Invariants of a tree, whatever the order of its keys:
 //! * In a node, `len` is at most `N`, and the `slots` of its order are a permutation of `0..N`: first those
 //!   of the items, as they are sorted.
-//! * A slot in use has a value. If a type can have pointers, its free slots, or the free elements of `near`, are
-//!   zero.
+//! * A slot in use has a value. If a type can have pointers, its free slots, or the free elements of `near`,
+//!   are zero.
 //! * Each branch of an inner node leads to one child: a leaf, by its element of `near`, or an inner node. All
 //!   branches except the first have a separator.
 //! * All leaves have the same depth, and no node has two parents.
