@@ -1,4 +1,4 @@
-//! `Error`: everything that can go wrong, its text, and what to do about it.
+//! `Error`: the reasons for which a call fails, their texts, and how to react to them.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,23 +7,24 @@ use std::path::PathBuf;
 /// The result of most calls.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a call failed. An error never loses a committed transaction: a failed transaction is rolled back (but see
-/// [`OutcomeUnknown`](Error::OutcomeUnknown)), and a file that cannot be opened is left as it was.
+/// The reason for which a call has failed. No error loses a committed transaction: a failed transaction is
+/// rolled back (for an exception see [`OutcomeUnknown`](Error::OutcomeUnknown)), and a file that cannot be
+/// opened is left as it was.
 ///
-/// Its `Debug` is its text as well, because that is what a `main` that returns a `Result` prints.
+/// Its `Debug` is its text as well, because a `main` that returns a `Result` prints `Debug`.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The operating system refused a call on the heap file.
     #[error("{context}: {source}")]
     Io {
-        /// What was being done, with the path.
+        /// The operation, with the path.
         context: String,
         /// The operating system's answer.
         source: std::io::Error,
     },
 
-    /// The file exists, and something other than pheap wrote it. It was not touched.
+    /// The file exists, and another program than pheap wrote it. It was not changed.
     #[error("{} is not a pheap file; choose another path, or move it away first", path.display())]
     NotAHeap {
         /// The file.
@@ -35,12 +36,13 @@ pub enum Error {
     NotAFile {
         /// The path.
         path: PathBuf,
-        /// What is there.
+        /// The kind of the file.
         kind: &'static str,
     },
 
-    /// The file of the open heap was removed, or another file took its name: the heap's content will be gone with its last handle. Transactions that need not
-    /// grow the file go on, and [`Heap::backup`](crate::Heap::backup) saves all commits.
+    /// The file of the open heap was removed, or another file took its name: the heap's content is lost when
+    /// its last handle is dropped. Transactions that need not grow the file continue, and
+    /// [`Heap::backup`](crate::Heap::backup) saves all commits.
     #[error(
         "{} was removed while the heap was open, and what is in it will be gone when it is closed; save it with `Heap::backup`, to the same path or another one, and \
          open that",
@@ -65,32 +67,32 @@ pub enum Error {
         need: u64,
     },
 
-    /// A newer pheap wrote the file, in a format that this one does not know.
+    /// A newer version of pheap wrote the file, in a format that this version does not know.
     #[error(
         "the heap has format {found}, this program knows formats up to {supported}; use a program built with a newer pheap"
     )]
     NewerFormat {
         /// The format (or the set of feature flags) found.
         found: u64,
-        /// The newest one that is known here.
+        /// The newest format that this version knows.
         supported: u64,
     },
 
-    /// An older pheap wrote the file, in a format that is no longer supported.
+    /// An older version of pheap wrote the file, in a format that is no longer supported.
     #[error(
         "the heap has format {found}, this program knows formats from {oldest} on; export its roots with the program that wrote it, and import them here"
     )]
     OlderFormat {
         /// The format found.
         found: u64,
-        /// The oldest one that is known here.
+        /// The oldest format that this version knows.
         oldest: u64,
     },
 
     /// A checksum or an invariant of the metadata does not hold.
     #[error("the heap is corrupt: {what}; restore it from a copy")]
     Corrupt {
-        /// What does not hold, and where.
+        /// The checksum or invariant that does not hold, and its place.
         what: String,
     },
 
@@ -101,7 +103,8 @@ pub enum Error {
         path: PathBuf,
     },
 
-    /// The heap is in use in a way that leaves no log behind, so no [follower](crate::Options::follower) could tell one state of it from another.
+    /// The heap is in use in a way that writes no log, so a [follower](crate::Options::follower) could not
+    /// distinguish its states.
     #[error(
         "{} is in use with {how}, and only a heap that is in use with `Durability::Wal`, or closed, can be followed; open it with that in the program that has it open, or let that \
          program make a `Heap::backup`. If no program has it open, because the last one was killed, open it without `follower`",
@@ -114,8 +117,8 @@ pub enum Error {
         how: &'static str,
     },
 
-    /// Each time that a [follower](crate::Options::follower) had copied the heap, its log, or the heap itself, was not what it had been: the program that has it open writes, or opens and closes
-    /// it, too fast.
+    /// Each time that a [follower](crate::Options::follower) had copied the heap, its log or the heap itself
+    /// had changed: the program that has the heap open writes, or opens and closes it, too fast.
     #[error(
         "{} changes faster than it can be copied: in {tries} attempts, its log was overwritten before it was read, or the heap was opened, closed or replaced; try again later, open it with a \
          larger `Options::log_limit` in the program that writes to it, or let that program make a `Heap::backup`",
@@ -128,7 +131,8 @@ pub enum Error {
         tries: u32,
     },
 
-    /// This process has the heap open already, perhaps under another name. Who has it, [`Heap::holders`](crate::Heap::holders) says, too.
+    /// This process already has the heap open, perhaps under another name.
+    /// [`Heap::holders`](crate::Heap::holders) also lists the handles.
     #[error(
         "{} is open in this process already (perhaps under another name), {held_by}; share that `Heap`, or close it with `Heap::close`, which waits for no handle to be dropped",
         path.display()
@@ -136,7 +140,7 @@ pub enum Error {
     AlreadyOpen {
         /// The file, as named in the refused call.
         path: PathBuf,
-        /// Who keeps it open: "held by 1 handle of a root (`jobs`)".
+        /// The handles that keep it open: "held by 1 handle of a root (`jobs`)".
         held_by: Box<str>,
     },
 
@@ -146,8 +150,9 @@ pub enum Error {
     )]
     NotClosed,
 
-    /// The heap was in use with `Process` durability and was not closed, and it is unknown whether the machine has been down since: there is no
-    /// `/proc` now, or there was none when the heap was opened. Without `/proc`, a heap of a killed process opens with this durability only in a tmpfs.
+    /// The heap was in use with `Process` durability and was not closed, and it is unknown whether the
+    /// machine has been down since: there is no `/proc` now, or there was none when the heap was opened.
+    /// Without `/proc`, a heap of a killed process opens with this durability only in a tmpfs.
     #[error(
         "{} was in use with `Durability::Process`, and whether the machine has been down since, so that it may be torn, cannot be told without /proc; mount it before \
          heaps are opened, or use `Durability::Wal`. What is there opens with `Options::verify(true)`, if nothing is wrong with it",
@@ -158,8 +163,8 @@ pub enum Error {
         path: PathBuf,
     },
 
-    /// The file is a copy that was made while a program had the heap open, or after that program was killed. A copy made during transactions
-    /// may be torn, however good it looks. It was not touched.
+    /// The file is a copy that was made while a program had the heap open, or after that program was killed.
+    /// If the copy was made during transactions, it may be torn, even if it looks valid. It was not changed.
     #[error(
         "{} is a copy of a heap that was in use when it was made, so it may be torn; make copies with `Heap::backup` or `pheap backup`, or of closed heaps. If \
          nobody changed the heap meanwhile, open the copy once with `Options::restored(true)`, which checks all of it first",
@@ -170,8 +175,8 @@ pub enum Error {
         path: PathBuf,
     },
 
-    /// The heap was in use with [`Durability::Wal`](crate::Durability::Wal), and its log is not beside it: the file is a copy of the heap without its log, or the log
-    /// was removed.
+    /// The heap was in use with [`Durability::Wal`](crate::Durability::Wal), and its log is not next to it:
+    /// the file is a copy of the heap without its log, or the log was removed.
     #[error(
         "{} is missing, which holds the newest transactions of the heap; put it back (if the heap was opened by another name, or renamed, its log lies beside that name: rename it to this), or \
          restore the heap and its log from a copy",
@@ -182,7 +187,7 @@ pub enum Error {
         path: PathBuf,
     },
 
-    /// The file with the name of the heap's log is not its log. It was not touched.
+    /// The file with the name of the heap's log is not its log. It was not changed.
     #[error(
         "{} is not the log of this heap ({why}); move it away, or put the log back that belongs there",
         path.display()
@@ -190,12 +195,14 @@ pub enum Error {
     ForeignLog {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason why it is not the heap's log.
         why: String,
     },
 
-    /// With [`Durability::Wal`](crate::Durability::Wal), a heap has a log beside it. Here the log would lie in another file system than the heap, because the heap's file
-    /// is a mount of its own (a single file that is given to a container, for example). Elsewhere, the log would be missing. Nothing was touched.
+    /// With [`Durability::Wal`](crate::Durability::Wal), a heap has a log next to it. Here the log would lie
+    /// in another file system than the heap, because the heap's file is a separate mount (a single file that
+    /// was passed to a container, for example). If the heap were opened elsewhere, the log would be missing.
+    /// Nothing was changed.
     #[error(
         "{} is mounted by itself, so the log beside it would be missing where the heap is opened in its directory; mount that directory instead of the file",
         path.display()
@@ -206,10 +213,10 @@ pub enum Error {
     },
 
     /// While the heap was open with [`Durability::Wal`](crate::Durability::Wal), its log was removed or
-    /// renamed, or another file was put where the log belongs, or the heap's file was removed, or renamed
-    /// without its log. The next opening could not find further commits, so the heap can neither be read nor
-    /// written any more. If the heap's file still exists, [closing](crate::Heap::close) the heap writes all
-    /// commits to it. If the program ends before that, the log has them: put it back beside the heap's file.
+    /// renamed, or another file was put in the log's place, or the heap's file was removed, or renamed
+    /// without its log. The next opening could not find further commits, so the heap can no longer be read or
+    /// written. If the heap's file still exists, [closing](crate::Heap::close) the heap writes all commits to
+    /// it. If the program ends before that, the log has them: put it back next to the heap's file.
     #[error(
         "the files of the heap are not where an opening would find them ({reason}); close the heap, which \
          brings what was committed to its file if that is still there, move any other file away, and open \
@@ -217,12 +224,14 @@ pub enum Error {
          heap's file"
     )]
     Misplaced {
-        /// Which file, and what is wrong.
+        /// The file, and the problem.
         reason: String,
     },
 
-    /// The transaction has taken place in memory, but the disk failed while its log was written, or the log could not be found afterwards: only reopening the heap
-    /// tells whether it survives. The heap cannot be used until then. If merely the files are [misplaced](Error::Misplaced), closing the heap saves the transaction.
+    /// The transaction has committed in memory, but the disk failed while its log was written, or the log
+    /// could not be found afterwards: only the next opening of the heap shows whether the transaction
+    /// survives. The heap cannot be used until then. If the files are just [misplaced](Error::Misplaced),
+    /// closing the heap saves the transaction.
     #[error(
         "the disk failed while the transaction was written, or its log cannot be found ({source}); close the heap, and whether the transaction has taken place is known when it is opened again"
     )]
@@ -231,28 +240,31 @@ pub enum Error {
         source: std::io::Error,
     },
 
-    /// The disk failed earlier, or a panic has interrupted pheap in the middle of a commit or rollback, or the program has installed a filter of system calls that refuses
-    /// `membarrier`, of which threads make use already. Memory may be ahead of the
-    /// disk, or inconsistent, so the heap can neither be read nor written until it is reopened, which recovers everything that was acknowledged.
+    /// The disk failed earlier, or a panic has interrupted pheap in the middle of a commit or rollback, or
+    /// the program has installed a filter of system calls that refuses `membarrier` although threads already
+    /// rely on it. Memory may be ahead of the disk, or inconsistent, so the heap cannot be read or written
+    /// until it is reopened, which recovers everything that was acknowledged.
     #[error("the heap has failed ({reason}); open it again, which recovers all that was committed")]
     Failed {
-        /// What failed.
+        /// The cause of the failure.
         reason: String,
     },
 
-    /// The root has another type. Nothing is ever read as another type; annotations say what has another name, or is new, and [`Heap::migrate`](crate::Heap::migrate) makes a new root
-    /// from the old one.
+    /// The root has another type. A value is never read as another type. Annotations declare renamed and new
+    /// fields, and [`Heap::migrate`](crate::Heap::migrate) makes a new root from the old one.
     #[error(
         "root {root:?} holds values of another layout; `Heap::migrate` brings them to the new one\n{difference}"
     )]
     TypeMismatch {
         /// Name of the root.
         root: String,
-        /// Both layouts, the first field that differs, and what would help.
+        /// Both layouts, the first field that differs, and a hint.
         difference: String,
     },
 
-    /// The root's type has changed since this handle was made: by [`Heap::migrate`](crate::Heap::migrate), or because it was opened as a type with annotations that allow it.
+    /// The root's type has changed since this handle was made: by [`Heap::migrate`](crate::Heap::migrate) or
+    /// [`Heap::evolve`](crate::Heap::evolve), or because the root was opened as a type with annotations that
+    /// allow it.
     #[error(
         "root {root:?} has another type since this handle was made, by `Heap::migrate` or `Heap::evolve`, or because it was opened as that; get a new handle of it, with that type, from `Heap::root`"
     )]
@@ -261,8 +273,9 @@ pub enum Error {
         root: String,
     },
 
-    /// Annotations (`#[persist(was = ..)]`, `#[persist(since = ..)]`) say that the values of a root are of a type that has changed. They are taken for that when nobody has a pointer to them that was
-    /// made for the old type: a [`Held`](crate::Held), or a [`Snapshot`](crate::Snapshot).
+    /// Annotations (`#[persist(was = ..)]`, `#[persist(since = ..)]`) declare that the type of a root has
+    /// changed. The heap accepts the new type only if the program has no pointer to the values that was made
+    /// for the old type: no [`Held`](crate::Held), and no [`Snapshot`](crate::Snapshot).
     #[error(
         "root {root:?} cannot be opened as a type that has changed while pointers or snapshots of it are held; let go of them first"
     )]
@@ -271,9 +284,10 @@ pub enum Error {
         root: String,
     },
 
-    /// The objects of a root are being [converted](crate::Heap::evolve) to other types: a thread does it now, or a crash has
-    /// cut it short. The program that has begun goes on with it when it calls `evolve` again. Before that, no program can
-    /// open the root, and none can end the conversion that makes other types of the objects.
+    /// The objects of a root are being [converted](crate::Heap::evolve) to other types: a thread does it now,
+    /// or a crash has interrupted it. The program that has begun the conversion continues it when it calls
+    /// `evolve` again. Until then, no program can open the root, and a program with other types cannot
+    /// complete the conversion.
     #[error(
         "root {root:?} is being converted to other types, which is not finished; the program with the new types goes on with it by `Heap::evolve`, and no other can open the root"
     )]
@@ -282,11 +296,11 @@ pub enum Error {
         root: String,
     },
 
-    /// A pointer in the heap leads to a part of an object, and the type of one of them has changed: the part
-    /// may be elsewhere in the new type, or something else than the pointer says. Or a pointer is to a type
-    /// without bytes that is to have some, or the other way round: such a pointer leads nowhere. Nothing was
-    /// changed;
-    /// [`Heap::migrate`](crate::Heap::migrate) can do what [`Heap::evolve`](crate::Heap::evolve) and annotations cannot.
+    /// A pointer in the heap leads to a part of an object, and the type of the part or of the object has
+    /// changed: in the new type, the part may have moved, or may be something else than the type of the
+    /// pointer. Or the pointer is to a type without bytes that gets some, or the other way round: such a
+    /// pointer leads nowhere. Nothing was changed; [`Heap::migrate`](crate::Heap::migrate) can do changes
+    /// that [`Heap::evolve`](crate::Heap::evolve) and annotations cannot.
     #[error(
         "root {root:?} has pointers to parts of objects of type `{type_name}`, so their types cannot change one by one; `Heap::migrate` makes a new root from the old one"
     )]
@@ -297,18 +311,19 @@ pub enum Error {
         type_name: String,
     },
 
-    /// A heap cannot store objects of this type, because its type table cannot describe it. Nothing was changed; other types are not affected.
+    /// A heap cannot store objects of this type, because its type table cannot describe it. Nothing was
+    /// changed; other types are not affected.
     #[error("a heap cannot keep objects of type `{type_name}`: {why}")]
     UnsupportedType {
         /// The type, or the offending part of it.
         type_name: String,
-        /// The problem, and what to do about it.
+        /// The problem, and how to solve it.
         why: String,
     },
 
-    /// This thread is already inside a transaction or read of this heap, or in code that a method of it
-    /// calls, such as [`on_progress`](crate::Evolution::on_progress), while it keeps the heap as it is. To
-    /// wait could be for ever.
+    /// This thread is already inside a transaction or read of this heap, or in code that a method of the heap
+    /// calls, such as [`on_progress`](crate::Evolution::on_progress), while it has the heap locked. Waiting
+    /// might never end.
     #[error(
         "this thread is inside a transaction or read of the same heap already, or in code that a method of it \
          calls meanwhile; pass `tx` on instead, open the roots together with `pheap::txn`, or do this when it has \
@@ -316,33 +331,38 @@ pub enum Error {
     )]
     Nested,
 
-    /// This thread is inside another heap already, and two threads that do this crosswise would wait for ever. It is inside a
-    /// heap in a transaction, in a read, at a snapshot, and in what `pheap` calls while it checks, converts or copies it.
+    /// This thread is already inside another heap, and two threads that nest two heaps in opposite orders
+    /// would wait for ever. A thread is inside a heap in a transaction, in a read, at a snapshot, and in code
+    /// that pheap calls while it checks, converts or copies the heap.
     ///
-    /// Within a transaction of one heap, another heap can be read, and within a read, be changed. What is refused is a transaction
-    /// in a transaction: one heap cannot roll back what another one has committed, so the two are not one. An error, a panic or a
-    /// crash after the inner one leaves it in place. Within a transaction or a read, also what waits for all of another heap is
-    /// refused: to create, rename, remove or convert a root, to collect, check, inspect, copy or close it. (The last handle may be dropped anywhere.)
+    /// Within a transaction of one heap, a program can read another heap, and within a read, change another
+    /// heap. A transaction within a transaction is refused: one heap cannot roll back a commit of another, so
+    /// the two are not one transaction. If an error, a panic or a crash follows the inner transaction, its
+    /// changes stay. Within a transaction or a read, methods that wait for a whole other heap are refused,
+    /// too: to create, rename, remove or convert a root, to collect, check, inspect, copy or close the heap.
+    /// (The last handle may be dropped anywhere.)
     ///
-    /// [`with_several_heaps`](crate::with_several_heaps) allows all of that. Whatever nests, nest the heaps in the same order
-    /// everywhere: if two threads, each in a transaction of one heap, read the other one, each waits for the other thread.
+    /// [`with_several_heaps`](crate::with_several_heaps) allows all of that. In any case, nest the heaps in
+    /// the same order everywhere: if two threads, each in a transaction of one heap, read the other heap,
+    /// each waits for the other thread.
     #[error(
         "this thread is inside another heap already: two threads that do this crosswise would wait for ever, and two transactions would not be one (what the inner one has committed stays, whatever becomes of the outer \
          one); end that first, keep both roots in one heap (`pheap::txn`), or allow it with `pheap::with_several_heaps`, with the heaps in the same order everywhere"
     )]
     SeveralHeaps,
 
-    /// One transaction was given the same root twice.
+    /// One transaction has got the same root twice.
     #[error("root {root:?} was given twice to one transaction")]
     DuplicateRoot {
         /// Name of the root.
         root: String,
     },
 
-    /// The disk is full, or `Options::max_size` is reached. The transaction was rolled back; the heap is usable.
+    /// The disk is full, or `Options::max_size` is reached. The transaction was rolled back; the heap is
+    /// usable.
     #[error("there is no space: {reason}; free some and try again")]
     OutOfSpace {
-        /// Which limit was hit.
+        /// The limit that was hit.
         reason: String,
     },
 
@@ -357,7 +377,7 @@ pub enum Error {
         reserved: u64,
     },
 
-    /// The address range of the heap is taken in this process.
+    /// Other memory of this process uses the address range of the heap.
     #[error(
         "the addresses of the heap ({size} bytes at {base:#x}) are in use in this process; choose another `Options::base`, or none"
     )]
@@ -368,7 +388,8 @@ pub enum Error {
         size: u64,
     },
 
-    /// No addresses are left for another heap in this process: all those that heaps may have are reserved by others.
+    /// No addresses are left for another heap in this process: other heaps have reserved the whole range for
+    /// heaps.
     #[error(
         "too many heaps are open in this process: no {reserved} bytes of addresses are left; close some (dropping all handles of each), or create heaps with a smaller `Options::reserve`"
     )]
@@ -377,8 +398,9 @@ pub enum Error {
         reserved: u64,
     },
 
-    /// A heap that is only read needs more memory to be opened than half of [`Options::memory_limit`](crate::Options::memory_limit), and
-    /// could not be copied to a file instead.
+    /// Opening a heap for reading needs more memory than half of
+    /// [`Options::memory_limit`](crate::Options::memory_limit), and the heap could not be copied to a file
+    /// instead.
     #[error(
         "to open {} takes {need} bytes of memory, where half of `Options::memory_limit` ({limit}) is allowed, and it could \
          not be copied to a file in {}: {source}; make that limit {} at least, or name a directory with more space by \
@@ -388,13 +410,13 @@ pub enum Error {
     MemoryLimit {
         /// The heap's file.
         path: PathBuf,
-        /// Bytes of private memory that the opening takes.
+        /// Bytes of private memory that the opening needs.
         need: u64,
         /// The limit, in bytes.
         limit: u64,
-        /// Where the copy was to be.
+        /// The directory for the copy.
         directory: PathBuf,
-        /// Why it could not be made.
+        /// The reason why it could not be made.
         source: std::io::Error,
     },
 
@@ -412,11 +434,11 @@ pub enum Error {
         path: PathBuf,
     },
 
-    /// There is no root of this name.
+    /// There is no root with this name.
     #[error("there is no root {0:?}; `Heap::roots` lists those that exist")]
     NoSuchRoot(String),
 
-    /// There is a root of this name already.
+    /// There is a root with this name already.
     #[error("there is a root {0:?} already")]
     RootExists(String),
 
@@ -428,7 +450,7 @@ pub enum Error {
     #[error("{0}")]
     InvalidOption(&'static str),
 
-    /// The `Heap` was closed, or the root removed, while this handle was alive.
+    /// The `Heap` was closed, or the root removed, while this handle existed.
     #[error("the heap was closed or the root removed")]
     Closed,
 
@@ -447,9 +469,11 @@ pub enum Error {
     #[error("{0}")]
     Unsupported(&'static str),
 
-    /// This process was forked from the one that opened the heap; only that one may use it. Its files are not open here, so the child can open the heap by its
-    /// path, once the parent has closed it or ended. (Until then that is [`Locked`](Error::Locked).) A program that goes on in a child should open the heap after
-    /// `fork`, or close it before. A child that was forked within a transaction cannot continue it; it is the parent's.
+    /// This process was forked from the one that opened the heap, and only that one may use this handle. Its
+    /// files are not open in the child, so the child can open the heap by its path, after the parent has
+    /// closed it or ended. (Until then that is [`Locked`](Error::Locked).) A program that continues in a
+    /// child should open the heap after `fork`, or close it before. A child that was forked within a
+    /// transaction cannot continue the transaction; it belongs to the parent.
     #[error(
         "the heap was opened by the process that this one was forked from; open it here by its path when that one has closed it or ended, or open it after `fork` only"
     )]
@@ -475,7 +499,8 @@ impl fmt::Debug for Error {
 }
 
 impl Error {
-    /// An error with which a program aborts its own transaction: `return Err(Error::abort("not enough money"))`.
+    /// An error with which a program aborts its own transaction:
+    /// `return Err(Error::abort("not enough money"))`.
     pub fn abort(reason: impl Into<Cow<'static, str>>) -> Error {
         Error::Aborted(reason.into())
     }
@@ -484,7 +509,7 @@ impl Error {
         Error::Io { context: context.into(), source }
     }
 
-    /// What the operating system says of a write: that there is no space, or anything else.
+    /// Converts an error of a write: `OutOfSpace` if there is no space, else `Io`.
     pub(crate) fn writing(context: impl Into<String>, source: std::io::Error) -> Error {
         let context = context.into();
         if is_full(&source) {
@@ -494,8 +519,7 @@ impl Error {
         }
     }
 
-    /// What the operating system says of a file that is made or written at `path`: that the program may not,
-    /// that there is no space, or anything else.
+    /// Converts an error of creating or writing a file at `path`: `NoPermission`, `OutOfSpace`, or `Io`.
     pub(crate) fn making(doing: &str, path: &std::path::Path, source: std::io::Error) -> Error {
         use std::io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
         match (source.kind(), source.raw_os_error()) {

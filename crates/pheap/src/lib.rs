@@ -1,5 +1,5 @@
 #![doc = include_str!("tour.md")]
-#![cfg_attr(docsrs, feature(doc_cfg))] // says which items need which features
+#![cfg_attr(docsrs, feature(doc_cfg))] // shows the features that items need
 #![deny(unsafe_code)]
 #![deny(clippy::multiple_unsafe_ops_per_block)]
 
@@ -31,7 +31,7 @@ mod units;
 mod values;
 mod wal;
 
-// Changing and reading what is in a heap.
+// Changing and reading objects.
 pub use api::debug::DebugObject;
 pub use api::nested::Carried;
 pub use api::root::Root;
@@ -56,7 +56,7 @@ pub use values::{
 pub use api::evolve::{Evolution, Progress};
 pub use layout::Migrate;
 
-// Opening a heap, and looking after it.
+// Opening and maintaining a heap.
 pub use heap::{
     Backup, Durability, Heap, HeapInfo, Holders, Options, Report, RootHolders, RootInfo, TypeInfo, Usage,
 };
@@ -74,7 +74,7 @@ pub use heap::{Elements, Entries, Entry, Field, Fields, Object, Objects, Pointer
 #[cfg(feature = "serde")]
 pub use exchange::{Export, Import};
 
-/// The programs of the documents are tests.
+/// The programs in the documents are tests.
 #[cfg(all(doctest, feature = "serde"))]
 mod documents {
     #[doc = include_str!("../../../docs/cookbook.md")]
@@ -85,6 +85,6 @@ mod documents {
     mod coming_from {}
 }
 
-/// What the macros expand to. Not covered by any promise of stability.
+/// The expansion of macros uses these items. They have no stable interface.
 #[doc(hidden)]
 pub mod __private;

@@ -1,6 +1,7 @@
 //! `P`, the branded pointer.
 //!
-//! Knows types and addresses. Must not know whether anything is there: that is for whoever makes a pointer to promise.
+//! This module knows types and addresses. It must not know whether there is an object at an address: the code
+//! that makes a pointer guarantees that.
 
 #![allow(unsafe_code)]
 
@@ -15,38 +16,41 @@ use std::ptr::NonNull;
 use crate::layout::desc::{Desc, Kind};
 use crate::layout::{Persist, Pointee, slice_header};
 
-/// Makes a type invariant in `'r`, so that no brand can be traded for another.
+/// Makes a type invariant in `'r`, so that a brand cannot be replaced by another.
 pub(crate) type Brand<'r> = PhantomData<fn(&'r ()) -> &'r ()>;
 
-/// A pointer to a `T` in the region of one root, usable only inside the transaction or read that has the brand `'r`.
+/// A pointer to a `T` in the region of one root, usable only inside the transaction or read that has the
+/// brand `'r`.
 ///
-/// It is a raw address of 8 bytes, `Copy`, and the only kind of pointer that may be stored in a heap. Reads are
-/// `tx[p].field`, writes `tx[p].field = v`. `'r` is *generative*: each transaction has a brand of its own that no other
-/// lifetime equals, so a pointer cannot leave its transaction or reach another root. To keep one, see
-/// [`Txn::hold`](crate::Txn::hold).
+/// It is a raw address of 8 bytes, `Copy`, and the only kind of pointer that may be stored in a heap. Read by
+/// `tx[p].field`, write by `tx[p].field = v`. `'r` is *generative*: each transaction has a unique brand that
+/// equals no other lifetime, so a pointer cannot leave its transaction or reach another root. To keep one,
+/// see [`Txn::hold`](crate::Txn::hold).
 ///
-/// Pointers compare for equality only: a heap may be mapped elsewhere tomorrow, so an address must not be stored as a sort or
-/// hash key. [`key`](P::key) gives a key for use within the transaction.
+/// Pointers compare for equality only: the next opening may map the heap at other addresses, so an address
+/// must not be stored as a sort or hash key. [`key`](P::key) returns a key for use within the transaction.
 ///
-/// A pointer to a type without bytes leads nowhere: it keeps no object in the heap, and may equal any other.
+/// A pointer to a type without bytes leads nowhere: it keeps no object alive, and may equal any other.
 //
-// Invariant: as long as there is the brand `'r`, a live object of type `T` is at `addr`, in the one region that has this brand, and the region is locked. Whoever
-// calls `from_addr` promises it; a `P` that is stored in the heap is read by `View` and `Txn` only, which have the lock. (Or the brand is that of an access to something
-// `Lasting`, that nobody writes.)
-// If a `T` has no bytes, `addr` is any address that is aligned to it: nothing is there to be read, and nobody
-// follows the pointer.
+// Invariant: as long as the brand `'r` lives, there is a live object of type `T` at `addr`, in the one region
+// with this brand, and the region is locked. The caller of `from_addr` guarantees it. Only `View` and `Txn`,
+// which have the lock, read a `P` that is stored in the heap. (Or the brand is that of an access to a
+// `Lasting`, whose objects are not written.) If a `T` has no bytes, `addr` is any address that is aligned to
+// it: there is nothing to read, and no code follows the pointer.
 #[repr(transparent)]
 pub struct P<'r, T: ?Sized> {
     addr: NonNull<u8>,
     brand: Brand<'r>,
-    // `*mut T` makes it invariant in `T`: it can be written through. `fn()` keeps it `Send` and `Sync`.
+    // `*mut T` makes it invariant in `T`, because it can be written through. `fn()` keeps it `Send` and
+    // `Sync`.
     target: PhantomData<fn() -> *mut T>,
 }
 
-// SAFETY: an address. What turns it into memory is `View` and `Txn`, which stay in their threads, and `Shared`, while nothing is written. The length of a slice,
-// which `len` reads, never changes. (A conversion may write it, while nobody has a `P` of that brand.)
+// SAFETY: a `P` is an address. Only `View` and `Txn` access the memory there, which stay in their threads,
+// and `Shared`, while nothing is written. The length of a slice, which `len` reads, never changes. (A
+// conversion may write it, while no `P` of that brand exists.)
 unsafe impl<T: ?Sized> Send for P<'_, T> {}
-// SAFETY: a `&P` does no more than a `P`, which is `Copy`, and `Send`.
+// SAFETY: a `&P` allows no more than a `P`, which is `Copy` and `Send`.
 unsafe impl<T: ?Sized> Sync for P<'_, T> {}
 
 impl<T: ?Sized> Clone for P<'_, T> {
@@ -79,8 +83,9 @@ impl<T: ?Sized> fmt::Debug for P<'_, T> {
 
 impl<'r, T: ?Sized> P<'r, T> {
     /// # Safety
-    /// As long as there is the brand `'r`: a live object of type `T` (one that is not written yet is written before it is read) is at `addr`, in the region that has
-    /// the brand, and the region is locked. If a `T` has no bytes, it is enough that `addr` is aligned to it.
+    /// As long as the brand `'r` lives: there is a live object of type `T` at `addr` (if it is not written
+    /// yet, it is written before it is read), in the region that has the brand, and the region is locked. If
+    /// a `T` has no bytes, it is enough that `addr` is aligned to it.
     #[inline(always)]
     pub(crate) unsafe fn from_addr(addr: NonNull<u8>) -> Self {
         P { addr, brand: PhantomData, target: PhantomData }
@@ -91,19 +96,21 @@ impl<'r, T: ?Sized> P<'r, T> {
         self.addr
     }
 
-    /// The object's identity, for visited sets and the like. A key cannot be stored in a heap.
+    /// Returns the object's identity, for sets of visited objects and the like. A key cannot be stored in a
+    /// heap.
     pub fn key(self) -> Key<'r> {
         Key { addr: self.addr.as_ptr().addr(), brand: PhantomData }
     }
 }
 
 impl<'r, T: Persist> P<'r, [T]> {
-    /// Number of elements.
+    /// Returns the number of elements.
     #[inline(always)]
-    #[allow(clippy::len_without_is_empty)] // it is there; clippy does not see through the `impl` blocks
+    #[allow(clippy::len_without_is_empty)] // it exists; clippy does not see through the `impl` blocks
     pub fn len(self) -> usize {
-        // SAFETY: a live slice begins with its length, which is aligned, and is never written again but by a
-        // conversion: to whatever place a `Migrate` gets a pointer, it has the length as long as that runs.
+        // SAFETY: a live slice begins with its length, which is aligned. Only a conversion writes it again,
+        // and wherever a `Migrate` has a pointer to a slice, the length stays there as long as the `Migrate`
+        // runs.
         unsafe { self.addr.cast::<u64>().read() as usize }
     }
 
@@ -113,7 +120,7 @@ impl<'r, T: Persist> P<'r, [T]> {
         self.len() == 0
     }
 
-    /// A pointer to element `index`.
+    /// Returns a pointer to element `index`.
     ///
     /// # Panics
     /// If `index` is not less than [`len`](Self::len).
@@ -122,14 +129,14 @@ impl<'r, T: Persist> P<'r, [T]> {
     pub fn at(self, index: usize) -> P<'r, T> {
         let len = self.len();
         assert!(index < len, "index out of bounds: the length is {len} but the index is {index}");
-        // SAFETY: checked above.
+        // SAFETY: the assertion shows that `index < len`.
         unsafe { self.element(index) }
     }
 
-    /// A pointer to element `index`, if there is one.
+    /// Returns a pointer to element `index`, if it exists.
     #[inline]
     pub fn get(self, index: usize) -> Option<P<'r, T>> {
-        // SAFETY: called only if the index is less than the length.
+        // SAFETY: this runs only if `index` is less than the length.
         (index < self.len()).then(|| unsafe { self.element(index) })
     }
 
@@ -137,22 +144,22 @@ impl<'r, T: Persist> P<'r, [T]> {
     /// `index` is less than the length.
     #[inline(always)]
     unsafe fn element(self, index: usize) -> P<'r, T> {
-        // In a `Migrate`, the elements may be elsewhere by now, or smaller here than a `T` is. So this may lead
-        // behind the object, but not further than the slice that this becomes is long: less than `OBJECT_BYTES`.
+        // In a `Migrate`, the elements may have moved, or may be smaller here than a `T`. So this address may
+        // lie after the object, but at most by the length of the converted slice: less than `OBJECT_BYTES`.
         let offset = slice_header(align_of::<T>()) + index * size_of::<T>();
         let addr = self.addr.as_ptr().wrapping_add(offset);
-        // SAFETY: an object is below 2^56, so what is so near behind it is not 0.
+        // SAFETY: an object lies below 2^56, so an address less than `OBJECT_BYTES` after it is not 0.
         let addr = unsafe { NonNull::new_unchecked(addr) };
         // SAFETY: an element of a live slice is a live value, in the same region. A `Migrate` has no
-        // transaction, and what it returns is compared with what it was given.
+        // transaction, and the pointers in its result are compared with those of its argument.
         unsafe { P::from_addr(addr) }
     }
 }
 
 impl<'r> P<'r, str> {
-    /// Length in bytes.
+    /// Returns the length in bytes.
     #[inline(always)]
-    #[allow(clippy::len_without_is_empty)] // it is there; clippy does not see through the `impl` blocks
+    #[allow(clippy::len_without_is_empty)] // it exists; clippy does not see through the `impl` blocks
     pub fn len(self) -> usize {
         // SAFETY: a live string begins with its length, which is aligned, and is never written again.
         unsafe { self.addr.cast::<u64>().read() as usize }
@@ -179,14 +186,16 @@ macro_rules! one_word {
     };
 }
 
-// SAFETY: one word, without padding, that is described as a pointer, to the type that it has; the pointee changes its brand with the pointer.
+// SAFETY: a `P` is one word, without padding, and is described as a pointer to its target type. `At` changes
+// the brand of the target together with that of the pointer.
 unsafe impl<'r, T: Pointee + ?Sized> Persist for P<'r, T> {
     type At<'a> = P<'a, T::At<'a>>;
     one_word!(nullable: false);
 }
 
-// SAFETY: as large as the pointer, for that is a `NonNull` inside, so `None` is the word 0; described as one that may be 0, to the type that it has. The pointee changes its
-// brand with the pointer.
+// SAFETY: it is one word, because `P` contains a `NonNull`, and `None` is the word 0. It is described as a
+// pointer to its target type that may be 0. `At` changes the brand of the target together with that of the
+// pointer.
 unsafe impl<'r, T: Pointee + ?Sized> Persist for Option<P<'r, T>> {
     type At<'a> = Option<P<'a, T::At<'a>>>;
     one_word!(nullable: true);
@@ -205,7 +214,7 @@ impl Hash for Key<'_> {
     }
 }
 
-/// A range of the indices below `len`, as its first one and the one behind its last.
+/// Returns a range of indices below `len`: its first index, and the one after its last.
 #[track_caller]
 pub(crate) fn bounds(range: impl RangeBounds<usize>, len: usize) -> (usize, usize) {
     let start = match range.start_bound() {
@@ -222,9 +231,9 @@ pub(crate) fn bounds(range: impl RangeBounds<usize>, len: usize) -> (usize, usiz
     (start, end)
 }
 
-/// The object at an address, for `Index`.
+/// Returns the object at an address, for `Index`.
 #[inline(always)]
 pub(crate) fn value_of<T: Pointee + ?Sized>(p: P<'_, T>) -> *mut T {
-    // SAFETY: a `P` points to a live object of its type, its invariant.
+    // SAFETY: a `P` points to a live object of its type, by its invariant.
     unsafe { T::value(p.addr.as_ptr()) }
 }

@@ -1,34 +1,40 @@
-//! Thresholds that say when something is done in another way. They affect speed, never what is right.
+//! Thresholds at which code takes another path. They affect speed, never results.
 //!
-//! There is one set of them in every build: [`Tuning::SHIPPED`]. The crash lab gives smaller ones at run time, through a door of `Options` that only it has, so
-//! that its short programs come to both sides of each. So tests run what users run, whatever features they are built with.
+//! Every build has the same set: [`Tuning::SHIPPED`]. The crash lab sets smaller ones at run time, through a
+//! method of `Options` that only it can call, so that its short programs reach both sides of each threshold.
+//! So tests run the same code as users, whatever features they are built with.
 
-/// When what is done in another way. Any values are right; those of [`SHIPPED`](Self::SHIPPED) are fast.
+/// The thresholds. All values give correct results; those of [`SHIPPED`](Self::SHIPPED) are fast.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(unreachable_pub)] // public in builds with the simulator
 pub struct Tuning {
-    /// Copies that a write set takes, at most as many as it can number; half as many where a fence costs nothing.
+    /// Copies that a write set takes, at most as many as it can number; half as many if fences are free.
     pub copies: usize,
-    /// Copies that are looked at one by one, rather than through an index; at most as many as there is always room for.
+    /// Most copies that are searched one by one, without an index; at most as many as a write set always has
+    /// room for.
     pub unindexed: usize,
-    /// Lines that redo records cover and that may wait until the log is emptied, so that those that are written all the time are flushed seldom, and
-    /// the emptying is short.
+    /// Number of lines covered by redo records that may stay unflushed until the log is emptied. So lines
+    /// that are written often are flushed rarely, and emptying the log takes a short time.
     pub kept_lines: usize,
-    /// Lines beyond these that are flushed at a commit, or none: a fence that waits for many takes little longer than one that waits for a few.
+    /// Number of lines that a commit flushes if there are that many more than `kept_lines`; otherwise it
+    /// flushes none. A fence that waits for many lines takes little longer than one that waits for a few.
     pub lines_at_a_time: usize,
-    /// Bytes of fresh objects that go into a redo record at most; more are flushed before it. A second fence takes about as long as writing so much twice.
+    /// Most bytes of fresh objects in a redo record; if there are more, they are flushed before it. A second
+    /// fence takes about as long as writing that many bytes twice.
     pub fresh_in_record: usize,
-    /// Transactions in a row that do not look again at what they have written, before stores take copies of fields.
+    /// Consecutive transactions that do not access again the data that they have written, after which stores
+    /// copy single fields.
     pub patience: u32,
-    /// Bytes of free pages side by side, at least, whose space the file gives back.
+    /// Least number of contiguous free bytes whose space in the file is given back.
     pub hole: u64,
-    /// Free bytes that have space in the file, at least, before a checkpoint that nobody has asked for gives any back.
+    /// Least number of free bytes with space in the file before a checkpoint that was not requested gives
+    /// back space.
     pub free_kept: u64,
 }
 
 #[allow(unreachable_pub)]
 impl Tuning {
-    /// What every heap gets.
+    /// The thresholds of every heap.
     pub const SHIPPED: Tuning = Tuning {
         copies: 8192,
         unindexed: 16,

@@ -1,18 +1,18 @@
-//! Words, cache lines and pages: what memory is counted in.
+//! Units of memory: words, cache lines and pages.
 
 /// Bytes of a cache line: the unit of flushing.
 pub(crate) const LINE: usize = 64;
 /// 8-byte words of a cache line. A log entry is a whole number of lines.
 pub(crate) const LINE_WORDS: usize = LINE / 8;
 
-/// Unit of allocation in the file, and of protection.
+/// Bytes of a page: the unit of allocation in the file, and of protection.
 pub(crate) const PAGE: u64 = 4096;
-/// No object has as many bytes.
+/// Upper bound of the size of an object; every object is smaller.
 pub(crate) const OBJECT_BYTES: usize = 1 << 48;
-/// Bytes of the header, with which the file of a heap begins: no log has anything to say about it.
+/// Bytes of the header at the start of the file of a heap. No log entry covers it.
 pub(crate) const HEADER_SIZE: u64 = 2 * PAGE;
 
-/// Addresses of the lines that hold `len` bytes at `addr`.
+/// Returns the addresses of the lines that contain `len` bytes at `addr`.
 #[inline(always)]
 pub(crate) fn lines(addr: usize, len: usize) -> impl Iterator<Item = usize> {
     let first = addr / LINE;

@@ -1,5 +1,6 @@
-//! What the derive asks of the types of fields. It asks for `Persist` in one place, where the message about a type that is not belongs, and everywhere else here: what a type is not asked for
-//! it cannot fail.
+//! Access to the types of fields for the derive. The derive requires `Persist` of a field in one place only,
+//! where the compiler's message belongs. Everywhere else it uses these items, which compile for any type, so
+//! that a type without `Persist` causes a single error.
 
 #![allow(unsafe_code)]
 
@@ -8,67 +9,68 @@ use std::marker::PhantomData;
 use super::{AsDerived, Desc, DescFn};
 use crate::layout::{Persist, put_value};
 
-/// A type of a field. If it is `Persist`, these are what it says, for what a type has itself comes before what it has by a trait; else they are those of [`NotAField`].
+/// The type of a field. If it is `Persist`, these inherent items forward to it, because inherent items take
+/// precedence over those of a trait. Otherwise the items of [`NotAField`] apply.
 pub struct FieldOf<T>(PhantomData<T>);
 
 impl<T: Persist> FieldOf<T> {
     /// Whether the type of the field is `Persist`.
     pub const IS_PERSIST: bool = true;
-    /// As `Persist` has it.
+    /// `Persist::PADDED` of the type.
     pub const PADDED: bool = T::PADDED;
-    /// As `Persist` has it.
+    /// `Persist::POINTERS` of the type.
     pub const POINTERS: bool = T::POINTERS;
-    /// As `Persist` has it.
+    /// `Persist::desc` of the type.
     pub const DESC: DescFn = T::desc;
 
-    /// As `Persist` has it.
+    /// Calls `Persist::zero_padding` of the type.
     ///
     /// # Safety
-    /// As there.
+    /// As for `Persist::zero_padding`.
     #[inline(always)]
     pub unsafe fn zero_padding(this: *mut T) {
-        // SAFETY: the caller's premise.
+        // SAFETY: the caller's premise is that of `zero_padding`.
         unsafe { T::zero_padding(this) };
     }
 
-    /// Writes a value, with zeros where it has padding, to a place that need not be aligned.
+    /// Writes a value, and zeros into its padding, to a place that need not be aligned.
     ///
     /// # Safety
-    /// The place is valid for writes of a `T`.
+    /// `place` is valid for writes of a `T`.
     pub unsafe fn put(place: *mut u8, value: T) {
-        // SAFETY: the caller's premise.
+        // SAFETY: `place` is valid for writes of a `T`, by the caller's premise.
         unsafe { put_value(place, value) };
     }
 
-    /// Compiles if a function of this type does: of a type at any brand, and of a field of it.
+    /// Compiles if a function of this type does: it gets the type with any brand, and its field.
     #[inline(always)]
     pub fn at_any_brand<S: Persist>(_: for<'o> fn(&mut S::At<'o>, AsDerived<T::At<'o>>)) {}
 }
 
-/// For a type that is not `Persist`, which is an error elsewhere.
+/// The items for a type that is not `Persist`, which is an error elsewhere.
 pub trait NotAField {
     /// Whether the type of the field is `Persist`.
     const IS_PERSIST: bool = false;
-    /// Of no consequence.
+    /// Unused: the program does not compile.
     const PADDED: bool = false;
-    /// Of no consequence.
+    /// Unused: the program does not compile.
     const POINTERS: bool = false;
-    /// Of no consequence.
+    /// Unused: the program does not compile.
     const DESC: DescFn = nothing;
 
     /// Does nothing.
     ///
     /// # Safety
-    /// Always.
+    /// There is no premise.
     unsafe fn zero_padding<T>(_: *mut T) {}
 
     /// Does nothing.
     ///
     /// # Safety
-    /// Always.
+    /// There is no premise.
     unsafe fn put<T>(_: *mut u8, _: T) {}
 
-    /// Compiles whatever the field is.
+    /// Compiles for any field.
     fn at_any_brand<S: Persist>(_: for<'o> fn(&mut S::At<'o>, Unknown)) {}
 }
 
@@ -78,10 +80,10 @@ fn nothing() -> &'static Desc {
     unreachable!("the program does not compile")
 }
 
-/// In place of the type that a field is to have.
+/// Stands for the type that a field is expected to have.
 pub struct Unknown;
 
 impl Unknown {
-    /// Any type will do.
+    /// Compiles for any type.
     pub fn is<T>(self, _: AsDerived<T>) {}
 }

@@ -1,11 +1,12 @@
-//! What the macros expand to.
+//! The items that the macros expand to.
 //!
-//! All code that is `unsafe` is in `macro_rules!` of this crate, which name everything by `$crate`, and never in what the procedural macros write: these
-//! name pheap by a path of the user's choice, at which anything may be. So each of these `macro_rules!` is to be safe whatever it is given; what the
-//! procedural macros have looked at is checked here once more, by the compiler, on the type as it is in the end.
+//! All `unsafe` code is in `macro_rules!` of this crate, which name everything by `$crate`, and none in the
+//! output of the procedural macros: these name pheap by a path that the user chooses, at which there may be
+//! any crate. So each of these `macro_rules!` must be safe whatever its input is. The compiler checks again
+//! here, on the final type, the facts that the procedural macros have read from its tokens.
 //!
-//! An expression of the user's is the body of a closure or constant of its own, outside of each `unsafe`
-//! block. The macro that has an `unsafe` block also writes the pointer in it: a program can call each of
+//! An expression of the user becomes the body of a separate closure or constant, outside each `unsafe` block.
+//! The macro that has an `unsafe` block also writes the pointer in it, because a program can call each of
 //! these macros.
 
 mod field;
@@ -14,7 +15,8 @@ mod shape;
 
 use std::ops::Deref;
 
-/// By this path, since `::core` may be something else in a user's crate (`extern crate self as core`).
+/// Macros use this path, because `::core` may be another crate in a user's crate
+/// (`extern crate self as core`).
 #[doc(hidden)]
 pub use ::core;
 
@@ -25,7 +27,7 @@ pub use crate::ptr::part::{
     Elements, Part, Select, element, element_if_any, field as part_field, object, place as part_place,
 };
 
-/// What `#[persist(serde)]` adds to a type.
+/// Emits the code that `#[persist(serde)]` adds to a type.
 #[cfg(feature = "serde")]
 #[doc(hidden)]
 #[macro_export]
@@ -33,7 +35,7 @@ macro_rules! __with_serde {
     ($($impls:tt)*) => { $($impls)* };
 }
 
-/// Says why it cannot be added.
+/// Reports that the feature is missing.
 #[cfg(not(feature = "serde"))]
 #[doc(hidden)]
 #[macro_export]
@@ -57,10 +59,10 @@ pub use shape::{
     gaps, unlike,
 };
 
-/// Implemented by everything that implements `Deref`, so that the impl that the derive emits collides with it: a path of fields
-/// through a `DerefMut` of the user's would run code that could store without a log entry.
+/// Every type that implements `Deref` implements this, so that the impl that the derive emits conflicts with
+/// it: a path of fields through a user's `DerefMut` would run code that could store without a log entry.
 pub trait NotDeref {
-    /// Whether the derive has implemented this, not the impl for all types that are `Deref`.
+    /// Whether the derive has implemented this, and not the impl for all types that are `Deref`.
     const DERIVED: bool = false;
 }
 impl<T: Deref + ?Sized> NotDeref for T {}

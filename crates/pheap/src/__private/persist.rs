@@ -9,30 +9,31 @@ use super::Slot;
 /// Zeroes the bytes `base + from .. base + to`.
 ///
 /// # Safety
-/// They are valid for writes.
+/// The bytes `base + from .. base + to` are valid for writes, if there are any.
 #[inline(always)]
 pub unsafe fn zero(base: *mut u8, from: usize, to: usize) {
     if from < to {
-        // SAFETY: `to - from` bytes from there on are valid for writes, the caller's premise.
+        // SAFETY: the `to - from` bytes at `base + from` are valid for writes, by the caller's premise.
         unsafe { base.wrapping_add(from).write_bytes(0, to - from) };
     }
 }
 
-/// A field where it is found in the value at `base`.
+/// Returns the slot of a field in the value at `base`.
 ///
 /// # Safety
 /// `field` is within the value.
 pub const unsafe fn slot_at<S, T>(base: *const S, field: &T) -> Slot {
-    // SAFETY: two addresses within one value, the caller's premise.
+    // SAFETY: both are addresses within one value, by the caller's premise.
     let offset = unsafe { std::ptr::from_ref(field).byte_offset_from(base) };
     Slot::of::<T>(offset as usize)
 }
 
-/// Asserts that the tag of the enum `T` has 8 bytes, if it is said to have as many.
+/// Asserts that the tag of the enum `T` has 8 bytes, if `tag` is 8.
 ///
-/// A `Discriminant` has 8 bytes for each enum without an integer `repr`, whatever the tag has. An `Option`
-/// writes its `None` to the tag. If that leaves bytes without a value, this does not compile. It does not
-/// either if the tag has no value to spare for `None`: a shorter tag may have none.
+/// For each enum without an integer `repr`, a `Discriminant` has 8 bytes, whatever the tag has. `None` of an
+/// `Option<T>` is a spare value of the tag. If writing it leaves some of the 8 bytes uninitialized, this does
+/// not compile. It does not compile either if the tag has no spare value for `None`, as may be the case for a
+/// shorter tag.
 ///
 /// # Safety
 /// The compiler evaluates the call.
@@ -45,14 +46,15 @@ pub const unsafe fn assert_whole_tag<T>(tag: usize) {
              discriminants"
         );
         let none = MaybeUninit::new(None::<T>);
-        // SAFETY: as many bytes of `none`. The compiler reports those that have no value.
+        // SAFETY: `T`, and so `none`, has at least 8 bytes, by `assert_tag`. The compiler reports bytes that
+        // are not initialized.
         unsafe { none.as_ptr().cast::<u64>().read_unaligned() };
     }
 }
 
-/// The types of fields, and the tags of variants, as they are written. A macro that stands for one may expand
-/// to another one at each place, so all that is believed of them is taken from here. All is within a constant,
-/// where the trait meets no other.
+/// Declares the types of fields and the tags of variants, as they are written. If a user's macro stands for
+/// one, it may expand to something else at each place, so all other code takes them from here. The trait is
+/// within a constant, where it meets no other of the same name.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __persist_declared {
@@ -78,7 +80,7 @@ macro_rules! __persist_declared {
     };
 }
 
-/// `Persist` for a struct.
+/// Implements `Persist` for a struct.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __persist_struct {
@@ -88,7 +90,10 @@ macro_rules! __persist_struct {
         where [$($clause:tt)*],
         id $id:ident $text:literal was [$($was:literal)*] removed [$($removed:literal)*]
         repr $repr:ident $align:literal $gaps:literal
-        { $($index:literal $member:tt: $ty:ty as $label:literal was [$($was_part:literal)*] since $since:literal default [$($default:expr)?] $binding:ident)* }
+        { $(
+            $index:literal $member:tt: $ty:ty as $label:literal
+            was [$($was_part:literal)*] since $since:literal default [$($default:expr)?] $binding:ident
+        )* }
     ) => {
         $crate::__persist_header!([$($generics)*] [$($clause)*]);
 
@@ -103,13 +108,15 @@ macro_rules! __persist_struct {
 
             #[automatically_derived]
             #[allow(deprecated, unused_variables)]
-            // SAFETY: the bodies make sure of what the trait asks for, for the type as it is:
-            // 1. `PADDED` asserts that the fields lie as described, and that there is no drop glue, and says itself whether there is padding.
-            // 2. `desc` has closures that compile only if the type has these fields and no others, and if each
-            //    field is at any other brand what it is here. `At` is the same type, with its parameters replaced.
-            //    Each type of a field, and each tag, is that of `__Declared`, which has one only.
-            // 3. `PADDED` asserts that the fields are `Persist`: all else goes for the whole if it goes for them.
-            // 4. `Deref` would be a conflict with the impl below, or `desc` does not compile.
+            // SAFETY: the bodies check the premises of the trait for the type as it is:
+            // 1. `PADDED` asserts that the fields lie as described, and that there is no drop glue, and
+            //    computes whether there is padding.
+            // 2. `desc` has closures that compile only if the type has these fields and no others, and if
+            //    each field has the same type with any brand. `At` is the same type, with its parameters
+            //    replaced. The type of each field, and each tag, is that of `__Declared`, which has only one.
+            // 3. `PADDED` asserts that the fields are `Persist`: all other premises hold for the whole if
+            //    they hold for the fields.
+            // 4. If the type is `Deref`, the impl below conflicts, or `desc` does not compile.
             unsafe impl $($generics)* $crate::Persist for $name<$($brand,)* $($($param)? $($constant)?),*>
             $($clause)*
             {
@@ -117,7 +124,7 @@ macro_rules! __persist_struct {
                     $name<$($at,)* $($(<$param as $crate::Persist>::At<'__at>)? $($constant)?),*>;
 
                 const PADDED: $crate::__private::core::primitive::bool = {
-                    // Here the message belongs. What counts is the type that is declared.
+                    // The compiler's message belongs here. The declared type is the one that counts.
                     $(let _: $crate::__private::core::primitive::bool = <$ty as $crate::Persist>::PADDED;)*
                     $crate::__private::core::assert!(
                         true $(&& $crate::__private::FieldOf::<<Self as __Declared>::$binding>::IS_PERSIST)*,
@@ -126,22 +133,28 @@ macro_rules! __persist_struct {
                     $crate::__persist_no_drop!($name);
                     $crate::__private::assert_counted(&[$($index),*]);
                     let fields: &[$crate::__private::Slot] = &[$(
-                        $crate::__private::Slot::of::<<Self as __Declared>::$binding>($crate::__private::core::mem::offset_of!(Self, $member))
+                        $crate::__private::Slot::of::<<Self as __Declared>::$binding>(
+                            $crate::__private::core::mem::offset_of!(Self, $member)
+                        )
                     ),*];
                     $crate::__persist_repr!($repr $align, fields);
-                    // Fields do not overlap: there is a gap if, and only if, the parts add up to less than the whole.
+                    // Fields do not overlap: there is a gap if, and only if, the sizes of the parts add up to
+                    // less than the size of the whole.
                     $crate::__private::core::mem::size_of::<Self>()
                         != 0 $(+ $crate::__private::core::mem::size_of::<<Self as __Declared>::$binding>())*
                         $(|| $crate::__private::FieldOf::<<Self as __Declared>::$binding>::PADDED)*
                 };
 
-                const POINTERS: $crate::__private::core::primitive::bool = false $(|| $crate::__private::FieldOf::<<Self as __Declared>::$binding>::POINTERS)*;
+                const POINTERS: $crate::__private::core::primitive::bool =
+                    false $(|| $crate::__private::FieldOf::<<Self as __Declared>::$binding>::POINTERS)*;
 
                 fn desc() -> &'static $crate::__private::Desc {
-                    // Each field is the same at any brand. An alias can hide one: `type Leak = P<'static, u64>`.
-                    $($crate::__private::FieldOf::<<Self as __Declared>::$binding>::at_any_brand::<Self>(|this, $binding| {
+                    // Each field has the same type with any brand. An alias can hide a brand:
+                    // `type Leak = P<'static, u64>`.
+                    $($crate::__private::FieldOf::<<Self as __Declared>::$binding>
+                    ::at_any_brand::<Self>(|this, $binding| {
                         let $name { $member: found, .. } = this;
-                        // Without an expectation, so that nothing is coerced.
+                        // Without an expected type, so that nothing is coerced.
                         let found = $crate::__private::found(found);
                         $binding.is(found);
                     });)*
@@ -149,11 +162,15 @@ macro_rules! __persist_struct {
                         // The type has these fields and no others, of these types.
                         let _: fn(&mut Self) = |this| {
                             let $name { $($member: $binding),* } = this;
-                            $(let $binding = $crate::__private::found($binding); let _: $crate::__private::AsDerived<<Self as __Declared>::$binding> = $binding;)*
+                            $(
+                                let $binding = $crate::__private::found($binding);
+                                let _: $crate::__private::AsDerived<<Self as __Declared>::$binding> =
+                                    $binding;
+                            )*
                         };
-                        // For its assertions: nothing lives in a heap without its description.
+                        // Evaluates its assertions: no object lives in a heap without its description.
                         let _: $crate::__private::core::primitive::bool = <Self as $crate::Persist>::PADDED;
-                        // A clause may say less there, so that a `Deref` would not be a conflict.
+                        // A clause may have fewer bounds there, so that a `Deref` would not conflict.
                         $crate::__private::core::assert!(
                             <Self as $crate::__private::NotDeref>::DERIVED,
                             "the clause of this type is another one at each place where it is written"
@@ -169,7 +186,10 @@ macro_rules! __persist_struct {
                                     name: $crate::__private::part_name($label),
                                     offset: $crate::__private::core::mem::offset_of!(Self, $member),
                                     ty: $crate::__private::FieldOf::<<Self as __Declared>::$binding>::DESC,
-                                    history: $crate::__persist_history!([$($was_part)*] $since (<Self as __Declared>::$binding) $ty [$($default)?]),
+                                    history: $crate::__persist_history!(
+                                        [$($was_part)*] $since (<Self as __Declared>::$binding) $ty
+                                        [$($default)?]
+                                    ),
                                 }),*],
                             },
                         }
@@ -178,7 +198,7 @@ macro_rules! __persist_struct {
 
                 #[inline]
                 unsafe fn zero_padding(this: *mut Self) {
-                    // A valid value is there, by the contract of `zero_padding`.
+                    // There is a valid value at `this`, by the contract of `zero_padding`.
                     let base = this.cast::<$crate::__private::core::primitive::u8>();
                     let (slots, gaps): $crate::__private::Inside<{ $gaps - 1 }, $gaps> = const {
                         let slots = [$($crate::__private::Slot::of::<<Self as __Declared>::$binding>(
@@ -188,14 +208,20 @@ macro_rules! __persist_struct {
                     };
                     $(
                         if $crate::__private::FieldOf::<<Self as __Declared>::$binding>::PADDED {
-                            let field = base.wrapping_add(slots[$index].offset).cast::<<Self as __Declared>::$binding>();
-                            // SAFETY: a field of the valid value at `base`, as `PADDED` has asserted.
-                            unsafe { $crate::__private::FieldOf::<<Self as __Declared>::$binding>::zero_padding(field) };
+                            let field = base
+                                .wrapping_add(slots[$index].offset)
+                                .cast::<<Self as __Declared>::$binding>();
+                            // SAFETY: `field` is a field of the valid value at `base`, at the offset that
+                            // `PADDED` has checked.
+                            unsafe {
+                                $crate::__private::FieldOf::<<Self as __Declared>::$binding>
+                                    ::zero_padding(field)
+                            };
                         }
-                        // SAFETY: the gap before this field, within the value at `base`.
+                        // SAFETY: the range is the gap before this field, within the value at `base`.
                         unsafe { $crate::__private::zero(base, gaps[$index].0, gaps[$index].1) };
                     )*
-                    // SAFETY: the gap behind the last field, within the value at `base`.
+                    // SAFETY: the range is the gap after the last field, within the value at `base`.
                     unsafe { $crate::__private::zero(base, gaps[$gaps - 1].0, gaps[$gaps - 1].1) };
                 }
             }
@@ -208,7 +234,7 @@ macro_rules! __persist_struct {
     };
 }
 
-/// `Persist` for an enum.
+/// Implements `Persist` for an enum.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __persist_enum {
@@ -219,8 +245,13 @@ macro_rules! __persist_enum {
         id $id:ident $text:literal was [$($was:literal)*] removed [$($removed:literal)*]
         repr $tag:ident $align:literal
         { $(
-            $variant:ident as $variant_label:literal was [$($was_variant:literal)*] since $variant_since:literal removed [$($removed_part:literal)*] = ($start:expr) + $steps:literal, $gaps:literal
-            { $($index:literal $member:tt: $ty:ty as $label:literal was [$($was_part:literal)*] since $since:literal default [$($default:expr)?] $binding:ident)* }
+            $variant:ident as $variant_label:literal
+            was [$($was_variant:literal)*] since $variant_since:literal removed [$($removed_part:literal)*]
+            = ($start:expr) + $steps:literal, $gaps:literal
+            { $(
+                $index:literal $member:tt: $ty:ty as $label:literal
+                was [$($was_part:literal)*] since $since:literal default [$($default:expr)?] $binding:ident
+            )* }
         )* }
     ) => {
         $crate::__persist_header!([$($generics)*] [$($clause)*]);
@@ -236,13 +267,15 @@ macro_rules! __persist_enum {
 
             #[automatically_derived]
             #[allow(deprecated, unused_variables, unreachable_patterns)]
-            // SAFETY: the bodies make sure of what the trait asks for, for the type as it is:
-            // 1. `PADDED` asserts that the fields lie as described, and that there is no drop glue, and says itself whether there is padding.
-            // 2. `desc` has closures that compile only if the type has these fields and no others, and if each
-            //    field is at any other brand what it is here. `At` is the same type, with its parameters replaced.
-            //    Each type of a field, and each tag, is that of `__Declared`, which has one only.
-            // 3. `PADDED` asserts that the fields are `Persist`: all else goes for the whole if it goes for them.
-            // 4. `Deref` would be a conflict with the impl below, or `desc` does not compile.
+            // SAFETY: the bodies check the premises of the trait for the type as it is:
+            // 1. `PADDED` asserts that the fields lie as described, and that there is no drop glue, and
+            //    computes whether there is padding.
+            // 2. `desc` has closures that compile only if the type has these fields and no others, and if
+            //    each field has the same type with any brand. `At` is the same type, with its parameters
+            //    replaced. The type of each field, and each tag, is that of `__Declared`, which has only one.
+            // 3. `PADDED` asserts that the fields are `Persist`: all other premises hold for the whole if
+            //    they hold for the fields.
+            // 4. If the type is `Deref`, the impl below conflicts, or `desc` does not compile.
             unsafe impl $($generics)* $crate::Persist for $name<$($brand,)* $($($param)? $($constant)?),*>
             $($clause)*
             {
@@ -250,28 +283,44 @@ macro_rules! __persist_enum {
                     $name<$($at,)* $($(<$param as $crate::Persist>::At<'__at>)? $($constant)?),*>;
 
                 const PADDED: $crate::__private::core::primitive::bool = {
-                    // Here the message belongs. What counts is the type that is declared.
-                    $($(let _: $crate::__private::core::primitive::bool = <$ty as $crate::Persist>::PADDED;)*)*
+                    // The compiler's message belongs here. The declared type is the one that counts.
+                    $($(
+                        let _: $crate::__private::core::primitive::bool = <$ty as $crate::Persist>::PADDED;
+                    )*)*
                     $crate::__private::core::assert!(
-                        true $($(&& $crate::__private::FieldOf::<<Self as __Declared>::$binding>::IS_PERSIST)*)*,
+                        true $($(
+                            && $crate::__private::FieldOf::<<Self as __Declared>::$binding>::IS_PERSIST
+                        )*)*,
                         "the type of a field is another one at each place where it is written"
                     );
                     $crate::__persist_no_drop!($name);
                     $($crate::__private::assert_counted(&[$($index),*]);)*
-                    let tag = $crate::__private::core::mem::size_of::<$crate::__private::core::primitive::$tag>();
+                    let tag =
+                        $crate::__private::core::mem::size_of::<$crate::__private::core::primitive::$tag>();
                     $crate::__private::assert_tag::<Self>(tag);
                     let mut value = $crate::__private::core::mem::MaybeUninit::<Self>::uninit();
                     $crate::__private::assert_c::<Self>($align, tag, &[$(
                         &{
-                            let tag: $crate::__private::core::primitive::$tag = <Self as __Declared>::$variant;
-                            // SAFETY: `assert_tag` has made sure that there is room for a tag.
-                            unsafe { value.as_mut_ptr().cast::<$crate::__private::core::primitive::$tag>().write_unaligned(tag) };
-                            // Of an enum with one variant, a pattern does not read the tag.
-                            // SAFETY: what is read is the tag, which was just written; or what the compiler finds to be none, and then this is an error, for it
-                            // is evaluated by the compiler only.
+                            let tag: $crate::__private::core::primitive::$tag =
+                                <Self as __Declared>::$variant;
+                            // SAFETY: `assert_tag` has checked that there is room for a tag.
+                            unsafe {
+                                value
+                                    .as_mut_ptr()
+                                    .cast::<$crate::__private::core::primitive::$tag>()
+                                    .write_unaligned(tag)
+                            };
+                            // If an enum has one variant only, a pattern does not read the tag, but this
+                            // does.
+                            // SAFETY: this reads the tag, which was just written. If the compiler finds that
+                            // the bytes are no valid tag, it reports an error, because only the compiler
+                            // evaluates this.
                             let _ = $crate::__private::core::mem::discriminant(unsafe { &*value.as_ptr() });
-                            // SAFETY: `discriminant` has read the tag, so it is one of a variant. Fields are not read: the references say where they are.
-                            let slots: [$crate::__private::Slot; $gaps - 1] = match unsafe { &*value.as_ptr() } {
+                            // SAFETY: `discriminant` has read the tag, so it is that of a variant. Fields are
+                            // not read: the references only give their addresses.
+                            let slots: [$crate::__private::Slot; $gaps - 1] = match unsafe {
+                                &*value.as_ptr()
+                            } {
                                 Self::$variant { $($member: $binding),* } => [$(
                                     // SAFETY: `$binding` refers to a field of this value.
                                     unsafe { $crate::__private::slot_at(value.as_ptr(), $binding) }
@@ -283,36 +332,47 @@ macro_rules! __persist_enum {
                     ),*]);
                     // SAFETY: the compiler evaluates this constant.
                     unsafe { $crate::__private::assert_whole_tag::<Self>(tag) };
-                    // Fields do not overlap: there is a gap if, and only if, the parts add up to less than the whole.
+                    // Fields do not overlap: there is a gap if, and only if, the sizes of the parts add up to
+                    // less than the size of the whole.
                     false $(
                         || $crate::__private::core::mem::size_of::<Self>()
-                            != tag $(+ $crate::__private::core::mem::size_of::<<Self as __Declared>::$binding>())*
+                            != tag $(
+                                + $crate::__private::core::mem::size_of::<<Self as __Declared>::$binding>()
+                            )*
                         $(|| $crate::__private::FieldOf::<<Self as __Declared>::$binding>::PADDED)*
                     )*
                 };
 
-                const POINTERS: $crate::__private::core::primitive::bool = false $($(|| $crate::__private::FieldOf::<<Self as __Declared>::$binding>::POINTERS)*)*;
+                const POINTERS: $crate::__private::core::primitive::bool =
+                    false $($(|| $crate::__private::FieldOf::<<Self as __Declared>::$binding>::POINTERS)*)*;
 
                 fn desc() -> &'static $crate::__private::Desc {
-                    // Each field is the same at any brand. An alias can hide one: `type Leak = P<'static, u64>`.
-                    $($($crate::__private::FieldOf::<<Self as __Declared>::$binding>::at_any_brand::<Self>(|this, $binding| match this {
+                    // Each field has the same type with any brand. An alias can hide a brand:
+                    // `type Leak = P<'static, u64>`.
+                    $($($crate::__private::FieldOf::<<Self as __Declared>::$binding>
+                    ::at_any_brand::<Self>(|this, $binding| match this {
                         $name::$variant { $member: found, .. } => {
-                            // Without an expectation, so that nothing is coerced.
+                            // Without an expected type, so that nothing is coerced.
                             let found = $crate::__private::found(found);
                             $binding.is(found);
                         }
                         _ => {}
                     });)*)*
                     const {
-                        // The type has these variants and no others, with these fields and no others, of these types.
+                        // The type has these variants and no others, with these fields and no others, of
+                        // these types.
                         let _: fn(&mut Self) = |this| match *this {
                             $($name::$variant { $($member: ref mut $binding),* } => {
-                                $(let $binding = $crate::__private::found($binding); let _: $crate::__private::AsDerived<<Self as __Declared>::$binding> = $binding;)*
+                                $(
+                                    let $binding = $crate::__private::found($binding);
+                                    let _: $crate::__private::AsDerived<<Self as __Declared>::$binding> =
+                                        $binding;
+                                )*
                             })*
                         };
-                        // For its assertions: nothing lives in a heap without its description.
+                        // Evaluates its assertions: no object lives in a heap without its description.
                         let _: $crate::__private::core::primitive::bool = <Self as $crate::Persist>::PADDED;
-                        // A clause may say less there, so that a `Deref` would not be a conflict.
+                        // A clause may have fewer bounds there, so that a `Deref` would not conflict.
                         $crate::__private::core::assert!(
                             <Self as $crate::__private::NotDeref>::DERIVED,
                             "the clause of this type is another one at each place where it is written"
@@ -324,17 +384,26 @@ macro_rules! __persist_enum {
                             size: $crate::__private::core::mem::size_of::<Self>(),
                             align: $crate::__private::core::mem::align_of::<Self>(),
                             kind: $crate::__private::Kind::Enum {
-                                tag: <$crate::__private::core::primitive::$tag as $crate::__private::Tag>::PRIM,
+                                tag: <$crate::__private::core::primitive::$tag
+                                    as $crate::__private::Tag>::PRIM,
                                 variants: &[$($crate::__private::Variant {
                                     name: $crate::__private::part_name($variant_label),
-                                    tag: <Self as __Declared>::$variant as $crate::__private::core::primitive::i128,
+                                    tag: <Self as __Declared>::$variant
+                                        as $crate::__private::core::primitive::i128,
                                     fields: &{
-                                        let slots = $crate::__persist_slots!($tag $(<Self as __Declared>::$binding),*);
+                                        let slots = $crate::__persist_slots!(
+                                            $tag $(<Self as __Declared>::$binding),*
+                                        );
                                         [$($crate::__private::Field {
                                             name: $crate::__private::part_name($label),
                                             offset: slots[$index].offset,
-                                            ty: $crate::__private::FieldOf::<<Self as __Declared>::$binding>::DESC,
-                                            history: $crate::__persist_history!([$($was_part)*] $since (<Self as __Declared>::$binding) $ty [$($default)?]),
+                                            ty: $crate::__private::FieldOf::<
+                                                <Self as __Declared>::$binding
+                                            >::DESC,
+                                            history: $crate::__persist_history!(
+                                                [$($was_part)*] $since (<Self as __Declared>::$binding) $ty
+                                                [$($default)?]
+                                            ),
                                         }),*]
                                     },
                                     history: $crate::__private::History::of_variant(
@@ -348,13 +417,16 @@ macro_rules! __persist_enum {
 
                 #[inline]
                 unsafe fn zero_padding(this: *mut Self) {
-                    // A valid value is there, by the contract of `zero_padding`.
+                    // There is a valid value at `this`, by the contract of `zero_padding`.
                     let base = this.cast::<$crate::__private::core::primitive::u8>();
-                    // SAFETY: `this` points to a valid value, by the contract of `zero_padding`. The reference serves to find out which variant it is.
+                    // SAFETY: there is a valid value at `this`, by the contract of `zero_padding`. The
+                    // reference only serves to find its variant.
                     match unsafe { &*this } {
                         $(Self::$variant { .. } => {
                             let (slots, gaps): $crate::__private::Inside<{ $gaps - 1 }, $gaps> = const {
-                                let slots = $crate::__persist_slots!($tag $(<Self as __Declared>::$binding),*);
+                                let slots = $crate::__persist_slots!(
+                                    $tag $(<Self as __Declared>::$binding),*
+                                );
                                 let tag: $crate::__private::core::primitive::$tag = 0;
                                 let head = $crate::__private::core::mem::size_of_val(&tag);
                                 let size = $crate::__private::core::mem::size_of::<Self>();
@@ -362,14 +434,20 @@ macro_rules! __persist_enum {
                             };
                             $(
                                 if $crate::__private::FieldOf::<<Self as __Declared>::$binding>::PADDED {
-                                    let field = base.wrapping_add(slots[$index].offset).cast::<<Self as __Declared>::$binding>();
-                                    // SAFETY: a field of the valid value at `base`, as `PADDED` has asserted.
-                                    unsafe { $crate::__private::FieldOf::<<Self as __Declared>::$binding>::zero_padding(field) };
+                                    let field = base
+                                        .wrapping_add(slots[$index].offset)
+                                        .cast::<<Self as __Declared>::$binding>();
+                                    // SAFETY: `field` is a field of the valid value at `base`, at the offset
+                                    // that `PADDED` has checked.
+                                    unsafe {
+                                        $crate::__private::FieldOf::<<Self as __Declared>::$binding>
+                                            ::zero_padding(field)
+                                    };
                                 }
-                                // SAFETY: the gap before this field, within the value at `base`.
+                                // SAFETY: the range is the gap before this field, within the value at `base`.
                                 unsafe { $crate::__private::zero(base, gaps[$index].0, gaps[$index].1) };
                             )*
-                            // SAFETY: the gap behind the last field, within the value at `base`.
+                            // SAFETY: the range is the gap after the last field, within the value at `base`.
                             unsafe { $crate::__private::zero(base, gaps[$gaps - 1].0, gaps[$gaps - 1].1) };
                         })*
                     }
@@ -384,8 +462,8 @@ macro_rules! __persist_enum {
     };
 }
 
-/// What a field was. The user's expression is the body of a closure of its own, whose result is the value:
-/// nothing in it leaves the closure that must write that.
+/// The history of a field. The user's expression is the body of a separate closure, whose result is the
+/// value: no `return` in it leaves the closure that must write that value.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __persist_history {
@@ -400,16 +478,16 @@ macro_rules! __persist_history {
             $since,
             $crate::__private::core::option::Option::Some(|place| {
                 let value = (|| -> $ty { $default })();
-                // SAFETY: the place has room for a value of the type, by the contract of `DefaultFn`.
+                // SAFETY: `place` has room for a value of the type, by the contract of `DefaultFn`.
                 unsafe { $crate::__private::FieldOf::<$declared>::put(place, value) }
             }),
         )
     };
 }
 
-/// An error unless the generics and the clause of an impl are nothing else: a block in the clause would be
-/// the body of an `unsafe impl`, and our own would belong to an item behind it. Here a `;` ends the item
-/// behind the clause, so a block does not fit, and there is one item only.
+/// Does not compile unless the generics and the clause of an impl are nothing else. A block in the clause
+/// would become the body of an `unsafe impl`, and the block of this crate would belong to another item after
+/// it. Here a `;` ends the item after the clause, so a block does not fit, and there is one item only.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __persist_header {
@@ -419,8 +497,9 @@ macro_rules! __persist_header {
     (item $item:item) => {};
 }
 
-/// Nothing in a heap is ever dropped. The assertion is in `PADDED`, because the fields are known to be `Persist` where that has a value: `Drop` is then
-/// the type's own, and a `String` is reported once, as the field that it is.
+/// Asserts that the type has no `Drop`, because no object in a heap is ever dropped. The assertion is in
+/// `PADDED`: where that is evaluated, the fields are known to be `Persist`. So a `Drop` is the type's own,
+/// and a `String` is reported once, as a field.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __persist_no_drop {
@@ -448,7 +527,7 @@ macro_rules! __persist_repr {
     };
 }
 
-/// Where the fields of a variant lie.
+/// Returns the slots of the fields of a variant.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __persist_slots {
@@ -460,7 +539,8 @@ macro_rules! __persist_slots {
     };
 }
 
-/// The gaps of a struct. A `repr(transparent)` does not say where empty fields are, and has no gaps.
+/// Returns the gaps of a struct. A `repr(transparent)` does not define where empty fields lie, and has no
+/// gaps.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __persist_gaps {
@@ -472,8 +552,8 @@ macro_rules! __persist_gaps {
     };
 }
 
-/// A second impl for every `Deref` type is in `pheap`, so that a user's `Deref` is a conflict: `tx[p].a.b = v` under `#[txn]` must not find a `DerefMut`
-/// on its way.
+/// Implements `NotDeref`. `pheap` implements it for every `Deref` type, so that a user's `Deref` is a
+/// conflict: `tx[p].a.b = v` under `#[txn]` must not run a `DerefMut`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __persist_not_deref {
@@ -485,7 +565,8 @@ macro_rules! __persist_not_deref {
     };
 }
 
-/// A type without parameters has no brand, and so no pointers. (If it had one, `Plain` would ask for more than it has.)
+/// Implements `Plain` for a type without parameters: it has no brand, and so no pointers. (If it had one,
+/// `Plain` would require more than it has.)
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __persist_plain {
@@ -496,7 +577,8 @@ macro_rules! __persist_plain {
     ([$($generics:tt)+] $this:ty) => {};
 }
 
-/// `Persist` for a type that did not pass: it stands for it in other errors, and cannot be used.
+/// Implements `Persist` for a type that the derive has rejected: it prevents further errors, and cannot be
+/// used.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __persist_nothing {
@@ -509,7 +591,7 @@ macro_rules! __persist_nothing {
 
         #[automatically_derived]
         #[allow(deprecated)]
-        // SAFETY: nothing lives in a heap without its description, and this never returns one.
+        // SAFETY: no object lives in a heap without its description, and this `desc` never returns one.
         unsafe impl $($generics)* $crate::Persist for $name<$($brand,)* $($($param)? $($constant)?),*>
         $($clause)*
         {
@@ -521,8 +603,8 @@ macro_rules! __persist_nothing {
             const POINTERS: $crate::__private::core::primitive::bool = false;
 
             fn desc() -> &'static $crate::__private::Desc {
-                // Evaluated where the description is used only, by its parameter: what did not compile has
-                // errors of its own.
+                // Evaluated only where the description is used, because of the parameter: code that did not
+                // compile has its own errors.
                 fn nothing<T>() -> &'static $crate::__private::Desc {
                     const { $crate::__private::core::panic!("this type did not compile") }
                 }
@@ -534,7 +616,7 @@ macro_rules! __persist_nothing {
     };
 }
 
-/// `MapKey` for a type that is a key itself.
+/// Implements `MapKey` for a type that is its own borrowed form.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __persist_key {

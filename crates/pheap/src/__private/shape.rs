@@ -1,34 +1,34 @@
-//! Whether a type is what the derive took it for. An attribute macro that stands behind `#[derive(Persist)]` may have changed it since; then this is
-//! an error of the compiler's: all of it is evaluated in constants.
+//! Checks that a type is as the derive has read it. An attribute macro after `#[derive(Persist)]` may have
+//! changed the type since; then the compiler reports an error, because all checks are evaluated in constants.
 
 use std::marker::PhantomData;
 
 use crate::layout::desc::Prim;
 
-/// The type of a field, exactly: no coercion and no subtyping makes one of these into another.
+/// The exact type of a field: no coercion and no subtyping converts one `AsDerived` into another.
 pub struct AsDerived<T>(PhantomData<fn(T) -> T>);
 
 impl<T> AsDerived<T> {
-    /// The other one is the same.
+    /// Compiles if the other one has the same type.
     pub fn is(self, _: AsDerived<T>) {}
 }
 
-/// The type that the field has.
+/// Returns the actual type of a field.
 pub fn found<T>(_: &mut T) -> AsDerived<T> {
     AsDerived(PhantomData)
 }
 
-/// Where a field lies.
+/// The place of a field.
 #[derive(Clone, Copy)]
 pub struct Slot {
-    /// In bytes, from the start of the struct or enum.
+    /// Offset in bytes from the start of the struct or enum.
     pub offset: usize,
     size: usize,
     align: usize,
 }
 
 impl Slot {
-    /// A field of type `T` at this offset.
+    /// Returns the slot of a field of type `T` at this offset.
     pub const fn of<T>(offset: usize) -> Slot {
         Slot { offset, size: size_of::<T>(), align: align_of::<T>() }
     }
@@ -38,7 +38,7 @@ impl Slot {
     }
 }
 
-/// For a message: an attribute has changed the type.
+/// Panics with the message that an attribute has changed the type.
 #[cold]
 #[track_caller]
 pub const fn unlike() -> ! {
@@ -47,7 +47,8 @@ pub const fn unlike() -> ! {
     )
 }
 
-/// The fields of a `repr(C)` struct, or of a variant behind its tag, which ends at `head`. Their offsets need not be given.
+/// Returns the slots of the fields of a `repr(C)` struct, or of a variant after its tag, which ends at
+/// `head`. The offsets of `fields` are ignored.
 pub const fn c_slots<const N: usize>(head: usize, mut fields: [Slot; N]) -> [Slot; N] {
     let (mut end, mut i) = (head, 0);
     while i < N {
@@ -58,7 +59,8 @@ pub const fn c_slots<const N: usize>(head: usize, mut fields: [Slot; N]) -> [Slo
     fields
 }
 
-/// Asserts that the fields (of each variant) lie as `repr(C)` would have it, and that nothing else takes room. The tag is as long as its alignment is.
+/// Asserts that the fields (of each variant) lie as in `repr(C)`, and that nothing else takes room. The
+/// alignment of the tag equals its length.
 #[track_caller]
 pub const fn assert_c<T>(declared_align: usize, tag: usize, variants: &[&[Slot]]) {
     let mut align = if declared_align > tag { declared_align } else { tag };
@@ -84,7 +86,7 @@ pub const fn assert_c<T>(declared_align: usize, tag: usize, variants: &[&[Slot]]
     }
 }
 
-/// Asserts that the fields lie as in a `repr(transparent)` struct: one of them is all there is.
+/// Asserts that the fields lie as in a `repr(transparent)` struct: a single field takes all the room.
 #[track_caller]
 pub const fn assert_transparent<T>(fields: &[Slot]) {
     let (mut size, mut align, mut i) = (0, 1, 0);
@@ -102,7 +104,8 @@ pub const fn assert_transparent<T>(fields: &[Slot]) {
     }
 }
 
-/// Asserts that the enum `T` has a tag of so many bytes. (One without `repr` says here that it has 8, whatever it has.)
+/// Asserts that the enum `T` has a tag of `tag` bytes. (For an enum without an integer `repr`, this assumes
+/// 8, whatever the tag has.)
 #[track_caller]
 pub const fn assert_tag<T>(tag: usize) {
     if size_of::<std::mem::Discriminant<T>>() != tag || size_of::<T>() < tag {
@@ -110,7 +113,7 @@ pub const fn assert_tag<T>(tag: usize) {
     }
 }
 
-/// Asserts that these are 0, 1, 2 and so on.
+/// Asserts that the indices are 0, 1, 2 and so on.
 pub const fn assert_counted(indices: &[usize]) {
     let mut i = 0;
     while i < indices.len() {
@@ -121,7 +124,7 @@ pub const fn assert_counted(indices: &[usize]) {
 
 /// The type of a tag.
 pub trait Tag {
-    /// As it is described.
+    /// The primitive that describes the tag.
     const PRIM: Prim;
 }
 
@@ -131,11 +134,11 @@ macro_rules! tags {
 
 tags!(u8 U8, u16 U16, u32 U32, u64 U64, u128 U128, i8 I8, i16 I16, i32 I32, i64 I64, i128 I128);
 
-/// The fields of a struct or variant, and from where to where there is padding before each, and behind the
-/// last.
+/// The fields of a struct or variant, and the padding before each field and after the last, as pairs of start
+/// and end.
 pub type Inside<const N: usize, const M: usize> = ([Slot; N], [(usize, usize); M]);
 
-/// From where to where there is padding before each field, and behind the last; `M` is `N + 1`.
+/// Returns the padding before each field, and after the last, as pairs of start and end; `M` is `N + 1`.
 pub const fn gaps<const N: usize, const M: usize>(
     head: usize,
     fields: [Slot; N],

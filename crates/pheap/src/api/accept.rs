@@ -1,11 +1,15 @@
-//! A root whose type the program has annotated since: it is taken as what it is now.
+//! A root whose type the program has annotated since it was created: the heap accepts it as the new type.
 //!
-//! Objects stay as they are: all that the heap has of the old types are values of the new ones ([`successors`](crate::layout::successors)). What changes is what the heap says of them: the type of the
-//! root, and that of each span of objects. That must change before any object is written as one of a new type: with a pointer in a variant that the old type did not have, the collector would not find
-//! it. **One transaction writes all of it**, so there is no crash that leaves some of it.
+//! The objects stay as they are: every value of an old type is a value of the new one
+//! ([`successors`](crate::layout::successors)). Only the heap's records of the types change: the type of the
+//! root, and the type of each span of objects. They must change before the program writes an object of a new
+//! type. Otherwise, if a variant that the old type did not have contains a pointer, the collector would not
+//! find it. **One transaction writes all the records**, so no crash leaves only some of them.
 //!
-//! Somebody who holds a pointer, or a snapshot, has it as one of an old type, and might read a value that this type does not have. So nobody may hold any. (A snapshot of a root that is a map may be taken
-//! meanwhile, of its [durable version](crate::Root::durable_snapshot): nothing in it is written any more, so it has old values only.)
+//! No held pointer and no snapshot of the root may exist: it would have the old type, and might read a value
+//! that the old type does not have. (A thread may still take a snapshot of the [durable
+//! version](crate::Root::durable_snapshot) of a map: no transaction writes into that version any more, so it
+//! has values of the old type only.)
 
 use std::collections::HashMap;
 
@@ -21,7 +25,8 @@ use crate::store::arena::SpanEntry;
 use crate::store::spans::Span;
 
 impl Heap {
-    /// Gives a root the type that the program has made of its type, if annotations say how. Returns whether the root has it.
+    /// Changes the recorded type of a root to the program's type, if annotations explain the difference.
+    /// Returns whether the root has that type now.
     ///
     /// # Errors
     /// [`Error::Nested`], [`Error::HeldPointers`], [`Error::PointerToPart`], and those of a transaction.
@@ -37,7 +42,7 @@ impl Heap {
         let _creation = heap.lock_creation()?;
         let region = heap.region(name)?;
         if heap.tables.lock().types.is(region.ty(), desc)? {
-            return Ok(true); // somebody else was faster
+            return Ok(true); // another thread was faster
         }
         let Some(found) = found(&region) else { return Ok(false) };
         let (ty, numbers) = heap.numbers(desc, &found)?;
@@ -47,7 +52,8 @@ impl Heap {
 }
 
 impl HeapInner {
-    /// The number of a type, and what the numbers of others become.
+    /// Returns the number of a type, and a map from the number of each old type to the number of its
+    /// successor.
     pub(super) fn numbers(
         &self,
         desc: &'static Desc,
@@ -60,7 +66,7 @@ impl HeapInner {
         Ok((ty, numbers))
     }
 
-    /// Gives the root of a region the type `ty`, and its objects others, by their numbers.
+    /// Sets the type of a region's root to `ty`, and the types of its objects by `numbers`.
     pub(super) fn retype(
         &self,
         region: &Region,

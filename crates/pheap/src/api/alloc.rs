@@ -1,6 +1,6 @@
 //! New objects, slices and strings.
 //!
-//! The premises by number are those of [`Txn`].
+//! The numbers of premises are those in the comment of [`Txn`].
 
 #![allow(unsafe_code)]
 
@@ -13,57 +13,63 @@ use crate::layout::{Persist, Pointee, slice_header};
 use crate::ptr::P;
 use crate::units::OBJECT_BYTES;
 
-/// A new slice of which not all elements have values yet. If it is dropped, it has none.
+/// A new slice of which not all elements are written. Dropping it sets the slice's length to 0.
 struct Unfinished {
-    /// The word at its beginning. Only the call that makes the slice has its address.
+    /// The length word at the start of the slice. Only the call that makes the slice has its address.
     length: NonNull<u64>,
 }
 
 impl Drop for Unfinished {
     fn drop(&mut self) {
-        // SAFETY: a slice begins with its length, and only the call that drops this has the address.
+        // SAFETY: `length` is the first word of a live slice, and only the call that drops this value has its
+        // address.
         unsafe { self.length.write(0) };
     }
 }
 
-/// Writes a value, with zeros where it has padding.
+/// Writes a value, and zeros into its padding.
 ///
 /// # Safety
 /// `place` is valid for writes of a `T`, and aligned to it.
 #[inline(always)]
 unsafe fn write_unpadded<T: Persist>(place: *mut T, value: T) {
-    // SAFETY: the place is valid for writes, and aligned: the caller's premise.
+    // SAFETY: `place` is valid for writes and aligned, by the caller's premise.
     unsafe { place.write(value) };
     if T::PADDED {
-        // SAFETY: the place is valid and aligned (the caller's premise), and a valid `T` was just written to it.
+        // SAFETY: `place` is valid and aligned, by the caller's premise, and a valid `T` was just written to
+        // it.
         unsafe { T::zero_padding(place) };
     }
 }
 
 impl<'r> Txn<'r> {
-    /// A new object with this value. It is garbage unless something reachable points to it when the transaction commits.
+    /// Allocates an object with this value. It is garbage unless a reachable object points to it when the
+    /// transaction commits.
     ///
     /// Takes `&self`, so that allocations nest: `tx.alloc(Node { next: Some(tx.alloc(tail)?) })`.
     ///
     /// # Errors
-    /// [`Error::OutOfSpace`] or [`Error::ReservationFull`] if the heap cannot grow. The transaction can continue.
+    /// [`Error::OutOfSpace`] or [`Error::ReservationFull`] if the heap cannot grow. The transaction can
+    /// continue.
     #[inline]
     pub fn alloc<T: Persist<At<'r> = T>>(&self, value: T) -> Result<P<'r, T>> {
         self.alloc_at::<T>(value)
     }
 
-    /// [`alloc`](Self::alloc) for a type of any brand, with a value that has the brand `'r`.
+    /// Like [`alloc`](Self::alloc) for a type with any brand; the value has the brand `'r`.
     #[inline]
     pub(crate) fn alloc_at<T: Persist>(&self, value: T::At<'r>) -> Result<P<'r, T::At<'r>>> {
         // SAFETY: the pointers in a `T::At<'r>` have the brand `'r`, by the contract of `Persist`.
         unsafe { self.alloc_unbranded(value) }
     }
 
-    /// [`alloc`](Self::alloc) for the default value.
+    /// Like [`alloc`](Self::alloc) for the default value.
     pub(crate) fn alloc_default<T: Persist + Default>(&self) -> Result<P<'r, T::At<'r>>> {
-        // SAFETY: `default` is given nothing, so there are no pointers in what it returns: a `P` comes out of a `Txn`, a `View` or another `P` only.
+        // SAFETY: `T::default()` has no argument, and only a `Txn`, a `View` or another `P` gives a `P`: so
+        // the value has no pointers.
         let p = unsafe { self.alloc_unbranded(T::default()) }?;
-        // SAFETY: a live object of this region, by (3); `T::At<'r>` is `T` with another brand, by the contract of `Persist`.
+        // SAFETY: `p` points to a new, live object of this region, by (3). `T::At<'r>` is `T` with another
+        // brand, by the contract of `Persist`.
         Ok(unsafe { P::from_addr(p.addr()) })
     }
 
@@ -72,12 +78,13 @@ impl<'r> Txn<'r> {
     #[inline]
     unsafe fn alloc_unbranded<T: Persist>(&self, value: T) -> Result<P<'r, T>> {
         let (p, place) = self.alloc_uninit::<T>()?;
-        // SAFETY: the place is a new object of the size and alignment of `T`, which nobody else has the address of.
+        // SAFETY: `place` is a new object with the size and alignment of `T`, and only this call has its
+        // address.
         unsafe { write_unpadded(place, value) };
         Ok(p)
     }
 
-    /// A new slice of `len` elements, made by `element`.
+    /// Allocates a slice of `len` elements; `element` makes each of them from its index.
     ///
     /// # Errors
     /// As for [`alloc`](Self::alloc), and [`Error::TooLarge`].
@@ -87,18 +94,19 @@ impl<'r> Txn<'r> {
         mut element: impl FnMut(usize) -> T,
     ) -> Result<P<'r, [T]>> {
         let (p, data) = self.alloc_elements::<T>(len)?;
-        // Without elements, if `element` panics and the program catches that.
+        // If `element` panics and the program catches the panic, the slice has no elements.
         let unfinished = Unfinished { length: p.addr().cast() };
         for i in 0..len {
             let value = element(i);
-            // SAFETY: the new object has room for `len` elements, `i < len`, and only this call has its address.
+            // SAFETY: the new object has room for `len` elements, `i < len`, and only this call has its
+            // address.
             unsafe { write_unpadded(data.wrapping_add(i), value) };
         }
         std::mem::forget(unfinished);
         Ok(p)
     }
 
-    /// A new slice with copies of these elements.
+    /// Allocates a slice with copies of these elements.
     ///
     /// # Errors
     /// As for [`alloc_slice`](Self::alloc_slice).
@@ -106,29 +114,30 @@ impl<'r> Txn<'r> {
         self.alloc_slice(elements.len(), |i| elements[i])
     }
 
-    /// A new string.
+    /// Allocates a string.
     ///
     /// # Errors
     /// As for [`alloc_slice`](Self::alloc_slice).
     pub fn alloc_str(&self, text: &str) -> Result<P<'r, str>> {
         // SAFETY: a string is laid out as a slice of bytes, which have size and alignment 1.
         let (p, data) = unsafe { self.alloc_raw(text.len(), 1, 1, <str as Pointee>::desc())? };
-        // SAFETY: the new object has room for so many bytes, and the text is not in it.
+        // SAFETY: the new object has room for `text.len()` bytes, and does not overlap `text`.
         unsafe { data.copy_from_nonoverlapping(text.as_ptr(), text.len()) };
         // SAFETY: the new object is a string: its length was written by `alloc_raw`, and its bytes just now.
         Ok(unsafe { P::from_addr(p) })
     }
 
-    /// A new slice, whose elements are not written yet.
+    /// Allocates a slice whose elements are not written yet.
     pub(crate) fn alloc_elements<T: Persist>(&self, len: usize) -> Result<(P<'r, [T]>, *mut T)> {
         let desc = <[T] as Pointee>::desc();
-        // SAFETY: `desc` is that of a slice of elements of this size and alignment.
+        // SAFETY: `desc` describes a slice of elements with the size and alignment of `T`.
         let (p, data) = unsafe { self.alloc_raw(len, size_of::<T>(), align_of::<T>(), desc)? };
-        // SAFETY: a new object of this type. Its elements are written before anyone reads them, or it is never reachable.
+        // SAFETY: `p` is a new object of this type. The caller writes its elements before they are read, or
+        // never makes it reachable.
         Ok((unsafe { P::from_addr(p) }, data.cast()))
     }
 
-    /// A new object, which is not written yet.
+    /// Allocates an object whose value is not written yet.
     #[inline(always)]
     pub(crate) fn alloc_uninit<T: Persist>(&self) -> Result<(P<'r, T>, *mut T)> {
         let request = Request {
@@ -137,18 +146,20 @@ impl<'r> Txn<'r> {
             align: align_of::<T>() as u64,
             unsized_: false,
         };
-        // SAFETY: (2), for this call.
+        // SAFETY: the reference lives for this call only, by (2).
         let ptr = unsafe { self.cx() }.alloc(request)?;
-        // SAFETY: an object of the heap, which is not mapped at 0.
+        // SAFETY: `ptr` is the address of an object of the heap, which is not mapped at 0.
         let addr = unsafe { NonNull::new_unchecked(ptr) };
-        // SAFETY: a new object of this type. It is written before anyone reads it, or is never reachable.
+        // SAFETY: `addr` is a new object of this type. The caller writes it before it is read, or never makes
+        // it reachable.
         Ok((unsafe { P::from_addr(addr) }, ptr.cast()))
     }
 
-    /// A new object with a length and room for that many elements.
+    /// Allocates an object with a length and room for `len` elements, and returns its address and that of the
+    /// first element.
     ///
     /// # Safety
-    /// `desc` describes a slice of elements of this size and alignment.
+    /// `desc` describes a slice whose elements have the size `size` and the alignment `align`.
     unsafe fn alloc_raw(
         &self,
         len: usize,
@@ -160,11 +171,12 @@ impl<'r> Txn<'r> {
         let bytes = size.checked_mul(len).and_then(|bytes| bytes.checked_add(header));
         let bytes =
             bytes.filter(|&bytes| bytes < OBJECT_BYTES).ok_or(Error::TooLarge { bytes: u64::MAX })? as u64;
-        // SAFETY: (2), for this call.
+        // SAFETY: the reference lives for this call only, by (2).
         let ptr = unsafe { self.cx() }.alloc(Request { desc, bytes, align: align as u64, unsized_: true })?;
-        // SAFETY: a new object of `bytes`, at least 8, aligned to 8, which nobody else has the address of.
+        // SAFETY: `ptr` is a new object of `bytes` bytes, at least 8, aligned to 8, and only this call has
+        // its address.
         unsafe { ptr.cast::<u64>().write(len as u64) };
-        // SAFETY: an object of the heap, which is not mapped at 0.
+        // SAFETY: `ptr` is the address of an object of the heap, which is not mapped at 0.
         let addr = unsafe { NonNull::new_unchecked(ptr) };
         Ok((addr, ptr.wrapping_add(header)))
     }

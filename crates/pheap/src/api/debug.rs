@@ -1,4 +1,4 @@
-//! `View::debug`: objects as `{:?}` shows them, with what they lead to.
+//! `View::debug`: shows objects, and the objects that they lead to, as `{:?}` does.
 
 #![allow(unsafe_code)]
 
@@ -11,19 +11,19 @@ use crate::heap::{Entries, Fields, Object, Value};
 use crate::layout::{Graph, Pointee, TypeLayout};
 use crate::ptr::P;
 
-/// So many pointers are followed, one behind the other, unless [`depth`](DebugObject::depth) says something else.
+/// Default number of pointers that are followed in a row; [`depth`](DebugObject::depth) sets another.
 const DEPTH: usize = 8;
 
-/// No more are followed: each takes some room on the stack.
+/// Limit of [`depth`](DebugObject::depth): each pointer takes room on the stack.
 const MAX_DEPTH: usize = 100;
 
-/// So many elements of a collection are shown, unless [`items`](DebugObject::items) says something else.
+/// Default number of elements that are shown of a collection; [`items`](DebugObject::items) sets another.
 const ITEMS: usize = 100;
 
-/// So many values are shown in all, for each element that may be shown of a collection.
+/// Values that are shown in all, for each element that may be shown of a collection.
 const VALUES: usize = 100;
 
-/// An object, and what it leads to, for `{:?}` and `{:#?}`; made by [`View::debug`].
+/// An object, and the objects that it leads to, for `{:?}` and `{:#?}`; made by [`View::debug`].
 #[derive(Clone, Copy)]
 #[must_use = "it does nothing but print itself"]
 pub struct DebugObject<'v, 'r, T: ?Sized> {
@@ -34,8 +34,9 @@ pub struct DebugObject<'v, 'r, T: ?Sized> {
 }
 
 impl<'r> View<'r> {
-    /// The object that `p` points to, for `{:?}` and `{:#?}`: structs and enums by the names of their fields, collections by their elements, and in the place of a pointer
-    /// what it points to. So the types need no `Debug`.
+    /// Returns the object that `p` points to, for `{:?}` and `{:#?}`. Structs and enums are shown by the
+    /// names of their fields, collections by their elements, and a pointer as the object that it points to.
+    /// The types need no `Debug`.
     ///
     /// ```
     /// # use pheap::{Durability, Options, P, Persist, PVec, field};
@@ -64,28 +65,31 @@ impl<'r> View<'r> {
     /// # Ok::<_, pheap::Error>(())
     /// ```
     ///
-    /// What an object leads to is cut off where that object is being shown already (`<Person above>`), where it is more than 8 pointers away (`Person { .. }`), and after 100 elements of a
-    /// collection; and everything after 10,000 values. [`depth`](DebugObject::depth) and [`items`](DebugObject::items) set other limits. What is met twice, but not within itself, is shown twice.
-    /// What has a value of `Some` is shown as that value.
+    /// The output is cut off at an object that is being shown already (`<Person above>`), at an object that
+    /// is more than 8 pointers away (`Person { .. }`), after 100 elements of a collection, and after 10,000
+    /// values in all. [`depth`](DebugObject::depth) and [`items`](DebugObject::items) set other limits. An
+    /// object that is reached twice, but not through itself, is shown twice. `Some(value)` is shown as the
+    /// value.
     ///
-    /// In a transaction, it shows what the transaction has written.
+    /// In a transaction, the output contains the changes of the transaction.
     ///
     /// # Cost
-    /// For people: some microseconds to describe the types, and some tens of nanoseconds for each value. A transaction that has changed
-    /// parts of what is shown may become a long one.
+    /// Meant for people to read: some microseconds to describe the types, and some tens of nanoseconds for
+    /// each value. A transaction that has changed parts of a shown object may become a long one.
     pub fn debug<T: Pointee + ?Sized>(&self, p: P<'r, T>) -> DebugObject<'_, 'r, T> {
         DebugObject { view: self, object: p, depth: DEPTH, items: ITEMS }
     }
 }
 
 impl<T: ?Sized> DebugObject<'_, '_, T> {
-    /// Follows so many pointers one behind the other, at most 100.
+    /// Sets the number of pointers to follow in a row, at most 100.
     pub fn depth(mut self, pointers: usize) -> Self {
         self.depth = pointers.min(MAX_DEPTH);
         self
     }
 
-    /// Shows so many elements of each collection, and a hundred times as many values in all.
+    /// Sets the number of elements to show of each collection. The limit of values in all is 100 times that
+    /// number.
     pub fn items(mut self, elements: usize) -> Self {
         self.items = elements;
         self
@@ -94,10 +98,10 @@ impl<T: ?Sized> DebugObject<'_, '_, T> {
 
 impl<T: Pointee + ?Sized> fmt::Debug for DebugObject<'_, '_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // A type that no heap can hold has no objects.
+        // A heap cannot hold a type without a graph, so there are no objects of it.
         let Ok(Graph { types }) = Graph::of(T::desc()) else { return self.object.fmt(f) };
         let seen = Seen { view: self.view, types };
-        // SAFETY: a pointer of this view, to a `T`; its type is the first one.
+        // SAFETY: the pointer is one of this view, to a `T`, and the type of `T` is the first of the graph.
         let object = unsafe { Object::seen(&seen, self.object.addr().addr().get() as u64) };
         let left = Cell::new(self.items.saturating_mul(VALUES));
         let printer = Printer { above: RefCell::new(Vec::new()), left, depth: self.depth, items: self.items };
@@ -105,7 +109,7 @@ impl<T: Pointee + ?Sized> fmt::Debug for DebugObject<'_, '_, T> {
     }
 }
 
-/// Objects as a view shows them.
+/// The objects of a view, with the copies of its transaction.
 struct Seen<'a, 'r> {
     view: &'a View<'r>,
     types: Vec<TypeLayout>,
@@ -119,22 +123,23 @@ impl Sight for Seen<'_, '_> {
     unsafe fn bytes(&self, addr: u64, len: u64) -> &[u8] {
         let first = std::ptr::with_exposed_provenance_mut(addr as usize);
         let place = self.view.place_of(std::ptr::slice_from_raw_parts_mut(first, len as usize));
-        // SAFETY: bytes of a live object of this region (the caller's premise), where `place_of` says that they, or their copy, are: as in `Index` of views, nobody has a `&mut` to them as long as the view is borrowed. All of
-        // a heap's bytes are definite, and those of copies, padding included.
+        // SAFETY: the caller's premise says that these are bytes of a live object of this region; `place_of`
+        // returns where they, or their copy, are. As in `Index` of views, there is no `&mut` to them while
+        // the view is borrowed. All bytes of a heap and of copies are initialized, padding included.
         unsafe { &*place }
     }
 }
 
 struct Printer {
-    /// Objects that are being shown.
+    /// Offset and type name of each object that is being shown, the outermost first.
     above: RefCell<Vec<(u64, *const str)>>,
-    /// How many values may still be shown.
+    /// Number of values that may still be shown.
     left: Cell<usize>,
     depth: usize,
     items: usize,
 }
 
-/// A value that is about to be shown.
+/// A value to show.
 struct Shown<'p, 'v> {
     printer: &'p Printer,
     value: Value<'v>,
@@ -149,7 +154,7 @@ impl Printer {
         if object.is_text() {
             return self.show(object.value()).fmt(f);
         }
-        // A struct and its first field are at one address.
+        // A struct and its first field have the same address, so the type is compared, too.
         let this = (object.offset(), std::ptr::from_ref(object.type_name()));
         let name = short(object.type_name());
         let depth = self.above.borrow().len();
@@ -238,7 +243,7 @@ impl fmt::Debug for Shown<'_, '_> {
     }
 }
 
-/// The name of a type without its path and its arguments.
+/// Returns the name of a type without its path and its arguments.
 fn short(name: &str) -> &str {
     let name = &name[..name.find('<').unwrap_or(name.len())];
     &name[name.rfind("::").map_or(0, |at| at + 2)..]

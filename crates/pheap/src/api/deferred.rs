@@ -1,4 +1,5 @@
-//! Transactions and reads that do not wait for the disk: a [`Commit`] tells when what they did, or saw, is durable.
+//! Transactions and reads that do not wait for the disk: a [`Commit`] reports when their changes, or the data
+//! that they have read, are durable.
 
 use super::root::Root;
 use super::several::RootSet;
@@ -11,29 +12,42 @@ use crate::ptr::P;
 use crate::wal::Commit;
 
 impl<T: Persist> Root<T> {
-    /// [`txn`](Self::txn) that does not wait until it is durable: it returns when it is committed in memory, where all others see it, and the [`Commit`] tells when it is durable.
+    /// Like [`txn`](Self::txn), but does not wait until the transaction is durable: it returns after the
+    /// commit in memory, when all other threads see the changes. The [`Commit`] reports when they are
+    /// durable.
     ///
-    /// It is for servers: one thread runs transactions as fast as they come, syncs are shared by all that have come meanwhile, and each answer is sent when its `Commit` says so.
-    /// With [`SyncPolicy::EveryCommit`](crate::SyncPolicy::EveryCommit), a thread of the heap syncs as long as there are such commits that are not durable, also if their `Commit`s are dropped.
-    /// (It is started by the first one.) [`Options::unsynced_limit`](crate::Options::unsynced_limit) bounds how much is not: beyond that, deferred transactions wait.
+    /// This is for servers: one thread runs transactions as fast as requests come, one sync covers all
+    /// transactions since the last one, and the server sends each answer when its `Commit` is ready. With
+    /// [`SyncPolicy::EveryCommit`](crate::SyncPolicy::EveryCommit), a thread of the heap syncs as long as
+    /// such commits are not durable, also if their `Commit`s are dropped. (The first deferred transaction
+    /// starts the thread.) [`Options::unsynced_limit`](crate::Options::unsynced_limit) bounds the bytes that
+    /// are not durable: beyond it, deferred transactions wait.
     ///
-    /// With [`Awaited`](crate::SyncPolicy::Awaited), [`OnDemand`](crate::SyncPolicy::OnDemand) and [`Every`](crate::SyncPolicy::Every), the thread syncs when a `Commit` is waited for or polled. So this is how a single
-    /// transaction becomes durable soon, or, by the last of their `Commit`s, many at once. With other durabilities than [`Wal`](crate::Durability::Wal), a transaction is as durable as it will be when this returns.
+    /// With [`Awaited`](crate::SyncPolicy::Awaited), [`OnDemand`](crate::SyncPolicy::OnDemand) and
+    /// [`Every`](crate::SyncPolicy::Every), the thread syncs when the program waits for or polls a `Commit`.
+    /// So a program can make a single transaction durable soon, or many at once by the last of their
+    /// `Commit`s. With durabilities other than [`Wal`](crate::Durability::Wal), the transaction has its full
+    /// durability when this returns.
     ///
     /// # Crashes
-    /// A transaction that is not durable yet is there as a whole after a crash, or not at all, and never without those that have committed before it in the same heap. With
-    /// [`SyncPolicy::EveryCommit`](crate::SyncPolicy::EveryCommit) and `Awaited`, that goes for the end of the process as for a power failure; with the others, the end of the process loses nothing for
+    /// After a crash, a transaction that was not durable yet has taken effect entirely or not at all, and
+    /// never without the transactions that committed before it in the same heap. With
+    /// [`SyncPolicy::EveryCommit`](crate::SyncPolicy::EveryCommit) and `Awaited`, this holds for the end of
+    /// the process and for a power failure. With the others, the end of the process loses no transaction for
     /// which this has returned.
     ///
     /// # Cost
-    /// That of [`txn`](Self::txn) without the sync, and a reference count. (The first change of a heap that was closed well makes its log, and waits for the disk.) A transaction or read of the same root that is *not* deferred waits for this one, too.
+    /// The cost of [`txn`](Self::txn) without the sync, and a reference count. (The first change of a heap
+    /// that was closed properly creates its log, and waits for the disk.) A transaction or read of the same
+    /// root that is *not* deferred waits for this one, too.
     ///
     /// # Errors
-    /// As for [`txn`](Self::txn), but that it is the [`Commit`] that says [`Error::OutcomeUnknown`] if the disk fails after the transaction. If `f` fails, this waits
-    /// until what `f` has seen is durable, for the error may tell of it.
+    /// As for [`txn`](Self::txn), except that the [`Commit`] returns [`Error::OutcomeUnknown`] if the disk
+    /// fails after the transaction. If `f` fails, this waits until the data that `f` has read are durable,
+    /// because the error may depend on them.
     ///
     /// # Panics
-    /// If `f` does, and everything that it did is rolled back.
+    /// If `f` panics; its changes are rolled back.
     ///
     /// # Example
     /// ```
@@ -72,18 +86,20 @@ impl<T: Persist> Root<T> {
         Ok((result, commit))
     }
 
-    /// [`read`](Self::read) that does not wait until what it has seen is durable: it waits for the root only, and the [`Commit`] tells when that is so.
+    /// Like [`read`](Self::read), but does not wait until the data that it has read are durable: it waits for
+    /// the root only, and the [`Commit`] reports when they are durable.
     ///
-    /// So a server keeps the answer back, and not the thread. What a read returns before may be gone after a crash. (With
-    /// [`SyncPolicy::OnDemand`](crate::SyncPolicy::OnDemand), [`read`](Self::read) does not wait for a sync either, and waiting for the `Commit` is what makes the log
-    /// synced.)
+    /// So a server delays the answer, and not the thread. Until the `Commit` is ready, a crash may take back
+    /// the data that the read has returned. (With [`SyncPolicy::OnDemand`](crate::SyncPolicy::OnDemand),
+    /// [`read`](Self::read) does not wait for a sync either; waiting for the `Commit` syncs the log.)
     ///
     /// # Errors
-    /// [`Error::Nested`] if this thread is inside a transaction of the heap; [`Error::Closed`], [`Error::Migrated`], [`Error::Forked`]; with `Wal`, [`Error::Failed`]
-    /// if the disk has failed before. The [`Commit`] says whether it has failed since.
+    /// [`Error::Nested`] if this thread is inside a transaction of the heap; [`Error::Closed`],
+    /// [`Error::Migrated`], [`Error::Forked`]; with `Wal`, [`Error::Failed`] if the disk has failed before.
+    /// The [`Commit`] returns an error if the disk fails later.
     ///
     /// # Panics
-    /// If `f` does.
+    /// If `f` panics.
     ///
     /// # Example
     /// ```
@@ -106,7 +122,8 @@ impl<T: Persist> Root<T> {
     }
 }
 
-/// [`txn`](crate::txn()) over several roots of one heap that does not wait until it is durable; see [`Root::txn_deferred`].
+/// Like [`txn`](crate::txn()) over several roots of one heap, but does not wait until the transaction is
+/// durable; see [`Root::txn_deferred`].
 ///
 /// ```
 /// # fn main() -> pheap::Result<()> {

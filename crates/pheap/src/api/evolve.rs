@@ -1,6 +1,7 @@
-//! `Heap::evolve`: objects anywhere below a root become objects of other types.
+//! `Heap::evolve`: converts objects anywhere below a root to other types.
 //!
-//! See *Types that have changed* in `docs/design.md`. Here is what is done in which order; how a span is rewritten is in [`rewrite`](crate::region::rewrite).
+//! See *Types that have changed* in `docs/design.md`. This file has the order of the steps;
+//! [`rewrite`](crate::region::rewrite) converts the objects of a span.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -25,56 +26,58 @@ use crate::store::arena::SpanEntry;
 use crate::store::spans::Span;
 use crate::txn::context::Context;
 
-/// Bytes of objects that one transaction converts, or in which it rewrites pointers, for each copy that a write set takes: a span more at most, or an object that is larger.
+/// Bytes of objects that one transaction converts or redirects, for each copy that a write set takes. A
+/// transaction exceeds that by less than one span, or by one larger object.
 const BATCH: u64 = 512;
 
-/// What a root is while its objects are being converted.
+/// The root object while the objects below are being converted.
 #[derive(Persist)]
 #[repr(C)]
 #[persist(own, id = "pheap::Evolution", crate = "crate")]
 struct Unfinished<'r> {
-    /// The object that was the root. Of another type than it says here.
+    /// The object that was the root. Its type is not the declared one.
     root: P<'r, Moved<'r>>,
-    /// Numbers of its type: what it was, and what it becomes. The upper halves are a [hash](plan) of what all
-    /// types become, so that no call goes on with other ones.
+    /// The lower half is the number of the root's old type. The upper half is half of a [hash](plan) of all
+    /// type changes, so that no later call goes on with other changes.
     from: u64,
     to: u64,
 }
 
-/// What is left of an object that needed a larger slot.
+/// The content of the old slot of an object that needed a larger slot.
 #[derive(Persist)]
 #[repr(C)]
 #[persist(own, id = "pheap::Moved", crate = "crate")]
 struct Moved<'r> {
-    /// Where it is. Of another type than it says here.
+    /// The object's new place. Its type is not the declared one.
     to: P<'r, Moved<'r>>,
 }
 
-/// What is left of a slice that needed a larger slot, and was in one of more than 8 bytes. Its length, for a
-/// function of the program's may get a pointer to the slice, and ask for that.
+/// The content of the old slot of a slice that needed a larger slot, if that slot has more than 8 bytes. It
+/// keeps the slice's length, because a function of the program may have a pointer to the slice, and ask for
+/// the length.
 #[derive(Persist)]
 #[repr(C)]
 #[persist(own, id = "pheap::MovedSlice", crate = "crate")]
 struct MovedSlice<'r> {
-    /// The length, where it was.
+    /// The length, at the same offset as in the slice.
     len: u64,
-    /// Where the slice is. Of another type than it says here.
+    /// The slice's new place. Its type is not the declared one.
     to: P<'r, Moved<'r>>,
 }
 
-/// How far [`Heap::evolve`] has come.
+/// The progress of [`Heap::evolve`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Progress {
-    /// 1 while objects are converted; 2 while pointers to those that have moved are rewritten.
+    /// 1 while objects are converted; 2 while pointers to moved objects are rewritten.
     pub pass: u32,
-    /// Bytes of memory that this pass has looked at, since this call has begun.
+    /// Bytes of memory that this pass has processed since the call began.
     pub done: u64,
-    /// Of so many.
+    /// Bytes of memory that this pass has to process.
     pub total: u64,
 }
 
-/// What [`Heap::evolve`] is about to do.
+/// A conversion by [`Heap::evolve`] that has not begun.
 #[must_use = "nothing happens before `run`"]
 pub struct Evolution<'h> {
     heap: &'h Heap,
@@ -85,10 +88,13 @@ pub struct Evolution<'h> {
 }
 
 impl Heap {
-    /// Converts what a root leads to, where types have changed: object by object, in transactions of a few mebibytes. A crash on the way costs nothing: the next call goes on.
+    /// Converts the objects below a root whose types have changed: object by object, in transactions of a few
+    /// mebibytes. After a crash, the next call continues where this one has stopped.
     ///
-    /// For changes that annotations do not cover without a conversion: fields that are new and have no room in a [`Spare`](crate::Spare), or are not zero (`#[persist(since = 2, default = ..)]`); fields that are
-    /// in another place, or no more (`#[persist(removed = "..")]` on the type); enums that become larger; and whatever a function makes of a value ([`with`](Evolution::with)). `T` is the type of the root.
+    /// It is for changes that annotations do not cover without a conversion: new fields that have no room in
+    /// a [`Spare`](crate::Spare), or are not zero (`#[persist(since = 2, default = ..)]`); fields that have
+    /// moved, or were removed (`#[persist(removed = "..")]` on the type); enums that become larger; and
+    /// values that a function converts ([`with`](Evolution::with)). `T` is the type of the root.
     ///
     /// ```
     /// use pheap::{Heap, Migrate, P, PHashMap, Persist, Result, Root};
@@ -136,26 +142,30 @@ impl Heap {
     /// # }
     /// ```
     ///
-    /// A root that is a [`PSnapMap`](crate::PSnapMap) is converted like any other; its snapshots must be gone, and while it is converted, [`durable_snapshot`](crate::Root::durable_snapshot) is
+    /// A root that is a [`PSnapMap`](crate::PSnapMap) is converted like any other. No snapshot of it may be
+    /// left. During the conversion, [`durable_snapshot`](crate::Root::durable_snapshot) returns
     /// [`Error::Migrated`].
     ///
-    /// The root is locked from the beginning to the end: transactions and reads of it wait, and then fail with
-    /// [`Error::Migrated`]. First, all that it leads to is traced, so that objects that are garbage are not converted.
+    /// The root is locked during the whole conversion: transactions and reads of it wait, and then fail with
+    /// [`Error::Migrated`]. First, all objects that the root leads to are traced, so that garbage is not
+    /// converted.
     ///
-    /// Collections keep their structure: a map is not built anew. Objects that need no larger slot stay where they are. Others move, and the pointers to them are rewritten; that takes room for both. Keys of
-    /// maps are never converted.
+    /// Collections keep their structure: a map is not built anew. An object that needs no larger slot stays
+    /// where it is. Other objects move, and the pointers to them are rewritten; that takes room for both
+    /// copies. Keys of maps are never converted.
     ///
     /// # Crashes
-    /// Each transaction converts whole spans of objects, with what the heap says of their type, or none of it. Until all is done, the root cannot be opened ([`Error::Unfinished`]), neither by the program
-    /// that has begun this, nor by another one: only `evolve`, with the same `T`, goes on. The functions and defaults should be those that it has begun with.
+    /// Each transaction converts whole spans of objects, together with their recorded types. Until the
+    /// conversion is complete, no program can open the root ([`Error::Unfinished`]): only `evolve` with the
+    /// same `T` continues. It should have the same functions and defaults as the call that began.
     ///
     /// # Errors
-    /// [`Error::TypeMismatch`] if it is not known how to convert something, with what would help;
-    /// [`Error::HeldPointers`] while pointers into the root or snapshots of it are held;
-    /// [`Error::PointerToPart`]; [`Error::Nested`]; [`Error::Unfinished`] if it was begun for another `T`;
-    /// [`Error::ReservationFull`] if there may be no room, and the heap cannot get more. All of these before
-    /// anything is changed. Later, those of a transaction, such as [`Error::OutOfSpace`]: what is done is
-    /// done, and the next call goes on.
+    /// [`Error::TypeMismatch`] if a type cannot be converted, with a hint about the missing annotation or
+    /// function; [`Error::HeldPointers`] while pointers into the root or snapshots of it are held;
+    /// [`Error::PointerToPart`]; [`Error::Nested`]; [`Error::Unfinished`] if an earlier call has begun a
+    /// conversion to another `T`; [`Error::ReservationFull`] if there may be too little room, and the heap
+    /// cannot get more. In all these cases nothing has changed. Later, the errors of a transaction, such as
+    /// [`Error::OutOfSpace`]: the converted objects stay converted, and the next call continues.
     pub fn evolve<T: Persist>(&self, root: &str) -> Evolution<'_> {
         Evolution {
             heap: self,
@@ -168,9 +178,11 @@ impl Heap {
 }
 
 impl<'h> Evolution<'h> {
-    /// Values of the layout of `Old` become what [`Migrate::migrate`] makes of them, wherever the program has a `New` now.
+    /// Converts each value with the layout of `Old` by [`Migrate::migrate`], wherever the program has a `New`
+    /// now.
     ///
-    /// `Old` has the fields of the old type, with pointers to what these lead to *now*: `next: Option<P<'r, Job<'r>>>`, where `Job` is the new type.
+    /// `Old` has the fields of the old type, but its pointers lead to the *new* types:
+    /// `next: Option<P<'r, Job<'r>>>`, where `Job` is the new type.
     pub fn with<Old: Persist, New: Persist>(mut self) -> Self
     where
         for<'r> New::At<'r>: Migrate<Old::At<'r>>,
@@ -179,18 +191,19 @@ impl<'h> Evolution<'h> {
         self
     }
 
-    /// Calls `f` after each transaction, inside the root's lock: `f` may ask for figures and sync the heap. A method that
-    /// would wait is [`Error::Nested`], such as one that uses or creates a root, or that checks, copies or closes the heap.
-    /// So it is for [`Migrate::migrate`] and `default = ..`, which run in the transactions. Another thread may use
-    /// other roots meanwhile. `f` must not wait for a thread that creates roots, or checks, copies or closes the heap. Nor
-    /// must `f` use a root of another heap while the `f` of a conversion of that one uses this root: each waits for the
-    /// other then.
+    /// Calls `f` after each transaction, inside the root's lock. `f` may read statistics and sync the heap. A
+    /// method that would have to wait returns [`Error::Nested`] there, such as one that uses or creates a
+    /// root, or that checks, copies or closes the heap. The same holds in [`Migrate::migrate`] and
+    /// `default = ..`, which run in the transactions. Other threads may use other roots during the
+    /// conversion. `f` must not wait for a thread that creates roots, or checks, copies or closes the heap.
+    /// Two conversions in two heaps, each of whose `f` uses the root of the other, deadlock.
     pub fn on_progress(mut self, f: impl FnMut(Progress) + 'h) -> Self {
         self.progress = Box::new(f);
         self
     }
 
-    /// Does it. Returns whether there was anything to do: not if there is no such root, or it is of type `T`.
+    /// Runs the conversion. Returns whether there was one to do: not if the root does not exist, or has the
+    /// type `T` already.
     ///
     /// # Errors
     /// See [`Heap::evolve`].
@@ -212,7 +225,7 @@ impl<'h> Evolution<'h> {
         heap.check_writable()?;
         let _creation = heap.lock_creation()?;
         let Some(region) = find()? else {
-            return Ok(false); // somebody else was faster
+            return Ok(false); // another thread was faster
         };
         let job = Job::new(heap, &region, &root, desc, &converters)?;
         if job.is_as_it_is && job.from_is_new {
@@ -230,25 +243,25 @@ impl<'h> Evolution<'h> {
     }
 }
 
-/// What is to be done, on a root that is [`Unfinished`] from [`begin`](Job::begin) on.
+/// A conversion to do. From [`begin`](Job::begin) on, the root is an [`Unfinished`].
 struct Job<'a> {
     heap: &'a Arc<HeapInner>,
     region: &'a Region,
     name: &'a str,
     found: Vec<Successor>,
-    /// What the numbers of types become.
+    /// Maps the number of each old type to the number of its successor.
     numbers: HashMap<u32, u32>,
-    /// A hash of that.
+    /// A hash of `numbers`; see [`plan`].
     plan: u64,
     from: u32,
     to: u32,
     unfinished: u32,
     moved: rewrite::Moved,
-    /// Whether nobody has begun.
+    /// Whether no earlier call has begun the conversion.
     from_is_new: bool,
     /// Whether no object needs to be converted.
     is_as_it_is: bool,
-    /// Whether versions of the root are kept, of which anybody may ask for the durable one.
+    /// Whether the heap keeps versions of the root, so that a thread may ask for the durable one.
     has_versions: bool,
 }
 
@@ -287,7 +300,8 @@ impl<'a> Job<'a> {
         if begun.is_some_and(|begun| begun != plan) {
             return Err(Error::Unfinished { root: name.to_owned() });
         }
-        // A span says by its type how far it has come.
+        // The type of a span records whether it is converted, so no old type may be the successor of another
+        // one.
         let becomes = |ty: &u32| numbers.get(ty).copied().unwrap_or(*ty);
         if numbers.values().any(|new| becomes(new) != *new) {
             return mismatch(
@@ -313,15 +327,16 @@ impl<'a> Job<'a> {
         })
     }
 
-    /// Locks the root until all is converted, and frees what it does not lead to. If no earlier call has begun the
-    /// conversion, checks that it can be done, and says in the heap that it is being done, in one transaction.
+    /// Locks the root until all objects are converted, and frees the objects that it does not lead to. If no
+    /// earlier call has begun the conversion, checks that it is possible, and records in the heap that it has
+    /// begun, in one transaction.
     fn begin(&self) -> Result<(Exclusive<'a>, Occupants)> {
         let ty = if self.from_is_new { self.from } else { self.unfinished };
         let mut exclusive = Exclusive::begin(self.heap, self.region, ty)?;
         // A read that has begun may still take a snapshot.
         exclusive.context().upgrade();
-        // From now on no thread gets an older version of the root, of whatever type it was: what the root is now, is
-        // durable. Nor does the trace look at older ones.
+        // From here on, the newest version of the root is the durable one, so no thread gets an older
+        // version, of either type. Nor does the trace visit older versions.
         self.heap.sync_log()?;
         if self.from_is_new && self.region.held.is_used() {
             return Err(Error::HeldPointers { root: self.name.to_owned() });
@@ -341,16 +356,17 @@ impl<'a> Job<'a> {
         let replace =
             write_root(heap, region, &mut exclusive, unfinished, self.unfinished, NewRoot::Another)?;
         let end = exclusive.commit_and_go_on(replace)?;
-        // Other threads may be told of the new type when a commit may be.
-        // SURVIVES unreached: mutants are tried without conversions; `tests/changed_types.rs` of pheap-crash has them.
+        // Other threads may learn of the new type only when the commit may be acknowledged.
+        // SURVIVES unreached: mutants are tried without conversions; `tests/changed_types.rs` of pheap-crash
+        // has them.
         heap.acknowledge(end)?;
         self.region.set_ty(self.unfinished);
         Ok((exclusive, occupied))
     }
 
-    /// Fails if an object would be too large, or if there may be no room for the conversion: a root whose
-    /// conversion has begun, and cannot come to an end, could not be opened any more. Makes the log as long
-    /// as the longest transaction needs it.
+    /// Fails if an object would be too large, or if there may be too little room for the conversion: if a
+    /// conversion begins and cannot be completed, no program can open the root any more. Makes the log as
+    /// long as the longest transaction needs it.
     fn make_room(&self, exclusive: &Exclusive<'_>, occupied: &Occupants) -> Result<()> {
         let (mut room, spans) = (Room::default(), exclusive.object_spans());
         for &(number, span) in &spans {
@@ -374,7 +390,7 @@ impl<'a> Job<'a> {
         exclusive.context().make_log_for(log)
     }
 
-    /// How objects of a type become others.
+    /// Returns the rule by which the objects of one old type are converted.
     fn rewrite<'b>(
         &self,
         successor: &Successor,
@@ -385,32 +401,32 @@ impl<'a> Job<'a> {
         Rewrite { desc: successor.new, conversion, ty, moved: self.moved, occupied }
     }
 
-    /// Fails if a version of the root is held, which is read without the region's lock. Until it is durable that the
-    /// root is [`Unfinished`], a thread with an older handle may get the durable version, which may lead to the same
-    /// nodes.
+    /// Fails if a version of the root is held: it would be read without the region's lock. Until it is
+    /// durable that the root is [`Unfinished`], a thread with an older handle may still get the durable
+    /// version, which may share nodes with the current one.
     fn end_versions(&self, exclusive: Exclusive<'a>) -> Result<Exclusive<'a>> {
         self.heap.sync_log()?;
         if !self.region.held.is_used() {
             return Ok(exclusive);
         }
-        // A conversion that an earlier call has begun cannot be taken back.
+        // If an earlier call has begun the conversion, it cannot be rolled back.
         if self.from_is_new {
             self.end(exclusive, self.from)?;
         }
         Err(Error::HeldPointers { root: self.name.to_owned() })
     }
 
-    /// The slots with values of the buffers that functions of the program's convert.
+    /// Finds the slots with values in those buffers that functions of the program convert.
     fn occupied(&self, exclusive: &Exclusive<'_>) -> Occupants {
         let asks = |one: &&Successor| one.conversion.as_ref().is_some_and(Conversion::asks_for_owner);
         let buffers = self.found.iter().filter(asks);
-        // A collection that was converted by an earlier call says that its buffer is of the new type.
+        // If an earlier call has converted a collection, the collection gives its buffer the new type.
         let buffers = buffers.flat_map(|one| [one.old, self.numbers[&one.old]]).collect();
         let types = self.heap.tables.lock().types.types.clone();
         occupied(exclusive, &types, &buffers)
     }
 
-    /// Converts all objects whose bytes change, and gives the others the numbers of their new types.
+    /// Converts all objects whose bytes change, and records the new types of the others.
     fn convert(
         &self,
         exclusive: &mut Exclusive<'_>,
@@ -423,8 +439,9 @@ impl<'a> Job<'a> {
             exclusive.give_back_runs();
             let left = exclusive.object_spans().into_iter();
             let left = left.filter_map(|(number, span)| self.left(number, span));
-            // What moves from a slot that has only a length leaves no length there. So it comes last, when no function
-            // gets a value with pointers any more: its own elements have no bytes.
+            // If a slice moves out of a slot that has room for a length only, no length is left there. So
+            // such slices come last, when functions of the program get no values with pointers any more: the
+            // elements of these slices have no bytes.
             let (last, mut left): (Vec<_>, Vec<_>) = left.partition(|(number, _, successor)| {
                 let is_slice = successor.conversion.as_ref().is_some_and(Conversion::is_unsized);
                 is_slice && exclusive.has_only_lengths(*number)
@@ -458,18 +475,19 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Bytes that one transaction is about.
+    /// Bytes of objects for one transaction.
     fn batch(&self) -> u64 {
         BATCH * self.heap.tuning.copies as u64
     }
 
-    /// A span whose objects are not yet of their new type.
+    /// Returns the span with the successor of its type, if its objects are not converted yet.
     fn left(&self, number: u32, span: Span) -> Option<(u32, Span, &Successor)> {
         let successor = self.found.iter().find(|successor| successor.old == span.entry.ty)?;
         (self.numbers[&successor.old] != successor.old).then_some((number, span, successor))
     }
 
-    /// Commits a step. Only the last one waits for the disk: a later call repeats the steps that a crash takes back.
+    /// Commits one step. Only the last step waits for the disk: if a crash takes back the others, a later
+    /// call repeats them.
     fn commit(&self, exclusive: &mut Exclusive<'_>, done: impl FnOnce(&mut Context)) -> Result<()> {
         let end = exclusive.commit_and_go_on(done)?;
         drop(self.heap.deferred(end));
@@ -477,7 +495,7 @@ impl<'a> Job<'a> {
         Ok(())
     }
 
-    /// Makes all pointers lead to where objects have moved.
+    /// Rewrites all pointers to moved objects.
     fn redirect(&self, exclusive: &mut Exclusive<'_>, progress: &mut dyn FnMut(Progress)) -> Result<()> {
         let batch = self.batch();
         let (mut next, mut done) = (0, 0);
@@ -510,25 +528,27 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Makes the object that the root was, or has become, the root again, of type `ty`, and lets go of it.
+    /// Makes the object of [`Unfinished::root`] the root again, with the type `ty`, and unlocks the region.
     fn end(&self, mut exclusive: Exclusive<'_>, ty: u32) -> Result<()> {
         let [root, ..] = words(&exclusive, self.region)?;
         let root = root - self.heap.base().addr() as u64;
         let replace = write_root(self.heap, self.region, &mut exclusive, root, ty, NewRoot::Converted)?;
         exclusive.commit(|context| {
             replace(context);
-            context.gc.wanted = true; // objects that have moved are garbage where they were
+            context.gc.wanted = true; // the old slots of moved objects are garbage
         })?;
         self.region.set_ty(ty);
         Ok(())
     }
 }
 
-/// Says that [`Moved`] and [`MovedSlice`] are left of objects that move. An earlier pheap, which knows only the
-/// first, would not find where slices are: it must not go on with this; nor does this with what that has begun.
+/// A format number: moved objects leave a [`Moved`] or a [`MovedSlice`]. Earlier versions of pheap know only
+/// the first, and would not find moved slices, so they must not continue this conversion; nor does this
+/// version continue theirs.
 const FORM: u64 = 2;
 
-/// A hash of what types become, and of what is left of objects that move. Not 0, as an earlier pheap has it.
+/// Returns a hash of the type changes and of [`FORM`]. It is never 0, the value in heaps of earlier versions
+/// of pheap.
 fn plan(numbers: &HashMap<u32, u32>) -> u64 {
     let mut pairs: Vec<_> = numbers.iter().collect();
     pairs.sort_unstable();
@@ -537,7 +557,8 @@ fn plan(numbers: &HashMap<u32, u32>) -> u64 {
     xxh3_64_with_seed(&bytes, FORM).max(1)
 }
 
-/// The type that a root had when an earlier call began to make it one of this type, and the [`plan`] of that.
+/// Returns the type that the root had before an earlier call began its conversion to the type of `desc`, and
+/// the [`plan`] of that call.
 fn begun(
     heap: &HeapInner,
     region: &Region,
@@ -560,7 +581,7 @@ fn begun(
     Ok((from, plan))
 }
 
-/// What an [`Unfinished`] consists of.
+/// Returns the words of an [`Unfinished`].
 fn words(exclusive: &Exclusive<'_>, region: &Region) -> Result<[u64; 3]> {
     let words = exclusive.words(region.root());
     // SURVIVES unreached: no program has a heap that is corrupt in this way.

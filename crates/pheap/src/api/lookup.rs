@@ -1,4 +1,4 @@
-//! `Heap::root`, `root_or` and `existing_root`: a root is looked up by name and type, or created.
+//! `Heap::root`, `root_or` and `existing_root`: look up a root by name and type, or create it.
 
 use super::root::Root;
 use super::tx::Txn;
@@ -7,7 +7,8 @@ use crate::heap::{Heap, check_name};
 use crate::layout::Persist;
 use crate::ptr::P;
 
-/// What has a `Default` by which a root is created. A bound of its own, so that a type without one is told what to use instead.
+/// A type with a `Default`, from which a root is created. It is a separate trait so that the compiler's
+/// message for other types names the alternative.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has no `Default` to create the root with: use `heap.root_or(name, |tx| ..)`, whose closure makes the first value",
     label = "without a `Default`",
@@ -19,19 +20,21 @@ pub trait FirstValue: Default {}
 impl<T: Default> FirstValue for T {}
 
 impl Heap {
-    /// The root with this name. If there is none, creates it with the default value.
+    /// Returns the root with this name. If it does not exist, creates it with the default value.
     ///
     /// # Errors
-    /// [`Error::TypeMismatch`] if the root is of another type (see [`migrate`](Self::migrate)); [`Error::InvalidName`]; [`Error::ReadOnly`], [`Error::OutOfSpace`] and
-    /// [`Error::Nested`] if it would have to be created.
+    /// [`Error::TypeMismatch`] if the root is of another type (see [`migrate`](Self::migrate));
+    /// [`Error::InvalidName`]; [`Error::ReadOnly`], [`Error::OutOfSpace`] and [`Error::Nested`] if it would
+    /// have to be created.
     pub fn root<T: Persist + FirstValue>(&self, name: &str) -> Result<Root<T>> {
         self.root_or_init(name, |tx| tx.alloc_default::<T>())
     }
 
-    /// The root with this name. If there is none, creates it from the result of `init`, which runs in the creating transaction.
+    /// Returns the root with this name. If it does not exist, creates it with the result of `init`, which
+    /// runs in the creating transaction.
     ///
     /// # Errors
-    /// As for [`root`](Self::root), and what `init` returns.
+    /// As for [`root`](Self::root), and the errors that `init` returns.
     pub fn root_or<T: Persist>(
         &self,
         name: &str,
@@ -43,7 +46,7 @@ impl Heap {
         })
     }
 
-    /// The root with this name, which must exist.
+    /// Returns the root with this name, which must exist.
     ///
     /// # Errors
     /// [`Error::NoSuchRoot`], [`Error::TypeMismatch`].
@@ -56,7 +59,7 @@ impl Heap {
         }
     }
 
-    /// `init` makes the root object.
+    /// Looks up the root, or creates it; `init` allocates its object.
     fn root_or_init<T: Persist>(
         &self,
         name: &str,
@@ -71,7 +74,7 @@ impl Heap {
         check_name(name)?;
         let mut creation = heap.lock_creation()?;
         match self.existing_root(name) {
-            Err(Error::NoSuchRoot(_)) => {} // nobody else was faster
+            Err(Error::NoSuchRoot(_)) => {} // no other thread was faster
             found => return found,
         }
         let region = heap.create_region(&mut creation, name, <T as Persist>::desc())?;

@@ -1,26 +1,31 @@
 //! `Heap::migrate`: a root gets another type.
 //!
-//! The object that a root is has a type, and so has the span that it lies in, so another type takes another object. What says which object is
-//! the root, and of which type, is four words: three in the region's header, and one of that header's entry in the span table. **One transaction
-//! allocates the new object and writes these words**: they are in its record, or old content of them is in the undo log, like that of any
-//! object. So there is no crash that leaves some of them. (A crash may leave some of them *and a log* that has the others: an opening reads
-//! a region's header [as it will be](crate::heap::open::survey::Outlook) when the logs are replayed.) The type is in the type table, durably, before.
+//! A root object has a type, and so has its span, so another type needs another object. Four words identify
+//! the root object and its type: three in the region's header, and one in that header's entry of the span
+//! table. **One transaction allocates the new object and writes these words**: its redo record contains them,
+//! or the undo log contains their old content, as for any object. So no crash leaves only some of them
+//! changed in the end. (A crash may leave some of them changed *and a log* with the others: an opening reads
+//! a region's header [as it will be](crate::heap::open::survey::Outlook) after the logs are replayed.) The
+//! type is durable in the type table before that.
 //!
-//! **Handles.** A [`Root`](crate::Root) has the number of the type that it was made for, and whoever locks the region for it compares
-//! that with the number that the region serves, behind the lock. The number changes under the lock, together with the root's
-//! offset: so a handle that has waited while another thread migrated the root is turned away like one that comes later.
+//! **Handles.** A [`Root`](crate::Root) has the number of the type for which it was made. After a thread has
+//! locked the region for it, it compares this number with the number that the region serves. The region's
+//! number changes under the lock, together with the root's offset. So a handle fails in the same way whether
+//! it waited during the migration or came later.
 //!
-//! **Collection.** The root is where a cycle begins, and here it changes, perhaps in the middle of one. That is sound:
+//! **Collection.** A cycle begins with the root, and the root may change during a cycle. That is sound:
 //!
-//! * A cycle that is running has begun with the old root. The new object was allocated since, so it is marked from birth (or noted, if
-//!   spans are being swept already), as everything that is new. What it points to is new as well, or `f` has got the pointer from somewhere:
-//!   through the old root or a held pointer, that is, from what was reachable when the cycle began, and is marked before it ends. For what
-//!   was overwritten on the way, the barrier has seen to that. So when the cycle ends, all that the new root leads to is marked. The old
-//!   root is, too; it is garbage for the next cycle.
-//! * A cycle that begins later, even at the end of this very transaction, must begin with the new root: nothing else leads to it. So the
-//!   offset changes after the commit, but before the collector gets its turn ([`Exclusive::commit`]).
-//! * A minor cycle takes what is old for live, and looks for young objects behind the root (the new one, which is young) and behind remembered
-//!   lines. It does not matter to it that the old root is garbage.
+//! * A running cycle has begun with the old root. The new object was allocated since, so it is marked from
+//!   birth (or recorded, if spans are being swept already), like every new object. Its pointers lead to new
+//!   objects, or to objects that `f` has reached through the old root or a held pointer. The latter were
+//!   reachable when the cycle began, and are marked before it ends; the barrier covers pointers that were
+//!   overwritten in between. So when the cycle ends, all objects that the new root leads to are marked. The
+//!   old root is marked, too; it is garbage for the next cycle.
+//! * A cycle that begins later, even at the end of the same transaction, must begin with the new root,
+//!   because no other object leads to it. So the offset changes after the commit, but before the collector
+//!   runs ([`Exclusive::commit`]).
+//! * A minor cycle treats all old objects as live, and looks for young objects from the root (the new one,
+//!   which is young) and from remembered lines. So the old root, which is garbage, has no effect on it.
 
 use super::root::Root;
 use super::tx::Txn;
@@ -30,12 +35,14 @@ use crate::layout::Persist;
 use crate::ptr::P;
 
 impl Heap {
-    /// Gives a root another type: if it has the layout of `Old`, `f` runs in a transaction, and its result becomes the root object, together
-    /// with all other changes of the transaction. Returns whether the root had that layout.
+    /// Gives a root another type. If the root has the layout of `Old`, `f` runs in a transaction, and its
+    /// result becomes the root object, together with all other changes of the transaction. Returns whether
+    /// the root had that layout.
     ///
-    /// If there is no such root, or it has another layout than `Old`, this does nothing and returns `Ok(false)`. So a program calls it
-    /// for each version that it ever had, oldest first, and then opens the root: whichever version it finds is converted to the newest.
-    /// If the root is of none of them, [`root`](Self::root) fails with [`Error::TypeMismatch`].
+    /// If the root does not exist, or has another layout than `Old`, this does nothing and returns
+    /// `Ok(false)`. So a program calls it for each version that it ever had, oldest first, and then opens the
+    /// root: any of these versions is converted to the newest. If the root has none of these layouts,
+    /// [`root`](Self::root) fails with [`Error::TypeMismatch`].
     ///
     /// ```
     /// use pheap::{Heap, P, Persist, Result, Root};
@@ -87,29 +94,32 @@ impl Heap {
     /// # }
     /// ```
     ///
-    /// Objects whose types are the same in both versions stay where they are: the new root points to them, as above. `f` must create anew the
-    /// objects of changed types. Types are compared by their structure (names, fields, and the types that their pointers lead
-    /// to), so the two may have the same name, also one that is set with `#[persist(id = "…")]`. A type that points back to
-    /// the root's type changes with it. If the layouts are the same, there is nothing to do.
+    /// Objects whose types are the same in both versions stay where they are: the new root points to them, as
+    /// in the example. `f` must create new objects for changed types. Types are compared by their structure
+    /// (names, fields, and the types that their pointers lead to), so the two may have the same name, or the
+    /// same `#[persist(id = "…")]`. A type that points back to the root's type changes with it. If the
+    /// layouts are the same, there is nothing to do.
     ///
     /// # Handles
-    /// Handles of the root that were made for `Old`, in any thread, fail with [`Error::Migrated`] from then on; so do those that wait for
-    /// the root while `f` runs. [`Held`](crate::Held) pointers stay valid, also one to the old root object. Otherwise that object is garbage,
-    /// unless another one points to it.
+    /// Existing handles of the root for `Old`, in any thread, fail with [`Error::Migrated`] from then on,
+    /// also those that wait for the root while `f` runs. [`Held`](crate::Held) pointers stay valid, also one
+    /// to the old root object. Otherwise that object is garbage, unless another object points to it.
     ///
     /// # Crashes
-    /// The new objects, the root and its type change in one transaction: when this returns, all of it has happened, durably, or nothing. An
-    /// error or panic in `f` leaves the root as it was.
+    /// The new objects, the root and its type change in one transaction: when this returns, the migration is
+    /// complete and durable, or nothing has changed. If `f` fails or panics, the root stays as it was.
     ///
     /// # Cost
-    /// The work of `f`, a few words for the root, and the comparison of types. No other root is created, renamed, removed or migrated
-    /// meanwhile, and the heap cannot be closed, checked or copied. If there is nothing to do, a lookup.
+    /// The work of `f`, a few words for the root, and the comparison of types. During the migration, no other
+    /// root can be created, renamed, removed or migrated, and the heap cannot be closed, checked or copied.
+    /// If there is nothing to do, the cost is a lookup.
     ///
     /// # Errors
-    /// What `f` returns; [`Error::Closed`], [`Error::Forked`], [`Error::Failed`]. If there is something to do, also [`Error::ReadOnly`],
-    /// [`Error::Nested`] if this thread is inside a transaction or read of the heap, [`Error::OutOfSpace`],
-    /// [`Error::ReservationFull`]. All of them leave the root as it was. With [`Durability::Wal`](crate::Durability::Wal),
-    /// [`Error::OutcomeUnknown`] if the disk fails while this waits for it.
+    /// The errors that `f` returns; [`Error::Closed`], [`Error::Forked`], [`Error::Failed`]. If there is
+    /// something to do, also [`Error::ReadOnly`], [`Error::Nested`] if this thread is inside a transaction or
+    /// read of the heap, [`Error::OutOfSpace`], [`Error::ReservationFull`]. All of them leave the root as it
+    /// was. With [`Durability::Wal`](crate::Durability::Wal), [`Error::OutcomeUnknown`] if the disk fails
+    /// while this waits for it.
     pub fn migrate<Old: Persist, New: Persist>(
         &self,
         name: &str,
@@ -124,7 +134,7 @@ impl Heap {
         heap.check_writable()?;
         let _creation = heap.lock_creation()?;
         let Some(root) = find()? else {
-            return Ok(false); // somebody else was faster
+            return Ok(false); // another thread was faster
         };
         root.replace::<New>(|tx, old| {
             let value = f(tx, old)?;
@@ -133,7 +143,7 @@ impl Heap {
         Ok(true)
     }
 
-    /// The root, if its type is `Old`, and `New` is another one.
+    /// Returns the root, if its type is `Old`, and `New` is another type.
     fn to_migrate<Old: Persist, New: Persist>(&self, name: &str) -> Result<Option<Root<Old>>> {
         let root = match Root::<Old>::find(self.inner(), name) {
             Err(Error::NoSuchRoot(_) | Error::TypeMismatch { .. }) => return Ok(None),

@@ -1,6 +1,6 @@
-//! What a program sees of a heap: roots, transactions on them, and views to read.
+//! The interface for programs: roots, transactions on them, and views to read.
 //!
-//! Here is the edge at which types make raw addresses safe. Nothing below has type parameters of the program's.
+//! At this layer, types make raw addresses safe. The layers below have no type parameters of the program.
 
 mod accept;
 mod alloc;

@@ -1,7 +1,9 @@
-//! `Txn::nested`: a part of a transaction that is taken back alone if it fails.
+//! `Txn::nested`: a part of a transaction that can be rolled back alone.
 //!
-//! It has a brand of its own. With that of the transaction around it, a program could keep what it has taken out of the heap there, a vector for example, when the heap gets it back; then two would own one
-//! buffer. So pointers are brought in by name, and nothing is brought out.
+//! It has its own brand. With the brand of the outer transaction, a program could move a value out of the
+//! heap into a variable of the outer transaction, a vector for example; after the rollback, the heap would
+//! have the value as well, and both would own one buffer. So pointers are passed in explicitly, and none is
+//! returned.
 
 #![allow(unsafe_code)]
 
@@ -11,20 +13,22 @@ use crate::layout::Pointee;
 use crate::ptr::P;
 use crate::txn::context::Context;
 
-/// What a transaction can hand to a [nested](Txn::nested) part of it: a [`P`], or several: an `Option`, an array, a `Vec`, or a tuple of up to four; `()` for nothing.
+/// The pointers that a transaction passes to a [nested](Txn::nested) part: a [`P`]; or an `Option`, an array,
+/// a `Vec`, or a tuple of up to four of them; `()` for none.
 ///
-/// Numbers, texts and the like are just captured by the closure.
+/// The closure can simply capture numbers, texts and other values without pointers.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be handed to a nested part of a transaction",
     label = "neither a `P` nor several",
     note = "hand it a `P`, or an `Option`, an array, a `Vec` or a tuple of such; what is no pointer can be captured by the closure"
 )]
 pub trait Carried<'r>: sealed::Sealed {
-    /// The same for the brand of the nested part.
+    /// The same type with the brand of the nested part.
     type At<'n>;
 
     /// # Safety
-    /// `'n` is a brand that only pointers into the region have that this points into, and it ends before the brand of this does.
+    /// Only pointers into the region of `self`'s pointers have the brand `'n`, and `'n` ends before the brand
+    /// `'r` does.
     #[doc(hidden)]
     unsafe fn carry<'n>(self) -> Self::At<'n>;
 }
@@ -39,7 +43,8 @@ impl<'r, T: Pointee + ?Sized> Carried<'r> for P<'r, T> {
     type At<'n> = P<'n, T::At<'n>>;
 
     unsafe fn carry<'n>(self) -> P<'n, T::At<'n>> {
-        // SAFETY: a live object of the region, for this is a pointer to one; `T::At<'n>` is the same type at another brand, by the contract of `Pointee`. The brand is the caller's premise.
+        // SAFETY: `self` points to a live object of the region. `T::At<'n>` is the same type with another
+        // brand, by the contract of `Pointee`. The brand is the caller's premise.
         unsafe { P::from_addr(self.addr()) }
     }
 }
@@ -50,7 +55,7 @@ impl<'r, C: Carried<'r>> Carried<'r> for Option<C> {
     type At<'n> = Option<C::At<'n>>;
 
     unsafe fn carry<'n>(self) -> Option<C::At<'n>> {
-        // SAFETY: the caller's premise.
+        // SAFETY: the premise for `self` holds for its element.
         self.map(|one| unsafe { one.carry() })
     }
 }
@@ -61,7 +66,7 @@ impl<'r, C: Carried<'r>, const N: usize> Carried<'r> for [C; N] {
     type At<'n> = [C::At<'n>; N];
 
     unsafe fn carry<'n>(self) -> [C::At<'n>; N] {
-        // SAFETY: the caller's premise.
+        // SAFETY: the premise for `self` holds for its elements.
         self.map(|one| unsafe { one.carry() })
     }
 }
@@ -72,7 +77,7 @@ impl<'r, C: Carried<'r>> Carried<'r> for Vec<C> {
     type At<'n> = Vec<C::At<'n>>;
 
     unsafe fn carry<'n>(self) -> Vec<C::At<'n>> {
-        // SAFETY: the caller's premise.
+        // SAFETY: the premise for `self` holds for its elements.
         self.into_iter().map(|one| unsafe { one.carry() }).collect()
     }
 }
@@ -86,7 +91,7 @@ macro_rules! tuples {
 
             unsafe fn carry<'n>(self) -> Self::At<'n> {
                 $(
-                    // SAFETY: the caller's premise.
+                    // SAFETY: the premise for `self` holds for its elements.
                     let $T = unsafe { self.$i.carry() };
                 )*
                 ($($T,)*)
@@ -114,13 +119,17 @@ mod tuples {
 }
 
 impl<'r> Txn<'r> {
-    /// Runs `f` as a part of this transaction that can fail alone: if it returns an error, what it has changed is taken back, and nothing else.
+    /// Runs `f` as a part of this transaction that can fail alone: if `f` returns an error, only the changes
+    /// of `f` are rolled back.
     ///
-    /// The transaction goes on, whether `f` has worked or not, and commits all that was not taken back at once. So a function that has failed half-way leaves nothing behind, although the transaction
-    /// that has called it goes on. Nested parts can have nested parts.
+    /// The transaction continues in both cases, and commits all changes that were not rolled back in one
+    /// step. So a function that fails half-way has no effect, although the transaction that calls it
+    /// continues. Nested parts can have nested parts.
     ///
-    /// `carried` is what `f` is given of the pointers that the transaction has (see [`Carried`]): a nested part has a *brand* of its own, so that nothing can be kept of what is taken back, and the
-    /// compiler refuses all other pointers in it, and each pointer that is to leave it. If it has worked, [`hold`](Txn::hold) gets one out.
+    /// `carried` contains the pointers of the transaction that `f` needs (see [`Carried`]). A nested part has
+    /// its own *brand*, so that no pointer outlives a rollback. The compiler refuses all other pointers in
+    /// the nested part, and each pointer that would leave it. To get a pointer out of a part that has
+    /// succeeded, use [`hold`](Txn::hold).
     ///
     /// ```
     /// use pheap::{Error, Heap, PVec, Persist, field};
@@ -154,17 +163,21 @@ impl<'r> Txn<'r> {
     /// # }
     /// ```
     ///
-    /// What else `f` has done is taken back likewise: what it has held is [`NotHeld`](crate::Error::NotHeld) afterwards, what would have been freed at the commit stays. What it has allocated is garbage, until the
-    /// next collection. In a transaction over several roots, a nested part is one of its root: what it does to others is not taken back.
+    /// Other effects of `f` are rolled back likewise: pointers that it has held are
+    /// [`NotHeld`](crate::Error::NotHeld) afterwards, and objects that it would have freed at the commit
+    /// stay. Objects that it has allocated are garbage until the next collection. In a transaction over
+    /// several roots, a nested part belongs to one root: changes of other roots are not rolled back.
     ///
-    /// If `f` panics, its changes are taken back, and the panic goes on. If nobody catches it within the transaction, all of that is rolled back, as ever.
+    /// If `f` panics, its changes are rolled back, and the panic continues. If the closure of the transaction
+    /// does not catch the panic, the whole transaction is rolled back, as usual.
     ///
     /// # Cost
-    /// What `f` is the first to write, but for objects that it has made, is copied once more, in volatile memory: such a store takes about twice as long. To take it back costs less than that. No fence, nothing in the file: a crash
-    /// takes back all of the transaction.
+    /// When `f` is the first to write an object that it has not allocated itself, the object is copied once
+    /// more, in volatile memory: such a store takes about twice as long. A rollback costs less than that.
+    /// There is no fence and no write to the file: a crash rolls back the whole transaction.
     ///
     /// # Errors
-    /// What `f` returns, and nothing else.
+    /// The error that `f` returns, and no other.
     pub fn nested<C: Carried<'r>, R>(
         &mut self,
         carried: C,
@@ -176,17 +189,19 @@ impl<'r> Txn<'r> {
     /// [`nested`](Self::nested) with an error type of your own.
     ///
     /// # Errors
-    /// What `f` returns, and nothing else.
+    /// The error that `f` returns, and no other.
     pub fn try_nested<C: Carried<'r>, R, E>(
         &mut self,
         carried: C,
         f: impl for<'n> FnOnce(&mut Txn<'n>, C::At<'n>) -> Result<R, E>,
     ) -> Result<R, E> {
         let savepoint = Savepoint::open(self);
-        // SAFETY: the hot part and the table of the region of this `Txn`, whose transaction is open. This `Txn` is borrowed until `f` has returned, when the other one is gone. The brand is one of its own, for
-        // `f` works for all of them.
+        // SAFETY: the hot part and the table are those of this `Txn`'s region, whose transaction is open.
+        // This `Txn` is borrowed until `f` has returned, and the new one is dropped by then. `f` works for
+        // all brands, so the brand is unique.
         let tx = &mut unsafe { Txn::new(savepoint.tx.hot(), savepoint.tx.held()) };
-        // SAFETY: the same brand. Pointers of this transaction's point into its region; who has others has another brand, which they would have to have here, too.
+        // SAFETY: the brand is that of `tx`. The pointers in `carried` have the brand `'r`, so they point
+        // into the region of this transaction.
         let carried = unsafe { carried.carry() };
         let result = f(tx, carried);
         if result.is_ok() {
@@ -196,20 +211,23 @@ impl<'r> Txn<'r> {
     }
 }
 
-/// A savepoint of the transaction. Dropped, it takes back what has changed since; unless it was told to keep that.
+/// A savepoint of the transaction. Dropping it rolls back the changes since, unless [`keep`](Self::keep) was
+/// called.
 struct Savepoint<'t, 'r> {
     tx: &'t mut Txn<'r>,
 }
 
 impl<'t, 'r> Savepoint<'t, 'r> {
     fn open(tx: &'t mut Txn<'r>) -> Savepoint<'t, 'r> {
-        // SAFETY: (1) and (2) of `Txn`, for this call.
+        // SAFETY: `context` is the one of an open transaction of this thread, by (1) of `Txn`; the reference
+        // lives for this call only, by (2).
         unsafe { &mut *tx.context() }.open_savepoint();
         Savepoint { tx }
     }
 
     fn keep(self) {
-        // SAFETY: (1) and (2) of `Txn`, for this call.
+        // SAFETY: `context` is the one of an open transaction of this thread, by (1) of `Txn`; the reference
+        // lives for this call only, by (2).
         unsafe { &mut *self.tx.context() }.keep_changes();
         std::mem::forget(self);
     }
@@ -218,13 +236,17 @@ impl<'t, 'r> Savepoint<'t, 'r> {
 impl Drop for Savepoint<'_, '_> {
     fn drop(&mut self) {
         let cx = self.tx.context();
-        // SAFETY: (1) and (2) of `Txn`; the reference goes before the next one is made.
+        // SAFETY: `cx` is the context of an open transaction of this thread, by (1) of `Txn`; `context` is
+        // not used after the next reference is made, by (2).
         let context = unsafe { &mut *cx };
-        // A panic of pheap's in the middle of something leaves nothing to go back to, and a forked child has not got what the transaction has written.
+        // After a panic inside pheap, the context is inconsistent, so a rollback is impossible. A forked
+        // child does not have the transaction's writes.
         if context.is_between || context.store().is_forked() {
             return context.drop_savepoint();
         }
-        // SAFETY: (1) and (2) of `Txn`. Nobody has a reference to anything in the heap: `self.tx` is borrowed for writing, and the `Txn` of the nested part is gone.
+        // SAFETY: the transaction is open and there is no reference to its context, by (1) and (2) of `Txn`.
+        // There is no reference into the heap: `self.tx` is borrowed mutably, and the `Txn` of the nested
+        // part was dropped.
         let mut held = unsafe { Context::take_changes_back(cx) };
         if !held.is_empty() {
             self.tx.held().end_transaction(&mut held, false);

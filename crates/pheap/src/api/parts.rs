@@ -1,10 +1,14 @@
-//! Pointers to parts of objects, where types change: a part may be elsewhere then, or something else than its pointer says.
+//! Checks pointers to parts of objects when types change: a part may move, or may become something else than
+//! the type of its pointer.
 //!
-//! What a root leads to is found by the types of its pointers, and a pointer to a part says nothing of the whole. So a whole may stay what it is while its part changes, or become something with another part there:
-//! then the collector would not find what the new part leads to, or one word would be of two types. Wholes and parts that stay what they are, and numbers in what stays where it is, may have such pointers.
+//! The collector finds the objects below a root by the types of the pointers, and a pointer to a part does
+//! not name the type of the whole object. So the whole may keep its type while its part changes, or may get
+//! another part at the same place. Then the collector would not find the objects that the new part leads to,
+//! or one word would have two types. Pointers to parts are allowed if both whole and part stay unchanged, and
+//! pointers to numbers if the whole is not converted.
 //!
-//! A pointer to a type without bytes leads nowhere. So it is in nobody's way, unless the type gets bytes, or
-//! has lost them.
+//! A pointer to a type without bytes leads nowhere. So it is allowed, unless the type gets bytes, or has lost
+//! them.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -14,7 +18,8 @@ use crate::heap::HeapInner;
 use crate::layout::{PointerMap, Successor, TypeLayout};
 use crate::region::Exclusive;
 
-/// What types become that a root leads to. Made while its region is locked, so that all types of its objects are known.
+/// The type changes below a root. Made while the region is locked, so that the types of all its objects are
+/// known.
 pub(super) struct Changes<'a> {
     found: &'a [Successor],
     numbers: &'a HashMap<u32, u32>,
@@ -30,21 +35,21 @@ impl<'a> Changes<'a> {
         &self.types[number as usize]
     }
 
-    /// Whether a pointer to a `part` must not lead into a `whole`.
+    /// Whether no pointer to a `part` may lead into a `whole`.
     fn forbids(&self, part: u32, whole: u32) -> bool {
         let changes = |ty: u32| self.numbers.get(&ty).is_some_and(|new| *new != ty);
         let is_converted = self.found.iter().any(|one| one.old == whole && one.conversion.is_some());
         is_converted || (changes(part) || changes(whole)) && !self.of(part).is_number()
     }
 
-    /// Whether values of a type become others that have bytes where they had none, or the other way round:
-    /// then no pointer may be to that type.
+    /// Whether values of a type get bytes where they had none, or lose their bytes. Then no pointer to the
+    /// type may exist.
     fn is_of_nothing(&self, ty: u32) -> bool {
         let is_empty = |one: &Successor| self.of(ty).is_empty() || one.new.is_empty();
         self.found.iter().any(|one| one.old == ty && one.conversion.is_some() && is_empty(one))
     }
 
-    /// Types to which there may be pointers that are forbidden, by the types of objects that there are.
+    /// Returns the types to which forbidden pointers may exist, judged by the types of the existing objects.
     fn suspects(&self, exclusive: &Exclusive<'_>) -> BTreeSet<u32> {
         let wholes: BTreeSet<u32> = exclusive.object_spans().iter().map(|(_, span)| span.entry.ty).collect();
         let mut parts = BTreeSet::new();
@@ -61,7 +66,7 @@ impl<'a> Changes<'a> {
         parts
     }
 
-    /// Fails if there are pointers that are forbidden.
+    /// Fails if there is a forbidden pointer.
     pub(super) fn check(&self, exclusive: &Exclusive<'_>, root: &str) -> Result<()> {
         let suspects = self.suspects(exclusive);
         if suspects.is_empty() {

@@ -1,6 +1,7 @@
-//! `Root`, the handle that programs have of a region: `txn`, `read`; root objects are created and replaced here.
+//! `Root`, a program's handle of a region: `txn`, `read`. Root objects are created and replaced here, too.
 //!
-//! Here and in [`several`](super::several) a lock and the number of a type become a [`Txn`] and a [`P`] with a brand of their own. No other file of this room does that.
+//! Here and in [`several`](super::several), a lock and the number of a type become a [`Txn`] and a [`P`] with
+//! a unique brand. No other file of this folder does that.
 
 #![allow(unsafe_code)]
 
@@ -26,13 +27,15 @@ use crate::store::spans::Span;
 use crate::txn::context::{Context, Hot};
 use crate::units::PAGE;
 
-/// A named root of a heap: an object of type `T`, and a region of its own for everything that it points to.
+/// A named root of a heap: an object of type `T`, and a separate region for all objects that it leads to.
 ///
-/// A handle is cheap to clone and can be sent to other threads. Transactions on one root run one after the other, reads run
-/// concurrently, also beside a transaction. Different roots do not wait for one another, so threads scale by using several.
+/// A handle is cheap to clone and can be sent to other threads. Transactions on one root run one after the
+/// other; reads run concurrently with one another and with a transaction. Different roots do not wait for one
+/// another, so a program scales with threads by using several roots.
 ///
-/// The lifetime of a type in a heap is that of a transaction, and a handle has none. So in a struct or a signature it is written `'static`, which says nothing of how long anything lives
-/// (in a `let` it can be left out):
+/// The lifetime of a type in a heap is that of a transaction, and a handle has none. So in a struct or a
+/// signature, the lifetime is written `'static`, which says nothing about how long anything lives (in a `let`
+/// it can be left out):
 ///
 /// ```
 /// use pheap::{Heap, PHashMap, PVecDeque, Persist, Root, field};
@@ -71,12 +74,12 @@ use crate::units::PAGE;
 /// # }
 /// ```
 //
-// Invariant: `region` belongs to `heap`, and `ty` is the number of `T` in the type table of that heap. Only `find` makes a `Root`: the marker is private. (The
-// other fields are seen by tests of other rooms, and written by none.)
+// Invariant: `region` belongs to `heap`, and `ty` is the number of `T` in the type table of that heap. Only
+// `find` makes a `Root`: the marker is private. (Tests elsewhere read the other fields; none writes them.)
 pub struct Root<T> {
     pub(crate) heap: Arc<HeapInner>,
     pub(crate) region: Arc<Region>,
-    /// By which the region knows whether its root still is a `T`.
+    /// The number of `T`. The region compares it with the number that it serves, to detect a migrated root.
     pub(crate) ty: u32,
     marker: PhantomData<fn() -> T>,
 }
@@ -87,7 +90,7 @@ impl<T> Clone for Root<T> {
     }
 }
 
-// As for a `Heap`, where it is said why.
+// For the same reasons as for `Heap`; see there.
 impl<T> std::panic::UnwindSafe for Root<T> {}
 impl<T> std::panic::RefUnwindSafe for Root<T> {}
 
@@ -98,7 +101,7 @@ impl<T> fmt::Debug for Root<T> {
 }
 
 impl<T> Root<T> {
-    /// The root's name. (In a forked child, it is empty.)
+    /// Returns the root's name, or an empty string in a forked child.
     pub fn name(&self) -> String {
         if self.heap.is_forked() {
             return String::new();
@@ -108,7 +111,7 @@ impl<T> Root<T> {
 }
 
 impl<T: Persist> Root<T> {
-    /// The root with this name, if it is a `T`.
+    /// Returns the root with this name, if it is a `T`.
     pub(super) fn find(heap: &Arc<HeapInner>, name: &str) -> Result<Root<T>> {
         heap.check_open()?;
         let region = heap.region(name)?;
@@ -122,38 +125,46 @@ impl<T: Persist> Root<T> {
         self.heap.tables.lock().types.is(self.ty, desc)
     }
 
-    /// Runs `f` as one transaction: all of it happens, durably before this returns, or nothing.
+    /// Runs `f` as one transaction: all its changes take effect, and are durable before this returns, or none
+    /// does.
     ///
-    /// If `f` returns an error or panics, everything that it did is rolled back. A crash at any moment leaves the whole state before or
-    /// after the transaction. Waits while another thread has a transaction on the root. Reads go on until the changes are stored: at the commit, or earlier, when the transaction
-    /// leaves its copies: it changes thousands of objects, or, with [`Durability::Process`](crate::Durability::Process), it comes back hundreds of times to those that it has changed, or has changed 64 and then looks at hundreds. For that it waits for the reads that
-    /// have begun, in whatever access to the heap it is.
+    /// If `f` returns an error or panics, its changes are rolled back. After a crash at any moment, the root
+    /// has the state before or after the transaction. If another thread has a transaction on the root, this
+    /// waits.
     ///
-    /// The error type is fixed, so that a closure may end in `Ok(())`; see [`try_txn`](Self::try_txn) for others.
+    /// Reads run until the transaction stores its changes in place: at the commit, or earlier, when it
+    /// becomes long. It becomes long if it changes thousands of objects. With
+    /// [`Durability::Process`](crate::Durability::Process), it also becomes long if it accesses the objects
+    /// that it has changed hundreds of times, or has changed 64 objects and then reads hundreds. Before it
+    /// stores in place, it waits for the reads that have begun; any access to the heap may wait for that.
     ///
-    /// Inside, do not wait for a thread that needs the same root, nor for anything that a thread may wait for
-    /// which reads it: the commit, and any access before it, may wait for its read to end. Nor for a thread
-    /// that creates, renames or removes a root, or that migrates, converts, checks, copies or looks into the
-    /// heap, whatever root that is about: such methods wait for one another, and the one whose turn it is may
-    /// wait for this root. Roots of one heap are opened together with [`pheap::txn`](crate::txn());
-    /// transactions on two *heaps* do not nest, unless [`with_several_heaps`](crate::with_several_heaps)
-    /// allows it.
+    /// The error type is fixed, so that a closure may end in `Ok(())`; see [`try_txn`](Self::try_txn) for
+    /// others.
+    ///
+    /// Inside `f`, do not wait for a thread that needs the same root, nor for an event for which a reader of
+    /// the root may wait: the commit, and any access before it, may wait until that read ends. Nor wait for a
+    /// thread that creates, renames or removes any root, or that migrates, converts, checks, copies or
+    /// inspects the heap: such methods run one after the other, and the running one may wait for this root.
+    /// To use several roots of one heap, open them together with [`pheap::txn`](crate::txn()). Transactions
+    /// on two *heaps* do not nest, unless [`with_several_heaps`](crate::with_several_heaps) allows it.
     ///
     /// # Cost
-    /// A transaction without writes and allocations costs a lock, at most. One that changes a few small objects costs one fence; see the
-    /// crate's documentation for longer ones.
+    /// A transaction without writes and allocations costs a lock, at most. One that changes a few small
+    /// objects costs one fence; see the crate's documentation for longer ones.
     ///
     /// # Errors
-    /// What `f` returns; [`Error::Nested`] if this thread is inside a transaction or read of the heap already, and [`Error::SeveralHeaps`] if it is inside a transaction of another one; [`Error::OutOfSpace`] if
-    /// the log cannot grow; [`Error::ReadOnly`], [`Error::Closed`], [`Error::Migrated`], [`Error::Forked`]. All of them leave the root as it was. With
-    /// [`Durability::Wal`](crate::Durability::Wal), [`Error::OutcomeUnknown`] if the disk fails while this transaction waits for it, and
-    /// [`Error::Failed`] if it has failed before.
+    /// The error that `f` returns; [`Error::Nested`] if this thread is inside a transaction or read of the
+    /// heap already, and [`Error::SeveralHeaps`] if it is inside a transaction of another heap;
+    /// [`Error::OutOfSpace`] if the log cannot grow; [`Error::ReadOnly`], [`Error::Closed`],
+    /// [`Error::Migrated`], [`Error::Forked`]. All of them leave the root as it was. With
+    /// [`Durability::Wal`](crate::Durability::Wal), [`Error::OutcomeUnknown`] if the disk fails while this
+    /// transaction waits for it, and [`Error::Failed`] if the disk has failed before.
     #[inline]
     pub fn txn<R>(&self, f: impl for<'r> FnOnce(&mut Txn<'r>, P<'r, T::At<'r>>) -> Result<R>) -> Result<R> {
         self.try_txn(f)
     }
 
-    /// [`txn`](Self::txn) with an error type of your own.
+    /// Like [`txn`](Self::txn), with an error type of the program.
     ///
     /// # Errors
     /// As for `txn`.
@@ -169,7 +180,8 @@ impl<T: Persist> Root<T> {
         })
     }
 
-    /// Opens a transaction, runs `f` in it, and hands what it returns to `commit`. If `f` fails, rolls the transaction back.
+    /// Opens a transaction, runs `f` in it, and passes its result to `commit`. If `f` fails, rolls the
+    /// transaction back.
     #[inline(always)]
     pub(super) fn run<R, E: From<Error>>(
         &self,
@@ -179,7 +191,7 @@ impl<T: Persist> Root<T> {
         self.run_or(f, commit, |exclusive| self.heap.acknowledge_seen(exclusive.give_up()))
     }
 
-    /// [`run`](Self::run) that leaves to `give_up` how a transaction is rolled back whose `f` has failed.
+    /// Like [`run`](Self::run), but if `f` fails, `give_up` rolls the transaction back.
     #[inline(always)]
     pub(super) fn run_or<R, E: From<Error>>(
         &self,
@@ -188,8 +200,8 @@ impl<T: Persist> Root<T> {
         give_up: impl FnOnce(Exclusive<'_>) -> Result<()>,
     ) -> Result<R, E> {
         let mut exclusive = Exclusive::begin(&self.heap, &self.region, self.ty)?;
-        // SAFETY: `exclusive` has the region locked, with an open transaction, and is not used before `f` returns, when `tx` is gone. The brand is
-        // one of its own, for `f` works for all of them.
+        // SAFETY: `exclusive` has the region locked, with an open transaction, and is not used before `f`
+        // returns, when `tx` is not used any more. `f` works for all brands, so the brand is unique.
         let tx = &mut unsafe { Txn::new(exclusive.hot(), &self.region.held) };
         // SAFETY: the lock was taken for a root of type `self.ty`, and `f` works for all brands.
         let object = unsafe { self.object() };
@@ -205,34 +217,40 @@ impl<T: Persist> Root<T> {
         }
     }
 
-    /// Runs `f`, which may read but not write. Reads of one root run concurrently, and beside a transaction, of which they see nothing before it has been committed. They wait while
-    /// it stores its changes.
+    /// Runs `f`, which may read but not write. Reads of one root run concurrently with one another and with a
+    /// transaction, of which they see nothing before it commits. They wait while it stores its changes.
     ///
-    /// With [`Durability::Wal`](crate::Durability::Wal), what `f` returns is handed out when all that it has seen is durable, so that nobody is told what a power failure then
-    /// takes back. For that, a read waits when `f` has run and nothing is locked any more, at most for the sync that is in progress and the next one
-    /// ([`read_deferred`](Self::read_deferred) does not). What `f` itself does while it runs, or says in a panic, is not waited for, as in a transaction: to send something
-    /// elsewhere, return it. A read that is nested in another read of the heap leaves waiting to that one, which waits for both; one in a transaction on another heap waits
-    /// before it returns.
+    /// With [`Durability::Wal`](crate::Durability::Wal), the result of `f` is returned after all data that
+    /// `f` has read are durable, so that no caller learns of a change that a power failure then takes back.
+    /// The read waits for that after `f` has run, with no lock held, at most for the sync that is in progress
+    /// and the next one ([`read_deferred`](Self::read_deferred) does not wait). As in a transaction, side
+    /// effects of `f` and messages of its panics do not wait: to send something elsewhere, return it. A read
+    /// that is nested in another read of the heap does not wait; the outer read waits for both. A read inside
+    /// a transaction on another heap waits before it returns.
     ///
-    /// Reads of several roots and heaps may nest in any order. A read that is not nested waits for a transaction that is already waiting for reads to end, so that
-    /// overlapping reads cannot starve a transaction. A nested read does not wait. So if threads overlap without end and read a root only in nested reads, transactions on
-    /// it may starve; make the read of that root the outermost. Inside, do not wait for a thread that needs the same root, also to read: it may queue after a transaction that waits for this read. Nor for
-    /// one that is inside of a transaction on this root, which may wait for this read.
-    /// Nor for one that creates, renames or removes a root, or that migrates, converts, checks, copies or
-    /// looks into the heap; see [`txn`](Self::txn).
+    /// Reads of several roots and heaps may nest in any order. If a transaction is already waiting for reads
+    /// to end, a read that is not nested waits for it, so that overlapping reads cannot starve a transaction.
+    /// A nested read does not wait. So if threads overlap without end and read a root only in nested reads,
+    /// transactions on it may starve; make the read of that root the outermost. Inside `f`, do not wait for a
+    /// thread that needs the same root, even to read it: its read may queue after a transaction that waits
+    /// for this read. Nor wait for a thread that is inside a transaction on this root, which may wait for
+    /// this read. Nor wait for a thread that creates, renames or removes a root, or that migrates, converts,
+    /// checks, copies or inspects the heap; see [`txn`](Self::txn).
     ///
     /// # Errors
-    /// [`Error::Nested`] if this thread is inside a transaction of the heap; [`Error::Closed`], [`Error::Migrated`], [`Error::Forked`]; with `Wal`,
-    /// [`Error::OutcomeUnknown`] and [`Error::Failed`] if the disk has failed; what `f` has returned is then dropped.
+    /// [`Error::Nested`] if this thread is inside a transaction of the heap; [`Error::Closed`],
+    /// [`Error::Migrated`], [`Error::Forked`]; with `Wal`, [`Error::OutcomeUnknown`] and [`Error::Failed`] if
+    /// the disk has failed. In these cases the result of `f` is dropped.
     #[inline]
     pub fn read<R>(&self, f: impl for<'r> FnOnce(&View<'r>, P<'r, T::At<'r>>) -> R) -> Result<R> {
         Ok(self.look(f, |shared| shared.finish())?.0)
     }
 
-    /// [`read`](Self::read) with a closure that may fail, so that one `?` is enough: `root.try_read(|view, p| Ok::<_, MyError>(..))?`.
+    /// Like [`read`](Self::read), with a closure that may fail, so that one `?` is enough:
+    /// `root.try_read(|view, p| Ok::<_, MyError>(..))?`.
     ///
     /// # Errors
-    /// What `f` returns, and as for `read`.
+    /// The error that `f` returns, and those of `read`.
     #[inline]
     pub fn try_read<R, E: From<Error>>(
         &self,
@@ -241,7 +259,7 @@ impl<T: Persist> Root<T> {
         self.read(f)?
     }
 
-    /// Runs `f` in a read that `end` ends.
+    /// Runs `f` in a read, and ends the read by `end`.
     #[inline(always)]
     pub(super) fn look<R, E>(
         &self,
@@ -249,19 +267,21 @@ impl<T: Persist> Root<T> {
         end: impl FnOnce(Shared<'_>) -> Result<E>,
     ) -> Result<(R, E)> {
         let shared = Shared::begin(&self.heap, &self.region, self.ty)?;
-        // SAFETY: `shared` has the region locked until `f` has returned, a reader has no context, and `f` works for all brands.
+        // SAFETY: `shared` has the region locked until `f` has returned; the hot part of a reader has no
+        // context; `f` works for all brands.
         let view = &unsafe { View::new(Hot::reader(), &self.region.held) };
         // SAFETY: the lock was taken for a root of type `self.ty`, and `f` works for all brands.
         let result = f(view, unsafe { self.object() });
         Ok((result, end(shared)?))
     }
 
-    /// Collects the root: objects that were unreachable when this was called are free when it returns. Transactions and reads go on meanwhile.
+    /// Collects the garbage of the root: objects that were unreachable at the call are free when it returns.
+    /// Transactions and reads continue during the collection.
     /// See [`Heap::collect`](crate::Heap::collect).
     ///
     /// # Errors
-    /// [`Error::Nested`] if this thread is inside a transaction or read of the heap, [`Error::SeveralHeaps`] if of another
-    /// one; [`Error::ReadOnly`], [`Error::Closed`], [`Error::Forked`].
+    /// [`Error::Nested`] if this thread is inside a transaction or read of the heap, [`Error::SeveralHeaps`]
+    /// if of another one; [`Error::ReadOnly`], [`Error::Closed`], [`Error::Forked`].
     pub fn collect(&self) -> Result<()> {
         self.heap.check_writable()?;
         guard::may_wait(self.heap.id())?;
@@ -269,19 +289,24 @@ impl<T: Persist> Root<T> {
         Ok(())
     }
 
-    /// Has `f` called after each transaction on this root that has changed something, until what this returns is dropped: to wake those who wait for a change.
+    /// Registers `f` to be called after each transaction on this root that has changed data, until the
+    /// returned `Watch` is dropped: for example to wake threads that wait for a change.
     ///
-    /// It is called by the thread that has run the transaction, when nothing of the heap is locked any more, before `txn` returns: when the transaction is durable, if `txn` waits for that, or when the disk has
-    /// failed meanwhile. So it may do anything with the heap, and others may have changed the root again. It
-    /// is told nothing; whoever wants to know what has changed looks.
-    /// (It may be called when nothing has: for a transaction over several roots, if it has changed one of them, and for long ones.)
+    /// The thread that has run the transaction calls `f` before `txn` returns, with no lock of the heap held:
+    /// after the transaction is durable, if `txn` waits for that, or after the disk has failed. So `f` may
+    /// use the heap in any way, and other threads may have changed the root again. `f` gets no arguments; to
+    /// find the change, read the root. (`f` may also be called although nothing has changed: for a
+    /// transaction over several roots, if it has changed one of them, and for long transactions.)
     ///
-    /// Those who are not to wait for the disk, [deferred](Self::txn_deferred) transactions and [tasks](Self::txn_async), call it when it was seen to that the transaction becomes durable. (A
-    /// [`read`](Self::read) in `f` waits for that; a [`read_deferred`](Self::read_deferred) does not.) In a transaction that is [nested](crate::with_several_heaps) in one of another heap, or in a read of one,
-    /// what that has locked is still locked. Transactions of other processes, migrations, and the end of the root or the heap
-    /// are not told of.
+    /// Transactions that do not wait for the disk, [deferred](Self::txn_deferred) ones and
+    /// [tasks](Self::txn_async), call `f` as soon as the sync that makes them durable is arranged. (A
+    /// [`read`](Self::read) in `f` waits for that sync; a [`read_deferred`](Self::read_deferred) does not.)
+    /// If the transaction is [nested](crate::with_several_heaps) in a transaction or read of another heap,
+    /// the locks of the outer one are still held. Transactions of other processes, migrations, and the end of
+    /// the root or the heap do not call `f`.
     ///
-    /// A call that another thread has begun may go on for a moment when the `Watch` is dropped.
+    /// If another thread has begun a call of `f`, that call may continue for a moment after the `Watch` is
+    /// dropped.
     ///
     /// ```
     /// # use std::sync::Arc;
@@ -304,38 +329,42 @@ impl<T: Persist> Root<T> {
     /// A closure that has a handle of the heap keeps it open until the `Watch` is dropped.
     ///
     /// # Cost
-    /// Nothing for roots that nobody watches, but for a look at a flag.
+    /// If no `Watch` of the root exists, a check of a flag.
     ///
     /// # Panics
-    /// A panic of `f` comes out of the `txn` that has called it, which has committed, when all others who watch have been told.
+    /// A panic of `f` propagates out of the `txn` that has called it, after the functions of all other
+    /// `Watch`es were called. The transaction has committed.
     pub fn watch(&self, f: impl Fn() + Send + Sync + 'static) -> Watch {
         Watch::new(&self.region, Arc::new(f))
     }
 
-    /// What is known to be alive of what the root leads to. Reads two numbers, and waits for nobody.
+    /// Returns how much of the root's memory is known to be alive. Reads two numbers, and never waits.
     pub fn live(&self) -> Live {
         self.region.state.live()
     }
 
-    /// The root object.
+    /// Returns a pointer to the root object.
     ///
     /// # Safety
-    /// * This thread has the region locked, by a call that was told to expect a root of type `self.ty`, and has not let go of it.
-    /// * `'r` is a brand that only pointers into this region have, and it ends before the lock does.
+    /// * This thread has locked the region, by a call that expected a root of type `self.ty`, and has not
+    ///   unlocked it.
+    /// * `'r` is a brand that only pointers into this region have, and it ends before the lock is released.
     #[inline(always)]
     pub(super) unsafe fn object<'r>(&self) -> P<'r, T::At<'r>> {
         let addr = self.heap.base().wrapping_add(self.region.root() as usize);
-        // SAFETY: an address within the mapping, which is not at 0.
+        // SAFETY: `addr` is within the mapping, which is not at 0.
         let addr = unsafe { NonNull::new_unchecked(addr) };
-        // SAFETY: the root of a region that is locked is live. It is a `T`, for the region serves the number `self.ty` (first premise), which is that of `T` (an
-        // invariant of this type); and `T::At<'r>` is a `T`. The brand is the second premise.
+        // SAFETY: the root of a locked region is live. It is a `T`: the region serves the number `self.ty`
+        // (first premise), which is the number of `T` (an invariant of this type). `T::At<'r>` is `T` with
+        // another brand. The brand is the second premise.
         unsafe { P::from_addr(addr) }
     }
 }
 
-/// Making roots, and making others of them. Meanwhile nobody else creates or removes any.
+/// Creates and replaces roots. The caller holds the lock against other threads that create or remove roots.
 impl<T: Persist> Root<T> {
-    /// Completes a region of `heap` that was created for a `T`: `init` makes its root object. If that comes to nothing, its pages are given back.
+    /// Completes a region of `heap` that was created for a `T`: `init` makes its root object. If that fails,
+    /// the region's pages are freed.
     pub(super) fn complete(
         heap: &HeapInner,
         region: Region,
@@ -348,15 +377,17 @@ impl<T: Persist> Root<T> {
             let ty = heap.check_type(region, name, <T as Persist>::desc())?;
             let mut exclusive = Exclusive::begin(heap, region, ty)?;
             assert!(ptr::eq(exclusive.context().store(), &raw const **heap), "a region of another heap");
-            // SAFETY: `exclusive` has the region locked, with an open transaction, and is not used before `init` returns, when `tx` is gone. The brand is one of
-            // its own, for `init` works for all of them.
+            // SAFETY: `exclusive` has the region locked, with an open transaction, and is not used before
+            // `init` returns, when `tx` is not used any more. `init` works for all brands, so the brand is
+            // unique.
             let tx = &mut unsafe { Txn::new(exclusive.hot(), &region.held) };
             let root = init(tx)?.addr();
             heap.check_not_forked()?;
             let offset = (root.addr().get() - heap.base().addr()) as u64;
-            // SAFETY: a word of the region's header; the transaction is open, and `tx` is not used any more.
+            // SAFETY: `root_word` is a word of the region's header; the transaction is open, and `tx` is not
+            // used any more.
             unsafe { write_word(&exclusive, region.header.root_word(), root_word(offset)) };
-            // Before the collector gets its turn: this may be all that there will ever be.
+            // Set the root before the collector runs: no later transaction may come.
             exclusive.commit(|_| region.set_root(offset))?;
             ty
         };
@@ -367,7 +398,7 @@ impl<T: Persist> Root<T> {
         Ok(region)
     }
 
-    /// Gives the root another type, in one transaction: what `f` returns becomes the root.
+    /// Replaces the root object and the root's type, in one transaction: the result of `f` becomes the root.
     pub(super) fn replace<New: Persist>(
         &self,
         f: impl for<'r> FnOnce(&mut Txn<'r>, P<'r, T::At<'r>>) -> Result<P<'r, New::At<'r>>>,
@@ -386,9 +417,9 @@ impl<T: Persist> Root<T> {
     }
 }
 
-/// Makes the object at `offset`, of type `ty`, the root, within the open transaction, whose `Txn` is gone. `by` says
-/// what the object is to the old root. Returns what must run once that is committed, before another thread sees the
-/// region.
+/// Makes the object at `offset`, of type `ty`, the root, within the open transaction, whose `Txn` is not used
+/// any more. `by` relates the object to the old root. Returns a function to run after the commit, before
+/// another thread sees the region.
 pub(super) fn write_root<'a>(
     heap: &'a HeapInner,
     region: &'a Region,
@@ -408,19 +439,21 @@ pub(super) fn write_root<'a>(
     let context = exclusive.context();
     let pages = (REGION_SIZE / PAGE) as u32;
     let entry = SpanEntry { kind: SpanKind::Region, slot: 0, pages, ty, region: context.region };
-    // Not like the other words: the table has entries of others in the same line.
+    // The other words are written separately: the table has entries of other spans in the same line.
     context.alloc.record_again(Span { offset: at, entry_at, entry });
     let words = header.with_root(offset, ty, salt);
     for (at, word) in header.logged_words().into_iter().zip(words) {
         let at = heap.base().wrapping_add(at as usize).cast::<u64>();
         if bug(Bug::TypeUnlogged) && at != header.root_word() {
             let media = &exclusive.context().media;
-            // SAFETY: a word of the header, which is mapped and aligned; others look at it behind the region's lock.
+            // SAFETY: `at` is a word of the header, mapped and aligned; other threads read it under the
+            // region's lock only.
             unsafe { media.store_word(at, word) };
             media.persist(at.cast(), 8);
             continue;
         }
-        // SAFETY: a word of the region's header; the transaction is open, and its `Txn` is gone, for this is its commit.
+        // SAFETY: `at` is a word of the region's header; the transaction is open, and its `Txn` is not used
+        // any more, because this is called at its commit.
         unsafe { write_word(exclusive, at, word) };
     }
     Ok(move |context: &mut Context| {
@@ -431,7 +464,7 @@ pub(super) fn write_root<'a>(
     })
 }
 
-/// Whether versions of roots of this type are kept.
+/// Whether the heap keeps versions of roots of this type.
 pub(super) fn has_versions(heap: &HeapInner, ty: u32) -> bool {
     rule::has_versions(&heap.tables.lock().types.types[ty as usize])
 }
@@ -442,16 +475,16 @@ pub(super) fn has_versions(heap: &HeapInner, ty: u32) -> bool {
 /// * `at` is one of the words of the header of this region that transactions write.
 /// * The transaction is open, and no `Txn` of it is used any more.
 unsafe fn write_word(exclusive: &Exclusive<'_>, at: *mut u64, word: u64) {
-    // SAFETY: the context of an open transaction of this thread (second premise), to which the reference is gone when the call begins; the word is mapped, and the
-    // region's own (first premise).
+    // SAFETY: the context is that of an open transaction of this thread (second premise), and no reference to
+    // it exists when the call begins. The word is mapped, and belongs to this region (first premise).
     let place = unsafe { Context::writable(exclusive.context(), at.expose_provenance(), 8, 8, None) };
-    // SAFETY: `writable` gives 8 bytes, aligned as asked, that are this transaction's alone.
+    // SAFETY: `writable` returns 8 bytes, aligned to 8, that only this transaction uses.
     unsafe { place.cast::<u64>().write(word) };
 }
 
-/// A region whose root object is not there yet. Its pages are given back if that comes to nothing, also by a panic.
+/// A region whose root object does not exist yet. Dropping it, also by a panic, frees the region's pages.
 //
-// Invariant: nobody else has the region.
+// Invariant: no other thread has the region.
 struct Unfinished<'a> {
     heap: &'a HeapInner,
     region: Option<Arc<Region>>,
@@ -462,7 +495,7 @@ impl Drop for Unfinished<'_> {
         if let Some(region) = &self.region
             && !self.heap.is_forked()
         {
-            region.set_root(0); // it may have been committed, and not be known to be durable
+            region.set_root(0); // the commit may have happened without being known to be durable
             let _ = self.heap.free_unfinished(region);
         }
     }

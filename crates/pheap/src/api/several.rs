@@ -1,6 +1,7 @@
 //! `txn()` over several roots: tuples of up to four, and [`Shards`].
 //!
-//! As in [`root`](super::root), locks and the numbers of types become [`Txn`]s and [`P`]s, each with a brand of its own.
+//! As in [`root`](super::root), locks and the numbers of types become [`Txn`]s and [`P`]s, each with a unique
+//! brand.
 
 #![allow(unsafe_code)]
 
@@ -16,11 +17,12 @@ use crate::ptr::P;
 use crate::region::{Group, Region, guard};
 use crate::wal::Commit;
 
-/// Runs `f` as one transaction over several roots of one heap: all of it happens, durably, or nothing.
+/// Runs `f` as one transaction over several roots of one heap: all its changes take effect, durably, or none
+/// does.
 ///
-/// `roots` is a tuple of up to four roots, or a slice of roots of one type ([`Shards`]). Each root comes with a [`Txn`] and a brand of
-/// its own, so no pointer of one can be stored in another. The locks are taken in one fixed order, whatever the order in
-/// `roots`, so transactions cannot deadlock with one another.
+/// `roots` is a tuple of up to four roots, or a slice of roots of one type ([`Shards`]). Each root has its
+/// own [`Txn`] and brand, so a pointer of one root cannot be stored in another. The roots are locked in a
+/// fixed order, whatever their order in `roots`, so such transactions cannot deadlock with one another.
 ///
 /// ```
 /// # fn main() -> pheap::Result<()> {
@@ -46,10 +48,13 @@ pub fn txn<S: RootSet, R>(
     roots.run(f, End::Waits)
 }
 
-/// Runs `f`, in which this thread may open a transaction on one heap while it is inside a transaction on another, and whatever else is [`Error::SeveralHeaps`] elsewhere.
+/// Runs `f`, in which this thread may open a transaction on one heap while it is inside a transaction on
+/// another, and may do all other nesting that is [`Error::SeveralHeaps`] elsewhere.
 ///
-/// **Two such transactions are not one.** The inner one has committed when it returns: if the outer one then fails, or the program is killed, the change of the inner heap stays, and that of the outer one
-/// is undone. A program that moves something from one heap to another has to find out at its start which of the two has it, or that both have. Nest the heaps in the same order everywhere, as with any two locks.
+/// **Two such transactions are not one.** The inner one has committed when it returns. If the outer one then
+/// fails, or the program is killed, the change of the inner heap stays, and that of the outer heap is rolled
+/// back. So a program that moves data from one heap to another must find out at its start whether one of the
+/// heaps has them, or both. Nest the heaps in the same order everywhere, as with any two locks.
 ///
 /// ```
 /// # use pheap::{Error, Heap};
@@ -74,7 +79,7 @@ pub fn with_several_heaps<R>(f: impl FnOnce() -> R) -> R {
 
 /// Roots that one transaction can be opened on; see [`txn`](crate::txn()).
 pub trait RootSet: sealed::Sealed {
-    /// What the transaction's closure is given: for a tuple, a `(&mut Txn<'_>, P<'_, T>)` for each root.
+    /// The argument of the transaction's closure: for a tuple, a `(&mut Txn<'_>, P<'_, T>)` for each root.
     type Args<'a, 'b, 'c, 'd>;
 
     #[doc(hidden)]
@@ -96,18 +101,18 @@ pub(super) mod sealed {
 
     /// How a transaction over several roots ends.
     pub enum End<'c> {
-        /// It waits until it is durable, or what it has seen.
+        /// It waits until its changes are durable; if it fails, until the data that it has read are durable.
         Waits,
-        /// It leaves a `Commit` if it has not failed.
+        /// If it succeeds, it sets the `Commit`.
         Deferred(&'c mut Commit),
-        /// It leaves a `Commit`, whatever comes of it.
+        /// It sets the `Commit`, whether it succeeds or fails.
         Task(&'c mut Commit),
     }
 }
 
 use sealed::End;
 
-/// The heap that all of these belong to.
+/// Returns the common heap of these roots.
 fn common_heap<'h>(mut heaps: impl Iterator<Item = &'h Arc<HeapInner>>) -> Result<&'h Arc<HeapInner>> {
     let first = heaps.next().ok_or(Error::InvalidOption("a transaction needs a root"))?;
     if heaps.all(|heap| Arc::ptr_eq(first, heap)) {
@@ -117,7 +122,7 @@ fn common_heap<'h>(mut heaps: impl Iterator<Item = &'h Arc<HeapInner>>) -> Resul
     }
 }
 
-/// Commits, or rolls back.
+/// Commits the transaction, or rolls it back.
 fn end<R>(heap: &Arc<HeapInner>, mut group: Group<'_>, result: Result<R>, how: End<'_>) -> Result<R> {
     let committed = match (&result, how) {
         (Ok(_), End::Waits) => group.commit(),
@@ -137,7 +142,8 @@ fn end<R>(heap: &Arc<HeapInner>, mut group: Group<'_>, result: Result<R>, how: E
     result
 }
 
-/// What a task asks before it opens a transaction on several roots of a heap.
+/// Implements `waits_for_syncs` and `backlog`, which a task calls before it opens a transaction on several
+/// roots.
 macro_rules! asks_the_heap {
     ($roots:ident, $first:expr) => {
         fn waits_for_syncs(&self) -> bool {
@@ -170,10 +176,12 @@ macro_rules! tuples {
                 let regions: &[(&Region, u32)] = &[$((&*self.$i.region, self.$i.ty)),*];
                 let group = Group::begin(heap, regions)?;
                 let result = f(($((
-                    // SAFETY: `group` has the region locked, with an open transaction, until `end`; there is one `Txn` for each member, for members are
-                    // distinct. The brand is one of its own, for `f` works for all of them.
+                    // SAFETY: `group` has the region locked, with an open transaction, until `end`. There is
+                    // one `Txn` for each member, because members are distinct. `f` works for all brands, so
+                    // the brand is unique.
                     &mut unsafe { Txn::new(group.hot($i), group.held($i)) },
-                    // SAFETY: the group was locked for a root of this type, and `f` works for all brands.
+                    // SAFETY: the group was locked for a root of type `self.$i.ty`, and `f` works for all
+                    // brands.
                     unsafe { self.$i.object() },
                 ),)*));
                 self::end(heap, group, result, end)
@@ -189,18 +197,18 @@ tuples!(A 'a 0, B 'b 1, C 'c 2, D 'd 3);
 
 /// The roots of a transaction over a slice of roots of one type.
 ///
-/// They are visited one or two at a time, so that each has a brand of its own.
+/// They are visited one or two at a time, so that each has a unique brand.
 //
-// Invariant: `group` is of these roots, in this order, and the roots live as long as `'a`. (A reference to them would ask for `T: 'a`, which `RootSet::Args` does
-// not say.)
+// Invariant: `group` consists of these roots, in this order, and the roots live as long as `'a`. (A reference
+// to them would require `T: 'a`, which `RootSet::Args` does not state.)
 pub struct Shards<'a, T> {
     group: &'a Group<'a>,
     roots: NonNull<[Root<T>]>,
 }
 
 impl<T: Persist> Shards<'_, T> {
-    /// Number of roots.
-    #[allow(clippy::len_without_is_empty)] // it never is
+    /// Returns the number of roots.
+    #[allow(clippy::len_without_is_empty)] // there is always a root
     pub fn len(&self) -> usize {
         self.roots.len()
     }
@@ -214,7 +222,7 @@ impl<T: Persist> Shards<'_, T> {
         index: usize,
         f: impl for<'r> FnOnce(&mut Txn<'r>, P<'r, T::At<'r>>) -> R,
     ) -> R {
-        // SAFETY: `&mut self` keeps other calls away until `f` returns, and `f` works for all brands.
+        // SAFETY: `&mut self` excludes other calls until `f` returns, and `f` works for all brands.
         let (mut tx, root) = unsafe { self.enter(index) };
         f(&mut tx, root)
     }
@@ -230,20 +238,23 @@ impl<T: Persist> Shards<'_, T> {
         f: impl for<'r, 's> FnOnce(&mut Txn<'r>, P<'r, T::At<'r>>, &mut Txn<'s>, P<'s, T::At<'s>>) -> R,
     ) -> R {
         assert!(first != second, "root {first} cannot be visited twice at a time");
-        // SAFETY: `&mut self` keeps other calls away until `f` returns, `second` is another root, and `f` works for all brands.
+        // SAFETY: `&mut self` excludes other calls until `f` returns, `second` is another root, and `f` works
+        // for all brands.
         let (mut tx_a, a) = unsafe { self.enter(first) };
-        // SAFETY: `&mut self` keeps other calls away until `f` returns, `first` is another root, and `f` works for all brands.
+        // SAFETY: `&mut self` excludes other calls until `f` returns, `first` is another root, and `f` works
+        // for all brands.
         let (mut tx_b, b) = unsafe { self.enter(second) };
         f(&mut tx_a, a, &mut tx_b, b)
     }
 
     /// # Safety
-    /// * No other `Txn` of root `index` is alive, as long as this one is.
-    /// * `'r` is a brand that only pointers into its region have, and it ends before `self` does.
+    /// * While the returned `Txn` is used, no other `Txn` of root `index` is.
+    /// * `'r` is a brand that only pointers into the root's region have, and it ends before `self` does.
     unsafe fn enter<'r>(&self, index: usize) -> (Txn<'r>, P<'r, T::At<'r>>) {
-        // SAFETY: the roots live as long as this, an invariant of the type.
+        // SAFETY: the roots live as long as `'a`, by the invariant of the type.
         let root = &unsafe { self.roots.as_ref() }[index];
-        // SAFETY: `group` has the region locked, with an open transaction, while `self` lives. That there is one `Txn`, and the brand, are the caller's premises.
+        // SAFETY: `group` has the region locked, with an open transaction, while `self` lives. The uniqueness
+        // of the `Txn` and of the brand are the caller's premises.
         let tx = unsafe { Txn::new(self.group.hot(index), self.group.held(index)) };
         // SAFETY: the group was locked for roots of these types. The brand is the caller's premise.
         (tx, unsafe { root.object() })

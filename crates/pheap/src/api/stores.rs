@@ -1,6 +1,7 @@
-//! What `#[txn]` expands to: parts of objects to store to, and what is logged ahead of a store.
+//! The functions that `#[txn]` expands to: find the places of stores to parts of objects, and log ahead of a
+//! store.
 //!
-//! The premises by number are those of [`Txn`].
+//! The numbers of premises are those in the comment of [`Txn`].
 
 #![allow(unsafe_code)]
 
@@ -12,35 +13,37 @@ use crate::ptr::part::Part;
 use crate::ptr::value_of;
 use crate::txn::context::{Context, Mode};
 
-/// What was found of the first of two parts that are stored to one after the other. It has the transaction, so nothing
-/// can be done with that in between: a type of the user's that is `Deref` may do anything when it is borrowed.
+/// The result of looking up the first of two parts that are stored to one after the other. It borrows the
+/// transaction, so the transaction cannot be used in between: a user's type that is `Deref` may run any code
+/// when it is borrowed.
 #[doc(hidden)]
 pub struct First<'t, 'r, T: ?Sized, F> {
     tx: &'t mut Txn<'r>,
     part: Part<'r, T, F>,
-    /// The part is written where it is.
+    /// Whether the part can be written in place.
     is_in_place: bool,
-    /// The part was noted, to be logged with the other one.
+    /// Whether the part was recorded, to be logged together with the other part.
     pub is_noted: bool,
 }
 
 impl<'t, 'r, T: Pointee + ?Sized, F: Persist> First<'t, 'r, T, F> {
-    /// [`Txn::__place`] of the part.
+    /// Returns the place of the part, as [`Txn::__place`] does.
     #[doc(hidden)]
     #[inline(always)]
     pub fn place(self) -> &'t mut F {
         if self.is_in_place {
-            // SAFETY: a live value of this region, written where it is, as was found. Since then `self` has had the
-            // transaction, which keeps all other access away.
+            // SAFETY: `__first` found a live value of this region that can be written in place. Since then
+            // `self` has borrowed the transaction, which excludes all other access.
             return unsafe { &mut *self.part.place() };
         }
         self.tx.__place(self.part)
     }
 }
 
-/// What `#[txn]` expands to.
+/// The methods that `#[txn]` expands to.
 impl<'r> Txn<'r> {
-    /// Makes a part of an object crash-safe, and returns it. No closures here: each one would be a function more to check and to translate.
+    /// Makes a part of an object crash-safe, and returns it. It has no closures: each would be one more
+    /// function to check and to compile.
     #[doc(hidden)]
     #[inline(always)]
     pub fn __place<T: Pointee + ?Sized, F: Persist>(&mut self, part: Part<'r, T, F>) -> &mut F {
@@ -50,27 +53,35 @@ impl<'r> Txn<'r> {
             if has_copies(object) {
                 let (whole, bytes) = bytes_of(object);
                 if let Some(noted) = self.hot().recent.find(whole, bytes, T::ALIGN) {
-                    // SAFETY: what `recent` has is where the transaction reads and writes all of `object`, and aligned as it is. `place` is within `object` (of a `Part`),
-                    // so this is within that, which is this transaction's alone; `&mut self` keeps all other access away.
+                    // SAFETY: `recent` maps `object` to the place, aligned as the object is, where the
+                    // transaction reads and writes all of it. `place` is within `object` (by `Part`), so the
+                    // result is within that place, which only this transaction uses. `&mut self` excludes all
+                    // other access.
                     return unsafe { &mut *noted.wrapping_add(addr - whole).cast::<F>() };
                 }
-            // SAFETY: a part of a live object of this region, by (3).
+            // SAFETY: `place` is a part of a live object of this region, by (3).
             } else if unsafe { self.hot().is_in_place(addr, len, align_of::<F>()) } {
-                // SAFETY: a live value of this region, which is written where it is; `&mut self` keeps all other access away.
+                // SAFETY: `place` is a live value of this region that can be written in place; `&mut self`
+                // excludes all other access.
                 return unsafe { &mut *place };
             } else if let Some(noted) = self.hot().recent.find(addr, len, align_of::<F>()) {
-                // SAFETY: what `recent` has is where the transaction reads and writes all of the place, and aligned as it is: this transaction's alone; `&mut self` keeps all other access away.
+                // SAFETY: `recent` maps the part to the place, aligned as the part is, where the transaction
+                // reads and writes all of it, and which only this transaction uses. `&mut self` excludes all
+                // other access.
                 return unsafe { &mut *noted.cast::<F>() };
             }
         }
-        // SAFETY: the context of an open transaction of this thread, by (1), to which there is no reference, by (2). `object` is what a `P` of this brand points to: a live object of this
-        // region, by (3). `place` is within it, of a `Part`.
+        // SAFETY: the context is that of an open transaction of this thread, by (1), and there is no
+        // reference to it, by (2). `object` is the target of a `P` of this brand: a live object of this
+        // region, by (3). `place` is within it, by `Part`.
         let place = unsafe { place_apart(self.hot(), object, place) };
-        // SAFETY: a place with this value that is this transaction's alone; `&mut self` keeps all other access away.
+        // SAFETY: `place` holds the value, and only this transaction uses it; `&mut self` excludes all other
+        // access.
         unsafe { &mut *place }
     }
 
-    /// Looks for the first part of two. If it must be logged on its own, notes it, for the other one to be logged with it.
+    /// Looks up the first of two parts. If it would need a separate log entry, records it, so that the other
+    /// part is logged with it.
     #[doc(hidden)]
     #[inline(always)]
     pub fn __first<T: Pointee + ?Sized, F: Persist>(
@@ -79,9 +90,10 @@ impl<'r> Txn<'r> {
         is_one_object: bool,
     ) -> First<'_, 'r, T, F> {
         let (object, (addr, len)) = (value_of(part.object()), bytes_of(part.place()));
-        // In these the last place is looked for first. And so small an object needs no pairs of its own: sooner or later, a block of it is logged as a whole.
+        // For such objects the cache is searched first. A small object also needs no logging in pairs: sooner
+        // or later, a block that contains it is logged as a whole.
         let has_copies = has_copies(object);
-        // SAFETY: a part of a live object of this region, by (3).
+        // SAFETY: the place is a part of a live object of this region, by (3).
         let is_logged = || unsafe { self.hot().is_in_place(addr, len, align_of::<F>()) };
         if !<F as Pointee>::PADDED && !has_copies && is_logged() {
             return First { tx: self, part, is_in_place: true, is_noted: false };
@@ -90,68 +102,74 @@ impl<'r> Txn<'r> {
             return First { tx: self, part, is_in_place: false, is_noted: false };
         }
         seldom();
-        // SAFETY: the context of an open transaction of this thread, by (1), to which there is no reference, by (2). The part is within the object, which is live, by (3).
+        // SAFETY: the context is that of an open transaction of this thread, by (1), and there is no
+        // reference to it, by (2). The part is within the object, which is live, by (3).
         let is_noted = unsafe { note_ahead(self.context(), object, part.place()) };
         First { tx: self, part, is_in_place: false, is_noted }
     }
 
-    /// [`__place`](Self::__place) of what was [noted](Self::__first), when the other part is noted, too.
+    /// Returns the place of a [recorded](Self::__first) part, as [`__place`](Self::__place) does, after the
+    /// other part was recorded.
     #[doc(hidden)]
     #[inline(always)]
     pub fn __place_noted<T: Pointee + ?Sized, F: Persist>(&mut self, part: Part<'r, T, F>) -> &mut F {
-        // SAFETY: the context of an open transaction of this thread, by (1), to which there is no reference, by (2).
-        // The part is within the object, which is live, by (3).
+        // SAFETY: the context is that of an open transaction of this thread, by (1), and there is no
+        // reference to it, by (2). The part is within the object, which is live, by (3).
         let place = unsafe { place_noted(self.hot(), value_of(part.object()), part.place()) };
-        // SAFETY: a place with this value that is this transaction's alone; `&mut self` keeps all other access away.
+        // SAFETY: `place` holds the value, and only this transaction uses it; `&mut self` excludes all other
+        // access.
         unsafe { &mut *place }
     }
 
-    /// Whether each store is logged on its own, so that two together save an entry, and a fence.
+    /// Whether each store is logged separately, so that logging two together saves an entry and a fence.
     #[inline(always)]
     pub(crate) fn logs_in_place(&self) -> bool {
         self.hot().logs_in_place.get()
     }
 
-    /// How many times copies were replaced by wider ones.
+    /// Returns how many times copies were replaced by wider ones.
     #[inline(always)]
     pub(crate) fn widened(&self) -> u32 {
-        // SAFETY: (2), for this look.
+        // SAFETY: the reference lives for this expression only, by (2).
         unsafe { self.cx() }.set.widened
     }
 
     #[inline(always)]
     pub(crate) fn mode(&self) -> Mode {
-        // SAFETY: (2), for this look.
+        // SAFETY: the reference lives for this expression only, by (2).
         unsafe { self.cx() }.mode
     }
 
-    /// Notes what a store to a part will have logged, unless it is logged. Returns whether it did. It can just as well be logged by itself.
+    /// Records the range that a store to a part will log, unless it is logged already. Returns whether it was
+    /// recorded. Calling this is optional: the store can log the part itself.
     #[doc(hidden)]
     #[inline(always)]
     pub fn __ahead<T: Pointee + ?Sized, F>(&mut self, part: Part<'r, T, F>) -> bool {
         let place = part.place();
         let (addr, len) = (place.cast::<u8>().expose_provenance(), size_of::<F>());
-        // SAFETY: a part of a live object of this region, by (3).
+        // SAFETY: the place is a part of a live object of this region, by (3).
         if unsafe { self.hot().is_in_place(addr, len, align_of::<F>()) } {
             return false;
         }
-        // SAFETY: the context of an open transaction of this thread, by (1), to which there is no reference, by (2). The part is within the object, which is live, by (3).
+        // SAFETY: the context is that of an open transaction of this thread, by (1), and there is no
+        // reference to it, by (2). The part is within the object, which is live, by (3).
         unsafe { note_ahead(self.context(), value_of(part.object()), place) }
     }
 
-    /// Logs all places noted, behind one fence.
+    /// Logs all recorded places with one fence.
     #[inline]
     pub(crate) fn ahead_done(&mut self) {
-        // SAFETY: the context of an open transaction of this thread, by (1), to which there is no reference, by (2).
+        // SAFETY: the context is that of an open transaction of this thread, by (1), and there is no
+        // reference to it, by (2).
         unsafe { Context::log_ahead(self.context()) };
     }
 }
 
-/// A part of an object that a transaction has made crash-safe, as a `&mut`: `place!({.field [index] .0} tx (key))`.
+/// Makes a part of an object crash-safe, and returns it as a `&mut`: `place!({.field [index] .0} tx (key))`.
 ///
-/// The key and the indices are evaluated in the order in which Rust would, but before the transaction is borrowed.
-/// Expansions are to cost the compiler little: so there are few variables, and no rule that is tried before the one for
-/// most places has an `expr` to parse.
+/// The key and the indices are evaluated in Rust's order, but before the transaction is borrowed. Expansions
+/// must be cheap to compile: so there are few variables, and the rule for most places is tried before any
+/// rule that has to parse an `expr`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __place {
@@ -159,7 +177,8 @@ macro_rules! __place {
         let part = $crate::__part!([$($steps)*] $crate::__private::object($key));
         $crate::Txn::__place($tx, part)
     }};
-    // The first of two that neighbouring statements store to. If it must be logged, the other one is logged with it; if not, there is no more to look for.
+    // The first of two places to which neighbouring statements store. If it must be logged, the other one is
+    // logged with it.
     (pair $is_one_object:literal { $other:expr } { $($steps:tt)* } $tx:ident ($key:expr)) => {{
         let part = $crate::__part!([$($steps)*] $crate::__private::object($key));
         let first = $crate::Txn::__first($tx, part, $is_one_object);
@@ -172,7 +191,8 @@ macro_rules! __place {
     }};
 }
 
-/// Notes such a part for the log. An index out of bounds must panic where it stands, after the store in front of it: here it notes nothing.
+/// Records such a part for the log. If an index is out of bounds, this records nothing: the panic must come
+/// from the store itself, after the store before it.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __place_ahead {

@@ -13,10 +13,12 @@ use crate::ptr::P;
 use crate::wal::Commit;
 
 impl<T: Persist> Root<T> {
-    /// [`txn`](Self::txn) for tasks: while the disk syncs, the task waits, and its thread does something else.
+    /// Like [`txn`](Self::txn), for tasks: while the disk syncs, the task waits, and its thread runs other
+    /// tasks.
     ///
-    /// The first poll runs `f`, as one transaction and to its end, in the thread that polls. The future is ready when all of it is durable. It belongs to no runtime: a thread of the heap,
-    /// which syncs for all tasks at once, wakes the task.
+    /// The first poll runs `f`, as one transaction and to its end, in the polling thread. The future is ready
+    /// when the whole transaction is durable. It needs no particular runtime: a thread of the heap, which
+    /// syncs for all tasks at once, wakes the task.
     ///
     /// ```
     /// # use pheap::{Heap, PVec, Root};
@@ -29,30 +31,41 @@ impl<T: Persist> Root<T> {
     /// }
     /// ```
     ///
-    /// # What a thread still waits for
-    /// * **Another transaction on the root**, which runs in another thread: until its closure has returned, not until it is durable. And for the [reads](Self::read) of the root that have begun.
-    /// * **`f`** itself. One that takes more than about a millisecond keeps other tasks of this thread waiting, like any computation: give `root.txn(f)` to the runtime's threads for
-    ///   blocking work (`spawn_blocking`), or make several transactions of it.
-    /// * **Memory that is not there**: a page of the file that was evicted, or was not read since the heap was opened, comes from the disk when `f` touches it. If the data are larger than
-    ///   memory, use `spawn_blocking`. So it is while the file grows.
-    /// * **A disk that is behind for long**: with [`Durability::Wal`](crate::Durability::Wal), a transaction waits for a checkpoint if the [log](crate::Options::log_limit) is full, or too
-    ///   many [pages](crate::Options::memory_limit) are dirty. (If more than [`Options::unsynced_limit`](crate::Options::unsynced_limit) is not synced, it is the task that waits, before `f` runs.)
-    /// * **The log of a heap that was closed well**: the first change makes it, and waits for the disk five times. A transaction that does nothing, before the runtime starts, makes it as well.
+    /// # When a thread still waits
+    /// * **Another transaction on the root** runs in another thread: the poll waits until its closure has
+    ///   returned, not until it is durable. It also waits for the [reads](Self::read) of the root that have
+    ///   begun.
+    /// * **`f`** itself. A closure that takes more than about a millisecond delays other tasks of this
+    ///   thread, like any computation: run `root.txn(f)` on the runtime's threads for blocking work
+    ///   (`spawn_blocking`), or split it into several transactions.
+    /// * **A page fault**: if a page of the file was evicted, or was not read since the heap was opened, it
+    ///   is read from the disk when `f` accesses it. If the data are larger than memory, use
+    ///   `spawn_blocking`. The growth of the file also takes time.
+    /// * **A disk that stays behind**: with [`Durability::Wal`](crate::Durability::Wal), a transaction waits
+    ///   for a checkpoint if the [log](crate::Options::log_limit) is full, or too many
+    ///   [pages](crate::Options::memory_limit) are dirty. (If more than
+    ///   [`Options::unsynced_limit`](crate::Options::unsynced_limit) is not synced, the task waits, before
+    ///   `f` runs.)
+    /// * **The log of a heap that was closed properly**: the first change creates it, and waits for the disk
+    ///   five times. A transaction without changes, before the runtime starts, creates it as well.
     ///
-    /// Inside `f` there is no `.await`, so no task keeps a root to itself while it waits for something else.
+    /// `f` cannot contain `.await`, so no task keeps a root locked while it waits for another event.
     ///
     /// # Dropping the future
-    /// Before its first poll, nothing has happened. After that, the transaction has taken place (or failed): it becomes durable, and it is only not told when. If too much was unsynced, it may not have
-    /// begun. (So in a `select!`, what was dropped may have happened. Spawn a task for what must be known.)
+    /// Before the first poll, nothing has happened. After it, the transaction has run (or failed) and becomes
+    /// durable; dropping the future only loses the report. If too much was unsynced, the transaction may not
+    /// have begun. (So in a `select!`, a dropped transaction may have happened. Spawn a task for a
+    /// transaction whose result must be known.)
     ///
-    /// With other durabilities, and with [`SyncPolicy::OnDemand`](crate::SyncPolicy::OnDemand) or [`Every`](crate::SyncPolicy::Every), this is [`txn`](Self::txn), which does not wait for the disk then.
-    /// In a forked child, which has no threads, it waits in the poll.
+    /// With other durabilities, and with [`SyncPolicy::OnDemand`](crate::SyncPolicy::OnDemand) or
+    /// [`Every`](crate::SyncPolicy::Every), this is [`txn`](Self::txn), which does not wait for the disk
+    /// then. In a forked child, which has no threads, it waits in the poll.
     ///
     /// # Errors
-    /// As for [`txn`](Self::txn). What `f` returns as an error is told when all that it has seen is durable.
+    /// As for [`txn`](Self::txn). An error of `f` is returned after all data that `f` has read are durable.
     ///
     /// # Panics
-    /// In the poll, if `f` does, and everything that it did is rolled back.
+    /// In the poll, if `f` panics; its changes are rolled back.
     pub async fn txn_async<R>(
         &self,
         f: impl for<'r> FnOnce(&mut Txn<'r>, P<'r, T::At<'r>>) -> Result<R>,
@@ -60,7 +73,7 @@ impl<T: Persist> Root<T> {
         self.try_txn_async(f).await
     }
 
-    /// [`txn_async`](Self::txn_async) with an error type of your own.
+    /// Like [`txn_async`](Self::txn_async), with an error type of the program.
     ///
     /// # Errors
     /// As for `txn_async`.
@@ -73,7 +86,7 @@ impl<T: Persist> Root<T> {
         }
         while let Some(commit) = self.heap.backlog() {
             if commit.await.is_err() {
-                break; // the transaction says why
+                break; // the transaction returns the reason
             }
         }
         let (result, commit) = self.begun(f);
@@ -81,7 +94,8 @@ impl<T: Persist> Root<T> {
         result
     }
 
-    /// What comes of a transaction, and what tells when that may be told.
+    /// Runs a transaction, and returns its result, and a `Commit` that reports when the result may be
+    /// returned.
     fn begun<R, E: From<Error>>(
         &self,
         f: impl for<'r> FnOnce(&mut Txn<'r>, P<'r, T::At<'r>>) -> Result<R, E>,
@@ -102,8 +116,9 @@ impl<T: Persist> Root<T> {
         (result, commit.into_inner())
     }
 
-    /// [`read`](Self::read) for tasks: the first poll runs `f`, and the future is ready when all that `f` has seen is durable. As for a [transaction](Self::txn_async), it is a task that
-    /// waits for that, and no thread.
+    /// Like [`read`](Self::read), for tasks: the first poll runs `f`, and the future is ready when all data
+    /// that `f` has read are durable. As for a [transaction](Self::txn_async), the task waits for that, and
+    /// no thread does.
     ///
     /// ```
     /// # use pheap::{Heap, PVec, Root};
@@ -116,7 +131,7 @@ impl<T: Persist> Root<T> {
     /// As for [`read`](Self::read).
     ///
     /// # Panics
-    /// In the poll, if `f` does.
+    /// In the poll, if `f` panics.
     pub async fn read_async<R>(&self, f: impl for<'r> FnOnce(&View<'r>, P<'r, T::At<'r>>) -> R) -> Result<R> {
         if !self.heap.waits_for_syncs() {
             return self.read(f);
@@ -127,7 +142,7 @@ impl<T: Persist> Root<T> {
     }
 }
 
-/// [`txn`](crate::txn()) over several roots of one heap for tasks; see [`Root::txn_async`].
+/// Like [`txn`](crate::txn()) over several roots of one heap, for tasks; see [`Root::txn_async`].
 ///
 /// ```
 /// # use pheap::Root;
@@ -152,7 +167,7 @@ pub async fn txn_async<S: RootSet, R>(
     }
     while let Some(commit) = roots.backlog() {
         if commit.await.is_err() {
-            break; // the transaction says why
+            break; // the transaction returns the reason
         }
     }
     let mut commit = Commit::done();

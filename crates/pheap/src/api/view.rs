@@ -20,35 +20,39 @@ use crate::txn::write_set::filter_bits;
 
 /// The objects of a root, to read: `view[p]` is the object that `p` points to.
 ///
-/// A [`Txn`](crate::Txn) is a view, too, so a function that only reads takes `&View<'r>` and works in both. A view stays in its
-/// thread; [`shared`](View::shared) makes one for several threads.
+/// A [`Txn`](crate::Txn) is a view, too, so a function that only reads takes `&View<'r>` and works in both. A
+/// view stays in its thread; [`shared`](View::shared) makes one for several threads.
 pub struct View<'r> {
     at: Place,
     brand: Brand<'r>,
-    /// Indexing in a transaction may change its state through `&self`.
+    /// Indexing in a transaction may change the transaction's state through `&self`.
     not_send_or_sync: PhantomData<*mut ()>,
 }
 
-/// Apart, so that one marker alone says that a view stays in its thread, and the compiler's message names nothing else.
+/// Separate from `View`, so that a single marker keeps a view in its thread, and the compiler's message names
+/// nothing else.
 #[derive(Clone, Copy)]
 struct Place {
     hot: NonNull<Hot>,
     held: NonNull<Arc<HeldTable>>,
 }
 
-// SAFETY: two addresses, which this type does nothing with. What uses them is `View`, which stays in its thread.
+// SAFETY: a `Place` is two addresses that it does not access. `View` accesses them, and stays in its thread.
 unsafe impl Send for Place {}
-// SAFETY: two addresses, which this type does nothing with. What uses them is `View`, which stays in its thread.
+// SAFETY: a `Place` is two addresses that it does not access. `View` accesses them, and stays in its thread.
 unsafe impl Sync for Place {}
 
 impl<'r> View<'r> {
     /// # Safety
     /// As long as the view lives:
-    /// * `held` is that of a region, which this thread has locked, and `hot` is that of the region, or a reader's. (Or the view is a reader's, and used only for objects that
-    ///   stay as and where they are: see [`Lasting`].)
-    /// * If `hot` has a context, the lock is for writing, a transaction is open, and no reference to the context is used by others.
-    /// * `'r` is a brand that only pointers into this region have.
-    /// * Nothing in the region is written that a reference from this view leads to, unless by a [`Txn`](crate::Txn) around the view, through `&mut`.
+    /// * `held` is the table of a region that this thread has locked, and `hot` is the region's, or a
+    ///   reader's. (Or `hot` is a reader's, and the view is used only for objects that neither change nor
+    ///   move: see [`Lasting`].)
+    /// * If `hot` has a context, the lock is for writing, a transaction is open, and other code has no
+    ///   reference to the context.
+    /// * Only pointers into this region have the brand `'r`.
+    /// * Only a [`Txn`](crate::Txn) around the view writes to objects that references from this view lead to,
+    ///   through `&mut`.
     #[inline(always)]
     pub(crate) unsafe fn new(hot: &Hot, held: &Arc<HeldTable>) -> View<'r> {
         View {
@@ -60,41 +64,45 @@ impl<'r> View<'r> {
 
     #[inline(always)]
     pub(crate) fn hot(&self) -> &Hot {
-        // SAFETY: of a region that is locked while the view lives, or a static (first premise of `new`).
+        // SAFETY: `hot` belongs to a region that is locked while the view lives, or is a static (first
+        // premise of `new`).
         unsafe { self.at.hot.as_ref() }
     }
 
     pub(super) fn held(&self) -> &Arc<HeldTable> {
-        // SAFETY: of a region that is locked while the view lives (first premise of `new`).
+        // SAFETY: `held` belongs to a region that is locked while the view lives (first premise of `new`).
         unsafe { self.at.held.as_ref() }
     }
 
-    /// The context of the transaction; null in a read.
+    /// Returns the context of the transaction; null in a read.
     #[inline(always)]
     pub(crate) fn context(&self) -> *mut Context {
         self.hot().context.get()
     }
 
-    /// This view for several threads at once, for instance in [`std::thread::scope`].
+    /// Returns a view for several threads at once, for instance in [`std::thread::scope`].
     ///
-    /// In a transaction this ends the short path: the changes so far are stored in place, after an entry in the undo log.
+    /// A transaction becomes long by this: its changes so far are stored in place, after an entry in the undo
+    /// log.
     ///
     /// # Panics
     /// If the log cannot grow for the changes so far. The transaction is then doomed, and would end with
     /// [`Error::OutOfSpace`](crate::Error::OutOfSpace) anyway.
     pub fn shared(&self) -> Shared<'_, 'r> {
         if self.hot().filter.get() != 0 {
-            // SAFETY: only a transaction has something in its filter; so there is a context, in this thread, to which there is no reference (second premise of `new`).
+            // SAFETY: only a transaction has a non-zero filter, so there is a context, in this thread, and no
+            // reference to it (second premise of `new`).
             unsafe { Context::leave_write_set(self.context()) };
-            // A doomed transaction has filled it for good.
+            // A doomed transaction keeps the filter full.
             assert!(
                 self.is_in_place(),
                 "the log could not grow for this transaction, so threads cannot see what it has changed"
             );
         }
         let hot = if self.is_read() { Hot::reader() } else { Hot::reader_in_transaction() };
-        // SAFETY: the region is locked as long as `self` lives, which `Shared` borrows; the brand is that of `self`; a reader has no context. A `Txn` around `self` is
-        // borrowed as well, so nothing is written, and nothing has a copy elsewhere: `is_in_place`, or the filter was 0.
+        // SAFETY: the region is locked as long as `self` lives, which `Shared` borrows; the brand is that of
+        // `self`; a reader has no context. A `Txn` around `self` is borrowed as well, so nothing is written.
+        // No object has a copy elsewhere: `is_in_place`, or the filter was 0.
         Shared { view: unsafe { View::new(hot, self.held()) }, of: PhantomData }
     }
 
@@ -103,62 +111,71 @@ impl<'r> View<'r> {
         std::ptr::eq(self.hot(), Hot::reader())
     }
 
-    /// The pointer that `held` was made from.
+    /// Returns the pointer from which `held` was made.
     ///
     /// # Errors
-    /// [`Error::NotHeld`](crate::Error::NotHeld) if it belongs to another root, to another opening of the heap, to a transaction that
-    /// was rolled back, or to one that is still open, and this is a read beside it.
+    /// [`Error::NotHeld`](crate::Error::NotHeld) if it belongs to another root, to another opening of the
+    /// heap, or to a transaction that was rolled back; and in a read, if it belongs to a transaction that is
+    /// still open.
     pub fn get<T: Pointee + ?Sized>(&self, held: &Held<T>) -> Result<P<'r, T::At<'r>>> {
         let addr = self.held().get(held, !self.is_read())?;
         // SAFETY: the table has addresses of objects only, and the heap is not mapped at 0.
         let addr = unsafe { NonNull::new_unchecked(std::ptr::with_exposed_provenance_mut(addr)) };
-        // SAFETY: an object of this region, for the table is the region's own. A transaction has published it, or this one has made it, and it was held
-        // since: it is live. (A read may let go of it, and still has the pointer: no cycle begins while it is inside.) `Held<T>` was made from a pointer to a `T` of some brand.
+        // SAFETY: `addr` is an object of this region, because the table belongs to the region. A transaction
+        // has published it, or this one has allocated it, and it was held since: so it is live. (Another
+        // thread may release it during a read: no cycle begins before the read ends, so the pointer stays
+        // valid.) `Held<T>` was made from a pointer to a `T` of some brand.
         Ok(unsafe { P::from_addr(addr) })
     }
 
-    /// Where the value of `p` is to be read.
+    /// Returns the place from which the value of `p` is to be read.
     #[inline(always)]
     pub(crate) fn place<T: Pointee + ?Sized>(&self, p: P<'r, T>) -> *const T {
         self.place_of(value_of(p))
     }
 
-    /// Whether nothing of the heap has a copy elsewhere, so that everything can be read where it is.
+    /// Whether no object of the heap has a copy elsewhere, so that everything can be read in place.
     #[inline(always)]
     pub(crate) fn is_in_place(&self) -> bool {
         self.hot().filter.get() == 0
     }
 
-    /// Shows the objects where they are, without what this transaction keeps elsewhere: a state that was there before. For who only wants them loaded, and need not look for copies.
+    /// Calls `look` with a view of the objects in place, without the copies of this transaction: an earlier
+    /// state. It is for code that only prefetches objects, and need not look up copies.
     ///
-    /// While `look` runs code of others, it has no references to what it sees: these may read by the transaction, which may store its copies where they belong.
+    /// While `look` runs code of the program, it must have no references into the heap: that code may read
+    /// through the transaction, which may store its copies in place.
     #[inline]
     pub(crate) fn glance(&self, look: impl FnOnce(&View<'r>)) {
         let context = self.context();
-        // Of a doomed transaction, a part is in place, and may have pointers to what is not.
-        // SAFETY: a transaction's context, in this thread, to which there is no reference (second premise of `new`).
+        // In a doomed transaction, some objects in place may have pointers to objects that exist as copies
+        // only.
+        // SAFETY: the context is that of a transaction, in this thread, and there is no reference to it
+        // (second premise of `new`).
         if context.is_null() || unsafe { (*context).mode } != Mode::Doomed {
-            // SAFETY: the region is locked as long as `self` lives; the brand is that of `self`; a reader has no context. A `Txn` around `self` is borrowed until `look` returns, so nothing
-            // is written while there is a reference. What is in place are whole objects: as they were before the transaction, as it has made them, or, in the undo log's mode, as they are.
+            // SAFETY: the region is locked as long as `self` lives; the brand is that of `self`; a reader has
+            // no context. A `Txn` around `self` is borrowed until `look` returns, so nothing is written while
+            // there is a reference. The objects in place are whole: as they were before the transaction, as
+            // it has allocated them, or, in a long transaction, as they are now.
             look(&unsafe { View::new(Hot::reader_in_transaction(), self.held()) });
         }
     }
 
-    /// Where the value at `value` is to be read.
+    /// Returns the place from which the value at `value` is to be read.
     #[inline(always)]
     pub(crate) fn place_of<T: Pointee + ?Sized>(&self, value: *mut T) -> *const T {
         let filter = self.hot().filter.get();
-        // One branch while the write set is empty.
+        // A single branch while the write set is empty.
         if filter == 0 {
             return value;
         }
         self.look_for(value).unwrap_or_else(|| self.unless_unwritten(value))
     }
 
-    /// The same, at less cost if the transaction has come to the value lately.
+    /// Like [`place_of`](Self::place_of), but cheaper if the transaction has accessed the value recently.
     #[inline(always)]
     pub(super) fn place_in_transaction<T: Pointee + ?Sized>(&self, value: *mut T) -> *const T {
-        // Of a slice there is seldom a copy.
+        // There is rarely a copy of a slice.
         if size_of::<*mut T>() > size_of::<*mut u8>() && self.is_in_place() {
             return value;
         }
@@ -172,7 +189,7 @@ impl<'r> View<'r> {
         self.unless_unwritten(value)
     }
 
-    /// Where the value at `value` is, of which no copy was noted lately.
+    /// Returns the place of the value at `value`, if the cache has no copy of it.
     #[inline(always)]
     fn unless_unwritten<T: Pointee + ?Sized>(&self, value: *mut T) -> *const T {
         let (addr, len) = (value.cast::<u8>().expose_provenance(), T::bytes(value));
@@ -182,7 +199,7 @@ impl<'r> View<'r> {
         look_up(self.hot(), value)
     }
 
-    /// Where the value at `value` is, if that was noted lately.
+    /// Returns the place of the value at `value`, if the cache has it.
     #[inline(always)]
     fn look_for<T: Pointee + ?Sized>(&self, value: *mut T) -> Option<*const T> {
         let place =
@@ -191,12 +208,13 @@ impl<'r> View<'r> {
     }
 }
 
-/// Where a value is to be read that was not looked for lately, in a transaction that has copies. A function of its own, for the code around the calls is to have the registers; and not of a view,
-/// whose address nobody is to have.
+/// Finds the place from which a value is to be read, in a transaction with copies, if the value is not in the
+/// cache. It is a separate function so that it needs no registers in the code around the calls. It does not
+/// take the view, so that the view's address does not escape.
 #[inline(never)]
 fn look_up<T: Pointee + ?Sized>(hot: &Hot, value: *mut T) -> *const T {
     let (addr, len) = (value.cast::<u8>().expose_provenance(), T::bytes(value));
-    // An empty value may lie just behind its object, at the beginning of another that has a copy.
+    // An empty value may lie at the end of its object, which is the start of another object that has a copy.
     if len == 0 {
         return value;
     }
@@ -204,7 +222,8 @@ fn look_up<T: Pointee + ?Sized>(hot: &Hot, value: *mut T) -> *const T {
         hot.recent.note_unwritten(addr, len);
         return value;
     }
-    // SAFETY: only a transaction has something in its filter; so there is a context, in this thread, to which there is no reference (second premise of `View::new`).
+    // SAFETY: only a transaction has a non-zero filter, so there is a context, in this thread, and no
+    // reference to it (second premise of `View::new`).
     let place = unsafe { Context::readable(hot.context.get(), addr, len, T::ALIGN) };
     T::relocated(value, place.cast_mut())
 }
@@ -214,24 +233,27 @@ impl<'r, T: Pointee + ?Sized> Index<P<'r, T>> for View<'r> {
 
     #[inline(always)]
     fn index(&self, p: P<'r, T>) -> &T {
-        // SAFETY: `p` points to a live `T` of this region (the brand), and `place` says where it, or its copy, is. The region is locked, and nobody has a `&mut` into
-        // it: that takes `&mut Txn`, and `self` is borrowed from it.
+        // SAFETY: `p` points to a live `T` of this region (the brand), and `place` returns the place of it,
+        // or of its copy. The region is locked, and there is no `&mut` into it: that would need `&mut Txn`,
+        // and `self` is borrowed from it.
         unsafe { &*self.place(p) }
     }
 }
 
 /// A [`View`] that threads can share; made by [`View::shared`]. Dereferences to it.
 pub struct Shared<'v, 'r> {
-    /// A reader's view, also in a transaction: it has no context, so nothing that it does changes one.
+    /// A reader's view, also in a transaction: it has no context, so it cannot change one.
     view: View<'r>,
     of: PhantomData<&'v View<'r>>,
 }
 
-// SAFETY: while this lives nothing that it can reach is written: a read never writes, and a transaction needs `&mut Txn`, which
-// `'v` excludes. (Allocation takes `&Txn`, but what it writes nobody else can reach, and a reader's view does not touch its context.)
-// Indexing with a reader's view only reads, and its table of held pointers has a lock.
+// SAFETY: while a `Shared` lives, nothing that it can reach is written: a read never writes, and a
+// transaction needs `&mut Txn`, which `'v` excludes. (Allocation takes `&Txn`, but writes only objects that
+// are not reachable yet, and a reader's view does not use the context.) Indexing with a reader's view only
+// reads, and its table of held pointers has a lock.
 unsafe impl Sync for Shared<'_, '_> {}
-// SAFETY: a `Shared` does in another thread what a `&Shared` does there, and that is sound, by the `Sync` above: dropping it does nothing.
+// SAFETY: moving a `Shared` to another thread is like sharing it with that thread, which is sound by the
+// `Sync` above; dropping it does nothing.
 unsafe impl Send for Shared<'_, '_> {}
 
 impl<'r> Deref for Shared<'_, 'r> {
@@ -252,11 +274,13 @@ impl<'r, T: Pointee + ?Sized> Index<P<'r, T>> for Shared<'_, 'r> {
     }
 }
 
-/// A value with pointers to objects that nobody writes any more, kept for as long as this is: it is read without the lock of their region.
+/// A value whose pointers lead to objects that are not written any more. It keeps them alive, and is read
+/// without the lock of their region.
 //
-// Invariant: the pointers in `value` are into the region of `table`, `_held` keeps what they lead to, and nobody writes to any of it.
+// Invariant: the pointers in `value` are into the region of `table`, `_held` keeps alive the objects that
+// they lead to, and none of those objects is written.
 pub(crate) struct Lasting<T: Persist> {
-    /// At no brand: it gets one when it is read.
+    /// The value without a brand: it gets one when it is read.
     value: T,
     _held: Option<Held<u8>>,
     table: Arc<HeldTable>,
@@ -264,36 +288,41 @@ pub(crate) struct Lasting<T: Persist> {
 }
 
 impl<T: Persist> Lasting<T> {
-    /// A copy of `value`. `reached` is the object that leads to all that it leads to.
+    /// Copies `value`. All objects that `value` leads to can be reached from the object `reached`.
     ///
     /// # Errors
     /// [`Error::Nested`] in a transaction.
     ///
     /// # Safety
-    /// * What a transaction has committed of what `value` leads to is never written again, by anyone, while it is reachable or held.
-    /// * All that can be reached from `value` can be reached from `reached`; nothing, if that is `None`.
-    /// * The functions that are given to [`read`](Self::read) use the view to look at what `value` leads to, at nothing else, and hand it to nobody who does.
+    /// * If a transaction has committed an object that `value` leads to, it is never written again while it
+    ///   is reachable or held.
+    /// * All objects that can be reached from `value` can be reached from `reached`; if that is `None`, there
+    ///   are none.
+    /// * The functions that are passed to [`read`](Self::read) use the view only for objects that `value`
+    ///   leads to, and pass it only to functions that do the same.
     pub(crate) unsafe fn new<'r>(
         view: &View<'r>,
         value: &T::At<'r>,
         reached: Option<NonNull<u8>>,
     ) -> Result<Lasting<T>> {
-        // A view of a transaction for several threads has no context, either.
+        // The view of a transaction for several threads has no context, either, but is not a read.
         if !view.is_read() {
             return Err(Error::Nested);
         }
         let table = view.held().clone();
         let heap = table.heap().ok_or(Error::Closed)?;
         let _held = reached.map(|addr| table.hold(addr.as_ptr().expose_provenance(), true));
-        // SAFETY: a valid value, and `T` is the same type at another brand, by the contract of `Persist`. Nothing uses the pointers in it before `read`.
+        // SAFETY: `value` is valid, and `T` is the same type with another brand, by the contract of
+        // `Persist`. The pointers in the copy are not used before `read`.
         let value = unsafe { std::ptr::from_ref(value).cast::<T>().read() };
         Ok(Lasting { value, _held, table, heap })
     }
 
-    /// A value that a transaction has committed. `held` has held all that it leads to since then, and `table` is that of their region.
+    /// Keeps a value that a transaction has committed.
     ///
     /// # Safety
-    /// * That is so.
+    /// * `held` has kept alive all objects that `value` leads to since the commit, and `table` is the table
+    ///   of their region.
     /// * The first and the last premise of [`new`](Self::new).
     pub(crate) unsafe fn of(
         value: T,
@@ -304,10 +333,11 @@ impl<T: Persist> Lasting<T> {
         Lasting { value, _held: held, table: table.clone(), heap: heap.clone() }
     }
 
-    /// Shows `f` the value.
+    /// Calls `f` with the value.
     ///
     /// # Errors
-    /// [`Error::Closed`] if the heap was closed, or the root was removed; [`Error::Forked`]; [`Error::Unsupported`] if this thread is inside of too much.
+    /// [`Error::Closed`] if the heap was closed, or the root was removed; [`Error::Forked`];
+    /// [`Error::Unsupported`] if this thread has nested too many accesses.
     pub(crate) fn read<R>(&self, f: impl for<'r> FnOnce(&View<'r>, &T::At<'r>) -> R) -> Result<R> {
         self.table.process.check()?;
         let heap = self.heap.id();
@@ -316,10 +346,12 @@ impl<T: Persist> Lasting<T> {
         if access.begun.is_none() {
             return Err(Error::Closed);
         }
-        // SAFETY: as long as `access` lives, the region is there. A reader has no context. What the view is used for, stays as it is (all premises of `new`), and
-        // where it is, for it is held. `f` works for all brands.
+        // SAFETY: the region exists as long as `access` lives. A reader has no context. The objects for which
+        // the view is used stay unchanged (all premises of `new`), and stay where they are, because they are
+        // held. `f` works for all brands.
         let view = &unsafe { View::new(Hot::reader(), &self.table) };
-        // SAFETY: the same type at another brand, by the contract of `Persist`, and one that `f` cannot choose.
+        // SAFETY: `T::At` is the same type as `T`, by the contract of `Persist`, and `f` cannot choose its
+        // brand.
         let value = unsafe { &*std::ptr::from_ref(&self.value).cast::<T::At<'_>>() };
         let result = f(view, value);
         drop(access);
@@ -327,7 +359,7 @@ impl<T: Persist> Lasting<T> {
     }
 }
 
-/// A thread that reads something [`Lasting`].
+/// A thread's access to a [`Lasting`].
 struct Access<'a> {
     heap: usize,
     table: &'a HeldTable,
@@ -336,7 +368,7 @@ struct Access<'a> {
 
 impl Drop for Access<'_> {
     fn drop(&mut self) {
-        // Closing a heap is the parent's affair, and what it does that with may be locked for ever in a forked child.
+        // The parent closes the heap, and its locks may be locked for ever in a forked child.
         if self.table.process.is_parent() {
             std::mem::forget(self.begun.take());
         }

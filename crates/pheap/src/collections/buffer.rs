@@ -1,8 +1,8 @@
-//! What collections do with the buffers that they own: parts of objects are read and written through raw pointers, for no `P` into
-//! a buffer is ever handed out.
+//! Access to the buffers that collections own. Parts of objects are read and written through raw pointers,
+//! because no `P` into a buffer is ever handed out.
 //!
-//! That is what makes it possible to [free](free) a buffer without a collection, and to move values out of it: whoever owns
-//! the collection is the only one who can name what is in it.
+//! For the same reason a buffer can be [freed](free) without a collection, and values can be moved out of it:
+//! only the owner of the collection has a pointer to its elements.
 
 #![allow(unsafe_code)]
 
@@ -20,13 +20,15 @@ use crate::txn::context::Mode;
 
 use super::common::copied;
 
-/// A place for a `T`: zero in all bytes while there is none, so that whoever follows pointers finds no stale one.
+/// A place for a `T`. While it has no value, all its bytes are zero, so that the collector and `check` find
+/// no stale pointer.
 ///
-/// (A value without pointers may be left behind where it is cheaper: any old value is as good as zero then.)
+/// (A value without pointers may be left behind where that is cheaper: then any old value is as good as
+/// zero.)
 #[repr(transparent)]
 pub(crate) struct Slot<T>(MaybeUninit<T>);
 
-// SAFETY: described as what it is: zero, or a `T`.
+// SAFETY: the description says what a slot is: zero, or a `T`.
 unsafe impl<T: Persist> Persist for Slot<T> {
     type At<'r> = Slot<T::At<'r>>;
     const PADDED: bool = T::PADDED;
@@ -36,11 +38,12 @@ unsafe impl<T: Persist> Persist for Slot<T> {
         const { &Desc::own("pheap::Slot", (size_of::<T>(), align_of::<T>()), Kind::Slot { of: T::desc }) }
     }
 
-    /// That of the value, if there is one.
+    /// Zeroes the padding of the value, if there is one.
     unsafe fn zero_padding(this: *mut Self) {
         let bytes = this.cast::<u8>();
         settle(bytes);
-        // SAFETY: so many bytes, definite now. If they are not all zero, they are a value.
+        // SAFETY: `settle` has made all bytes of the slot initialized. If they are not all zero, they are a
+        // value.
         unsafe {
             if (0..size_of::<Self>()).any(|i| bytes.add(i).read() != 0) {
                 T::zero_padding(this.cast());
@@ -50,13 +53,13 @@ unsafe impl<T: Persist> Persist for Slot<T> {
 }
 
 impl<T: Persist> Slot<T> {
-    /// Without a value.
+    /// Returns a slot without a value.
     #[inline(always)]
     pub(crate) const fn vacant() -> Slot<T> {
         Slot(MaybeUninit::zeroed())
     }
 
-    /// Puts a value in. In place, for a move may change padding.
+    /// Stores a value. Padding is zeroed in place, because a move may change it.
     #[inline(always)]
     pub(crate) fn put(&mut self, value: T) {
         self.0.write(value);
@@ -66,56 +69,56 @@ impl<T: Persist> Slot<T> {
         }
     }
 
-    /// Gives the value up.
+    /// Removes the value.
     #[inline(always)]
     pub(crate) fn vacate(&mut self) {
         if T::POINTERS {
-            // Not assigned: that may leave padding as it is.
-            // SAFETY: zero in all bytes is a slot without a value.
+            // `write_bytes`, because an assignment may leave padding as it is.
+            // SAFETY: a slot with all bytes zero has no value.
             unsafe { std::ptr::write_bytes(self, 0, 1) };
         }
     }
 
-    /// The value.
+    /// Returns the value.
     ///
     /// # Safety
-    /// There is one.
+    /// The slot has a value.
     #[inline(always)]
     pub(crate) unsafe fn value(&self) -> &T {
-        // SAFETY: there is a value, as the caller promises.
+        // SAFETY: the slot has a value, by the caller's premise.
         unsafe { self.0.assume_init_ref() }
     }
 
-    /// The value, to write.
+    /// Returns the value, to write.
     ///
     /// # Safety
-    /// There is one.
+    /// The slot has a value.
     #[inline(always)]
     pub(crate) unsafe fn value_mut(&mut self) -> &mut T {
-        // SAFETY: there is a value, as the caller promises.
+        // SAFETY: the slot has a value, by the caller's premise.
         unsafe { self.0.assume_init_mut() }
     }
 
-    /// The value, moved out: the slot is overwritten next, or never read again.
+    /// Moves the value out. The caller overwrites the slot next, or never reads it again.
     ///
     /// # Safety
-    /// There is one.
+    /// The slot has a value.
     #[inline(always)]
     pub(crate) unsafe fn take(&self) -> T {
         debug_assert!(!T::POINTERS || !self.is_zero() || may_be_zero(T::desc()), "a slot without a value");
-        // SAFETY: there is a value, as the caller promises.
+        // SAFETY: the slot has a value, by the caller's premise.
         unsafe { self.0.assume_init_read() }
     }
 
     fn is_zero(&self) -> bool {
         let bytes = std::ptr::from_ref(self).cast::<u8>();
         settle(bytes.cast_mut());
-        // SAFETY: so many bytes, definite now.
+        // SAFETY: `settle` has made all bytes of the slot initialized, and `i` is less than their number.
         (0..size_of::<Self>()).all(|i| unsafe { bytes.add(i).read() } == 0)
     }
 }
 
-/// Whether zero in all bytes can be a value.
+/// Whether a value can have zero in all bytes.
 fn may_be_zero(desc: &Desc) -> bool {
     match &desc.kind {
         Kind::Ptr { nullable, .. } => *nullable,
@@ -128,27 +131,28 @@ fn may_be_zero(desc: &Desc) -> bool {
     }
 }
 
-/// A part of an object, to read.
+/// Returns a part of an object, to read.
 ///
 /// # Safety
-/// A live value, inside of a live object of the region of `view`, that nobody has a `&mut` to.
+/// `value` is a live value within a live object of the region of `view`, and there is no `&mut` to it.
 #[inline(always)]
 pub(crate) unsafe fn read<'v, T: Pointee + ?Sized>(view: &'v View<'_>, value: *mut T) -> &'v T {
-    // SAFETY: passed on to the caller; the place is the value, or this transaction's copy of it, as long as `view` is borrowed.
+    // SAFETY: `place_of` returns `value`, or this transaction's copy of it; both stay valid while `view` is
+    // borrowed. The rest is the caller's premise.
     unsafe { &*view.place_of(value) }
 }
 
-/// A part of an object, to write.
+/// Returns a part of an object, to write.
 ///
 /// # Safety
-/// A live value, inside of a live object of the region of `tx`.
+/// `value` is a live value within a live object of the region of `tx`.
 #[inline(always)]
 pub(crate) unsafe fn write<'t, T: Pointee + ?Sized>(tx: &'t mut Txn<'_>, value: *mut T) -> &'t mut T {
-    // SAFETY: passed on to the caller; `&mut` keeps all other access away.
+    // SAFETY: `value` is live, by the caller's premise; `&mut` excludes all other access.
     unsafe { &mut *tx.writable(value) }
 }
 
-/// An object that a collection writes several times: found once.
+/// An object that a collection writes several times, with a single lookup.
 pub(crate) struct Writable<'r, T> {
     object: P<'r, T>,
     place: *mut T,
@@ -160,61 +164,64 @@ impl<'r, T: Persist> Writable<'r, T> {
     /// Makes the object crash-safe.
     #[inline(always)]
     pub(crate) fn new(tx: &mut Txn<'r>, object: P<'r, T>) -> Self {
-        // SAFETY: a `P` points to a live object of its region.
+        // SAFETY: `object` points to a live object of its region, as each `P` does.
         let place = unsafe { tx.writable(value_of(object)) };
         Writable { object, place, mode: tx.mode(), widened: tx.widened() }
     }
 
-    /// The object, to write.
+    /// Returns the object, to write.
     #[inline(always)]
     pub(crate) fn get<'t>(&self, tx: &'t mut Txn<'r>) -> &'t mut T {
         let mode = tx.mode();
         if mode == self.mode && mode != Mode::Doomed && tx.widened() == self.widened {
-            // SAFETY: where a transaction writes an object changes only with its mode, or with wider copies, but for one that is doomed.
+            // SAFETY: `place` is where the transaction writes the object. That changes only with the mode, or
+            // with wider copies, or in a doomed transaction, and none of these is the case.
             return unsafe { &mut *self.place };
         }
         &mut tx[self.object]
     }
 }
 
-/// A part of an object, for [`announce`].
+/// Returns the address and the bytes of a part of an object, for [`announce`].
 #[inline(always)]
 pub(crate) fn range<T>(value: *mut T) -> (*mut u8, usize) {
     (value.cast(), size_of::<T>())
 }
 
-/// Makes several parts crash-safe at once that are about to be written one by one: in a long transaction, that is one fence instead of one
-/// for each.
+/// Announces writes to several parts, each of which is about to be written: a long transaction then has one
+/// fence for all of them.
 ///
 /// # Safety
-/// As for [`write`], for each of them.
+/// Each part is within a live object of the region of `tx`.
 #[inline]
 pub(crate) unsafe fn announce(tx: &mut Txn<'_>, parts: &[(*mut u8, usize)]) {
-    // SAFETY: passed on to the caller.
+    // SAFETY: the parts are within live objects of the region, by the caller's premise.
     unsafe { tx.announce(parts) };
 }
 
 /// Frees an object when the transaction commits.
 ///
 /// # Safety
-/// A buffer that `tx`'s collection has owned and has let go of in this transaction: nothing will point to it.
+/// A collection has owned `buffer`, and has dropped it in this transaction: at the commit there is no pointer
+/// to it.
 #[inline]
 pub(crate) unsafe fn free<'r, T: Pointee + ?Sized>(tx: &Txn<'r>, buffer: P<'r, T>) {
-    // SAFETY: passed on to the caller.
+    // SAFETY: at the commit there is no pointer to `buffer`, by the caller's premise.
     unsafe { tx.__free_at_commit(buffer) };
 }
 
-/// A pointer to a part of a buffer, for as long as the collection is busy with it.
+/// Returns a pointer to a part of a buffer, for use within an operation of the collection.
 ///
 /// # Safety
-/// A live value, inside of a live object of the region of the brand; the pointer does not get out of this crate.
+/// `value` is a live value within a live object of the region of the brand; the pointer does not leave this
+/// crate.
 #[inline(always)]
 pub(crate) unsafe fn pointer_to<'r, T: Persist>(value: *mut T) -> P<'r, T> {
-    // SAFETY: passed on to the caller.
+    // SAFETY: `value` is a live value of the region, by the caller's premise, and so not null.
     unsafe { P::from_addr(NonNull::new_unchecked(value.cast())) }
 }
 
-/// The slots of a buffer, as raw pointers.
+/// The slots of a buffer, by raw pointers.
 pub(crate) struct Slots<T> {
     first: *mut Slot<T>,
     pub(crate) len: usize,
@@ -223,68 +230,69 @@ pub(crate) struct Slots<T> {
 copied! { [T] Slots<T>; }
 
 impl<T: Persist> Slots<T> {
-    /// The first `len` of those of a buffer. Does not look at the buffer for it.
+    /// Returns the first `len` slots of a buffer, without reading the buffer.
     ///
     /// # Safety
-    /// It has as many.
+    /// The buffer has at least `len` slots.
     #[inline(always)]
     pub(crate) unsafe fn first_of(buffer: P<'_, [Slot<T>]>, len: usize) -> Slots<T> {
-        // SAFETY: the elements follow the length; see `Pointee for [T]`.
+        // SAFETY: the elements follow the length word, within the object; see `Pointee for [T]`.
         let first = unsafe { buffer.addr().add(slice_header(align_of::<T>())) };
         Slots { first: first.as_ptr().cast(), len }
     }
 
-    /// Those of a collection without a buffer.
+    /// Returns the slots of a collection without a buffer.
     #[inline(always)]
     pub(crate) fn none() -> Slots<T> {
         Slots { first: std::ptr::dangling_mut(), len: 0 }
     }
 
-    /// Those of a buffer.
+    /// Returns the slots of a buffer.
     #[inline(always)]
     pub(crate) fn of(buffer: P<'_, [Slot<T>]>) -> Slots<T> {
         let slots = value_of(buffer);
         Slots { first: slots.cast(), len: slots.len() }
     }
 
-    /// The first `len` of them.
+    /// Returns the first `len` slots.
     #[inline(always)]
     pub(crate) fn up_to(self, len: usize) -> Slots<T> {
         debug_assert!(len <= self.len);
         Slots { len, ..self }
     }
 
-    /// Those from `from` on.
+    /// Returns the slots from `from` on.
     #[inline(always)]
     pub(crate) fn behind(self, from: usize) -> Slots<T> {
         assert!(from <= self.len);
         Slots { first: self.first.wrapping_add(from), len: self.len - from }
     }
 
-    /// A slot.
+    /// Returns a slot.
     ///
     /// # Safety
     /// `i` is less than the length.
     #[inline(always)]
     pub(crate) unsafe fn at(self, i: usize) -> *mut Slot<T> {
         debug_assert!(i < self.len);
-        // SAFETY: in the buffer.
+        // SAFETY: `i` is less than the length, so the slot is in the buffer.
         unsafe { self.first.add(i) }
     }
 
-    /// Several slots that follow one another.
+    /// Returns the slots `from..to`.
     ///
     /// # Safety
-    /// They are in the buffer.
+    /// `from..to` is within the length.
     #[inline(always)]
     pub(crate) unsafe fn range(self, from: usize, to: usize) -> *mut [Slot<T>] {
         debug_assert!(from <= to && to <= self.len);
-        // SAFETY: in the buffer.
+        // SAFETY: `from` is at most the length, so the address is in the buffer, or at its end.
         std::ptr::slice_from_raw_parts_mut(unsafe { self.first.add(from) }, to - from)
     }
 }
 
-/// A new buffer of `capacity` slots, the first of which take what is in `old`; the others are vacant. The old buffer is to be given up.
+/// Allocates a buffer of `capacity` slots, and moves the values of `old` to its first slots; the others are
+/// vacant. The caller frees the old buffer.
 pub(crate) fn moved<'r, T: Persist>(
     tx: &Txn<'r>,
     old: Slots<T>,
@@ -292,7 +300,8 @@ pub(crate) fn moved<'r, T: Persist>(
 ) -> Result<P<'r, [Slot<T>]>> {
     debug_assert!(old.len <= capacity);
     let (buffer, first) = tx.alloc_elements::<Slot<T>>(capacity)?;
-    // SAFETY: `capacity` slots, to be written for the first time; what is in the old ones moves.
+    // SAFETY: the new buffer has `capacity` slots, not written yet, and `old.len` is at most that. The values
+    // move: the caller does not use the old slots again.
     unsafe {
         if tx.is_in_place() && !T::PADDED {
             first.copy_from_nonoverlapping(old.first, old.len);
@@ -304,14 +313,16 @@ pub(crate) fn moved<'r, T: Persist>(
     Ok(buffer)
 }
 
-/// Moves a value to a slot of a new object. Padding is zero there: a commit does not look at new objects, and a value that was written in this transaction may
-/// have anything in it.
+/// Moves a value to a slot of a new object, and zeroes its padding: a commit does not check new objects, and
+/// a value that this transaction has written may have anything in its padding.
 ///
 /// # Safety
-/// There is a value in `old`, a slot of a live object of the region of `view`, that is not used there again. `new` is written for the first time.
+/// `old` is a slot of a live object of the region of `view`. It has a value, which is not used there again.
+/// `new` is a slot of another object, not written yet.
 #[inline(always)]
 pub(crate) unsafe fn move_to_new<T: Persist>(view: &View<'_>, old: *mut Slot<T>, new: *mut Slot<T>) {
-    // SAFETY: slots of different objects, as the caller promises, and there is a value in the new one then.
+    // SAFETY: the slots belong to different objects, by the caller's premise, and after the copy the new one
+    // has a value.
     unsafe {
         new.copy_from_nonoverlapping(view.place_of(old), 1);
         if T::PADDED {
@@ -327,7 +338,7 @@ mod tests {
     use crate::collections::{PBTreeMap, PHashMap, PVec, PVecDeque};
     use crate::field;
 
-    /// With 7 bytes of padding.
+    /// Has 7 bytes of padding.
     #[derive(crate::Persist, Clone, Copy)]
     #[persist(crate = "crate")]
     #[repr(C)]
@@ -346,10 +357,10 @@ mod tests {
         ordered: PBTreeMap<'r, u64, Padded>,
     }
 
-    /// Leaves something in all bytes of a value, as an assignment may.
+    /// Writes into all bytes of a value, padding included, as an assignment may.
     fn soil(value: &mut Padded) {
         let number = value.number;
-        // SAFETY: all bytes of a value, that is written again.
+        // SAFETY: all bytes belong to the value, and all its fields are written again.
         unsafe {
             std::ptr::from_mut(value).write_bytes(0xaa, 1);
             (&raw mut value.number).write(number);
@@ -360,11 +371,11 @@ mod tests {
     fn is_clean(value: &Padded) -> bool {
         let bytes = std::ptr::from_ref(value).cast::<u8>();
         settle(bytes.cast_mut());
-        // SAFETY: the bytes of a value, definite now.
+        // SAFETY: `settle` has made all bytes of the value initialized, and it has 16.
         value.byte == 1 && (9..16).all(|i| unsafe { bytes.add(i).read() } == 0)
     }
 
-    /// A commit does not look at new objects.
+    /// A commit does not check new objects, so the copy must zero their padding.
     #[test]
     fn padding_does_not_get_into_new_buffers() {
         let heap = crate::Heap::in_memory().unwrap();

@@ -1,4 +1,4 @@
-//! `PBytes`, bytes that can grow.
+//! `PBytes`, a growable sequence of bytes.
 
 use std::ops::RangeBounds;
 
@@ -11,8 +11,9 @@ use crate::error::Result;
 use crate::heap::check::rule::{OwnType, Promise};
 use crate::ptr::{P, bounds};
 
-/// Bytes that can grow: what [`PString`](super::PString) is for text, and a key of maps, too. With serde they are bytes, where a `PVec<u8>` is a sequence of numbers. (A `P<[u8]>` stays as
-/// long as it is, and takes a word less.)
+/// Growable bytes: the counterpart of [`PString`](super::PString) for bytes, and a key of maps, too. With
+/// serde they are bytes, whereas a `PVec<u8>` is a sequence of numbers. (The length of a `P<[u8]>` is fixed,
+/// and it takes a word less.)
 ///
 /// ```
 /// # use pheap::{Heap, PBytes, Root};
@@ -42,7 +43,7 @@ pub(super) const OWN_TYPES: &[OwnType] = &[OwnType::of::<PBytes<'static>>(Promis
 sized!(PBytes<> of "bytes", "a buffer", PBytes { bytes: PVec::new() }, |bytes| bytes.bytes.len());
 
 impl<'r> PBytes<'r> {
-    /// A copy of these bytes.
+    /// Makes a copy of these bytes.
     ///
     /// # Errors
     /// As for [`Txn::alloc`].
@@ -50,7 +51,8 @@ impl<'r> PBytes<'r> {
         Ok(PBytes { bytes: PVec::from_slice(tx, bytes)? })
     }
 
-    /// Frees the buffer when the transaction commits, rather than leaving it to a collection: for bytes that were moved out of what they were in, such as a value that a map has returned.
+    /// Frees the buffer when the transaction commits, before a collection would: for bytes that were moved
+    /// out of their place, such as a value that a map has returned.
     ///
     /// ```
     /// # use pheap::{Heap, PBTreeMap, PBytes, Root};
@@ -71,12 +73,12 @@ impl<'r> PBytes<'r> {
         self.bytes.give_up(tx);
     }
 
-    /// Number of bytes that there is room for.
+    /// Returns the number of bytes that there is room for.
     pub fn capacity(&self) -> usize {
         self.bytes.capacity()
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     #[inline]
     pub fn as_slice<'v>(&self, view: &'v View<'r>) -> &'v [u8] {
         self.bytes.as_slice(view, ..)
@@ -89,7 +91,8 @@ by_pointer! {
     fn as_slice() -> &'v [u8];
 }
 
-/// <a id="change-PBytes"></a>Changing bytes. Operations that may allocate fail as [`PVec::push`](P::push) does, and have changed nothing then.
+/// <a id="change-PBytes"></a>Changing bytes. Operations that may allocate fail as [`PVec::push`](P::push)
+/// does; then they have changed nothing.
 impl<'r> P<'r, PBytes<'r>> {
     #[inline(always)]
     #[allow(unsafe_code)] // of `field!`
@@ -100,7 +103,7 @@ impl<'r> P<'r, PBytes<'r>> {
     /// Appends a byte.
     ///
     /// # Errors
-    /// If there is no memory for it.
+    /// If memory cannot be allocated.
     pub fn push(self, tx: &mut Txn<'r>, byte: u8) -> Result<()> {
         self.bytes().push(tx, byte)
     }
@@ -131,7 +134,7 @@ impl<'r> P<'r, PBytes<'r>> {
         self.bytes().splice(tx, from, to, bytes)
     }
 
-    /// Replaces all. Cheaper than to [clear](Self::clear) it and append.
+    /// Replaces all bytes. Cheaper than to [clear](Self::clear) and append.
     ///
     /// # Errors
     /// As for [`push`](Self::push).
@@ -139,17 +142,17 @@ impl<'r> P<'r, PBytes<'r>> {
         self.replace_range(tx, .., bytes)
     }
 
-    /// Removes all from `len` on.
+    /// Removes all bytes from `len` on.
     pub fn truncate(self, tx: &mut Txn<'r>, len: usize) {
         self.bytes().truncate(tx, len);
     }
 
-    /// Removes all. The buffer stays.
+    /// Removes all bytes. The buffer stays.
     pub fn clear(self, tx: &mut Txn<'r>) {
         self.bytes().clear(tx);
     }
 
-    /// Some of the bytes, to write. They are logged together.
+    /// Returns a range of the bytes, to write. They are logged together.
     ///
     /// # Panics
     /// If the range is not within the bytes.

@@ -1,6 +1,7 @@
-//! What collections have in common, as macros: their sizes, reading them by their pointers, their iterators, the entries of maps, and sets made of maps.
+//! Macros that the collections share: their sizes, reading them by their pointers, their iterators, the
+//! entries of maps, and sets made of maps.
 
-/// Handles that can be copied whatever they lead to.
+/// Makes handles `Copy`, whatever their type parameters are.
 macro_rules! copied {
     ($([$($param:tt)*] $handle:ty;)*) => {$(
         impl<$($param)*> Clone for $handle {
@@ -14,9 +15,12 @@ macro_rules! copied {
     )*};
 }
 
-/// An empty collection, and the number of what is in one.
+/// `new`, `default`, `len` and `is_empty` of a collection.
 macro_rules! sized {
-    ($name:ident<$($arg:ident),*> of $what:literal, $buffers:literal, $empty:expr, |$this:ident| $len:expr) => {
+    (
+        $name:ident<$($arg:ident),*> of $what:literal, $buffers:literal, $empty:expr,
+        |$this:ident| $len:expr
+    ) => {
         impl<$($arg),*> Default for $name<'_, $($arg),*> {
             fn default() -> Self {
                 $name::new()
@@ -45,7 +49,7 @@ macro_rules! sized {
     };
 }
 
-/// Reading a collection by its pointer.
+/// Methods that read a collection by its pointer.
 macro_rules! by_pointer {
     (
         $(#[$doc:meta])*
@@ -56,7 +60,7 @@ macro_rules! by_pointer {
         impl<'r, $($param)*> P<'r, $name<'r, $($arg),*>> {
             #[doc = concat!("[`", stringify!($name), "::len`].")]
             #[inline]
-            #[allow(clippy::len_without_is_empty)] // it is there; clippy does not see through the `impl` blocks
+            #[allow(clippy::len_without_is_empty)] // it exists; clippy does not see through the `impl` blocks
             pub fn len(self, view: &View<'r>) -> usize {
                 view[self].len()
             }
@@ -79,7 +83,7 @@ macro_rules! by_pointer {
     };
 }
 
-/// Nothing implements this: it is the bound of methods that are there for what the compiler says of them.
+/// A bound that no type satisfies. It belongs to methods that exist only for the compiler's message.
 #[diagnostic::on_unimplemented(
     message = "a collection is changed through a pointer to it, which `field!` makes: use `field!(shop.prices).insert(tx, ..)` for `tx[shop].prices.insert(..)`",
     label = "this is the collection itself",
@@ -88,7 +92,8 @@ macro_rules! by_pointer {
 )]
 pub trait ChangedInPlace {}
 
-/// Methods that a collection does not have, for it is changed through its pointer. Who calls them is told so.
+/// Methods that a collection does not have, because it is changed through its pointer. The compiler's message
+/// for a call says so.
 macro_rules! not_in_place {
     ([$($param:tt)*] $ty:ty: $($method:ident($($arg:ident),*) -> $out:ty;)*) => {
         #[doc(hidden)]
@@ -107,15 +112,22 @@ macro_rules! not_in_place {
     };
 }
 
-/// Iterators that show a part of each of what an iterator within this crate yields. Some know `exact`ly how many come, and some have `both_ends`.
+/// Iterators that show a part of each item of an iterator within this crate. An `exact` one knows its length,
+/// and one with `both_ends` is double-ended.
 macro_rules! iterators {
     (@also $params:tt $name:tt $args:tt $item:ty, |$entry:pat_param| $part:expr;) => {};
-    (@also [$($param:tt)*] $name:ident [$($arg:ident),*] $item:ty, |$entry:pat_param| $part:expr; exact $($also:ident)*) => {
+    (
+        @also [$($param:tt)*] $name:ident [$($arg:ident),*] $item:ty, |$entry:pat_param| $part:expr;
+        exact $($also:ident)*
+    ) => {
         impl<'v, 'r, $($param)*> ExactSizeIterator for $name<'v, 'r, $($arg),*> {}
 
         iterators!(@also [$($param)*] $name [$($arg),*] $item, |$entry| $part; $($also)*);
     };
-    (@also [$($param:tt)*] $name:ident [$($arg:ident),*] $item:ty, |$entry:pat_param| $part:expr; both_ends) => {
+    (
+        @also [$($param:tt)*] $name:ident [$($arg:ident),*] $item:ty, |$entry:pat_param| $part:expr;
+        both_ends
+    ) => {
         impl<'v, 'r, $($param)*> DoubleEndedIterator for $name<'v, 'r, $($arg),*> {
             #[inline]
             fn next_back(&mut self) -> Option<$item> {
@@ -181,7 +193,7 @@ macro_rules! iterators {
     )*};
 }
 
-/// Entries in order, and how many there are.
+/// Entries in order, and their number.
 #[derive(Clone)]
 pub(super) struct Counted<I> {
     entries: I,
@@ -224,11 +236,11 @@ impl<I: DoubleEndedIterator> DoubleEndedIterator for Counted<I> {
     }
 }
 
-/// What can be done with the entry of a key, whether there is one or not.
+/// The methods of the entry of a key, existing or vacant.
 macro_rules! entries {
     ($key:ident) => {
         impl<'t, 'q, 'r, K: $key<'r>, V: Persist<At<'r> = V>> Entry<'t, 'q, 'r, K, V> {
-            /// What the key is looked up by.
+            /// Returns the key in its borrowed form.
             pub fn key(&self) -> &K::Query {
                 match self {
                     Entry::Occupied(entry) => entry.key(),
@@ -236,7 +248,7 @@ macro_rules! entries {
                 }
             }
 
-            /// The value, to write; this one, if there is none.
+            /// Returns the value, to write. If there is none, inserts `value`.
             ///
             /// # Errors
             /// As for [`insert`](P::insert).
@@ -245,16 +257,18 @@ macro_rules! entries {
                 self.or_insert_with(|_| Ok(value))
             }
 
-            /// The value, to write; what `make` makes, if there is none. It gets the transaction, to allocate what it needs.
+            /// Returns the value, to write. If there is none, inserts the result of `make`, which gets the
+            /// transaction to allocate objects.
             ///
             /// # Errors
-            /// That of `make`, and as for [`insert`](P::insert).
+            /// The error of `make`, and as for [`insert`](P::insert).
             #[inline]
             pub fn or_insert_with(self, make: impl FnOnce(&Txn<'r>) -> Result<V>) -> Result<&'t mut V> {
                 self.or_insert_with_key(|tx, _| make(tx))
             }
 
-            /// The value, to write; what `make` makes of the key, if there is none.
+            /// Returns the value, to write. If there is none, inserts the result of `make`, which gets the
+            /// key.
             ///
             /// # Errors
             /// As for [`or_insert_with`](Self::or_insert_with).
@@ -272,7 +286,7 @@ macro_rules! entries {
                 }
             }
 
-            /// The value, to write; the default one, if there is none.
+            /// Returns the value, to write. If there is none, inserts the default value.
             ///
             /// # Errors
             /// As for [`insert`](P::insert).
@@ -284,7 +298,7 @@ macro_rules! entries {
                 self.or_insert_with(|_| Ok(V::default()))
             }
 
-            /// Lets `change` change the value, if there is one.
+            /// Calls `change` with the value, if there is one.
             #[inline]
             pub fn and_modify(mut self, change: impl FnOnce(&mut V)) -> Self {
                 if let Entry::Occupied(entry) = &mut self {
@@ -296,7 +310,7 @@ macro_rules! entries {
     };
 }
 
-/// A set, which is a map without values.
+/// A set: a map without values.
 macro_rules! set_of {
     (
         $set:ident, $map:ident of $key:ident, $buffers:literal, $order:literal, $iter:ident
@@ -304,7 +318,7 @@ macro_rules! set_of {
     ) => {
         sized!($set<K> of "elements", $buffers, $set { map: $map::new() }, |set| set.map.len());
 
-        /// Reading. Elements are seen in the form that they are looked up by.
+        /// Reading. Elements are shown in their borrowed form.
         impl<'r, K: $key<'r>> $set<'r, K> {
             #[doc = concat!("Whether there is such an element. ", $order)]
             #[inline]
@@ -353,12 +367,12 @@ macro_rules! set_of {
                 self.map().remove(tx, element).is_some()
             }
 
-            /// Keeps the elements for which `keep` is true. O(n).
+            /// Removes the elements for which `keep` is false. O(n).
             pub fn retain(self, tx: &mut Txn<'r>, mut keep: impl FnMut(&K::Query) -> bool) {
                 self.map().retain(tx, |element, ()| keep(element));
             }
 
-            /// Removes all elements, and gives up all memory. O(n).
+            /// Removes all elements, and frees all memory. O(n).
             pub fn clear(self, tx: &mut Txn<'r>) {
                 self.map().clear(tx);
             }

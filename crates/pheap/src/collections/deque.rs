@@ -36,7 +36,7 @@ use crate::ptr::{P, bounds};
 #[repr(C)]
 #[persist(own, id = "pheap::PVecDeque", crate = "crate")]
 pub struct PVecDeque<'r, T> {
-    /// Place of the first element in the buffer.
+    /// Index of the buffer's slot with the first element.
     head: u64,
     len: u64,
     buffer: Option<P<'r, [Slot<T>]>>,
@@ -46,7 +46,10 @@ pub struct PVecDeque<'r, T> {
 pub(super) const OWN_TYPES: &[OwnType] =
     &[OwnType::of::<PVecDeque<'static, u8>>(Promise::Collection(Rule::ring))];
 
-sized!(PVecDeque<T> of "elements", "a buffer", PVecDeque { head: 0, len: 0, buffer: None }, |queue| queue.len as usize);
+sized!(
+    PVecDeque<T> of "elements", "a buffer", PVecDeque { head: 0, len: 0, buffer: None },
+    |queue| queue.len as usize
+);
 
 /// The elements of a buffer that is a ring.
 struct Ring<T> {
@@ -58,21 +61,21 @@ struct Ring<T> {
 copied! { [T] Ring<T>; }
 
 impl<T: Persist> Ring<T> {
-    /// Where element `index` lies, or would lie if the ring were longer.
+    /// Returns the slot of element `index`, or the slot that it would have if the ring were longer.
     #[inline(always)]
     fn place(self, index: usize) -> usize {
-        // In this order, for a ring of elements without bytes may be longer than can be counted twice.
+        // In this order, because a sum might overflow: a ring of elements without bytes may have any length.
         let before_end = self.slots.len - self.head;
         if index < before_end { self.head + index } else { index - before_end }
     }
 
-    /// The slot of element `index`.
+    /// Returns the slot of element `index`.
     ///
     /// # Safety
     /// `index` is less than the capacity.
     #[inline(always)]
     unsafe fn at(self, index: usize) -> *mut Slot<T> {
-        // SAFETY: a place in the ring is one in the buffer.
+        // SAFETY: `place` is less than the capacity, because `index` is.
         unsafe { self.slots.at(self.place(index)) }
     }
 }
@@ -85,30 +88,30 @@ impl<'r, T: Persist> PVecDeque<'r, T> {
         Ring { slots, head: self.head as usize, len: self.len() }
     }
 
-    /// Number of elements that there is room for.
+    /// Returns the number of elements that there is room for.
     pub fn capacity(&self) -> usize {
         self.buffer.map_or(0, |buffer| buffer.len())
     }
 
-    /// Element `index` from the front, if there is one.
+    /// Returns element `index` from the front, if it exists.
     #[inline]
     pub fn get<'v>(&self, view: &'v View<'r>, index: usize) -> Option<&'v T> {
         let ring = self.ring();
-        // SAFETY: within the length, where all slots have values.
+        // SAFETY: `index` is less than the length, and the slots of all elements have values.
         (index < ring.len).then(|| unsafe { buffer::read(view, ring.at(index)).value() })
     }
 
-    /// The first element.
+    /// Returns the first element.
     pub fn front<'v>(&self, view: &'v View<'r>) -> Option<&'v T> {
         self.get(view, 0)
     }
 
-    /// The last element.
+    /// Returns the last element.
     pub fn back<'v>(&self, view: &'v View<'r>) -> Option<&'v T> {
         self.get(view, self.len().wrapping_sub(1))
     }
 
-    /// The elements from front to back; a double-ended iterator.
+    /// Iterates over the elements from front to back; the iterator is double-ended.
     pub fn iter<'v>(&self, view: &'v View<'r>) -> Iter<'v, 'r, T> {
         let ring = self.ring();
         Iter(Elements { view, ring, from: 0, to: ring.len })
@@ -132,9 +135,10 @@ by_pointer! {
 
 /// <a id="change-PVecDeque"></a>Changing a queue.
 ///
-/// Operations that may allocate fail with [`Error::OutOfSpace`] or [`Error::ReservationFull`] if the heap cannot grow, and have changed nothing then.
+/// Operations that may allocate fail with [`Error::OutOfSpace`] or [`Error::ReservationFull`] if the heap
+/// cannot grow; then they have changed nothing.
 impl<'r, T: Persist<At<'r> = T>> P<'r, PVecDeque<'r, T>> {
-    /// The ring with room for one more.
+    /// Returns the ring, with room for one more element.
     #[inline(always)]
     fn with_room(self, tx: &mut Txn<'r>) -> Result<Ring<T>> {
         let ring = tx[self].ring();
@@ -145,12 +149,13 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVecDeque<'r, T>> {
         self.set_capacity(tx, least.max(ring.len.saturating_mul(2)).max(4))
     }
 
-    /// Moves to another buffer, in which the elements begin at its start.
+    /// Moves the elements to the start of another buffer.
     #[cold]
     fn set_capacity(self, tx: &mut Txn<'r>, capacity: usize) -> Result<Ring<T>> {
         let ring = tx[self].ring();
         let (new, first) = tx.alloc_elements::<Slot<T>>(capacity)?;
-        // SAFETY: `capacity` slots, to be written for the first time; the elements move.
+        // SAFETY: the new buffer has `capacity` slots, not written yet, and `capacity` is at least
+        // `ring.len`. The elements move: the old buffer is dropped below.
         unsafe {
             (0..ring.len).for_each(|i| buffer::move_to_new(tx, ring.at(i), first.add(i)));
             first.add(ring.len).write_bytes(0, capacity - ring.len);
@@ -158,7 +163,7 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVecDeque<'r, T>> {
         let queue = &mut tx[self];
         queue.head = 0;
         if let Some(old) = queue.buffer.replace(new) {
-            // SAFETY: the queue's own, which it has just let go of.
+            // SAFETY: the queue owned the buffer, and has just dropped it.
             unsafe { buffer::free(tx, old) };
         }
         Ok(tx[self].ring())
@@ -167,23 +172,24 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVecDeque<'r, T>> {
     /// Appends an element. Amortised O(1).
     ///
     /// # Errors
-    /// If there is no memory for it.
+    /// If memory cannot be allocated.
     pub fn push_back(self, tx: &mut Txn<'r>, value: T) -> Result<()> {
         let ring = self.with_room(tx)?;
-        // SAFETY: there is room for one more.
+        // SAFETY: `with_room` has made the capacity greater than `ring.len`.
         unsafe { buffer::write(tx, ring.at(ring.len)).put(value) };
         tx[self].len += 1;
         Ok(())
     }
 
-    /// Puts an element before all others. Amortised O(1).
+    /// Inserts an element before all others. Amortised O(1).
     ///
     /// # Errors
-    /// If there is no memory for it.
+    /// If memory cannot be allocated.
     pub fn push_front(self, tx: &mut Txn<'r>, value: T) -> Result<()> {
         let ring = self.with_room(tx)?;
         let head = ring.place(ring.slots.len - 1);
-        // SAFETY: the slot before the first element; there is room for one more, so it is vacant.
+        // SAFETY: `place` returns a slot of the ring: the one before the first element. It is vacant, because
+        // there is room for one more.
         unsafe { buffer::write(tx, ring.slots.at(head)).put(value) };
         let queue = &mut tx[self];
         queue.head = head as u64;
@@ -213,9 +219,10 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVecDeque<'r, T>> {
         Some(value)
     }
 
-    /// Moves an element out. Its slot is vacant.
+    /// Moves an element out, and leaves its slot vacant.
     fn take(tx: &mut Txn<'r>, ring: Ring<T>, index: usize) -> T {
-        // SAFETY: the caller names an element, and will not look at the slot again before something is put into it.
+        // SAFETY: the caller passes the index of an element, so the slot has a value. The caller does not
+        // read the slot again before it stores another value there.
         unsafe {
             let value = buffer::read(tx, ring.at(index)).take();
             if T::POINTERS {
@@ -225,14 +232,16 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVecDeque<'r, T>> {
         }
     }
 
-    /// Moves an element to a slot that has none, and leaves its own without one.
+    /// Moves an element to a vacant slot, and leaves its own slot vacant.
     fn shift(tx: &mut Txn<'r>, ring: Ring<T>, from: usize, to: usize) {
         let value = Self::take(tx, ring, from);
-        // SAFETY: both are places of the ring, for the callers name those of elements, or one for which there is room.
+        // SAFETY: `to` is less than the capacity: the callers pass the index of an element, or the next one
+        // if there is room for it.
         unsafe { buffer::write(tx, ring.at(to)).put(value) };
     }
 
-    /// Inserts an element at `index`, before those that are there. O(n): the elements on the side of the nearer end move by one.
+    /// Inserts an element at `index`, before those that are there. O(n): the elements on the side of the
+    /// nearer end move by one.
     ///
     /// # Errors
     /// As for [`push_back`](Self::push_back).
@@ -245,13 +254,13 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVecDeque<'r, T>> {
         assert!(index <= len, "index out of bounds: the length is {len} but the index is {index}");
         let mut ring = self.with_room(tx)?;
         if index < len / 2 {
-            // It begins one place earlier.
+            // The ring begins one slot earlier.
             ring.head = ring.place(ring.slots.len - 1);
             (0..index).for_each(|i| Self::shift(tx, ring, i + 1, i));
         } else {
             (index..len).rev().for_each(|i| Self::shift(tx, ring, i, i + 1));
         }
-        // SAFETY: there is room for one more, and what was here has moved.
+        // SAFETY: there is room for one more element, and the element that was here has moved.
         unsafe { buffer::write(tx, ring.at(index)).put(value) };
         let queue = &mut tx[self];
         queue.head = ring.head as u64;
@@ -259,7 +268,8 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVecDeque<'r, T>> {
         Ok(())
     }
 
-    /// Removes element `index`, if there is one. O(n): the elements on the side of the nearer end move by one.
+    /// Removes element `index`, if there is one. O(n): the elements on the side of the nearer end move by
+    /// one.
     pub fn remove(self, tx: &mut Txn<'r>, index: usize) -> Option<T> {
         let ring = tx[self].ring();
         if index >= ring.len {
@@ -291,11 +301,12 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVecDeque<'r, T>> {
             a < len && b < len,
             "index out of bounds: the length is {len} but the indices are {a} and {b}"
         );
-        // SAFETY: slots of the buffer.
+        // SAFETY: `a` and `b` are indices of elements, as was checked, and the pointers do not leave this
+        // call.
         unsafe { tx.swap(buffer::pointer_to(ring.at(a)), buffer::pointer_to(ring.at(b))) };
     }
 
-    /// Removes elements `range` and returns them. O(n): those behind them move up.
+    /// Removes elements `range` and returns them. O(n): the elements after them move up.
     ///
     /// # Panics
     /// If the range is not within the queue.
@@ -318,14 +329,14 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVecDeque<'r, T>> {
         }
     }
 
-    /// Keeps the elements for which `keep` is true. O(n).
+    /// Removes the elements for which `keep` is false. O(n).
     pub fn retain(self, tx: &mut Txn<'r>, keep: impl FnMut(&T) -> bool) {
-        // The user's code comes first: should it panic, nothing has moved.
+        // The program's code runs first: if it panics, nothing has moved.
         let kept: Vec<bool> = tx[self].iter(tx).map(keep).collect();
         let (ring, mut to) = (tx[self].ring(), 0);
         for (from, kept) in kept.into_iter().enumerate() {
             match kept {
-                // What was there has gone, or has moved.
+                // The slot `to` is vacant: its element was removed, or has moved.
                 true if from != to => Self::shift(tx, ring, from, to),
                 true => {}
                 false => drop(Self::take(tx, ring, from)),
@@ -351,10 +362,12 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVecDeque<'r, T>> {
         self.extend(tx, elements)
     }
 
-    /// Takes the elements from `at` on out, as a queue with a buffer of just that size. O(k) for k of them; O(1) for all.
+    /// Moves the elements from `at` on to another queue, with a buffer of exactly that size. O(k) for k
+    /// elements; O(1) for all.
     ///
     /// # Errors
-    /// As for [`push_back`](Self::push_back); then nothing has changed. A queue that is not stored is garbage, with all that is in it.
+    /// As for [`push_back`](Self::push_back); then nothing has changed. If the program does not store the
+    /// returned queue, it is garbage, with all its elements.
     ///
     /// # Panics
     /// If there are fewer elements.
@@ -370,27 +383,29 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVecDeque<'r, T>> {
             return Ok(PVecDeque::new());
         }
         let (new, first) = tx.alloc_elements::<Slot<T>>(len)?;
-        // SAFETY: `len` slots, to be written for the first time; the elements move.
+        // SAFETY: the new buffer has `len` slots, not written yet. `at + i` is less than `ring.len`, so each
+        // old slot has a value, which moves: the slot is vacated below, or lies after the end.
         unsafe { (0..len).for_each(|i| buffer::move_to_new(tx, ring.at(at + i), first.add(i))) };
         if T::POINTERS {
-            // SAFETY: slots of the ring, whose values have moved.
+            // SAFETY: `i` is less than the length; the value of the slot has moved.
             (at..ring.len).for_each(|i| unsafe { buffer::write(tx, ring.at(i)).vacate() });
         }
         tx[self].len = at as u64;
         Ok(PVecDeque { head: 0, len: len as u64, buffer: Some(new) })
     }
 
-    /// Element `index` from the front, to write, if there is one.
+    /// Returns element `index` from the front, to write, if it exists.
     pub fn get_mut<'t>(self, tx: &'t mut Txn<'r>, index: usize) -> Option<&'t mut T> {
         let ring = tx[self].ring();
-        // SAFETY: within the length, where all slots have values.
+        // SAFETY: `index` is less than the length, and the slots of all elements have values.
         (index < ring.len).then(|| unsafe { buffer::write(tx, ring.at(index)).value_mut() })
     }
 
     /// Appends the items of an iterator.
     ///
     /// # Errors
-    /// As for [`push_back`](Self::push_back). Earlier items are appended then; an `Err` that leaves the transaction undoes that.
+    /// As for [`push_back`](Self::push_back). Earlier items are appended then; an `Err` that leaves the
+    /// transaction undoes that.
     pub fn extend(self, tx: &mut Txn<'r>, elements: impl IntoIterator<Item = T>) -> Result<()> {
         let elements = elements.into_iter();
         let _ = self.reserve(tx, believed::<T>(elements.size_hint().0)); // there may be fewer
@@ -433,7 +448,7 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVecDeque<'r, T>> {
             return;
         }
         if let Some(old) = std::mem::take(&mut tx[self]).buffer {
-            // SAFETY: the queue's own, which it has just let go of.
+            // SAFETY: the queue owned the buffer, and has just dropped it.
             unsafe { buffer::free(tx, old) };
         }
     }
@@ -455,9 +470,9 @@ pub(super) struct Elements<'v, 'r, T> {
 copied! { [T] Elements<'_, '_, T>; }
 
 impl<'v, T: Persist + 'v> Elements<'v, '_, T> {
-    /// Element `index`, which exists.
+    /// Returns element `index`, which exists.
     fn element(&self, index: usize) -> &'v T {
-        // SAFETY: within the length, where all slots have values.
+        // SAFETY: `index` is less than the length, and the slots of all elements have values.
         unsafe { buffer::read(self.view, self.ring.at(index)).value() }
     }
 }

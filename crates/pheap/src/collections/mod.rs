@@ -1,22 +1,25 @@
-//! Collections that live in a heap: [`PVec`], [`PVecDeque`], [`PString`], [`PBytes`], [`PPriorityQueue`], [`PHashMap`], [`PHashSet`], [`PBTreeMap`], [`PBTreeSet`], [`PSnapMap`].
+//! Collections that live in a heap: [`PVec`], [`PVecDeque`], [`PString`], [`PBytes`], [`PPriorityQueue`],
+//! [`PHashMap`], [`PHashSet`], [`PBTreeMap`], [`PBTreeSet`], [`PSnapMap`].
 //!
 //! | file | |
 //! |---|---|
-//! | `buffer` | places for values; how buffers are read, written and freed |
-//! | `common` | what all of them have: sizes, iterators, entries of keys, sets made of maps |
-//! | `key` | what can be a key, and how it is hashed and ordered |
-//! | `own_types` | what `check` is told of the types here |
+//! | `buffer` | slots for values; how buffers are read, written and freed |
+//! | `common` | shared by all: sizes, iterators, entries of keys, sets made of maps |
+//! | `key` | the types of keys, and how they are hashed and ordered |
+//! | `own_types` | declares the types of this folder to `check` |
 //! | `vec`, `string`, `bytes`, `deque`, `priority` | a buffer that grows |
 //! | `hash` | maps and sets by hash |
 //! | `btree` | maps and sets in order |
-//! | `snap` | maps in order, of which snapshots can be taken |
+//! | `snap` | ordered maps with snapshots |
 //!
-//! A collection is a few words: a field of a struct, or the root object itself. Its elements lie in buffers of its own. Read it through a
-//! reference, passing the view (`view[list].names.get(view, 3)`). Mutate it through its pointer, passing the transaction (`list.push(tx, 42)`; [`field!`](crate::field) makes the
+//! A collection is a few words: a field of a struct, or the root object itself. Its elements lie in buffers
+//! that it owns. Read it through a reference, passing the view (`view[list].names.get(view, 3)`). Change it
+//! through its pointer, passing the transaction (`list.push(tx, 42)`; [`field!`](crate::field) makes the
 //! pointer to a field).
 //!
-//! **Ownership.** A collection cannot be copied, only moved, and no `P` into its buffers is ever handed out. So only the collection can name
-//! them: values can be moved out of them, and the commit frees a dropped buffer, without a collection.
+//! **Ownership.** A collection cannot be copied, only moved, and it never hands out a `P` into its buffers.
+//! So only the collection has pointers to them: values can be moved out of them, and the commit frees a
+//! dropped buffer, without a collection.
 
 pub mod btree;
 mod buffer;
@@ -43,7 +46,8 @@ pub use snap::{Frozen, PSnapMap, Snapshot};
 pub use string::PString;
 pub use vec::PVec;
 
-/// For how many elements there is to be room on the word of an iterator, or of data: no more than 1 MiB.
+/// Returns how many elements to reserve room for, given the hint of an iterator or of input data: at most 1
+/// MiB of them.
 pub(crate) fn believed<T>(hint: usize) -> usize {
     hint.min((1 << 20) / size_of::<T>().max(1))
 }

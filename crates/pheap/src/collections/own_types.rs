@@ -1,11 +1,11 @@
-//! What [`check`](crate::Heap::check) is told of the types of this room.
+//! Declares the types of this folder to [`check`](crate::Heap::check).
 
 use std::num::NonZero;
 
 use super::{btree, bytes, deque, hash, key, priority, snap, string, vec};
 use crate::heap::check::rule::{Known, OwnType, OwnTypes, Promise};
 
-/// Not of this room, but known in the same way.
+/// A type that is not of this folder, but is declared in the same way.
 const NUMBERS: &[OwnType] = &[OwnType::of::<NonZero<u8>>(Promise::NotZero)];
 
 impl OwnTypes for Known {
@@ -28,7 +28,7 @@ mod tests {
     use super::*;
     use std::path::Path;
 
-    /// The ids of types in the sources of a folder, and of those below it.
+    /// Collects the ids of types in the sources of a folder and its subfolders.
     fn ids_in(folder: &Path, ids: &mut Vec<String>) {
         for entry in std::fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
@@ -43,7 +43,7 @@ mod tests {
         }
     }
 
-    /// A collection that is forgotten would be looked at as if it promised nothing.
+    /// `check` would treat a type that is not declared as one without promises.
     #[test]
     fn check_is_told_of_all_types() {
         let mut declared = Vec::new();

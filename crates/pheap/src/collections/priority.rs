@@ -9,10 +9,12 @@ use crate::error::Result;
 use crate::heap::check::rule::{OwnType, Promise};
 use crate::ptr::P;
 
-/// Children of an element: with four, an element moves half as often as with two, and each move writes to the heap.
+/// Children of an element. With four, an element moves half as often as with two, and each move writes to the
+/// heap.
 const CHILDREN: usize = 4;
 
-/// A priority queue: `BinaryHeap` for a heap. The greatest element comes out first; with [`Reverse`](std::cmp::Reverse), the least.
+/// A priority queue: `BinaryHeap` for a heap. The greatest element comes out first; with
+/// [`Reverse`](std::cmp::Reverse), the least.
 ///
 /// ```
 /// # use std::cmp::Reverse;
@@ -32,13 +34,15 @@ const CHILDREN: usize = 4;
 /// # }
 /// ```
 ///
-/// Elements are ordered by themselves, without the heap: so a queue of jobs has a struct for an element, with what it is ordered by and a `P` to the job, and with an `Ord` of its own (or a key by
+/// Elements are compared without access to the heap. So the element of a queue of jobs is a struct with the
+/// fields that order it and a `P` to the job, and with an `Ord` implementation for them (or a key by
 /// `#[persist(key)]`). Equal elements come in any order.
 ///
-/// It is a heap of four children each (Johnson, "Priority queues with update and finding minimum spanning trees", 1975) in a [`PVec`].
+/// It is a heap with four children per element (Johnson, "Priority queues with update and finding minimum
+/// spanning trees", 1975) in a [`PVec`].
 ///
-/// If the `Ord` of elements contradicts itself, or panics, they come in any order, but nothing worse happens: none is lost, and none comes twice. (So it is after a panic in
-/// [`change_first`](P::change_first).)
+/// If the `Ord` of elements contradicts itself, or panics, they come in any order, but nothing worse happens:
+/// none is lost, and none comes twice. (The same holds after a panic in [`change_first`](P::change_first).)
 #[derive(Persist)]
 #[repr(C)]
 #[persist(own, id = "pheap::PPriorityQueue", crate = "crate")]
@@ -49,23 +53,26 @@ pub struct PPriorityQueue<'r, T> {
 /// See [`own_types`](super::own_types).
 pub(super) const OWN_TYPES: &[OwnType] = &[OwnType::of::<PPriorityQueue<'static, u8>>(Promise::Nothing)];
 
-sized!(PPriorityQueue<T> of "elements", "a buffer", PPriorityQueue { elements: PVec::new() }, |queue| queue.elements.len());
+sized!(
+    PPriorityQueue<T> of "elements", "a buffer", PPriorityQueue { elements: PVec::new() },
+    |queue| queue.elements.len()
+);
 
 /// Reading.
 impl<'r, T: Persist> PPriorityQueue<'r, T> {
-    /// The greatest element, which comes out next. O(1).
+    /// Returns the greatest element, which comes out next. O(1).
     #[inline]
     pub fn peek<'v>(&self, view: &'v View<'r>) -> Option<&'v T> {
         self.elements.first(view)
     }
 
-    /// The elements in any order, from both ends.
+    /// Iterates over the elements in any order; the iterator is double-ended.
     #[inline]
     pub fn iter<'v>(&self, view: &'v View<'r>) -> Iter<'v, 'r, T> {
         Iter(self.elements.iter(view))
     }
 
-    /// Number of elements that there is room for.
+    /// Returns the number of elements that there is room for.
     pub fn capacity(&self) -> usize {
         self.elements.capacity()
     }
@@ -88,8 +95,10 @@ not_in_place! {
 
 /// Changing a queue.
 ///
-/// Whatever these return, a transaction that ends in an error leaves the queue as it was. Operations that may allocate fail with [`Error::OutOfSpace`](crate::Error::OutOfSpace) or
-/// [`Error::ReservationFull`](crate::Error::ReservationFull) if the heap cannot grow; then they have changed nothing.
+/// If a transaction ends in an error, it leaves the queue as it was, whatever its methods have returned.
+/// Operations that may allocate fail with [`Error::OutOfSpace`](crate::Error::OutOfSpace) or
+/// [`Error::ReservationFull`](crate::Error::ReservationFull) if the heap cannot grow; then they have changed
+/// nothing.
 impl<'r, T: Persist<At<'r> = T> + Ord> P<'r, PPriorityQueue<'r, T>> {
     #[inline(always)]
     #[allow(unsafe_code)] // of `field!`
@@ -97,10 +106,10 @@ impl<'r, T: Persist<At<'r> = T> + Ord> P<'r, PPriorityQueue<'r, T>> {
         crate::field!(self.elements)
     }
 
-    /// Adds an element. O(log n); O(1) on average, if they come in any order.
+    /// Adds an element. O(log n); O(1) on average for elements in random order.
     ///
     /// # Errors
-    /// If there is no memory for it; see [above](#impl-P<'r,+PPriorityQueue<'r,+T>>).
+    /// If memory cannot be allocated; see [above](#impl-P<'r,+PPriorityQueue<'r,+T>>).
     pub fn push(self, tx: &mut Txn<'r>, element: T) -> Result<()> {
         self.elements().push(tx, element)?;
         self.raise(tx, tx[self].len() - 1);
@@ -115,8 +124,8 @@ impl<'r, T: Persist<At<'r> = T> + Ord> P<'r, PPriorityQueue<'r, T>> {
         Some(if last == 0 { element } else { self.replace_first(tx, place, element) })
     }
 
-    /// Adds an element and removes the greatest one, which may be the same. O(log n), and never fails: a queue of the n least elements is
-    /// kept like this.
+    /// Adds an element and removes the greatest one, which may be the same. O(log n), and never fails: so a
+    /// program can keep a queue of the n least elements.
     pub fn push_pop(self, tx: &mut Txn<'r>, element: T) -> T {
         if tx[self].peek(tx).is_none_or(|greatest| *greatest <= element) {
             return element;
@@ -125,17 +134,18 @@ impl<'r, T: Persist<At<'r> = T> + Ord> P<'r, PPriorityQueue<'r, T>> {
         self.replace_first(tx, place, element)
     }
 
-    /// Lets `change` change the greatest element, which is then put where it belongs. O(log n). Returns what `change` has, if there was an element.
+    /// Calls `change` with the greatest element, and then moves that element to its new place. O(log n).
+    /// Returns the result of `change`, if there was an element.
     pub fn change_first<R>(self, tx: &mut Txn<'r>, change: impl FnOnce(&mut T) -> R) -> Option<R> {
         let result = change(self.elements().get_mut(tx, 0)?);
         self.lower(tx, 0);
         Some(result)
     }
 
-    /// Adds what an iterator yields. O(n log n) at most.
+    /// Adds the items of an iterator. O(n log n) at most.
     ///
     /// # Errors
-    /// As for [`push`](Self::push). What came before is added then; an `Err` that leaves the transaction undoes that.
+    /// As for [`push`](Self::push). Then earlier items were added; if the transaction fails, they are not.
     pub fn extend(self, tx: &mut Txn<'r>, elements: impl IntoIterator<Item = T>) -> Result<()> {
         elements.into_iter().try_for_each(|element| self.push(tx, element))
     }
@@ -159,7 +169,7 @@ impl<'r, T: Persist<At<'r> = T> + Ord> P<'r, PPriorityQueue<'r, T>> {
         Ok(())
     }
 
-    /// Keeps the elements for which `keep` is true. O(n).
+    /// Removes the elements for which `keep` is false. O(n).
     pub fn retain(self, tx: &mut Txn<'r>, keep: impl FnMut(&T) -> bool) {
         let before = tx[self].len();
         self.elements().retain(tx, keep);
@@ -173,10 +183,11 @@ impl<'r, T: Persist<At<'r> = T> + Ord> P<'r, PPriorityQueue<'r, T>> {
         self.elements().drain(tx, ..)
     }
 
-    /// Removes all elements, and returns them in the order in which they would have come out. O(n log n).
+    /// Removes all elements, and returns them in the order of the queue. O(n log n).
     ///
     /// # Panics
-    /// As [`slice::sort`]: perhaps, if the `Ord` of elements contradicts itself. Then all of them are in the queue.
+    /// Perhaps, as [`slice::sort`], if the `Ord` of elements contradicts itself. Then the queue keeps all of
+    /// them.
     pub fn drain_sorted(self, tx: &mut Txn<'r>) -> Vec<T> {
         let mut order: Vec<(usize, &T)> = tx[self].iter(tx).enumerate().collect();
         order.sort_by(|(_, a), (_, b)| b.cmp(a));
@@ -187,7 +198,7 @@ impl<'r, T: Persist<At<'r> = T> + Ord> P<'r, PPriorityQueue<'r, T>> {
         elements.into_iter().map(|(_, element)| element).collect()
     }
 
-    /// Makes room for at least so many elements more.
+    /// Reserves room for at least this many more elements.
     ///
     /// # Errors
     /// As for [`push`](Self::push).
@@ -195,7 +206,7 @@ impl<'r, T: Persist<At<'r> = T> + Ord> P<'r, PPriorityQueue<'r, T>> {
         self.elements().reserve(tx, more)
     }
 
-    /// Gives up memory that is not in use.
+    /// Frees unused memory.
     ///
     /// # Errors
     /// As for [`push`](Self::push): the elements move to a smaller buffer.
@@ -208,7 +219,8 @@ impl<'r, T: Persist<At<'r> = T> + Ord> P<'r, PPriorityQueue<'r, T>> {
         self.elements().clear(tx);
     }
 
-    /// Moves an element towards the front until none before it is less. By swaps: should the order panic, all elements are there.
+    /// Moves an element towards the front until its parent is not less. It moves by swaps: if `Ord` panics,
+    /// all elements are still there.
     fn raise(self, tx: &mut Txn<'r>, mut index: usize) {
         while index > 0 {
             let parent = (index - 1) / CHILDREN;
@@ -221,7 +233,8 @@ impl<'r, T: Persist<At<'r> = T> + Ord> P<'r, PPriorityQueue<'r, T>> {
         }
     }
 
-    /// Moves an element towards the end until none behind it is greater. By swaps, as above.
+    /// Moves an element towards the end until none of its children is greater. It moves by swaps: if `Ord`
+    /// panics, all elements are still there.
     fn lower(self, tx: &mut Txn<'r>, mut index: usize) {
         while let Some(child) = self.greatest_child(tx, index, tx[self].len()) {
             let elements = &tx[self].elements;
@@ -233,7 +246,7 @@ impl<'r, T: Persist<At<'r> = T> + Ord> P<'r, PPriorityQueue<'r, T>> {
         }
     }
 
-    /// Where an element comes to lie that replaces the one at `index`, if all greater ones below that move up.
+    /// Returns the place of an element that replaces the one at `index`, if greater elements below move up.
     fn place_below(self, tx: &Txn<'r>, mut index: usize, element: &T) -> usize {
         let elements = &tx[self].elements;
         while let Some(child) = self.greatest_child(tx, index, elements.len()) {
@@ -245,8 +258,9 @@ impl<'r, T: Persist<At<'r> = T> + Ord> P<'r, PPriorityQueue<'r, T>> {
         index
     }
 
-    /// [`place_below`](Self::place_below) for the last element, at `last`, that replaces the first one: it goes down all the way, or nearly so. So it is not compared on the way, as Wegener
-    /// ("Bottom-up heapsort", 1993) recommends.
+    /// Like [`place_below`](Self::place_below) for the last element, at `last`, that replaces the first one.
+    /// It goes down all the way, or nearly so. So it is not compared on the way down, as Wegener ("Bottom-up
+    /// heapsort", 1993) recommends.
     fn place_of_last(self, tx: &Txn<'r>, last: usize) -> usize {
         let (elements, mut index) = (&tx[self].elements, 0);
         while let Some(child) = self.greatest_child(tx, index, last) {
@@ -258,7 +272,8 @@ impl<'r, T: Persist<At<'r> = T> + Ord> P<'r, PPriorityQueue<'r, T>> {
         index
     }
 
-    /// Puts an element at `place`, and moves all on the way from there to the first one up. Returns that. No code of the program's runs meanwhile, so a panic of its order changes nothing.
+    /// Stores an element at `place`, moves all elements on the way from there to the first one up, and
+    /// returns the first one. It runs no code of the program, so a panic of `Ord` cannot interrupt it.
     fn replace_first(self, tx: &mut Txn<'r>, mut place: usize, mut element: T) -> T {
         loop {
             std::mem::swap(self.elements().get_mut(tx, place).expect("an element"), &mut element);
@@ -269,7 +284,7 @@ impl<'r, T: Persist<At<'r> = T> + Ord> P<'r, PPriorityQueue<'r, T>> {
         }
     }
 
-    /// The greatest child of the element at `index`, among the first `len`.
+    /// Returns the greatest child of the element at `index`, among the first `len` elements.
     fn greatest_child(self, tx: &Txn<'r>, index: usize, len: usize) -> Option<usize> {
         let elements = &tx[self].elements;
         let first = index * CHILDREN + 1;

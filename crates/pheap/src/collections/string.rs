@@ -1,4 +1,4 @@
-//! `PString`, a string that can grow.
+//! `PString`, a growable string.
 
 #![allow(unsafe_code)]
 
@@ -34,7 +34,7 @@ use crate::ptr::{P, bounds};
 #[repr(C)]
 #[persist(own, id = "pheap::PString", crate = "crate")]
 pub struct PString<'r> {
-    /// UTF-8.
+    /// The text in UTF-8.
     bytes: PVec<'r, u8>,
 }
 
@@ -44,7 +44,7 @@ pub(super) const OWN_TYPES: &[OwnType] = &[OwnType::of::<PString<'static>>(Promi
 sized!(PString<> of "bytes", "a buffer", PString { bytes: PVec::new() }, |text| text.bytes.len());
 
 impl<'r> PString<'r> {
-    /// A string with this text.
+    /// Makes a string with this text.
     ///
     /// # Errors
     /// As for [`Txn::alloc`].
@@ -57,15 +57,15 @@ impl<'r> PString<'r> {
         self.bytes.give_up(tx);
     }
 
-    /// Number of bytes that there is room for.
+    /// Returns the number of bytes that there is room for.
     pub fn capacity(&self) -> usize {
         self.bytes.capacity()
     }
 
-    /// The text.
+    /// Returns the text.
     #[inline]
     pub fn as_str<'v>(&self, view: &'v View<'r>) -> &'v str {
-        // SAFETY: nothing but whole characters is ever put in or taken out.
+        // SAFETY: the bytes are UTF-8: all operations insert and remove whole characters only.
         unsafe { std::str::from_utf8_unchecked(self.bytes.as_slice(view, ..)) }
     }
 }
@@ -76,7 +76,8 @@ by_pointer! {
     fn as_str() -> &'v str;
 }
 
-/// <a id="change-PString"></a>Changing a string. Operations that may allocate fail as [`PVec::push`](P::push) does, and have changed nothing then.
+/// <a id="change-PString"></a>Changing a string. Operations that may allocate fail as [`PVec::push`](P::push)
+/// does; then they have changed nothing.
 impl<'r> P<'r, PString<'r>> {
     #[inline(always)]
     fn bytes(self) -> P<'r, PVec<'r, u8>> {
@@ -86,7 +87,7 @@ impl<'r> P<'r, PString<'r>> {
     /// Appends a character.
     ///
     /// # Errors
-    /// If there is no memory for it.
+    /// If memory cannot be allocated.
     pub fn push(self, tx: &mut Txn<'r>, c: char) -> Result<()> {
         self.push_str(tx, c.encode_utf8(&mut [0; 4]))
     }
@@ -134,7 +135,7 @@ impl<'r> P<'r, PString<'r>> {
     /// Removes the character at byte `at`. O(n).
     ///
     /// # Panics
-    /// If there is no character that begins there.
+    /// If no character begins there.
     #[track_caller]
     pub fn remove(self, tx: &mut Txn<'r>, at: usize) -> char {
         let c = self.as_str(tx)[at..].chars().next().expect("there is no character at the end of a string");
@@ -148,7 +149,7 @@ impl<'r> P<'r, PString<'r>> {
     /// As for [`push`](Self::push).
     ///
     /// # Panics
-    /// If the range is not within the string, or an end of it not on the boundary of a character.
+    /// If the range is not within the string, or one of its ends is not on the boundary of a character.
     #[track_caller]
     pub fn replace_range(self, tx: &mut Txn<'r>, range: impl RangeBounds<usize>, text: &str) -> Result<()> {
         let (from, to) = bounds(range, self.len(tx));
@@ -160,7 +161,7 @@ impl<'r> P<'r, PString<'r>> {
         self.bytes().splice(tx, from, to, text.as_bytes())
     }
 
-    /// Removes all from byte `len` on.
+    /// Removes all characters from byte `len` on.
     ///
     /// # Panics
     /// If `len` is within the string, and not on the boundary of a character.
@@ -172,7 +173,7 @@ impl<'r> P<'r, PString<'r>> {
         }
     }
 
-    /// Replaces the text. Cheaper than to [clear](Self::clear) it and push.
+    /// Replaces the text. Cheaper than to [clear](Self::clear) and push.
     ///
     /// # Errors
     /// As for [`push`](Self::push).
@@ -180,7 +181,7 @@ impl<'r> P<'r, PString<'r>> {
         self.replace_range(tx, .., text)
     }
 
-    /// Keeps the characters for which `keep` is true.
+    /// Removes the characters for which `keep` is false.
     pub fn retain(self, tx: &mut Txn<'r>, mut keep: impl FnMut(char) -> bool) {
         let old = self.as_str(tx);
         let kept: String = old.chars().filter(|&c| keep(c)).collect();

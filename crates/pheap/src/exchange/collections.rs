@@ -26,7 +26,7 @@ impl<'r, T: Import<'r>> Import<'r> for PVec<'r, T> {
     }
 }
 
-/// Queues, and what their elements must be besides. They are exported in any order that they have.
+/// Queues, and an additional bound of their elements. They are exported in the order of their iterators.
 macro_rules! queues {
     ($($queue:ident of [$($order:ident)?];)*) => {$(
         impl<'r, T: Persist + Export<'r>> Export<'r> for $queue<'r, T> {
@@ -36,9 +36,13 @@ macro_rules! queues {
         }
 
         impl<'r, T: Import<'r> $(+ $order)?> Import<'r> for $queue<'r, T> {
-            fn import<'de, D: Deserializer<'de>>(into: &mut Importer<'_, 'r>, deserializer: D) -> Result<Self, D::Error> {
+            fn import<'de, D: Deserializer<'de>>(
+                into: &mut Importer<'_, 'r>,
+                deserializer: D,
+            ) -> Result<Self, D::Error> {
                 let elements: Vec<T> = sequence::elements(into, deserializer)?;
-                // Collections grow where they lie. This one is garbage as soon as it has moved to its place.
+                // Collections are changed through a pointer. This object is garbage after the queue was moved
+                // out of it.
                 let queue = into.tx().alloc($queue::new());
                 let queue = into.heap(queue)?;
                 let filled = queue.extend(into.tx(), elements);

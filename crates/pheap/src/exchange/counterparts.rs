@@ -1,4 +1,5 @@
-//! Export and import of counterparts of the standard library's types, as what they are counterparts of; and of numbers of other crates.
+//! Export and import of counterparts of the standard library's types, in the form of those types; and of
+//! numbers of other crates.
 
 use std::cmp::Reverse;
 use std::fmt;
@@ -20,7 +21,8 @@ use crate::values::{
 };
 
 themselves! {
-    NonZero<u8>, NonZero<u16>, NonZero<u32>, NonZero<u64>, NonZero<u128>, NonZero<i8>, NonZero<i16>, NonZero<i32>, NonZero<i64>, NonZero<i128>
+    NonZero<u8>, NonZero<u16>, NonZero<u32>, NonZero<u64>, NonZero<u128>,
+    NonZero<i8>, NonZero<i16>, NonZero<i32>, NonZero<i64>, NonZero<i128>
 }
 #[cfg(feature = "uuid")]
 themselves! { uuid::Uuid }
@@ -34,7 +36,10 @@ macro_rules! optional_numbers {
         }
 
         impl<'r> Import<'r> for Option<NonZero<$ty>> {
-            fn import<'de, D: Deserializer<'de>>(_: &mut Importer<'_, 'r>, deserializer: D) -> Result<Self, D::Error> {
+            fn import<'de, D: Deserializer<'de>>(
+                _: &mut Importer<'_, 'r>,
+                deserializer: D,
+            ) -> Result<Self, D::Error> {
                 Deserialize::deserialize(deserializer)
             }
 
@@ -47,7 +52,7 @@ macro_rules! optional_numbers {
 
 optional_numbers! { u8, u16, u32, u64, u128, i8, i16, i32, i64, i128 }
 
-/// Types that are written as another one: which, and how they are made into it and of it.
+/// Types that are written as another type, and the conversions from and to it.
 macro_rules! written_as {
     ($([$($param:tt)*] $ty:ty as $other:ty: |$value:ident| $get:expr, $of:expr;)*) => {$(
         impl<'r $($param)*> Export<'r> for $ty {
@@ -58,7 +63,10 @@ macro_rules! written_as {
         }
 
         impl<'r $($param)*> Import<'r> for $ty {
-            fn import<'de, D: Deserializer<'de>>(_: &mut Importer<'_, 'r>, deserializer: D) -> Result<Self, D::Error> {
+            fn import<'de, D: Deserializer<'de>>(
+                _: &mut Importer<'_, 'r>,
+                deserializer: D,
+            ) -> Result<Self, D::Error> {
                 <$other>::deserialize(deserializer).map($of)
             }
         }
@@ -68,7 +76,8 @@ macro_rules! written_as {
 written_as! {
     [] PDuration as Duration: |value| value.get(), PDuration::from;
     [] PSystemTime as SystemTime: |value| value.get(), PSystemTime::from;
-    [, T: Serialize + for<'de> Deserialize<'de>, A: StoreAs<T>] Stored<T, A> as T: |value| value.get(), Stored::new;
+    [, T: Serialize + for<'de> Deserialize<'de>, A: StoreAs<T>] Stored<T, A> as T:
+    |value| value.get(), Stored::new;
 }
 
 #[cfg(feature = "ordered-float")]
@@ -77,7 +86,7 @@ written_as! {
     [] ordered_float::OrderedFloat<f64> as f64: |value| value.0, ordered_float::OrderedFloat;
 }
 
-/// Types that are their one field.
+/// Types that are written as their single field.
 macro_rules! around {
     ($($ty:ident),*) => {$(
         impl<'r, T: Export<'r>> Export<'r> for $ty<T> {
@@ -87,7 +96,10 @@ macro_rules! around {
         }
 
         impl<'r, T: Import<'r>> Import<'r> for $ty<T> {
-            fn import<'de, D: Deserializer<'de>>(into: &mut Importer<'_, 'r>, deserializer: D) -> Result<Self, D::Error> {
+            fn import<'de, D: Deserializer<'de>>(
+                into: &mut Importer<'_, 'r>,
+                deserializer: D,
+            ) -> Result<Self, D::Error> {
                 T::import(into, deserializer).map($ty)
             }
         }
@@ -152,7 +164,10 @@ macro_rules! tuples {
         }
 
         impl<'r, $($part: Import<'r>),*> Import<'r> for $name<$($part),*> {
-            fn import<'de, De: Deserializer<'de>>(into: &mut Importer<'_, 'r>, deserializer: De) -> Result<Self, De::Error> {
+            fn import<'de, De: Deserializer<'de>>(
+                into: &mut Importer<'_, 'r>,
+                deserializer: De,
+            ) -> Result<Self, De::Error> {
                 deserializer.deserialize_tuple($len, Tuple { into, of: PhantomData::<Self> })
             }
         }
@@ -167,7 +182,9 @@ macro_rules! tuples {
             fn visit_seq<Seq: SeqAccess<'de>>(self, mut seq: Seq) -> Result<Self::Value, Seq::Error> {
                 Ok($name($({
                     let part = sequence::next(self.into, &mut seq, $index)?;
-                    part.ok_or_else(|| Seq::Error::invalid_length($index, &concat!("a tuple of size ", $len)))?
+                    part.ok_or_else(
+                        || Seq::Error::invalid_length($index, &concat!("a tuple of size ", $len))
+                    )?
                 }),*))
             }
         }
@@ -184,7 +201,7 @@ tuples! {
     PTuple8 8 <A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7>;
 }
 
-/// Strings, and the functions that make them.
+/// String types, and the functions that make them.
 macro_rules! texts {
     ($($ty:ident by $make:ident;)*) => {$(
         impl<'r> Export<'r> for $ty<'r> {
@@ -194,7 +211,10 @@ macro_rules! texts {
         }
 
         impl<'r> Import<'r> for $ty<'r> {
-            fn import<'de, D: Deserializer<'de>>(into: &mut Importer<'_, 'r>, deserializer: D) -> Result<Self, D::Error> {
+            fn import<'de, D: Deserializer<'de>>(
+                into: &mut Importer<'_, 'r>,
+                deserializer: D,
+            ) -> Result<Self, D::Error> {
                 super::values::text(into, deserializer, |into, text| $ty::$make(into.tx(), text))
             }
         }
@@ -206,7 +226,7 @@ texts! {
     SharedStr by new;
 }
 
-/// Bytes, in hexadecimal where people read it, as keys of bytes are.
+/// Bytes: in hexadecimal in human-readable formats, like keys of bytes.
 macro_rules! bytes {
     ($($ty:ident),*) => {$(
         impl<'r> Export<'r> for $ty<'r> {
@@ -216,7 +236,10 @@ macro_rules! bytes {
         }
 
         impl<'r> Import<'r> for $ty<'r> {
-            fn import<'de, D: Deserializer<'de>>(into: &mut Importer<'_, 'r>, deserializer: D) -> Result<Self, D::Error> {
+            fn import<'de, D: Deserializer<'de>>(
+                into: &mut Importer<'_, 'r>,
+                deserializer: D,
+            ) -> Result<Self, D::Error> {
                 let bytes = super::keys::import_bytes(deserializer)?;
                 let bytes = $ty::from_slice(into.tx(), &bytes);
                 into.heap(bytes)

@@ -1,4 +1,4 @@
-//! What `#[persist(serde)]` expands to.
+//! The functions and types that `#[persist(serde)]` expands to.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -17,7 +17,7 @@ pub use serde::ser::{
     SerializeStruct, SerializeStructVariant, SerializeTupleStruct, SerializeTupleVariant, Serializer,
 };
 
-/// A field of a struct.
+/// Exports a field of a struct.
 pub fn export_field<'v, 'r, S: SerializeStruct, T: Export<'r> + ?Sized>(
     state: &mut S,
     name: &'static str,
@@ -27,7 +27,7 @@ pub fn export_field<'v, 'r, S: SerializeStruct, T: Export<'r> + ?Sized>(
     state.serialize_field(name, &at.of(field))
 }
 
-/// A field of a variant.
+/// Exports a field of a variant.
 pub fn export_variant_field<'v, 'r, S: SerializeStructVariant, T: Export<'r> + ?Sized>(
     state: &mut S,
     name: &'static str,
@@ -37,7 +37,7 @@ pub fn export_variant_field<'v, 'r, S: SerializeStructVariant, T: Export<'r> + ?
     state.serialize_field(name, &at.of(field))
 }
 
-/// A field of a tuple struct.
+/// Exports a field of a tuple struct.
 pub fn export_tuple_field<'v, 'r, S: SerializeTupleStruct, T: Export<'r> + ?Sized>(
     state: &mut S,
     at: Exporter<'v, 'r>,
@@ -46,7 +46,7 @@ pub fn export_tuple_field<'v, 'r, S: SerializeTupleStruct, T: Export<'r> + ?Size
     state.serialize_field(&at.of(field))
 }
 
-/// A field of a tuple variant.
+/// Exports a field of a tuple variant.
 pub fn export_tuple_variant_field<'v, 'r, S: SerializeTupleVariant, T: Export<'r> + ?Sized>(
     state: &mut S,
     at: Exporter<'v, 'r>,
@@ -55,7 +55,7 @@ pub fn export_tuple_variant_field<'v, 'r, S: SerializeTupleVariant, T: Export<'r
     state.serialize_field(&at.of(field))
 }
 
-/// A tuple struct with one field.
+/// Exports a tuple struct with one field.
 pub fn export_newtype<'v, 'r, S: Serializer, T: Export<'r> + ?Sized>(
     serializer: S,
     name: &'static str,
@@ -65,7 +65,7 @@ pub fn export_newtype<'v, 'r, S: Serializer, T: Export<'r> + ?Sized>(
     serializer.serialize_newtype_struct(name, &at.of(field))
 }
 
-/// A variant with one field that has no name.
+/// Exports a variant with one field that has no name.
 pub fn export_newtype_variant<'v, 'r, S: Serializer, T: Export<'r> + ?Sized>(
     serializer: S,
     name: &'static str,
@@ -77,7 +77,7 @@ pub fn export_newtype_variant<'v, 'r, S: Serializer, T: Export<'r> + ?Sized>(
     serializer.serialize_newtype_variant(name, index, variant, &at.of(field))
 }
 
-/// A tuple struct with one field, by that.
+/// Imports the field of a tuple struct with one field.
 pub fn import_newtype<'de, 'r, D: Deserializer<'de>, T: Import<'r>>(
     into: &mut Importer<'_, 'r>,
     deserializer: D,
@@ -110,7 +110,7 @@ impl<'de, 'r, T: Import<'r>> Visitor<'de> for Newtype<'_, '_, 'r, T> {
     }
 }
 
-/// A struct without fields.
+/// Imports a struct without fields.
 pub fn import_unit<'de, D: Deserializer<'de>>(
     deserializer: D,
     name: &'static str,
@@ -135,7 +135,7 @@ impl Visitor<'_> for Unit {
     }
 }
 
-/// The field of a variant that has one.
+/// Imports the field of a variant with one field.
 pub fn import_newtype_variant<'de, 'r, A: VariantAccess<'de>, T: Import<'r>>(
     into: &mut Importer<'_, 'r>,
     variant: A,
@@ -148,13 +148,13 @@ pub trait Variants<'r>: Sized {
     /// Its name.
     const NAME: &'static str;
 
-    /// What is expected, for messages: "enum Shape".
+    /// The expected data, for messages: "enum Shape".
     const EXPECTING: &'static str;
 
     /// Names of the variants.
     const NAMES: &'static [&'static str];
 
-    /// Reads what is in variant `index`.
+    /// Reads the content of variant `index`.
     fn import_variant<'de, A: VariantAccess<'de>>(
         index: usize,
         into: &mut Importer<'_, 'r>,
@@ -162,7 +162,7 @@ pub trait Variants<'r>: Sized {
     ) -> Result<Self, A::Error>;
 }
 
-/// One of the variants of an enum.
+/// Imports an enum: one of its variants.
 pub fn import_enum<'de, 'r, D: Deserializer<'de>, T: Variants<'r>>(
     into: &mut Importer<'_, 'r>,
     deserializer: D,

@@ -1,4 +1,4 @@
-//! `Export`, and the export of an object with all that it points to, by serde.
+//! `Export`: exports an object, with all objects that it points to, by serde.
 
 use std::fmt;
 
@@ -9,17 +9,18 @@ use crate::api::view::View;
 use crate::layout::Pointee;
 use crate::ptr::P;
 
-/// A type whose values can be exported. `#[persist(serde)]` beside `#[derive(Persist)]` implements it.
+/// A type whose values can be exported. `#[persist(serde)]` with `#[derive(Persist)]` implements it.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be exported",
     label = "not `Export`",
     note = "structs and enums of your own need `#[persist(serde)]` beside `#[derive(Persist)]`"
 )]
 pub trait Export<'r> {
-    /// Serialises the value, with the objects that it points to. Pass its parts on as [`at.of(&self.part)`](Exporter::of).
+    /// Serialises the value, with the objects that it points to. Pass its parts on as
+    /// [`at.of(&self.part)`](Exporter::of).
     ///
     /// # Errors
-    /// Those of the serialiser, and one of its kind if the value is nested too deep.
+    /// Those of the serialiser, and a custom one if the value is nested too deep.
     fn export<S: Serializer>(&self, at: Exporter<'_, 'r>, serializer: S) -> Result<S::Ok, S::Error>;
 }
 
@@ -32,17 +33,17 @@ pub struct Exporter<'v, 'r> {
 }
 
 impl<'v, 'r> Exporter<'v, 'r> {
-    /// The view.
+    /// Returns the view.
     pub fn view(self) -> &'v View<'r> {
         self.view
     }
 
-    /// A part of the value that is being exported.
+    /// Returns a part of the value that is being exported.
     pub fn of<T: Export<'r> + ?Sized>(self, value: &'v T) -> Exported<'v, 'r, T> {
         Exported { value, at: self }
     }
 
-    /// One level deeper: through a pointer, or into a collection.
+    /// Returns the state for one level deeper: through a pointer, or into a collection.
     ///
     /// # Errors
     /// If that is too deep.
@@ -53,7 +54,7 @@ impl<'v, 'r> Exporter<'v, 'r> {
         Ok(Exporter { depth: self.depth + 1, ..self })
     }
 
-    /// A sequence, one level deeper.
+    /// Exports a sequence, one level deeper.
     pub(super) fn sequence<S: Serializer, T: Export<'r> + 'v>(
         self,
         serializer: S,
@@ -78,8 +79,8 @@ pub struct Exported<'v, 'r, T: ?Sized> {
 }
 
 impl<T: ?Sized> Exported<'_, '_, T> {
-    /// Allows this many levels of pointers and collections, instead of [`MAX_DEPTH`]. Each takes about 1 KiB of the stack, or 4 KiB
-    /// without optimisation.
+    /// Allows this many levels of pointers and collections, instead of [`MAX_DEPTH`]. Each takes about 1 KiB
+    /// of the stack, or 4 KiB without optimisation.
     #[must_use]
     pub fn max_depth(mut self, levels: usize) -> Self {
         self.at.max_depth = levels;
@@ -94,9 +95,11 @@ impl<'r, T: Export<'r> + ?Sized> Serialize for Exported<'_, 'r, T> {
 }
 
 impl<'r> View<'r> {
-    /// An object, with all objects that it points to, for a serialiser of serde. See [`exchange`](crate::exchange).
+    /// Returns an object, with all objects that it points to, for a serialiser of serde. See
+    /// [`exchange`](crate::exchange).
     ///
-    /// Shared objects are exported once for each pointer to them. Nesting too deep, as by a cycle, is an error of the serialiser's type.
+    /// Shared objects are exported once for each pointer to them. Nesting too deep, as by a cycle, is an
+    /// error of the serialiser's type.
     ///
     /// ```
     /// # use pheap::{Heap, PVec, Root};

@@ -1,10 +1,10 @@
-//! Names of fields and variants, or their numbers in formats that write those.
+//! Names of fields and variants, or their numbers in formats that have numbers.
 
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, Unexpected, Visitor};
 
-/// The index of a field, if it is one of these.
+/// Reads the index of a field, if it is one of these.
 pub(super) struct FieldName(pub(super) &'static [&'static str]);
 
 impl<'de> DeserializeSeed<'de> for FieldName {
@@ -35,7 +35,7 @@ impl Visitor<'_> for FieldName {
     }
 }
 
-/// The index of a variant, which must be one of these.
+/// Reads the index of a variant, which must be one of these.
 pub(super) struct VariantName(pub(super) &'static [&'static str]);
 
 impl<'de> DeserializeSeed<'de> for VariantName {

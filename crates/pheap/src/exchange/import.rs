@@ -1,4 +1,4 @@
-//! `Import`, and the import of an object with all that it points to, by serde.
+//! `Import`: imports an object, with all objects that it points to, by serde.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -11,33 +11,36 @@ use crate::api::tx::Txn;
 use crate::error::Error;
 use crate::layout::Persist;
 
-/// A type whose values can be imported. `#[persist(serde)]` beside `#[derive(Persist)]` implements it.
+/// A type whose values can be imported. `#[persist(serde)]` with `#[derive(Persist)]` implements it.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be imported",
     label = "not `Import`",
     note = "structs and enums of your own need `#[persist(serde)]` beside `#[derive(Persist)]`"
 )]
 pub trait Import<'r>: Persist<At<'r> = Self> {
-    /// Makes a value from a deserialiser. Allocate the objects that it points to in [`into.tx()`](Importer::tx); read its parts by
-    /// [`into.seed()`](Importer::seed).
+    /// Makes a value from a deserialiser. Allocate the objects that it points to in
+    /// [`into.tx()`](Importer::tx); read its parts by [`into.seed()`](Importer::seed).
     ///
     /// # Errors
-    /// Those of the deserialiser. An error of the heap becomes one by [`into.heap()`](Importer::heap), which keeps it.
+    /// Those of the deserialiser. [`into.heap()`](Importer::heap) converts an error of the heap to one of
+    /// them, and keeps it.
     fn import<'de, D: Deserializer<'de>>(
         into: &mut Importer<'_, 'r>,
         deserializer: D,
     ) -> Result<Self, D::Error>;
 
-    /// The value of a missing field, if that is not an error.
+    /// Returns the value of a missing field, if a missing field is no error.
     #[doc(hidden)]
     fn missing() -> Option<Self> {
         None
     }
 }
 
-/// The state of an import: the transaction in which objects are created, the depth of nesting, and any failure.
+/// The state of an import: the transaction in which objects are created, the depth of nesting, and any
+/// failure.
 ///
-/// [`Txn::import`] suffices for most programs. With an importer of your own, a `Visitor` can read values one by one:
+/// [`Txn::import`] suffices for most programs. With an importer, a program's `Visitor` can read values one by
+/// one:
 ///
 /// ```
 /// # use pheap::exchange::Importer;
@@ -84,20 +87,21 @@ pub struct Importer<'t, 'r> {
 }
 
 impl<'t, 'r> Importer<'t, 'r> {
-    /// An import into this transaction.
+    /// Begins an import into this transaction.
     pub fn new(tx: &'t mut Txn<'r>) -> Self {
         Importer { tx, depth: 0, max_depth: MAX_DEPTH, failure: None, path: Path::default() }
     }
 
-    /// Allows this many levels of pointers and collections, instead of [`MAX_DEPTH`]. Each takes about 1 KiB of the stack, or 4 KiB
-    /// without optimisation, and several times the size of the values themselves. The deserialiser may have a limit of its own.
+    /// Allows this many levels of pointers and collections, instead of [`MAX_DEPTH`]. Each takes about 1 KiB
+    /// of the stack, or 4 KiB without optimisation, and several times the size of the values themselves. The
+    /// deserialiser may have another limit.
     #[must_use]
     pub fn max_depth(mut self, levels: usize) -> Self {
         self.max_depth = levels;
         self
     }
 
-    /// The transaction.
+    /// Returns the transaction.
     pub fn tx(&mut self) -> &mut Txn<'r> {
         self.tx
     }
@@ -107,10 +111,11 @@ impl<'t, 'r> Importer<'t, 'r> {
         Seed { into: self, of: PhantomData }
     }
 
-    /// Converts an error of the heap to one of the deserialiser's type, and keeps it for [`error`](Self::error).
+    /// Converts an error of the heap to one of the deserialiser's type, and keeps it for
+    /// [`error`](Self::error).
     ///
     /// # Errors
-    /// If `result` is one.
+    /// If `result` is an error.
     pub fn heap<T, E: de::Error>(&mut self, result: crate::Result<T>) -> Result<T, E> {
         result.map_err(|error| {
             let message = E::custom(&error);
@@ -119,10 +124,10 @@ impl<'t, 'r> Importer<'t, 'r> {
         })
     }
 
-    /// Goes one level deeper: through a pointer, or into a collection.
+    /// Runs `f` one level deeper: through a pointer, or into a collection.
     ///
     /// # Errors
-    /// If that is too deep, and those of `f`.
+    /// If that is too deep, and the errors of `f`.
     pub fn nested<T, E: de::Error>(&mut self, f: impl FnOnce(&mut Self) -> Result<T, E>) -> Result<T, E> {
         if self.depth == self.max_depth {
             return Err(E::custom(TooDeep(self.max_depth)));
@@ -133,7 +138,8 @@ impl<'t, 'r> Importer<'t, 'r> {
         result
     }
 
-    /// The cause of an error of the deserialiser: the error of the heap, if there was one, else [`Error::Malformed`].
+    /// Returns the cause of an error of the deserialiser: the error of the heap, if there was one, else
+    /// [`Error::Malformed`].
     pub fn error(self, error: impl fmt::Display) -> Error {
         match self.failure {
             Some(failure) => failure,
@@ -142,7 +148,7 @@ impl<'t, 'r> Importer<'t, 'r> {
         }
     }
 
-    /// Notes where a failure was.
+    /// Records the place of a failure.
     pub(super) fn failed_at(&mut self, step: Step) {
         self.path.push(step);
     }
@@ -170,7 +176,8 @@ impl<'de, 'r, T: Import<'r>> DeserializeSeed<'de> for Seed<'_, '_, 'r, T> {
 }
 
 impl<'r> Txn<'r> {
-    /// Makes a value from a deserialiser of serde, with new objects for everything that it points to. See [`exchange`](crate::exchange).
+    /// Makes a value from a deserialiser of serde, with new objects for its pointers. See
+    /// [`exchange`](crate::exchange).
     ///
     /// ```
     /// # use pheap::{Heap, PVec, Root};
@@ -186,11 +193,13 @@ impl<'r> Txn<'r> {
     /// # }
     /// ```
     ///
-    /// The deserialiser may have more to read: data after the value are left to the caller (`end` of serde_json's).
+    /// If the deserialiser has more data after the value, the caller reads them (or checks for them by `end`
+    /// of serde_json's).
     ///
     /// # Errors
-    /// [`Error::Malformed`], with the deserialiser's message and the place in the data; [`Error::OutOfSpace`] and the like if there is no memory for the
-    /// objects. Existing objects are unchanged; new ones are garbage, if the transaction goes on.
+    /// [`Error::Malformed`], with the deserialiser's message and the place in the data; [`Error::OutOfSpace`]
+    /// and the like if there is no memory for the objects. Existing objects are unchanged; if the transaction
+    /// continues, the new ones are garbage.
     pub fn import<'de, T: Import<'r>, D: Deserializer<'de>>(&mut self, deserializer: D) -> crate::Result<T> {
         let mut into = Importer::new(self);
         T::import(&mut into, deserializer).map_err(|error| into.error(error))

@@ -13,18 +13,19 @@ use super::import::{Import, Importer};
 use crate::collections::{InlineBytes, MapKey, PBytes, PString, SharedStr};
 use crate::ptr::P;
 
-/// A key that can be exported and imported. `#[persist(key, serde)]` beside `#[derive(Persist)]` implements it.
+/// A key that can be exported and imported. `#[persist(key, serde)]` with `#[derive(Persist)]` implements it.
 ///
-/// What is exported is what the key is [looked up by](MapKey::Query): a string for a `P<str>` or a `PString`. JSON has no other keys; serde_json writes
-/// numbers, `bool`, and variants without fields as strings too, and reads them back. Keys of bytes (`[u8; N]`, `P<[u8]>`) are written in hexadecimal where
-/// people read it. Keys of other kinds need another format, or a `Vec` of pairs.
+/// The exported form is the key's [borrowed form](MapKey::Query): a string for a `P<str>` or a `PString`.
+/// JSON has no other keys; serde_json also writes numbers, `bool`, and variants without fields as strings,
+/// and reads them back. Keys of bytes (`[u8; N]`, `P<[u8]>`) are written in hexadecimal in human-readable
+/// formats. Keys of other kinds need another format, or a `Vec` of pairs.
 #[diagnostic::on_unimplemented(
     message = "a map with keys of type `{Self}` cannot be exported and imported",
     label = "not an `ExchangeKey`",
     note = "keys of your own need `#[persist(key, serde)]` beside `#[derive(Persist)]`"
 )]
 pub trait ExchangeKey<'r>: MapKey<'r> {
-    /// What is imported: the key before it is in a heap.
+    /// The imported form: the key before it is in a heap.
     type Owned: Borrow<Self::Query>;
 
     /// Serialises a key.
@@ -46,7 +47,7 @@ pub trait ExchangeKey<'r>: MapKey<'r> {
         deserializer: D,
     ) -> Result<Self::Owned, D::Error>;
 
-    /// The key in a message.
+    /// Returns the key for a message.
     fn describe(query: &Self::Query) -> String {
         let _ = query;
         "..".to_owned()
@@ -79,17 +80,24 @@ impl<'de, 'r, K: ExchangeKey<'r>> DeserializeSeed<'de> for KeySeed<'_, '_, 'r, K
     }
 }
 
-/// Types that are looked up by themselves.
+/// Types that are their own borrowed form.
 macro_rules! by_itself {
     ($($ty:ty),*) => {$(
         impl<'r> ExchangeKey<'r> for $ty {
             type Owned = $ty;
 
-            fn export_key<S: Serializer>(query: &$ty, at: Exporter<'_, 'r>, serializer: S) -> Result<S::Ok, S::Error> {
+            fn export_key<S: Serializer>(
+                query: &$ty,
+                at: Exporter<'_, 'r>,
+                serializer: S,
+            ) -> Result<S::Ok, S::Error> {
                 query.export(at, serializer)
             }
 
-            fn import_key<'de, D: Deserializer<'de>>(into: &mut Importer<'_, 'r>, deserializer: D) -> Result<$ty, D::Error> {
+            fn import_key<'de, D: Deserializer<'de>>(
+                into: &mut Importer<'_, 'r>,
+                deserializer: D,
+            ) -> Result<$ty, D::Error> {
                 <$ty>::import(into, deserializer)
             }
 
@@ -100,21 +108,32 @@ macro_rules! by_itself {
     )*};
 }
 
-by_itself! { u8, u16, u32, u64, u128, i8, i16, i32, i64, i128, bool, char, NonZero<u8>, NonZero<u16>, NonZero<u32>, NonZero<u64>, NonZero<u128>, NonZero<i8>, NonZero<i16>, NonZero<i32>, NonZero<i64>, NonZero<i128> }
+by_itself! {
+    u8, u16, u32, u64, u128, i8, i16, i32, i64, i128, bool, char,
+    NonZero<u8>, NonZero<u16>, NonZero<u32>, NonZero<u64>, NonZero<u128>,
+    NonZero<i8>, NonZero<i16>, NonZero<i32>, NonZero<i64>, NonZero<i128>
+}
 #[cfg(feature = "uuid")]
 by_itself! { uuid::Uuid }
 
-/// Types that are looked up by a string.
+/// Types whose borrowed form is a string.
 macro_rules! by_text {
     ($($ty:ty),*) => {$(
         impl<'r> ExchangeKey<'r> for $ty {
             type Owned = String;
 
-            fn export_key<S: Serializer>(query: &str, _: Exporter<'_, 'r>, serializer: S) -> Result<S::Ok, S::Error> {
+            fn export_key<S: Serializer>(
+                query: &str,
+                _: Exporter<'_, 'r>,
+                serializer: S,
+            ) -> Result<S::Ok, S::Error> {
                 serializer.serialize_str(query)
             }
 
-            fn import_key<'de, D: Deserializer<'de>>(_: &mut Importer<'_, 'r>, deserializer: D) -> Result<String, D::Error> {
+            fn import_key<'de, D: Deserializer<'de>>(
+                _: &mut Importer<'_, 'r>,
+                deserializer: D,
+            ) -> Result<String, D::Error> {
                 serde::Deserialize::deserialize(deserializer)
             }
 
@@ -152,7 +171,7 @@ impl<'r, const N: usize> ExchangeKey<'r> for [u8; N] {
     }
 }
 
-/// Types that are looked up by bytes.
+/// Types whose borrowed form is bytes.
 macro_rules! by_bytes { ($($ty:ty),*) => {$(
 impl<'r> ExchangeKey<'r> for $ty {
     type Owned = Vec<u8>;

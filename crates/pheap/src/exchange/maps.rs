@@ -20,13 +20,17 @@ struct Entries<'i, 't, 'r, M> {
     of: PhantomData<M>,
 }
 
-/// Maps, and what their keys and values are: how they are gone through, and how an entry is inserted, which says whether its key was there.
+/// Maps, and the bounds of their keys and values; their iteration; and an expression that inserts an entry
+/// and returns whether the map had the key.
 macro_rules! maps {
     ($(
         [$K:ident: $($key:tt)*] [$V:ident: $($value:tt)*] $map:ident<'r> where [$($clause:tt)*]
-        |$this:ident, $view:ident| $entries:expr, |$tx:ident, $into:ident, $query:ident, $new:ident| $insert:expr;
+        |$this:ident, $view:ident| $entries:expr,
+        |$tx:ident, $into:ident, $query:ident, $new:ident| $insert:expr;
     )*) => {$(
-        impl<'r, $K: ExchangeKey<'r> + $($key)*, $V: $($value)* + Export<'r>> Export<'r> for $map<'r, $K, $V> $($clause)* {
+        impl<'r, $K: ExchangeKey<'r> + $($key)*, $V: $($value)* + Export<'r>> Export<'r> for $map<'r, $K, $V>
+        $($clause)*
+        {
             fn export<S: Serializer>(&self, at: Exporter<'_, 'r>, serializer: S) -> Result<S::Ok, S::Error> {
                 let at = at.deeper()?;
                 let mut map = serializer.serialize_map(Some(self.len()))?;
@@ -38,13 +42,21 @@ macro_rules! maps {
             }
         }
 
-        impl<'r, $K: ExchangeKey<'r> + $($key)*, $V: $($value)* + Import<'r>> Import<'r> for $map<'r, $K, $V> $($clause)* {
-            fn import<'de, D: Deserializer<'de>>(into: &mut Importer<'_, 'r>, deserializer: D) -> Result<Self, D::Error> {
+        impl<'r, $K: ExchangeKey<'r> + $($key)*, $V: $($value)* + Import<'r>> Import<'r> for $map<'r, $K, $V>
+        $($clause)*
+        {
+            fn import<'de, D: Deserializer<'de>>(
+                into: &mut Importer<'_, 'r>,
+                deserializer: D,
+            ) -> Result<Self, D::Error> {
                 into.nested(|into| deserializer.deserialize_map(Entries::<Self> { into, of: PhantomData }))
             }
         }
 
-        impl<'de, 'r, $K: ExchangeKey<'r> + $($key)*, $V: $($value)* + Import<'r>> Visitor<'de> for Entries<'_, '_, 'r, $map<'r, $K, $V>> $($clause)* {
+        impl<'de, 'r, $K: ExchangeKey<'r> + $($key)*, $V: $($value)* + Import<'r>> Visitor<'de>
+            for Entries<'_, '_, 'r, $map<'r, $K, $V>>
+        $($clause)*
+        {
             type Value = $map<'r, $K, $V>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -53,7 +65,8 @@ macro_rules! maps {
 
             fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Self::Value, A::Error> {
                 let into = self.into;
-                // Collections grow where they lie. This one is garbage as soon as it has moved to its place.
+                // Collections are changed through a pointer. This object is garbage after the map was moved
+                // out of it.
                 let map = into.tx().alloc($map::new());
                 let map = into.heap(map)?;
                 while let Some(key) = entries.next_key_seed(KeySeed::<$K> { into, of: PhantomData })? {
@@ -79,8 +92,9 @@ maps! {
     [K: OrdKey<'r>] [V: Persist] PBTreeMap<'r> where []
     |map, view| map.iter(view), |tx, map, query, value| map.insert(tx, query, value).map(|old| old.is_some());
 
-    [K: Frozen<'r, Shown = <K as MapKey<'r>>::Query>] [V: Frozen<'r>] PSnapMap<'r> where [where <K as MapKey<'r>>::Query: Ord]
+    [K: Frozen<'r, Shown = <K as MapKey<'r>>::Query>] [V: Frozen<'r>] PSnapMap<'r>
+    where [where <K as MapKey<'r>>::Query: Ord]
     |map, view| map.stored(view).map(|(key, value)| (key.shown(view), value)),
-    // What was imported just now, nobody else knows.
+    // No other object points into an imported value.
     |tx, map, query, value| map.insert_with(tx, query, |_| Ok(value)).map(|is_new| !is_new);
 }

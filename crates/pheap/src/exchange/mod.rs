@@ -1,7 +1,7 @@
 //! Import and export: objects as data of any format of [serde](https://serde.rs), and back.
 //!
-//! [`View::export`](crate::View::export) makes an object `Serialize`; [`Txn::import`](crate::Txn::import) makes objects from a serde
-//! `Deserializer`. `#[persist(serde)]` enables both for your own types:
+//! [`View::export`](crate::View::export) makes an object `Serialize`; [`Txn::import`](crate::Txn::import)
+//! makes objects from a serde `Deserializer`. `#[persist(serde)]` enables both for the types of a program:
 //!
 //! ```
 //! use pheap::{Heap, P, PVec, Persist, Root};
@@ -41,14 +41,15 @@
 //! | structs | maps by the names of the fields; tuple structs are sequences; with one field, just that field |
 //! | enums | the name of the variant, or a map from the name to its content |
 //!
-//! This is how serde's own derives represent Rust types, so programs without pheap can read and write the same data. Unknown fields
-//! are ignored; missing and duplicate fields are errors.
+//! serde's derives represent Rust types in the same way, so programs without pheap can read and write the
+//! same data. Unknown fields are ignored; missing and duplicate fields are errors.
 //!
 //! # Shared objects and cycles
 //!
-//! An object that several pointers lead to is exported once for each of them, and imported as several objects. A cycle cannot be exported: nesting
-//! deeper than [`MAX_DEPTH`] is an error, both ways ([`Exported::max_depth`] and [`Importer::max_depth`] set another limit). A linked list is nested as deep as it is long; a `PVec` is
-//! not nested at all.
+//! If several pointers lead to an object, it is exported once for each of them, and imported as several
+//! objects. A cycle cannot be exported: nesting deeper than [`MAX_DEPTH`] is an error in both directions
+//! ([`Exported::max_depth`] and [`Importer::max_depth`] set another limit). A linked list is nested as deep
+//! as it is long; a `PVec` is not nested at all.
 
 mod collections;
 mod counterparts;
@@ -72,7 +73,7 @@ pub use keys::ExchangeKey;
 /// The default limit for nested pointers and collections. (serde_json's own limit is 127 open brackets.)
 pub const MAX_DEPTH: usize = 128;
 
-/// What is said about it.
+/// The message for nesting that is too deep.
 struct TooDeep(usize);
 
 impl std::fmt::Display for TooDeep {

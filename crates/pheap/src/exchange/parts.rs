@@ -1,6 +1,6 @@
 //! The fields of a struct or variant, as a list of types: `Part<A, Part<B, ()>>`.
 //!
-//! So what reads them is written here once, and the derive only takes the list apart.
+//! So the code that reads them is written once, here, and the derive only takes the list apart.
 
 use std::fmt;
 
@@ -10,22 +10,22 @@ use super::identifiers::FieldName;
 use super::import::{Import, Importer};
 use super::path::Step;
 
-/// A field, and those behind it.
+/// A field, and the fields after it.
 pub struct Part<T, Rest>(pub T, pub Rest);
 
-/// What is known of the fields.
+/// The names of a struct or variant and its fields.
 pub struct Shape {
     /// Name of the struct.
     pub name: &'static str,
-    /// What is expected, for messages: "struct Shop".
+    /// The expected data, for messages: "struct Shop".
     pub expecting: &'static str,
-    /// Names of the fields, in order. Those of a tuple: "0", "1".
+    /// Names of the fields, in order. For a tuple: "0", "1".
     pub fields: &'static [&'static str],
 }
 
 /// A list of fields.
 pub trait Parts<'r>: Sized {
-    /// A place for each.
+    /// A place for each field that was read.
     type Places: Default;
 
     /// Reads field `index` from a map.
@@ -37,10 +37,11 @@ pub trait Parts<'r>: Sized {
         map: &mut A,
     ) -> Result<(), A::Error>;
 
-    /// All fields, if none is missing.
+    /// Returns all fields, if none is missing.
     fn from_places<E: Error>(places: Self::Places, names: &[&'static str]) -> Result<Self, E>;
 
-    /// Reads all fields from a sequence, as those of `visitor`, which begin with field `index` here.
+    /// Reads all fields from a sequence. `index` is the index of the first field of this list among the
+    /// fields of `visitor`.
     fn from_seq<'de, A: SeqAccess<'de>>(
         visitor: &mut Fields<'_, '_, 'r>,
         seq: &mut A,
@@ -70,7 +71,7 @@ impl<'r> Parts<'r> for () {
         seq: &mut A,
         index: usize,
     ) -> Result<(), A::Error> {
-        // Formats that are read by their types alone never have one more.
+        // In a format that is not self-describing, there is never an additional element.
         match seq.next_element::<IgnoredAny>()? {
             Some(_) => Err(A::Error::invalid_length(index + 1, visitor)),
             None => Ok(()),
@@ -116,7 +117,7 @@ impl<'r, T: Import<'r>, Rest: Parts<'r>> Parts<'r> for Part<T, Rest> {
     }
 }
 
-/// Where fields are read into.
+/// The importer that reads fields, and their names.
 pub struct Fields<'i, 't, 'r> {
     into: &'i mut Importer<'t, 'r>,
     shape: &'static Shape,
@@ -170,7 +171,7 @@ impl<'de, 'r, L: Parts<'r>> Visitor<'de> for PartsVisitor<'_, '_, 'r, L> {
     }
 }
 
-/// The fields of a struct with names.
+/// Imports the fields of a struct with named fields.
 pub fn import_struct<'de, 'r, D: Deserializer<'de>, L: Parts<'r>>(
     into: &mut Importer<'_, 'r>,
     deserializer: D,
@@ -179,7 +180,7 @@ pub fn import_struct<'de, 'r, D: Deserializer<'de>, L: Parts<'r>>(
     deserializer.deserialize_struct(shape.name, shape.fields, PartsVisitor::new(into, shape, true))
 }
 
-/// The fields of a tuple struct.
+/// Imports the fields of a tuple struct.
 pub fn import_tuple<'de, 'r, D: Deserializer<'de>, L: Parts<'r>>(
     into: &mut Importer<'_, 'r>,
     deserializer: D,
@@ -189,7 +190,7 @@ pub fn import_tuple<'de, 'r, D: Deserializer<'de>, L: Parts<'r>>(
     deserializer.deserialize_tuple_struct(shape.name, shape.fields.len(), visitor)
 }
 
-/// The fields of a variant with names.
+/// Imports the fields of a variant with named fields.
 pub fn import_struct_variant<'de, 'r, A: VariantAccess<'de>, L: Parts<'r>>(
     into: &mut Importer<'_, 'r>,
     variant: A,
@@ -198,7 +199,7 @@ pub fn import_struct_variant<'de, 'r, A: VariantAccess<'de>, L: Parts<'r>>(
     variant.struct_variant(shape.fields, PartsVisitor::new(into, shape, true))
 }
 
-/// The fields of a tuple variant.
+/// Imports the fields of a tuple variant.
 pub fn import_tuple_variant<'de, 'r, A: VariantAccess<'de>, L: Parts<'r>>(
     into: &mut Importer<'_, 'r>,
     variant: A,

@@ -1,16 +1,16 @@
-//! Where in the data an import has failed: `items[3].prices["net"]`.
+//! The place in the data where an import has failed: `items[3].prices["net"]`.
 
 use std::fmt;
 
-/// From a value to one of its parts.
+/// The step from a value to one of its parts.
 pub(super) enum Step {
     Name(&'static str),
     Index(usize),
-    /// Of a map.
+    /// The key of an entry of a map.
     Key(String),
 }
 
-/// The steps, from the innermost to the outermost: they are noted on the way out of a failure.
+/// The steps, from the innermost to the outermost: they are recorded while the error is returned.
 #[derive(Default)]
 pub(super) struct Path(Vec<Step>);
 

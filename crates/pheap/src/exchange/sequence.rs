@@ -9,7 +9,7 @@ use super::import::{Import, Importer};
 use super::path::Step;
 use crate::collections::believed;
 
-/// The next element of a sequence. `index` is its place.
+/// Reads the next element of a sequence, with index `index`.
 pub(super) fn next<'de, 'r, T: Import<'r>, A: SeqAccess<'de>>(
     into: &mut Importer<'_, 'r>,
     seq: &mut A,
@@ -18,7 +18,7 @@ pub(super) fn next<'de, 'r, T: Import<'r>, A: SeqAccess<'de>>(
     seq.next_element_seed(into.seed()).inspect_err(|_| into.failed_at(Step::Index(index)))
 }
 
-/// All elements of a sequence, one level deeper.
+/// Reads all elements of a sequence, one level deeper.
 pub(super) fn elements<'de, 'r, T: Import<'r>, D: Deserializer<'de>>(
     into: &mut Importer<'_, 'r>,
     deserializer: D,

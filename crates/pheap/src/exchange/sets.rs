@@ -29,7 +29,10 @@ macro_rules! sets {
         }
 
         impl<'r, K: ExchangeKey<'r> + $key<'r>> Import<'r> for $set<'r, K> {
-            fn import<'de, D: Deserializer<'de>>(into: &mut Importer<'_, 'r>, deserializer: D) -> Result<Self, D::Error> {
+            fn import<'de, D: Deserializer<'de>>(
+                into: &mut Importer<'_, 'r>,
+                deserializer: D,
+            ) -> Result<Self, D::Error> {
                 into.nested(|into| deserializer.deserialize_seq(Members::<Self> { into, of: PhantomData }))
             }
         }
@@ -43,12 +46,14 @@ macro_rules! sets {
 
             fn visit_seq<A: SeqAccess<'de>>(self, mut members: A) -> Result<Self::Value, A::Error> {
                 let into = self.into;
-                // Collections grow where they lie. This one is garbage as soon as it has moved to its place.
+                // Collections are changed through a pointer. This object is garbage after the set was moved
+                // out of it.
                 let set = into.tx().alloc($set::new());
                 let set = into.heap(set)?;
                 for index in 0.. {
                     let member = members.next_element_seed(KeySeed::<K> { into, of: PhantomData });
-                    let Some(member) = member.inspect_err(|_| into.failed_at(Step::Index(index)))? else { break };
+                    let Some(member) =
+                        member.inspect_err(|_| into.failed_at(Step::Index(index)))? else { break };
                     let inserted = set.insert(into.tx(), member.borrow());
                     into.heap::<bool, A::Error>(inserted)?;
                 }

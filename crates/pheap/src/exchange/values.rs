@@ -12,7 +12,7 @@ use super::sequence;
 use crate::layout::{Persist, Pointee};
 use crate::ptr::P;
 
-/// Types that are the same to serde.
+/// Types that serde supports directly.
 macro_rules! themselves {
     ($($ty:ty),*) => {$(
         impl Export<'_> for $ty {
@@ -24,7 +24,10 @@ macro_rules! themselves {
 
         impl<'r> Import<'r> for $ty {
             #[inline]
-            fn import<'de, D: Deserializer<'de>>(_: &mut Importer<'_, 'r>, deserializer: D) -> Result<$ty, D::Error> {
+            fn import<'de, D: Deserializer<'de>>(
+                _: &mut Importer<'_, 'r>,
+                deserializer: D,
+            ) -> Result<$ty, D::Error> {
                 <$ty>::deserialize(deserializer)
             }
         }
@@ -65,7 +68,7 @@ impl<'de, 'r, T: Import<'r>, const N: usize> Visitor<'de> for Array<'_, '_, 'r, 
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<[T; N], A::Error> {
-        // A large array that is not complete has no place on the stack.
+        // On the heap, because an incomplete array may be too large for the stack.
         let mut elements = Vec::with_capacity(N);
         while elements.len() < N {
             match sequence::next(self.into, &mut seq, elements.len())? {
@@ -73,7 +76,7 @@ impl<'de, 'r, T: Import<'r>, const N: usize> Visitor<'de> for Array<'_, '_, 'r, 
                 None => return Err(A::Error::invalid_length(elements.len(), &self)),
             }
         }
-        // Formats that are read by their types alone never have one more.
+        // In a format that is not self-describing, there is never an additional element.
         if seq.next_element::<IgnoredAny>()?.is_some() {
             return Err(A::Error::invalid_length(N + 1, &self));
         }
@@ -133,7 +136,7 @@ impl<'r> Import<'r> for P<'r, str> {
     }
 }
 
-/// What `make` makes of a string.
+/// Reads a string, and returns the result of `make` for it.
 pub(super) fn text<'de, 't, 'r, T, D: Deserializer<'de>>(
     into: &mut Importer<'t, 'r>,
     deserializer: D,

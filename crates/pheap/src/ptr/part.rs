@@ -1,7 +1,8 @@
-//! Addresses of fields and elements within objects: what `field!` and the stores of `#[txn]` expand to.
+//! Addresses of fields and elements within objects, for the expansions of `field!` and of the stores of
+//! `#[txn]`.
 //!
-//! No macro here trusts its tokens. [`Part`] is the proof that an address is within an object, so all that the macros
-//! call is safe, but for one place: the address of a field, in `__part!`.
+//! The macros here do not trust their tokens. A [`Part`] is the proof that an address is within an object, so
+//! all functions that the macros call are safe, except at one place: the address of a field, in `__part!`.
 
 use std::ops::{Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
 
@@ -25,78 +26,79 @@ impl<T: ?Sized, F: ?Sized> Clone for Part<'_, T, F> {
 
 impl<T: ?Sized, F: ?Sized> Copy for Part<'_, T, F> {}
 
-/// The whole value of an object.
+/// Returns the whole value of an object as a part.
 #[inline(always)]
 pub fn object<'r, T: Pointee + ?Sized>(key: P<'r, T>) -> Part<'r, T, T> {
     Part { object: key, place: value_of(key) }
 }
 
-/// A part, and its address.
+/// Returns a part, and its address.
 #[inline(always)]
 pub fn place<T: ?Sized, F: ?Sized>(part: Part<'_, T, F>) -> (Part<'_, T, F>, *mut F) {
     (part, part.place)
 }
 
-/// A field of a part.
+/// Returns a field of a part.
 ///
 /// # Safety
-/// `place` is a field of what [`place`] returns for the part.
+/// `place` is a field of the value at the address that [`place`] returns for the part.
 #[inline(always)]
 pub unsafe fn field<'r, T: ?Sized, F: ?Sized, G>(part: Part<'r, T, F>, place: *mut G) -> Part<'r, T, G> {
     Part { object: part.object, place }
 }
 
 impl<'r, T: ?Sized, F: ?Sized> Part<'r, T, F> {
-    /// The object that this is a part of.
+    /// Returns the object of this part.
     #[inline(always)]
     pub(crate) fn object(self) -> P<'r, T> {
         self.object
     }
 
-    /// The address.
+    /// Returns the address.
     #[inline(always)]
     pub(crate) fn place(self) -> *mut F {
         self.place
     }
 
-    /// A pointer to this part.
+    /// Returns a pointer to this part.
     #[inline(always)]
     pub fn pointer(self) -> P<'r, F>
     where
         F: Persist,
     {
-        // SAFETY: a live value is not at 0.
+        // SAFETY: the place is a live value, which does not lie at 0.
         let place = unsafe { std::ptr::NonNull::new_unchecked(self.place) };
-        // SAFETY: a live value, in the region of the object that it is a part of.
+        // SAFETY: the place is a live value, in the region of its object.
         unsafe { P::from_addr(place.cast()) }
     }
 }
 
-/// Arrays and slices of `T`, behind raw pointers. Nobody else may say what their elements are: neither of a type of theirs, nor with a `T` of theirs. (A parameter, for of an
-/// associated type the compiler would complain once more.)
+/// Arrays and slices of `T`, by raw pointers. The trait is sealed: a program cannot implement it, neither for
+/// its own type nor with its own `T`. (`T` is a parameter, because for an associated type the compiler would
+/// report an additional error.)
 #[diagnostic::on_unimplemented(
     message = "`[..]` of a `{Self}` is a call of its `IndexMut`, which `#[txn]` cannot see through: use `let part = &mut tx[p].part; part[i] = value;`",
     label = "not an array, nor a slice"
 )]
 pub trait Elements<T>: sealed::Elements<T> {
-    /// All elements.
+    /// Returns all elements.
     fn all(this: *mut Self) -> *mut [T];
 }
 
-/// What selects an `S`, an element or a slice, of a slice of `T`. Sealed like [`Elements`].
+/// An index that selects an `S`, an element or a slice, of a slice of `T`. It is sealed like [`Elements`].
 #[diagnostic::on_unimplemented(
     message = "an index under `#[txn]` is a `usize`, or a range of them, and not a `{Self}`",
     label = "neither a `usize` nor a range"
 )]
 pub trait Select<T, S: ?Sized>: sealed::Select<T, S> {
-    /// Its address, if it is within the slice. The index is used once more behind this, and may be a range, which is
-    /// not `Copy`.
+    /// Returns the address of the selection, if it is within the slice. The index is used again after this
+    /// call, and may be a range, which is not `Copy`; so it is borrowed.
     fn of(&self, all: *mut [T]) -> Option<*mut S>;
 
-    /// As [`of`](Self::of).
+    /// Returns the address of the selection.
     ///
     /// # Panics
-    /// If it is not within the slice.
+    /// If the selection is not within the slice.
     fn checked(self, all: *mut [T]) -> *mut S;
 }
 
@@ -143,7 +145,7 @@ macro_rules! ranges {
     ($($range:ty)*) => {$(
         impl<T> sealed::Select<T, [T]> for $range {}
         impl<T> Select<T, [T]> for $range {
-            /// Stores to such a slice are not logged ahead of others.
+            /// Stores to such a slice are not logged ahead.
             #[inline]
             fn of(&self, _: *mut [T]) -> Option<*mut [T]> {
                 None
@@ -160,7 +162,7 @@ macro_rules! ranges {
 }
 ranges!(Range<usize> RangeFrom<usize> RangeTo<usize> RangeInclusive<usize> RangeToInclusive<usize> RangeFull);
 
-/// By itself: where the check is, nothing is put into memory for the message.
+/// A separate function, so that the caller need not store the arguments of the message in memory.
 #[cold]
 #[inline(never)]
 #[track_caller]
@@ -168,7 +170,7 @@ fn out_of_bounds(index: usize, len: usize) -> ! {
     panic!("index out of bounds: the len is {len} but the index is {index}")
 }
 
-/// An element of an array or slice, or a slice of one.
+/// Returns an element of an array or slice, or a range of its elements.
 ///
 /// # Panics
 /// If it is not within the array or slice.
@@ -181,7 +183,7 @@ pub fn element<'r, O: ?Sized, T, A: Elements<T> + ?Sized, I: Select<T, S>, S: ?S
     Part { object: array.object, place: index.checked(A::all(array.place)) }
 }
 
-/// The same, if it is there.
+/// Like [`element`], but returns `None` if it is not within the array or slice.
 #[inline(always)]
 pub fn element_if_any<'r, O: ?Sized, T, A: Elements<T> + ?Sized, I: Select<T, S>, S: ?Sized>(
     array: Part<'r, O, A>,
@@ -193,10 +195,12 @@ pub fn element_if_any<'r, O: ?Sized, T, A: Elements<T> + ?Sized, I: Select<T, S>
     }
 }
 
-/// The part of a part to which steps lead, such as `[.field [index] .0]`. Each index is evaluated when those before it
-/// have been checked. With a label behind it, the block of that label ends with `false` at an index out of bounds.
+/// Returns the part to which steps lead, such as `[.field [index] .0]`, from a part. Each index is evaluated
+/// after the earlier ones were checked. If a label is passed, an index out of bounds ends the block of that
+/// label with `false`.
 ///
-/// The only `unsafe` block has names of fields in it, and no expression: `.await` is a keyword that looks like one.
+/// The only `unsafe` block contains names of fields, and no expression: `.await` is a keyword that looks like
+/// a field.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __part {
@@ -205,8 +209,8 @@ macro_rules! __part {
     };
     ([. $field:tt] $part:expr $(; $missing:lifetime)?) => {{
         let part = $crate::__private::part_place($part);
-        // SAFETY: the part is a live value of a type in a heap, none of which is `Deref`: a place behind `*` and a field
-        // is that field, and no code of the user's runs to find it.
+        // SAFETY: the part is a live value of a type that can live in a heap, none of which is `Deref`. So
+        // `*` and a field denote that field, and no code of the program runs to find it.
         unsafe { $crate::__private::part_field(part.0, &raw mut (*part.1).$field) }
     }};
     ([. $field:tt $($steps:tt)*] $part:expr $(; $missing:lifetime)?) => {
@@ -224,10 +228,11 @@ macro_rules! __part {
     ([] $part:expr $(; $missing:lifetime)?) => { $part };
 }
 
-/// A pointer to a field of an object: `field!(p.name)`, or `field!(p.inner.name)`, for a `p: P<T>`. An expression goes into parentheses:
-/// `field!((tx[p].next).name)`.
+/// Makes a pointer to a field of an object: `field!(p.name)`, or `field!(p.inner.name)`, for a `p: P<T>`. Put
+/// an expression into parentheses: `field!((tx[p].next).name)`.
 ///
-/// It is how a field that is a collection is changed (`field!(shop.prices).push(tx, 9.5)?`), and a way to hand a field to a function.
+/// Use it to change a field that is a collection (`field!(shop.prices).push(tx, 9.5)?`), or to pass a field
+/// to a function.
 ///
 /// ```
 /// # use pheap::{Heap, P, Persist, Root, Txn, field};

@@ -4,17 +4,18 @@ use metrics::{Label, Unit, counter, describe_counter, describe_gauge, gauge};
 
 use super::Stats;
 
-/// A figure: its name, what it says, and what it is measured in.
+/// A figure: its name, its description, its unit, and its value.
 type Figure<T> = (&'static str, &'static str, Unit, T);
 
 const QUANTILES: [(&str, f64); 3] = [("0.5", 0.5), ("0.99", 0.99), ("0.999", 0.999)];
 const PAUSE: &str = "pheap_collector_pause_seconds";
 
 impl Stats {
-    /// Sets the figures of the recorder that the program has installed with the crate `metrics`, labelled with this name of the heap. To be called now and then, or whenever somebody asks
-    /// for them. Needs the feature `metrics`.
+    /// Sets the figures of the recorder that the program has installed with the crate `metrics`, with the
+    /// label `heap`. Call it from time to time, or for each request for the figures. Needs the feature
+    /// `metrics`.
     ///
-    /// Counters begin at 0 whenever the heap is opened, as Prometheus expects it of a program that is started again.
+    /// Counters begin at 0 whenever the heap is opened, as Prometheus expects of a restarted program.
     ///
     /// ```
     /// # let heap = pheap::Heap::in_memory().unwrap();
@@ -35,7 +36,7 @@ impl Stats {
         }
     }
 
-    /// Tells the recorder what each figure of [`record`](Self::record) is. Once is enough.
+    /// Describes the figures of [`record`](Self::record) to the recorder. One call is enough.
     pub fn describe_metrics() {
         let none = Stats::default();
         for (name, help, unit, _) in none.gauges() {
@@ -85,7 +86,7 @@ impl Stats {
                 Unit::Seconds,
                 self.pauses.longest().as_secs_f64(),
             ),
-            // A counter would be a whole number.
+            // Not a counter, because a counter is a whole number.
             (
                 "pheap_collecting_seconds",
                 "How long collections took since the heap was opened",

@@ -1,8 +1,8 @@
-//! What is counted: `Stats`, as programs see it, and the counters of a region (`Counters`).
+//! Statistics: `Stats`, for programs, and the counters of a region (`Counters`).
 //!
-//! Whoever counts adds its numbers to `Stats` itself (`add_to`), so that the heap need not know which there are.
+//! Each counting part adds its numbers to `Stats` itself (`add_to`), so that the heap need not know them.
 //!
-//! Knows numbers. Must not know who counts.
+//! This module knows numbers. It must not know the parts that count.
 
 #[cfg(feature = "metrics")]
 mod metrics;
@@ -30,14 +30,15 @@ pub struct Stats {
     pub checkpoints: u64,
     /// Bytes that checkpoints wrote to the heap's file.
     pub checkpoint_bytes: u64,
-    /// Bytes of dirty pages in private memory of this process; see [`Options::memory_limit`](crate::Options::memory_limit).
+    /// Bytes of dirty pages in private memory of this process; see
+    /// [`Options::memory_limit`](crate::Options::memory_limit).
     pub private_bytes: u64,
     /// Bytes of the file.
     pub file_bytes: u64,
-    /// Bytes that the file has beyond [`file_bytes`](Stats::file_bytes): space that a thread in the background has made ready, so that no transaction waits for it. Closing the heap gives
-    /// back what was not needed.
+    /// Bytes of the file beyond [`file_bytes`](Stats::file_bytes): space that a background thread has
+    /// allocated, so that no transaction waits for it. Closing the heap gives back the unused rest.
     pub ahead_bytes: u64,
-    /// How often a transaction, or whoever else needed pages, had to wait until the file had grown, or could not grow.
+    /// How often a transaction, or another user of pages, waited until the file had grown, or could not grow.
     pub growth_waits: u64,
     /// Bytes of pages that no root uses.
     pub free_bytes: u64,
@@ -61,16 +62,16 @@ pub struct Stats {
 }
 
 impl Stats {
-    /// The share, 0 to 1, of the pages of roots that holds no live object: garbage, free slots for objects of
-    /// their type and size, and logs.
+    /// Returns the share, 0 to 1, of the pages of roots that holds no live object: garbage, free slots for
+    /// objects of their type and size, and logs.
     pub fn fragmentation(&self) -> f64 {
         let used = self.file_bytes - self.free_bytes;
         if used == 0 { 0.0 } else { (1.0 - self.live_bytes as f64 / used as f64).max(0.0) }
     }
 }
 
-/// What is alive of a root, as far as that is known ([`Root::live`](crate::Root::live)): what the last collection has found, and all that was allocated since. Nothing while the root is not
-/// [ready](Stats::ready).
+/// The live objects of a root ([`Root::live`](crate::Root::live)): the objects that the last collection has
+/// found, and all that were allocated since. Zero while the root is not [ready](Stats::ready).
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Live {
     /// Objects.
@@ -79,14 +80,15 @@ pub struct Live {
     pub bytes: u64,
 }
 
-/// What was done in a region. Shared with whoever wants to know. On lines of its own: other threads have the regions beside it, and processors load lines in pairs.
+/// Counters of a region, which other threads may read. They have their own lines, because other threads write
+/// the neighbouring regions, and processors load lines in pairs.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Counters {
     pub(crate) fences: Counter,
     pub(crate) flushed_lines: Counter,
     pub(crate) log_bytes: Counter,
-    /// With a write-ahead log: the position behind the last record. No statistic.
+    /// With a write-ahead log: the position after the last record. It is not a statistic.
     pub(crate) position: Gauge,
 }
 
@@ -98,7 +100,7 @@ impl Counters {
     }
 }
 
-/// A counter with one writer at a time, readable by anyone.
+/// A counter with one writer at a time; any thread may read it.
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
 
@@ -114,7 +116,7 @@ impl Counter {
     }
 }
 
-/// A value with one writer at a time, readable by anyone.
+/// A value with one writer at a time; any thread may read it.
 #[derive(Debug, Default)]
 pub(crate) struct Gauge(AtomicU64);
 

@@ -1,15 +1,16 @@
-//! How long transactions had to wait for collections.
+//! The time that transactions had to wait for collections.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Buckets for each doubling of the duration.
+/// Number of buckets for each doubling of the duration.
 const STEPS: usize = 8;
 const BUCKETS: usize = 40 * STEPS;
 
-/// A histogram of pauses: how long each slice of a collection kept transactions away from a region.
+/// A histogram of pauses: the time for which each slice of a collection has locked a region against
+/// transactions.
 ///
-/// Durations are counted in buckets, an eighth of their value wide.
+/// Durations are counted in buckets whose width is an eighth of their value.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Pauses {
     counts: Box<[u64]>,
@@ -23,17 +24,18 @@ impl Default for Pauses {
 }
 
 impl Pauses {
-    /// Number of pauses.
+    /// Returns the number of pauses.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// The longest pause.
+    /// Returns the longest pause.
     pub fn longest(&self) -> Duration {
         self.longest
     }
 
-    /// The duration that this share (0 to 1) of the pauses did not exceed, overestimated by at most an eighth. Zero if there were none.
+    /// Returns the duration that this share (0 to 1) of the pauses did not exceed, overestimated by at most
+    /// an eighth. Zero if there were no pauses.
     pub fn quantile(&self, share: f64) -> Duration {
         let rank = (share.clamp(0.0, 1.0) * self.count() as f64).ceil() as u64;
         let mut seen = 0;
@@ -46,7 +48,7 @@ impl Pauses {
         Duration::ZERO
     }
 
-    /// The buckets that are not empty: their upper bound, and the number of pauses.
+    /// Iterates over the buckets that are not empty: their upper bound, and the number of pauses.
     pub fn buckets(&self) -> impl Iterator<Item = (Duration, u64)> + '_ {
         let all = self.counts.iter().enumerate();
         all.filter(|(_, count)| **count > 0)
@@ -72,13 +74,13 @@ fn bucket_of(nanos: u64) -> usize {
     ((octave - 3) * STEPS + step).min(BUCKETS - 1)
 }
 
-/// The largest duration of a bucket, in nanoseconds.
+/// Returns the largest duration of a bucket, in nanoseconds.
 fn end_of(bucket: usize) -> u64 {
     let (octave, step) = (bucket / STEPS, bucket % STEPS);
     ((STEPS + step + 1) as u64) << octave
 }
 
-/// What [`Pauses`] is a copy of. Any thread adds to it.
+/// The histogram that [`Pauses`] is a copy of. Any thread adds to it.
 #[derive(Debug)]
 pub(crate) struct Histogram {
     counts: [AtomicU64; BUCKETS],

@@ -1,6 +1,7 @@
-//! Counterparts of types of the standard library whose layout Rust does not define: `POption`, `PTuple2` and so on, `PDuration`, `PSystemTime`; and room for what comes later, `Spare`.
+//! Counterparts of types of the standard library whose layout Rust does not define: `POption`, `PTuple2` and
+//! so on, `PDuration`, `PSystemTime`; and room for future fields, `Spare`.
 //!
-//! Knows what is laid out how. Must not know where values lie.
+//! This module knows layouts of values. It must not know where values lie.
 
 mod option;
 mod spare;

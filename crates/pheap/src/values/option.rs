@@ -4,10 +4,11 @@ use pheap_macros::Persist;
 
 use crate::layout::Plain;
 
-/// An `Option` that can live in a heap, of any type that can.
+/// An `Option` that can live in a heap, for any type that can.
 ///
-/// Rust defines how an `Option` is laid out only for pointers and `NonZero`: `Option<P<T>>` and `Option<NonZero<u32>>` are stored as they are. All others are a
-/// `POption`, which is one byte and the value. It converts from and to an `Option` by [`into`](Into::into), and can be matched as one.
+/// Rust defines the layout of an `Option` only for pointers and `NonZero`: `Option<P<T>>` and
+/// `Option<NonZero<u32>>` can be stored directly. For all other types there is `POption`, which is one byte
+/// and the value. It converts from and to an `Option` by [`into`](Into::into), and can be matched like one.
 ///
 /// ```
 /// # use pheap::{Heap, POption, Persist, Root};
@@ -45,7 +46,8 @@ pub enum POption<T> {
 impl<T: Plain> Plain for POption<T> {}
 
 impl<T> POption<T> {
-    /// As an `Option`, if the value can be copied. (If not: [`as_ref`](Self::as_ref), [`take`](Self::take), or [`into`](Into::into).)
+    /// Returns it as an `Option`, if the value can be copied. (Otherwise use [`as_ref`](Self::as_ref),
+    /// [`take`](Self::take), or [`into`](Into::into).)
     #[inline]
     pub fn get(&self) -> Option<T>
     where
@@ -60,7 +62,7 @@ impl<T> POption<T> {
         *self = value.into().into();
     }
 
-    /// The value by reference.
+    /// Returns the value by reference.
     #[inline]
     pub fn as_ref(&self) -> Option<&T> {
         match self {
@@ -69,7 +71,7 @@ impl<T> POption<T> {
         }
     }
 
-    /// The value, to write.
+    /// Returns the value, to write.
     #[inline]
     pub fn as_mut(&mut self) -> Option<&mut T> {
         match self {
@@ -90,7 +92,7 @@ impl<T> POption<T> {
         matches!(self, POption::Some(_))
     }
 
-    /// Whether there is none.
+    /// Whether there is no value.
     #[inline]
     pub fn is_none(&self) -> bool {
         !self.is_some()

@@ -1,4 +1,4 @@
-//! `Spare`: room for fields to come.
+//! `Spare`: room for future fields.
 
 use std::fmt;
 
@@ -6,7 +6,8 @@ use pheap_macros::Persist;
 
 use crate::layout::Plain;
 
-/// So many bytes for fields that a type gets later: a field put there, with `#[persist(since = 2)]`, needs no migration, and is zero in objects that are older.
+/// `N` bytes for fields that a type gets later. A field that is put there, with `#[persist(since = 2)]`,
+/// needs no migration, and is zero in older objects.
 ///
 /// ```
 /// use pheap::{Heap, Persist, Spare};
@@ -39,9 +40,10 @@ use crate::layout::Plain;
 /// # }
 /// ```
 ///
-/// Bytes, so that it has no alignment: a field that needs one goes where it is aligned, and the number is chosen so that the size of the type stays the same. All of them are zero.
+/// It consists of bytes, so that it has no alignment: place a new field where it is aligned, and choose the
+/// number of spare bytes so that the size of the type stays the same. All of the bytes are zero.
 //
-// Invariant: all bytes are zero, also in files: nobody can write them.
+// Invariant: all bytes are zero, also in files: no code can write them.
 #[derive(Persist, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
 #[persist(own, id = "pheap::Spare", crate = "crate")]
@@ -50,7 +52,7 @@ pub struct Spare<const N: usize>([u8; N]);
 impl<const N: usize> Plain for Spare<N> {}
 
 impl<const N: usize> Spare<N> {
-    /// The one value.
+    /// The only value.
     pub const NEW: Spare<N> = Spare([0; N]);
 }
 

@@ -1,6 +1,6 @@
 //! `PDuration` and `PSystemTime`.
 //!
-//! A file may have any numbers in them, so nothing here overflows.
+//! A file may contain any numbers in them, so no operation here overflows.
 
 use std::fmt;
 use std::ops::{AddAssign, SubAssign};
@@ -10,7 +10,8 @@ use pheap_macros::Persist;
 
 const SECOND: u32 = 1_000_000_000;
 
-/// A `Duration` that can live in a heap, for Rust does not define how a `Duration` is laid out. It converts from and to one by [`into`](Into::into).
+/// A `Duration` that can live in a heap: Rust does not define the layout of a `Duration`. It converts from
+/// and to one by [`into`](Into::into).
 ///
 /// ```
 /// # use std::time::Duration;
@@ -43,10 +44,10 @@ pub struct PDuration {
 }
 
 impl PDuration {
-    /// No time at all.
+    /// A duration of 0.
     pub const ZERO: PDuration = PDuration { seconds: 0, nanoseconds: 0 };
 
-    /// As a `Duration`.
+    /// Returns it as a `Duration`.
     #[inline]
     pub fn get(self) -> Duration {
         Duration::new(self.seconds, self.nanoseconds.min(SECOND - 1))
@@ -74,7 +75,7 @@ impl PartialEq<Duration> for PDuration {
     }
 }
 
-/// As for a `Duration`: a panic, if the sum is too large.
+/// Panics if the sum is too large, as for a `Duration`.
 impl AddAssign<Duration> for PDuration {
     #[inline]
     #[track_caller]
@@ -83,7 +84,7 @@ impl AddAssign<Duration> for PDuration {
     }
 }
 
-/// As for a `Duration`: a panic, if the difference is negative.
+/// Panics if the difference is negative, as for a `Duration`.
 impl SubAssign<Duration> for PDuration {
     #[inline]
     #[track_caller]
@@ -98,8 +99,9 @@ impl fmt::Debug for PDuration {
     }
 }
 
-/// A `SystemTime` that can live in a heap, for Rust does not define how a `SystemTime` is laid out: seconds and nanoseconds since 1970. It converts from and to one by
-/// [`into`](Into::into). Its default is 1970.
+/// A `SystemTime` that can live in a heap: Rust does not define the layout of a `SystemTime`. It has seconds
+/// and nanoseconds since 1970. It converts from and to a `SystemTime` by [`into`](Into::into). Its default is
+/// the beginning of 1970.
 ///
 /// ```
 /// # use std::time::SystemTime;
@@ -122,7 +124,7 @@ impl fmt::Debug for PDuration {
 #[repr(C)]
 #[persist(own, id = "pheap::PSystemTime", key, crate = "crate")]
 pub struct PSystemTime {
-    /// Those that are complete: before 1970, one more than have to go.
+    /// Seconds since 1970, rounded down: before 1970 they are negative.
     seconds: i64,
     nanoseconds: u32,
 }
@@ -131,12 +133,12 @@ impl PSystemTime {
     /// The beginning of 1970.
     pub const UNIX_EPOCH: PSystemTime = PSystemTime { seconds: 0, nanoseconds: 0 };
 
-    /// The time now.
+    /// Returns the current time.
     pub fn now() -> PSystemTime {
         SystemTime::now().into()
     }
 
-    /// As a `SystemTime`.
+    /// Returns it as a `SystemTime`.
     #[inline]
     pub fn get(self) -> SystemTime {
         let whole = Duration::from_secs(self.seconds.unsigned_abs());
@@ -145,7 +147,7 @@ impl PSystemTime {
             _ => SystemTime::UNIX_EPOCH.checked_sub(whole),
         };
         let part = Duration::from_nanos(self.nanoseconds.min(SECOND - 1).into());
-        // On 64-bit Linux, a `SystemTime` has all seconds that there are here.
+        // On 64-bit Linux, a `SystemTime` can represent all seconds of an `i64`.
         second.and_then(|second| second.checked_add(part)).unwrap_or(SystemTime::UNIX_EPOCH)
     }
 }
@@ -218,7 +220,7 @@ mod tests {
         assert!(times.windows(2).all(|pair| pair[0] < pair[1] && pair[0].get() < pair[1].get()));
     }
 
-    /// What no program has written may be in a file from elsewhere.
+    /// A file of unknown origin may contain values that no program writes.
     #[test]
     fn no_numbers_are_too_large() {
         let longest = PDuration { seconds: u64::MAX, nanoseconds: u32::MAX };

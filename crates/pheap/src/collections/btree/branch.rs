@@ -1,7 +1,9 @@
-//! The branches of inner nodes, and what is on top of a tree: all that leads from one node to another.
+//! The branches of inner nodes, and the top of a tree: all pointers from one node to another.
 //!
-//! All but the first branch of a node have a separator. An inner node has keys of its own, which it gives up with the branch: so a key of an entry may be
-//! given up, whatever separates the leaves. Outside this file, a node gets above another one as a [`New`] one only, which is there once.
+//! All branches of a node except the first have a separator. The separators of an inner node are keys that it
+//! owns, and frees together with the branch: so the key of an entry may be freed although an equal key
+//! separates the leaves. Outside this file, a node becomes the child of another only as a [`New`], which
+//! exists once.
 
 #![allow(unsafe_code)]
 
@@ -15,11 +17,11 @@ use crate::layout::Persist;
 use crate::layout::desc::Desc;
 use crate::ptr::P;
 
-/// What leads to the uppermost node of a tree.
+/// The pointer to the top node of a tree.
 #[repr(transparent)]
 pub(crate) struct Top<'r, K, V>(Child<'r, K, V>);
 
-// SAFETY: described as what it is, a `Child`, whose layout it has.
+// SAFETY: a `Top` is described as a `Child`, whose layout it has.
 unsafe impl<'r, K: Persist, V: Persist> Persist for Top<'r, K, V> {
     type At<'a> = Top<'a, K::At<'a>, V::At<'a>>;
     const PADDED: bool = <Child<'r, K, V> as Persist>::PADDED;
@@ -30,7 +32,7 @@ unsafe impl<'r, K: Persist, V: Persist> Persist for Top<'r, K, V> {
     }
 
     unsafe fn zero_padding(this: *mut Self) {
-        // SAFETY: a value, as the caller promises, and one of a `Child`.
+        // SAFETY: `this` is a valid value, by the caller's premise, and a `Top` is laid out as a `Child`.
         unsafe { <Child<'r, K, V>>::zero_padding(this.cast()) };
     }
 }
@@ -44,7 +46,7 @@ impl<'r, K, V> Top<'r, K, V> {
     }
 }
 
-/// A child for an inner node.
+/// A new child for an inner node.
 pub(super) enum NewChild<'r, K, V> {
     Leaf(New<'r, Leaf<K, V>>),
     Inner(New<'r, Inner<'r, K, V>>),
@@ -57,9 +59,10 @@ impl<'r, K: Persist, V: Persist> Child<'r, K, V> {
     /// Frees a node when the transaction commits.
     ///
     /// # Safety
-    /// Nothing will point to it.
+    /// At the commit there is no pointer to the node.
     unsafe fn free(self, tx: &Txn<'r>) {
-        // SAFETY: a node of a tree, to which nothing will point, as the caller promises.
+        // SAFETY: `self` is a node of a tree, and at the commit there is no pointer to it, by the caller's
+        // premise.
         unsafe {
             match self {
                 Child::Leaf(leaf) => buffer::free(tx, leaf),
@@ -71,7 +74,7 @@ impl<'r, K: Persist, V: Persist> Child<'r, K, V> {
 }
 
 impl<'r, K: OrdKey<'r>, V: Persist> P<'r, Inner<'r, K, V>> {
-    /// Adds a child, not as the first one, to a node that is not full.
+    /// Adds a child to a node that is not full; not as the first child.
     pub(super) fn insert_child(
         self,
         tx: &mut Txn<'r>,
@@ -85,7 +88,8 @@ impl<'r, K: OrdKey<'r>, V: Persist> P<'r, Inner<'r, K, V>> {
             (NewChild::Inner(inner), Child::Inner(_)) if inner.node() != self => Child::Inner(inner.node()),
             _ => unreachable!("all children of a node are of one height"),
         };
-        // SAFETY: not the first branch, and it gets a separator. (In place, for a move may change padding.)
+        // SAFETY: the branch is not the first, and it gets a separator. (The separator is stored in place,
+        // because a move may change padding.)
         unsafe {
             self.insert_branch(tx, place, separator.0, child);
             self.item_mut(tx, place).separator.put(separator.1);
@@ -95,7 +99,8 @@ impl<'r, K: OrdKey<'r>, V: Persist> P<'r, Inner<'r, K, V>> {
     /// Adds a branch without a separator.
     ///
     /// # Safety
-    /// It is the only one, or gets a separator and is not the first. Nothing else leads to the child, or will.
+    /// The branch is the only one; or it is not the first, and the caller gives it a separator. There is no
+    /// other pointer to the child, nor will there be one.
     unsafe fn insert_branch(self, tx: &mut Txn<'r>, place: usize, prefix: u64, child: Child<'r, K, V>) {
         let (leaf, inner) = match child {
             Child::Leaf(leaf) => (Some(leaf), None),
@@ -103,11 +108,11 @@ impl<'r, K: OrdKey<'r>, V: Persist> P<'r, Inner<'r, K, V>> {
             Child::None(_) => (None, None),
         };
         let branch = Branch { separator: Slot::vacant(), prefix, inner };
-        // SAFETY: the only branch, or one that gets a separator, as the caller promises.
+        // SAFETY: the branch is the only one, or gets a separator, by the caller's premise.
         unsafe { self.insert_item(tx, place, prefix, leaf, branch) };
     }
 
-    /// Moves the children from `place` on to a new node. Returns what separates the two.
+    /// Moves the children from `place` on to a new node. Returns the separator of the two nodes.
     pub(super) fn split_off(
         self,
         tx: &mut Txn<'r>,
@@ -115,14 +120,16 @@ impl<'r, K: OrdKey<'r>, V: Persist> P<'r, Inner<'r, K, V>> {
         new: &New<'r, Inner<'r, K, V>>,
     ) -> Separator<K> {
         assert!((1..self.count(tx)).contains(&place));
-        // SAFETY: the first branch stays here. What becomes the first of the other node has a separator, which is taken.
+        // SAFETY: the first branch stays here. The branch that becomes the first of the new node has a
+        // separator, which is taken out.
         unsafe {
             self.split_items(tx, place, new);
             new.node().take_separator(tx, 0)
         }
     }
 
-    /// Moves the children behind `place` to a new node, behind what the child there was split into. Nothing separates the two nodes any more: they are of two trees.
+    /// Moves the children after `place` to a new node, after `first`, the second half of the child at
+    /// `place`. The two nodes belong to two trees afterwards, so they need no separator.
     pub(super) fn split_behind(
         self,
         tx: &mut Txn<'r>,
@@ -139,7 +146,8 @@ impl<'r, K: OrdKey<'r>, V: Persist> P<'r, Inner<'r, K, V>> {
             _ => unreachable!("all children of a node are of one height"),
         };
         let upper = new.node();
-        // SAFETY: the first branch stays here. What becomes the first of the other node has a separator, which is taken, and put back when another branch is the first.
+        // SAFETY: the first branch stays here. The branch that becomes the first of the other node has a
+        // separator. It is taken out, and stored again when `first` has become the first branch.
         unsafe {
             self.split_items(tx, place + 1, new);
             let separator = (upper.count(tx) > 0).then(|| upper.take_separator(tx, 0));
@@ -150,13 +158,14 @@ impl<'r, K: OrdKey<'r>, V: Persist> P<'r, Inner<'r, K, V>> {
         }
     }
 
-    /// Puts a separator where there is none.
+    /// Stores a separator in a branch that has none.
     ///
     /// # Safety
-    /// When the caller is done, the first branch has none.
+    /// When the caller's operation is complete, the first branch has no separator.
     unsafe fn put_separator(self, tx: &mut Txn<'r>, place: usize, (prefix, key): Separator<K>) {
         self.set_code(tx, place, |head| if place == 0 { LEAST } else { head.code(prefix) });
-        // SAFETY: it gets a separator, which the caller takes out again if the branch is the first.
+        // SAFETY: the branch gets a separator, and if it is the first branch, the caller takes that out
+        // again.
         let branch = unsafe { self.item_mut(tx, place) };
         branch.prefix = prefix;
         branch.separator.put(key);
@@ -165,12 +174,14 @@ impl<'r, K: OrdKey<'r>, V: Persist> P<'r, Inner<'r, K, V>> {
     /// Moves a separator out.
     ///
     /// # Safety
-    /// There is one, and it is put back, or another one, unless the place is the first.
+    /// The branch has a separator. Unless the branch becomes the first, the caller stores a separator there
+    /// again.
     unsafe fn take_separator(self, tx: &mut Txn<'r>, place: usize) -> Separator<K> {
         if place == 0 {
             self.set_code(tx, place, |_| LEAST);
         }
-        // SAFETY: there is a separator, as the caller promises; then there is none, and the caller puts one there unless the branch is the first.
+        // SAFETY: the branch has a separator, by the caller's premise. Afterwards it has none, and the caller
+        // stores one there unless the branch is the first.
         unsafe {
             let branch = self.item_mut(tx, place);
             let key = branch.separator.take();
@@ -179,19 +190,21 @@ impl<'r, K: OrdKey<'r>, V: Persist> P<'r, Inner<'r, K, V>> {
         }
     }
 
-    /// Removes a child without items, and all that goes with it.
+    /// Removes a child without items, and its separator.
     pub(super) fn remove_child(self, tx: &mut Txn<'r>, place: usize) {
-        // SAFETY: all but the first child have a separator.
+        // SAFETY: all children except the first have a separator.
         unsafe { self.remove_branch(tx, place, place > 0) };
     }
 
-    /// Removes a child, and gives up the separator that goes with it, if there is one. The node behind the last one has none.
+    /// Removes a child, and frees its separator, if it has one. If the first child is removed, the next one
+    /// loses its separator.
     ///
     /// # Safety
-    /// There is a separator at `place` if `has_separator`.
+    /// If `has_separator`, the branch at `place` has one.
     unsafe fn remove_branch(self, tx: &mut Txn<'r>, place: usize, has_separator: bool) {
-        // SAFETY: there are separators: as the caller promises, and behind the first child, where it is taken from what becomes the first. The branch was all that
-        // led to the child.
+        // SAFETY: the separators exist: the one at `place` by the caller's premise; and the one of the second
+        // child, which is taken out when that becomes the first. The branch was the only pointer to the
+        // child.
         unsafe {
             let (leaf, branch) = self.remove_item(tx, place);
             if has_separator {
@@ -204,21 +217,22 @@ impl<'r, K: OrdKey<'r>, V: Persist> P<'r, Inner<'r, K, V>> {
         }
     }
 
-    /// Moves all that is in the child at `at` to the one before, which has room for it.
+    /// Moves all items of the child at `at` to the child before it, which has room for them.
     pub(super) fn merge(self, tx: &mut Txn<'r>, at: usize) {
         let seen = self.seen(tx);
         let (left, right) = (seen.child(at - 1), seen.child(at));
-        // One of them may have no items, which must not get a separator.
+        // If one of them has no items, it must not get a separator.
         if right.count(tx) == 0 || left.count(tx) == 0 {
             return self.remove_child(tx, if right.count(tx) == 0 { at } else { at - 1 });
         }
         match (left, right) {
             (Child::Leaf(left), Child::Leaf(right)) => {
-                // SAFETY: entries of leaves, which have no separators.
+                // SAFETY: the items are entries of leaves, which have no separators.
                 unsafe { right.move_items(tx, 0, right.count(tx), left, left.count(tx)) };
                 self.remove_child(tx, at);
             }
-            // SAFETY: it is not the first child, so it has a separator, until that is lowered.
+            // SAFETY: the child is not the first, so it has a separator, which moves down to the first branch
+            // of `right`.
             (Child::Inner(left), Child::Inner(right)) => unsafe {
                 assert!(left.count(tx) + right.count(tx) <= INNER);
                 let separator = self.take_separator(tx, at);
@@ -230,27 +244,29 @@ impl<'r, K: OrdKey<'r>, V: Persist> P<'r, Inner<'r, K, V>> {
         }
     }
 
-    /// Moves items between the child at `at` and the one before, so that they have as many. For leaves, that takes a new separator: if there is no memory for it,
-    /// they stay as they are.
+    /// Moves items between the child at `at` and the one before it, so that both have the same number. For
+    /// leaves, that needs a new separator: if there is no memory for it, they stay as they are.
     pub(super) fn even_out(self, tx: &mut Txn<'r>, at: usize) {
         let seen = self.seen(tx);
         match (seen.child(at - 1), seen.child(at)) {
             (Child::Leaf(left), Child::Leaf(right)) => {
-                // The first key on the right when it is done. (This is the user's code: should it panic, nothing has moved.)
+                // Find the key that will be the first on the right. (This runs the program's code: if it
+                // panics, nothing has moved.)
                 let (l, r) = (left.count(tx), right.count(tx));
                 let (leaf, first) = if l < r { (right, (r - l) / 2) } else { (left, l - (l - r) / 2) };
                 let query = leaf.seen(tx).query(first);
                 let prefix = K::prefix(query);
                 let Ok(key) = OwnKey::new(tx, query) else { return };
-                // SAFETY: entries of leaves, which have no separators. Their parent's: it is not the first child, so it has one, and gets another one.
+                // SAFETY: the items are entries of leaves, which have no separators. The child is not the
+                // first of its parent, so it has a separator there, and gets another one.
                 unsafe {
                     left.even_items(tx, right);
                     self.take_separator(tx, at).1.give_up(tx);
                     self.put_separator(tx, at, (prefix, key));
                 }
             }
-            // SAFETY: it is not the first child, so it has a separator. That is lowered to the first child on the right; and the one that comes to be the first
-            // there has one, which is raised.
+            // SAFETY: the child is not the first, so it has a separator, which moves down to the first child
+            // on the right. The branch that becomes the first one there has a separator, which moves up.
             (Child::Inner(left), Child::Inner(right)) => unsafe {
                 assert!(left.count(tx) > 0 && right.count(tx) > 0, "a node without items is removed");
                 let separator = self.take_separator(tx, at);
@@ -265,12 +281,12 @@ impl<'r, K: OrdKey<'r>, V: Persist> P<'r, Inner<'r, K, V>> {
 }
 
 impl<'r, K: OrdKey<'r>, V: Persist> P<'r, PBTreeMap<'r, K, V>> {
-    /// Puts a leaf on top of an empty tree.
+    /// Makes a leaf the top of an empty tree.
     pub(super) fn plant(self, tx: &mut Txn<'r>, leaf: New<'r, Leaf<K, V>>) {
         tx[self].top = Top(Child::Leaf(leaf.node()));
     }
 
-    /// Puts a node on top of a tree, whose second child this is.
+    /// Adds a new top to a tree; `child` becomes its second child.
     pub(super) fn raise(
         self,
         tx: &mut Txn<'r>,
@@ -279,23 +295,24 @@ impl<'r, K: OrdKey<'r>, V: Persist> P<'r, PBTreeMap<'r, K, V>> {
         child: NewChild<'r, K, V>,
     ) {
         assert!(top.node().count(tx) == 0);
-        // SAFETY: the only branch of a new node; what led to the child will lead to that node.
+        // SAFETY: the branch is the only one of a new node; the map will point to that node instead of the
+        // child.
         unsafe { top.node().insert_branch(tx, 0, 0, tx[self].top.0) };
         top.node().insert_child(tx, 1, separator, child);
         tx[self].top = Top(Child::Inner(top.node()));
     }
 
-    /// Takes the top off, if it has one child or no items. Returns whether it had.
+    /// Removes the top, if it has one child or no items. Returns whether it did.
     pub(super) fn lower(self, tx: &mut Txn<'r>) -> bool {
         let top = tx[self].top.0;
         let Some(below) = top.lower(tx) else { return false };
         tx[self].top = Top(below);
-        // SAFETY: only the map led to it, and what was in it is elsewhere.
+        // SAFETY: only the map pointed to the old top, and the new top leads to its child.
         unsafe { top.free(tx) };
         true
     }
 
-    /// What a tree was split off into, as a map; `len` entries stay in this one.
+    /// Returns the half that was split off, as a map; `len` entries stay in this one.
     pub(super) fn cut(self, tx: &mut Txn<'r>, child: NewChild<'r, K, V>, len: usize) -> PBTreeMap<'r, K, V> {
         let top = Top(match child {
             NewChild::Leaf(leaf) => Child::Leaf(leaf.node()),
@@ -307,7 +324,7 @@ impl<'r, K: OrdKey<'r>, V: Persist> P<'r, PBTreeMap<'r, K, V>> {
 }
 
 impl<'r, K: Persist, V: Persist> Child<'r, K, V> {
-    /// What leads to all that this does, if that is one child, or nothing.
+    /// If a node has a single child, returns the child; if it has no items, returns the empty tree.
     fn lower(self, tx: &Txn<'r>) -> Option<Child<'r, K, V>> {
         match self {
             Child::Inner(inner) if inner.count(tx) == 1 => Some(inner.seen(tx).child(0)),
@@ -318,30 +335,31 @@ impl<'r, K: Persist, V: Persist> Child<'r, K, V> {
 }
 
 impl<'r, K: OrdKey<'r>, V: Persist> Top<'r, K, V> {
-    /// Without what has one child or no items.
+    /// Removes the top as long as it has one child or no items.
     pub(super) fn lowered(mut self, tx: &Txn<'r>) -> Self {
         while let Some(below) = self.0.lower(tx) {
-            // SAFETY: only this led to it, and what was in it is elsewhere.
+            // SAFETY: only `self` pointed to the old top, and the new top leads to its child.
             unsafe { self.0.free(tx) };
             self = Top(below);
         }
         self
     }
 
-    /// Gives up all nodes, and the keys in them, when the transaction commits.
+    /// Frees all nodes, and the keys in them, when the transaction commits.
     pub(super) fn give_up(self, tx: &Txn<'r>) {
-        // SAFETY: a top is moved and never copied, so nothing else leads to what is below it.
+        // SAFETY: a top is moved and never copied, so there is no other pointer to the nodes below it.
         unsafe { give_up(tx, self.0, MAX_HEIGHT) };
     }
 }
 
-/// Gives up all that is below a child, and the node itself.
+/// Frees the node of a child and all nodes below, with their keys.
 ///
 /// # Safety
-/// Nothing will lead there.
+/// At the commit there is no pointer to the node.
 unsafe fn give_up<'r, K: OrdKey<'r>, V: Persist>(tx: &Txn<'r>, child: Child<'r, K, V>, height: usize) {
-    // SAFETY: nothing will lead to the node and to what is below it, as the caller promises, so what is moved out is never read again; all but the first branch have
-    // a separator.
+    // SAFETY: at the commit there is no pointer to the node and to the nodes below it, by the caller's
+    // premise, so the keys that are moved out are never read again. All branches except the first have a
+    // separator.
     unsafe {
         match child {
             Child::Leaf(leaf) if K::POINTERS => {

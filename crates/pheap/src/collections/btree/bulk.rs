@@ -12,14 +12,15 @@ use crate::ptr::P;
 
 /// <a id="change-PBTreeMap-more"></a>Changing many entries.
 impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
-    /// Calls `change` with each entry, in the order of the keys; the value can be changed. O(n).
+    /// Calls `change` with each entry, in the order of the keys; `change` may change the value. O(n).
     ///
-    /// (There is no `iter_mut`: each value must be made crash-safe before anyone gets a `&mut` to it, which takes the transaction.)
+    /// (There is no `iter_mut`: a value must be made crash-safe before the program gets a `&mut` to it, which
+    /// needs the transaction.)
     pub fn for_each_mut(self, tx: &mut Txn<'r>, change: impl FnMut(&K::Query, &mut V)) {
         self.for_each_mut_in(tx, .., change);
     }
 
-    /// [`for_each_mut`](Self::for_each_mut) for the entries whose keys are in a range.
+    /// Like [`for_each_mut`](Self::for_each_mut), for the entries whose keys are in a range.
     ///
     /// # Panics
     /// As for [`PBTreeMap::range`].
@@ -37,9 +38,9 @@ impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
         }
     }
 
-    /// Keeps the entries for which `keep` is true. O(n).
+    /// Removes the entries for which `keep` is false. O(n).
     pub fn retain(self, tx: &mut Txn<'r>, mut keep: impl FnMut(&K::Query, &V) -> bool) {
-        // The user's code comes first: should it panic, nothing has moved.
+        // The program's code runs first: if it panics, nothing has moved.
         let kept: Vec<bool> = tx[self].iter(tx).map(|(key, value)| keep(key, value)).collect();
         if !kept.contains(&true) {
             return self.clear(tx);
@@ -47,7 +48,7 @@ impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
         self.keep(tx, kept, &mut |tx, entry| entry.key.give_up(tx));
     }
 
-    /// Keeps the entries for which there is a `true`, and hands the others to `gone`.
+    /// Keeps the entries for which there is a `true`, and passes the others to `gone`.
     fn keep(self, tx: &mut Txn<'r>, kept: Vec<bool>, gone: &mut impl FnMut(&Txn<'r>, Entry<K, V>)) {
         if kept.iter().all(|kept| *kept) {
             return;
@@ -55,7 +56,7 @@ impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
         let top = tx[self].top.child();
         let mut kept = kept.into_iter();
         sift(tx, self, top, MAX_HEIGHT, &mut kept, gone);
-        // What was alone below its parent has neighbours when that was merged.
+        // A node that had no neighbour may have one after its parent was merged.
         for _ in 0..MAX_HEIGHT {
             if !mend(tx, top, MAX_HEIGHT) {
                 break;
@@ -71,7 +72,7 @@ impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
     #[track_caller]
     pub fn drain(self, tx: &mut Txn<'r>, range: impl KeyRange<K::Query>) -> std::vec::IntoIter<(K, V)> {
         let top = tx[self].top.child();
-        // The user's code comes first: should it panic, nothing has moved.
+        // The program's code runs first: if it panics, nothing has moved.
         let ways = Span::new(tx, top, range).ways();
         let mut taken = Vec::new();
         if let Some((from, to)) = ways {
@@ -89,7 +90,7 @@ impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
         tx: &mut Txn<'r>,
         mut is_wanted: impl FnMut(&K::Query, &V) -> bool,
     ) -> std::vec::IntoIter<(K, V)> {
-        // The user's code comes first: should it panic, nothing has moved.
+        // The program's code runs first: if it panics, nothing has moved.
         let kept: Vec<bool> = tx[self].iter(tx).map(|(key, value)| !is_wanted(key, value)).collect();
         let mut taken = Vec::new();
         self.keep(tx, kept, &mut |_, Entry { key, value }| taken.push((key.into_inner(), value)));
@@ -105,7 +106,8 @@ impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
     /// Inserts the items of an iterator, as [`insert`](Self::insert) does, one after the other.
     ///
     /// # Errors
-    /// As for [`insert`](Self::insert). Earlier items are inserted then; an `Err` that leaves the transaction undoes that.
+    /// As for [`insert`](Self::insert). Earlier items are inserted then; an `Err` that leaves the transaction
+    /// undoes that.
     pub fn extend<'q>(
         self,
         tx: &mut Txn<'r>,
@@ -118,7 +120,7 @@ impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
     }
 }
 
-/// Moves the entries below a child out that are not kept.
+/// Moves out the entries below a child that are not kept.
 fn sift<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>>(
     tx: &mut Txn<'r>,
     map: P<'r, PBTreeMap<'r, K, V>>,
@@ -150,9 +152,10 @@ fn sift<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>>(
     }
 }
 
-/// Moves the entries below a child out that are between two ways from there, as [`Span::ways`] has them.
-/// Without the first way, the first entry is the first one below the child; without the second way, the last
-/// entry is the last one. Runs no code of the user's. Returns whether nodes below the child are to be mended.
+/// Moves out the entries below a child that are between two ways that start there, as [`Span::ways`] returns
+/// them. Without the first way, the range starts with the first entry below the child; without the second
+/// way, it ends with the last one. Runs no code of the program. Returns whether nodes below the child need to
+/// be mended.
 fn take_between<'r, K: OrdKey<'r>, V: Persist>(
     tx: &mut Txn<'r>,
     map: P<'r, PBTreeMap<'r, K, V>>,
@@ -181,7 +184,7 @@ fn take_between<'r, K: OrdKey<'r>, V: Persist>(
                 let child = inner.seen(tx).child(here);
                 is_thin |= take_between(tx, map, child, height - 1, (from, to), taken);
                 is_thin |= shrink::is_thin(tx, child);
-                // At once: no search gets past a node without items.
+                // Remove it at once: no search gets past a node without items.
                 if child.count(tx) == 0 {
                     inner.remove_child(tx, here);
                 } else {
@@ -194,8 +197,8 @@ fn take_between<'r, K: OrdKey<'r>, V: Persist>(
     }
 }
 
-/// Mends, from the bottom up, the nodes on a way down from a child, behind which entries were taken out, and
-/// the nodes that come next. An empty way leads to the first entry.
+/// After entries were moved out, mends the nodes on a way down from a child, from the bottom up, and the
+/// nodes next to them. An empty way leads to the first entry.
 fn mend_at<'r, K: OrdKey<'r>, V: Persist>(
     tx: &mut Txn<'r>,
     child: Child<'r, K, V>,
@@ -214,7 +217,7 @@ fn mend_at<'r, K: OrdKey<'r>, V: Persist>(
     };
     below(place, rest);
     if !way.is_empty() {
-        // What is behind comes to lie here, if all on the way is gone.
+        // If all entries on the way are gone, the following nodes have moved here.
         below(place, &[]);
         below(place + 1, &[]);
     }
@@ -233,7 +236,8 @@ fn mend<'r, K: OrdKey<'r>, V: Persist>(tx: &mut Txn<'r>, child: Child<'r, K, V>,
     while place < inner.count(tx) {
         let child = inner.seen(tx).child(place);
         again |= mend(tx, child, height - 1);
-        // At once: later the user's code may panic, and nobody finds his way past a node without items.
+        // Remove it at once: the program's code may panic later, and no search gets past a node without
+        // items.
         if child.count(tx) == 0 {
             inner.remove_child(tx, place);
             again = true;
@@ -245,7 +249,7 @@ fn mend<'r, K: OrdKey<'r>, V: Persist>(tx: &mut Txn<'r>, child: Child<'r, K, V>,
     while place < inner.count(tx) {
         let mended = shrink::mend_child(tx, inner, place);
         again |= mended > Mended::Not;
-        // A child that was merged may still have too few items.
+        // After a merge, the child may still have too few items.
         place = if mended == Mended::Merged { place.saturating_sub(1) } else { place + 1 };
     }
     again

@@ -1,4 +1,4 @@
-//! The changing methods of `PBTreeMap`, as programs call them.
+//! The methods of `PBTreeMap` that change it.
 
 use super::PBTreeMap;
 use super::entry::{Entry, OccupiedEntry};
@@ -16,16 +16,17 @@ use crate::ptr::P;
 
 /// <a id="change-PBTreeMap"></a>Changing a map.
 ///
-/// Whatever these return, a transaction that ends in an error or a panic leaves the map as it was. Operations that may allocate fail with
-/// [`Error::OutOfSpace`](crate::Error::OutOfSpace) or [`Error::ReservationFull`](crate::Error::ReservationFull) if the heap cannot grow; then they have
-/// changed nothing. Removal needs no memory (except for the log, as any
-/// change). A panic in a key's `Ord` that is caught within the transaction leaves a map that can be used.
+/// If a transaction ends in an error or a panic, it leaves the map as it was, whatever its methods have
+/// returned. Operations that may allocate fail with [`Error::OutOfSpace`](crate::Error::OutOfSpace) or
+/// [`Error::ReservationFull`](crate::Error::ReservationFull) if the heap cannot grow; then they have changed
+/// nothing. Removal needs no memory (except for the log, like any change). If a key's `Ord` panics and the
+/// program catches the panic within the transaction, the map can still be used.
 impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
-    /// Inserts an entry, or replaces the value of an existing key and returns the old value. O(log n). The owned key is made from `key`, if it
-    /// is new.
+    /// Inserts an entry, or replaces the value of an existing key and returns the old value. O(log n). If the
+    /// key is new, the owned key is made from `key`.
     ///
     /// # Errors
-    /// If there is no memory for it; see [above](#impl-P<'r,+PBTreeMap<'r,+K,+V>>).
+    /// If memory cannot be allocated; see [above](#impl-P<'r,+PBTreeMap<'r,+K,+V>>).
     pub fn insert(self, tx: &mut Txn<'r>, key: impl KeyArg<'r, K>, value: V) -> Result<Option<V>> {
         let query = key.apart(tx);
         let wanted = Wanted::new::<K>(&query);
@@ -39,7 +40,7 @@ impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
         Ok(None)
     }
 
-    /// Adds a key of a set. Returns whether it was not there.
+    /// Adds a key of a set. Returns whether it is new.
     pub(super) fn insert_key(self, tx: &mut Txn<'r>, key: impl KeyArg<'r, K>) -> Result<bool>
     where
         V: Default,
@@ -47,7 +48,7 @@ impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
         Ok(self.insert(tx, key, V::default())?.is_none())
     }
 
-    /// The value of a key, to write, if it is there. O(log n).
+    /// Returns the value of a key, to write, if the map has the key. O(log n).
     pub fn get_mut<'t>(self, tx: &'t mut Txn<'r>, key: impl KeyArg<'r, K>) -> Option<&'t mut V> {
         let query = key.apart(tx);
         let wanted = Wanted::new::<K>(&query);
@@ -55,7 +56,8 @@ impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
         Some(leaf.node().value_mut(tx, place))
     }
 
-    /// Removes a key, and returns its value. O(log n). Memory that the map had allocated for the key is freed when the transaction commits.
+    /// Removes a key, and returns its value. O(log n). The memory that the map has allocated for the key is
+    /// freed when the transaction commits.
     pub fn remove(self, tx: &mut Txn<'r>, key: impl KeyArg<'r, K>) -> Option<V> {
         let query = key.apart(tx);
         let entry = self.take(tx, |tx, top, path| search::find(tx, top, Wanted::new::<K>(&query), path))?;
@@ -63,7 +65,7 @@ impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
         Some(entry.value)
     }
 
-    /// [`remove`](Self::remove), with the key. O(log n).
+    /// Removes a key, and returns the key and its value. O(log n).
     pub fn remove_entry(self, tx: &mut Txn<'r>, key: impl KeyArg<'r, K>) -> Option<(K, V)> {
         let query = key.apart(tx);
         let entry = self.take(tx, |tx, top, path| search::find(tx, top, Wanted::new::<K>(&query), path))?;
@@ -82,7 +84,7 @@ impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
         Some((entry.key.into_inner(), entry.value))
     }
 
-    /// Removes the entry that is found, if there is one.
+    /// Removes the entry that `find` finds, if any.
     #[inline]
     pub(super) fn take(
         self,
@@ -94,17 +96,17 @@ impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
         Some(shrink::remove(self, tx, leaf, &mut path, place.ok()?))
     }
 
-    /// The entry with the least key, to read and change. O(log n).
+    /// Returns the entry with the least key, to read and change. O(log n).
     pub fn first_entry<'t>(self, tx: &'t mut Txn<'r>) -> Option<OccupiedEntry<'t, 'r, K, V>> {
         OccupiedEntry::at_end(self, tx, false)
     }
 
-    /// The entry with the greatest key, to read and change. O(log n).
+    /// Returns the entry with the greatest key, to read and change. O(log n).
     pub fn last_entry<'t>(self, tx: &'t mut Txn<'r>) -> Option<OccupiedEntry<'t, 'r, K, V>> {
         OccupiedEntry::at_end(self, tx, true)
     }
 
-    /// The entry of a key, existing or vacant, to read and change with one search. O(log n).
+    /// Returns the entry of a key, existing or vacant, to read and change with one search. O(log n).
     pub fn entry<'t, 'q>(self, tx: &'t mut Txn<'r>, key: &'q K::Query) -> Entry<'t, 'q, 'r, K, V> {
         Entry::new(self, tx, key)
     }

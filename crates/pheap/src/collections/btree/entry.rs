@@ -1,4 +1,4 @@
-//! A key's place in a map, which is there or not.
+//! The entry of a key in a map, existing or vacant.
 
 use super::PBTreeMap;
 use super::node::Leaf;
@@ -13,7 +13,7 @@ use crate::error::Result;
 use crate::layout::Persist;
 use crate::ptr::P;
 
-/// The place of a key in a [`PBTreeMap`]; made by [`P::entry`](P#method.entry).
+/// The entry of a key in a [`PBTreeMap`]; made by [`P::entry`](P#method.entry).
 ///
 /// ```
 /// # use pheap::{Heap, P, PBTreeMap, Root};
@@ -31,9 +31,9 @@ use crate::ptr::P;
 /// # }
 /// ```
 pub enum Entry<'t, 'q, 'r, K: OrdKey<'r>, V> {
-    /// The key is there.
+    /// The map has the key.
     Occupied(OccupiedEntry<'t, 'r, K, V>),
-    /// The key is not there.
+    /// The map does not have the key.
     Vacant(VacantEntry<'t, 'q, 'r, K, V>),
 }
 
@@ -71,29 +71,29 @@ impl<'t, 'q, 'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> Entry<'t, 'q, 'r, K, V> 
 entries!(OrdKey);
 
 impl<'t, 'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> OccupiedEntry<'t, 'r, K, V> {
-    /// The first or last one of a map.
+    /// Returns the first or the last entry of a map.
     pub(super) fn at_end(map: P<'r, PBTreeMap<'r, K, V>>, tx: &'t mut Txn<'r>, last: bool) -> Option<Self> {
         let mut path = Path::new();
         let Found { leaf, place } = Position::at_end(tx, tx[map].top.child(), last, &mut path)?;
         Some(OccupiedEntry { map, tx, leaf, path, place: place.ok()? })
     }
 
-    /// What the key is looked up by.
+    /// Returns the key in its borrowed form.
     pub fn key(&self) -> &K::Query {
         self.leaf.seen(self.tx).query(self.place)
     }
 
-    /// The value.
+    /// Returns the value.
     pub fn get(&self) -> &V {
         self.leaf.seen(self.tx).value(self.place)
     }
 
-    /// The value, to write.
+    /// Returns the value, to write.
     pub fn get_mut(&mut self) -> &mut V {
         self.leaf.value_mut(self.tx, self.place)
     }
 
-    /// The value, to write, for as long as the transaction is borrowed.
+    /// Returns the value, to write, for as long as the transaction is borrowed.
     pub fn into_mut(self) -> &'t mut V {
         self.leaf.value_mut(self.tx, self.place)
     }
@@ -118,7 +118,7 @@ impl<'t, 'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> OccupiedEntry<'t, 'r, K, V> 
 }
 
 impl<'t, 'q, 'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> VacantEntry<'t, 'q, 'r, K, V> {
-    /// What the key is looked up by.
+    /// Returns the key in its borrowed form.
     pub fn key(&self) -> &'q K::Query {
         self.wanted.query
     }

@@ -1,4 +1,4 @@
-//! Insertion, and what it splits.
+//! Insertion, and the splits that it causes.
 
 use super::PBTreeMap;
 use super::branch::{NewChild, Separator};
@@ -11,9 +11,9 @@ use crate::error::Result;
 use crate::layout::Persist;
 use crate::ptr::P;
 
-/// Inserts an entry where its key was looked for and not found. Returns where it is now.
+/// Inserts an entry after a search that has not found its key. Returns the place of the entry.
 ///
-/// Whatever fails or panics does so before anything has changed.
+/// If this fails or panics, it has changed nothing.
 #[inline]
 pub(super) fn insert<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>>(
     map: P<'r, PBTreeMap<'r, K, V>>,
@@ -29,7 +29,8 @@ pub(super) fn insert<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>>(
     Ok((leaf, place))
 }
 
-/// A leaf that is not full, and the place in it for an entry whose key was looked for and not found.
+/// Returns a leaf that is not full, and the place in it for an entry, after a search that has not found its
+/// key.
 #[inline]
 pub(super) fn room<'r, K: OrdKey<'r>, V: Persist>(
     map: P<'r, PBTreeMap<'r, K, V>>,
@@ -59,7 +60,8 @@ fn make_room<'r, K: OrdKey<'r>, V: Persist>(
         map.plant(tx, new);
         return Ok((leaf, 0));
     };
-    // What is appended to the tree begins a new leaf: so those before it are full if a tree is filled in order.
+    // An entry that is appended to the tree starts a new leaf: so if a tree is filled in order, all earlier
+    // leaves are full.
     let cut = if place == LEAF && path.is_last(tx) { LEAF } else { LEAF / 2 + usize::from(place > LEAF / 2) };
     let separator = if cut == LEAF {
         (wanted.prefix, OwnKey::new(tx, wanted.query)?)
@@ -73,7 +75,7 @@ fn make_room<'r, K: OrdKey<'r>, V: Persist>(
     Ok(if cut == LEAF || place > cut { (leaf, place - cut) } else { (old, place) })
 }
 
-/// Nodes for the inner nodes on a path that are to be split, the lowest first, and for a new top.
+/// New nodes for the inner nodes on a path that will be split, the lowest first, and for a new top.
 type Spare<'r, K, V> = [Option<New<'r, Inner<'r, K, V>>>; MAX_HEIGHT + 1];
 
 fn spare<'r, K: Persist, V: Persist>(tx: &Txn<'r>, path: &Path<'r, K, V>) -> Result<Spare<'r, K, V>> {
@@ -91,7 +93,7 @@ fn spare<'r, K: Persist, V: Persist>(tx: &Txn<'r>, path: &Path<'r, K, V>) -> Res
     Ok(spare)
 }
 
-/// Adds a child behind the one that the path leads to.
+/// Adds a child after the one that the path leads to.
 fn add_branch<'r, K: OrdKey<'r>, V: Persist>(
     map: P<'r, PBTreeMap<'r, K, V>>,
     tx: &mut Txn<'r>,
@@ -105,9 +107,9 @@ fn add_branch<'r, K: OrdKey<'r>, V: Persist>(
             (Some((inner, place)), None) => return inner.insert_child(tx, place + 1, separator, child),
             (Some((inner, place)), Some(upper)) => {
                 let place = place + 1;
-                // As for leaves, but that the upper part has two children at least.
+                // As for leaves, except that the upper part has at least two children.
                 let cut = if place == INNER { INNER - 1 } else { INNER / 2 + usize::from(place > INNER / 2) };
-                // What separated the first child of the upper part from the one before separates the two parts.
+                // The separator of the first child of the upper part becomes the separator of the two parts.
                 let between = inner.split_off(tx, cut, &upper);
                 let (node, place) = if place > cut { (upper.node(), place - cut) } else { (inner, place) };
                 node.insert_child(tx, place, separator, child);

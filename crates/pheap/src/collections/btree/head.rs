@@ -1,17 +1,18 @@
-//! What a search of a node looks at: the order of its items, and a code of each key.
+//! The part of a node that a search reads first: the order of its items, and a code of each key.
 //!
-//! A code is 16 bits of the key's [prefix](crate::collections::OrdKey::prefix): how far it is from a base, in steps of a power of two. Base and
-//! step are chosen so that they tell the items of the node apart as well as can be; whatever they are, codes are ordered as the keys are, as far
-//! as they go. So the codes of a node fill one cache line or two, and are compared all at once.
+//! A code has 16 bits and is made from the key's [prefix](crate::collections::OrdKey::prefix): its distance
+//! from a base, in steps of a power of two. Base and step are chosen so that they distinguish the items of
+//! the node as well as possible. Whatever they are, a lesser key never has a greater code. The codes of a
+//! node fill one or two cache lines, and are compared all at once.
 
 use crate::Persist;
 
-/// The code of a slot that is not in use: no key has a greater one.
+/// The code of a free slot: no key has a greater code.
 pub(super) const FREE: i16 = i16::MAX;
-/// The least code, that of what has no key.
+/// The least code, used for an item without a key.
 pub(super) const LEAST: i16 = i16::MIN;
 
-/// What is looked at first: written and read as a whole by short transactions.
+/// The first part of a node: short transactions write and read it as a whole.
 #[derive(Persist, Clone, Copy)]
 #[repr(C)]
 #[persist(own, id = "pheap::BTreeHead", crate = "crate")]
@@ -21,7 +22,7 @@ pub(crate) struct Head<const N: usize> {
     scale: Scale,
 }
 
-/// Which slots are in use, in the order of their items; behind them, those that are free.
+/// The slots in use, in the order of their items, followed by the free slots.
 #[derive(Persist, Clone, Copy)]
 #[repr(C)]
 #[persist(own, id = "pheap::BTreeOrder", crate = "crate")]
@@ -30,14 +31,14 @@ pub(crate) struct Order<const N: usize> {
     slots: [u8; N],
 }
 
-/// What codes mean: a base, and in its last 6 bits the logarithm of the step.
+/// The base of the codes, with the logarithm of the step in its last 6 bits.
 #[derive(Persist, Clone, Copy)]
 #[repr(C)]
 #[persist(own, id = "pheap::BTreeScale", crate = "crate")]
 pub(crate) struct Scale(u64);
 
 impl<const N: usize> Order<N> {
-    /// Takes the first free slot for an item that comes to `place`.
+    /// Takes the first free slot, for an item at `place`. Returns the slot.
     #[inline(always)]
     pub(super) fn insert(&mut self, place: usize) -> usize {
         let len = self.len as usize;
@@ -49,7 +50,7 @@ impl<const N: usize> Order<N> {
         slot as usize
     }
 
-    /// Frees the slot of the item at `place`.
+    /// Frees the slot of the item at `place`. Returns the slot.
     #[inline(always)]
     pub(super) fn remove(&mut self, place: usize) -> usize {
         let len = self.len as usize;
@@ -62,7 +63,7 @@ impl<const N: usize> Order<N> {
     }
 }
 
-/// Bytes `from..to` of a word, as ones: those that there are.
+/// Returns a mask for the bytes `from..to` within word number `word`.
 #[inline(always)]
 fn mask(from: usize, to: usize, word: usize) -> u64 {
     let below = |end: usize| {
@@ -72,7 +73,8 @@ fn mask(from: usize, to: usize, word: usize) -> u64 {
     below(to) & !below(from)
 }
 
-/// Moves bytes `from..to` up by one, by words: there are a few only, and which is hard to predict.
+/// Moves bytes `from..to` up by one. It works by words, because there are few of them, and the range is hard
+/// to predict.
 #[inline(always)]
 fn shift_up<const N: usize>(bytes: &mut [u8; N], from: usize, to: usize) {
     let mut carry = 0;
@@ -109,7 +111,8 @@ impl Scale {
         (self.0 & 63) as u32
     }
 
-    /// For prefixes between two. There is room on both sides, so that what is added at the ends of a tree is told apart, too.
+    /// Returns a scale for prefixes between two. It leaves room on both sides, so that it also distinguishes
+    /// keys that are added at the ends of a tree.
     pub(super) fn of(one: u64, other: u64) -> Scale {
         let (least, greatest) = (one.min(other), one.max(other));
         let room = ((greatest - least) / 2).max(1 << 14);
@@ -117,12 +120,13 @@ impl Scale {
         Scale::new(base, 48 - (end - base).leading_zeros().min(48))
     }
 
-    /// Whether the other one is worth it to write all codes again.
+    /// Whether the other scale is so much better that rewriting all codes is worth it.
     fn is_worse(self, other: Scale) -> bool {
         other.shift() + 2 <= self.shift()
     }
 
-    /// Whether a prefix is so far away that it has the code of all that are.
+    /// Whether a prefix is outside the range of the scale, so that it shares its code with all others
+    /// outside.
     fn is_beyond(self, prefix: u64) -> bool {
         prefix < self.base() || (prefix - self.base()) >> self.shift() >= 0xffff
     }
@@ -146,7 +150,7 @@ impl<const N: usize> Head<N> {
         Head { order: Order { len: 0, slots }, codes: [FREE; N], scale: Scale::new(0, 48) }
     };
 
-    /// Number of items.
+    /// Returns the number of items.
     #[inline(always)]
     pub(super) fn len(&self) -> usize {
         self.order.len as usize
@@ -157,40 +161,41 @@ impl<const N: usize> Head<N> {
         self.len() == N
     }
 
-    /// The slot of the item at `place`.
+    /// Returns the slot of the item at `place`.
     #[inline(always)]
     pub(super) fn slot(&self, place: usize) -> usize {
         self.order.slots[place] as usize
     }
 
-    /// The code that a prefix has in this node.
+    /// Returns the code of a prefix in this node.
     #[inline(always)]
     pub(super) fn code(&self, prefix: u64) -> i16 {
         self.scale.code(prefix)
     }
 
-    /// The code of the item at `place`.
+    /// Returns the code of the item at `place`.
     #[inline(always)]
     pub(super) fn code_at(&self, place: usize) -> i16 {
         self.codes[self.slot(place)]
     }
 
-    /// Number of items whose code is less: the place of the first of the others. All codes are compared, so no branch depends on what they are.
+    /// Returns the number of items with a lesser code, which is the place of the first of the others. All
+    /// codes are compared, so no branch depends on them.
     #[inline(always)]
     pub(super) fn less(&self, code: i16) -> usize {
         let less = self.codes.iter().map(|&other| i16::from(other < code)).sum::<i16>() as usize;
         less.min(self.len())
     }
 
-    /// Number of items whose code is not greater.
+    /// Returns the number of items whose code is not greater.
     #[inline(always)]
     pub(super) fn less_or_equal(&self, code: i16) -> usize {
         let others = self.codes.iter().map(|&other| i16::from(other <= code)).sum::<i16>() as usize;
         others.min(self.len())
     }
 
-    /// The scale that would suit an item with this prefix and this code at `place`, and the others, much better than the one there is. The items
-    /// before `first` have no keys.
+    /// Returns a scale, if one would suit the items and a new one at `place`, with this prefix and code, much
+    /// better than the current scale. The items before `first` have no keys.
     #[inline]
     pub(super) fn better_scale(
         &self,
@@ -211,7 +216,7 @@ impl<const N: usize> Head<N> {
         better.then_some(scale)
     }
 
-    /// Writes all codes again. The prefixes are in the order of their slots.
+    /// Sets the scale, and rewrites all codes. The prefixes are in the order of their slots.
     pub(super) fn set_scale(&mut self, first: usize, scale: Scale, prefixes: &[u64; N]) {
         self.scale = scale;
         for place in first..self.len() {
@@ -220,7 +225,7 @@ impl<const N: usize> Head<N> {
         }
     }
 
-    /// [`set_scale`](Self::set_scale) to the one that suits best.
+    /// Sets the [scale](Self::set_scale) that suits the items best.
     pub(super) fn fit(&mut self, first: usize, prefixes: &[u64; N]) {
         if self.len() > first {
             let (least, greatest) = (prefixes[self.slot(first)], prefixes[self.slot(self.len() - 1)]);

@@ -1,6 +1,6 @@
-//! The items of nodes: put in, moved from node to node, taken out, and written.
+//! The items of nodes: insertion, moves from node to node, removal, and changes.
 //!
-//! What must hold of a tree is said in [`node`](super::node).
+//! The invariants of a tree are in [`node`](super::node).
 
 #![allow(unsafe_code)]
 
@@ -13,37 +13,40 @@ use crate::collections::key::OrdKey;
 use crate::layout::Persist;
 use crate::ptr::P;
 
-/// What is the same whatever items are ordered by.
+/// Methods that do not depend on the order of items.
 impl<'r, T: Persist, X: Near, const N: usize> P<'r, Node<T, X, N>> {
-    /// The item at `place`, to write. All of it, for the write set.
+    /// Returns the item at `place`, to write. The whole item is made crash-safe, as the write set prefers.
     ///
     /// # Safety
-    /// When the caller is done, the branches of an inner node have separators as their places say: all but the first.
+    /// When the caller's operation is complete, all branches of an inner node except the first have a
+    /// separator.
     #[inline(always)]
     pub(super) unsafe fn item_mut<'t>(self, tx: &'t mut Txn<'r>, place: usize) -> &'t mut T {
         let slot = self.seen(tx).slot(place);
-        // SAFETY: the slot of an item has a value.
+        // SAFETY: `slot` belongs to an item, so it has a value.
         unsafe { buffer::write(tx, self.slot_ptr(slot)).value_mut() }
     }
 
-    /// The parts of the head that an insertion or a removal writes.
+    /// Returns the parts of the head that an insertion or a removal writes.
     #[inline(always)]
     fn parts(self, slot: usize) -> (*mut Order<N>, *mut i16) {
         assert!(slot < N);
         let head = self.head_ptr();
-        // SAFETY: parts of a live object.
+        // SAFETY: both are parts of a live object, and `slot < N`.
         unsafe { (&raw mut (*head).order, (&raw mut (*head).codes).cast::<i16>().add(slot)) }
     }
 
     /// Moves the item at `place` out.
     ///
     /// # Safety
-    /// When the caller is done, the branches of an inner node have separators as their places say: all but the first.
+    /// When the caller's operation is complete, all branches of an inner node except the first have a
+    /// separator.
     #[inline]
     pub(super) unsafe fn remove_item(self, tx: &mut Txn<'r>, place: usize) -> (X, T) {
         let seen = self.seen(tx);
         let (slot, near) = (seen.slot(place), seen.near(place));
-        // SAFETY: parts of a live node; the slot is in use until now, and not afterwards.
+        // SAFETY: all places are parts of a live node. `slot` is in use, so it has a value; the head then
+        // frees it, so the value is not read there again.
         unsafe {
             let item = buffer::read(tx, self.slot_ptr(slot)).take();
             if tx.logs_in_place() {
@@ -62,13 +65,13 @@ impl<'r, T: Persist, X: Near, const N: usize> P<'r, Node<T, X, N>> {
         }
     }
 
-    /// Empties a slot, if what is left behind could point to something.
+    /// Clears a free slot, if stale bytes in it could be pointers.
     ///
     /// # Safety
     /// The slot is not in use.
     #[inline(always)]
     unsafe fn vacate(self, tx: &mut Txn<'r>, slot: usize) {
-        // SAFETY: parts of a live node.
+        // SAFETY: both places are parts of a live node; the slot is not in use, by the caller's premise.
         unsafe {
             if X::POINTERS {
                 *buffer::write(tx, self.near_ptr(slot)) = X::default();
@@ -81,7 +84,7 @@ impl<'r, T: Persist, X: Near, const N: usize> P<'r, Node<T, X, N>> {
 
     /// Replaces the code of the item at `place`.
     pub(super) fn set_code(self, tx: &mut Txn<'r>, place: usize, code: impl FnOnce(&Head<N>) -> i16) {
-        // SAFETY: a part of a live node.
+        // SAFETY: the head is a part of a live node.
         unsafe {
             let head = buffer::write(tx, self.head_ptr());
             head.codes[head.slot(place)] = code(head);
@@ -89,12 +92,13 @@ impl<'r, T: Persist, X: Near, const N: usize> P<'r, Node<T, X, N>> {
     }
 }
 
-/// What needs to know how items are ordered.
+/// Methods that depend on the order of items.
 impl<'r, T: Item<'r>, X: Near, const N: usize> P<'r, Node<T, X, N>> {
-    /// Puts an item in at `place`. The node is not full.
+    /// Inserts an item at `place`. The node is not full.
     ///
     /// # Safety
-    /// When the caller is done, the branches of an inner node have separators as their places say: all but the first.
+    /// When the caller's operation is complete, all branches of an inner node except the first have a
+    /// separator.
     #[inline]
     pub(super) unsafe fn insert_item(self, tx: &mut Txn<'r>, place: usize, prefix: u64, near: X, item: T) {
         let seen = self.seen(tx);
@@ -113,7 +117,7 @@ impl<'r, T: Item<'r>, X: Near, const N: usize> P<'r, Node<T, X, N>> {
     fn insert_coded(self, tx: &mut Txn<'r>, place: usize, code: i16, near: X, item: T) {
         let head = self.head(tx);
         let slot = head.slot(head.len());
-        // SAFETY: parts of a live node.
+        // SAFETY: all places are parts of a live node; `slot` is free, so nothing is overwritten.
         unsafe {
             if tx.logs_in_place() {
                 let (order, code_at) = self.parts(slot);
@@ -138,16 +142,17 @@ impl<'r, T: Item<'r>, X: Near, const N: usize> P<'r, Node<T, X, N>> {
         let mut head = *self.head(tx);
         let prefixes = self.prefixes(tx, &head);
         head.set_scale(T::FIRST, scale, &prefixes);
-        // SAFETY: a part of a live node.
+        // SAFETY: the head is a part of a live node.
         unsafe { *buffer::write(tx, self.head_ptr()) = head };
     }
 
-    /// Moves the items from `place` on to a new node. They have keys.
+    /// Moves the items from `place` on, all of which have keys, to a new node.
     ///
-    /// (Leaves keep their scale, so that no key is looked at.)
+    /// (Leaves keep their scale, so this reads no key of theirs.)
     ///
     /// # Safety
-    /// When the caller is done, the branches of an inner node have separators as their places say: all but the first.
+    /// When the caller's operation is complete, all branches of an inner node except the first have a
+    /// separator.
     pub(super) unsafe fn split_items(self, tx: &mut Txn<'r>, place: usize, new: &New<'r, Node<T, X, N>>) {
         let new = new.node();
         let (mut head, mut new_head) = (*self.head(tx), Head::EMPTY);
@@ -161,8 +166,8 @@ impl<'r, T: Item<'r>, X: Near, const N: usize> P<'r, Node<T, X, N>> {
             head.fit(T::FIRST, &prefixes);
             new_head.fit(T::FIRST, &new_prefixes);
         }
-        // SAFETY: parts of live nodes, of which nobody knows the new one: it is written where it is. The values move; the heads say
-        // so, and nothing in between can panic.
+        // SAFETY: all places are parts of live nodes. Only this call knows the new node, so it is written in
+        // place. The values move, the heads record that, and nothing in between can panic.
         unsafe {
             for (to, from) in (place..old.len()).map(|place| old.slot(place)).enumerate() {
                 new.near_ptr(to).copy_from_nonoverlapping(tx.place_of(self.near_ptr(from)), 1);
@@ -176,7 +181,7 @@ impl<'r, T: Item<'r>, X: Near, const N: usize> P<'r, Node<T, X, N>> {
         }
     }
 
-    /// The prefixes of all items, in the order of their slots.
+    /// Returns the prefixes of all items, in the order of their slots.
     fn prefixes(self, view: &View<'r>, head: &Head<N>) -> [u64; N] {
         let (seen, mut prefixes) = (self.seen(view), [0; N]);
         for place in 0..head.len() {
@@ -185,10 +190,12 @@ impl<'r, T: Item<'r>, X: Near, const N: usize> P<'r, Node<T, X, N>> {
         prefixes
     }
 
-    /// Moves `count` items from `place` on to `to_place` of another node, which has room for them. They have keys.
+    /// Moves `count` items from `place` on, all of which have keys, to `to_place` of another node with room
+    /// for them.
     ///
     /// # Safety
-    /// When the caller is done, the branches of an inner node have separators as their places say: all but the first.
+    /// When the caller's operation is complete, all branches of an inner node except the first have a
+    /// separator.
     pub(super) unsafe fn move_items(
         self,
         tx: &mut Txn<'r>,
@@ -200,7 +207,7 @@ impl<'r, T: Item<'r>, X: Near, const N: usize> P<'r, Node<T, X, N>> {
         let (mut from_head, mut to_head) = (*self.head(tx), *to.head(tx));
         assert!(self != to && place + count <= from_head.len() && to_place <= to_head.len());
         assert!(to_head.len() + count <= N);
-        // The user's code comes first: should it panic, nothing has moved.
+        // The program's code runs first: if it panics, nothing has moved.
         let (prefixes, mut to_prefixes) = (self.prefixes(tx, &from_head), to.prefixes(tx, &to_head));
         let mut moves = [(0, 0); N];
         for (i, slots) in moves[..count].iter_mut().enumerate() {
@@ -209,34 +216,36 @@ impl<'r, T: Item<'r>, X: Near, const N: usize> P<'r, Node<T, X, N>> {
         }
         to_head.fit(T::FIRST, &to_prefixes);
         for &(from_slot, to_slot) in &moves[..count] {
-            // SAFETY: parts of live nodes. The value moves, bytes and all; the heads say so below, and nothing in between can panic.
+            // SAFETY: all places are parts of live nodes. The value moves with its bytes, the heads record
+            // that below, and nothing in between can panic.
             unsafe {
                 if size_of::<X>() > 0 {
                     let near = *buffer::read(tx, self.near_ptr(from_slot));
                     *buffer::write(tx, to.near_ptr(to_slot)) = near;
                 }
-                // Looked up first: a copy of this transaction stays where it is while another is made, and the new place is good until the
-                // next access.
+                // Look the old place up first: a copy of this transaction stays where it is while another
+                // copy is made, and the new place is valid until the next access.
                 let old = tx.place_of(self.slot_ptr(from_slot));
                 let new = std::ptr::from_mut(buffer::write(tx, to.slot_ptr(to_slot)));
                 new.copy_from_nonoverlapping(old, 1);
                 self.vacate(tx, from_slot);
             }
         }
-        // SAFETY: parts of live nodes.
+        // SAFETY: the heads are parts of live nodes.
         unsafe {
             *buffer::write(tx, self.head_ptr()) = from_head;
             *buffer::write(tx, to.head_ptr()) = to_head;
         }
     }
 
-    /// Moves items between neighbours, so that they have as many.
+    /// Moves items between neighbours, so that both have the same number.
     ///
     /// # Safety
-    /// When the caller is done, the branches of an inner node have separators as their places say: all but the first.
+    /// When the caller's operation is complete, all branches of an inner node except the first have a
+    /// separator.
     pub(super) unsafe fn even_items(self, tx: &mut Txn<'r>, right: Self) {
         let (l, r) = (self.count(tx), right.count(tx));
-        // SAFETY: the caller sees to the separators of both nodes.
+        // SAFETY: the caller's premise covers the separators of both nodes.
         unsafe {
             if l < r {
                 right.move_items(tx, 0, (r - l) / 2, self, l);
@@ -249,44 +258,46 @@ impl<'r, T: Item<'r>, X: Near, const N: usize> P<'r, Node<T, X, N>> {
 }
 
 impl<'r, K: OrdKey<'r>, V: Persist> P<'r, Leaf<K, V>> {
-    /// The value of the entry at `place`, to write.
+    /// Returns the value of the entry at `place`, to write.
     #[inline(always)]
     pub(super) fn value_mut<'t>(self, tx: &'t mut Txn<'r>, place: usize) -> &'t mut V {
         let slot = self.slot_ptr(self.seen(tx).slot(place));
-        // SAFETY: a slot of a live node. It is that of an item, so there is an entry in the place that is written; `tx` is borrowed as long as the value is. No
-        // reference to the whole entry is made: somebody may look at its key (`entry_mut`).
+        // SAFETY: `slot` is a slot of a live node that belongs to an item, so the returned place has an
+        // entry; `tx` is borrowed as long as the value is. There is no reference to the whole entry, because
+        // `entry_mut` has one to its key.
         unsafe {
             let entry = tx.writable(slot).cast::<Entry<K, V>>();
             &mut (*entry).value
         }
     }
 
-    /// What the key of the entry at `place` is looked up by, and its value, to write.
+    /// Returns the key of the entry at `place`, in its borrowed form, and its value, to write.
     pub(super) fn entry_mut<'t>(self, tx: &'t mut Txn<'r>, place: usize) -> (&'t K::Query, &'t mut V) {
         let query: *const K::Query = self.seen(tx).query(place);
         let value = self.value_mut(tx, place);
-        // SAFETY: the query is apart from the value, as `MapKey` promises. Nobody writes the key, neither here nor where the entry was before it was copied, and
-        // a reference to it stays good while a transaction goes from copies to the undo log.
+        // SAFETY: the query does not overlap the value, by the contract of `MapKey`. Nothing writes the key,
+        // neither here nor at the place from which the entry was copied. A reference to it stays valid when
+        // the transaction becomes long.
         (unsafe { &*query }, value)
     }
 
     /// Adds an entry at `place` of a leaf that is not full.
     #[inline]
     pub(super) fn insert_entry(self, tx: &mut Txn<'r>, place: usize, prefix: u64, entry: Entry<K, V>) {
-        // SAFETY: an entry of a leaf, which has no separators.
+        // SAFETY: the item is an entry of a leaf, which has no separators.
         unsafe { self.insert_item(tx, place, prefix, (), entry) };
     }
 
     /// Moves the entry at `place` out.
     #[inline]
     pub(super) fn remove_entry(self, tx: &mut Txn<'r>, place: usize) -> Entry<K, V> {
-        // SAFETY: an entry of a leaf, which has no separators.
+        // SAFETY: the item is an entry of a leaf, which has no separators.
         unsafe { self.remove_item(tx, place) }.1
     }
 
     /// Moves the entries from `place` on to a new leaf.
     pub(super) fn split_off(self, tx: &mut Txn<'r>, place: usize, new: &New<'r, Leaf<K, V>>) {
-        // SAFETY: entries of a leaf, which has no separators.
+        // SAFETY: the items are entries of a leaf, which has no separators.
         unsafe { self.split_items(tx, place, new) };
     }
 }

@@ -1,4 +1,4 @@
-//! Two maps that become one, and one that becomes two.
+//! Joining two maps, and splitting one.
 
 #![allow(unsafe_code)]
 
@@ -17,13 +17,14 @@ use crate::error::Result;
 use crate::layout::Persist;
 use crate::ptr::P;
 
-/// <a id="change-PBTreeMap-join"></a>Two maps that become one, and one that becomes two.
+/// <a id="change-PBTreeMap-join"></a>Joining two maps, and splitting one.
 impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
-    /// Moves all entries of `other` to this map. Where both have a key, the value of `other` stays, and the key of this map. O(1) if this map is empty; else O(k log n) for k entries of `other`:
-    /// each is searched for, and moves with the memory of its key.
+    /// Moves all entries of `other` to this map. If both have a key, the key of this map stays, with the
+    /// value of `other`. O(1) if this map is empty; else O(k log n) for k entries of `other`: each is
+    /// searched for, and moves together with the memory of its key.
     ///
     /// # Errors
-    /// As for [`insert`](Self::insert). Some entries have moved then, and all others are still in `other`.
+    /// As for [`insert`](Self::insert). Then some entries have moved, and all others are still in `other`.
     ///
     /// # Panics
     /// If the two are the same.
@@ -39,8 +40,9 @@ impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
             let first = Position::at_end(tx, tx[other].top.child(), false, &mut from);
             let Some(Found { leaf, place: Ok(at) }) = first else { return Ok(()) };
             let query: *const K::Query = leaf.seen(tx).query(at);
-            // SAFETY: what a key is looked up by is not written to as long as the key is in its map, and that is not changed before the last use of this: only the other one gets new nodes. What is
-            // copied meanwhile, by a transaction that goes on with its undo log, stays where it was as well.
+            // SAFETY: the query of a key is not written as long as the key is in its map, and `other` is not
+            // changed before the last use of the query: only `self` gets new nodes. If the transaction
+            // becomes long in between, it copies entries, and the originals stay where they are.
             let wanted = Wanted::new::<K>(unsafe { &*query });
             let (prefix, mut path) = (wanted.prefix, Path::new());
             let found = search::find_to_insert(tx, tx[self].top.child(), wanted, &mut path);
@@ -50,7 +52,7 @@ impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
                 entry.key.give_up(tx);
                 continue;
             }
-            // First, for it may fail.
+            // Make room first, because that may fail.
             let (home, place) = grow::room(self, tx, found, &mut path, wanted)?;
             let entry = shrink::remove(other, tx, leaf, &mut from, at);
             home.insert_entry(tx, place, prefix, entry);
@@ -58,8 +60,9 @@ impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
         }
     }
 
-    /// Takes the entries out whose keys are not less than `key`, as another map. No entry moves but those of one leaf: O(log n), and a look at each leaf from there to the nearer end of the map, to
-    /// count them, as for [`PBTreeMap::rank`].
+    /// Moves the entries whose keys are not less than `key` to another map. Only the entries of one leaf
+    /// move. O(log n), and the head of each leaf from there to the nearer end of the map is read, to count
+    /// the entries, as for [`PBTreeMap::rank`].
     ///
     /// ```
     /// # use pheap::{Heap, PBTreeMap, Persist, Root, field};
@@ -85,7 +88,8 @@ impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
     /// ```
     ///
     /// # Errors
-    /// As for [`insert`](Self::insert): a new node for each height of the map. Then nothing has changed. A map that is not stored is garbage, with all that is in it.
+    /// As for [`insert`](Self::insert), because it needs a new node for each level of the map. Then nothing
+    /// has changed. If the program does not store the returned map, it is garbage, with all its entries.
     pub fn split_off(self, tx: &mut Txn<'r>, key: impl KeyArg<'r, K>) -> Result<PBTreeMap<'r, K, V>> {
         let query = key.apart(tx);
         let mut path = Path::new();
@@ -95,7 +99,7 @@ impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
         let new = New::<Leaf<K, V>>::alloc(tx)?;
         let upper: Vec<New<'r, Inner<'r, K, V>>> =
             path.places().iter().map(|_| New::alloc(tx)).collect::<Result<_>>()?;
-        // Nothing fails from here on, nor calls the program's code before both are maps.
+        // From here on, nothing fails, and no code of the program runs before both trees are complete.
         leaf.split_off(tx, place, &new);
         let mut right = NewChild::Leaf(new);
         for upper in upper {
@@ -114,9 +118,9 @@ impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
 
 /// Mends the nodes along an edge of a tree that was cut.
 fn mend_edge<'r, K: OrdKey<'r>, V: Persist>(tx: &mut Txn<'r>, top: Child<'r, K, V>, last: bool) {
-    // First of all: a node without items has no way below it.
+    // First of all, because a search cannot get past a node without items.
     drop_empty(tx, top, last, MAX_HEIGHT);
-    // What was alone below its parent has neighbours when that was merged.
+    // A node that had no neighbour may have one after its parent was merged.
     for _ in 0..MAX_HEIGHT {
         if !mend(tx, top, last, MAX_HEIGHT) {
             break;
@@ -124,7 +128,7 @@ fn mend_edge<'r, K: OrdKey<'r>, V: Persist>(tx: &mut Txn<'r>, top: Child<'r, K, 
     }
 }
 
-/// The place of the child at an edge of a node that has children.
+/// Returns the place of the child at an edge of a node that has children.
 fn at_edge<'r, K: OrdKey<'r>, V: Persist>(tx: &Txn<'r>, inner: P<'r, Inner<'r, K, V>>, last: bool) -> usize {
     if last { inner.count(tx) - 1 } else { 0 }
 }
@@ -148,7 +152,8 @@ fn drop_empty<'r, K: OrdKey<'r>, V: Persist>(
     }
 }
 
-/// Mends nodes at an edge that have too few items, from the bottom up. Returns whether there may be more to mend.
+/// Mends nodes at an edge that have too few items, from the bottom up. Returns whether there may be more to
+/// mend.
 fn mend<'r, K: OrdKey<'r>, V: Persist>(
     tx: &mut Txn<'r>,
     child: Child<'r, K, V>,

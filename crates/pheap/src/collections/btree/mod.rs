@@ -2,8 +2,8 @@
 //!
 //! | file | |
 //! |---|---|
-//! | `node`, `head`, `items` | nodes, what a search looks at, and what is put in and taken out |
-//! | `branch` | how they hang together |
+//! | `node`, `head`, `items` | nodes, their searchable part, and their items |
+//! | `branch` | the pointers between nodes |
 //! | `search`, `path` | finding a key |
 //! | `grow`, `shrink` | insertion and splits; removal and merges |
 //! | `change`, `entry`, `bulk`, `join` | the public operations |
@@ -51,7 +51,7 @@ use range::Between;
 
 /// An ordered map: `BTreeMap` for a heap.
 ///
-/// It is read through a reference, and mutated through its pointer. Keys are passed and returned in their
+/// It is read through a reference, and changed through its pointer. Keys are passed and returned in their
 /// [borrowed form](crate::collections::MapKey): a `&str` for `P<str>`, a `&u64` for `u64`.
 ///
 /// ```
@@ -84,17 +84,19 @@ use range::Between;
 /// # }
 /// ```
 ///
-/// It is a B+-tree (Bayer and McCreight, "Organization and maintenance of large ordered indexes", 1972; Comer, "The ubiquitous B-tree",
-/// 1979), with up to 32 entries in a leaf and 64 children of an inner node, all but those at the edges at least a third full. Entries stay in the
-/// slots that they were written to; only an array of slot numbers is sorted (Chen and Jin, "Persistent B+-trees in non-volatile
-/// main memory", VLDB 2015). So an insertion writes an entry, that array, and 16 bits of the key, which searches compare first: a redo record of two
-/// cache lines. About one insertion in 16 splits a leaf, and writes a new one of 32 entries, too.
+/// It is a B+-tree (Bayer and McCreight, "Organization and maintenance of large ordered indexes", 1972;
+/// Comer, "The ubiquitous B-tree", 1979). A leaf has up to 32 entries, and an inner node up to 64 children;
+/// all nodes except those at the edges are at least a third full. Entries stay in the slots to which they
+/// were written; only an array of slot numbers is sorted (Chen and Jin, "Persistent B+-trees in non-volatile
+/// main memory", VLDB 2015). So an insertion writes an entry, that array, and 16 bits of the key, which
+/// searches compare first: a redo record of two cache lines. About one insertion in 16 also splits a leaf,
+/// and writes a new one of 32 entries.
 ///
-/// An empty map has no nodes. Values that are collections themselves can be read, replaced and moved, but not changed in place: use a
-/// `PBTreeMap<K, P<PVec<T>>>` for that.
+/// An empty map has no nodes. A value that is a collection can be read, replaced and moved, but not changed
+/// in place: use a `PBTreeMap<K, P<PVec<T>>>` for that.
 ///
-/// If the `Ord` of keys contradicts itself, or panics, a map may find, order or keep keys in any way, but nothing worse happens: no
-/// undefined behaviour, no value twice, no endless loop.
+/// If the `Ord` of keys contradicts itself, or panics, a map may find, order or keep keys in any way, but
+/// nothing worse happens: no undefined behaviour, no value twice, no endless loop.
 ///
 #[doc = include_str!("pbtreemap.md")]
 #[derive(Persist)]
@@ -122,7 +124,7 @@ sized!(PBTreeMap<K, V> of "entries", "nodes", PBTreeMap { len: 0, top: Top::NONE
 
 /// Reading.
 impl<'r, K: OrdKey<'r>, V: Persist> PBTreeMap<'r, K, V> {
-    /// The value of a key, if the map has it. O(log n).
+    /// Returns the value of a key, if the map has it. O(log n).
     #[inline]
     pub fn get<'v>(&self, view: &'v View<'r>, key: impl KeyArg<'r, K>) -> Option<&'v V> {
         let wanted = Wanted::new::<K>(key.seen(view));
@@ -130,7 +132,7 @@ impl<'r, K: OrdKey<'r>, V: Persist> PBTreeMap<'r, K, V> {
         Some(leaf.value(place))
     }
 
-    /// The key, in its borrowed form, and its value. O(log n).
+    /// Returns the key, in its borrowed form, and its value. O(log n).
     pub fn get_key_value<'v>(
         &self,
         view: &'v View<'r>,
@@ -145,8 +147,10 @@ impl<'r, K: OrdKey<'r>, V: Persist> PBTreeMap<'r, K, V> {
         Some((entry.key.query(view), &entry.value))
     }
 
-    /// Loads what [`get`](Self::get), or a change, will look at for each of these keys, several at a time. Who is about to come to many keys in no order of a large map, one after the other,
-    /// waits less for memory then. Ask for some dozens at a time, or the first ones are forgotten before they are used. Only a hint: nothing depends on it.
+    /// Prefetches the memory that [`get`](Self::get), or a change, will read for each of these keys, several
+    /// at a time. A program that is about to access many keys of a large map in no order waits less for
+    /// memory then. Pass some dozens of keys at a time, or the first ones leave the cache before they are
+    /// used. This is only a hint: it has no other effect.
     ///
     /// ```
     /// # use pheap::{Heap, PBTreeMap, Root};
@@ -172,7 +176,7 @@ impl<'r, K: OrdKey<'r>, V: Persist> PBTreeMap<'r, K, V> {
         view.glance(|view| search::prefetch(view, top, keys));
     }
 
-    /// The entry with the least key. O(log n).
+    /// Returns the entry with the least key. O(log n).
     pub fn first_key_value<'v>(&self, view: &'v View<'r>) -> Option<(&'v K::Query, &'v V)>
     where
         K: 'v,
@@ -180,7 +184,7 @@ impl<'r, K: OrdKey<'r>, V: Persist> PBTreeMap<'r, K, V> {
         self.iter(view).next()
     }
 
-    /// The entry with the greatest key. O(log n).
+    /// Returns the entry with the greatest key. O(log n).
     pub fn last_key_value<'v>(&self, view: &'v View<'r>) -> Option<(&'v K::Query, &'v V)>
     where
         K: 'v,
@@ -199,23 +203,23 @@ impl<'r, K: OrdKey<'r>, V: Persist> PBTreeMap<'r, K, V> {
         Entries::new(Between::new(view, self.top.child(), ..), self.len())
     }
 
-    /// The entries in the order of their keys, from both ends.
+    /// Iterates over the entries in the order of their keys; the iterator is double-ended.
     #[inline]
     pub fn iter<'v>(&self, view: &'v View<'r>) -> Iter<'v, 'r, K, V> {
         Iter(self.entries(view))
     }
 
-    /// The keys in order.
+    /// Iterates over the keys in order.
     pub fn keys<'v>(&self, view: &'v View<'r>) -> Keys<'v, 'r, K, V> {
         Keys(self.entries(view))
     }
 
-    /// The values in the order of their keys.
+    /// Iterates over the values in the order of their keys.
     pub fn values<'v>(&self, view: &'v View<'r>) -> Values<'v, 'r, K, V> {
         Values(self.entries(view))
     }
 
-    /// The entries whose keys are in a range, in order, from both ends.
+    /// Iterates over the entries whose keys are in a range, in order; the iterator is double-ended.
     ///
     /// # Panics
     /// If the range ends before it starts, or starts and ends at a key that both exclude.

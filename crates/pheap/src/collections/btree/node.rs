@@ -1,16 +1,21 @@
-//! The nodes of a tree: items that stay in the slots that they were written to, and their order.
+//! The nodes of a tree: items that stay in the slots to which they were written, and their order.
 //!
-//! What must hold of a tree, whatever the order of its keys:
-//! * Of a node, `len` is at most `N`, and the `slots` of its order are a permutation of `0..N`: those of the items first, as they are sorted.
-//! * A slot in use has a value. One that is not in use is zero, if there can be pointers in it; so is what is near the head.
-//! * Each branch of an inner node leads to one child: a leaf, near the head, or an inner node. All but the first branch have a separator.
-//! * All leaves are equally deep, and no node has two parents.
+//! Invariants of a tree, whatever the order of its keys:
+//! * In a node, `len` is at most `N`, and the `slots` of its order are a permutation of `0..N`: first those
+//!   of the items, as they are sorted.
+//! * A slot in use has a value. If a type can have pointers, its free slots, or the free elements of `near`,
+//!   are zero.
+//! * Each branch of an inner node leads to one child: a leaf, by its element of `near`, or an inner node. All
+//!   branches except the first have a separator.
+//! * All leaves have the same depth, and no node has two parents.
 //!
-//! Only [`items`](super::items) writes nodes, but for new ones; what needs to know how they hang together is in `branch`. Pointers to nodes are found in nodes, in the `Top` of a map, and
-//! while a transaction is busy with them.
+//! Only [`items`](super::items) writes nodes that are not new; `branch` has the code that depends on the
+//! pointers between nodes. Pointers to nodes are in nodes, in the `Top` of a map, and in the variables of
+//! running operations.
 //!
-//! And for finding things: the codes are those of the keys, [`LEAST`](super::head::LEAST) for a first child, and [`FREE`](super::head::FREE) in slots that are not in use; a separator is
-//! greater than all keys before it, and not greater than those below its child. Leaves without entries are found, but only after a panic.
+//! Searches also rely on these: the codes are those of the keys, [`LEAST`](super::head::LEAST) for a first
+//! child, and [`FREE`](super::head::FREE) in free slots. A separator is greater than all keys before it, and
+//! not greater than those below its child. A leaf without entries exists only after a panic.
 
 #![allow(unsafe_code)]
 
@@ -26,14 +31,14 @@ use crate::os::cpu::prefetch_read;
 use crate::ptr::{P, value_of};
 use crate::units::LINE;
 
-/// Entries of a leaf, and branches of an inner node. Few for the tests of this crate's inside.
+/// Entries of a leaf, and branches of an inner node. The unit tests of this crate have small nodes.
 pub(super) const LEAF: usize = if cfg!(test) { 8 } else { 32 };
 pub(super) const INNER: usize = if cfg!(test) { 8 } else { 64 };
 
-/// No tree that fits into memory is higher.
+/// A height that no tree in memory can exceed.
 pub(super) const MAX_HEIGHT: usize = 16;
 
-/// A node, for items `T`, and what is to be near the head of each.
+/// A node with items of type `T`; `near` has the part of each item that lies near the head.
 #[derive(Persist)]
 #[repr(C, align(64))]
 #[persist(own, id = "pheap::BTreeNode", crate = "crate")]
@@ -43,7 +48,8 @@ pub(crate) struct Node<T, X, const N: usize> {
     slots: [Slot<T>; N],
 }
 
-/// An entry of a leaf. Aligned, so that entries share no word: a transaction keeps copies of whole words.
+/// An entry of a leaf. It is aligned so that entries share no word: a transaction keeps copies of whole
+/// words.
 #[derive(Persist)]
 #[repr(C, align(8))]
 #[persist(own, id = "pheap::BTreeEntry", crate = "crate")]
@@ -52,15 +58,17 @@ pub(crate) struct Entry<K, V> {
     pub(super) value: V,
 }
 
-/// What an inner node knows of a child: the key that is greater than all before it, and not greater than those below it. The first child has none.
+/// A branch of an inner node. Its separator is greater than all keys before it, and not greater than those
+/// below its child. The first branch has none.
 ///
-/// A child that is a leaf is near the head instead: most inner nodes have leaves below them, and the pointers to them fill a third of the lines.
+/// If the child is a leaf, the pointer to it is in `near` instead: most inner nodes have leaves below them,
+/// and the pointers to them then fill a third of the lines.
 #[derive(Persist)]
 #[repr(C)]
 #[persist(own, id = "pheap::BTreeBranch", crate = "crate")]
 pub(crate) struct Branch<'r, K, V> {
     pub(super) separator: Slot<OwnKey<K>>,
-    /// That of the separator. Kept, so that to look at it is not the user's code.
+    /// The prefix of the separator. It is stored, so that reading it runs no code of the program.
     pub(super) prefix: u64,
     pub(super) inner: Option<P<'r, Inner<'r, K, V>>>,
 }
@@ -73,7 +81,7 @@ pub(super) type Inner<'r, K, V> = Node<Branch<'r, K, V>, Option<P<'r, Leaf<K, V>
 #[repr(u64)]
 #[persist(own, id = "pheap::BTreeChild", crate = "crate")]
 pub(crate) enum Child<'r, K, V> {
-    /// With a number, which is 0, so that there is no padding.
+    /// The number is 0, so that there is no padding.
     None(#[allow(dead_code)] u64),
     Leaf(P<'r, Leaf<K, V>>),
     Inner(P<'r, Inner<'r, K, V>>),
@@ -81,15 +89,15 @@ pub(crate) enum Child<'r, K, V> {
 
 copied! { [K, V] Child<'_, K, V>; }
 
-/// What is in order in a node.
+/// An item of a node, which has an order.
 pub(crate) trait Item<'r>: Persist {
     /// The place of the first item that has a key.
     const FIRST: usize;
 
-    /// Whether the prefix is kept, so that to look at it is not the user's code, and costs nothing.
+    /// Whether the prefix is stored, so that reading it runs no code of the program, and is cheap.
     const KEPT: bool;
 
-    /// Orders its key, as far as it goes. (Some number, if it has none.)
+    /// Returns the prefix of the item's key. (Some number, if it has no key.)
     fn prefix(&self, view: &View<'r>) -> u64;
 }
 
@@ -113,13 +121,13 @@ impl<'r, K: OrdKey<'r>, V: Persist> Item<'r> for Branch<'r, K, V> {
     }
 }
 
-/// What is near the head of a node. The default is zero in all bytes.
+/// The part of an item that lies near the head of a node. The default has zero in all bytes.
 pub(crate) trait Near: Persist + Copy + Default {}
 
 impl Near for () {}
 impl<'r, K: Persist, V: Persist> Near for Option<P<'r, Leaf<K, V>>> {}
 
-/// A node that this transaction has made, and that nothing in the heap points to. It is written where it is.
+/// A node that this transaction has allocated, and to which no object points. It is written in place.
 pub(super) struct New<'r, N>(P<'r, N>);
 
 impl<'r, N> New<'r, N> {
@@ -129,10 +137,10 @@ impl<'r, N> New<'r, N> {
 }
 
 impl<'r, T: Persist, X: Near, const N: usize> New<'r, Node<T, X, N>> {
-    /// Without items.
+    /// Allocates a node without items.
     pub(super) fn alloc(tx: &Txn<'r>) -> Result<Self> {
         let (node, place) = tx.alloc_uninit::<Node<T, X, N>>()?;
-        // SAFETY: a new object, of this size.
+        // SAFETY: `place` is a new object with the size of a node.
         unsafe {
             place.cast::<u8>().write_bytes(0, size_of::<Node<T, X, N>>());
             (&raw mut (*place).head).write(Head::EMPTY);
@@ -141,7 +149,7 @@ impl<'r, T: Persist, X: Near, const N: usize> New<'r, Node<T, X, N>> {
     }
 }
 
-/// A node as a view sees it. While the view is borrowed nobody changes it.
+/// A node as a view shows it. It does not change while the view is borrowed.
 pub(super) struct Seen<'v, 'r, T, X, const N: usize> {
     view: &'v View<'r>,
     node: P<'r, Node<T, X, N>>,
@@ -175,24 +183,24 @@ impl<'v, 'r, T: Persist, X: Near, const N: usize> Seen<'v, 'r, T, X, N> {
         self.head.slot(place)
     }
 
-    /// The item at `place`.
+    /// Returns the item at `place`.
     #[inline(always)]
     pub(super) fn item(self, place: usize) -> &'v T {
-        // SAFETY: the slot of an item has a value, and nobody changes it while the view is borrowed.
+        // SAFETY: the slot of an item has a value, and does not change while the view is borrowed.
         unsafe { buffer::read(self.view, self.node.slot_ptr(self.slot(place))).value() }
     }
 
-    /// What is near the head of the item at `place`.
+    /// Returns the part of the item at `place` that lies near the head.
     #[inline(always)]
     pub(super) fn near(self, place: usize) -> X {
         let near = self.node.near_ptr(self.head.slot(place));
-        // Whoever writes it writes the head as well: if there is no copy of that, there is none of this.
+        // A write to it also writes the head: so if there is no copy of the head, there is none of it.
         let in_place = std::ptr::eq(self.head, self.node.head_ptr());
-        // SAFETY: a part of a live node; where it is, if no copy was made.
+        // SAFETY: `near` is a part of a live node, and can be read in place if no copy was made.
         unsafe { if in_place { *near } else { *buffer::read(self.view, near) } }
     }
 
-    /// The slot that the next item takes, if there is one.
+    /// Returns the slot that the next item takes, if there is one.
     #[inline(always)]
     pub(super) fn free_slot(self) -> Option<*const u8> {
         (!self.head.is_full()).then(|| self.node.slot_ptr(self.head.slot(self.len())).cast_const().cast())
@@ -200,7 +208,8 @@ impl<'v, 'r, T: Persist, X: Near, const N: usize> Seen<'v, 'r, T, X, N> {
 }
 
 impl<'v, 'r, K: OrdKey<'r>, V: Persist> SeenLeaf<'v, 'r, K, V> {
-    /// The slot of a key with this prefix: that of the first entry which may have it, or that which it takes.
+    /// Returns the probable slot of a key with this prefix: that of the first entry that may have the key, or
+    /// the next free one.
     #[inline(always)]
     pub(super) fn likely_slot(self, prefix: u64) -> Option<*const u8> {
         let code = self.head.code(prefix);
@@ -212,7 +221,7 @@ impl<'v, 'r, K: OrdKey<'r>, V: Persist> SeenLeaf<'v, 'r, K, V> {
         }
     }
 
-    /// What the key of the entry at `place` is looked up by.
+    /// Returns the key of the entry at `place`, in its borrowed form.
     #[inline(always)]
     pub(super) fn query(self, place: usize) -> &'v K::Query
     where
@@ -222,23 +231,25 @@ impl<'v, 'r, K: OrdKey<'r>, V: Persist> SeenLeaf<'v, 'r, K, V> {
         self.item(place).key.query(self.view)
     }
 
-    /// The value of the entry at `place`.
+    /// Returns the value of the entry at `place`.
     #[inline(always)]
     pub(super) fn value(self, place: usize) -> &'v V {
         let entry = self.node.slot_ptr(self.slot(place)).cast::<Entry<K, V>>();
-        // SAFETY: a part of an entry, for the slot of an item has a value, and nobody changes it while the view is borrowed.
+        // SAFETY: the slot of an item has a value, so this is a part of an entry, which does not change while
+        // the view is borrowed.
         unsafe { buffer::read(self.view, &raw mut (*entry).value) }
     }
 }
 
 impl<'v, 'r, K: Persist, V: Persist> SeenInner<'v, 'r, K, V> {
-    /// The child at `place`.
+    /// Returns the child at `place`.
     #[inline(always)]
     pub(super) fn child(self, place: usize) -> Child<'r, K, V> {
         Child::of(self.near(place), || self.item(place).inner)
     }
 
-    /// The prefix of the separator at `place`, and what the key is looked up by. The first child has none.
+    /// Returns the prefix of the separator at `place`, and a function that returns its key. The first child
+    /// has no separator.
     #[inline(always)]
     pub(super) fn separator(self, place: usize) -> (u64, impl FnOnce() -> &'v K::Query)
     where
@@ -247,7 +258,7 @@ impl<'v, 'r, K: Persist, V: Persist> SeenInner<'v, 'r, K, V> {
     {
         assert!(place > 0);
         let branch = self.item(place);
-        // SAFETY: `place` is not 0, and all but the first branch have a separator.
+        // SAFETY: `place` is not 0, and all branches except the first have a separator.
         (branch.prefix, move || unsafe { branch.separator.value() }.query(self.view))
     }
 }
@@ -256,25 +267,25 @@ impl<'v, 'r, K: Persist, V: Persist> SeenInner<'v, 'r, K, V> {
 impl<'r, T: Persist, X: Near, const N: usize> P<'r, Node<T, X, N>> {
     #[inline(always)]
     pub(super) fn head_ptr(self) -> *mut Head<N> {
-        // SAFETY: a part of a live object.
+        // SAFETY: `head` is a part of a live object.
         unsafe { &raw mut (*value_of(self)).head }
     }
 
     #[inline(always)]
     pub(super) fn slot_ptr(self, slot: usize) -> *mut Slot<T> {
         assert!(slot < N);
-        // SAFETY: a part of a live object.
+        // SAFETY: the slot is a part of a live object, because `slot < N`.
         unsafe { (&raw mut (*value_of(self)).slots).cast::<Slot<T>>().add(slot) }
     }
 
     #[inline(always)]
     pub(super) fn near_ptr(self, slot: usize) -> *mut X {
         assert!(slot < N);
-        // SAFETY: a part of a live object.
+        // SAFETY: the element is a part of a live object, because `slot < N`.
         unsafe { (&raw mut (*value_of(self)).near).cast::<X>().add(slot) }
     }
 
-    /// Starts to load what a search looks at.
+    /// Prefetches the part that a search reads.
     #[inline(always)]
     pub(super) fn prefetch(self) {
         let first = self.head_ptr().cast::<u8>();
@@ -285,7 +296,7 @@ impl<'r, T: Persist, X: Near, const N: usize> P<'r, Node<T, X, N>> {
 
     #[inline(always)]
     pub(super) fn seen<'v>(self, view: &'v View<'r>) -> Seen<'v, 'r, T, X, N> {
-        // SAFETY: a part of a live node.
+        // SAFETY: the head is a part of a live node, and there is no `&mut` to it while the view is borrowed.
         Seen { view, node: self, head: unsafe { buffer::read(view, self.head_ptr()) } }
     }
 
@@ -321,7 +332,7 @@ impl<'r, K: Persist, V: Persist> Child<'r, K, V> {
         }
     }
 
-    /// Starts to load the entries of a leaf, for a search that its codes do not help; of large entries only
+    /// Prefetches the entries of a leaf, for a search in which all its codes are equal; of large entries only
     /// the first.
     #[inline]
     pub(super) fn prefetch_entries(self) {
@@ -334,7 +345,7 @@ impl<'r, K: Persist, V: Persist> Child<'r, K, V> {
         }
     }
 
-    /// Starts to load the number of its items.
+    /// Prefetches the number of its items.
     #[inline(always)]
     pub(super) fn prefetch_count(self) {
         match self {
@@ -344,7 +355,7 @@ impl<'r, K: Persist, V: Persist> Child<'r, K, V> {
         }
     }
 
-    /// Number of its items.
+    /// Returns the number of its items.
     pub(super) fn count(self, view: &View<'r>) -> usize {
         match self {
             Child::Leaf(leaf) => leaf.count(view),

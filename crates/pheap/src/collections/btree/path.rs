@@ -6,7 +6,7 @@ use crate::collections::common::copied;
 use crate::layout::Persist;
 use crate::ptr::P;
 
-/// Inner nodes from the top down, and which child of each is next.
+/// The inner nodes from the top down, and the place of the next child in each.
 pub(super) struct Path<'r, K, V> {
     steps: [Option<P<'r, Inner<'r, K, V>>>; MAX_HEIGHT],
     places: [u8; MAX_HEIGHT],
@@ -28,14 +28,14 @@ impl<'r, K, V> Path<'r, K, V> {
         self.len += 1;
     }
 
-    /// The last step, taken off.
+    /// Removes the last step, and returns it.
     #[inline(always)]
     pub(super) fn pop(&mut self) -> Option<(P<'r, Inner<'r, K, V>>, usize)> {
         self.len = self.len.checked_sub(1)?;
         self.steps[self.len].map(|inner| (inner, self.places[self.len].into()))
     }
 
-    /// Whether it leads to the last leaf.
+    /// Whether the path leads to the last leaf.
     pub(super) fn is_last(&self, view: &View<'r>) -> bool
     where
         K: Persist,
@@ -45,7 +45,7 @@ impl<'r, K, V> Path<'r, K, V> {
         std::iter::from_fn(|| path.pop()).all(|(inner, place)| place + 1 == inner.count(view))
     }
 
-    /// Which children were taken.
+    /// Returns the places of the children on the path.
     pub(super) fn places(&self) -> &[u8] {
         &self.places[..self.len]
     }

@@ -17,14 +17,14 @@ use crate::ptr::P;
 ///
 /// It corresponds to [`RangeBounds`] for maps of std, but ranges of borrowed keys need no type annotations.
 pub trait KeyRange<Q: ?Sized> {
-    /// Where it starts.
+    /// Returns the start of the range.
     fn start(&self) -> Bound<&Q>;
 
-    /// Where it ends.
+    /// Returns the end of the range.
     fn end(&self) -> Bound<&Q>;
 }
 
-/// Types of ranges, and how to get at their ends.
+/// Types of ranges, and how to get their ends.
 macro_rules! ranges {
     ($([$($param:tt)*] $range:ty, $query:ty, |$this:ident| $start:expr, $end:expr;)*) => {$(
         impl<$($param)*> KeyRange<$query> for $range {
@@ -42,7 +42,9 @@ macro_rules! ranges {
     ($($range:ident),*) => {
         ranges! {$(
             [Q] $range<Q>, Q, |range| range.start_bound(), range.end_bound();
-            [Q: ?Sized] $range<&Q>, Q, |range| RangeBounds::<&Q>::start_bound(range).map(|key| &**key), RangeBounds::<&Q>::end_bound(range).map(|key| &**key);
+            [Q: ?Sized] $range<&Q>, Q, |range|
+                RangeBounds::<&Q>::start_bound(range).map(|key| &**key),
+                RangeBounds::<&Q>::end_bound(range).map(|key| &**key);
         )*}
     };
 }
@@ -56,10 +58,10 @@ ranges! {
     [Q: ?Sized] (Bound<&Q>, Bound<&Q>), Q, |range| range.0, range.1;
 }
 
-/// Both ends of a range.
+/// Returns both ends of a range.
 ///
 /// # Panics
-/// If it ends before it starts, or starts and ends at a key that both exclude.
+/// If the range ends before it starts, or starts and ends at a key that both exclude.
 #[track_caller]
 pub(in crate::collections) fn ends<'a, Q: Ord + ?Sized>(
     range: &'a impl KeyRange<Q>,
@@ -77,9 +79,9 @@ pub(in crate::collections) fn ends<'a, Q: Ord + ?Sized>(
     }
 }
 
-/// A place between two entries: in front of one of a leaf, or behind all.
+/// A position between two entries: before an entry of a leaf, or after all entries.
 pub(super) struct Position<'r, K, V> {
-    /// `None` behind all.
+    /// `None` after all entries.
     leaf: Option<P<'r, Leaf<K, V>>>,
     place: usize,
     path: Path<'r, K, V>,
@@ -96,7 +98,7 @@ impl<'r, K: Persist, V: Persist> Position<'r, K, V> {
         Position { leaf: None, place: 0, path: Path::new() }
     }
 
-    /// In front of, or behind, all that is below the child that the path leads to.
+    /// Returns the position before, or after, all entries below the child that the path leads to.
     fn at_end_of(view: &View<'r>, mut path: Path<'r, K, V>, mut child: Child<'r, K, V>, last: bool) -> Self {
         for _ in 0..MAX_HEIGHT {
             match child {
@@ -116,7 +118,7 @@ impl<'r, K: Persist, V: Persist> Position<'r, K, V> {
         Position::behind_all()
     }
 
-    /// The first or last entry of a tree.
+    /// Returns the first or the last entry of a tree.
     pub(super) fn at_end(
         view: &View<'r>,
         top: Child<'r, K, V>,
@@ -137,7 +139,7 @@ impl<'r, K: Persist, V: Persist> Position<'r, K, V> {
         Some(Found { leaf: end.leaf?, place: Ok(end.place) })
     }
 
-    /// In front of the first entry behind this place: the same place, but never at the end of a leaf.
+    /// Returns the same position, but before an entry: never at the end of a leaf.
     fn forward(mut self, view: &View<'r>) -> Self {
         while self.leaf.is_some_and(|leaf| self.place >= leaf.count(view)) {
             self = self.neighbour(view, false);
@@ -145,7 +147,7 @@ impl<'r, K: Persist, V: Persist> Position<'r, K, V> {
         self
     }
 
-    /// In front of all in the next leaf, or behind all in the one before.
+    /// Returns the position before all entries of the next leaf, or after all entries of the previous one.
     #[inline(never)]
     fn neighbour(&self, view: &View<'r>, back: bool) -> Self {
         let mut path = self.path;
@@ -160,13 +162,13 @@ impl<'r, K: Persist, V: Persist> Position<'r, K, V> {
         Position::behind_all()
     }
 
-    /// Whether it is the same place.
+    /// Whether both are the same position.
     #[inline(always)]
     fn is(&self, other: &Self) -> bool {
         self.place == other.place && self.leaf == other.leaf
     }
 
-    /// Whether this place is before the other one.
+    /// Whether this position is before the other one.
     fn is_before(&self, other: &Self) -> bool {
         match (self.leaf, other.leaf) {
             (Some(_), None) => true,
@@ -176,9 +178,10 @@ impl<'r, K: Persist, V: Persist> Position<'r, K, V> {
     }
 }
 
-/// The entries from one place to another.
+/// The entries between two positions.
 pub(super) struct Span<'r, K, V> {
-    /// In front of the first entry, and in front of the first one behind the last. Neither is at the end of a leaf.
+    /// `front` is before the first entry, and `back` before the entry that follows the last one. Neither is
+    /// at the end of a leaf.
     front: Position<'r, K, V>,
     back: Position<'r, K, V>,
     top: Child<'r, K, V>,
@@ -204,12 +207,13 @@ impl<'r, K: OrdKey<'r>, V: Persist> Span<'r, K, V> {
             Bound::Included(key) => Self::position(view, top, key, true),
             Bound::Excluded(key) => Self::position(view, top, key, false),
         };
-        // If keys are ordered now one way and now another: whatever is found, the ends must meet.
+        // If the order of the keys contradicts itself, `back` may be before `front`. The two must meet in any
+        // case.
         let back = if back.is_before(&front) { front.clone() } else { back };
         Span { front, back, top }
     }
 
-    /// In front of the first entry that is not less, or that is greater, than a key.
+    /// Returns the position before the first entry that is not less than a key, or that is greater.
     fn position(view: &View<'r>, top: Child<'r, K, V>, key: &K::Query, greater: bool) -> Position<'r, K, V> {
         let mut path = Path::new();
         let Some(Found { leaf, place }) = search::find(view, top, Wanted::new::<K>(key), &mut path) else {
@@ -222,15 +226,16 @@ impl<'r, K: OrdKey<'r>, V: Persist> Span<'r, K, V> {
         Position { leaf: Some(leaf), place, path }.forward(view)
     }
 
-    /// The ways from the top to the first entry, and to the first one behind the last, if there is one: which
-    /// child of each node, and which entry of the leaf. `None` if there are no entries.
+    /// Returns the ways from the top to the first entry, and to the entry that follows the last one, if there
+    /// is one: the place of the child in each node, and the place in the leaf. `None` if there are no
+    /// entries.
     pub(super) fn ways(&self) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
         let way =
             |end: &Position<'r, K, V>| end.leaf.map(|_| [end.path.places(), &[end.place as u8]].concat());
         if self.front.is(&self.back) { None } else { Some((way(&self.front)?, way(&self.back))) }
     }
 
-    /// The next entry: its leaf, and its place.
+    /// Returns the next entry: its leaf, and its place.
     #[inline(always)]
     pub(super) fn next<'v>(&mut self, view: &'v View<'r>) -> Option<(SeenLeaf<'v, 'r, K, V>, usize)> {
         if self.front.is(&self.back) {
@@ -244,7 +249,7 @@ impl<'r, K: OrdKey<'r>, V: Persist> Span<'r, K, V> {
         Some((leaf, place))
     }
 
-    /// The last entry.
+    /// Returns the last entry: its leaf, and its place.
     #[inline(always)]
     fn next_back<'v>(&mut self, view: &'v View<'r>) -> Option<(SeenLeaf<'v, 'r, K, V>, usize)> {
         if self.front.is(&self.back) {
@@ -264,7 +269,8 @@ impl<'r, K: OrdKey<'r>, V: Persist> Span<'r, K, V> {
 }
 
 iterators! {
-    /// The entries of a [`PBTreeMap`](super::PBTreeMap) in a range of keys, in order; made by [`PBTreeMap::range`](super::PBTreeMap::range).
+    /// The entries of a [`PBTreeMap`](super::PBTreeMap) in a range of keys, in order; made by
+    /// [`PBTreeMap::range`](super::PBTreeMap::range).
     [K: OrdKey<'r>, V: Persist] Range<K, V>(Between<'v, 'r, K, V>) => (&'v K::Query, &'v V),
     |(view, entry)| (entry.key.query(view), &entry.value);
     debug_map of [K::Query, V] both_ends;

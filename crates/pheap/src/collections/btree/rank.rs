@@ -1,7 +1,8 @@
-//! Order statistics: how many entries come before a key, and which one comes at a place.
+//! Order statistics: the number of entries before a key, and the entry at a place.
 //!
-//! Nodes do not know how many entries are below them: each insertion would have to write to all nodes on its way. But leaves know how many they have, so a search that has to skip some
-//! looks at the first line of each, many at once.
+//! Nodes do not record how many entries are below them, because each insertion would have to write all nodes
+//! on its way. But leaves record how many they have. So a search that has to skip entries reads the first
+//! line of each leaf, many lines at a time.
 
 use std::ops::Range;
 
@@ -16,9 +17,12 @@ use crate::ptr::P;
 
 /// Places in the order of the keys.
 ///
-/// Both take a look at each leaf between the place and the nearer end of the map, of which there is one for about 20 entries: O(n), but 30 µs in a map of 259,000, where to iterate to the place takes 2 ms.
+/// Both methods read the first line of each leaf between the place and the nearer end of the map; there is a
+/// leaf for about 20 entries. So they are O(n), but take 30 µs in a map of 259,000 entries, where iterating
+/// to the place takes 2 ms.
 impl<'r, K: OrdKey<'r>, V: Persist> PBTreeMap<'r, K, V> {
-    /// How many keys of the map are less than `key`, whether that is there or not: its place, counted from 0.
+    /// Returns how many keys of the map are less than `key`: its place, counted from 0. The map need not have
+    /// `key`.
     ///
     /// ```
     /// # use pheap::{Heap, PBTreeMap, Root};
@@ -42,12 +46,13 @@ impl<'r, K: OrdKey<'r>, V: Persist> PBTreeMap<'r, K, V> {
         found.map_or(0, |Found { place: Ok(place) | Err(place), .. }| before(view, path, place, self.len()))
     }
 
-    /// The entry at a place in the order of the keys, counted from 0; `None` if there are no more than `n`.
+    /// Returns the entry at place `n` in the order of the keys, counted from 0; `None` if there are not more
+    /// than `n` entries.
     pub fn nth<'v>(&self, view: &'v View<'r>, n: usize) -> Option<(&'v K::Query, &'v V)>
     where
         K: 'v,
     {
-        // Entries that are before it, and from it on, below the child.
+        // The numbers of entries below the child: before the place, and from the place on.
         let mut before = n;
         let mut from_here = Some(self.len().checked_sub(n).filter(|&entries| entries > 0)?);
         let mut child = self.top.child();
@@ -85,7 +90,7 @@ impl<'r, K: OrdKey<'r>, V: Persist> PBTreeMap<'r, K, V> {
     }
 }
 
-/// How many of `all` entries are before a place in the leaf that a path leads to.
+/// Returns how many of `all` entries are before a place in the leaf that a path leads to.
 pub(super) fn before<'r, K: OrdKey<'r>, V: Persist>(
     view: &View<'r>,
     mut path: Path<'r, K, V>,
@@ -104,7 +109,7 @@ pub(super) fn before<'r, K: OrdKey<'r>, V: Persist>(
     before
 }
 
-/// How many entries are below some children of a node.
+/// Returns how many entries are below some children of a node.
 fn entries<'r, K: OrdKey<'r>, V: Persist>(
     view: &View<'r>,
     inner: P<'r, Inner<'r, K, V>>,
@@ -112,7 +117,7 @@ fn entries<'r, K: OrdKey<'r>, V: Persist>(
     height: usize,
 ) -> usize {
     let seen = inner.seen(view);
-    // None depends on another one.
+    // The loads do not depend on one another.
     places.clone().for_each(|place| seen.child(place).prefetch_count());
     let below = |place| match seen.child(place) {
         Child::Leaf(leaf) => leaf.count(view),

@@ -1,4 +1,4 @@
-//! Finding the place of a key.
+//! Searches for a key.
 
 use std::cmp::Ordering;
 
@@ -12,7 +12,7 @@ use crate::layout::Persist;
 use crate::os::cpu::{prefetch_read, prefetch_write};
 use crate::ptr::P;
 
-/// What is looked for: a key, and the number that orders it as far as it goes.
+/// The wanted key, and its prefix.
 pub(super) struct Wanted<'q, Q: ?Sized> {
     pub(super) query: &'q Q,
     pub(super) prefix: u64,
@@ -21,8 +21,8 @@ pub(super) struct Wanted<'q, Q: ?Sized> {
 copied! { [Q: ?Sized] Wanted<'_, Q>; }
 
 /// How many bytes the wanted key has in common with two of the keys that were compared with it: the greatest
-/// that is not greater, and the least that is greater. All keys between the two begin with the lesser number
-/// of these bytes, so comparisons with them begin behind these. 0 for keys that are not ordered by their
+/// key that is not greater, and the least key that is greater. All keys between the two begin with the lesser
+/// number of these bytes, so comparisons with them skip that number. 0 for keys that are not ordered by their
 /// bytes.
 #[derive(Clone, Copy, Default)]
 struct Common {
@@ -43,7 +43,7 @@ impl<'q, Q: ?Sized + Ord> Wanted<'q, Q> {
         Wanted { query, prefix: K::prefix(query) }
     }
 
-    /// Compares another key with this one. Looks at no more than its prefix where that differs.
+    /// Compares another key with this one. If the prefixes differ, it does not read the keys.
     #[inline(always)]
     fn compare<'r, 'a, K: OrdKey<'r> + MapKey<'r, Query = Q>>(
         &self,
@@ -59,7 +59,7 @@ impl<'q, Q: ?Sized + Ord> Wanted<'q, Q> {
     }
 }
 
-/// The place of a key in a leaf: `Ok` if it is there, else the place where it would be.
+/// Returns the place of a key in a leaf: `Ok` if the leaf has it, else the place where it would be.
 #[inline(always)]
 fn in_leaf<'r, K: OrdKey<'r>, V: Persist>(
     leaf: SeenLeaf<'_, 'r, K, V>,
@@ -78,7 +78,7 @@ fn in_leaf<'r, K: OrdKey<'r>, V: Persist>(
     })
 }
 
-/// The place of the child of an inner node that a key is below.
+/// Returns the place of the child of an inner node whose subtree is to have a key.
 #[inline(always)]
 fn in_inner<'r, K: OrdKey<'r>, V: Persist>(
     inner: SeenInner<'_, 'r, K, V>,
@@ -87,7 +87,7 @@ fn in_inner<'r, K: OrdKey<'r>, V: Persist>(
 ) -> usize {
     let head = inner.head();
     let code = head.code(wanted.prefix);
-    // The first child is there for all keys that are less than the separators.
+    // The first child is for all keys that are less than the separators.
     let place = head.less(code).max(1);
     if place >= head.len() || head.code_at(place) != code {
         return place - 1;
@@ -96,7 +96,7 @@ fn in_inner<'r, K: OrdKey<'r>, V: Persist>(
     found.unwrap_or_else(|place| place - 1)
 }
 
-/// Looks among the items from `place` on that have this code. `item` returns the prefix of one, and its key.
+/// Searches the items from `place` on that have this code. `item` returns the prefix of an item, and its key.
 #[inline(always)]
 fn among_equals<'a, 'r, K: OrdKey<'r, Query: 'a>, F: FnOnce() -> &'a K::Query, const N: usize>(
     head: &Head<N>,
@@ -106,7 +106,7 @@ fn among_equals<'a, 'r, K: OrdKey<'r, Query: 'a>, F: FnOnce() -> &'a K::Query, c
     common: &mut Common,
     item: impl Fn(usize) -> (u64, F),
 ) -> Result<usize, usize> {
-    // Most often there is one. Where the comparison of keys takes long, it is not made in vain.
+    // Usually there is one. If comparing keys is expensive, compare only the keys that a binary search needs.
     if !K::EXACT && place + 1 < head.len() && head.code_at(place + 1) == code {
         return search::<K, F>(place, head.less_or_equal(code), wanted, common, item);
     }
@@ -120,7 +120,7 @@ fn among_equals<'a, 'r, K: OrdKey<'r, Query: 'a>, F: FnOnce() -> &'a K::Query, c
     }
 }
 
-/// Binary search, of places before which all items are less.
+/// Binary search among the places `from..to`; all items before `from` are less.
 #[inline(never)]
 fn search<'a, 'r, K: OrdKey<'r, Query: 'a>, F: FnOnce() -> &'a K::Query>(
     mut from: usize,
@@ -139,7 +139,7 @@ fn search<'a, 'r, K: OrdKey<'r, Query: 'a>, F: FnOnce() -> &'a K::Query>(
         }
         let (prefix, query) = item(middle);
         let (order, equal) = if K::EXACT || prefix != wanted.prefix {
-            (prefix.cmp(&wanted.prefix), 0) // so few that it does not pay to count them
+            (prefix.cmp(&wanted.prefix), 0) // so few that counting them does not pay
         } else {
             K::compare(query(), wanted.query, common.known())
         };
@@ -155,8 +155,9 @@ fn search<'a, 'r, K: OrdKey<'r, Query: 'a>, F: FnOnce() -> &'a K::Query>(
     Err(from)
 }
 
-/// Where a key is, or would be. `step` is told the inner nodes on the way, and which child of theirs was
-/// taken; `arrive` is shown the leaf before it is searched. `None` in a tree without nodes.
+/// Finds the place of a key, or the place where it would be. Calls `step` with each inner node on the way and
+/// the place of the child taken there, and `arrive` with the leaf before it is searched. `None` in a tree
+/// without nodes.
 #[inline(always)]
 fn descend<'v, 'r, K: OrdKey<'r>, V: Persist>(
     view: &'v View<'r>,
@@ -174,8 +175,8 @@ fn descend<'v, 'r, K: OrdKey<'r>, V: Persist>(
                 step(inner, place);
                 child = seen.child(place);
                 child.prefetch();
-                // Then all keys below the child have one prefix, and so one code: a leaf's entries are
-                // compared.
+                // Then all keys below the child have the same prefix, and so the same code: the entries of
+                // the leaf are compared.
                 if !K::EXACT && common.known() >= size_of_val(&wanted.prefix) {
                     child.prefetch_entries();
                 }
@@ -191,7 +192,7 @@ fn descend<'v, 'r, K: OrdKey<'r>, V: Persist>(
     None
 }
 
-/// The entry of a key: its leaf, and its place.
+/// Returns the leaf and the place of the entry of a key.
 #[inline(always)]
 pub(super) fn get<'v, 'r, K: OrdKey<'r>, V: Persist>(
     view: &'v View<'r>,
@@ -202,7 +203,7 @@ pub(super) fn get<'v, 'r, K: OrdKey<'r>, V: Persist>(
     Some((leaf, place.ok()?))
 }
 
-/// Where a key is, or would be: the leaf, and the place in it.
+/// The result of a search: the leaf, and the place in it: `Ok` if the leaf has the key.
 pub(super) struct Found<'r, K, V> {
     pub(super) leaf: P<'r, Leaf<K, V>>,
     pub(super) place: Result<usize, usize>,
@@ -210,7 +211,7 @@ pub(super) struct Found<'r, K, V> {
 
 copied! { [K, V] Found<'_, K, V>; }
 
-/// Finds a key. The way to it is added to the path. `None` in a tree without nodes.
+/// Finds a key, and adds the way to it to the path. `None` in a tree without nodes.
 #[inline]
 pub(super) fn find<'r, K: OrdKey<'r>, V: Persist>(
     view: &View<'r>,
@@ -222,7 +223,7 @@ pub(super) fn find<'r, K: OrdKey<'r>, V: Persist>(
     Some(Found { leaf: leaf.node(), place })
 }
 
-/// [`find`], before the key is inserted if it is not there: also starts to load the slot that it takes.
+/// Like [`find`] for an insertion: it also prefetches the slot that a new key takes.
 #[inline]
 pub(super) fn find_to_insert<'r, K: OrdKey<'r>, V: Persist>(
     view: &View<'r>,
@@ -236,17 +237,19 @@ pub(super) fn find_to_insert<'r, K: OrdKey<'r>, V: Persist>(
     Some(Found { leaf: leaf.node(), place })
 }
 
-/// How many keys [`prefetch`] goes down with side by side: about as many lines as a processor loads at a time, for a head has several.
+/// Number of keys that [`prefetch`] follows down side by side. It is about the number of lines that a
+/// processor loads at a time, because a head has several lines.
 const SIDE_BY_SIDE: usize = 16;
 
-/// What is looked for, and where that was led to by now.
+/// A search on its way down: the wanted key, and the child that it has reached.
 struct Way<'q, 'r, K: OrdKey<'r>, V> {
     wanted: Wanted<'q, K::Query>,
     child: Child<'r, K, V>,
     common: Common,
 }
 
-/// Loads what [`find`] will look at for each of these keys: a level of several at a time, so that memory is not waited for once for each node of each key.
+/// Prefetches the memory that [`find`] will read for each of these keys: one level for several keys at a
+/// time, so that the waits for memory overlap.
 #[inline]
 pub(super) fn prefetch<'q, 'r, K: OrdKey<'r>, V: Persist>(
     view: &View<'r>,
@@ -258,7 +261,7 @@ pub(super) fn prefetch<'q, 'r, K: OrdKey<'r>, V: Persist>(
     loop {
         let mut ways: [Option<Way<'q, 'r, K, V>>; SIDE_BY_SIDE] = [const { None }; SIDE_BY_SIDE];
         let mut is_more = false;
-        // What has the keys is somebody else's: there are no references into the heap here.
+        // The iterator is code of the program, so there must be no references into the heap here.
         for (way, key) in ways.iter_mut().zip(&mut keys) {
             *way = Some(Way { wanted: Wanted::new::<K>(key), child: top, common: Common::default() });
             is_more = true;

@@ -39,7 +39,7 @@ pub struct PBTreeSet<'r, K> {
 set_of!(PBTreeSet, PBTreeMap of OrdKey, "nodes", "O(log n).", Iter);
 
 impl<'r, K: OrdKey<'r>> PBTreeSet<'r, K> {
-    /// The element that equals this one. O(log n).
+    /// Returns the element that equals `key`. O(log n).
     pub fn get<'v>(&self, view: &'v View<'r>, key: impl KeyArg<'r, K>) -> Option<&'v K::Query>
     where
         K: 'v,
@@ -47,7 +47,7 @@ impl<'r, K: OrdKey<'r>> PBTreeSet<'r, K> {
         self.map.get_key_value(view, key).map(|(key, ())| key)
     }
 
-    /// The least element. O(log n).
+    /// Returns the least element. O(log n).
     pub fn first<'v>(&self, view: &'v View<'r>) -> Option<&'v K::Query>
     where
         K: 'v,
@@ -55,7 +55,7 @@ impl<'r, K: OrdKey<'r>> PBTreeSet<'r, K> {
         self.iter(view).next()
     }
 
-    /// The greatest element. O(log n).
+    /// Returns the greatest element. O(log n).
     pub fn last<'v>(&self, view: &'v View<'r>) -> Option<&'v K::Query>
     where
         K: 'v,
@@ -63,12 +63,12 @@ impl<'r, K: OrdKey<'r>> PBTreeSet<'r, K> {
         self.iter(view).next_back()
     }
 
-    /// How many elements are less than this one: [`PBTreeMap::rank`].
+    /// Returns how many elements are less than `key`; see [`PBTreeMap::rank`].
     pub fn rank(&self, view: &View<'r>, key: impl KeyArg<'r, K>) -> usize {
         self.map.rank(view, key)
     }
 
-    /// The element at a place in order, counted from 0: [`PBTreeMap::nth`].
+    /// Returns the element at place `n` in order, counted from 0; see [`PBTreeMap::nth`].
     pub fn nth<'v>(&self, view: &'v View<'r>, n: usize) -> Option<&'v K::Query>
     where
         K: 'v,
@@ -76,13 +76,13 @@ impl<'r, K: OrdKey<'r>> PBTreeSet<'r, K> {
         self.map.nth(view, n).map(|(key, ())| key)
     }
 
-    /// The elements in order, from both ends.
+    /// Iterates over the elements in order; the iterator is double-ended.
     #[inline]
     pub fn iter<'v>(&self, view: &'v View<'r>) -> Iter<'v, 'r, K> {
         Iter(self.map.keys(view))
     }
 
-    /// The elements in a range, in order, from both ends.
+    /// Iterates over the elements in a range, in order; the iterator is double-ended.
     ///
     /// # Panics
     /// As [`PBTreeMap::range`].
@@ -92,12 +92,12 @@ impl<'r, K: OrdKey<'r>> PBTreeSet<'r, K> {
     }
 }
 
-/// <a id="change-PBTreeSet-more"></a>Changing a set, further.
+/// <a id="change-PBTreeSet-more"></a>More methods that change a set.
 impl<'r, K: OrdKey<'r>> P<'r, PBTreeSet<'r, K>> {
     /// [`PBTreeSet::range`].
     ///
     /// # Panics
-    /// As there.
+    /// As [`PBTreeSet::range`].
     #[track_caller]
     pub fn range<'v>(self, view: &'v View<'r>, range: impl KeyRange<K::Query>) -> Range<'v, 'r, K> {
         view[self].range(view, range)
@@ -121,7 +121,7 @@ impl<'r, K: OrdKey<'r>> P<'r, PBTreeSet<'r, K>> {
     /// Moves all elements of `other` to this set, as [`append`](P::append) of maps does, at the same cost.
     ///
     /// # Errors
-    /// As for [`insert`](Self::insert). Some elements have moved then, and all others are still in `other`.
+    /// As for [`insert`](Self::insert). Then some elements have moved, and all others are still in `other`.
     ///
     /// # Panics
     /// If the two are the same.
@@ -129,18 +129,21 @@ impl<'r, K: OrdKey<'r>> P<'r, PBTreeSet<'r, K>> {
         self.map().append(tx, other.map())
     }
 
-    /// Takes the elements out that are not less than `key`, as another set: as `split_off` of maps does, at the same cost.
+    /// Moves the elements that are not less than `key` to another set, as `split_off` of maps does, at the
+    /// same cost.
     ///
     /// # Errors
-    /// As for [`insert`](Self::insert); then nothing has changed. A set that is not stored is garbage.
+    /// As for [`insert`](Self::insert); then nothing has changed. If the program does not store the returned
+    /// set, it is garbage.
     pub fn split_off(self, tx: &mut Txn<'r>, key: impl KeyArg<'r, K>) -> Result<PBTreeSet<'r, K>> {
         self.map().split_off(tx, key).map(|map| PBTreeSet { map })
     }
 
-    /// Adds what an iterator yields.
+    /// Inserts the items of an iterator.
     ///
     /// # Errors
-    /// As for [`insert`](Self::insert). Earlier items are added then; an `Err` that leaves the transaction undoes that.
+    /// As for [`insert`](Self::insert). Earlier items are added then; an `Err` that leaves the transaction
+    /// undoes that.
     pub fn extend<'q>(self, tx: &mut Txn<'r>, keys: impl IntoIterator<Item = &'q K::Query>) -> Result<()>
     where
         K::Query: 'q,

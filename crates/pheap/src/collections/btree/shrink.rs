@@ -1,7 +1,8 @@
-//! Removal, and what it merges.
+//! Removal, and the merges that it causes.
 //!
-//! A node with less than a third of its slots in use is merged with a neighbour, if both fit into three quarters of a node; else it takes items from
-//! it. (Of leaves, that takes a new separator. If there is no memory for it, the leaf stays as it is: removal does not fail.)
+//! If a node has less than a third of its slots in use, it is merged with a neighbour, if both fit into three
+//! quarters of a node; otherwise it takes items from the neighbour. (For leaves, the latter needs a new
+//! separator. If there is no memory for it, the leaf stays as it is: removal does not fail.)
 
 use super::PBTreeMap;
 use super::node::{Child, Entry, INNER, Inner, LEAF, Leaf};
@@ -11,17 +12,17 @@ use crate::collections::key::OrdKey;
 use crate::layout::Persist;
 use crate::ptr::P;
 
-/// With fewer items, a node is mended.
+/// A node with fewer items is mended.
 const fn least(slots: usize) -> usize {
     slots / 3
 }
 
-/// Merged nodes have no more items.
+/// The most items of a merged node.
 const fn most(slots: usize) -> usize {
     slots - slots / 4
 }
 
-/// Moves the entry at `place` of the leaf that the path leads to out.
+/// Moves out the entry at `place` of the leaf that the path leads to.
 pub(super) fn remove<'r, K: OrdKey<'r>, V: Persist>(
     map: P<'r, PBTreeMap<'r, K, V>>,
     tx: &mut Txn<'r>,
@@ -37,7 +38,7 @@ pub(super) fn remove<'r, K: OrdKey<'r>, V: Persist>(
     entry
 }
 
-/// Mends the nodes on the path to a leaf that may have too few entries, and its top.
+/// Mends the nodes on the path to a leaf that may have too few entries, and the top of the tree.
 #[cold]
 fn mend<'r, K: OrdKey<'r>, V: Persist>(
     map: P<'r, PBTreeMap<'r, K, V>>,
@@ -52,24 +53,24 @@ fn mend<'r, K: OrdKey<'r>, V: Persist>(
     mend_top(map, tx);
 }
 
-/// Takes off what has one child or no items.
+/// Removes the top as long as it has one child or no items.
 pub(super) fn mend_top<'r, K: OrdKey<'r>, V: Persist>(map: P<'r, PBTreeMap<'r, K, V>>, tx: &mut Txn<'r>) {
     while map.lower(tx) {}
 }
 
-/// Whether a node has so few items that it is to be mended.
+/// Whether a node has so few items that it must be mended.
 pub(super) fn is_thin<'r, K: Persist, V: Persist>(tx: &Txn<'r>, child: Child<'r, K, V>) -> bool {
     child.count(tx) < least(if let Child::Leaf(_) = child { LEAF } else { INNER })
 }
 
-/// What was done about a child.
+/// The result of mending a child.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Mended {
-    /// It has enough items, or no neighbour.
+    /// Unchanged: it has enough items, or no neighbour.
     Not,
-    /// It has taken some from a neighbour, if that was possible.
+    /// It has taken items from a neighbour, if there was memory for that.
     Evened,
-    /// Its parent has one child less.
+    /// It was merged or removed: its parent has one child less.
     Merged,
 }
 
@@ -95,7 +96,8 @@ pub(super) fn mend_child<'r, K: OrdKey<'r>, V: Persist>(
     }
     let before = place.checked_sub(1);
     let behind = Some(place + 1).filter(|&place| place < len);
-    // The neighbour with fewer items for a merge, else the one with more to take some from: they are the same if there is one only.
+    // The neighbour with the fewest items for a merge, else the one with the most to take items from; if
+    // there is only one neighbour, they are the same.
     let neighbours =
         || [before, behind].into_iter().flatten().map(|place| (seen.child(place).count(tx), place));
     let (Some(fewest), Some(most_items)) = (neighbours().min(), neighbours().max()) else {

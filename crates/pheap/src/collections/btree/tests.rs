@@ -1,4 +1,4 @@
-//! The inside of trees, with small nodes.
+//! Unit tests of trees, with small nodes.
 
 use std::cell::Cell;
 use std::cmp::Ordering;
@@ -18,18 +18,18 @@ use crate::layout::Persist;
 use crate::ptr::P;
 use crate::{Heap, Root};
 
-/// What was seen of a tree.
+/// Facts about a tree.
 #[derive(Default)]
 struct Seen {
     entries: usize,
     leaves: usize,
     inner: usize,
     height: usize,
-    /// Nodes with less than a third of their items, but for the last ones and the top.
+    /// Nodes that are less than a third full, except the last ones and the top.
     thin: usize,
 }
 
-/// Looks at all nodes. `in_order`, if the order of keys can be trusted.
+/// Checks all nodes. `in_order`: whether the order of keys is reliable.
 fn look_at<'r, K: OrdKey<'r>, V: Persist>(
     view: &View<'r>,
     map: P<'r, PBTreeMap<'r, K, V>>,
@@ -54,7 +54,7 @@ fn look_at<'r, K: OrdKey<'r>, V: Persist>(
 /// A first and a last key.
 type Ends<'v, Q> = Option<(&'v Q, &'v Q)>;
 
-/// The height of a subtree, and its ends.
+/// The height of a subtree, and its first and last key.
 fn below<'v, 'r, K: OrdKey<'r> + 'v, V: Persist + 'v>(
     view: &'v View<'r>,
     child: Child<'r, K, V>,
@@ -170,7 +170,7 @@ fn what_is_appended_fills_its_nodes() {
         let seen = root.read(|view, map| look_at(view, map, true)).unwrap();
         assert_eq!(seen.leaves, 4000 / LEAF);
         assert!(seen.inner <= 4000 / LEAF / (INNER - 1) * 2, "{}", seen.inner);
-        // From the front, too.
+        // Also from the front.
         root.txn(|tx, map| {
             (1..2000u64).for_each(|i| assert_eq!(map.pop_first(tx), Some(((i - 1) * (i - 1), ()))));
             Ok(())
@@ -281,7 +281,7 @@ fn what_is_drained_leaves_a_tree() {
                         assert!(tx[map].values(tx).copied().eq((0..from).chain(to..len)));
                         assert_eq!(seen.leaves == 0, seen.entries == 0);
                         assert!(seen.thin <= 2 * seen.height, "{} in {from}..{to} of {len}", seen.thin);
-                        // Sometimes by a rollback.
+                        // Sometimes roll back.
                         if from % 2 == 0 {
                             return Err(crate::Error::abort("again"));
                         }
@@ -295,13 +295,13 @@ fn what_is_drained_leaves_a_tree() {
     });
 }
 
-/// How keys compare now.
+/// How keys compare at the moment.
 #[derive(Clone, Copy)]
 enum Mood {
     Good,
-    /// In any way.
+    /// In random ways.
     Wild,
-    /// After so many comparisons it panics.
+    /// Panics after this many comparisons.
     Panics(u32),
 }
 
@@ -317,7 +317,7 @@ fn next() -> u64 {
     number
 }
 
-/// Returns whether the answer is to be a wild one.
+/// Whether the next comparison returns a random result.
 fn is_wild() -> bool {
     match MOOD.get() {
         Mood::Good => false,
@@ -330,7 +330,7 @@ fn is_wild() -> bool {
     }
 }
 
-/// A key whose order cannot be relied on.
+/// A key whose order is unreliable.
 #[derive(crate::Persist, Clone, Copy, PartialEq, Eq)]
 #[persist(crate = "crate")]
 #[repr(C)]
@@ -361,7 +361,7 @@ impl<'r> OrdKey<'r> for Moody {
 
 type MoodyMap<'r> = PBTreeMap<'r, Moody, u64>;
 
-/// The values, each of which must be there once.
+/// Checks that each value exists once.
 fn values<'r>(view: &View<'r>, map: P<'r, MoodyMap<'r>>) -> BTreeSet<u64> {
     look_at(view, map, false);
     let values: BTreeSet<u64> = map.iter(view).map(|(_, value)| *value).collect();
@@ -369,7 +369,7 @@ fn values<'r>(view: &View<'r>, map: P<'r, MoodyMap<'r>>) -> BTreeSet<u64> {
     values
 }
 
-/// Does something to a map. Returns the value that was put in, and the one that was taken out.
+/// Runs an operation on a map. Returns the value that was inserted, and the one that was removed.
 fn something<'r>(
     tx: &mut Txn<'r>,
     map: P<'r, MoodyMap<'r>>,
@@ -397,7 +397,7 @@ fn no_order_of_keys_breaks_a_tree() {
                 for i in 0..30 {
                     let id = step * 1000 + i;
                     let (new, old) = something(tx, map, id, step % 100 > 60)?;
-                    // (What an entry did is not known.)
+                    // (The operation on the entry is unknown.)
                     if new.is_none() && map.iter(tx).any(|(_, value)| *value == id) {
                         expected.insert(id);
                     }
@@ -419,12 +419,12 @@ fn no_order_of_keys_breaks_a_tree() {
                     right.append(tx, map)?;
                     assert_eq!(values(tx, map).len(), 0);
                     tx.swap(map, right);
-                    // What is the same key, and was not, has one value.
+                    // Two keys that were different, and are equal now, have one value.
                     let left = values(tx, map);
                     assert!(left.is_subset(&expected));
                     expected = left;
                 }
-                // Whatever is found, it ends, and nothing is found twice.
+                // Whatever it finds, iteration ends, and shows no entry twice.
                 let range = catch_unwind(AssertUnwindSafe(|| {
                     let mut range = map.range(tx, Moody(100)..Moody(4000));
                     let mut found = BTreeSet::new();
@@ -496,7 +496,7 @@ fn panics_leave_a_tree_that_can_be_used() {
         }
         assert!(panics > 250, "{panics}");
         assert!(heap.check().unwrap().is_clean());
-        // It still finds everything.
+        // Searches still find everything.
         root.txn(|tx, map| {
             let keys: Vec<Moody> = tx[map].keys(tx).copied().collect();
             assert!(keys.windows(2).all(|w| w[0] < w[1]) && keys.len() > 100);
@@ -546,7 +546,7 @@ fn a_panic_while_it_is_mended_leaves_no_empty_node() {
     both(|heap| {
         let root: Root<MoodyMap> = heap.root("map").unwrap();
         let mut panics = 0;
-        // The first 300 calls are those of the closure's keys, before anything is removed.
+        // The first 300 calls are for the keys in the closure, before any removal.
         for n in 300..400 {
             root.txn(|tx, map| {
                 map.clear(tx);
@@ -555,7 +555,7 @@ fn a_panic_while_it_is_mended_leaves_no_empty_node() {
                 }
                 assert!(look_at(tx, map, true).height > 2);
                 MOOD.set(Mood::Panics(n));
-                // All nodes of the middle get empty, and the leaves beside them are merged.
+                // All nodes in the middle become empty, and their neighbours are merged.
                 let retain = || map.retain(tx, |_, key| !(40..260).contains(key) && key % 5 == 0);
                 panics += u32::from(catch_unwind(AssertUnwindSafe(retain)).is_err());
                 MOOD.set(Mood::Good);

@@ -1,7 +1,7 @@
-//! Buckets, and what moves entries in and out of them.
+//! Buckets, and the moves of entries into and out of them.
 //!
-//! A slot has an entry if its tag is not 0, and one pointer leads to a bucket that is behind another one. Only this file reads and writes buckets; what leads to them
-//! is in `directory`.
+//! A slot has an entry if its tag is not 0. Only one pointer leads to a bucket that is not the first of its
+//! chain. Only this file reads and writes buckets; `directory` has the pointers to them.
 
 #![allow(unsafe_code)]
 
@@ -21,7 +21,7 @@ use crate::os::cpu::prefetch_read;
 use crate::ptr::{P, value_of};
 use crate::units::LINE;
 
-/// An entry. Whole words, so that no two of them share one.
+/// An entry. It consists of whole words, so that no two entries share a word.
 #[derive(Persist)]
 #[persist(own, id = "pheap::hash::Pair", crate = "crate")]
 #[repr(C, align(8))]
@@ -31,7 +31,7 @@ pub(crate) struct Pair<K, V> {
 }
 
 impl<K, V> Pair<K, V> {
-    /// How many of them are in a cache line.
+    /// Number of entries in a cache line.
     pub(super) const IN_LINE: usize = match size_of::<Self>() {
         0..=2 => SLOTS,
         size @ 3..LINE => LINE / size,
@@ -39,13 +39,13 @@ impl<K, V> Pair<K, V> {
     };
 }
 
-/// What a bucket says of its entries: all that a lookup of a key that is not there has to look at.
+/// The tags of a bucket, and its chain: a lookup of a missing key reads only this part.
 #[derive(Persist)]
 #[persist(own, id = "pheap::hash::Head", crate = "crate")]
 #[repr(C)]
 pub(super) struct Head<'r, K, V> {
     tags: Tags,
-    /// More entries of the same hash.
+    /// The next bucket of the chain: more entries with the same hash.
     next: Option<P<'r, Bucket<'r, K, V>>>,
 }
 
@@ -55,7 +55,7 @@ impl<'r, K, V> Head<'r, K, V> {
         &self.tags
     }
 
-    /// The bucket behind this one.
+    /// Returns the next bucket of the chain.
     #[inline(always)]
     pub(super) fn next(&self) -> Option<P<'r, Bucket<'r, K, V>>> {
         self.next
@@ -71,7 +71,7 @@ pub(super) struct Bucket<'r, K, V> {
     slots: [Slot<Pair<K, V>>; SLOTS],
 }
 
-/// The hash of a key.
+/// Returns the hash of a key.
 #[inline(always)]
 pub(super) fn hash_of<'r, K: HashKey<'r>>(secret: [u64; 2], query: &K::Query) -> u64 {
     let mut hasher = KeyHasher::new(secret);
@@ -82,20 +82,21 @@ pub(super) fn hash_of<'r, K: HashKey<'r>>(secret: [u64; 2], query: &K::Query) ->
 /// A slot of a bucket.
 pub(super) type At<'r, K, V> = (P<'r, Bucket<'r, K, V>>, usize);
 
-/// An entry, and where it is.
+/// An entry, and its slot.
 type Found<'v, 'r, K, V> = (At<'r, K, V>, &'v Pair<K, V>);
 
-/// What becomes of a bucket that is divided.
+/// The result of dividing a bucket.
 pub(super) enum Halves<'r, K, V> {
-    /// All entries are in the first half,
+    /// All entries are in the first half.
     First,
-    /// or in the second one,
+    /// All entries are in the second half.
     Second,
-    /// or those of the second one are in this new bucket.
+    /// The entries of the second half are in this new bucket.
     Both(P<'r, Bucket<'r, K, V>>),
 }
 
-/// Some entries of a bucket, or few, with the numbers of their slots. While the view is borrowed nobody changes them.
+/// Some entries of a bucket, or of a small map, with the numbers of their slots. They do not change while the
+/// view is borrowed.
 pub(super) struct Entries<'v, 'r, K, V> {
     view: &'v View<'r>,
     slots: *mut Slot<Pair<K, V>>,
@@ -107,7 +108,7 @@ copied! { [K, V] Entries<'_, '_, K, V>; }
 
 impl<'v, 'r, K: Persist, V: Persist> Entries<'v, 'r, K, V> {
     /// # Safety
-    /// Live slots of the region of `view`, one behind the other. There are entries in those that are `occupied`.
+    /// `slots` are consecutive live slots of the region of `view`, and the `occupied` ones have entries.
     #[inline(always)]
     pub(super) unsafe fn new(view: &'v View<'r>, slots: *mut Slot<Pair<K, V>>, occupied: u32) -> Self {
         Entries { view, slots, occupied, entries: PhantomData }
@@ -134,7 +135,7 @@ impl<'v, 'r, K: Persist, V: Persist> Iterator for Entries<'v, 'r, K, V> {
         }
         let slot = self.occupied.trailing_zeros() as usize;
         self.occupied &= self.occupied - 1;
-        // SAFETY: a slot with an entry: the premise of `new`.
+        // SAFETY: the slot is one of the occupied ones, so it has an entry, by the premise of `new`.
         Some((slot, unsafe { buffer::read(self.view, self.slots.add(slot)).value() }))
     }
 
@@ -142,14 +143,14 @@ impl<'v, 'r, K: Persist, V: Persist> Iterator for Entries<'v, 'r, K, V> {
     fn fold<B, F: FnMut(B, Self::Item) -> B>(self, init: B, mut f: F) -> B {
         let mut all = init;
         for slot in bits(self.occupied) {
-            // SAFETY: a slot with an entry: the premise of `new`.
+            // SAFETY: the slot is one of the occupied ones, so it has an entry, by the premise of `new`.
             all = f(all, (slot, unsafe { buffer::read(self.view, self.slots.add(slot)).value() }));
         }
         all
     }
 }
 
-/// An entry, to write. While this has the transaction nobody else changes anything.
+/// An entry, to write. It borrows the transaction, so the map cannot change in between.
 pub(super) struct Place<'t, 'r, K, V> {
     tx: &'t mut Txn<'r>,
     slot: *mut Slot<Pair<K, V>>,
@@ -157,7 +158,7 @@ pub(super) struct Place<'t, 'r, K, V> {
 
 impl<'t, 'r, K: Persist, V: Persist> Place<'t, 'r, K, V> {
     /// # Safety
-    /// A slot with an entry, of the region of `tx`.
+    /// `slot` is a slot of the region of `tx` that has an entry.
     #[inline(always)]
     pub(super) unsafe fn new(tx: &'t mut Txn<'r>, slot: *mut Slot<Pair<K, V>>) -> Self {
         Place { tx, slot }
@@ -170,7 +171,7 @@ impl<'t, 'r, K: Persist, V: Persist> Place<'t, 'r, K, V> {
 
     #[inline(always)]
     pub(super) fn value(&self) -> &V {
-        // SAFETY: a slot with an entry.
+        // SAFETY: `slot` has an entry, by the premise of `new`.
         unsafe { &buffer::read(self.tx, self.slot).value().value }
     }
 
@@ -181,7 +182,8 @@ impl<'t, 'r, K: Persist, V: Persist> Place<'t, 'r, K, V> {
 
     #[inline(always)]
     pub(super) fn into_mut(self) -> &'t mut V {
-        // SAFETY: a slot with an entry. The whole of it is written, as always: parts that overlap only partly would end the short path.
+        // SAFETY: `slot` has an entry, by the premise of `new`. The whole slot is made crash-safe, as
+        // everywhere: copies that overlap only partly would make the transaction long.
         unsafe {
             let pair = self.tx.writable(self.slot).cast::<Pair<K, V>>();
             &mut (*pair).value
@@ -189,10 +191,10 @@ impl<'t, 'r, K: Persist, V: Persist> Place<'t, 'r, K, V> {
     }
 }
 
-/// Calls `change` with entries, whose values can be changed.
+/// Calls `change` with entries, whose values it may change.
 ///
 /// # Safety
-/// Live slots of the region of `tx`, one behind the other. There are entries in those that are `occupied`.
+/// `slots` are consecutive live slots of the region of `tx`, and the `occupied` ones have entries.
 pub(super) unsafe fn change_all<'r, K: HashKey<'r>, V: Persist>(
     tx: &mut Txn<'r>,
     slots: *mut Slot<Pair<K, V>>,
@@ -200,8 +202,10 @@ pub(super) unsafe fn change_all<'r, K: HashKey<'r>, V: Persist>(
     change: &mut impl FnMut(&K::Query, &mut V),
 ) {
     for slot in bits(occupied) {
-        // SAFETY: a slot with an entry, as the caller promises. The key is written by nobody, neither here nor where the entry was before it was copied; and wherever a
-        // transaction writes next (wider copies, the undo log, memory of its own if it is doomed), old copies stay as they are until it ends. `change` has no transaction.
+        // SAFETY: `at` has an entry, by the caller's premise. Nothing writes the key, neither here nor at the
+        // place from which the entry was copied. If the transaction moves its writes (to wider copies, to the
+        // undo log, to private memory if it is doomed), old copies stay as they are until it ends. `change`
+        // does not get the transaction.
         unsafe {
             let at = slots.add(slot);
             let query = std::ptr::from_ref(buffer::read(tx, at).value().key.query(tx));
@@ -214,36 +218,38 @@ pub(super) unsafe fn change_all<'r, K: HashKey<'r>, V: Persist>(
 impl<'r, K: Persist, V: Persist> P<'r, Bucket<'r, K, V>> {
     #[inline(always)]
     fn head_ptr(self) -> *mut Head<'r, K, V> {
-        // SAFETY: a part of a live object.
+        // SAFETY: `head` is a part of a live object.
         unsafe { &raw mut (*value_of(self)).head }
     }
 
     #[inline(always)]
     pub(super) fn slot_ptr(self, slot: usize) -> *mut Slot<Pair<K, V>> {
         assert!(slot < SLOTS);
-        // SAFETY: a part of a live object.
+        // SAFETY: the slot is a part of a live object, because `slot < SLOTS`.
         unsafe { (&raw mut (*value_of(self)).slots).cast::<Slot<Pair<K, V>>>().add(slot) }
     }
 
     #[inline(always)]
     pub(super) fn head<'v>(self, view: &'v View<'r>) -> &'v Head<'r, K, V> {
-        // SAFETY: a part of a live object.
+        // SAFETY: the head is a part of a live object, and there is no `&mut` to it while the view is
+        // borrowed.
         unsafe { buffer::read(view, self.head_ptr()) }
     }
 
     #[inline(always)]
     fn head_mut<'t>(self, tx: &'t mut Txn<'r>) -> &'t mut Head<'r, K, V> {
-        // SAFETY: a part of a live object.
+        // SAFETY: the head is a part of a live object.
         unsafe { buffer::write(tx, self.head_ptr()) }
     }
 
     #[inline(always)]
     pub(super) fn tags<'v>(self, view: &'v View<'r>) -> &'v Tags {
-        // SAFETY: a part of a live object, all of which is looked up, as it is written.
+        // SAFETY: the head is a part of a live object. The whole head is looked up, because it is written as
+        // a whole.
         unsafe { &(*view.place_of(self.head_ptr())).tags }
     }
 
-    /// The one behind it.
+    /// Returns the next bucket of the chain.
     #[inline(always)]
     pub(super) fn next(self, view: &View<'r>) -> Option<Self> {
         self.head(view).next
@@ -254,26 +260,28 @@ impl<'r, K: Persist, V: Persist> P<'r, Bucket<'r, K, V>> {
         self.those(view, self.tags(view).occupied())
     }
 
-    /// Its entries, and the bucket behind it.
+    /// Returns its entries, and the next bucket of the chain.
     #[inline(always)]
     pub(super) fn parts<'v>(self, view: &'v View<'r>) -> (Entries<'v, 'r, K, V>, Option<Self>) {
         let head = self.head(view);
         (self.those(view, head.tags.occupied()), head.next)
     }
 
-    /// Those of its entries that are in these slots: of [`occupied`](Tags::occupied) ones some, or all.
+    /// Returns its entries in the slots `occupied`: all that are [`occupied`](Tags::occupied), or some of
+    /// them.
     #[inline(always)]
     fn those<'v>(self, view: &'v View<'r>, occupied: u32) -> Entries<'v, 'r, K, V> {
         Entries { view, slots: self.slot_ptr(0), occupied, entries: PhantomData }
     }
 
-    /// Where the entry of a hash would best be. A search asks for it before it has looked at the tags.
+    /// Returns the preferred place of an entry with this hash. A search prefetches it before it reads the
+    /// tags.
     #[inline(always)]
     pub(super) fn likely_place(self, hash: u64) -> *const u8 {
         self.slot_ptr(preferred(hash)).cast()
     }
 
-    /// Lets all of it come from memory; of large entries only the first, for the others come soon enough.
+    /// Prefetches the bucket; if its entries are large, only the first, because the others arrive in time.
     #[inline(always)]
     pub(super) fn ask_for_all(self) {
         let lines = const { size_of::<Bucket<'r, K, V>>().div_ceil(LINE) };
@@ -282,10 +290,10 @@ impl<'r, K: Persist, V: Persist> P<'r, Bucket<'r, K, V>> {
         }
     }
 
-    /// A new one without entries.
+    /// Allocates a bucket without entries.
     pub(super) fn alloc(tx: &Txn<'r>, depth: u32) -> Result<Self> {
         let (bucket, at) = tx.alloc_uninit::<Bucket<'r, K, V>>()?;
-        // SAFETY: a new object, written for the first time; all zero, it has no entries.
+        // SAFETY: `at` is a new object, not written yet; with all bytes zero it has no entries.
         unsafe {
             at.write_bytes(0, 1);
             (&raw mut (*at).head.tags).write(Tags::new(depth));
@@ -293,7 +301,7 @@ impl<'r, K: Persist, V: Persist> P<'r, Bucket<'r, K, V>> {
         Ok(bucket)
     }
 
-    /// Puts an entry into a slot that has none. What `map` leads to will be written as well.
+    /// Stores an entry in a free slot. The caller also writes the object that `map` points to.
     #[inline(always)]
     pub(super) fn put<M: Persist>(
         self,
@@ -304,7 +312,7 @@ impl<'r, K: Persist, V: Persist> P<'r, Bucket<'r, K, V>> {
         map: P<'r, M>,
     ) {
         let (at, head) = (self.slot_ptr(slot), self.head_ptr());
-        // SAFETY: parts of live objects.
+        // SAFETY: the slot, the head and the map are live objects of the region, or parts of them.
         unsafe {
             buffer::announce(tx, &[buffer::range(at), buffer::range(head), buffer::range(value_of(map))]);
             buffer::write(tx, at).put(pair);
@@ -312,11 +320,12 @@ impl<'r, K: Persist, V: Persist> P<'r, Bucket<'r, K, V>> {
         self.head_mut(tx).tags.set(slot, hash);
     }
 
-    /// Moves an entry out. What `map` leads to will be written as well.
+    /// Moves an entry out. The caller also writes the object that `map` points to.
     #[inline(always)]
     pub(super) fn take<M: Persist>(self, tx: &mut Txn<'r>, slot: usize, map: P<'r, M>) -> Pair<K, V> {
         let (at, head) = (self.slot_ptr(slot), self.head_ptr());
-        // SAFETY: parts of live objects. There is an entry, as is seen, and it is not read there again, for the tag says so.
+        // SAFETY: the places are live objects of the region, or parts of them. The assertion shows that the
+        // slot has an entry; its tag is cleared, so the entry is not read there again.
         unsafe {
             let vacated = if <Pair<K, V>>::POINTERS { buffer::range(at) } else { (at.cast(), 0) };
             buffer::announce(tx, &[vacated, buffer::range(head), buffer::range(value_of(map))]);
@@ -331,24 +340,24 @@ impl<'r, K: Persist, V: Persist> P<'r, Bucket<'r, K, V>> {
         }
     }
 
-    /// A new bucket without entries behind this one.
+    /// Adds a new bucket without entries to the chain, after this one.
     pub(super) fn push_behind(self, tx: &mut Txn<'r>) -> Result<Self> {
         let &Head { tags, next } = self.head(tx);
         let new = Self::alloc(tx, tags.depth())?;
-        // SAFETY: a part of a new object.
+        // SAFETY: `next` is a part of a new object.
         unsafe { (&raw mut (*value_of(new)).head.next).write(next) };
         self.head_mut(tx).next = Some(new);
         Ok(new)
     }
 
-    /// Gives up the buckets behind this one that have no entries.
+    /// Frees the buckets of the chain, after this one, that have no entries.
     pub(super) fn drop_empty(self, tx: &mut Txn<'r>) {
         let mut last = self;
         while let Some(bucket) = last.next(tx) {
             let &Head { tags, next } = bucket.head(tx);
             if tags.occupied() == 0 {
                 last.head_mut(tx).next = next;
-                // SAFETY: only the one before led to it.
+                // SAFETY: only the previous bucket pointed to this one, and it does not any more.
                 unsafe { buffer::free(tx, bucket) };
             } else {
                 last = bucket;
@@ -359,14 +368,14 @@ impl<'r, K: Persist, V: Persist> P<'r, Bucket<'r, K, V>> {
     /// Moves all entries out, until there is an error.
     ///
     /// # Safety
-    /// They are not used again here, or those that `each` has got are not used again.
+    /// The entries are not used here again; or those that `each` has got are not used again.
     pub(super) unsafe fn move_out(
         self,
         tx: &mut Txn<'r>,
         each: &mut impl FnMut(&mut Txn<'r>, Pair<K, V>) -> Result<()>,
     ) -> Result<()> {
         bits(self.tags(tx).occupied()).try_for_each(|slot| {
-            // SAFETY: a slot with an entry. That it moves is the caller's premise.
+            // SAFETY: the slot is occupied, so it has an entry. The caller's premise allows the move.
             let pair = unsafe { buffer::read(tx, self.slot_ptr(slot)).take() };
             each(tx, pair)
         })
@@ -374,7 +383,8 @@ impl<'r, K: Persist, V: Persist> P<'r, Bucket<'r, K, V>> {
 }
 
 impl<'r, K: HashKey<'r>, V: Persist> P<'r, Bucket<'r, K, V>> {
-    /// The entry of a key, in this bucket or behind it; or a slot that it can be put into, if one is at hand.
+    /// Finds the entry of a key in the chain that begins here. If it is missing, returns a free slot for it,
+    /// if one is known.
     #[inline(always)]
     pub(super) fn search<'v>(
         self,
@@ -398,16 +408,16 @@ impl<'r, K: HashKey<'r>, V: Persist> P<'r, Bucket<'r, K, V>> {
         Err(first.tags.free_near(hash, <Pair<K, V>>::IN_LINE).map(|slot| (self, slot)))
     }
 
-    /// Calls `change` with each entry; the value can be changed.
+    /// Calls `change` with each entry; it may change the value.
     pub(super) fn change_all(self, tx: &mut Txn<'r>, change: &mut impl FnMut(&K::Query, &mut V)) {
-        // SAFETY: slots with entries.
+        // SAFETY: the tags say that the occupied slots have entries.
         unsafe { change_all(tx, self.slot_ptr(0), self.tags(tx).occupied(), change) };
     }
 
-    /// A new one of few entries.
+    /// Allocates a bucket with the entries of a small map.
     ///
     /// # Safety
-    /// Slots with entries, one behind the other, that are not used again if this succeeds.
+    /// `few` are `len` consecutive slots with entries, which are not used again if this succeeds.
     pub(super) unsafe fn of_few(
         tx: &Txn<'r>,
         secret: [u64; 2],
@@ -416,7 +426,8 @@ impl<'r, K: HashKey<'r>, V: Persist> P<'r, Bucket<'r, K, V>> {
     ) -> Result<Self> {
         let bucket = Self::alloc(tx, 0)?;
         for i in 0..len {
-            // SAFETY: entries, as the caller promises, that move to a new bucket.
+            // SAFETY: the slot `from` has an entry, by the caller's premise, which moves to a free slot of
+            // the new bucket.
             unsafe {
                 let from = few.add(i);
                 let hash = hash_of::<K>(secret, buffer::read(tx, from).value().key.query(tx));
@@ -429,10 +440,11 @@ impl<'r, K: HashKey<'r>, V: Persist> P<'r, Bucket<'r, K, V>> {
         Ok(bucket)
     }
 
-    /// Divides it, which is full, by the next bit of the hash. Returns how many bits were known before. What leads to half of it, as `links` says, will be written as well.
+    /// Divides this bucket, which is full, by the next bit of the hash. Returns the number of bits that its
+    /// hashes shared before. The caller also writes the half of the pointers that `links` returns.
     ///
     /// # Safety
-    /// That is within live objects of the region.
+    /// `links` returns a place within a live object of the region.
     pub(super) unsafe fn divide(
         self,
         tx: &mut Txn<'r>,
@@ -445,7 +457,7 @@ impl<'r, K: HashKey<'r>, V: Persist> P<'r, Bucket<'r, K, V>> {
         let mut hashes = [0; SLOTS];
         let moves = tags.deepen();
         if moves {
-            // The user's code comes first: should it panic, nothing has changed.
+            // The program's code runs first: if it panics, nothing has changed.
             for (slot, pair) in self.entries(tx) {
                 hashes[slot] = hash_of::<K>(secret, pair.key.query(tx));
             }
@@ -465,7 +477,8 @@ impl<'r, K: HashKey<'r>, V: Persist> P<'r, Bucket<'r, K, V>> {
             note(&mut tags, ALL & !second);
             note(&mut new_tags, second);
         }
-        // SAFETY: parts of live objects; entries move to the same slots of a new bucket, and the tags say so.
+        // SAFETY: all places are parts of live objects. The entries move to the same slots of a new bucket,
+        // and the tags record that.
         unsafe {
             (*new.head_ptr()).tags = new_tags;
             bits(second).for_each(|i| buffer::move_to_new(tx, self.slot_ptr(i), new.slot_ptr(i)));
@@ -484,11 +497,11 @@ impl<'r, K: HashKey<'r>, V: Persist> P<'r, Bucket<'r, K, V>> {
         Ok((depth, Halves::Both(new)))
     }
 
-    /// Knows one bit more of the hash, which all entries of the chain have.
+    /// Increases the depth by one: all entries of the chain share one more bit of the hash.
     pub(super) fn deepen(self, tx: &mut Txn<'r>, hash: u64) {
         let tags = &mut self.head_mut(tx).tags;
         if tags.deepen() {
-            // Those of the first bucket are what counts when it is the only one again.
+            // The tags of the first bucket are needed when it is the only one again.
             bits(tags.occupied()).for_each(|i| tags.set(i, hash));
         }
     }

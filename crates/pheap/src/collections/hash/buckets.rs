@@ -1,4 +1,4 @@
-//! The buckets of a map, one after the other.
+//! Iteration over the buckets of a map.
 
 use super::PHashMap;
 use super::bucket::{Bucket, Entries};
@@ -8,16 +8,16 @@ use crate::collections::common::copied;
 use crate::layout::Persist;
 use crate::ptr::P;
 
-/// Buckets that are on their way from memory.
+/// Number of buckets that are being prefetched.
 const AHEAD: usize = 4;
 
-/// A bucket and the first of its chain, and the entries of the bucket.
+/// A bucket and the first one of its chain, and the bucket's entries.
 type Next<'v, 'r, K, V> = ([P<'r, Bucket<'r, K, V>>; 2], Entries<'v, 'r, K, V>);
 
-/// A place between the buckets of a map.
+/// A position between the buckets of a map.
 pub(super) struct Buckets<'r, K, V> {
-    /// Where to go on: behind this bucket, in its chain, which begins with this one; then at the next buckets, which are on their way from memory; then at this
-    /// hash.
+    /// The next bucket of the current chain, with the first one of that chain. When the chain ends, the
+    /// buckets in `ahead` follow, which are being prefetched, and then the buckets from the hash `from` on.
     behind: Option<[P<'r, Bucket<'r, K, V>>; 2]>,
     ahead: [Option<P<'r, Bucket<'r, K, V>>>; AHEAD],
     from: Option<u64>,
@@ -27,7 +27,7 @@ pub(super) struct Buckets<'r, K, V> {
 copied! { [K, V] Buckets<'_, K, V>; }
 
 impl<'r, K: Persist, V: Persist> Buckets<'r, K, V> {
-    /// Before the first one.
+    /// Returns the position before the first bucket.
     #[inline]
     pub(super) fn new(map: &PHashMap<'r, K, V>, view: &View<'r>) -> Self {
         let root = map.root();
@@ -40,12 +40,12 @@ impl<'r, K: Persist, V: Persist> Buckets<'r, K, V> {
         buckets
     }
 
-    /// Before the first one of a chain, behind which none comes.
+    /// Returns the position before the first bucket of a chain; the iteration ends with the chain.
     pub(super) fn of_chain(first: Option<P<'r, Bucket<'r, K, V>>>) -> Self {
         Buckets { behind: first.map(|first| [first; 2]), ahead: [None; AHEAD], from: None, root: None }
     }
 
-    /// The next one.
+    /// Returns the next bucket.
     #[inline]
     pub(super) fn next<'v>(&mut self, view: &'v View<'r>) -> Option<Next<'v, 'r, K, V>> {
         let [bucket, first] = match self.behind {
@@ -57,7 +57,7 @@ impl<'r, K: Persist, V: Persist> Buckets<'r, K, V> {
         Some(([bucket, first], entries))
     }
 
-    /// The next one that a directory leads to. Asks for one that comes later.
+    /// Returns the first bucket of the next chain, and prefetches a later one.
     #[inline]
     fn next_chain(&mut self, view: &View<'r>) -> Option<P<'r, Bucket<'r, K, V>>> {
         let newest = self.ahead[AHEAD - 1];

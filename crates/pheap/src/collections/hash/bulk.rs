@@ -16,25 +16,26 @@ use crate::layout::Persist;
 use crate::os::cpu::prefetch_write;
 use crate::ptr::P;
 
-/// Entries that [`P::extend`] looks for at a time.
+/// Number of entries that [`P::extend`] looks up at a time.
 const GROUP: usize = 16;
 
 /// <a id="change-PHashMap-more"></a>Changing many entries.
 impl<'r, K: HashKey<'r>, V: Persist<At<'r> = V>> P<'r, PHashMap<'r, K, V>> {
-    /// Inserts the items of an iterator. Faster than one [`insert`](Self::insert) after the other, because it waits for the memory of several entries at
-    /// once.
+    /// Inserts the items of an iterator. Faster than one [`insert`](Self::insert) after the other, because
+    /// the waits for the memory of several entries overlap.
     ///
     /// # Errors
-    /// As for [`insert`](Self::insert). Earlier items are inserted then; an `Err` that leaves the transaction undoes that.
+    /// As for [`insert`](Self::insert). Then earlier items were inserted; if the transaction fails, they are
+    /// not.
     ///
     /// # Panics
-    /// If the iterator or a key does. Earlier items are inserted then.
+    /// If the iterator or a key panics. Then earlier items were inserted.
     pub fn extend<Q: Borrow<K::Query>>(
         self,
         tx: &mut Txn<'r>,
         entries: impl IntoIterator<Item = (Q, V)>,
     ) -> Result<()> {
-        // Fused: it is asked again after the group in which it has ended.
+        // Fused, because `next` is called again after the group in which the iterator has ended.
         let mut entries = entries.into_iter().fuse();
         let (mut keys, mut values) = (Vec::with_capacity(GROUP), Vec::with_capacity(GROUP));
         loop {
@@ -62,7 +63,7 @@ impl<'r, K: HashKey<'r>, V: Persist<At<'r> = V>> P<'r, PHashMap<'r, K, V>> {
             let is_over = keys.is_empty();
             let inserted =
                 std::iter::zip(&keys, queries).zip(values.drain(..)).try_for_each(|((key, query), value)| {
-                    // The key is asked for once: it may be borrowed as another value the next time.
+                    // The key is borrowed once: its `Borrow` may return another value the next time.
                     let (key, hash) = match query {
                         Some((key, hash)) => (key, Some(hash)),
                         None => (key.borrow(), None),
@@ -77,7 +78,7 @@ impl<'r, K: HashKey<'r>, V: Persist<At<'r> = V>> P<'r, PHashMap<'r, K, V>> {
                     Ok(())
                 });
             keys.clear();
-            // Only now: what came before the panic is not lost.
+            // Only now, so that items before the panic are inserted.
             gathered.unwrap_or_else(|panic| resume_unwind(panic));
             inserted?;
             if is_over {
@@ -86,11 +87,12 @@ impl<'r, K: HashKey<'r>, V: Persist<At<'r> = V>> P<'r, PHashMap<'r, K, V>> {
         }
     }
 
-    /// Moves all entries of `other` to this map. Where both have a key, the value of `other` stays, and the key of this map. O(1) if this map is empty; else O(k) for k entries of `other`, which
-    /// move with the memory of their keys.
+    /// Moves all entries of `other` to this map. If both have a key, the key of this map stays, with the
+    /// value of `other`. O(1) if this map is empty; else O(k) for k entries of `other`, which move together
+    /// with the memory of their keys.
     ///
     /// # Errors
-    /// As for [`insert`](Self::insert). Some entries have moved then, and all others are still in `other`.
+    /// As for [`insert`](Self::insert). Then some entries have moved, and all others are still in `other`.
     ///
     /// # Panics
     /// If the two are the same.
@@ -120,7 +122,7 @@ impl<'r, K: HashKey<'r>, V: Persist<At<'r> = V>> P<'r, PHashMap<'r, K, V>> {
         })
     }
 
-    /// Keeps the entries for which `keep` is true. O(n).
+    /// Removes the entries for which `keep` is false. O(n).
     pub fn retain(self, tx: &mut Txn<'r>, mut keep: impl FnMut(&K::Query, &V) -> bool) {
         for home in self.homes(tx, |key, value| !keep(key, value)) {
             self.take(tx, home);
@@ -142,22 +144,24 @@ impl<'r, K: HashKey<'r>, V: Persist<At<'r> = V>> P<'r, PHashMap<'r, K, V>> {
         taken.into_iter()
     }
 
-    /// Where the entries are for which `is_wanted` is true, in an order in which they can be taken.
+    /// Returns the places of the entries for which `is_wanted` is true, in an order in which they can be
+    /// removed.
     fn homes(self, tx: &Txn<'r>, mut is_wanted: impl FnMut(&K::Query, &V) -> bool) -> Vec<Home<'r, K, V>> {
         let mut cursor = Cursor::new(&tx[self], tx);
         let mut homes = Vec::new();
-        // The user's code comes first: should it panic, nothing has changed.
+        // The program's code runs first: if it panics, nothing has changed.
         while let Some((home, pair)) = cursor.next_home() {
             if is_wanted(pair.key.query(tx), &pair.value) {
                 homes.push(home);
             }
         }
-        // From the last one on: among few, the last one moves to where another was.
+        // Starting with the last one: in a small map, the last entry moves to the place of a removed one.
         homes.reverse();
         homes
     }
 
-    /// Calls `change` with each entry; the value can be changed. O(n). All entries are logged: to change a few of many, find those first.
+    /// Calls `change` with each entry; it may change the value. O(n). All entries are logged: to change a few
+    /// of many entries, look those up instead.
     pub fn for_each_mut(self, tx: &mut Txn<'r>, mut change: impl FnMut(&K::Query, &mut V)) {
         self.change_few(tx, &mut change);
         let mut buckets = Buckets::new(&tx[self], tx);

@@ -13,14 +13,16 @@ use crate::ptr::P;
 
 /// <a id="change-PHashMap"></a>Changing a map.
 ///
-/// Whatever these return, a transaction that ends in an error leaves the map as it was. Operations that may allocate fail with
-/// [`Error::OutOfSpace`](crate::Error::OutOfSpace) or [`Error::ReservationFull`](crate::Error::ReservationFull) if the heap cannot grow; then they have
-/// changed nothing. If user code panics (`Eq` of a key, or a closure), the map keeps the changes made so far, and stays valid.
+/// If a transaction ends in an error, it leaves the map as it was, whatever its methods have returned.
+/// Operations that may allocate fail with [`Error::OutOfSpace`](crate::Error::OutOfSpace) or
+/// [`Error::ReservationFull`](crate::Error::ReservationFull) if the heap cannot grow; then they have changed
+/// nothing. If the program's code panics (`Eq` of a key, or a closure), the map keeps the changes made so
+/// far, and stays valid.
 impl<'r, K: HashKey<'r>, V: Persist<At<'r> = V>> P<'r, PHashMap<'r, K, V>> {
     /// Sets the value of a key, and returns the old one. O(1), not only amortised: see [`PHashMap`].
     ///
     /// # Errors
-    /// If there is no memory for it; see [above](#impl-P<'r,+PHashMap<'r,+K,+V>>).
+    /// If memory cannot be allocated; see [above](#impl-P<'r,+PHashMap<'r,+K,+V>>).
     #[inline]
     pub fn insert(self, tx: &mut Txn<'r>, key: impl KeyArg<'r, K>, value: V) -> Result<Option<V>> {
         let query = key.apart(tx);
@@ -33,7 +35,7 @@ impl<'r, K: HashKey<'r>, V: Persist<At<'r> = V>> P<'r, PHashMap<'r, K, V>> {
         }
     }
 
-    /// Adds a key of a set. Returns whether it was not there.
+    /// Adds a key of a set. Returns whether it is new.
     #[inline]
     pub(super) fn insert_key(self, tx: &mut Txn<'r>, key: impl KeyArg<'r, K>) -> Result<bool>
     where
@@ -49,7 +51,7 @@ impl<'r, K: HashKey<'r>, V: Persist<At<'r> = V>> P<'r, PHashMap<'r, K, V>> {
         }
     }
 
-    /// The value of a key, to write. O(1). The entry is logged.
+    /// Returns the value of a key, to write, if the map has the key. O(1). The entry is logged.
     #[inline]
     pub fn get_mut<'t>(self, tx: &'t mut Txn<'r>, key: impl KeyArg<'r, K>) -> Option<&'t mut V> {
         let query = key.apart(tx);
@@ -64,13 +66,13 @@ impl<'r, K: HashKey<'r>, V: Persist<At<'r> = V>> P<'r, PHashMap<'r, K, V>> {
         Some(self.find(tx, &query, None).ok()?.take())
     }
 
-    /// [`remove`](Self::remove), with the key. O(1).
+    /// Removes a key, and returns the key and its value. O(1).
     pub fn remove_entry(self, tx: &mut Txn<'r>, key: impl KeyArg<'r, K>) -> Option<(K, V)> {
         let query = key.apart(tx);
         Some(self.find(tx, &query, None).ok()?.take_pair())
     }
 
-    /// The entry of a key, existing or vacant, to read and change with one search. O(1).
+    /// Returns the entry of a key, existing or vacant, to read and change with one search. O(1).
     ///
     /// ```
     /// # use pheap::{Heap, P, PHashMap, Root};
@@ -92,7 +94,7 @@ impl<'r, K: HashKey<'r>, V: Persist<At<'r> = V>> P<'r, PHashMap<'r, K, V>> {
         Entry::new(self, tx, key)
     }
 
-    /// Adds an entry that is not there. If there is no memory for it, its key is garbage.
+    /// Adds a missing entry. If memory cannot be allocated, its key is garbage.
     #[inline(always)]
     pub(super) fn add<'t>(
         self,

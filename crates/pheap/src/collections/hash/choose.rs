@@ -1,26 +1,30 @@
-//! An entry of a map at random, by rejection: as in F. Olken, D. Rotem, P. Xu, "Random sampling from hash files", 1990.
+//! Chooses an entry of a map at random, by rejection: as in F. Olken, D. Rotem, P. Xu, "Random sampling from
+//! hash files", 1990.
 
 use super::tags::SLOTS;
 use super::{HashKey, PHashMap};
 use crate::api::view::View;
 use crate::layout::Persist;
 
-/// Places that a bucket has for the random choice: a power of two, so that a random number is one of them without a bias.
+/// Number of places of a bucket for the random choice. It is a power of two, so that a random number selects
+/// one without a bias.
 const PLACES: u64 = SLOTS.next_power_of_two() as u64;
 
-/// So many places are tried at least, before entries are counted off.
+/// Least number of places to try before counting entries instead.
 const TRIES: usize = 256;
 
 /// Reading at random.
 impl<'r, K: HashKey<'r>, V: Persist> PHashMap<'r, K, V> {
-    /// An entry at random, each with the same probability; none if there is none. `random` returns uniformly distributed, independent numbers, and is called until
-    /// one fits.
+    /// Returns an entry at random, each with the same probability; none if the map is empty. `random` returns
+    /// uniformly distributed, independent numbers, and is called until one selects an entry.
     ///
-    /// A few buckets are tried, whatever the size of the map. Before that, all directories are looked through for the deepest bucket: none in a map of some
-    /// thousand entries, one of 4 KiB up to half a million, 257 up to a hundred million. If most entries have been removed, or hashes are very uneven, it
-    /// is O(n): [`shrink_to_fit`](crate::P::shrink_to_fit) helps after removals.
+    /// A few buckets are tried, whatever the size of the map. Before that, all directories are searched for
+    /// the deepest bucket: there is none in a map of some thousand entries, one of 4 KiB up to half a million
+    /// entries, and 257 up to a hundred million. If most entries have been removed, or hashes are very
+    /// uneven, this is O(n); [`shrink_to_fit`](crate::P::shrink_to_fit) helps after removals.
     ///
-    /// If more than 27 keys have equal hashes, which only a bad [`HashKey`] makes, these are chosen too seldom.
+    /// If more than 27 keys have equal hashes, which only a bad [`HashKey`] causes, these are chosen too
+    /// rarely.
     pub fn choose<'v>(
         &self,
         view: &'v View<'r>,
@@ -31,15 +35,16 @@ impl<'r, K: HashKey<'r>, V: Persist> PHashMap<'r, K, V> {
         }
         if let Some(root) = self.root() {
             let top = view[root].parts().1;
-            // The space of hashes is divided into as many cells as the deepest bucket has for itself. A bucket has its places in the first of its cells, so that all
-            // places have the same probability, and each entry has one.
+            // The space of hashes is divided into cells; the deepest bucket covers one of them. A bucket has
+            // its places in the first of its cells, so that all places have the same probability, and each
+            // entry has one place.
             let within_cell = u64::MAX.checked_shr(root.depth(view)).unwrap_or(0);
             for _ in 0..TRIES.max(self.len() / SLOTS) {
                 let cell = random() & !within_cell;
                 let Some(bucket) = root.walk(view, top, cell).bucket else { continue };
                 let head = bucket.head(view);
                 if head.next().is_some() {
-                    // More entries than places.
+                    // The bucket has more entries than places.
                     break;
                 }
                 let is_first = cell & head.tags().rest() == 0;

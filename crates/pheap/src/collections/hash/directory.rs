@@ -1,7 +1,9 @@
-//! What leads to buckets: a trie of directories.
+//! The pointers to buckets: a trie of directories.
 //!
-//! A leaf that takes `bits` bits of the hash has `1 << bits` pointers. One map leads to a node, and one pointer in it; but the pointers of a leaf, and the children of a
-//! directory, may lead to the same bucket if they are neighbours. Only this file reads and writes them. Who has let go of a root forgets it.
+//! A leaf for `bits` bits of the hash has `1 << bits` pointers. Each node has one parent (the map, or a
+//! directory), and one pointer in it; but neighbouring pointers of a leaf, or neighbouring children of a
+//! directory, may lead to the same bucket. Only this file reads and writes directories. Code that has freed a
+//! root must not use it again.
 
 #![allow(unsafe_code)]
 
@@ -16,18 +18,18 @@ use crate::collections::common::copied;
 use crate::error::Result;
 use crate::ptr::{P, value_of};
 
-/// Bits of the hash that a level of directories takes. A level divides a hash without a rest.
+/// Bits of the hash for each level of directories. They divide the bits of a hash evenly.
 const LEVEL: u32 = 8;
 const FAN_OUT: usize = 1 << LEVEL;
 
-/// Bytes that are written as one part at most: so many a short transaction copies.
+/// Most bytes that are written as one part: the most that a short transaction copies.
 const PART: usize = 1024;
 
-/// A directory that grows: a power of two of pointers, by the next bits of the hash. Buckets that know fewer bits are there several times, one behind
-/// the other. None where there are no entries.
+/// A directory that grows: a power of two of pointers, indexed by the next bits of the hash. A bucket whose
+/// depth is less has several neighbouring pointers. A pointer is `None` if there are no entries.
 type Leaf<'r, K, V> = [Option<P<'r, Bucket<'r, K, V>>>];
 
-/// A directory whose entries may lead to further ones.
+/// A directory whose children may be further directories.
 #[derive(Persist)]
 #[persist(own, id = "pheap::hash::Directory", crate = "crate")]
 #[repr(C)]
@@ -35,16 +37,16 @@ pub(super) struct Directory<'r, K, V> {
     children: [Child<'r, K, V>; FAN_OUT],
 }
 
-/// What holds the entries whose hashes begin with certain bits.
+/// The node for the entries whose hashes begin with certain bits.
 #[derive(Persist)]
 #[persist(own, id = "pheap::hash::Child", crate = "crate")]
 #[repr(u8)]
 pub(super) enum Child<'r, K, V> {
-    /// There are none.
+    /// There are no entries.
     Nothing,
     Bucket(P<'r, Bucket<'r, K, V>>),
     Leaf {
-        /// Bits of the hash that it takes: 1 to [`LEVEL`].
+        /// Bits of the hash that index it: 1 to [`LEVEL`].
         bits: u8,
         buckets: P<'r, Leaf<'r, K, V>>,
     },
@@ -53,28 +55,28 @@ pub(super) enum Child<'r, K, V> {
 
 copied! { [K, V] Child<'_, K, V>; }
 
-/// What a map has when it has outgrown a few entries.
+/// The root of the trie of a map that has more than a few entries.
 #[derive(Persist)]
 #[persist(own, id = "pheap::hash::Root", crate = "crate")]
 #[repr(C)]
 pub(super) struct Root<'r, K, V> {
-    /// With what keys are hashed.
+    /// The secret with which keys are hashed.
     secret: [u64; 2],
     top: Child<'r, K, V>,
 }
 
-/// Where the entries of a hash are.
+/// The way to the entries of a hash.
 pub(super) struct Way<'r, K, V> {
-    /// What leads there, in the root or a directory; and how many bits of the hash it stands for.
+    /// The child in the root or the last directory; `above` is the number of hash bits that lead to it.
     child: *mut Child<'r, K, V>,
     above: u32,
-    /// Which of the pointers of a growing directory, if there is one.
+    /// The pointer in the leaf, if there is a leaf.
     leaf: Option<Pointer<'r, K, V>>,
     pub(super) bucket: Option<P<'r, Bucket<'r, K, V>>>,
 }
 
 impl<K, V> Way<'_, K, V> {
-    /// How many bits of the hash lead there.
+    /// Returns the number of hash bits that lead to the bucket.
     #[inline(always)]
     fn known(&self) -> u32 {
         self.above + self.leaf.map_or(0, |pointer| pointer.bits)
@@ -82,15 +84,17 @@ impl<K, V> Way<'_, K, V> {
 }
 
 impl<'r, K: Persist, V: Persist> Way<'r, K, V> {
-    /// Half of the pointers to a bucket that agrees on `depth` bits, less than lead to it: the first of them, and how many.
+    /// Returns half of the pointers to a bucket with `depth` known bits, fewer than lead to it: the address
+    /// of the first one, and their number.
     fn half(&self, hash: u64, depth: u32, second: bool) -> (*mut u8, usize) {
         let known = self.known();
         assert!(depth < known);
         let all = 1 << (known - depth);
         let offset = (hash >> (HASH - known)) as usize & (all - 1);
         let skip = if second { all / 2 } else { 0 };
-        // SAFETY: within the directory: all pointers to a bucket are in one, for a directory is made only where buckets agree on all bits that lead to it; and they begin where the
-        // bits of the hash that the bucket does not know are 0.
+        // SAFETY: all pointers to a bucket are in one directory, because a directory is made only when its
+        // buckets agree on all bits that lead to it. They begin where the hash bits that the bucket does not
+        // know are 0. So the half is within the directory.
         unsafe {
             match self.leaf {
                 Some(Pointer { buckets, index, .. }) => {
@@ -102,7 +106,7 @@ impl<'r, K: Persist, V: Persist> Way<'r, K, V> {
     }
 }
 
-/// A pointer in a growing directory.
+/// A pointer in a leaf.
 struct Pointer<'r, K, V> {
     bits: u32,
     buckets: P<'r, Leaf<'r, K, V>>,
@@ -111,10 +115,10 @@ struct Pointer<'r, K, V> {
 
 copied! { [K, V] Pointer<'_, K, V>; }
 
-/// A pointer to a bucket, as a raw pointer.
+/// Returns the address of a pointer to a bucket.
 ///
 /// # Safety
-/// `index` is less than the length.
+/// `index` is less than the length of `buckets`.
 #[inline(always)]
 unsafe fn word<'r, K: Persist, V: Persist>(
     buckets: P<'r, Leaf<'r, K, V>>,
@@ -122,23 +126,23 @@ unsafe fn word<'r, K: Persist, V: Persist>(
 ) -> *mut Option<P<'r, Bucket<'r, K, V>>> {
     debug_assert!(index < buckets.len());
     let first = value_of(buckets).cast::<Option<P<'r, Bucket<'r, K, V>>>>();
-    // SAFETY: within the slice.
+    // SAFETY: `index` is within the slice, by the caller's premise.
     unsafe { first.add(index) }
 }
 
-/// A child, as a raw pointer.
+/// Returns the address of a child.
 #[inline(always)]
 fn child<'r, K: Persist, V: Persist>(
     directory: P<'r, Directory<'r, K, V>>,
     index: usize,
 ) -> *mut Child<'r, K, V> {
     debug_assert!(index < FAN_OUT);
-    // SAFETY: a live directory.
+    // SAFETY: `directory` is a live object, and the index is less than its number of children.
     unsafe { (&raw mut (*value_of(directory)).children).cast::<Child<'r, K, V>>().add(index % FAN_OUT) }
 }
 
 impl<'r, K: Persist, V: Persist> Root<'r, K, V> {
-    /// With what keys are hashed, and what is at the top.
+    /// Returns the secret with which keys are hashed, and the top node.
     #[inline(always)]
     pub(super) fn parts(&self) -> ([u64; 2], Child<'r, K, V>) {
         (self.secret, self.top)
@@ -146,18 +150,18 @@ impl<'r, K: Persist, V: Persist> Root<'r, K, V> {
 }
 
 impl<'r, K: Persist, V: Persist> P<'r, Root<'r, K, V>> {
-    /// Follows a hash from what is at the top.
+    /// Follows a hash down from the top node.
     #[inline(always)]
     pub(super) fn walk(self, view: &View<'r>, top: Child<'r, K, V>, hash: u64) -> Way<'r, K, V> {
         let (mut rest, mut above) = (hash, 0);
-        // SAFETY: a live root.
+        // SAFETY: `self` is a live root, and `top` a part of it.
         let mut at = unsafe { &raw mut (*value_of(self)).top };
         let mut current = top;
         loop {
             let (leaf, bucket) = match current {
                 Child::Directory(directory) => {
                     at = child(directory, (rest >> (HASH - LEVEL)) as usize);
-                    // SAFETY: of a directory that can be reached from the root.
+                    // SAFETY: `at` is a child of a live directory, which can be reached from the root.
                     current = *unsafe { buffer::read(view, at) };
                     rest <<= LEVEL;
                     above += LEVEL;
@@ -165,7 +169,7 @@ impl<'r, K: Persist, V: Persist> P<'r, Root<'r, K, V>> {
                 }
                 Child::Leaf { bits, buckets } => {
                     let (bits, index) = (u32::from(bits), (rest >> (HASH - u32::from(bits))) as usize);
-                    // SAFETY: so many pointers that the bits are an index.
+                    // SAFETY: the leaf has `1 << bits` pointers, and `index` is less.
                     let bucket = *unsafe { buffer::read(view, word(buckets, index)) };
                     (Some(Pointer { bits, buckets, index }), bucket)
                 }
@@ -176,8 +180,9 @@ impl<'r, K: Persist, V: Persist> P<'r, Root<'r, K, V>> {
         }
     }
 
-    /// The bucket of the hash `from`, or the next one in the order of hashes. `from` becomes the next hash that leads elsewhere (perhaps not the first
-    /// one: a bucket may come again), or none behind the last one.
+    /// Returns the bucket of the hash `from`, or the next one in the order of hashes. Sets `from` to the next
+    /// hash that leads to another pointer, or to `None` after the last one. (It may not be the least such
+    /// hash, and the same bucket may come again.)
     pub(super) fn bucket_from(
         self,
         view: &View<'r>,
@@ -188,13 +193,13 @@ impl<'r, K: Persist, V: Persist> P<'r, Root<'r, K, V>> {
             let way = self.walk(view, view[self].top, hash);
             let mut last = hash;
             if let Some(Pointer { bits, buckets, index }) = way.leaf {
-                // No look at the bucket itself, which may be far away.
-                // SAFETY: so many pointers that the bits are an index.
+                // The bucket itself is not read, because it may not be in the cache.
+                // SAFETY: the leaf has `1 << bits` pointers, and the index is less.
                 let same = |i: &usize| *unsafe { buffer::read(view, word(buckets, *i)) } == way.bucket;
                 let more = (index + 1..1 << bits).take_while(same).count();
                 last = hash + ((more as u64) << (HASH - way.known()));
             }
-            // Behind all hashes that agree with the last one on the bits that lead there.
+            // The hash after all those that share with the last one the bits that lead to the pointer.
             *from = (last | u64::MAX.checked_shr(way.known()).unwrap_or(0)).checked_add(1);
             if way.bucket.is_some() {
                 return way.bucket;
@@ -202,41 +207,44 @@ impl<'r, K: Persist, V: Persist> P<'r, Root<'r, K, V>> {
         }
     }
 
-    /// So many bits of the hash lead to a bucket at most, and to some that many. No look at pointers in leaves, nor at buckets.
+    /// Returns the greatest number of hash bits that lead to a bucket. Reads neither the pointers in leaves
+    /// nor buckets.
     pub(super) fn depth(self, view: &View<'r>) -> u32 {
         deepest(view, view[self].top, 0)
     }
 
-    /// A new root, for few entries.
+    /// Allocates a root with the entries of a small map.
     ///
     /// # Safety
-    /// Slots with entries, one behind the other, that are not used again if this succeeds.
+    /// `few` are `len` consecutive slots with entries, which are not used again if this succeeds.
     pub(super) unsafe fn of_few(tx: &Txn<'r>, few: *mut Slot<Pair<K, V>>, len: usize) -> Result<Self>
     where
         K: HashKey<'r>,
         V: Persist<At<'r> = V>,
     {
         let secret = tx.hash_secret();
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller's premise for `few` and `len` is the premise of this call.
         let bucket = unsafe { <P<Bucket<K, V>>>::of_few(tx, secret, few, len)? };
         tx.alloc(Root { secret, top: Child::Bucket(bucket) })
     }
 }
 
-/// How many bits of the hash lead to a bucket at most, if `above` lead to this child.
+/// Returns the greatest number of hash bits that lead to a bucket below this child; `above` bits lead to the
+/// child.
 fn deepest<'r, K: Persist, V: Persist>(view: &View<'r>, node: Child<'r, K, V>, above: u32) -> u32 {
     match node {
         Child::Nothing | Child::Bucket(_) => above,
         Child::Leaf { bits, .. } => above + u32::from(bits),
         Child::Directory(directory) => {
-            // SAFETY: of a directory that can be reached from the root.
+            // SAFETY: the child belongs to a live directory, which can be reached from the root.
             let node = |i| *unsafe { buffer::read(view, child(directory, i)) };
             (0..FAN_OUT).fold(above, |most, i| most.max(deepest(view, node(i), above + LEVEL)))
         }
     }
 }
 
-/// Where the entries of a hash are, to change it. While this has the transaction nobody else changes anything.
+/// The way to the entries of a hash, to change it. It borrows the transaction, so the map cannot change in
+/// between.
 pub(super) struct Spot<'t, 'r, K, V> {
     tx: &'t mut Txn<'r>,
     root: P<'r, Root<'r, K, V>>,
@@ -258,17 +266,17 @@ impl<'t, 'r, K: HashKey<'r>, V: Persist<At<'r> = V>> Spot<'t, 'r, K, V> {
         self.way.bucket
     }
 
-    /// How many bits of the hash lead there.
+    /// Returns the number of hash bits that lead to the bucket.
     pub(super) fn known(&self) -> u32 {
         self.way.known()
     }
 
-    /// Puts a bucket where there is none.
+    /// Adds a bucket where there is none.
     pub(super) fn fill(self) -> Result<()> {
         assert!(self.way.bucket.is_none());
         let bucket = <P<'r, Bucket<'r, K, V>>>::alloc(self.tx, self.known())?;
         match self.way.leaf {
-            // SAFETY: a directory of the map.
+            // SAFETY: `buckets` is a leaf of the map, and `walk` has found `index` in it.
             Some(Pointer { buckets, index, .. }) => unsafe {
                 *buffer::write(self.tx, word(buckets, index)) = Some(bucket);
             },
@@ -277,7 +285,7 @@ impl<'t, 'r, K: HashKey<'r>, V: Persist<At<'r> = V>> Spot<'t, 'r, K, V> {
         Ok(())
     }
 
-    /// Lets more bits of the hash lead to a bucket.
+    /// Increases the number of hash bits that lead to a bucket.
     pub(super) fn grow(self) -> Result<()> {
         let Some(Pointer { bits, buckets: old, .. }) = self.way.leaf else {
             let buckets = self.tx.alloc_slice(2, |_| self.way.bucket)?;
@@ -285,7 +293,7 @@ impl<'t, 'r, K: HashKey<'r>, V: Persist<At<'r> = V>> Spot<'t, 'r, K, V> {
             return Ok(());
         };
         let tx = &*self.tx;
-        // SAFETY: a directory of the map, that has so many pointers.
+        // SAFETY: `old` is a leaf of the map with `1 << bits` pointers, and the index is less.
         let bucket = |i: usize| unsafe { *buffer::read(tx, word(old, i)) };
         let new = if bits < LEVEL {
             let buckets: P<'r, Leaf<'r, K, V>> = tx.alloc_slice(2 << bits, |i| bucket(i / 2))?;
@@ -294,7 +302,7 @@ impl<'t, 'r, K: HashKey<'r>, V: Persist<At<'r> = V>> Spot<'t, 'r, K, V> {
             let directory = tx.alloc_uninit::<Directory<'r, K, V>>()?.0;
             for i in 0..FAN_OUT {
                 let at = child(directory, i);
-                // SAFETY: the children of a new object, written for the first time.
+                // SAFETY: `at` is a child of a new object, not written yet.
                 unsafe {
                     at.write(bucket(i).map_or(Child::Nothing, Child::Bucket));
                     Child::zero_padding(at);
@@ -302,24 +310,24 @@ impl<'t, 'r, K: HashKey<'r>, V: Persist<At<'r> = V>> Spot<'t, 'r, K, V> {
             }
             Child::Directory(directory)
         };
-        // SAFETY: the map's own, which it lets go of.
+        // SAFETY: the map owned the leaf; `set_child` below replaces the only pointer to it.
         unsafe { buffer::free(tx, old) };
         self.set_child(new);
         Ok(())
     }
 
-    /// Replaces what leads there.
+    /// Replaces the child.
     fn set_child(self, child: Child<'r, K, V>) {
         if self.way.above == 0 {
-            // The whole root, as it is read.
+            // Write the whole root, because it is read as a whole.
             self.tx[self.root].top = child;
         } else {
-            // SAFETY: of a directory of the map.
+            // SAFETY: `above` is not 0, so `walk` has found `child` in a directory of the map.
             unsafe { *buffer::write(self.tx, self.way.child) = child };
         }
     }
 
-    /// Lets half of the pointers to a bucket lead to another one, or nowhere.
+    /// Redirects half of the pointers to a bucket: to another one, or to `None`.
     fn relink(self, depth: u32, second: bool, bucket: Option<P<'r, Bucket<'r, K, V>>>) {
         let (first, count) = self.way.half(self.hash, depth, second);
         match self.way.leaf {
@@ -340,7 +348,7 @@ impl<'t, 'r, K: HashKey<'r>, V: Persist<At<'r> = V>> Spot<'t, 'r, K, V> {
             let (first, count) = way.half(hash, depth, true);
             (first, count * size)
         };
-        // SAFETY: a part of a directory of the map.
+        // SAFETY: `links` returns a range of pointers within a directory of the map.
         match unsafe { bucket.divide(self.tx, secret, links)? } {
             (depth, Halves::First) => self.relink(depth, true, None),
             (depth, Halves::Second) => self.relink(depth, false, None),
@@ -349,7 +357,7 @@ impl<'t, 'r, K: HashKey<'r>, V: Persist<At<'r> = V>> Spot<'t, 'r, K, V> {
         Ok(())
     }
 
-    /// Takes a chain of buckets, all of which has the hash `other`, away from half of the pointers to it.
+    /// Removes half of the pointers to a chain of buckets; all its entries have the hash `other`.
     pub(super) fn set_chain_apart(self, other: u64) {
         let bucket = self.way.bucket.expect("a chain");
         let depth = bucket.tags(self.tx).depth();
@@ -358,11 +366,12 @@ impl<'t, 'r, K: HashKey<'r>, V: Persist<At<'r> = V>> Spot<'t, 'r, K, V> {
     }
 }
 
-/// Writes `count` words or children of a directory.
+/// Writes `count` pointers or children of a directory.
 fn fill_part<T: Persist + Copy>(tx: &mut Txn<'_>, first: *mut T, count: usize, value: T) {
     let step = PART / size_of::<T>();
     for from in (0..count).step_by(step) {
-        // SAFETY: within a directory of the map.
+        // SAFETY: the part is within the range that `half` has returned, which is within a directory of the
+        // map.
         unsafe {
             let part = std::ptr::slice_from_raw_parts_mut(first.add(from), step.min(count - from));
             buffer::write(tx, part).fill(value);
@@ -370,14 +379,14 @@ fn fill_part<T: Persist + Copy>(tx: &mut Txn<'_>, first: *mut T, count: usize, v
     }
 }
 
-/// What a map consists of below its root.
+/// A node of the trie of a map.
 enum Node<'r, K, V> {
     Bucket(P<'r, Bucket<'r, K, V>>),
     Leaf(P<'r, Leaf<'r, K, V>>),
     Directory(P<'r, Directory<'r, K, V>>),
 }
 
-/// Calls `f` with each node that a child leads to, once, after those below it.
+/// Calls `f` once with each node below a child and the child itself, children before parents.
 fn visit<'r, K: Persist, V: Persist>(
     tx: &mut Txn<'r>,
     node: Child<'r, K, V>,
@@ -396,7 +405,7 @@ fn visit<'r, K: Persist, V: Persist>(
         }
         Child::Leaf { bits, buckets } => {
             for i in 0..1 << bits {
-                // SAFETY: it has so many pointers.
+                // SAFETY: the leaf has `1 << bits` pointers, and the index is less.
                 let bucket = unsafe { *buffer::read(tx, word(buckets, i)) };
                 if bucket != last
                     && let Some(bucket) = bucket
@@ -409,7 +418,7 @@ fn visit<'r, K: Persist, V: Persist>(
         }
         Child::Directory(directory) => {
             for i in 0..FAN_OUT {
-                // SAFETY: a part of a live object.
+                // SAFETY: the child is a part of a live directory.
                 let node = unsafe { *buffer::read(tx, child(directory, i)) };
                 let bucket = if let Child::Bucket(bucket) = node { Some(bucket) } else { None };
                 if bucket.is_none() || bucket != last {
@@ -426,14 +435,14 @@ impl<'r, K: Persist, V: Persist> P<'r, Root<'r, K, V>> {
     /// Moves all entries out, until there is an error.
     ///
     /// # Safety
-    /// They are not used again here, or those that `each` has got are not used again.
+    /// The entries are not used here again; or those that `each` has got are not used again.
     pub(super) unsafe fn move_out(
         self,
         tx: &mut Txn<'r>,
         each: &mut impl FnMut(&mut Txn<'r>, Pair<K, V>) -> Result<()>,
     ) -> Result<()> {
         visit(tx, tx[self].top, &mut |tx, node| match node {
-            // SAFETY: passed on to the caller.
+            // SAFETY: the caller's premise for all entries covers those of this bucket.
             Node::Bucket(bucket) => unsafe { bucket.move_out(tx, each) },
             Node::Leaf(_) | Node::Directory(_) => Ok(()),
         })
@@ -442,10 +451,11 @@ impl<'r, K: Persist, V: Persist> P<'r, Root<'r, K, V>> {
     /// Frees all nodes when the transaction commits.
     ///
     /// # Safety
-    /// Nothing will lead to the root, and no entry is there.
+    /// At the commit there is no pointer to the root, and all entries were moved out.
     pub(super) unsafe fn free(self, tx: &mut Txn<'r>) {
         let freed = visit(tx, tx[self].top, &mut |tx, node| {
-            // SAFETY: nothing will lead there; what is freed can still be read in this transaction.
+            // SAFETY: at the commit there is no pointer to the nodes; a freed object can still be read in
+            // this transaction.
             unsafe {
                 match node {
                     Node::Bucket(bucket) => buffer::free(tx, bucket),
@@ -456,7 +466,7 @@ impl<'r, K: Persist, V: Persist> P<'r, Root<'r, K, V>> {
             Ok(())
         });
         debug_assert!(freed.is_ok());
-        // SAFETY: nothing will lead there, as the caller promises.
+        // SAFETY: at the commit there is no pointer to the root, by the caller's premise.
         unsafe { buffer::free(tx, self) };
     }
 }

@@ -45,24 +45,24 @@ impl<'t, 'q, 'r, K: HashKey<'r>, V: Persist<At<'r> = V>> Entry<'t, 'q, 'r, K, V>
 entries!(HashKey);
 
 impl<'t, 'r, K: HashKey<'r>, V: Persist<At<'r> = V>> OccupiedEntry<'t, '_, 'r, K, V> {
-    /// The key that was looked for.
+    /// Returns the key of the search.
     pub fn key(&self) -> &K::Query {
         self.key
     }
 
-    /// The value.
+    /// Returns the value.
     #[inline]
     pub fn get(&self) -> &V {
         self.found.place.value()
     }
 
-    /// The value, to write.
+    /// Returns the value, to write.
     #[inline]
     pub fn get_mut(&mut self) -> &mut V {
         self.found.place.value_mut()
     }
 
-    /// The value, to write as long as the transaction is borrowed.
+    /// Returns the value, to write as long as the transaction is borrowed.
     #[inline]
     pub fn into_mut(self) -> &'t mut V {
         self.found.place.into_mut()
@@ -87,7 +87,7 @@ impl<'t, 'r, K: HashKey<'r>, V: Persist<At<'r> = V>> OccupiedEntry<'t, '_, 'r, K
 }
 
 impl<'t, 'r, K: HashKey<'r>, V: Persist<At<'r> = V>> VacantEntry<'t, '_, 'r, K, V> {
-    /// The key that was looked for.
+    /// Returns the key of the search.
     pub fn key(&self) -> &K::Query {
         self.key
     }

@@ -1,4 +1,4 @@
-//! The entries of a map, one after the other.
+//! Iteration over the entries of a map.
 
 use super::bucket::{Bucket, Entries, Pair};
 use super::buckets::Buckets;
@@ -16,7 +16,8 @@ iterators! {
     debug_map of [K::Query, V] exact;
 
     /// The keys of a [`PHashMap`]; made by [`PHashMap::keys`].
-    [K: HashKey<'r>, V: Persist] Keys<K, V>(Cursor<'v, 'r, K, V>) => &'v K::Query, |(view, pair)| pair.key.query(view);
+    [K: HashKey<'r>, V: Persist] Keys<K, V>(Cursor<'v, 'r, K, V>) => &'v K::Query,
+    |(view, pair)| pair.key.query(view);
     debug_list of [K::Query] exact;
 
     /// The values of a [`PHashMap`]; made by [`PHashMap::values`].
@@ -24,20 +25,20 @@ iterators! {
     debug_list of [V] exact;
 }
 
-/// A place between the entries of a map, as a view sees it.
+/// A position between the entries of a map, in a view.
 pub(super) struct Cursor<'v, 'r, K, V> {
     remaining: usize,
     entries: Entries<'v, 'r, K, V>,
-    /// The bucket that has the entries, and the first of its chain.
+    /// The bucket of `entries`, and the first one of its chain.
     bucket: Option<[P<'r, Bucket<'r, K, V>>; 2]>,
-    /// Where to go on behind them.
+    /// The buckets that follow.
     buckets: Buckets<'r, K, V>,
 }
 
 copied! { [K, V] Cursor<'_, '_, K, V>; }
 
 impl<'v, 'r, K: Persist, V: Persist> Cursor<'v, 'r, K, V> {
-    /// Before the first entry.
+    /// Returns the position before the first entry.
     #[inline]
     pub(super) fn new(map: &PHashMap<'r, K, V>, view: &'v View<'r>) -> Self {
         Cursor {
@@ -48,14 +49,15 @@ impl<'v, 'r, K: Persist, V: Persist> Cursor<'v, 'r, K, V> {
         }
     }
 
-    /// Before the first entry of the chain of buckets that the hash `from` leads to, or of the next one; behind that chain, no entry comes. Also the first hash
-    /// behind the chain, or 0 if there is none. Few entries, which have no buckets, all come.
+    /// Returns the position before the first entry of the chain that the hash `from` leads to, or of the next
+    /// chain. The iteration ends with that chain. Also returns the first hash after the chain, or 0 if there
+    /// is none. A small map has no buckets: all its entries come at once.
     pub(super) fn of_chain(map: &PHashMap<'r, K, V>, view: &'v View<'r>, from: u64) -> (Self, u64) {
         let Some(root) = map.root() else { return (Self::new(map, view), 0) };
         let mut behind = Some(from);
         let first = root.bucket_from(view, &mut behind);
         let next = first.map_or(0, |first| {
-            // A hash that leads to the bucket, perhaps not the last one.
+            // One of the hashes that lead to the bucket, perhaps not the last.
             let last = behind.map_or(u64::MAX, |behind| behind - 1);
             (last | first.tags(view).rest()).wrapping_add(1)
         });
@@ -73,7 +75,7 @@ impl<'v, 'r, K: Persist, V: Persist> Cursor<'v, 'r, K, V> {
         Some(())
     }
 
-    /// The next entry, and where it is.
+    /// Returns the next entry, and its place.
     #[inline]
     pub(super) fn next_home(&mut self) -> Option<Found<'v, 'r, K, V>> {
         loop {
@@ -90,7 +92,7 @@ impl<'v, 'r, K: Persist, V: Persist> Cursor<'v, 'r, K, V> {
 }
 
 impl<'v, 'r, K: Persist, V: Persist> Iterator for Cursor<'v, 'r, K, V> {
-    /// Each with the view that shows its key.
+    /// An entry, with the view that shows its key.
     type Item = (&'v View<'r>, &'v Pair<K, V>);
 
     #[inline(always)]
@@ -109,7 +111,7 @@ impl<'v, 'r, K: Persist, V: Persist> Iterator for Cursor<'v, 'r, K, V> {
         (self.remaining, Some(self.remaining))
     }
 
-    /// All that come, without keeping count of them.
+    /// Visits all remaining entries, without counting them.
     #[inline]
     fn fold<B, F: FnMut(B, Self::Item) -> B>(self, init: B, mut f: F) -> B {
         let Cursor { mut entries, mut buckets, .. } = self;

@@ -1,7 +1,7 @@
-//! `PHashMap` itself: where its entries are, and how many.
+//! `PHashMap` itself: the places of its entries, and their number.
 //!
-//! What must hold: without a root, the first `len` slots of `few` have entries, and with one, there is no `few`. Nothing but the map leads to them. Only this file
-//! writes the fields, and the slots of `few`.
+//! Invariants: without a root, the first `len` slots of `few` have entries; with a root, `few` is `None`.
+//! Only the map points to them. Only this file writes the fields, and the slots of `few`.
 
 #![allow(unsafe_code)]
 
@@ -17,15 +17,16 @@ use crate::error::Result;
 use crate::os::cpu::{prefetch_read, prefetch_write};
 use crate::ptr::{P, value_of};
 
-/// So many entries are kept one behind the other.
+/// Most entries that are kept in an array.
 pub(super) const FEW: usize = 8;
 
-/// The slots of few entries.
+/// The array of the entries of a small map.
 type Few<'r, K, V> = P<'r, [Slot<Pair<K, V>>]>;
 
 /// A hash map: `HashMap` for a heap.
 ///
-/// It is read through a reference, and mutated through its pointer. Keys are passed in their borrowed form: a `&str` for `P<str>`.
+/// It is read through a reference, and changed through its pointer. Keys are passed in their borrowed form: a
+/// `&str` for `P<str>`.
 ///
 /// ```
 /// # use pheap::{Heap, P, PHashMap, Persist, Root, field};
@@ -56,20 +57,24 @@ type Few<'r, K, V> = P<'r, [Slot<Pair<K, V>>]>;
 /// # }
 /// ```
 ///
-/// **How it grows.** There is no moment at which all entries move to a larger table. The map is an *extendible hash table*: buckets of 27 entries, found
-/// by the first bits of the hash through a trie of directories. An insertion that finds its bucket full splits it: it reads 27 entries,
-/// writes about half of them to a new bucket, and up to 4 KiB of a directory; in one of four cases it recomputes the hashes of the 27 keys. An insertion
-/// never does more, however large the map is; so there is no `reserve` either. Entries larger than some hundred bytes make a split more expensive:
-/// store a [`P`] to them.
+/// **How it grows.** There is never a moment at which all entries move to a larger table. The map is an
+/// *extendible hash table*: buckets of 27 entries, found by the first bits of the hash through a trie of
+/// directories. An insertion into a full bucket splits it: it reads 27 entries, writes about half of them to
+/// a new bucket, and up to 4 KiB of a directory; in one of four cases it recomputes the hashes of the 27
+/// keys. No insertion does more, whatever the size of the map; so there is no `reserve` either. Entries
+/// larger than some hundred bytes make a split more expensive: store a [`P`] to them.
 ///
-/// **Memory.** A map is 24 bytes. Up to 8 entries form an array with room for 1, 2, 4 or 8 of them, and are compared one by one. Beyond
-/// that, buckets are about two thirds full: 27 bytes for an entry of 16. Removing entries does not free buckets (they are reused):
-/// see [`shrink_to_fit`](P::shrink_to_fit) and [`clear`](P::clear).
+/// **Memory.** A map is 24 bytes. Up to 8 entries form an array with room for 1, 2, 4 or 8 of them, and are
+/// compared one by one. Beyond that, buckets are about two thirds full: 27 bytes for an entry of 16. Removing
+/// entries does not free buckets (they are reused): see [`shrink_to_fit`](P::shrink_to_fit) and
+/// [`clear`](P::clear).
 ///
-/// **Hashes** are computed by SipHash-1-3 with a secret of the heap, kept with the map, so that nobody can prepare keys that collide. Keys with equal
-/// hashes (because of a bad [`HashKey`]) are compared one by one.
+/// **Hashes** are computed by SipHash-1-3 with a secret of the heap, which the map stores, so that an
+/// attacker cannot prepare keys that collide. Keys with equal hashes (because of a bad [`HashKey`]) are
+/// compared one by one.
 ///
-/// Values that are collections themselves can be read, replaced and moved, but not changed in place: use a `PHashMap<K, P<PVec<T>>>` for that.
+/// A value that is a collection can be read, replaced and moved, but not changed in place: use a
+/// `PHashMap<K, P<PVec<T>>>` for that.
 ///
 #[doc = include_str!("phashmap.md")]
 #[derive(Persist)]
@@ -77,63 +82,67 @@ type Few<'r, K, V> = P<'r, [Slot<Pair<K, V>>]>;
 #[persist(own, id = "pheap::PHashMap", crate = "crate")]
 pub struct PHashMap<'r, K, V> {
     len: u64,
-    /// The entries one behind the other, while they are few.
+    /// The array of the entries of a small map.
     few: Option<Few<'r, K, V>>,
-    /// What leads to them when they are more.
+    /// The root of the trie of a larger map.
     root: Option<P<'r, Root<'r, K, V>>>,
 }
 
-sized!(PHashMap<K, V> of "entries", "a buffer", PHashMap { len: 0, few: None, root: None }, |map| map.len as usize);
+sized!(
+    PHashMap<K, V> of "entries", "a buffer", PHashMap { len: 0, few: None, root: None },
+    |map| map.len as usize
+);
 
-/// Where an entry is.
+/// The place of an entry.
 pub(super) enum Home<'r, K, V> {
-    /// Among few.
+    /// In the array of a small map.
     Few(usize),
-    /// In a bucket, which is the first of its chain or another.
+    /// In a bucket; `first` is the first bucket of its chain.
     Bucket { at: At<'r, K, V>, first: P<'r, Bucket<'r, K, V>> },
 }
 
-/// An entry, and where it is.
+/// An entry, and its place.
 pub(super) type Found<'v, 'r, K, V> = (Home<'r, K, V>, &'v Pair<K, V>);
 
-/// What there is instead of an entry.
+/// The result of a search for a missing key.
 pub(super) enum Absence<'r, K, V> {
-    /// There are few entries, and not this one.
+    /// The map is small, and does not have the key.
     Few,
-    /// The hash of the key, and a slot that it can be put into, if one is at hand.
+    /// The hash of the key, and a free slot for it, if one is known.
     Bucket { root: P<'r, Root<'r, K, V>>, hash: u64, free: Option<At<'r, K, V>> },
 }
 
 impl<'r, K: Persist, V: Persist> PHashMap<'r, K, V> {
-    /// What leads to the entries, if there are more than a few.
+    /// Returns the root of the trie, if the map is not small.
     #[inline(always)]
     pub(super) fn root(&self) -> Option<P<'r, Root<'r, K, V>>> {
         self.root
     }
 
-    /// The slots of few entries, and how many of them are in use.
+    /// Returns the array of a small map, and how many slots are in use.
     #[inline(always)]
     fn slots(&self) -> (Slots<Pair<K, V>>, usize) {
         self.few.map_or((Slots::none(), 0), |few| (Slots::of(few), self.len()))
     }
 
-    /// The entries, if they are few; else none.
+    /// Returns the entries of a small map; of a larger one, none.
     #[inline(always)]
     pub(super) fn few<'v>(&self, view: &'v View<'r>) -> Entries<'v, 'r, K, V> {
         let Some(few) = self.few else { return Entries::none(view) };
-        // SAFETY: as many entries as the length says, one behind the other.
+        // SAFETY: by the invariant, the first `len` slots of `few` have entries.
         unsafe { Entries::new(view, Slots::first_of(few, 1).at(0), (1 << self.len) - 1) }
     }
 }
 
 impl<'r, K: HashKey<'r>, V: Persist> PHashMap<'r, K, V> {
-    /// The entry of a key.
+    /// Returns the entry of a key.
     #[inline(always)]
     pub(super) fn pair<'v>(&self, view: &'v View<'r>, query: &K::Query) -> Option<&'v Pair<K, V>> {
         self.find(view, query, None, prefetch_read).ok().map(|(_, pair)| pair)
     }
 
-    /// The entry of a key, or where it can be put. The hash, if it is known. `prefetch` starts to load the entry.
+    /// Finds the entry of a key, or the place for it. `hash` is passed if it is known. `prefetch` prefetches
+    /// the entry.
     #[inline(always)]
     fn find<'v>(
         &self,
@@ -159,7 +168,7 @@ impl<'r, K: HashKey<'r>, V: Persist> PHashMap<'r, K, V> {
     }
 }
 
-/// An entry of a map. While this has the transaction nobody else changes anything.
+/// An entry of a map. It borrows the transaction, so the map cannot change in between.
 pub(super) struct Occupied<'t, 'r, K, V> {
     map: P<'r, PHashMap<'r, K, V>>,
     home: Home<'r, K, V>,
@@ -181,9 +190,9 @@ impl<'r, K: HashKey<'r>, V: Persist> Occupied<'_, 'r, K, V> {
 }
 
 impl<'r, K: HashKey<'r>, V: Persist> P<'r, PHashMap<'r, K, V>> {
-    /// The entry of a key, or where it can be put. The hash, if it is known.
+    /// Finds the entry of a key, or the place for it. `hash` is passed if it is known.
     #[inline(always)]
-    #[allow(clippy::type_complexity)] // it gives the transaction back
+    #[allow(clippy::type_complexity)] // it returns the transaction
     pub(super) fn find<'t>(
         self,
         tx: &'t mut Txn<'r>,
@@ -195,14 +204,15 @@ impl<'r, K: HashKey<'r>, V: Persist> P<'r, PHashMap<'r, K, V>> {
             Err(absence) => return Err((tx, absence)),
         };
         let slot = self.slot_of(tx, &home);
-        // SAFETY: that of an entry.
+        // SAFETY: `find` has returned the place of an entry, so its slot has one.
         Ok(Occupied { map: self, home, place: unsafe { Place::new(tx, slot) } })
     }
 
-    /// Moves entries of another map here, from these homes, in an order in which they can be taken. `room` makes room for one, whose key is not there.
+    /// Moves entries of another map to this one, from the places `homes`, which are in an order in which they
+    /// can be removed. `room` makes room for an entry whose key is missing here.
     ///
     /// # Errors
-    /// Those of `room`. Some entries have moved then, and all others are still in the other map.
+    /// Those of `room`. Then some entries have moved, and all others are still in the other map.
     pub(super) fn take_all(
         self,
         tx: &mut Txn<'r>,
@@ -214,21 +224,22 @@ impl<'r, K: HashKey<'r>, V: Persist> P<'r, PHashMap<'r, K, V>> {
         V: Persist<At<'r> = V>,
     {
         for home in homes {
-            // SAFETY: the home of an entry.
+            // SAFETY: `home` is the place of an entry.
             let pair = unsafe { buffer::read(tx, other.slot_of(tx, &home)).value() };
             let query: *const K::Query = pair.key.query(tx);
-            // SAFETY: what a key is looked up by is not written to as long as the key is in its map, and this one is until the last use of this. What is copied meanwhile, for entries beside it or by a
-            // transaction that goes on with its undo log, stays where it was as well.
+            // SAFETY: the query of a key is not written as long as the key is in its map, and this key is in
+            // `other` until the last use of the query. If the transaction copies the entry in between, for
+            // its neighbours or because it becomes long, the original stays where it is.
             let query = unsafe { &*query };
             match tx[self].find(tx, query, None, prefetch_write) {
                 Ok((here, _)) => {
                     let pair = other.take_pair(tx, home);
-                    // SAFETY: that of an entry.
+                    // SAFETY: `find` has returned the place of an entry, so its slot has one.
                     *unsafe { Place::new(tx, self.slot_of(tx, &here)) }.into_mut() = pair.value;
                     pair.key.give_up(tx);
                 }
                 Err(absence) => {
-                    // First, for it may fail.
+                    // Make room first, because that may fail.
                     let absence = room(tx, absence, query)?;
                     let pair = other.take_pair(tx, home);
                     self.add(tx, absence, pair)?;
@@ -238,16 +249,16 @@ impl<'r, K: HashKey<'r>, V: Persist> P<'r, PHashMap<'r, K, V>> {
         Ok(())
     }
 
-    /// The slot of an entry.
+    /// Returns the slot of an entry.
     fn slot_of(self, view: &View<'r>, home: &Home<'r, K, V>) -> *mut Slot<Pair<K, V>> {
         match *home {
-            // SAFETY: one of those that the map has.
+            // SAFETY: `index` is the place of an entry, so it is less than the number of slots.
             Home::Few(index) => unsafe { view[self].slots().0.at(index) },
             Home::Bucket { at: (bucket, slot), .. } => bucket.slot_ptr(slot),
         }
     }
 
-    /// Makes room for one among few entries.
+    /// Makes room for an entry in the array of a small map.
     pub(super) fn room_among_few(self, tx: &mut Txn<'r>) -> Result<Slots<Pair<K, V>>> {
         assert!(tx[self].root.is_none());
         let (slots, len) = tx[self].slots();
@@ -256,16 +267,16 @@ impl<'r, K: HashKey<'r>, V: Persist> P<'r, PHashMap<'r, K, V>> {
         }
         let new = buffer::moved(tx, slots, (2 * len).max(1))?;
         if let Some(old) = tx[self].few.replace(new) {
-            // SAFETY: the map's own, which it has just let go of.
+            // SAFETY: the map owned the array, and has just dropped it.
             unsafe { buffer::free(tx, old) };
         }
         Ok(Slots::of(new))
     }
 
-    /// Adds one to few entries.
+    /// Adds an entry to a small map.
     pub(super) fn add_to_few<'t>(self, tx: &'t mut Txn<'r>, pair: Pair<K, V>) -> Result<Place<'t, 'r, K, V>> {
         let (slots, len) = (self.room_among_few(tx)?, tx[self].len());
-        // SAFETY: there is a slot behind the entries.
+        // SAFETY: `room_among_few` has made the number of slots greater than `len`.
         unsafe {
             let at = slots.at(len);
             buffer::announce(tx, &[buffer::range(at), buffer::range(value_of(self))]);
@@ -275,7 +286,7 @@ impl<'r, K: HashKey<'r>, V: Persist> P<'r, PHashMap<'r, K, V>> {
         }
     }
 
-    /// Puts an entry into a slot that has none, of a bucket of the map.
+    /// Stores an entry in a free slot of a bucket of the map.
     #[inline(always)]
     pub(super) fn put<'t>(
         self,
@@ -286,24 +297,24 @@ impl<'r, K: HashKey<'r>, V: Persist> P<'r, PHashMap<'r, K, V>> {
     ) -> Place<'t, 'r, K, V> {
         bucket.put(tx, slot, hash, pair, self);
         tx[self].len += 1;
-        // SAFETY: there is an entry now.
+        // SAFETY: `put` has stored an entry in the slot.
         unsafe { Place::new(tx, bucket.slot_ptr(slot)) }
     }
 
-    /// Moves few entries into a bucket.
+    /// Moves the entries of a small map to a bucket.
     #[cold]
     pub(super) fn outgrow(self, tx: &mut Txn<'r>) -> Result<P<'r, Root<'r, K, V>>>
     where
         V: Persist<At<'r> = V>,
     {
         let (slots, len) = tx[self].slots();
-        // SAFETY: so many entries, of which the map lets go.
+        // SAFETY: by the invariant, the first `len` slots have entries. The map drops the array below.
         let root = unsafe { <P<'r, Root<'r, K, V>>>::of_few(tx, slots.range(0, len).cast(), len)? };
         let map = &mut tx[self];
         let old = map.few.take();
         map.root = Some(root);
         if let Some(old) = old {
-            // SAFETY: the map's own, which it has just let go of.
+            // SAFETY: the map owned the array, and has just dropped it.
             unsafe { buffer::free(tx, old) };
         }
         Ok(root)
@@ -317,7 +328,7 @@ impl<'r, K: HashKey<'r>, V: Persist> P<'r, PHashMap<'r, K, V>> {
         value
     }
 
-    /// The same, with the key.
+    /// Moves an entry out.
     pub(super) fn take_pair(self, tx: &mut Txn<'r>, home: Home<'r, K, V>) -> Pair<K, V> {
         match home {
             Home::Few(index) => self.take_from_few(tx, index),
@@ -335,7 +346,8 @@ impl<'r, K: HashKey<'r>, V: Persist> P<'r, PHashMap<'r, K, V>> {
     fn take_from_few(self, tx: &mut Txn<'r>, index: usize) -> Pair<K, V> {
         let (slots, len) = tx[self].slots();
         assert!(index < len, "there is no entry");
-        // SAFETY: entries: the last one moves to where the one that is taken was.
+        // SAFETY: both slots have entries, by the assertion. The last one moves to the place of the removed
+        // one.
         unsafe {
             let (at, last) = (slots.at(index), slots.at(len - 1));
             buffer::announce(tx, &[buffer::range(at), buffer::range(last), buffer::range(value_of(self))]);
@@ -352,15 +364,16 @@ impl<'r, K: HashKey<'r>, V: Persist> P<'r, PHashMap<'r, K, V>> {
         }
     }
 
-    /// Calls `change` with each of few entries; the value can be changed.
+    /// Calls `change` with each entry of a small map; it may change the value.
     pub(super) fn change_few(self, tx: &mut Txn<'r>, change: &mut impl FnMut(&K::Query, &mut V)) {
         if let Some(few) = tx[self].few {
-            // SAFETY: as many entries as the length says, one behind the other.
+            // SAFETY: by the invariant, the first `len` slots of `few` have entries.
             unsafe { change_all(tx, Slots::first_of(few, 1).at(0), (1 << tx[self].len) - 1, change) };
         }
     }
 
-    /// Moves all entries to a map that `add` adds them to, and frees all memory of this one. If there is an error, nothing has changed.
+    /// Moves all entries to a new map by `add`, and frees all memory of the old one. If this fails, nothing
+    /// has changed.
     pub(super) fn rebuild(
         self,
         tx: &mut Txn<'r>,
@@ -372,8 +385,9 @@ impl<'r, K: HashKey<'r>, V: Persist> P<'r, PHashMap<'r, K, V>> {
         let new = tx.alloc(PHashMap::new())?;
         let PHashMap { len, few, root } = tx[self];
         let old = PHashMap { len, few, root };
-        // SAFETY: if there is an error, what is in the new map is garbage, and `add` keeps nothing, for it has no place to. Else the map lets go of its buffers, and
-        // all entries are moved out. The new map has never been anything but a way to make another one.
+        // SAFETY: if this fails, the new map with its entries is garbage, and `add` cannot keep any of them
+        // elsewhere. Otherwise `self` gets the new map's fields, and all entries were moved out of the old
+        // buffers. Only this call has had the new map.
         unsafe {
             old.move_out(tx, &mut |tx, pair| add(new, tx, pair))?;
             tx[self] = std::mem::take(&mut tx[new]);
@@ -385,13 +399,14 @@ impl<'r, K: HashKey<'r>, V: Persist> P<'r, PHashMap<'r, K, V>> {
 }
 
 impl<'r, K: Persist, V: Persist> PHashMap<'r, K, V> {
-    /// Shows `each` all entries, which move out, and frees all memory when the transaction commits.
+    /// Moves all entries out to `each`, and frees all memory when the transaction commits.
     pub(super) fn drain(self, tx: &mut Txn<'r>, mut each: impl FnMut(&Txn<'r>, Pair<K, V>)) {
         let each = &mut |tx: &mut Txn<'r>, pair| {
             each(tx, pair);
             Ok(())
         };
-        // SAFETY: a map is moved and never copied, so nothing else leads to what is in this one.
+        // SAFETY: a map is moved and never copied, so there is no other pointer to the nodes and entries of
+        // this one.
         unsafe {
             let moved = self.move_out(tx, each);
             debug_assert!(moved.is_ok());
@@ -399,16 +414,17 @@ impl<'r, K: Persist, V: Persist> PHashMap<'r, K, V> {
         }
     }
 
-    /// Frees all memory when the transaction commits. What entries lead to is left to the next collection.
+    /// Frees all memory when the transaction commits. Objects that the entries point to are left to the next
+    /// collection.
     pub(super) fn give_up(self, tx: &mut Txn<'r>) {
-        // SAFETY: a map is moved and never copied, so nothing else leads to what is in this one.
+        // SAFETY: a map is moved and never copied, so there is no other pointer to the nodes of this one.
         unsafe { self.free(tx) };
     }
 
     /// Moves all entries out, until there is an error.
     ///
     /// # Safety
-    /// They are not used again here, or those that `each` has got are not used again.
+    /// The entries are not used here again; or those that `each` has got are not used again.
     unsafe fn move_out(
         &self,
         tx: &mut Txn<'r>,
@@ -416,20 +432,22 @@ impl<'r, K: Persist, V: Persist> PHashMap<'r, K, V> {
     ) -> Result<()> {
         let (few, len) = self.slots();
         for i in 0..len {
-            // SAFETY: as many entries as the length says. That they move is the caller's premise.
+            // SAFETY: by the invariant, the first `len` slots have entries. The caller's premise allows the
+            // move.
             let pair = unsafe { buffer::read(tx, few.at(i)).take() };
             each(tx, pair)?;
         }
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller's premise for all entries covers those below the root.
         self.root.map_or(Ok(()), |root| unsafe { root.move_out(tx, each) })
     }
 
     /// Frees all memory when the transaction commits.
     ///
     /// # Safety
-    /// Nothing leads to it but this map, which is not used again.
+    /// Only this map points to its memory.
     unsafe fn free(self, tx: &mut Txn<'r>) {
-        // SAFETY: passed on to the caller.
+        // SAFETY: only this map points to the array and to the root, by the caller's premise, and it is
+        // consumed.
         unsafe {
             if let Some(few) = self.few {
                 buffer::free(tx, few);

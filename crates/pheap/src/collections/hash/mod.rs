@@ -44,13 +44,13 @@ pub(super) const OWN_TYPES: &[OwnType] = &[
 
 /// Reading.
 impl<'r, K: HashKey<'r>, V: Persist> PHashMap<'r, K, V> {
-    /// The value of a key. O(1), as are the next two.
+    /// Returns the value of a key. O(1), as are the next two.
     #[inline]
     pub fn get<'v>(&self, view: &'v View<'r>, key: impl KeyArg<'r, K>) -> Option<&'v V> {
         self.pair(view, key.seen(view)).map(|pair| &pair.value)
     }
 
-    /// The key as stored in the map, and its value.
+    /// Returns the key as stored in the map, and its value.
     #[inline]
     pub fn get_key_value<'v>(
         &self,
@@ -66,35 +66,40 @@ impl<'r, K: HashKey<'r>, V: Persist> PHashMap<'r, K, V> {
         self.pair(view, key.seen(view)).is_some()
     }
 
-    /// The entries in arbitrary order, which stays the same while the map is not changed.
+    /// Iterates over the entries in arbitrary order, which stays the same while the map is not changed.
     #[inline]
     pub fn iter<'v>(&self, view: &'v View<'r>) -> Iter<'v, 'r, K, V> {
         Iter(Cursor::new(self, view))
     }
 
-    /// The keys, in the order of [`iter`](Self::iter).
+    /// Iterates over the keys, in the order of [`iter`](Self::iter).
     #[inline]
     pub fn keys<'v>(&self, view: &'v View<'r>) -> Keys<'v, 'r, K, V> {
         Keys(Cursor::new(self, view))
     }
 
-    /// The values, in the order of [`iter`](Self::iter).
+    /// Iterates over the values, in the order of [`iter`](Self::iter).
     #[inline]
     pub fn values<'v>(&self, view: &'v View<'r>) -> Values<'v, 'r, K, V> {
         Values(Cursor::new(self, view))
     }
 
-    /// Some of the entries, and where to go on: a scan in steps, between which the map may be changed, and the heap closed and opened. It begins at 0, and goes on
-    /// with the number that the step before has returned, until that is 0. The number is all that there is to remember.
+    /// Returns some of the entries, and a number with which the next call continues: a scan in steps, between
+    /// which the map may be changed, and the heap closed and opened. A scan begins with 0, and ends when a
+    /// step returns 0. The number is its only state.
     ///
-    /// A scan shows each entry that is in the map from the first step to the last, whatever is inserted and removed meanwhile: at least once, and more than once only if
-    /// the map was rebuilt by [`clear`](P::clear), [`drain`](P::drain) or [`shrink_to_fit`](P::shrink_to_fit). An entry that is inserted or removed meanwhile may be shown or not.
+    /// A scan shows each entry that is in the map from the first step to the last at least once, whatever is
+    /// inserted and removed in between. It shows an entry twice only if [`clear`](P::clear),
+    /// [`drain`](P::drain) or [`shrink_to_fit`](P::shrink_to_fit) has rebuilt the map. An entry that is
+    /// inserted or removed during the scan may be shown or not.
     ///
-    /// A step shows one bucket: up to 27 entries (more if keys have equal hashes), and none if they have been removed. O(1). A map of up to 8 entries is shown
-    /// in one step.
+    /// A step shows one bucket: up to 27 entries (more if keys have equal hashes), and none if they have been
+    /// removed. O(1). A map of up to 8 entries is shown in one step.
     ///
-    /// This is what the command `SCAN` of Redis promises. Here the number is a hash, at which a bucket begins; buckets come in the order of hashes, and one that is split leaves
-    /// its entries before that hash or behind it. It is good for this heap and its copies only: others have other hashes.
+    /// The command `SCAN` of Redis has the same guarantee. Here the number is the hash at which a bucket
+    /// begins. Buckets come in the order of hashes, and if a bucket is split, each of its entries stays
+    /// before that hash or after it. The number is valid for this heap and its copies only: other heaps have
+    /// other hashes.
     ///
     /// ```
     /// # use pheap::{Heap, PHashMap, Root};

@@ -35,7 +35,7 @@ pub struct PHashSet<'r, K> {
     map: PHashMap<'r, K, ()>,
 }
 
-/// What a set is read by.
+/// The iterator over a set.
 type Elements<'v, 'r, K> = Keys<'v, 'r, K, ()>;
 
 set_of! {
@@ -45,24 +45,25 @@ set_of! {
 }
 
 impl<'r, K: HashKey<'r>> PHashSet<'r, K> {
-    /// The elements, in an order that means nothing, and stays the same while the set is not changed.
+    /// Iterates over the elements in arbitrary order, which stays the same while the set is not changed.
     #[inline]
     pub fn iter<'v>(&self, view: &'v View<'r>) -> Keys<'v, 'r, K, ()> {
         self.map.keys(view)
     }
 
-    /// Some of the elements, and where to go on: [`PHashMap::scan`].
+    /// Returns some of the elements, and a number with which the next call continues; see [`PHashMap::scan`].
     pub fn scan<'v>(&self, view: &'v View<'r>, from: u64) -> (Keys<'v, 'r, K, ()>, u64) {
         let (cursor, next) = Cursor::of_chain(&self.map, view, from);
         (Keys(cursor), next)
     }
 
-    /// An element at random, each with the same probability; none if there is none: [`PHashMap::choose`].
+    /// Returns an element at random, each with the same probability; none if the set is empty. See
+    /// [`PHashMap::choose`].
     pub fn choose<'v>(&self, view: &'v View<'r>, random: impl FnMut() -> u64) -> Option<&'v K::Query> {
         self.map.choose(view, random).map(|(element, ())| element)
     }
 
-    /// The elements that are in both sets.
+    /// Iterates over the elements that are in both sets.
     pub fn intersection<'v>(
         &'v self,
         view: &'v View<'r>,
@@ -72,7 +73,7 @@ impl<'r, K: HashKey<'r>> PHashSet<'r, K> {
         less.iter(view).filter(move |element| more.contains(view, *element))
     }
 
-    /// The elements that are not in the other set.
+    /// Iterates over the elements that are not in the other set.
     pub fn difference<'v>(
         &'v self,
         view: &'v View<'r>,
@@ -81,7 +82,7 @@ impl<'r, K: HashKey<'r>> PHashSet<'r, K> {
         self.iter(view).filter(move |element| !other.contains(view, *element))
     }
 
-    /// The elements that are in one of the sets, but not in both.
+    /// Iterates over the elements that are in one of the sets, but not in both.
     pub fn symmetric_difference<'v>(
         &'v self,
         view: &'v View<'r>,
@@ -90,7 +91,7 @@ impl<'r, K: HashKey<'r>> PHashSet<'r, K> {
         self.difference(view, other).chain(other.difference(view, self))
     }
 
-    /// The elements that are in one of the sets or in both, each once.
+    /// Iterates over the elements that are in one of the sets or in both, each once.
     pub fn union<'v>(
         &'v self,
         view: &'v View<'r>,
@@ -115,12 +116,13 @@ impl<'r, K: HashKey<'r>> PHashSet<'r, K> {
     }
 }
 
-/// <a id="change-PHashSet-more"></a>Changing a set, further.
+/// <a id="change-PHashSet-more"></a>More methods that change a set.
 impl<'r, K: HashKey<'r>> P<'r, PHashSet<'r, K>> {
-    /// Inserts what an iterator yields. Faster than one [`insert`](Self::insert) after the other.
+    /// Inserts the items of an iterator. Faster than one [`insert`](Self::insert) after the other.
     ///
     /// # Errors
-    /// As for [`insert`](Self::insert). Earlier items are inserted then; an `Err` that leaves the transaction undoes that.
+    /// As for [`insert`](Self::insert). Then earlier items were inserted; if the transaction fails, they are
+    /// not.
     pub fn extend<Q: Borrow<K::Query>>(
         self,
         tx: &mut Txn<'r>,
@@ -132,7 +134,7 @@ impl<'r, K: HashKey<'r>> P<'r, PHashSet<'r, K>> {
     /// Moves all elements of `other` to this set, as [`append`](P::append) of maps does, at the same cost.
     ///
     /// # Errors
-    /// As for [`insert`](Self::insert). Some elements have moved then, and all others are still in `other`.
+    /// As for [`insert`](Self::insert). Then some elements have moved, and all others are still in `other`.
     ///
     /// # Panics
     /// If the two are the same.
@@ -145,7 +147,7 @@ impl<'r, K: HashKey<'r>> P<'r, PHashSet<'r, K>> {
         self.map().drain(tx).map(|(element, ())| element)
     }
 
-    /// Gives up memory that is not in use: all elements move. O(n).
+    /// Frees unused memory: all elements move. O(n).
     ///
     /// # Errors
     /// As for [`insert`](Self::insert).

@@ -1,5 +1,6 @@
-//! Making room for an entry: by dividing a bucket in two, as in R. Fagin, J. Nievergelt, N. Pippenger, H. R. Strong, "Extendible hashing: a fast
-//! access method for dynamic files", 1979; but the directory is a trie, each node of which grows by itself, so that no step is long.
+//! Makes room for an entry by dividing a bucket in two, as in R. Fagin, J. Nievergelt, N. Pippenger, H. R.
+//! Strong, "Extendible hashing: a fast access method for dynamic files", 1979. But here the directory is a
+//! trie, each node of which grows separately, so that no step is long.
 
 use super::HashKey;
 use super::bucket::{At, Bucket, Pair, hash_of};
@@ -11,7 +12,7 @@ use crate::error::Result;
 use crate::layout::Persist;
 use crate::ptr::P;
 
-/// Makes sure that there is a slot for an entry with this hash that is not there, and returns it.
+/// Makes room for a missing entry with this hash, and returns the slot for it.
 #[cold]
 #[inline(never)]
 pub(super) fn make_room<'r, K, V>(
@@ -65,7 +66,7 @@ where
     }
 }
 
-/// The hash of all entries of a chain, if there are any.
+/// Returns the hash of all entries of a chain, if there are any.
 fn hash_of_chain<'r, K: HashKey<'r>, V: Persist>(
     view: &View<'r>,
     secret: [u64; 2],
@@ -76,7 +77,7 @@ fn hash_of_chain<'r, K: HashKey<'r>, V: Persist>(
     Some(hash_of::<K>(secret, pair.key.query(view)))
 }
 
-/// A free slot in the chain that begins with `first`; a new bucket behind that one if there is none.
+/// Returns a free slot in the chain that begins with `first`. If there is none, adds a bucket to the chain.
 fn place_in_chain<'r, K: Persist, V: Persist>(
     tx: &mut Txn<'r>,
     first: P<'r, Bucket<'r, K, V>>,

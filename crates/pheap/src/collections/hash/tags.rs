@@ -2,19 +2,20 @@
 
 use crate::Persist;
 
-/// Entries of a bucket. Its tags, depth and pointer fill a cache line.
+/// Entries of a bucket. The tags, the depth and the pointer of a bucket fill a cache line.
 pub(super) const SLOTS: usize = 27;
 /// Bits of a hash.
 pub(super) const HASH: u32 = u64::BITS;
-/// Bits of a tag that say by which bits of the hash its bucket will be split, so that a split need not compute hashes: a window that moves on when
-/// all of them have been used.
+/// Bits of a tag that are the next bits of the hash by which the bucket will be split, so that a split need
+/// not compute hashes. When all of them have been used, this window moves on.
 const WINDOW: u32 = 4;
-/// The others: bits of the hash that buckets are never divided by. Not 0.
+/// The other bits of a tag: bits of the hash that never divide buckets. They are not all 0 in an entry.
 pub(super) const FIXED: u16 = u16::MAX >> WINDOW;
 /// A bit for each slot.
 pub(super) const ALL: u32 = (1 << SLOTS) - 1;
 
-/// The tags, 0 for a slot without an entry; and the depth of the bucket: on so many bits its hashes agree.
+/// The tags, 0 for a slot without an entry; and the depth of the bucket: the number of leading bits on which
+/// its hashes agree.
 #[derive(Persist, Clone, Copy)]
 #[persist(own, id = "pheap::hash::Tags", crate = "crate")]
 #[repr(C)]
@@ -23,14 +24,15 @@ pub(super) struct Tags {
     depth: u16,
 }
 
-/// The part of a tag that lookups compare.
+/// Returns the part of a tag that lookups compare.
 #[inline(always)]
 fn fixed(hash: u64) -> u16 {
     let bits = hash as u16 & FIXED;
     bits + u16::from(bits == 0)
 }
 
-/// The slot that an entry is put into, or near to, so that a lookup can ask for it before it has seen the tags.
+/// Returns the slot in or near which an entry is stored, so that a lookup can prefetch it before it reads the
+/// tags.
 #[inline(always)]
 pub(super) fn preferred(hash: u64) -> usize {
     ((hash >> 16 & 0xffff) as usize * SLOTS) >> 16
@@ -46,25 +48,25 @@ impl Tags {
         self.depth.into()
     }
 
-    /// The bits of the hash in which entries may differ.
+    /// Returns a mask of the hash bits in which entries may differ.
     #[inline(always)]
     pub(super) fn rest(&self) -> u64 {
         u64::MAX.checked_shr(self.depth()).unwrap_or(0)
     }
 
-    /// The slots whose entries may have this hash.
+    /// Returns the slots whose entries may have this hash.
     #[inline(always)]
     pub(super) fn matching(&self, hash: u64) -> u32 {
         self.equal(fixed(hash))
     }
 
-    /// The slots without an entry.
+    /// Returns the slots without an entry.
     #[inline(always)]
     pub(super) fn free(&self) -> u32 {
         self.equal(0)
     }
 
-    /// The slots with an entry.
+    /// Returns the slots with an entry.
     #[inline(always)]
     pub(super) fn occupied(&self) -> u32 {
         !self.free() & ALL
@@ -81,7 +83,7 @@ impl Tags {
         return self.equal_portable(fixed);
     }
 
-    /// Four tags in a word.
+    /// Compares four tags at a time, in a word.
     #[cfg(any(test, not(target_arch = "x86_64")))]
     fn equal_portable(&self, fixed: u16) -> u32 {
         const LOW: u64 = 0x0001_0001_0001_0001;
@@ -89,7 +91,8 @@ impl Tags {
         for (i, tags) in self.tags.chunks(4).enumerate() {
             let word = tags.iter().rev().fold(0, |word, &tag| word << 16 | u64::from(tag));
             let different = (word ^ (LOW * u64::from(fixed))) & (LOW * u64::from(FIXED));
-            // A carry into the uppermost bit of each that is not 0; none leaves it, for that bit is not set before.
+            // A carry into the uppermost bit of each part that is not 0. It does not leave the part, because
+            // that bit was not set.
             let zeros = !(different + LOW * 0x7fff) & LOW << 15;
             // Bits 15, 31, 47 and 63 to 0 to 3.
             let bits = (zeros >> 15).wrapping_mul(1 << 45 | 1 << 30 | 1 << 15 | 1) >> 45 & 0xf;
@@ -98,8 +101,9 @@ impl Tags {
         equal & ALL
     }
 
-    /// A free slot for an entry with this hash: in the cache line of its [preferred](preferred) slot, if that line has a free slot. A cache line has
-    /// `in_line` slots. The only bucket of a map fills from its first slot on, so that a small map shows its entries in the order of their insertion.
+    /// Returns a free slot for an entry with this hash: in the cache line of its [preferred](preferred) slot,
+    /// if that line has a free slot. A cache line has `in_line` slots. The only bucket of a map is filled
+    /// from its first slot on, so that a small map shows its entries in the order of their insertion.
     #[inline(always)]
     pub(super) fn free_near(&self, hash: u64, in_line: usize) -> Option<usize> {
         let free = self.free();
@@ -116,7 +120,7 @@ impl Tags {
         (choice != 0).then_some(choice.trailing_zeros() as usize)
     }
 
-    /// Notes the entry of a slot.
+    /// Sets the tag of a slot for an entry with this hash.
     #[inline(always)]
     pub(super) fn set(&mut self, slot: usize, hash: u64) {
         let from = self.depth() / WINDOW * WINDOW;
@@ -125,7 +129,7 @@ impl Tags {
         self.tags[slot] = fixed(hash) | window << (16 - WINDOW);
     }
 
-    /// Notes that a slot has no entry.
+    /// Clears the tag of a slot.
     #[inline(always)]
     pub(super) fn clear(&mut self, slot: usize) {
         self.tags[slot] = 0;
@@ -137,14 +141,16 @@ impl Tags {
         self.tags[slot] != 0
     }
 
-    /// The entries that go to the second half when the bucket is divided by the next bit of the hash.
+    /// Returns the slots whose entries go to the second half when the bucket is divided by the next bit of
+    /// the hash.
     pub(super) fn second_half(&self) -> u32 {
         let bit = 15 - self.depth() % WINDOW;
         let second = |(slot, tag): (usize, &u16)| u32::from(tag >> bit & 1) << slot;
         self.tags.iter().enumerate().map(second).fold(0, |all, slot| all | slot)
     }
 
-    /// One bit deeper. Returns whether the window has moved, so that all entries must be [noted](Self::set) again.
+    /// Increases the depth by one. Returns whether the window has moved, so that all tags must be
+    /// [set](Self::set) again.
     pub(super) fn deepen(&mut self) -> bool {
         self.depth += 1;
         self.depth().is_multiple_of(WINDOW)
@@ -163,7 +169,7 @@ impl Tags {
     }
 }
 
-/// The numbers of the bits that are set.
+/// Returns the numbers of the bits that are set.
 #[inline(always)]
 pub(super) fn bits(mut set: u32) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
@@ -190,7 +196,7 @@ mod tests {
             let mut tags = Tags::new(depth);
             for _ in 0..100 {
                 let slot = random(&mut state) as usize % SLOTS;
-                // Few different ones, and those that are 0 in a tag among them.
+                // A few different tags, and among them hashes whose tag bits are 0.
                 let hash = random(&mut state) & (7 << 61 | 0x803);
                 tags.set(slot, hash);
                 hashes[slot] = Some(hash);

@@ -1,4 +1,4 @@
-//! What can be passed for a key.
+//! Arguments that are accepted for a key.
 
 #![allow(unsafe_code)]
 
@@ -11,11 +11,12 @@ use crate::api::view::View;
 use crate::error::Result;
 use crate::ptr::P;
 
-/// What can be passed for a key of type `K`:
+/// A value that can be passed for a key of type `K`:
 ///
-/// * a reference to its [borrowed form](MapKey::Query), or to what borrows as that: `&str`, `&String` for `P<str>`; `&[u8]`, `&Vec<u8>` for `P<[u8]>`; `&5` for a `u64`;
-/// * a key that is looked up by itself, by value: `5` for a `u64`, a type with `#[persist(key)]`;
-/// * for a key that is a text, a `P<str>` or a [`SharedStr`]; for one of bytes, a `P<[u8]>`.
+/// * a reference to its [borrowed form](MapKey::Query), or to a type that borrows as that: `&str`, `&String`
+///   for `P<str>`; `&[u8]`, `&Vec<u8>` for `P<[u8]>`; `&5` for a `u64`;
+/// * by value, a key that is its own borrowed form: `5` for a `u64`, a type with `#[persist(key)]`;
+/// * for a text key, a `P<str>` or a [`SharedStr`]; for a bytes key, a `P<[u8]>`.
 ///
 /// ```
 /// # use pheap::{Heap, P, PBTreeMap, PHashSet, Persist, Root, SharedStr, field};
@@ -47,7 +48,8 @@ use crate::ptr::P;
 /// ```
 ///
 /// # Safety
-/// [`to_key`](Self::to_key) returns a key as [`MapKey::from_query`] does, which nobody else has; or one that owns nothing.
+/// [`to_key`](Self::to_key) returns a key as [`MapKey::from_query`] does, and no other code has it; or a key
+/// that owns nothing.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be looked up in a map whose keys are `{K}`",
     label = "not a key, nor a reference to what it is looked up by",
@@ -55,18 +57,19 @@ use crate::ptr::P;
     note = "a key that is a text is passed as `&str`, one of bytes as `&[u8]`, and a number or a type with `#[persist(key)]` as itself or by reference"
 )]
 pub unsafe trait KeyArg<'r, K: MapKey<'r>> {
-    /// The borrowed form, apart from the heap, so that it stays as it is while the map is changed.
+    /// The borrowed form, independent of the heap, so that it stays the same while the map is changed.
     #[doc(hidden)]
     type Apart: Deref<Target = K::Query>;
 
-    /// The borrowed form.
+    /// Returns the borrowed form.
     #[doc(hidden)]
     fn seen<'v>(&'v self, view: &'v View<'r>) -> &'v K::Query;
 
     #[doc(hidden)]
     fn apart(&self, view: &View<'r>) -> Self::Apart;
 
-    /// The key, for the map. `query` is what it was looked up by: to look again would be to trust a `Borrow` of the user's.
+    /// Makes the key for the map. `query` is the key's borrowed form in the search: borrowing it again could
+    /// give another value, because `Borrow` may be the program's code.
     #[doc(hidden)]
     #[inline(always)]
     fn to_key(&self, tx: &Txn<'r>, query: &K::Query) -> Result<K> {
@@ -94,7 +97,7 @@ where
     }
 }
 
-/// A key that is looked up by itself, when it is passed by value.
+/// A key that is its own borrowed form, passed by value.
 #[derive(Debug, Clone, Copy)]
 pub struct ByValue<K>(pub K);
 
@@ -107,7 +110,7 @@ impl<K> Deref for ByValue<K> {
     }
 }
 
-/// `KeyArg` for a type that is a key, looked up by itself, and `Copy`.
+/// Implements `KeyArg` for a key type that is its own borrowed form, and `Copy`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __key_by_value {
@@ -132,7 +135,8 @@ macro_rules! __key_by_value {
 }
 pub(super) use crate::__key_by_value as by_value;
 
-/// Texts and bytes in the heap, for keys that are looked up by them. They are copied, for what is in the heap moves about while a map is changed.
+/// Texts and bytes in the heap, for keys with this borrowed form. They are copied, because objects in the
+/// heap may move while a map is changed.
 macro_rules! in_the_heap {
     ($($ty:ty: $query:ty, |$this:ident, $view:ident| $seen:expr;)*) => {$(
         // SAFETY: the key is made by `from_query`.
@@ -157,12 +161,12 @@ in_the_heap! {
     P<'r, [u8]>: [u8], |this, view| &view[*this];
 }
 
-/// A text that a map can share. Other keys are made of it.
+/// A text that a map can share, if its key type does; for other key types, a key is made from it.
 ///
-/// A key is a type; whether it shares cannot depend on it here, so each says for itself.
+/// The trait cannot decide by the key type whether to share, so there is an impl for each key type.
 macro_rules! shared {
     ($($key:ty: |$this:ident, $tx:ident, $query:ident| $own:expr;)*) => {$(
-        // SAFETY: a `SharedStr` owns nothing, and others are made by `from_query`.
+        // SAFETY: a `SharedStr` owns nothing, and the other keys are made as `from_query` makes them.
         unsafe impl<'r> KeyArg<'r, $key> for SharedStr<'r> {
             type Apart = Box<str>;
 

@@ -1,4 +1,4 @@
-//! Keys that are looked up by bytes, or a text, that they own.
+//! Keys that own the bytes, or the text, of their borrowed form.
 
 #![allow(unsafe_code)]
 
@@ -13,7 +13,7 @@ use crate::collections::string::PString;
 use crate::error::Result;
 use crate::ptr::P;
 
-/// The first 8 bytes as a number that orders as they do.
+/// Returns the first 8 bytes as a number with the same order.
 #[inline(always)]
 pub(super) fn prefix_of_bytes(bytes: &[u8]) -> u64 {
     if let Some(first) = bytes.first_chunk() {
@@ -24,7 +24,7 @@ pub(super) fn prefix_of_bytes(bytes: &[u8]) -> u64 {
     u64::from_be_bytes(first)
 }
 
-/// Compares bytes whose first `known` ones are equal. Also returns how many are.
+/// Compares bytes whose first `known` ones are equal. Also returns how many of the first bytes are equal.
 #[inline(always)]
 fn compare_bytes(one: &[u8], other: &[u8], known: usize) -> (Ordering, usize) {
     let word = |bytes: &[u8]| Some(u64::from_be_bytes(*bytes.get(known..)?.first_chunk()?));
@@ -34,7 +34,7 @@ fn compare_bytes(one: &[u8], other: &[u8], known: usize) -> (Ordering, usize) {
     }
 }
 
-/// [`compare_bytes`], if the next 8 bytes are equal, or there are fewer.
+/// Like [`compare_bytes`], if the next 8 bytes are equal, or there are fewer.
 #[inline(never)]
 fn compare_more(one: &[u8], other: &[u8], known: usize) -> (Ordering, usize) {
     let len = one.len().min(other.len());
@@ -46,7 +46,7 @@ fn compare_more(one: &[u8], other: &[u8], known: usize) -> (Ordering, usize) {
         at += 32;
     }
     while at < len {
-        // The last word has some bytes that are known to be equal. That changes nothing.
+        // The last word may include bytes that are known to be equal. They do not change the result.
         let from = at.min(len.saturating_sub(8));
         let (a, b) = (prefix_of_bytes(&one[from..len]), prefix_of_bytes(&other[from..len]));
         if a != b {
@@ -57,10 +57,14 @@ fn compare_more(one: &[u8], other: &[u8], known: usize) -> (Ordering, usize) {
     (one.len().cmp(&other.len()), len)
 }
 
-/// Types that are looked up by bytes that they own.
+/// Key types that own the bytes of their borrowed form.
 macro_rules! by_bytes {
-    ($($key:ty: $target:ty, |$this:ident, $view:ident| $shown:expr, |$query:ident| $bytes:expr, |$tx:ident| $make:expr, $give_up:expr;)*) => {$(
-        // SAFETY: the query is what `from_query` has allocated, or lies in the key; of a `SharedStr` it is where nobody writes.
+    ($(
+        $key:ty: $target:ty, |$this:ident, $view:ident| $shown:expr, |$query:ident| $bytes:expr,
+        |$tx:ident| $make:expr, $give_up:expr;
+    )*) => {$(
+        // SAFETY: the query is memory that `from_query` has allocated, or lies in the key; that of a
+        // `SharedStr` is never written.
         unsafe impl<'r> MapKey<'r> for $key {
             type Query = $target;
 
@@ -103,18 +107,23 @@ macro_rules! by_bytes {
 
 by_bytes! {
     P<'r, str>: str, |this, view| &view[*this], |query| query.as_bytes(), |tx| tx.alloc_str(query),
-        // SAFETY: allocated by `from_query`, and nothing will point to it, as the caller promises.
+        // SAFETY: `from_query` has allocated the text, and at the commit there is no pointer to it, by the
+        // caller's premise.
         unsafe { buffer::free(tx, this) };
     P<'r, [u8]>: [u8], |this, view| &view[*this], |query| query, |tx| tx.alloc_slice_copy(query),
-        // SAFETY: allocated by `from_query`, and nothing will point to it, as the caller promises.
+        // SAFETY: `from_query` has allocated the bytes, and at the commit there is no pointer to them, by the
+        // caller's premise.
         unsafe { buffer::free(tx, this) };
     PBytes<'r>: [u8], |this, view| this.as_slice(view), |query| query, |tx| PBytes::from_slice(tx, query),
         this.free(tx);
-    InlineBytes<'r>: [u8], |this, view| this.as_slice(view), |query| query, |tx| InlineBytes::from_slice(tx, query),
+    InlineBytes<'r>: [u8], |this, view| this.as_slice(view), |query| query,
+        |tx| InlineBytes::from_slice(tx, query),
         this.free(tx);
-    SharedStr<'r>: str, |this, view| this.as_str(view), |query| query.as_bytes(), |tx| SharedStr::new(tx, query),
-        // Others may have it.
+    SharedStr<'r>: str, |this, view| this.as_str(view), |query| query.as_bytes(),
+        |tx| SharedStr::new(tx, query),
+        // Other objects may point to the text.
         { let _ = this; };
-    PString<'r>: str, |this, view| this.as_str(view), |query| query.as_bytes(), |tx| PString::from_str(tx, query),
+    PString<'r>: str, |this, view| this.as_str(view), |query| query.as_bytes(),
+        |tx| PString::from_str(tx, query),
         this.give_up(tx);
 }

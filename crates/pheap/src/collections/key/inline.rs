@@ -1,4 +1,4 @@
-//! `InlineBytes`: bytes of which short ones lie in the key itself.
+//! `InlineBytes`: bytes that lie in the key itself if they are few.
 
 use crate::Persist;
 use crate::api::tx::Txn;
@@ -6,7 +6,7 @@ use crate::api::view::View;
 use crate::collections::bytes::PBytes;
 use crate::error::Result;
 
-/// Bytes that stay as they are, for keys: up to 30 lie in the key itself, longer ones in an object that it owns.
+/// Immutable bytes for keys: up to 30 lie in the key itself, more in an object that the key owns.
 ///
 /// ```
 /// # use pheap::{Heap, InlineBytes, PBTreeMap, Root};
@@ -19,12 +19,17 @@ use crate::error::Result;
 /// # }
 /// ```
 ///
-/// A map whose keys are `P<[u8]>` keeps 8 bytes for each in its node, and an object beside it: a search that has to compare the key itself reads that, which may not be in the cache, nor in memory. With
-/// `InlineBytes` it reads the node only, an insertion makes no object, and a removal frees none. That costs 32 bytes for each key in the node, whatever its length, also in slots that are free, and in the inner nodes
-/// of a [`PBTreeMap`](crate::PBTreeMap). So it is for keys that are seldom longer than 30 bytes, and that searches compare: in a hash map each one that is found, in an ordered map those that share their first bytes.
-/// A `P<[u8]>` is better if most keys are longer (such a key takes these 32 bytes and its object), or if keys are many, and seldom looked up. Order, hashes, and what is passed to look a key up are the same.
+/// A map whose keys are `P<[u8]>` keeps 8 bytes for each key in its node, and a separate object: a search
+/// that has to compare the key itself reads that object, which may not be in the cache, nor in memory. With
+/// `InlineBytes` it reads the node only; an insertion allocates no object, and a removal frees none. The cost
+/// is 32 bytes for each key in the node, whatever its length, also in free slots, and in the inner nodes of a
+/// [`PBTreeMap`](crate::PBTreeMap). So it is for keys that are rarely longer than 30 bytes, and that searches
+/// compare: in a hash map each key that is found, in an ordered map keys that share their first bytes. A
+/// `P<[u8]>` is better if most keys are longer (such a key takes these 32 bytes and its object), or if there
+/// are many keys that are rarely looked up. Order, hashes, and the arguments of a search are the same.
 //
-// Invariant: nobody has a `P` to the bytes, nor a copy of the key: the vector has the only pointer to its buffer, and `check` sees to that in a file, by the vector's own rule.
+// Invariant: the program has no `P` to the bytes, and no copy of the key: the vector has the only pointer to
+// its buffer. In a file, `check` verifies that by the rule of the vector.
 #[derive(Persist)]
 #[repr(transparent)]
 #[persist(own, id = "pheap::InlineBytes", crate = "crate")]
@@ -32,17 +37,17 @@ pub struct InlineBytes<'r> {
     form: Form<'r>,
 }
 
-/// Bytes that lie in the key.
+/// Most bytes that lie in the key.
 const ROOM: usize = 30;
 
-/// Where the bytes are. Without padding, so that a commit need not look for any.
+/// The place of the bytes. It has no padding, so a commit need not zero any.
 #[derive(Persist)]
 #[repr(u8)]
 #[persist(own, id = "pheap::InlineForm", crate = "crate")]
 pub(super) enum Form<'r> {
-    /// Here: so many, with zeros behind them.
+    /// In the key: their number, and the bytes, with zeros after them.
     Short(u8, [u8; ROOM]),
-    /// Elsewhere. What is beside that is zero.
+    /// In a buffer. The other fields are zero.
     Long([u8; 7], PBytes<'r>, u64),
 }
 
@@ -55,12 +60,12 @@ impl Default for InlineBytes<'_> {
 }
 
 impl<'r> InlineBytes<'r> {
-    /// No bytes.
+    /// Returns no bytes.
     pub const fn new() -> Self {
         InlineBytes { form: Form::Short(0, [0; ROOM]) }
     }
 
-    /// A copy of these bytes. O(n); allocates only for more than 30.
+    /// Makes a copy of these bytes. O(n); allocates only for more than 30.
     ///
     /// # Errors
     /// As for [`Txn::alloc`].
@@ -76,17 +81,17 @@ impl<'r> InlineBytes<'r> {
         Ok(InlineBytes { form })
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     #[inline(always)]
     pub fn as_slice<'v>(&'v self, view: &'v View<'r>) -> &'v [u8] {
         match &self.form {
-            // A file from elsewhere may say any length.
+            // In a file of unknown origin, the length may be greater.
             Form::Short(len, room) => &room[..usize::from(*len).min(ROOM)],
             Form::Long(_, bytes, _) => bytes.as_slice(view),
         }
     }
 
-    /// Number of bytes.
+    /// Returns the number of bytes.
     #[inline]
     pub fn len(&self) -> usize {
         match &self.form {
@@ -101,7 +106,8 @@ impl<'r> InlineBytes<'r> {
         self.len() == 0
     }
 
-    /// Frees what it owns when the transaction commits, rather than leaving it to a collection: for keys that a map has returned.
+    /// Frees its buffer when the transaction commits, before a collection would: for keys that a map has
+    /// returned.
     pub fn free(self, tx: &Txn<'r>) {
         if let Form::Long(_, bytes, _) = self.form {
             bytes.free(tx);
@@ -116,7 +122,7 @@ mod tests {
     use crate::ptr::P;
     use crate::{Heap, PBTreeMap, PHashMap, Root, field};
 
-    /// Of all lengths around the room that there is, sorted.
+    /// Returns samples of all lengths around `ROOM`, sorted.
     fn samples() -> Vec<Vec<u8>> {
         let mut all: Vec<Vec<u8>> = [0, 1, 7, 8, 9, 29, 30, 31, 32, 200]
             .iter()
@@ -147,7 +153,7 @@ mod tests {
         .unwrap();
     }
 
-    /// As a file from elsewhere may say it.
+    /// A file of unknown origin may have such lengths.
     #[test]
     fn a_length_that_is_too_large_is_that_of_the_room() {
         let heap = Heap::in_memory().unwrap();

@@ -1,4 +1,4 @@
-//! Keys that are looked up by themselves: numbers, and what consists of them.
+//! Keys that are their own borrowed form: numbers, and types that consist of them.
 
 #![allow(unsafe_code)]
 
@@ -14,10 +14,10 @@ use crate::error::Result;
 use crate::layout::{StoreAs, Stored};
 use crate::values::{POption, PTuple2, PTuple3, PTuple4, PTuple5, PTuple6, PTuple7, PTuple8};
 
-/// A key that is looked up by itself. `$look` is called whenever it is looked at or made.
+/// Implements `MapKey` for a type that is its own borrowed form. `$look` runs whenever a key is read or made.
 macro_rules! key_by_itself {
     ([$($param:tt)*] $ty:ty, || $look:expr) => {
-        // SAFETY: the query is the key.
+        // SAFETY: the query is the key itself.
         #[allow(unsafe_code)]
         unsafe impl<'r $($param)*> MapKey<'r> for $ty {
             type Query = $ty;
@@ -39,9 +39,11 @@ macro_rules! key_by_itself {
 #[cfg(test)]
 pub(in crate::collections) use key_by_itself;
 
-/// Types that are looked up by themselves.
+/// Key types that are their own borrowed form.
 macro_rules! by_itself {
-    ($($(@ $param:ident)? $ty:ty: $exact:expr, |$value:ident, $hasher:ident| $hash:expr, $prefix:expr;)*) => {$(
+    ($(
+        $(@ $param:ident)? $ty:ty: $exact:expr, |$value:ident, $hasher:ident| $hash:expr, $prefix:expr;
+    )*) => {$(
         key_by_itself!([$(, const $param: usize)?] $ty, || ());
         by_value!([$(, const $param: usize)?] $ty);
 
@@ -79,11 +81,11 @@ by_itself! {
     @N [u8; N]: N <= 8, |bytes, hasher| hasher.write(bytes), prefix_of_bytes(bytes);
 }
 
-/// A key that is part of another one.
+/// A key that is part of another key.
 pub trait Part<'r>: HashKey<'r, Query = Self> + OrdKey<'r> + Copy {}
 impl<'r, K: HashKey<'r, Query = K> + OrdKey<'r> + Copy> Part<'r> for K {}
 
-/// Types that consist of keys that are looked up by themselves.
+/// Key types that consist of such keys.
 macro_rules! of_parts {
     ($([$($param:tt)*] $ty:ty: $exact:expr, |$value:ident, $hasher:ident| $hash:expr, $prefix:expr;)*) => {$(
         key_by_itself!([$($param)*] $ty, || ());
@@ -117,13 +119,15 @@ of_parts! {
         }
     }, x.as_ref().map_or(0, A::prefix);
     [, T: 'static, F: StoreAs<T, Form: Part<'r>> + 'static] Stored<T, F>: <F::Form as OrdKey<'r>>::EXACT,
-        |x, hasher| <F::Form as HashKey<'r>>::hash(x.form(), hasher), <F::Form as OrdKey<'r>>::prefix(x.form());
+        |x, hasher| <F::Form as HashKey<'r>>::hash(x.form(), hasher),
+        <F::Form as OrdKey<'r>>::prefix(x.form());
 }
 
 macro_rules! tuples {
     ($($name:ident<$($part:ident $index:tt),*>;)*) => {
         of_parts! {$(
-            [$(, $part: Part<'r>)*] $name<$($part),*>: false, |x, hasher| { $($part::hash(&x.$index, hasher);)* }, A::prefix(&x.0);
+            [$(, $part: Part<'r>)*] $name<$($part),*>: false,
+                |x, hasher| { $($part::hash(&x.$index, hasher);)* }, A::prefix(&x.0);
         )*}
     };
 }
@@ -141,7 +145,9 @@ tuples! {
 macro_rules! non_zero {
     ($($ty:ty),*) => {
         of_parts! {$(
-            [] NonZero<$ty>: <$ty as OrdKey<'r>>::EXACT, |x, hasher| <$ty as HashKey<'r>>::hash(&x.get(), hasher), <$ty as OrdKey<'r>>::prefix(&x.get());
+            [] NonZero<$ty>: <$ty as OrdKey<'r>>::EXACT,
+                |x, hasher| <$ty as HashKey<'r>>::hash(&x.get(), hasher),
+                <$ty as OrdKey<'r>>::prefix(&x.get());
         )*}
     };
 }
@@ -153,7 +159,8 @@ by_itself! {
     uuid::Uuid: false, |x, hasher| hasher.write(x.as_bytes()), prefix_of_bytes(x.as_bytes());
 }
 
-/// In the order that `OrderedFloat` has: the two zeros are equal, and all that are not a number are equal and the greatest.
+/// Returns a number with the order of `OrderedFloat`: the two zeros are equal, and all NaNs are equal and the
+/// greatest.
 #[cfg(feature = "ordered-float")]
 fn bits_in_order(x: f64) -> u64 {
     match x {
@@ -166,6 +173,8 @@ fn bits_in_order(x: f64) -> u64 {
 
 #[cfg(feature = "ordered-float")]
 by_itself! {
-    ordered_float::OrderedFloat<f64>: true, |x, hasher| hasher.write(&bits_in_order(x.0).to_le_bytes()), bits_in_order(x.0);
-    ordered_float::OrderedFloat<f32>: true, |x, hasher| hasher.write(&bits_in_order(x.0.into()).to_le_bytes()), bits_in_order(x.0.into());
+    ordered_float::OrderedFloat<f64>: true,
+        |x, hasher| hasher.write(&bits_in_order(x.0).to_le_bytes()), bits_in_order(x.0);
+    ordered_float::OrderedFloat<f32>: true,
+        |x, hasher| hasher.write(&bits_in_order(x.0.into()).to_le_bytes()), bits_in_order(x.0.into());
 }

@@ -1,4 +1,4 @@
-//! What can be a key of a map: compared, hashed and looked up by what it stands for.
+//! The types of keys of maps, and how they are compared, hashed and looked up.
 
 #![allow(unsafe_code)]
 
@@ -35,22 +35,27 @@ pub(super) const OWN_TYPES: &[OwnType] = &[
 
 /// A key of a map, or an element of a set.
 ///
-/// Maps take keys in their *borrowed form*, and make owned ones: `words.insert(tx, "one", 1)` allocates a string only if
-/// the key is new. Numbers, `bool`, `char`, `[u8; N]`, and what consists of them (`PTuple2`, `POption`, `Reverse`, `NonZero`, `PSystemTime` and so on) are looked up by
-/// themselves, `P<str>`, `PString` and [`SharedStr`] by a `str`, `P<[u8]>`, `PBytes` and [`InlineBytes`], which keeps short ones in the node of the map, by a `[u8]`. A type of your own that is
-/// `Copy` and `Ord` becomes a key by `#[persist(key)]`. [`KeyArg`] says what else can be passed for a key.
+/// Maps take keys in their *borrowed form*, and make owned ones: `words.insert(tx, "one", 1)` allocates a
+/// string only if the key is new. Numbers, `bool`, `char`, `[u8; N]`, and types that consist of them
+/// (`PTuple2`, `POption`, `Reverse`, `NonZero`, `PSystemTime` and so on) are their own borrowed form. The
+/// borrowed form of `P<str>`, `PString` and [`SharedStr`] is a `str`. That of `P<[u8]>`, `PBytes` and
+/// [`InlineBytes`] (which keeps short keys in the node of the map) is a `[u8]`. A program's type that is
+/// `Copy` and `Ord` becomes a key by `#[persist(key)]`. [`KeyArg`] lists the other arguments that are
+/// accepted for a key.
 ///
 /// # Safety
-/// What [`query`](MapKey::query) returns lies in the key itself, or in what [`from_query`](MapKey::from_query) has allocated for it and nothing else
-/// points to, or where nobody writes: maps let the query of one entry live beside a `&mut` to its value.
+/// The memory that [`query`](MapKey::query) returns lies in the key itself; or
+/// [`from_query`](MapKey::from_query) has allocated it for the key, and no other object points to it; or it
+/// is never written. Maps rely on that: the query of an entry may exist at the same time as a `&mut` to its
+/// value.
 pub unsafe trait MapKey<'r>: Persist<At<'r> = Self> + 'r {
     /// The borrowed form, by which the key is looked up.
     type Query: ?Sized;
 
-    /// This key in its borrowed form.
+    /// Returns this key in its borrowed form.
     fn query<'v>(&'v self, view: &'v View<'r>) -> &'v Self::Query;
 
-    /// A new key.
+    /// Makes a key.
     ///
     /// # Errors
     /// As for [`Txn::alloc`].
@@ -59,7 +64,8 @@ pub unsafe trait MapKey<'r>: Persist<At<'r> = Self> + 'r {
     /// Frees what [`from_query`](Self::from_query) has allocated, when the transaction commits.
     ///
     /// # Safety
-    /// The key was made by `from_query`, was never shown to anyone, and nothing will point to it.
+    /// `from_query` has made the key, the program has never had it, and at the commit there is no pointer to
+    /// its memory.
     #[doc(hidden)]
     unsafe fn give_up(self, tx: &Txn<'r>) {
         let _ = tx;
@@ -68,24 +74,25 @@ pub unsafe trait MapKey<'r>: Persist<At<'r> = Self> + 'r {
 
 /// A key of a hash map.
 pub trait HashKey<'r>: MapKey<'r, Query: Eq> {
-    /// Feeds the key to a hasher. Equal keys must feed it equally, in all builds and on all machines, because hashes are stored.
+    /// Feeds the key to a hasher. Equal keys must feed it equally, in all builds and on all machines, because
+    /// hashes are stored.
     fn hash(query: &Self::Query, hasher: &mut KeyHasher);
 }
 
 /// A key of an ordered map.
 pub trait OrdKey<'r>: MapKey<'r, Query: Ord> {
-    /// Whether keys of one prefix are equal.
+    /// Whether keys with the same prefix are equal.
     const EXACT: bool = false;
 
-    /// A number that is consistent with the order of keys: of two keys, the lesser one does not have the greater prefix. It is stored beside the
-    /// key, so most comparisons need not read the key itself.
+    /// Returns a number that is consistent with the order of keys: a lesser key never has a greater prefix.
+    /// It is stored with the key, so most comparisons need not read the key itself.
     fn prefix(query: &Self::Query) -> u64 {
         let _ = query;
         0
     }
 
-    /// Compares two keys, whose first `known` bytes are equal. Also returns how many are: all keys between
-    /// the two begin with these. 0 if keys are not ordered by their bytes.
+    /// Compares two keys, whose first `known` bytes are equal. Also returns how many of the first bytes are
+    /// equal: all keys between the two begin with these. 0 if keys are not ordered by their bytes.
     #[doc(hidden)]
     #[inline(always)]
     fn compare(one: &Self::Query, other: &Self::Query, known: usize) -> (Ordering, usize) {
@@ -94,8 +101,8 @@ pub trait OrdKey<'r>: MapKey<'r, Query: Ord> {
     }
 }
 
-/// Hashes keys: SipHash-1-3 (Aumasson and Bernstein, "SipHash: a fast short-input PRF", 2012), with a secret of the heap, so that nobody can prepare
-/// keys that collide.
+/// Hashes keys: SipHash-1-3 (Aumasson and Bernstein, "SipHash: a fast short-input PRF", 2012), with a secret
+/// of the heap, so that an attacker cannot prepare keys that collide.
 #[derive(Clone, Copy)]
 pub struct KeyHasher(SipHasher13);
 
@@ -111,7 +118,7 @@ impl KeyHasher {
         KeyHasher(SipHasher13::new_with_keys(secret[0], secret[1]))
     }
 
-    /// Adds bytes. It does not add their number: do that first if it varies and more follows.
+    /// Adds bytes. It does not add their number: if the number varies and more data follow, add it first.
     #[inline(always)]
     pub fn write(&mut self, bytes: &[u8]) {
         self.0.write(bytes);
@@ -123,11 +130,12 @@ impl KeyHasher {
     }
 }
 
-/// A key that a collection has made by [`MapKey::from_query`], and of which nobody has seen more than what it is looked up by. In a file it is the key itself.
+/// A key that a collection has made by [`MapKey::from_query`]. Only its borrowed form has been shown to the
+/// program. In a file it is the key itself.
 #[repr(transparent)]
 pub(crate) struct OwnKey<K>(K);
 
-// SAFETY: described as what it is, a `K`, whose layout it has.
+// SAFETY: an `OwnKey` is described as a `K`, whose layout it has.
 unsafe impl<K: Persist> Persist for OwnKey<K> {
     type At<'r> = OwnKey<K::At<'r>>;
     const PADDED: bool = K::PADDED;
@@ -138,7 +146,7 @@ unsafe impl<K: Persist> Persist for OwnKey<K> {
     }
 
     unsafe fn zero_padding(this: *mut Self) {
-        // SAFETY: a value, as the caller promises, and one of a `K`.
+        // SAFETY: `this` is a valid value, by the caller's premise, and an `OwnKey` is laid out as a `K`.
         unsafe { K::zero_padding(this.cast()) };
     }
 }
@@ -149,26 +157,27 @@ impl<'r, K: MapKey<'r>> OwnKey<K> {
         K::from_query(tx, query).map(OwnKey)
     }
 
-    /// What was passed for a key, and looked up by `query`, as one of a collection's own.
+    /// Makes the collection's own key from an argument whose borrowed form is `query`.
     #[inline(always)]
     pub(super) fn of(tx: &Txn<'r>, key: &impl KeyArg<'r, K>, query: &K::Query) -> Result<Self> {
         key.to_key(tx, query).map(OwnKey)
     }
 
-    /// What it is looked up by.
+    /// Returns its borrowed form.
     #[inline(always)]
     pub(super) fn query<'v>(&'v self, view: &'v View<'r>) -> &'v K::Query {
         self.0.query(view)
     }
 
-    /// Frees what was allocated for it, when the transaction commits.
+    /// Frees the key's memory when the transaction commits.
     #[inline(always)]
     pub(super) fn give_up(self, tx: &Txn<'r>) {
-        // SAFETY: made by `from_query` and shown to nobody, for that is what this type says; it is moved and never copied, so nothing points to what it owns.
+        // SAFETY: `from_query` has made the key, and the program has never had it, as this type guarantees.
+        // It is moved and never copied, so there is no other pointer to its memory.
         unsafe { self.0.give_up(tx) };
     }
 
-    /// The key, which belongs to someone else from now on.
+    /// Returns the key. The program owns it from now on.
     #[inline(always)]
     pub(super) fn into_inner(self) -> K {
         self.0
@@ -186,7 +195,7 @@ mod tests {
         hasher.finish()
     }
 
-    /// Hashes are stored: no build, machine or version may compute others.
+    /// Hashes are stored, so every build, machine and version must compute the same.
     #[test]
     fn hashes_never_change() {
         let secret = [0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908];

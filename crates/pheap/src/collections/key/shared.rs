@@ -6,14 +6,18 @@ use crate::api::view::View;
 use crate::error::Result;
 use crate::ptr::P;
 
-/// A text in a heap that stays as it is, so that many can have it: fields, values, and the keys of several maps. It is a pointer, and `Copy`.
+/// A text in a heap that never changes, so that many objects can share it: fields, values, and the keys of
+/// several maps. It is a pointer, and `Copy`.
 ///
-/// A map whose keys are `P<str>` allocates a text for each key, and frees it with the entry. One whose keys are `SharedStr` keeps the text that it is given, if that is a
-/// `SharedStr`, and leaves it to the collector when nobody has it any more. In both, keys are looked up by a `&str`.
+/// A map whose keys are `P<str>` allocates a text for each key, and frees it with the entry. A map whose keys
+/// are `SharedStr` keeps the text of the argument, if that is a `SharedStr`, and leaves it to the collector
+/// when no object points to it any more. In both maps, keys are looked up by a `&str`.
 ///
-/// Two of them are equal if they are the same text in the heap; to compare what they say, look at [`as_str`](Self::as_str).
+/// Two of them are equal if they are the same text object; to compare their contents, compare
+/// [`as_str`](Self::as_str).
 //
-// Invariant: nobody writes the text. No `P` to it is ever handed out, and `check` looks for others in a file (`Promise::Frozen`).
+// Invariant: the text is never written. No `P` to it is ever handed out, and `check` searches a file for
+// others (`Promise::Frozen`).
 #[derive(Persist, Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(transparent)]
 #[persist(own, id = "pheap::SharedStr", crate = "crate")]
@@ -22,7 +26,7 @@ pub struct SharedStr<'r> {
 }
 
 impl<'r> SharedStr<'r> {
-    /// A new text.
+    /// Allocates a text.
     ///
     /// # Errors
     /// As for [`Txn::alloc`].
@@ -30,13 +34,13 @@ impl<'r> SharedStr<'r> {
         Ok(SharedStr { text: tx.alloc_str(text)? })
     }
 
-    /// The text.
+    /// Returns the text.
     #[inline]
     pub fn as_str<'v>(&self, view: &'v View<'r>) -> &'v str {
         &view[self.text]
     }
 
-    /// Length in bytes.
+    /// Returns the length in bytes.
     #[inline]
     pub fn len(&self) -> usize {
         self.text.len()

@@ -1,7 +1,8 @@
 //! New versions of a map.
 //!
-//! What an operation may fail at comes first: new nodes, to which nothing leads yet. Then one node that the transaction has made before is changed where it is, or the map
-//! itself is, and the new nodes are there.
+//! An operation first does everything that may fail: it allocates new nodes, to which no object points yet.
+//! Then it changes a single node that the transaction has allocated before, in place, or the map itself, so
+//! that the new nodes become reachable.
 
 use std::borrow::Borrow;
 
@@ -14,26 +15,26 @@ use crate::error::Result;
 use crate::layout::Persist;
 use crate::ptr::P;
 
-/// What has become of a node.
+/// The result of inserting into a node.
 enum Grown<K, C> {
-    /// It was changed where it is.
+    /// The node was changed in place.
     Same,
-    /// There is another one in its place.
+    /// Another node replaces it.
     One(C),
-    /// There are two, and the second one has this key.
+    /// Two nodes replace it, and the second one has this key.
     Two(C, K, C),
 }
 
-/// What has become of a node in which there is less.
+/// The result of removing from a node.
 enum Shrunk<C> {
     Same,
-    /// There is another one in its place, or it is small.
+    /// Another node replaces it, or it has become small.
     One(C),
-    /// It is empty.
+    /// It has become empty.
     Gone,
 }
 
-/// Changes a node: where it is, if this transaction has made it, or a copy of it, which is returned.
+/// Changes a node: in place, if this transaction has allocated it, or else a copy of it, which is returned.
 fn changed<'r, K, T, const N: usize>(
     tx: &mut Txn<'r>,
     node: P<'r, Node<K, T, N>>,
@@ -50,7 +51,7 @@ where
     tx.alloc(copy)
 }
 
-/// Puts an item into a node that was `edited` before.
+/// Inserts an item into a node, after the change `edit`.
 fn grown<'r, K: Copy, T: Copy, const N: usize>(
     tx: &mut Txn<'r>,
     node: P<'r, Node<K, T, N>>,
@@ -70,7 +71,7 @@ where
     }
     let mut copy = tx[node];
     edit(&mut copy);
-    // What is inserted in order fills its nodes.
+    // If items are inserted in order, their nodes become full.
     let (left, right) = if is_last && place == copy.len() {
         (copy, Node::one(key, item))
     } else {
@@ -86,18 +87,20 @@ where
 
 /// <a id="change-PSnapMap"></a>Changing a map.
 ///
-/// Operations that may allocate fail with [`Error::OutOfSpace`](crate::Error::OutOfSpace) or [`Error::ReservationFull`](crate::Error::ReservationFull) if the heap cannot
-/// grow; then they have changed nothing. Removal is one of them.
+/// Operations that may allocate fail with [`Error::OutOfSpace`](crate::Error::OutOfSpace) or
+/// [`Error::ReservationFull`](crate::Error::ReservationFull) if the heap cannot grow; then they have changed
+/// nothing. Removal may allocate, too.
 impl<'r, K: Frozen<'r, Shown: Ord>, V: Frozen<'r>> P<'r, PSnapMap<'r, K, V>> {
-    /// Inserts an entry, or replaces the value of an existing key. Key and value are copied into the map. Returns whether the key was not there. O(log n).
+    /// Inserts an entry, or replaces the value of an existing key. Key and value are copied into the map.
+    /// Returns whether the key is new. O(log n).
     ///
     /// # Errors
-    /// If there is no memory for it; see [above](#impl-P<'r,+PSnapMap<'r,+K,+V>>).
+    /// If memory cannot be allocated; see [above](#impl-P<'r,+PSnapMap<'r,+K,+V>>).
     pub fn insert(self, tx: &mut Txn<'r>, key: &K::Shown, value: &V::Shown) -> Result<bool> {
         self.insert_with(tx, key, |tx| V::freeze(tx, value))
     }
 
-    /// [`insert`](Self::insert), with a value that nobody else has a pointer into.
+    /// Like [`insert`](Self::insert), with a value into which no other object points.
     pub(crate) fn insert_with(
         self,
         tx: &mut Txn<'r>,
@@ -145,7 +148,7 @@ impl<'r, K: Frozen<'r, Shown: Ord>, V: Frozen<'r>> P<'r, PSnapMap<'r, K, V>> {
         Ok(is_new)
     }
 
-    /// Brings what has become of a child to the nodes above. Returns the new top, if there is one.
+    /// Applies the change of a child to the nodes above. Returns the new top, if there is one.
     fn climb(
         self,
         tx: &mut Txn<'r>,
@@ -184,7 +187,7 @@ impl<'r, K: Frozen<'r, Shown: Ord>, V: Frozen<'r>> P<'r, PSnapMap<'r, K, V>> {
     /// Removes a key. Returns whether it was there. O(log n).
     ///
     /// # Errors
-    /// If there is no memory for it; see [above](#impl-P<'r,+PSnapMap<'r,+K,+V>>).
+    /// If memory cannot be allocated; see [above](#impl-P<'r,+PSnapMap<'r,+K,+V>>).
     pub fn remove(self, tx: &mut Txn<'r>, key: &K::Shown) -> Result<bool> {
         let mut path = Path::new();
         let Some(leaf) = path.descend(tx, tx[self].top, |node| node.child_for(tx, key)) else {
@@ -236,15 +239,17 @@ impl<'r, K: Frozen<'r, Shown: Ord>, V: Frozen<'r>> P<'r, PSnapMap<'r, K, V>> {
         Ok(true)
     }
 
-    /// Removes all entries. O(1): what the map has consisted of is garbage.
+    /// Removes all entries. O(1): the nodes become garbage.
     pub fn clear(self, tx: &mut Txn<'r>) {
         tx[self] = PSnapMap::new();
     }
 
-    /// Inserts the items of an iterator, as [`insert`](Self::insert) does, one after the other. Those that come in the order of their keys, behind all that are there, fill their nodes.
+    /// Inserts the items of an iterator, as [`insert`](Self::insert) does, one after the other. If they come
+    /// in the order of their keys, after all existing keys, their nodes become full.
     ///
     /// # Errors
-    /// As for [`insert`](Self::insert). Earlier items are inserted then; an `Err` that leaves the transaction undoes that.
+    /// As for [`insert`](Self::insert). Then earlier items were inserted; if the transaction fails, they are
+    /// not.
     pub fn extend<Q: Borrow<K::Shown>, W: Borrow<V::Shown>>(
         self,
         tx: &mut Txn<'r>,
@@ -256,7 +261,7 @@ impl<'r, K: Frozen<'r, Shown: Ord>, V: Frozen<'r>> P<'r, PSnapMap<'r, K, V>> {
     }
 }
 
-/// Changes a node that has `len` items then.
+/// Changes a node that has `len` items afterwards.
 fn less<'r, K, T, const N: usize>(
     tx: &mut Txn<'r>,
     node: P<'r, Node<K, T, N>>,
@@ -273,7 +278,8 @@ where
     Ok(if new == node && !tx[new].is_small() { Shrunk::Same } else { Shrunk::One(new) })
 }
 
-/// One node for a child of `inner` that is small, and a neighbour of it, and the place of the first of the two. None if they do not fit, or there is no memory: it is not needed.
+/// Joins a small child of `inner` with a neighbour. Returns the place of the first of the two, and the joined
+/// node. None if they do not fit, or there is no memory: joining is optional.
 fn joined<'r, K: Frozen<'r>, V: Frozen<'r>>(
     tx: &Txn<'r>,
     inner: P<'r, Inner<'r, K, V>>,

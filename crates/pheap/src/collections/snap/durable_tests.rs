@@ -1,4 +1,5 @@
-//! Versions that are durable, beside transactions that are not: on a heap whose disk stands still while the test wants it to.
+//! Tests of durable versions during transactions that are not durable, on a heap whose disk stands still
+//! while the test wants it to.
 #![allow(clippy::unit_arg)] // transactions of one assignment
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -49,7 +50,7 @@ fn insert(map: &Root<Map>, key: u64) -> Commit {
     map.txn_deferred(|tx, map| map.insert(tx, &key, &key)).unwrap().1
 }
 
-/// The keys that are durable.
+/// Returns the keys of the durable version.
 fn durable(map: &Root<Map>) -> Vec<u64> {
     map.durable_snapshot().unwrap().read(|map| map.keys().copied().collect()).unwrap()
 }
@@ -68,12 +69,12 @@ fn what_is_not_durable_is_not_shown_and_nobody_waits() {
             scope.spawn(move || {
                 tell.send(this_thread()).unwrap();
                 map.txn(|tx, map| map.insert(tx, &2, &2)).unwrap();
-                assert!(durable(map).starts_with(&[0, 1, 2])); // and perhaps what comes later
+                assert!(durable(map).starts_with(&[0, 1, 2])); // and perhaps later keys
             });
             until_it_sleeps(told.recv().unwrap());
             assert_eq!(durable(map), [0]);
             commits.extend((3..9).map(|key| insert(map, key)));
-            // In a transaction, also one that keeps readers away, and in one that is rolled back.
+            // In a transaction, also in one that excludes readers, and in one that is rolled back.
             let panics = || {
                 map.txn_deferred(|tx, map_here| -> Result<()> {
                     map_here.insert(tx, &9, &9)?;
@@ -114,7 +115,8 @@ fn what_is_not_durable_is_not_shown_and_nobody_waits() {
     assert_eq!(durable(map).len(), 2000);
 }
 
-/// What a thread was told of is shown: syncs that begin and end while others commit lose no version on the way.
+/// A thread that has learned of a commit sees it: if syncs begin and end while other threads commit, no
+/// version is lost.
 #[test]
 fn who_was_told_of_a_commit_sees_it() {
     let setup = Setup::new(SyncPolicy::EveryCommit);
@@ -153,7 +155,7 @@ fn a_broken_disk_leaves_what_was_durable_before() {
     assert!(map.durable_snapshot().is_err());
 }
 
-/// Old versions are kept as long as they may be asked for, and no longer.
+/// Old versions are kept as long as a thread may ask for them, and no longer.
 #[test]
 fn old_versions_are_collected_when_a_newer_one_is_durable() {
     let setup = Setup::new(SyncPolicy::OnDemand);
@@ -172,7 +174,8 @@ fn old_versions_are_collected_when_a_newer_one_is_durable() {
     assert_eq!(durable(map).len(), 700);
 }
 
-/// The map is empty until there is one that is durable; a root that becomes another one is what it was until that is durable.
+/// A root's map is empty until a version of it is durable. If a root becomes another map, it is the old one
+/// until the change is durable.
 #[test]
 fn roots_come_and_change() {
     let setup = Setup::new(SyncPolicy::OnDemand);
@@ -210,11 +213,12 @@ fn roots_come_and_change() {
     assert_eq!(durable(&again), [8]);
     heap.remove_root("new").unwrap();
     assert!(matches!(again.durable_snapshot(), Err(Error::Closed)));
-    // The map of this type is another root's by now, and the old handle is still the number's.
+    // The map of this type is another root's by now, and the old handle is still that of the number.
     assert!(matches!(new.durable_snapshot(), Err(Error::Closed)));
 }
 
-/// What was there when the heap was opened is durable, with any durability; and so is each transaction with those that do not wait.
+/// The content of a heap is durable when it is opened, with any durability. With durabilities that do not
+/// wait, each transaction is durable, too.
 #[test]
 fn a_heap_that_is_opened_is_durable() {
     let setup = Setup::new(SyncPolicy::EveryCommit);
@@ -242,7 +246,7 @@ fn a_heap_that_is_opened_is_durable() {
     assert_eq!(durable(&heap.existing_root("map").unwrap()), found);
 }
 
-/// A map within a root has none: nobody could ask.
+/// A map within a root has no durable versions: no method could return them.
 #[test]
 fn only_a_root_has_versions() -> Result<()> {
     #[derive(Persist, Default)]

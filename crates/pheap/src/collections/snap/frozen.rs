@@ -1,4 +1,4 @@
-//! What can be a key or a value of a map that has snapshots.
+//! The types of keys and values of a map with snapshots.
 
 use crate::api::tx::Txn;
 use crate::api::view::View;
@@ -6,12 +6,15 @@ use crate::error::Result;
 use crate::layout::{Persist, Plain};
 use crate::ptr::P;
 
-/// A key or a value of a [`PSnapMap`](super::PSnapMap): what nobody changes once it is in the map.
+/// A key or a value of a [`PSnapMap`](super::PSnapMap), which does not change once it is in the map.
 ///
-/// That is each [`Plain`] type that is `Copy`, `Send` and `Sync`, which a map has by value; and `P<str>` and `P<[T]>` for such a `T`. Of these, a map makes
-/// objects of its own, and never hands out a pointer to one. Other pointers would lead to what transactions write in place, while snapshots are read without a lock.
+/// It is a [`Plain`] type that is `Copy`, `Send` and `Sync`, which the map stores by value; or a `P<str>`, or
+/// a `P<[T]>` of such a type, for which the map allocates its own objects, and never hands out a pointer to
+/// one. Other pointers would lead to objects that transactions write in place, while snapshots are read
+/// without a lock.
 pub trait Frozen<'r>: Persist<At<'r> = Self> + Copy + sealed::Sealed + 'r {
-    /// What it is shown as, and looked up by: a `str` for a `P<str>`, and the type itself for a plain one.
+    /// The type in which it is shown and looked up: a `str` for a `P<str>`, and the type itself for a plain
+    /// one.
     type Shown: ?Sized;
 
     /// This type without a brand, for [`Snapshot`](super::Snapshot).

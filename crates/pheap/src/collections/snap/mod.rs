@@ -2,11 +2,11 @@
 //!
 //! | file | |
 //! |---|---|
-//! | `frozen` | what can be a key or a value |
+//! | `frozen` | the types of keys and values |
 //! | `node`, `path` | the tree, and ways through it |
 //! | `change` | new versions of it |
 //! | `seen`, `range` | reading |
-//! | `snapshot` | versions that are kept, and read without the lock of their region |
+//! | `snapshot` | kept versions, which are read without the lock of their region |
 
 mod change;
 #[cfg(all(test, not(pheap_loom)))]
@@ -35,8 +35,8 @@ pub use range::{Iter, Keys, Range, Values};
 pub use seen::SnapRef;
 pub use snapshot::Snapshot;
 
-/// An ordered map of which snapshots can be taken: a [`Snapshot`] shows the map as it was, for as long as it is kept, in any thread, and without waiting for
-/// transactions.
+/// An ordered map with snapshots: a [`Snapshot`] keeps a version of the map, which any thread can read
+/// without waiting for transactions.
 ///
 /// ```
 /// # use pheap::{Heap, P, PSnapMap, Persist, Root, field};
@@ -71,16 +71,21 @@ pub use snapshot::Snapshot;
 /// # }
 /// ```
 ///
-/// It is read and changed like the other [collections](crate::collections), but there is no `&mut` to a value: keys and values are copied into the map, and stay as they are.
-/// They are [`Frozen`]: [`Plain`](crate::Plain) types, `P<str>` and `P<[T]>`. A `P<str>` is passed and shown as a `&str`, a plain type as a reference to it.
-/// Plain types lie in nodes, which are copied as a whole, so a key and its value have at most 1 KiB: more than that belongs into a `P<[T]>`, or it does not compile.
+/// It is read and changed like the other [collections](crate::collections), but there is no `&mut` to a
+/// value: keys and values are copied into the map, and do not change there. They are [`Frozen`]:
+/// [`Plain`](crate::Plain) types, `P<str>` and `P<[T]>`. A `P<str>` is passed and shown as a `&str`, a plain
+/// type as a reference to it. Plain types lie in nodes, which are copied as a whole, so a key and its value
+/// have at most 1 KiB together, or the code does not compile: put larger ones into a `P<[T]>`.
 ///
-/// It is a B+-tree with path copying (Driscoll, Sarnak, Sleator and Tarjan, "Making data structures persistent", 1989): a transaction writes new copies of the nodes
-/// on the way to what it changes, each once, and then what the map itself consists of, which is three words. Old nodes are garbage, if no snapshot has them. So a change costs more than one of a
-/// [`PBTreeMap`](crate::PBTreeMap), about half a KiB for each level of the tree; many changes in one transaction share that. A node is given up when it is empty, or joined with a neighbour
-/// that it fits into when it is small.
+/// It is a B+-tree with path copying (Driscoll, Sarnak, Sleator and Tarjan, "Making data structures
+/// persistent", 1989). A transaction writes a new copy of each node on the way to its changes, once, and then
+/// the map itself, which is three words. Old nodes are garbage, unless a snapshot has them. So a change costs
+/// more than a change of a [`PBTreeMap`](crate::PBTreeMap), about half a KiB for each level of the tree;
+/// several changes in one transaction share that. An empty node is dropped, and a small node is joined with a
+/// neighbour if they fit into one node.
 ///
-/// If the `Ord` of keys contradicts itself, or panics, a map may find, order or keep keys in any way, but nothing worse happens.
+/// If the `Ord` of keys contradicts itself, or panics, a map may find, order or keep keys in any way, but
+/// nothing worse happens.
 ///
 #[doc = include_str!("psnapmap.md")]
 #[derive(Persist)]
@@ -105,7 +110,7 @@ impl<'r, K: Frozen<'r>, V: Frozen<'r>> Default for PSnapMap<'r, K, V> {
 }
 
 impl<'r, K: Frozen<'r>, V: Frozen<'r>> PSnapMap<'r, K, V> {
-    /// Without entries, and without nodes.
+    /// Returns a map without entries and without nodes.
     pub const fn new() -> Self {
         PSnapMap { len: 0, top: Child::None(0) }
     }
@@ -113,7 +118,7 @@ impl<'r, K: Frozen<'r>, V: Frozen<'r>> PSnapMap<'r, K, V> {
 
 /// Reading.
 impl<'r, K: Frozen<'r>, V: Frozen<'r>> PSnapMap<'r, K, V> {
-    /// Number of entries.
+    /// Returns the number of entries.
     #[inline(always)]
     pub fn len(&self) -> usize {
         self.len as usize
@@ -125,13 +130,13 @@ impl<'r, K: Frozen<'r>, V: Frozen<'r>> PSnapMap<'r, K, V> {
         self.len == 0
     }
 
-    /// The map as a view shows it, to read more than once.
+    /// Returns the map of this view, to read it several times.
     #[inline(always)]
     pub fn seen<'v>(&self, view: &'v View<'r>) -> SnapRef<'v, 'r, K, V> {
         SnapRef::new(view, self.top, self.len())
     }
 
-    /// The entries in order, as they are in the heap.
+    /// Iterates over the entries in order, in their stored form.
     #[cfg_attr(not(feature = "serde"), allow(dead_code))]
     pub(crate) fn stored<'v>(&self, view: &'v View<'r>) -> impl Iterator<Item = (&'v K, &'v V)> {
         Between::all(view, self.top).map(|(_, key, value)| (key, value))

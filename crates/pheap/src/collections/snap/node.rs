@@ -1,13 +1,17 @@
-//! The nodes of a tree of versions: sorted keys, and what belongs to each.
+//! The nodes of a tree of versions: sorted keys, and an item for each.
 //!
-//! A node is changed where it is only by the transaction that has made it. So a committed node is never written again: new versions of the map have copies of the
-//! nodes on the way to what has changed, and share all others with the old ones.
+//! Only the transaction that has allocated a node changes it in place. So a committed node is never written
+//! again: new versions of the map have copies of the nodes on the way to the changes, and share all others
+//! with the old versions.
 //!
-//! * A node is never empty. Places behind its `len` items repeat the last key and item, so each is a value, and none leads to what nothing else leads to.
-//! * The key of a child is greater than all keys before it, and not greater than those below it. That of the first child means nothing.
-//! * All leaves are equally deep.
+//! * A node is never empty. The places after its `len` items repeat the last key and item, so each place has
+//!   a value, and none has a pointer that the items do not have.
+//! * The key of a child is greater than all keys before it, and not greater than those below it. The key of
+//!   the first child has no meaning.
+//! * All leaves have the same depth.
 //!
-//! All of this is for finding things, and checked in files from elsewhere. Whatever a node holds, these functions stay within it.
+//! Searches rely on this, and `check` verifies it in files of unknown origin. Whatever a node contains, these
+//! functions access only its memory.
 
 use crate::Persist;
 use crate::api::view::View;
@@ -16,11 +20,11 @@ use crate::ptr::P;
 
 use super::frozen::Frozen;
 
-/// Entries of a leaf, and children of an inner node. Few for the tests of this crate's inside.
+/// Entries of a leaf, and children of an inner node. The unit tests of this crate have small nodes.
 pub(super) const LEAF: usize = if cfg!(test) { 6 } else { 31 };
 pub(super) const INNER: usize = if cfg!(test) { 5 } else { 21 };
 
-/// Bytes of a key and its value at most: who copies nodes has several of them on the stack.
+/// Most bytes of a key and its value: code that copies nodes has several of them on the stack.
 ///
 /// ```compile_fail
 /// # use pheap::{Heap, PSnapMap, Root};
@@ -29,7 +33,7 @@ pub(super) const INNER: usize = if cfg!(test) { 5 } else { 21 };
 /// ```
 pub(super) const MOST: usize = 1 << 10;
 
-/// No tree that fits into memory is higher.
+/// A height that no tree in memory can exceed.
 pub(super) const MAX_HEIGHT: usize = 24;
 
 /// Keys in order, and an item for each.
@@ -50,7 +54,7 @@ pub(super) type Inner<'r, K, V> = Node<K, Child<'r, K, V>, INNER>;
 #[repr(u64)]
 #[persist(own, id = "pheap::SnapChild", crate = "crate")]
 pub(crate) enum Child<'r, K, V> {
-    /// Of an empty map. With a number, which is 0, so that there is no padding.
+    /// The top of an empty map. The number is 0, so that there is no padding.
     None(#[allow(dead_code)] u64),
     Leaf(P<'r, Leaf<K, V>>),
     Inner(P<'r, Inner<'r, K, V>>),
@@ -69,7 +73,7 @@ impl<K, T, const N: usize> Node<K, T, N> {
         self.len() == N
     }
 
-    /// Whether the node and a neighbour should become one, if they fit.
+    /// Whether the node and a neighbour should be joined, if they fit.
     pub(super) fn is_small(&self) -> bool {
         self.len() <= N / 4
     }
@@ -86,12 +90,12 @@ impl<K, T, const N: usize> Node<K, T, N> {
 }
 
 impl<K: Copy, T: Copy, const N: usize> Node<K, T, N> {
-    /// A node with one item.
+    /// Returns a node with one item.
     pub(super) fn one(key: K, item: T) -> Self {
         Node { len: 1, keys: [key; N], items: [item; N] }
     }
 
-    /// A node with `len` items, which must be at least 1. What does not fit is left out.
+    /// Returns a node with `len` items, at least 1. Items that do not fit are left out.
     fn of(len: usize, at: impl Fn(usize) -> (K, T)) -> Self {
         let len = len.min(N);
         let at = |place: usize| at(place.min(len - 1));
@@ -108,16 +112,16 @@ impl<K: Copy, T: Copy, const N: usize> Node<K, T, N> {
         self.fill_up();
     }
 
-    /// Nothing that was replaced or removed stays in a place behind the items.
+    /// Overwrites the places after the items, so that no replaced or removed item stays there.
     fn fill_up(&mut self) {
         let len = self.len();
         let (key, item) = (self.keys[len - 1], self.items[len - 1]);
-        // Copies: `fill` would call `Clone`, which is the user's code.
+        // Assignments, because `fill` would call `Clone`, which is the program's code.
         self.keys[len..].iter_mut().for_each(|free| *free = key);
         self.items[len..].iter_mut().for_each(|free| *free = item);
     }
 
-    /// Puts an item at `place`, in front of what is there. There is room.
+    /// Inserts an item at `place`. There is room.
     #[inline]
     pub(super) fn insert(&mut self, place: usize, key: K, item: T) {
         let len = self.len();
@@ -129,7 +133,7 @@ impl<K: Copy, T: Copy, const N: usize> Node<K, T, N> {
         self.fill_up();
     }
 
-    /// Removes the item at `place`. It is not the only one.
+    /// Removes the item at `place`, which is not the only one.
     pub(super) fn remove(&mut self, place: usize) {
         let len = self.len();
         self.keys.copy_within(place + 1..len, place);
@@ -138,14 +142,15 @@ impl<K: Copy, T: Copy, const N: usize> Node<K, T, N> {
         self.fill_up();
     }
 
-    /// The first items, and the others, with room for one more in both.
+    /// Splits the items into two nodes, both with room for one more.
     pub(super) fn split(&self) -> (Self, Self) {
         let (len, left) = (self.len(), self.len() / 2);
         let at = |place: usize| (self.keys[place], self.items[place]);
         (Node::of(left, at), Node::of(len - left, |place| at(left + place)))
     }
 
-    /// The items of this node, and those of the next one, whose first key is to be this one. None if they do not fit.
+    /// Joins the items of this node with those of the next one, whose first key becomes `key`. None if they
+    /// do not fit.
     pub(super) fn joined(&self, next: &Self, key: K) -> Option<Self> {
         let (left, len) = (self.len(), self.len() + next.len());
         let at = |place: usize| match place.checked_sub(left) {
@@ -158,13 +163,13 @@ impl<K: Copy, T: Copy, const N: usize> Node<K, T, N> {
 }
 
 impl<'r, K: Frozen<'r, Shown: Ord>, T, const N: usize> Node<K, T, N> {
-    /// The place of a key, or the place that it would come to.
+    /// Returns the place of a key, or the place that it would get.
     #[inline]
     pub(super) fn find(&self, view: &View<'r>, key: &K::Shown) -> Result<usize, usize> {
         self.keys().binary_search_by(|other| other.shown(view).cmp(key))
     }
 
-    /// The place of the child that is to have a key.
+    /// Returns the place of the child whose subtree is to have a key.
     #[inline]
     pub(super) fn child_for(&self, view: &View<'r>, key: &K::Shown) -> usize {
         self.keys()[1..].partition_point(|other| other.shown(view) <= key)

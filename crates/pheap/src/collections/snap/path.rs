@@ -7,7 +7,7 @@ use crate::collections::common::copied;
 use crate::layout::Persist;
 use crate::ptr::P;
 
-/// An inner node on the way, and the place of the child that the way goes on to.
+/// An inner node on the way, and the place of the next child in it.
 pub(super) type Step<'r, K, V> = (P<'r, Inner<'r, K, V>>, usize);
 
 /// The inner nodes above a leaf, from the top down.
@@ -40,12 +40,12 @@ impl<'r, K: Persist, V: Persist> Path<'r, K, V> {
         self.steps[..self.len].iter().flatten().copied()
     }
 
-    /// Whether nothing of the tree is behind the way.
+    /// Whether the path leads to the last leaf.
     pub(super) fn is_last(&self, view: &View<'r>) -> bool {
         self.steps().all(|(inner, place)| place + 1 == view[inner].len())
     }
 
-    /// Goes down to a leaf. `choose` says at which place to go on.
+    /// Goes down to a leaf. `choose` returns the place of the next child.
     #[inline]
     pub(super) fn descend(
         &mut self,
@@ -57,7 +57,7 @@ impl<'r, K: Persist, V: Persist> Path<'r, K, V> {
             match child {
                 Child::None(_) => return None,
                 Child::Leaf(leaf) => return Some(leaf),
-                // In a tree there is an end before that.
+                // No valid tree is that high.
                 Child::Inner(_) if self.len == MAX_HEIGHT => return None,
                 Child::Inner(inner) => {
                     let node = &view[inner];
@@ -70,10 +70,10 @@ impl<'r, K: Persist, V: Persist> Path<'r, K, V> {
     }
 }
 
-/// A place between two entries: in front of one of a leaf, or behind all.
+/// A position between two entries: before an entry of a leaf, or after all entries.
 pub(super) struct Position<'r, K, V> {
     path: Path<'r, K, V>,
-    /// `None` behind all.
+    /// `None` after all entries.
     pub(super) leaf: Option<P<'r, Leaf<K, V>>>,
     pub(super) place: usize,
 }
@@ -85,19 +85,19 @@ impl<'r, K: Persist, V: Persist> Position<'r, K, V> {
         Position { path: Path::new(), leaf: None, place: 0 }
     }
 
-    /// In front of the first entry below a child, or of the last one.
+    /// Returns the position before the first entry below a child, or before the last one.
     fn at_end_of(view: &View<'r>, mut path: Path<'r, K, V>, child: Child<'r, K, V>, last: bool) -> Self {
         let leaf = path.descend(view, child, |node| if last { node.len() - 1 } else { 0 });
         let place = leaf.filter(|_| last).map_or(0, |leaf| view[leaf].len() - 1);
         Position { path, leaf, place }
     }
 
-    /// In front of the first entry, or of the last one.
+    /// Returns the position before the first entry, or before the last one.
     pub(super) fn at_end(view: &View<'r>, top: Child<'r, K, V>, last: bool) -> Self {
         Position::at_end_of(view, Path::new(), top, last)
     }
 
-    /// In front of the first entry that is not less than a key, or not less and not equal.
+    /// Returns the position before the first entry that is not less than a key, or that is greater.
     pub(super) fn of(view: &View<'r>, top: Child<'r, K, V>, key: &K::Shown, greater: bool) -> Self
     where
         K: Frozen<'r, Shown: Ord>,
@@ -115,7 +115,8 @@ impl<'r, K: Persist, V: Persist> Position<'r, K, V> {
         if place < node.len() { at } else { at.neighbour(view, false) }
     }
 
-    /// In front of the first entry of the next leaf, or of the last one of the leaf before.
+    /// Returns the position before the first entry of the next leaf, or before the last entry of the previous
+    /// leaf.
     #[inline(never)]
     fn neighbour(&self, view: &View<'r>, back: bool) -> Self {
         let mut path = self.path;
@@ -130,7 +131,7 @@ impl<'r, K: Persist, V: Persist> Position<'r, K, V> {
         Position::behind_all()
     }
 
-    /// The next place: the entry there is not the last one.
+    /// Moves to the next position; this one must be before an entry.
     #[inline(always)]
     pub(super) fn next(&mut self, view: &View<'r>, len: usize) {
         self.place += 1;
@@ -139,7 +140,7 @@ impl<'r, K: Persist, V: Persist> Position<'r, K, V> {
         }
     }
 
-    /// The place before.
+    /// Moves to the previous position.
     #[inline(always)]
     pub(super) fn previous(&mut self, view: &View<'r>, top: Child<'r, K, V>) {
         if self.leaf.is_none() {
@@ -151,13 +152,13 @@ impl<'r, K: Persist, V: Persist> Position<'r, K, V> {
         }
     }
 
-    /// Whether it is the same place.
+    /// Whether both are the same position.
     #[inline(always)]
     pub(super) fn is(&self, other: &Self) -> bool {
         self.place == other.place && self.leaf == other.leaf
     }
 
-    /// Whether this place is before the other one.
+    /// Whether this position is before the other one.
     pub(super) fn is_before(&self, other: &Self) -> bool {
         let places =
             |at: &Self| at.path.steps().map(|(_, place)| place).chain([at.place]).collect::<Vec<_>>();

@@ -12,28 +12,35 @@ use crate::collections::common::{Counted, iterators};
 use crate::layout::Persist;
 
 iterators! {
-    /// The entries of a [`PSnapMap`](super::PSnapMap) in the order of their keys; made by [`SnapRef::iter`](super::SnapRef::iter).
-    [K: Frozen<'r>, V: Frozen<'r>] Iter<K, V>(Entries<'v, 'r, K, V>) => (&'v K::Shown, &'v V::Shown), |(view, key, value)| (key.shown(view), value.shown(view));
+    /// The entries of a [`PSnapMap`](super::PSnapMap) in the order of their keys; made by
+    /// [`SnapRef::iter`](super::SnapRef::iter).
+    [K: Frozen<'r>, V: Frozen<'r>] Iter<K, V>(Entries<'v, 'r, K, V>) => (&'v K::Shown, &'v V::Shown),
+    |(view, key, value)| (key.shown(view), value.shown(view));
     debug_map of [K::Shown, V::Shown] exact both_ends;
 
     /// The keys of a [`PSnapMap`](super::PSnapMap) in order; made by [`SnapRef::keys`](super::SnapRef::keys).
-    [K: Frozen<'r>, V: Frozen<'r>] Keys<K, V>(Entries<'v, 'r, K, V>) => &'v K::Shown, |(view, key, _)| key.shown(view);
+    [K: Frozen<'r>, V: Frozen<'r>] Keys<K, V>(Entries<'v, 'r, K, V>) => &'v K::Shown,
+    |(view, key, _)| key.shown(view);
     debug_list of [K::Shown] exact both_ends;
 
-    /// The values of a [`PSnapMap`](super::PSnapMap) in the order of their keys; made by [`SnapRef::values`](super::SnapRef::values).
-    [K: Frozen<'r>, V: Frozen<'r>] Values<K, V>(Entries<'v, 'r, K, V>) => &'v V::Shown, |(view, _, value)| value.shown(view);
+    /// The values of a [`PSnapMap`](super::PSnapMap) in the order of their keys; made by
+    /// [`SnapRef::values`](super::SnapRef::values).
+    [K: Frozen<'r>, V: Frozen<'r>] Values<K, V>(Entries<'v, 'r, K, V>) => &'v V::Shown,
+    |(view, _, value)| value.shown(view);
     debug_list of [V::Shown] exact both_ends;
 
-    /// The entries of a [`PSnapMap`](super::PSnapMap) in a range of keys, in order; made by [`SnapRef::range`](super::SnapRef::range).
-    [K: Frozen<'r>, V: Frozen<'r>] Range<K, V>(Between<'v, 'r, K, V>) => (&'v K::Shown, &'v V::Shown), |(view, key, value)| (key.shown(view), value.shown(view));
+    /// The entries of a [`PSnapMap`](super::PSnapMap) in a range of keys, in order; made by
+    /// [`SnapRef::range`](super::SnapRef::range).
+    [K: Frozen<'r>, V: Frozen<'r>] Range<K, V>(Between<'v, 'r, K, V>) => (&'v K::Shown, &'v V::Shown),
+    |(view, key, value)| (key.shown(view), value.shown(view));
     debug_map of [K::Shown, V::Shown] both_ends;
 }
 
-/// The entries between two places, each with the view that shows it.
+/// The entries between two positions, each with the view that shows it.
 pub(super) struct Between<'v, 'r, K, V> {
     view: &'v View<'r>,
     top: Child<'r, K, V>,
-    /// In front of the first entry, and in front of the first one behind the last.
+    /// `front` is before the first entry, and `back` before the entry that follows the last one.
     front: Position<'r, K, V>,
     back: Position<'r, K, V>,
     entries: PhantomData<&'v (K, V)>,
@@ -46,7 +53,7 @@ impl<K, V> Clone for Between<'_, '_, K, V> {
 }
 
 impl<'v, 'r, K: Persist, V: Persist> Between<'v, 'r, K, V> {
-    /// All entries.
+    /// Returns all entries.
     pub(super) fn all(view: &'v View<'r>, top: Child<'r, K, V>) -> Self {
         let (front, back) = (Position::at_end(view, top, false), Position::behind_all());
         Between { view, top, front, back, entries: PhantomData }
@@ -69,7 +76,8 @@ impl<'v, 'r, K: Persist, V: Persist> Between<'v, 'r, K, V> {
             Bound::Included(key) => Position::of(view, top, key, true),
             Bound::Excluded(key) => Position::of(view, top, key, false),
         };
-        // If keys are ordered now one way and now another: whatever is found, the ends must meet.
+        // If the order of the keys contradicts itself, `back` may be before `front`. The two must meet in any
+        // case.
         let back = if back.is_before(&front) { front } else { back };
         Between { front, back, ..all }
     }

@@ -11,7 +11,8 @@ use crate::api::view::View;
 use crate::collections::btree::KeyRange;
 use crate::collections::common::copied;
 
-/// A version of a [`PSnapMap`](super::PSnapMap), to read: what a [`Snapshot`](super::Snapshot) shows, or [what a view does](super::PSnapMap::seen).
+/// A version of a [`PSnapMap`](super::PSnapMap), to read: that of a [`Snapshot`](super::Snapshot), or [that
+/// of a view](super::PSnapMap::seen).
 pub struct SnapRef<'v, 'r, K, V> {
     view: &'v View<'r>,
     top: Child<'r, K, V>,
@@ -27,7 +28,7 @@ impl<'v, 'r, K: Frozen<'r>, V: Frozen<'r>> SnapRef<'v, 'r, K, V> {
         SnapRef { view, top, len, entries: PhantomData }
     }
 
-    /// Number of entries.
+    /// Returns the number of entries.
     #[inline(always)]
     pub fn len(self) -> usize {
         self.len
@@ -39,7 +40,7 @@ impl<'v, 'r, K: Frozen<'r>, V: Frozen<'r>> SnapRef<'v, 'r, K, V> {
         self.len == 0
     }
 
-    /// The key, and its value, if the map has it. O(log n).
+    /// Returns the key and its value, if the map has the key. O(log n).
     #[inline]
     pub fn get_key_value(self, key: &K::Shown) -> Option<(&'v K::Shown, &'v V::Shown)>
     where
@@ -51,7 +52,7 @@ impl<'v, 'r, K: Frozen<'r>, V: Frozen<'r>> SnapRef<'v, 'r, K, V> {
         Some((leaf.keys()[place].shown(self.view), leaf.items()[place].shown(self.view)))
     }
 
-    /// The value of a key, if the map has it. O(log n).
+    /// Returns the value of a key, if the map has the key. O(log n).
     #[inline]
     pub fn get(self, key: &K::Shown) -> Option<&'v V::Shown>
     where
@@ -69,18 +70,18 @@ impl<'v, 'r, K: Frozen<'r>, V: Frozen<'r>> SnapRef<'v, 'r, K, V> {
         self.get(key).is_some()
     }
 
-    /// The entry at a place.
+    /// Returns the entry after a position.
     fn entry(self, at: Position<'r, K, V>) -> Option<(&'v K::Shown, &'v V::Shown)> {
         let leaf = &self.view[at.leaf?];
         Some((leaf.keys()[at.place].shown(self.view), leaf.items()[at.place].shown(self.view)))
     }
 
-    /// The entry with the least key. O(log n).
+    /// Returns the entry with the least key. O(log n).
     pub fn first_key_value(self) -> Option<(&'v K::Shown, &'v V::Shown)> {
         self.entry(Position::at_end(self.view, self.top, false))
     }
 
-    /// The entry with the greatest key. O(log n).
+    /// Returns the entry with the greatest key. O(log n).
     pub fn last_key_value(self) -> Option<(&'v K::Shown, &'v V::Shown)> {
         self.entry(Position::at_end(self.view, self.top, true))
     }
@@ -89,22 +90,22 @@ impl<'v, 'r, K: Frozen<'r>, V: Frozen<'r>> SnapRef<'v, 'r, K, V> {
         Entries::new(Between::all(self.view, self.top), self.len)
     }
 
-    /// The entries in the order of their keys, from both ends.
+    /// Iterates over the entries in the order of their keys; the iterator is double-ended.
     pub fn iter(self) -> Iter<'v, 'r, K, V> {
         Iter(self.entries())
     }
 
-    /// The keys in order.
+    /// Iterates over the keys in order.
     pub fn keys(self) -> Keys<'v, 'r, K, V> {
         Keys(self.entries())
     }
 
-    /// The values in the order of their keys.
+    /// Iterates over the values in the order of their keys.
     pub fn values(self) -> Values<'v, 'r, K, V> {
         Values(self.entries())
     }
 
-    /// The entries whose keys are in a range, in order, from both ends.
+    /// Iterates over the entries whose keys are in a range, in order; the iterator is double-ended.
     ///
     /// # Panics
     /// If the range ends before it starts, or starts and ends at a key that both exclude.

@@ -1,4 +1,4 @@
-//! Versions of a map that are kept, and read without the lock of their region.
+//! Kept versions of a map, which are read without the lock of their region.
 
 #![allow(unsafe_code)]
 
@@ -15,10 +15,12 @@ use crate::error::Result;
 use crate::gc::versions::WORDS;
 use crate::layout::Persist;
 
-/// A version of a [`PSnapMap`] that is kept: it stays as it was, whatever transactions do to the map, and is read without the lock of its root. Made by [`PSnapMap::snapshot`].
+/// A kept version of a [`PSnapMap`]: it does not change, whatever transactions do to the map, and is read
+/// without the lock of its root. Made by [`PSnapMap::snapshot`].
 ///
-/// It is cheap to clone, and can be sent to other threads. As long as there is one, the collector keeps its version, and the heap stays open, as with a [`Root`](crate::Root).
-/// The version belongs to this opening of the heap: nothing of it is in the file.
+/// It is cheap to clone, and can be sent to other threads. As long as it exists, the collector keeps its
+/// version, and the heap stays open, as with a [`Root`](crate::Root). It belongs to this opening of the heap:
+/// it is not in the file.
 pub struct Snapshot<K: Persist, V: Persist> {
     version: Arc<Lasting<PSnapMap<'static, K, V>>>,
 }
@@ -36,14 +38,17 @@ impl<K: Persist, V: Persist> fmt::Debug for Snapshot<K, V> {
 }
 
 impl<K: Persist, V: Persist> Snapshot<K, V> {
-    /// Runs `f` on the version, beside transactions and whatever else happens to the root. References into the map end with `f`.
+    /// Runs `f` on the version, concurrently with transactions and other operations on the root. References
+    /// into the map end with `f`.
     ///
-    /// Closing the heap and removing the root wait for `f`. So inside, do not wait for a thread that does that. Transactions, and reads of roots, are possible inside,
-    /// those of the same heap, too; and a snapshot can be read inside of these.
+    /// Closing the heap and removing the root wait for `f`. So inside `f`, do not wait for a thread that does
+    /// that. Inside `f`, transactions and reads of roots are possible, also of the same heap; and a snapshot
+    /// can be read inside them.
     ///
     /// # Errors
-    /// [`Error::Closed`](crate::Error::Closed) if the heap was closed, or the root was removed; [`Error::Forked`](crate::Error::Forked);
-    /// [`Error::Unsupported`](crate::Error::Unsupported) if this thread is inside of too many transactions and reads.
+    /// [`Error::Closed`](crate::Error::Closed) if the heap was closed, or the root was removed;
+    /// [`Error::Forked`](crate::Error::Forked); [`Error::Unsupported`](crate::Error::Unsupported) if this
+    /// thread is inside too many transactions and reads.
     pub fn read<R>(&self, f: impl for<'v, 'r> FnOnce(SnapRef<'v, 'r, K::At<'r>, V::At<'r>>) -> R) -> Result<R>
     where
         K: for<'r> Persist<At<'r>: Frozen<'r>>,
@@ -54,39 +59,49 @@ impl<K: Persist, V: Persist> Snapshot<K, V> {
 }
 
 impl<'r, K: Frozen<'r>, V: Frozen<'r>> PSnapMap<'r, K, V> {
-    /// Keeps the map as it is. It takes some nanoseconds, whatever the size of the map, and allocates nothing in the heap.
+    /// Keeps this version of the map. It takes some nanoseconds, whatever the size of the map, and allocates
+    /// nothing in the heap.
     ///
-    /// With [`Durability::Wal`](crate::Durability::Wal), what it shows is durable when the read that returns it has returned; for a deferred read, when its `Commit` says so.
+    /// With [`Durability::Wal`](crate::Durability::Wal), the version is durable when the read that returns
+    /// the snapshot has returned; for a deferred read, when its `Commit` is ready.
     ///
     /// # Errors
-    /// [`Error::Nested`](crate::Error::Nested) in a transaction, which may still change what it has made, or be rolled back.
+    /// [`Error::Nested`](crate::Error::Nested) in a transaction, which may still change its own nodes, or be
+    /// rolled back.
     pub fn snapshot(&self, view: &View<'r>) -> Result<Snapshot<K::Unbranded, V::Unbranded>> {
         let top = match self.top {
             Child::None(_) => None,
             Child::Leaf(leaf) => Some(leaf.addr()),
             Child::Inner(inner) => Some(inner.addr()),
         };
-        // SAFETY: there is no transaction, `Lasting::new` makes sure of that. So the nodes are of committed transactions, and no other one writes to nodes; nor does anybody write to
-        // the strings and slices that they lead to, for those are the map's own, and it hands out no pointer to one. All of it is reachable from `top`. What `read` does with the view
-        // is to look at these objects: it goes to `SnapRef` and its iterators only, and to `Frozen`, which is sealed.
+        // SAFETY: `Lasting::new` checks that this is no transaction. So the nodes were committed, and no
+        // other transaction writes them. The strings and slices that they lead to are not written either:
+        // they belong to the map, which hands out no pointer to one. All of them are reachable from `top`.
+        // `read` passes its view to `SnapRef` and its iterators, and to `Frozen`, which is sealed; these only
+        // read the objects.
         let version = unsafe { Lasting::new(view, self, top)? };
         Ok(Snapshot { version: Arc::new(version) })
     }
 }
 
-/// Maps that are the root themselves.
+/// Maps that are root objects.
 impl<K: Persist, V: Persist> Root<PSnapMap<'static, K, V>> {
-    /// The newest version of the map that is durable: what is certainly there after a power failure. It never waits, neither for a transaction on the root, whatever that does, nor for
-    /// the disk, and takes less than a microsecond.
+    /// Returns the newest durable version of the map: the version that a power failure cannot take back. It
+    /// never waits, neither for a transaction on the root nor for the disk, and takes less than a
+    /// microsecond.
     ///
-    /// So it is for answers that must not be taken back, beside transactions that wait for the disk. (A [`read`](Self::read) shows the newest version, and waits until that is durable.)
-    /// What a transaction of this thread has done is in it once the transaction has returned or, if it was [deferred](Self::txn_deferred), when its [`Commit`](crate::Commit) says that it is durable.
-    /// Versions of different roots may be of different moments.
+    /// So it is for answers that must not be taken back, while transactions wait for the disk. (A
+    /// [`read`](Self::read) shows the newest version, and waits until that is durable.) It includes a
+    /// transaction of this thread after the transaction has returned; after a [deferred](Self::txn_deferred)
+    /// transaction, when its [`Commit`](crate::Commit) is ready. Versions of different roots may be of
+    /// different times.
     ///
-    /// With [`Durability::Wal`](crate::Durability::Wal), durable means synced, whatever the [`SyncPolicy`](crate::SyncPolicy). With
-    /// [`OnDemand`](crate::SyncPolicy::OnDemand) that is what was there when [`Heap::sync`](crate::Heap::sync) was called, or a checkpoint made. If the disk fails, it goes on to be what had been durable before.
-    /// With other durabilities, each transaction is durable, in their sense, when it is committed, so this is the newest version.
-    /// Until the creation of the root is durable, or a migration that has made it such a map, the map is empty.
+    /// With [`Durability::Wal`](crate::Durability::Wal), durable means synced, whatever the
+    /// [`SyncPolicy`](crate::SyncPolicy). With [`OnDemand`](crate::SyncPolicy::OnDemand), the durable version
+    /// is that of the last call of [`Heap::sync`](crate::Heap::sync), or of the last checkpoint. If the disk
+    /// fails, it stays the last version that was durable. With other durabilities, each transaction is
+    /// durable, in their sense, when it is committed, so this returns the newest version. Until the creation
+    /// of the root is durable, or the migration that has made it such a map, the map is empty.
     ///
     /// At most five versions are kept for this, the newest one included.
     ///
@@ -103,8 +118,9 @@ impl<K: Persist, V: Persist> Root<PSnapMap<'static, K, V>> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Closed`](crate::Error::Closed), [`Error::Migrated`](crate::Error::Migrated), [`Error::Forked`](crate::Error::Forked); [`Error::Failed`](crate::Error::Failed) if something has
-    /// panicked within pheap. In a transaction, and in reads, it is as everywhere.
+    /// [`Error::Closed`](crate::Error::Closed), [`Error::Migrated`](crate::Error::Migrated),
+    /// [`Error::Forked`](crate::Error::Forked); [`Error::Failed`](crate::Error::Failed) if pheap itself has
+    /// panicked. It can be called in transactions and reads as well.
     pub fn durable_snapshot(&self) -> Result<Snapshot<K, V>>
     where
         K: for<'r> Persist<At<'r>: Frozen<'r>>,
@@ -113,13 +129,16 @@ impl<K: Persist, V: Persist> Root<PSnapMap<'static, K, V>> {
         const { assert!(size_of::<PSnapMap<'static, K, V>>() == 8 * WORDS) };
         let (map, held) = match self.region.durable_version(&self.heap, self.ty)? {
             Some((words, held)) => {
-                // SAFETY: the words of a root of the type with this number, which is that of the map (an invariant of `Root`), as a transaction has committed it.
+                // SAFETY: `words` is a root of the type with this number, as a transaction has committed it;
+                // the number is that of the map, by the invariant of `Root`.
                 let map = unsafe { words.as_ptr().cast::<PSnapMap<'static, K, V>>().read() };
                 (map, held)
             }
             None => (PSnapMap { len: 0, top: Child::None(0) }, None),
         };
-        // SAFETY: `held` holds the top node, to which the last word leads, and the region has kept it before, from the commit on. The rest is as in `snapshot`.
+        // SAFETY: `held` holds the top node, to which the last word points, and the region has kept that node
+        // alive since the commit. The nodes, and the objects that they lead to, are not written, and `read`
+        // only reads them, as in `snapshot`.
         let version = unsafe { Lasting::of(map, held, &self.region.held, &self.heap) };
         Ok(Snapshot { version: Arc::new(version) })
     }

@@ -1,4 +1,4 @@
-//! The inside of trees, with small nodes.
+//! Unit tests of trees, with small nodes.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -13,7 +13,8 @@ use crate::{Error, Heap, Root, Snapshot, Txn};
 type Map = PSnapMap<'static, u8, u64>;
 type Texts = PSnapMap<'static, P<'static, str>, P<'static, str>>;
 
-/// Looks at the nodes below a child: their keys are sorted and between these, and places behind repeat what there is. Returns how many entries there are, and the height.
+/// Checks the nodes below a child: their keys are sorted and between `from` and `to`. Returns the number of
+/// entries, and the height.
 fn check<'r>(view: &View<'r>, child: Child<'r, u8, u64>, from: u8, to: Option<u8>) -> (usize, usize) {
     fn keys<T, const N: usize>(node: &Node<u8, T, N>, from: u8, to: Option<u8>) {
         let keys = node.keys();
@@ -109,7 +110,7 @@ fn take<'r>(
 proptest! {
     #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// A map does what a `BTreeMap` does, and each version stays as it was.
+    /// A map behaves like a `BTreeMap`, and each version stays the same.
     #[test]
     fn versions_stay(txns in steps()) {
         let heap = Heap::in_memory().unwrap();
@@ -181,7 +182,7 @@ fn nodes_of_a_transaction_are_changed_where_they_are() {
     .unwrap();
 }
 
-/// What nothing of a version leads to is collected, and what a snapshot has is not.
+/// Nodes and texts that belong to no version are collected, and those of a snapshot are not.
 #[test]
 fn old_versions_are_garbage_unless_they_are_kept() {
     let heap = Heap::in_memory().unwrap();

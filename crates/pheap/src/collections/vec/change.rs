@@ -1,4 +1,4 @@
-//! Changing a vector, by what [`elements`](super::elements) does.
+//! Methods that change a vector, based on those of [`elements`](super::elements).
 
 use std::cmp::Ordering;
 use std::ops::RangeBounds;
@@ -11,8 +11,10 @@ use crate::ptr::{P, bounds};
 
 /// <a id="change-PVec-more"></a>Changing a vector.
 ///
-/// Whatever these return, a transaction that ends in an error leaves the vector as it was. Operations that may allocate fail with
-/// [`Error::OutOfSpace`](crate::Error::OutOfSpace) or [`Error::ReservationFull`](crate::Error::ReservationFull) if the heap cannot grow, and with [`Error::TooLarge`](crate::Error::TooLarge); then they have changed nothing.
+/// If a transaction ends in an error, it leaves the vector as it was, whatever its methods have returned.
+/// Operations that may allocate fail with [`Error::OutOfSpace`](crate::Error::OutOfSpace) or
+/// [`Error::ReservationFull`](crate::Error::ReservationFull) if the heap cannot grow, and with
+/// [`Error::TooLarge`](crate::Error::TooLarge); then they have changed nothing.
 impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
     /// Replaces element `index`, and returns the old one.
     ///
@@ -26,7 +28,7 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
         std::mem::replace(element, value)
     }
 
-    /// Removes element `index`; those behind it move up. O(n).
+    /// Removes element `index`; the elements after it move up. O(n).
     ///
     /// # Panics
     /// If there is no such element.
@@ -51,7 +53,7 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
         }
     }
 
-    /// Replaces the elements by fewer.
+    /// Replaces all elements by fewer ones.
     pub(in crate::collections) fn overwrite(self, tx: &mut Txn<'r>, elements: &[T])
     where
         T: Copy,
@@ -73,7 +75,7 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
             self.truncate(tx, len);
             return Ok(());
         }
-        // So many there will be: `extend` does not believe every hint.
+        // Reserve exactly: `extend` does not trust every hint.
         self.reserve(tx, len - old)?;
         self.extend(tx, std::iter::repeat_n(value, len - old))
     }
@@ -107,13 +109,14 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
         self.take_off(tx, len - (to - from)).into_iter()
     }
 
-    /// Removes the elements for which `is_wanted` is true, and returns them in order. O(n), as [`retain`](Self::retain).
+    /// Removes the elements for which `is_wanted` is true, and returns them in order. O(n), as
+    /// [`retain`](Self::retain).
     pub fn extract_if(
         self,
         tx: &mut Txn<'r>,
         mut is_wanted: impl FnMut(&T) -> bool,
     ) -> std::vec::IntoIter<T> {
-        // The user's code comes first: should it panic, nothing has moved.
+        // The program's code runs first: if it panics, nothing has moved.
         let kept: Vec<bool> = tx[self].iter(tx).map(|element| !is_wanted(element)).collect();
         let (len, order) = self.put_first(tx, &kept);
         let mut taken: Vec<(usize, T)> = order[len..].iter().copied().zip(self.take_off(tx, len)).collect();
@@ -121,14 +124,15 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
         taken.into_iter().map(|(_, element)| element).collect::<Vec<T>>().into_iter()
     }
 
-    /// Keeps the elements for which `keep` is true. O(n); all elements from the first removed one on are logged.
+    /// Removes the elements for which `keep` is false. O(n); all elements from the first removed one on are
+    /// logged.
     pub fn retain(self, tx: &mut Txn<'r>, keep: impl FnMut(&T) -> bool) {
-        // The user's code comes first: should it panic, nothing has moved.
+        // The program's code runs first: if it panics, nothing has moved.
         let kept: Vec<bool> = tx[self].iter(tx).map(keep).collect();
         self.keep(tx, &kept);
     }
 
-    /// Removes elements that equal the preceding kept one.
+    /// Removes elements that equal the preceding kept element.
     pub fn dedup(self, tx: &mut Txn<'r>)
     where
         T: PartialEq,
@@ -152,7 +156,8 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
         self.truncate(tx, len);
     }
 
-    /// Puts the elements for which there is a `true` before the others, in their order. Returns how many they are, and where each element was.
+    /// Moves the elements for which there is a `true` before the others, in their order. Returns their
+    /// number, and the old index of each element.
     fn put_first(self, tx: &mut Txn<'r>, kept: &[bool]) -> (usize, Vec<usize>) {
         let mut order: Vec<usize> = (0..kept.len()).collect();
         let Some(from) = kept.iter().position(|kept| !kept) else { return (kept.len(), order) };
@@ -179,12 +184,12 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
         self.as_mut_slice(tx, ..).sort();
     }
 
-    /// [`sort`](Self::sort) by a function that compares two elements.
+    /// Like [`sort`](Self::sort), by a function that compares two elements.
     pub fn sort_by(self, tx: &mut Txn<'r>, compare: impl FnMut(&T, &T) -> Ordering) {
         self.as_mut_slice(tx, ..).sort_by(compare);
     }
 
-    /// [`sort`](Self::sort) by a key of each element.
+    /// Like [`sort`](Self::sort), by a key of each element.
     pub fn sort_by_key<K: Ord>(self, tx: &mut Txn<'r>, key: impl FnMut(&T) -> K) {
         self.as_mut_slice(tx, ..).sort_by_key(key);
     }

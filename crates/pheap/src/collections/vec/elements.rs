@@ -1,7 +1,7 @@
-//! The elements of a vector: its buffer, and how many of the slots in it have values.
+//! The elements of a vector: its buffer, and how many of its slots have values.
 //!
-//! What must hold of a vector: its buffer has at least `len` slots, the first `len` of them have values, and no other pointer leads to the buffer. Only this file
-//! writes the two fields, and the slots.
+//! Invariants of a vector: its buffer has at least `len` slots, the first `len` of them have values, and
+//! there is no other pointer to the buffer. Only this file writes the two fields, and the slots.
 
 #![allow(unsafe_code)]
 
@@ -16,8 +16,9 @@ use crate::collections::common::{copied, sized};
 use crate::error::{Error, Result};
 use crate::ptr::{P, bounds};
 
-/// Bytes of neighbouring slots that an append makes crash-safe at once. In a short transaction a block, always the same one for a slot, so that
-/// what is appended next finds its copy; more where each range costs a fence.
+/// Bytes of neighbouring slots that an append makes crash-safe at once. In a short transaction this is an
+/// aligned block, so that the next append finds its copy. In a long transaction, where each range costs a
+/// fence, it is more.
 const SHORT_BLOCK: usize = 64;
 const LONG_BLOCK: usize = 512;
 const LONGEST_BLOCK: usize = 4096;
@@ -51,8 +52,9 @@ const LONGEST_BLOCK: usize = 4096;
 /// # }
 /// ```
 ///
-/// It grows by doubling, and shrinks only when asked to ([`shrink_to_fit`](P::shrink_to_fit)). A push costs a redo record of one or two lines. Elements
-/// that are collections themselves can be read, replaced and moved, but not changed in place: use a `PVec<P<PVec<T>>>` for that.
+/// It grows by doubling, and shrinks only by [`shrink_to_fit`](P::shrink_to_fit). A push costs a redo record
+/// of one or two lines. An element that is a collection can be read, replaced and moved, but not changed in
+/// place: use a `PVec<P<PVec<T>>>` for that.
 ///
 #[doc = include_str!("pvec.md")]
 #[derive(Persist)]
@@ -66,7 +68,7 @@ pub struct PVec<'r, T> {
 sized!(PVec<T> of "elements", "a buffer", PVec { len: 0, buffer: None }, |vec| vec.len as usize);
 
 impl<'r, T: Persist<At<'r> = T>> PVec<'r, T> {
-    /// A vector of copies of these elements, in a buffer of just that size.
+    /// Makes a vector with copies of these elements, in a buffer of exactly that size.
     ///
     /// # Errors
     /// As for [`Txn::alloc_slice`].
@@ -77,12 +79,12 @@ impl<'r, T: Persist<At<'r> = T>> PVec<'r, T> {
         PVec::from_iter(tx, elements.iter().copied())
     }
 
-    /// A vector of what an iterator yields.
+    /// Makes a vector with the items of an iterator.
     ///
     /// # Errors
     /// As for [`Txn::alloc_slice`].
     pub fn from_iter(tx: &Txn<'r>, elements: impl IntoIterator<Item = T>) -> Result<Self> {
-        // Without `collect`, which believes any hint.
+        // Not by `collect`, which trusts any hint.
         let from = elements.into_iter();
         let mut elements = Vec::with_capacity(believed::<T>(from.size_hint().0));
         from.for_each(|element| elements.push(element));
@@ -92,7 +94,7 @@ impl<'r, T: Persist<At<'r> = T>> PVec<'r, T> {
         let len = elements.len() as u64;
         let (buffer, first) = tx.alloc_elements::<Slot<T>>(elements.len())?;
         for (i, element) in elements.into_iter().enumerate() {
-            // SAFETY: a slot of the new buffer.
+            // SAFETY: `i` is less than the number of elements, so this is a slot of the new buffer.
             unsafe { (*first.add(i)).put(element) };
         }
         Ok(PVec { len, buffer: Some(buffer) })
@@ -101,39 +103,40 @@ impl<'r, T: Persist<At<'r> = T>> PVec<'r, T> {
     /// Frees the buffer when the transaction commits.
     pub(in crate::collections) fn give_up(self, tx: &Txn<'r>) {
         if let Some(buffer) = self.buffer {
-            // SAFETY: a vector is moved and never copied, so this was the only pointer to the buffer; what was read in it stays until the commit.
+            // SAFETY: a vector is moved and never copied, so this was the only pointer to the buffer.
+            // References into the buffer stay valid, because it is freed at the commit.
             unsafe { buffer::free(tx, buffer) };
         }
     }
 }
 
 impl<'r, T: Persist> PVec<'r, T> {
-    /// Number of elements that there is room for.
+    /// Returns the number of elements that there is room for.
     pub fn capacity(&self) -> usize {
         self.buffer.map_or(0, |buffer| buffer.len())
     }
 
-    /// The elements, as a view sees them.
+    /// Returns the elements of a view.
     #[inline(always)]
     pub(super) fn values<'v>(&self, view: &'v View<'r>) -> Values<'v, 'r, T> {
         Values { view, slots: self.slots() }
     }
 
-    /// The slots in use.
+    /// Returns the slots in use.
     #[inline(always)]
     fn slots(&self) -> Slots<T> {
         match self.buffer {
-            // SAFETY: the length is never greater than that of the buffer.
+            // SAFETY: by the invariant, the buffer has at least `len` slots.
             Some(buffer) => unsafe { Slots::first_of(buffer, self.len()) },
             None => Slots::none(),
         }
     }
 }
 
-/// The elements of a vector. While the view is borrowed nobody changes them.
+/// The elements of a vector. They do not change while the view is borrowed.
 pub(super) struct Values<'v, 'r, T> {
     view: &'v View<'r>,
-    /// Slots that have values.
+    /// Slots with values.
     slots: Slots<T>,
 }
 
@@ -145,23 +148,24 @@ impl<'v, T: Persist> Values<'v, '_, T> {
         self.slots.len
     }
 
-    /// Element `index`, if there is one.
+    /// Returns element `index`, if it exists.
     #[inline(always)]
     pub(super) fn get(self, index: usize) -> Option<&'v T> {
-        // SAFETY: all these slots have values, and none changes while the view is borrowed.
+        // SAFETY: all these slots have values, and do not change while the view is borrowed.
         (index < self.slots.len).then(|| unsafe { buffer::read(self.view, self.slots.at(index)).value() })
     }
 
-    /// Elements `range`, side by side.
+    /// Returns elements `range` as a slice.
     #[inline]
     #[track_caller]
     pub(super) fn slice(self, range: impl RangeBounds<usize>) -> &'v [T] {
         let (from, to) = bounds(range, self.slots.len);
-        // SAFETY: all these slots have values, none changes while the view is borrowed, and slots with values are laid out as the values.
+        // SAFETY: all these slots have values, and do not change while the view is borrowed. A slot with a
+        // value is laid out as the value.
         unsafe { &*(std::ptr::from_ref(buffer::read(self.view, self.slots.range(from, to))) as *const [T]) }
     }
 
-    /// All elements side by side, if the transaction has copied none of them.
+    /// Returns all elements as a slice, if the transaction has copied none of them.
     #[inline(always)]
     pub(super) fn in_place(self) -> Option<&'v [T]> {
         self.view.is_in_place().then(|| self.slice(..))
@@ -170,14 +174,14 @@ impl<'v, T: Persist> Values<'v, '_, T> {
 
 /// <a id="change-PVec"></a>Changing a vector.
 impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
-    /// The slots of the buffer, and how many are in use.
+    /// Returns the slots of the buffer, and how many are in use.
     #[inline(always)]
     fn parts(self, tx: &Txn<'r>) -> (Slots<T>, usize) {
         let vec = &tx[self];
         (vec.buffer.map_or_else(Slots::none, Slots::of), vec.len())
     }
 
-    /// The slots of a buffer with room for `more` elements, and how many are in use.
+    /// Returns the slots of a buffer with room for `more` elements, and how many are in use.
     #[inline(always)]
     fn with_room(self, tx: &mut Txn<'r>, more: usize) -> Result<(Slots<T>, usize)> {
         let (slots, len) = self.parts(tx);
@@ -194,13 +198,13 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
         self.set_capacity(tx, least.max(slots.len.saturating_mul(2)).max(4))
     }
 
-    /// Moves to another buffer.
+    /// Moves the elements to another buffer.
     fn set_capacity(self, tx: &mut Txn<'r>, capacity: usize) -> Result<(Slots<T>, usize)> {
         let (slots, len) = self.parts(tx);
         let new = buffer::moved(tx, slots.up_to(len), capacity)?;
         let old = tx[self].buffer.replace(new);
         if let Some(old) = old {
-            // SAFETY: the vector's own, which it has just let go of.
+            // SAFETY: the vector owned the buffer, and has just dropped it.
             unsafe { buffer::free(tx, old) };
         }
         Ok((Slots::of(new), len))
@@ -211,10 +215,10 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
         tx[self].len = len as u64;
     }
 
-    /// Slots `from..to` of the buffer, to write.
+    /// Returns slots `from..to` of the buffer, to write.
     ///
     /// # Safety
-    /// They are in the buffer.
+    /// `from..to` is within the buffer.
     #[inline(always)]
     unsafe fn slots_mut<'t>(
         tx: &'t mut Txn<'r>,
@@ -222,14 +226,15 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
         from: usize,
         to: usize,
     ) -> &'t mut [Slot<T>] {
-        // SAFETY: they are in the buffer, as the caller promises; they are slots, whether they have values or not.
+        // SAFETY: the slots are within the buffer, by the caller's premise, and valid slots whether they have
+        // values or not.
         unsafe { buffer::write(tx, slots.range(from, to)) }
     }
 
     /// Appends an element. Amortised O(1).
     ///
     /// # Errors
-    /// If there is no memory for it; see [above](#impl-P<'r,+PVec<'r,+T>>).
+    /// If memory cannot be allocated; see [above](#impl-P<'r,+PVec<'r,+T>>).
     #[inline]
     pub fn push(self, tx: &mut Txn<'r>, value: T) -> Result<()> {
         let header = Writable::new(tx, self);
@@ -244,20 +249,22 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
         Ok(())
     }
 
-    /// Slots from `len` on, to write: one at least, and not many more than are `wanted`. There is room for one.
+    /// Returns slots from `len` on, to write: at least one, and not many more than `wanted`. There is room
+    /// for one.
     #[inline(always)]
     fn tail<'t>(tx: &'t mut Txn<'r>, slots: Slots<T>, len: usize, wanted: usize) -> &'t mut [Slot<T>] {
         let size = const { if size_of::<T>() == 0 { 1 } else { size_of::<T>() } };
         let (from, to) = if tx.logs_in_place() {
             (len, len + (LONG_BLOCK / size).max(wanted.min(LONGEST_BLOCK / size)).max(1))
         } else {
-            // Whole words, or the copy of a block would have a part of the next one.
+            // Whole words, because the copy of a block must not contain a part of the next one.
             let whole = 8 / (size & size.wrapping_neg()).min(8);
             let count = (SHORT_BLOCK / size).max(1).next_multiple_of(whole);
             let from = len - len % count;
             (from, from + count)
         };
-        // SAFETY: a part of the buffer.
+        // SAFETY: `from` is at most `len`, for which there is room, and the end is limited to that of the
+        // buffer.
         let part = unsafe { Self::slots_mut(tx, slots, from, to.min(slots.len)) };
         &mut part[len - from..]
     }
@@ -269,7 +276,8 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
             let vec = &tx[self];
             (vec.slots(), vec.len().checked_sub(1)?)
         };
-        // SAFETY: an element of the vector, which moves out: the slot is vacated, or behind the end from now on.
+        // SAFETY: the slot has an element, which moves out: the slot is vacated, or lies after the end from
+        // now on.
         unsafe {
             let value = buffer::read(tx, slots.at(len)).take();
             if T::POINTERS {
@@ -280,15 +288,15 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
         }
     }
 
-    /// Element `index`, to write, if there is one.
+    /// Returns element `index`, to write, if it exists.
     #[inline]
     pub fn get_mut<'t>(self, tx: &'t mut Txn<'r>, index: usize) -> Option<&'t mut T> {
         let (slots, len) = self.parts(tx);
-        // SAFETY: within the length, where all slots have values.
+        // SAFETY: `index` is less than the length, and the slots of all elements have values.
         (index < len).then(|| unsafe { buffer::write(tx, slots.at(index)).value_mut() })
     }
 
-    /// Elements `range`, to write. All of them are logged, once.
+    /// Returns elements `range`, to write. All of them are logged, once.
     ///
     /// # Panics
     /// If the range is not within the vector.
@@ -296,8 +304,10 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
     pub fn as_mut_slice<'t>(self, tx: &'t mut Txn<'r>, range: impl RangeBounds<usize>) -> &'t mut [T] {
         let (slots, len) = self.parts(tx);
         let (from, to) = bounds(range, len);
-        // Made crash-safe as slots: one of them may be vacant again when the transaction commits.
-        // SAFETY: within the length; slots with values are laid out as the values.
+        // They are made crash-safe as slots, because one of them may be vacant again when the transaction
+        // commits.
+        // SAFETY: the slots are within the length, so they have values; a slot with a value is laid out as
+        // the value.
         unsafe { &mut *(std::ptr::from_mut(buffer::write(tx, slots.range(from, to))) as *mut [T]) }
     }
 
@@ -310,7 +320,8 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
         let (slots, len) = self.parts(tx);
         check_index(a, len, false);
         check_index(b, len, false);
-        // SAFETY: slots of the buffer.
+        // SAFETY: `a` and `b` are indices of elements, as was checked, and the pointers do not leave this
+        // call.
         unsafe { tx.swap(buffer::pointer_to(slots.at(a)), buffer::pointer_to(slots.at(b))) };
     }
 
@@ -324,24 +335,25 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
             return self.clear(tx);
         }
         if T::POINTERS {
-            // SAFETY: in the buffer.
+            // SAFETY: `len..old` is within the buffer, because `old` is the vector's length.
             unsafe { Self::slots_mut(tx, slots, len, old) }.iter_mut().for_each(Slot::vacate);
         }
         self.set_len(tx, len);
     }
 
-    /// Removes all elements. O(1): where they would have to be zeroed, because they can hold pointers, the buffer is given up.
+    /// Removes all elements. O(1): if elements can have pointers, so that their slots would have to be
+    /// zeroed, the buffer is freed.
     pub fn clear(self, tx: &mut Txn<'r>) {
         if !T::POINTERS {
             return self.set_len(tx, 0);
         }
         if let Some(old) = std::mem::take(&mut tx[self]).buffer {
-            // SAFETY: the vector's own, which it has just let go of.
+            // SAFETY: the vector owned the buffer, and has just dropped it.
             unsafe { buffer::free(tx, old) };
         }
     }
 
-    /// Makes room for at least so many elements more.
+    /// Reserves room for at least this many more elements.
     ///
     /// # Errors
     /// As for [`push`](Self::push).
@@ -349,7 +361,7 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
         self.with_room(tx, more).map(|_| ())
     }
 
-    /// Gives up memory that is not in use.
+    /// Frees unused memory.
     ///
     /// # Errors
     /// As for [`push`](Self::push): the elements move to a smaller buffer.
@@ -357,7 +369,7 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
         let (slots, len) = self.parts(tx);
         if len == 0 {
             if let Some(old) = tx[self].buffer.take() {
-                // SAFETY: the vector's own, which it has just let go of.
+                // SAFETY: the vector owned the buffer, and has just dropped it.
                 unsafe { buffer::free(tx, old) };
             }
         } else if len < slots.len {
@@ -366,13 +378,13 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
         Ok(())
     }
 
-    /// Appends what an iterator yields. Cheaper than to push one by one.
+    /// Appends the items of an iterator. Cheaper than to push them one by one.
     ///
     /// # Errors
-    /// As for [`push`](Self::push). What came before is appended then; an `Err` that leaves the transaction undoes it.
+    /// As for [`push`](Self::push). Then earlier items were appended; if the transaction fails, they are not.
     ///
     /// # Panics
-    /// If the iterator does. What came before is appended, as in a `Vec`.
+    /// If the iterator panics. Then earlier items were appended, as in a `Vec`.
     pub fn extend(self, tx: &mut Txn<'r>, elements: impl IntoIterator<Item = T>) -> Result<()> {
         let mut elements = elements.into_iter();
         loop {
@@ -423,7 +435,8 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
     pub fn insert(self, tx: &mut Txn<'r>, index: usize, value: T) -> Result<()> {
         check_index(index, tx[self].len(), true);
         self.with_room(tx, 1)?;
-        // SAFETY: within the length, and there is room for one more.
+        // SAFETY: `index` is at most the length, and there is room for one more element. `once` yields one
+        // item and does not panic.
         unsafe { self.replace(tx, index, index, std::iter::once(value)) };
         Ok(())
     }
@@ -447,7 +460,8 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
         }
         self.with_room(tx, elements.len().saturating_sub(to - from))?;
         if from < to || !elements.is_empty() {
-            // SAFETY: within the length, and there is room for what is added; the iterator is that of a slice.
+            // SAFETY: `from..to` is within the length, and there is room for the additional elements. The
+            // iterator of a slice yields as many items as it says, and does not panic.
             unsafe { self.replace(tx, from, to, elements.iter().copied()) };
         }
         Ok(())
@@ -456,7 +470,8 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
     /// Replaces elements `from..to` by others.
     ///
     /// # Safety
-    /// They are elements, there is room for as many as there will be, and the iterator yields as many as it says and does not panic.
+    /// `from..to` are elements, there is room for the resulting number of elements, and the iterator yields
+    /// as many items as it says and does not panic.
     unsafe fn replace(
         self,
         tx: &mut Txn<'r>,
@@ -467,8 +482,9 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
         let ((slots, len), added) = (self.parts(tx), elements.len());
         let new_len = len - (to - from) + added;
         let end = if new_len == len { to } else { len.max(new_len) };
-        // SAFETY: the slots are in the buffer, which has room for all of them: those behind the range move, bytes and all; what is in it is overwritten, as there
-        // are so many elements; what is left behind is vacated.
+        // SAFETY: the slots are in the buffer, which has room for all of them. The slots after the range move
+        // with their bytes. The range is overwritten completely, because the iterator yields as many elements
+        // as it says. Slots after the new end are vacated.
         unsafe {
             let part = Self::slots_mut(tx, slots, from, end);
             if new_len != len {
@@ -482,10 +498,12 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
         self.set_len(tx, new_len);
     }
 
-    /// Takes the elements from `at` on out, as a vector with a buffer of just that size. O(k) for k of them; O(1) for all.
+    /// Moves the elements from `at` on to another vector, with a buffer of exactly that size. O(k) for k
+    /// elements; O(1) for all.
     ///
     /// # Errors
-    /// As for [`push`](Self::push); then nothing has changed. A vector that is not stored is garbage, with all that is in it.
+    /// As for [`push`](Self::push); then nothing has changed. If the program does not store the returned
+    /// vector, it is garbage, with all its elements.
     ///
     /// # Panics
     /// If there are fewer elements.
@@ -505,20 +523,21 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
         Ok(PVec { len: len as u64, buffer: Some(buffer) })
     }
 
-    /// Moves all elements from `from` on out.
+    /// Moves out all elements from `from` on.
     #[track_caller]
     pub(super) fn take_off(self, tx: &mut Txn<'r>, from: usize) -> Vec<T> {
         let slots = tx[self].slots();
         assert!(from <= slots.len, "there are fewer elements");
-        // SAFETY: slots that have values, none of which is read again: they are behind the end from now on, and nothing in between can panic.
+        // SAFETY: the slots have values, and none is read again: they lie after the end from now on, and
+        // nothing in between can panic.
         let taken = unsafe { (from..slots.len).map(|i| buffer::read(tx, slots.at(i)).take()).collect() };
         self.truncate(tx, from);
         taken
     }
 }
 
-/// A vector to which elements are being appended. It gets its new length when this is dropped, also if the
-/// program's code panics.
+/// A vector to which elements are being appended. Dropping it sets the new length, also if the program's code
+/// panics.
 struct Longer<'t, 'r, T: Persist<At<'r> = T>> {
     vec: P<'r, PVec<'r, T>>,
     tx: &'t mut Txn<'r>,
@@ -532,7 +551,7 @@ impl<'r, T: Persist<At<'r> = T>> Drop for Longer<'_, 'r, T> {
     }
 }
 
-/// Whether `index` is that of an element, or may be that of a new one if `at_end`.
+/// Panics unless `index` is less than `len`, or equal to it if `at_end`.
 #[inline]
 #[track_caller]
 pub(super) fn check_index(index: usize, len: usize, at_end: bool) {

@@ -1,4 +1,4 @@
-//! The elements of a vector, one after the other.
+//! Iteration over the elements of a vector.
 
 use super::elements::Values;
 use crate::collections::common::iterators;
@@ -11,9 +11,9 @@ iterators! {
 }
 
 pub(super) enum Elements<'v, 'r, T> {
-    /// All of them are in their places, as long as the view is borrowed.
+    /// All elements are in place, as long as the view is borrowed.
     InPlace(std::slice::Iter<'v, T>),
-    /// The transaction may have copies of some.
+    /// The transaction may have copies of some elements.
     Copies { values: Values<'v, 'r, T>, from: usize, to: usize },
 }
 

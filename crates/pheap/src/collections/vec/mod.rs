@@ -24,32 +24,33 @@ pub(super) const OWN_TYPES: &[OwnType] =
 
 /// Reading.
 impl<'r, T: Persist> PVec<'r, T> {
-    /// Element `index`, if there is one.
+    /// Returns element `index`, if it exists.
     #[inline]
     pub fn get<'v>(&self, view: &'v View<'r>, index: usize) -> Option<&'v T> {
         self.values(view).get(index)
     }
 
-    /// The first element.
+    /// Returns the first element.
     pub fn first<'v>(&self, view: &'v View<'r>) -> Option<&'v T> {
         self.get(view, 0)
     }
 
-    /// The last element.
+    /// Returns the last element.
     pub fn last<'v>(&self, view: &'v View<'r>) -> Option<&'v T> {
         self.get(view, self.len().wrapping_sub(1))
     }
 
-    /// The elements in order, from both ends.
+    /// Iterates over the elements in order; the iterator is double-ended.
     #[inline]
     pub fn iter<'v>(&self, view: &'v View<'r>) -> Iter<'v, 'r, T> {
         Iter(Elements::new(self.values(view)))
     }
 
-    /// Elements `range` as a slice.
+    /// Returns elements `range` as a slice.
     ///
-    /// In a transaction that has changed some of them, this ends the short path (see the [crate's documentation](crate#short-and-long-transactions)). To
-    /// read single elements, use [`get`](Self::get) and [`iter`](Self::iter).
+    /// A transaction that has changed some of them becomes long by this (see the [crate's
+    /// documentation](crate#short-and-long-transactions)). To read single elements, use [`get`](Self::get)
+    /// and [`iter`](Self::iter).
     ///
     /// # Panics
     /// If the range is not within the vector.
@@ -58,8 +59,8 @@ impl<'r, T: Persist> PVec<'r, T> {
         self.values(view).slice(range)
     }
 
-    /// Looks for `value` in a sorted vector: `Ok` with the index of an equal element, or `Err` with the index at which it could be inserted.
-    /// O(log n), as are the next three.
+    /// Searches for `value` in a sorted vector: `Ok` with the index of an equal element, or `Err` with the
+    /// index at which it could be inserted. O(log n), as are the next three.
     ///
     /// # Errors
     /// The index of the first element that is greater.
@@ -70,10 +71,11 @@ impl<'r, T: Persist> PVec<'r, T> {
         self.binary_search_by(view, |element| element.cmp(value))
     }
 
-    /// [`binary_search`](Self::binary_search) by a function that compares an element with the wanted one.
+    /// Like [`binary_search`](Self::binary_search), by a function that compares an element with the wanted
+    /// one.
     ///
     /// # Errors
-    /// As there.
+    /// As for `binary_search`.
     pub fn binary_search_by(
         &self,
         view: &View<'r>,
@@ -93,10 +95,10 @@ impl<'r, T: Persist> PVec<'r, T> {
         Err(from)
     }
 
-    /// [`binary_search`](Self::binary_search) by a key of each element.
+    /// Like [`binary_search`](Self::binary_search), by a key of each element.
     ///
     /// # Errors
-    /// As there.
+    /// As for `binary_search`.
     pub fn binary_search_by_key<K: Ord>(
         &self,
         view: &View<'r>,
@@ -106,13 +108,14 @@ impl<'r, T: Persist> PVec<'r, T> {
         self.binary_search_by(view, |element| key_of(element).cmp(key))
     }
 
-    /// The index of the first element for which `pred` is false. It must be true for all elements before and false for all after.
+    /// Returns the index of the first element for which `pred` is false. It must be true for all elements
+    /// before that index, and false for all after it.
     pub fn partition_point(&self, view: &View<'r>, mut pred: impl FnMut(&T) -> bool) -> usize {
         let compare = |element: &T| if pred(element) { Ordering::Less } else { Ordering::Greater };
         self.binary_search_by(view, compare).unwrap_or_else(|place| place)
     }
 
-    /// Whether some element equals `value`. O(n).
+    /// Whether an element equals `value`. O(n).
     pub fn contains(&self, view: &View<'r>, value: &T) -> bool
     where
         T: PartialEq,
