@@ -92,7 +92,7 @@ pub(crate) fn options(durability: Durability) -> Options {
     Options::new().durability(durability).collect_growth(u32::MAX)
 }
 
-// ---- On the heap --------------------------------------------------------------------------------------------
+// ---- On the heap ------------------------------------------------------------------------------------------
 
 /// An object of 64 bytes.
 #[derive(Persist)]
@@ -179,7 +179,7 @@ pub(crate) fn sum_on_heap<'r>(view: &View<'r>, forest: P<'r, Forest<'r>>) -> Che
     Checksum::Int(view[forest].tree.map_or(0, |tree| sum(view, tree)).into())
 }
 
-// ---- In volatile memory -------------------------------------------------------------------------------------
+// ---- In volatile memory -----------------------------------------------------------------------------------
 
 /// A node of 64 bytes.
 #[derive(Clone, Default)]

@@ -113,8 +113,8 @@ fn one_run(plan: &Plan, case: &Case, system: System) -> Result<serde_json::Value
     let writer = if writers > 0 { outcome.pop() } else { None };
     let bytes = outcome.iter().chain(&writer).map(|thread| thread.bytes).sum::<u64>();
     let mut row = json!({
-        "bench": case.workload.name(), "sync": case.sync, "threads": case.threads, "value": case.value_len, "entries": entries,
-        "dir": plan.dir.display().to_string(), "processors": processors(), "bytes_put": bytes,
+        "bench": case.workload.name(), "sync": case.sync, "threads": case.threads, "value": case.value_len,
+        "entries": entries, "dir": plan.dir.display().to_string(), "processors": processors(), "bytes_put": bytes,
     });
     describe(&mut row, KINDS[0], &outcome)?;
     let operations = outcome.iter().chain(&writer).map(|thread| thread.histogram.len()).sum::<u64>();

@@ -72,7 +72,10 @@ pub(crate) fn run(plan: &Plan) -> Result<()> {
             let (entries, dir) = (plan.entries, plan.dir.display().to_string());
             println!(
                 "{}",
-                json!({"bench": "redb_table", "row": name, "system": system.name(), *unit: median, "entries": entries, "rounds": plan.rounds, "dir": dir, "processors": processors()})
+                json!({
+                    "bench": "redb_table", "row": name, "system": system.name(), *unit: median,
+                    "entries": entries, "rounds": plan.rounds, "dir": dir, "processors": processors(),
+                })
             );
         }
     }

@@ -44,8 +44,8 @@ const WARM_UP_VALUE: u64 = 1 << 62;
 #[repr(align(128))]
 struct Done(AtomicU64);
 
-/// Each thread updates its own random values, one after the other. `mark` is called before the first transaction
-/// and after the last one.
+/// Each thread updates its own random values, one after the other. `mark` is called before the first
+/// transaction and after the last one.
 ///
 /// A transaction that is not done when the time is over does not count: if a thread waits for its turn, it
 /// may take long.
